@@ -40,7 +40,9 @@ typedef struct walk {
     size_t crossing_count;
     by_device *device;
     by__calibration_tokens tokens;
-    by__calibrate_fn *fn;
+    by__calibrate_fn *fn;   /* NULL: weights stay as they are */
+    by__block_fn *block_fn; /* may be NULL */
+    by_value stream[2];     /* of the whole graph: before and behind the block */
     void *user;
     size_t done, all; /* layers */
 } walk;
@@ -425,6 +427,70 @@ static by_status change(const walk *w, stage *s, group *g, by_error *error)
     return BY_OK;
 }
 
+/* ---- the residual stream ---- */
+
+#define LAST_STREAM "calibration.stream"
+
+/* The value of a batch, which crosses to the next part or is a result of this one. */
+static const float *stream_of(const walk *w, const stage *s, by_value value, size_t batch)
+{
+    char buffer[32];
+    const char *name = by__crossing_name(buffer, w->graph, value);
+    const crossing *x = find_crossing(w, name);
+    if (x != NULL) {
+        return (const float *)(x->data + batch * x->stride);
+    }
+    by_value own = by_graph_find(s->graph, name);
+    return own == BY_NONE ? NULL : (const float *)s->bound[own].address;
+}
+
+/* What the part makes that is of the stream: the last value of its shape that crosses, or the
+ * model's last. */
+static void find_stream(walk *w, int part)
+{
+    by_value last = by_graph_find(w->graph, LAST_STREAM);
+    const by_shape *shape = &w->graph->values[last].shape;
+    w->stream[0] = w->stream[1];
+    w->stream[1] = BY_NONE;
+    for (size_t i = 0; i < w->crossing_count; i++) {
+        const by__value *value = &w->graph->values[w->crossings[i].value];
+        if (w->part[value->producer] == part && by_shape_equal(&value->shape, shape)) {
+            w->stream[1] = w->crossings[i].value;
+        }
+    }
+    if (w->part[w->graph->values[last].producer] == part) {
+        w->stream[1] = last;
+    }
+}
+
+static by_status show_block(const walk *w, const stage *s, size_t batch, by_error *error)
+{
+    const float *before = stream_of(w, s, w->stream[0], batch);
+    const float *behind = stream_of(w, s, w->stream[1], batch);
+    if (before == NULL || behind == NULL) {
+        return by_error_set(error, BY_EARG, "block %d of the model has no residual stream",
+                            s->number - 1);
+    }
+    return w->block_fn(w->c, s->number - 1, before, behind, w->tokens.rows,
+                       w->c->config->model.width, w->user, error);
+}
+
+/* Runs the part with what became of its weights, for those behind it. */
+static by_status run_batches(const walk *w, stage *s, by_error *error)
+{
+    bool needed = s->number + 1 < w->parts || w->block_fn != NULL;
+    for (size_t b = 0; b < w->tokens.batches && needed; b++) {
+        BY_TRY(bind_batch(w, s, b, error));
+        if (s->graph->node_count > 0) {
+            BY_TRY(by_program_run(s->program, error));
+        }
+        if (w->block_fn != NULL && s->number > 0) {
+            BY_TRY(show_block(w, s, b, error));
+        }
+    }
+    return BY_OK;
+}
+
 static by_status run_part(walk *w, int part, by_error *error)
 {
     stage s = {.number = part};
@@ -432,7 +498,10 @@ static by_status run_part(walk *w, int part, by_error *error)
     size_t count = 0;
     by_status status =
         by__cut_part(&s.graph, w->graph, w->part, part, w->list, w->list_count, error);
-    if (status == BY_OK && part > 0) {
+    if (w->block_fn != NULL) {
+        find_stream(w, part);
+    }
+    if (status == BY_OK && part > 0 && w->fn != NULL) {
         status = find_groups(w, &s, &groups, &count, error);
     }
     if (status == BY_OK) {
@@ -451,11 +520,8 @@ static by_status run_part(walk *w, int part, by_error *error)
         }
         w->done += groups[i].what.count;
     }
-    for (size_t b = 0; b < w->tokens.batches && status == BY_OK && part + 1 < w->parts; b++) {
-        status = bind_batch(w, &s, b, error);
-        if (status == BY_OK && s.graph->node_count > 0) {
-            status = by_program_run(s.program, error);
-        }
+    if (status == BY_OK) {
+        status = run_batches(w, &s, error);
     }
     drop_states(w, part);
     close_groups(groups, count);
@@ -477,6 +543,10 @@ static by_status open_walk(walk *w, by_error *error)
     BY_TRY(by_graph_open(&w->graph, error));
     BY_TRY(by_model_build(&model, w->graph, config, &request, error));
     by_graph_output(w->graph, model.hidden, "calibration.hidden"); /* so that it has readers */
+    if (w->block_fn != NULL) {
+        int norm = w->graph->values[model.hidden].producer;
+        by_graph_output(w->graph, w->graph->nodes[norm].in[0], LAST_STREAM);
+    }
     BY_TRY(by_graph_check(w->graph, error));
     BY_TRY(assign_parts(w, error));
     BY_TRY(list_crossings(w, error));
@@ -486,23 +556,28 @@ static by_status open_walk(walk *w, by_error *error)
     return by_device_open(&w->device, "cpu", w->c->threads, error);
 }
 
+static by_status run_walk(walk *w, by_error *error)
+{
+    by_status status = open_walk(w, error);
+    for (int part = 0; part < w->parts && status == BY_OK; part++) {
+        status = run_part(w, part, error);
+    }
+    for (size_t i = 0; i < w->crossing_count; i++) {
+        unmap_state(w, &w->crossings[i]);
+    }
+    by_device_close(&w->device);
+    free(w->crossings);
+    free(w->list);
+    free(w->part);
+    by_graph_close(&w->graph);
+    return status;
+}
+
 by_status by__calibrate_on(by__compression *c, const by__calibration_tokens *tokens,
                            by__calibrate_fn *fn, void *user, by_error *error)
 {
     walk w = {.c = c, .tokens = *tokens, .fn = fn, .user = user};
-    by_status status = open_walk(&w, error);
-    for (int part = 0; part < w.parts && status == BY_OK; part++) {
-        status = run_part(&w, part, error);
-    }
-    for (size_t i = 0; i < w.crossing_count; i++) {
-        unmap_state(&w, &w.crossings[i]);
-    }
-    by_device_close(&w.device);
-    free(w.crossings);
-    free(w.list);
-    free(w.part);
-    by_graph_close(&w.graph);
-    return status;
+    return run_walk(&w, error);
 }
 
 by_status by__calibrate(by__compression *c, by__calibrate_fn *fn, void *user, by_error *error)
@@ -511,5 +586,14 @@ by_status by__calibrate(by__compression *c, by__calibrate_fn *fn, void *user, by
     BY_TRY(by__calibration_read(&tokens, c, ROWS, error));
     by_status status = by__calibrate_on(c, &tokens, fn, user, error);
     by__calibration_free(&tokens);
+    return status;
+}
+
+by_status by__calibrate_blocks(by__compression *c, by__block_fn *fn, void *user, by_error *error)
+{
+    walk w = {.c = c, .block_fn = fn, .stream = {BY_NONE, BY_NONE}, .user = user};
+    BY_TRY(by__calibration_read(&w.tokens, c, ROWS, error));
+    by_status status = run_walk(&w, error);
+    by__calibration_free(&w.tokens);
     return status;
 }

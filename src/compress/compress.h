@@ -63,7 +63,8 @@ typedef struct by__compression {
     uint64_t spilled;
     by__put *puts;
     size_t put_count, put_capacity;
-    bool *dropped; /* of each tensor of the weights */
+    bool *dropped;  /* of each tensor of the weights */
+    char **renamed; /* of each: its name in the new directory; NULL: the one it has */
     size_t changed;
 } by__compression;
 
@@ -77,8 +78,11 @@ typedef struct by__stored_as {
 struct by__method {
     by_compress_method shown;
     by_status (*run)(by__compression *c, by_error *error);
-    /* For plans, before anything is computed; NULL: the directory is as large as the model. */
+    /* For plans, before anything is computed; NULL: all tensors stay as they are. */
     by__stored_as (*store)(const by__compression *c, const by__linear *linear);
+    /* For plans: the shape that a tensor will have; a dimension of 0: it goes away. NULL: the one
+     * that it has. */
+    void (*resize)(const by__compression *c, by_tensor_view *tensor);
 };
 
 /* The rows of the table; NULL behind the last. */
@@ -94,7 +98,9 @@ double by__setting_number(const by__compression *c, const char *name);
 
 /* ---- layers (linears.c) ---- */
 
-/* Of the model whose weights are open; one that computes in f32. */
+/* The forward graph of the model, which computes in f32; the caller closes *out. */
+by_status by__compress_graph(by_graph **out, const by__compression *c, by_error *error);
+/* Of the model whose weights are open. */
 by_status by__linears_list(by__compression *c, by_error *error);
 /* The weight as rows of outputs, f32 [n, k]. */
 by_status by__linear_read(const by__compression *c, const by__linear *linear, float *out,
@@ -127,6 +133,12 @@ typedef struct by__calibrated {
 typedef by_status by__calibrate_fn(by__compression *c, by__calibrated *what, void *user,
                                    by_error *error);
 
+/* Called for each block and each batch of calibration data with the residual stream before and
+ * behind the block, f32 [rows, width]. */
+typedef by_status by__block_fn(by__compression *c, int block, const float *before,
+                               const float *behind, int64_t rows, int64_t width, void *user,
+                               by_error *error);
+
 /* Sequences for programs of `batch` sequences. */
 typedef struct by__calibration_tokens {
     int64_t batch, time, rows; /* rows = batch time */
@@ -140,6 +152,8 @@ typedef struct by__calibration_tokens {
 by_status by__calibrate(by__compression *c, by__calibrate_fn *fn, void *user, by_error *error);
 by_status by__calibrate_on(by__compression *c, const by__calibration_tokens *tokens,
                            by__calibrate_fn *fn, void *user, by_error *error);
+/* Calls fn for all blocks; no weight changes. */
+by_status by__calibrate_blocks(by__compression *c, by__block_fn *fn, void *user, by_error *error);
 /* Programs get about `rows` rows. */
 by_status by__calibration_read(by__calibration_tokens *out, by__compression *c, int64_t rows,
                                by_error *error);
@@ -166,6 +180,13 @@ void by__compress_drop(by__compression *c, const char *name);
 /* Adds a tensor; data is copied to the disk. */
 by_status by__compress_put(by__compression *c, const char *name, by_dtype dtype, int rank,
                            const int64_t *shape, const void *data, by_error *error);
+/* The same of floats, in the dtype (f32, bf16 or f16) of the tensor whose place they take. */
+by_status by__compress_put_f32(by__compression *c, const by_tensor_view *tensor, const float *data,
+                               by_error *error);
+/* Gives a tensor of the model that stays another name. */
+by_status by__compress_rename(by__compression *c, size_t tensor, const char *name, by_error *error);
+/* What config.json of the new directory says where the model's sizes have changed. */
+by_status by__compress_resize(by__compression *c, const by_model_config *to, by_error *error);
 /* Tells who started the job, and BY_ESTOPPED when that one wants it to end. */
 by_status by__compress_report(const by__compression *c, const char *what, size_t done, size_t all,
                               by_error *error);
@@ -262,8 +283,19 @@ by_status by__prune_weight(float *weight, int64_t n, int64_t k, const double *no
 by_status by__sparsegpt_prune(float *weight, int64_t n, int64_t k, const double *u,
                               const by__prune_rule *rule, int threads, by_error *error);
 
+/* ---- heads, channels and layers that are taken out (remove_units.c, width.c, depth.c) ---- */
+
+/* Takes `count` units of `size` neighbouring inputs out of weight [n, k], as ZipLM does. u:
+ * by__inverse_factor. gone [k / size]: which; their columns become 0, the others make up for
+ * them. */
+by_status by__remove_units(float *weight, bool *gone, int64_t n, int64_t k, int64_t size,
+                           int64_t count, const double *u, int threads, by_error *error);
+/* The number of the layer that a tensor in a file is of; -1: of none. */
+int64_t by__layer_of_name(const char *name);
+
 /* ---- the methods ---- */
 
+extern const by__method by__method_width, by__method_depth;
 extern const by__method by__method_magnitude, by__method_wanda, by__method_sparsegpt;
 extern const by__method by__method_int8, by__method_int4, by__method_awq, by__method_gptq,
     by__method_fp8;

@@ -44,9 +44,16 @@ static by_status add_tensor(by_compress_forecast *out, const by__compression *c,
     by_tensor_view view;
     size_t count;
     size_t bytes;
-    const by__linear *l = linear_of(c, name);
+    const by__linear *found = linear_of(c, name);
     by__stored_as how = {0};
     BY_TRY(by__weights_describe(c->weights, name, &view, error));
+    by__linear sized = found == NULL ? (by__linear){0} : *found;
+    if (c->method->resize != NULL) {
+        c->method->resize(c, &view);
+        sized.n = found == NULL ? 0 : view.shape[sized.in_out ? 1 : 0];
+        sized.k = found == NULL ? 0 : view.shape[sized.in_out ? 0 : 1];
+    }
+    const by__linear *l = found == NULL ? NULL : &sized;
     BY_TRY(by_tensor_size(&view, &count, &bytes, error));
     if (l != NULL && c->method->store != NULL) {
         how = c->method->store(c, l);

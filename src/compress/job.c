@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/half.h"
 #include "base/threads.h"
 #include "compress/compress.h"
 
@@ -37,6 +38,8 @@ by_status by__job_look(by__compression *c, const by_pretrained *model,
     c->threads =
         by__thread_count(options->threads == 0 ? (int)c->config->train.threads : options->threads);
     BY_TRY(by__alloc((void **)&c->dropped, by_weights_count(c->weights), sizeof *c->dropped,
+                     "tensors", error));
+    BY_TRY(by__alloc((void **)&c->renamed, by_weights_count(c->weights), sizeof *c->renamed,
                      "tensors", error));
     c->json = by_weights_config(c->weights) == NULL
                   ? NULL
@@ -106,12 +109,16 @@ void by__job_close(by__compression *c)
     for (size_t i = 0; i < c->put_count; i++) {
         free(c->puts[i].name);
     }
+    for (size_t i = 0; c->renamed != NULL && i < by_weights_count(c->weights); i++) {
+        free(c->renamed[i]);
+    }
     if (c->method != NULL) {
         by__settings_free(&c->values, &c->method->shown);
     }
     free(c->linears);
     free(c->puts);
     free(c->dropped);
+    free(c->renamed);
     free(c->temporary);
     free(c->directory);
     by__text_free(&c->notes);
@@ -172,6 +179,63 @@ by_status by__compress_put(by__compression *c, const char *name, by_dtype dtype,
     }
     c->spilled += bytes;
     return BY_OK;
+}
+
+by_status by__compress_put_f32(by__compression *c, const by_tensor_view *tensor, const float *data,
+                               by_error *error)
+{
+    size_t count;
+    uint16_t *narrow;
+    const by_tensor_view *t = tensor;
+    BY_TRY(by_tensor_size(t, &count, NULL, error));
+    if (t->dtype != BY_BF16 && t->dtype != BY_F16) {
+        return by__compress_put(c, t->name, BY_F32, t->rank, t->shape, data, error);
+    }
+    BY_TRY(by__alloc((void **)&narrow, count, sizeof *narrow, "a tensor", error));
+    for (size_t i = 0; i < count; i++) {
+        narrow[i] = t->dtype == BY_BF16 ? by__f32_to_bf16(data[i]) : by__f32_to_f16(data[i]);
+    }
+    by_status status = by__compress_put(c, t->name, t->dtype, t->rank, t->shape, narrow, error);
+    free(narrow);
+    return status;
+}
+
+by_status by__compress_rename(by__compression *c, size_t tensor, const char *name, by_error *error)
+{
+    free(c->renamed[tensor]);
+    c->renamed[tensor] = by__strdup(name);
+    return c->renamed[tensor] == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: tensors")
+                                      : BY_OK;
+}
+
+static by_status read_sizes(json_t **out, const by_model_config *config, by_error *error)
+{
+    char *text;
+    BY_TRY(by_model_config_json(&text, config, -1, error));
+    *out = json_loads(text, 0, NULL);
+    free(text);
+    return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: config.json") : BY_OK;
+}
+
+/* What the model's own config.json has besides, such as the ids of special tokens, stays. */
+by_status by__compress_resize(by__compression *c, const by_model_config *to, by_error *error)
+{
+    json_t *was = NULL;
+    json_t *now = NULL;
+    const char *key;
+    json_t *value;
+    BY_TRY(read_sizes(&was, &c->config->model, error));
+    by_status status = read_sizes(&now, to, error);
+    json_object_foreach(now, key, value)
+    {
+        if (json_object_get(c->json, key) == NULL ||
+            !json_equal(value, json_object_get(was, key))) {
+            (void)json_object_set(c->json, key, value);
+        }
+    }
+    json_decref(was);
+    json_decref(now);
+    return status;
 }
 
 by_status by__compress_report(const by__compression *c, const char *what, size_t done, size_t all,

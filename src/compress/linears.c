@@ -85,7 +85,7 @@ static by_status look_at(by__compression *c, const by_graph *graph, size_t n, by
     return status;
 }
 
-by_status by__linears_list(by__compression *c, by_error *error)
+by_status by__compress_graph(by_graph **out, const by__compression *c, by_error *error)
 {
     by_graph *graph;
     by_model model = BY_MODEL_NONE;
@@ -94,10 +94,20 @@ by_status by__linears_list(by__compression *c, by_error *error)
         .mode = tokens ? BY_MODEL_LOGITS : BY_MODEL_LOSS, .batch = 1, .time = tokens ? 8 : 0};
     BY_TRY(by_graph_open(&graph, error));
     by_status status = by_model_build(&model, graph, &c->config->model, &request, error);
-    if (status == BY_OK) {
-        status = by__alloc((void **)&c->linears, graph->node_count + 1, sizeof *c->linears,
-                           "layers", error);
+    if (status != BY_OK) {
+        by_graph_close(&graph);
+        return status;
     }
+    *out = graph;
+    return BY_OK;
+}
+
+by_status by__linears_list(by__compression *c, by_error *error)
+{
+    by_graph *graph;
+    BY_TRY(by__compress_graph(&graph, c, error));
+    by_status status =
+        by__alloc((void **)&c->linears, graph->node_count + 1, sizeof *c->linears, "layers", error);
     for (size_t n = 0; status == BY_OK && n < graph->node_count; n++) {
         status = look_at(c, graph, n, error);
     }

@@ -51,6 +51,7 @@ static by_status collect(content *x, const by__compression *c, by_compressed *ou
         BY_TRY(by_tensor_size(view, NULL, &bytes, error));
         out->bytes_before += bytes;
         if (!c->dropped[i]) {
+            view->name = c->renamed[i] != NULL ? c->renamed[i] : view->name;
             out->bytes_after += bytes;
             x->entries[x->count++] = by__weights_entry(c->weights, i);
         }

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/half.h"
 #include "compress/compress.h"
 
 #define BLOCK 128 /* columns of which SparseGPT chooses at once; a multiple of 4 */
@@ -235,24 +234,16 @@ static by_status put_weight(by__compression *c, const by__linear *l, const float
                             by_error *error)
 {
     by_tensor_view view;
-    void *data;
+    float *data;
     int64_t count = l->n * l->k;
     BY_TRY(by__weights_describe(c->weights, l->weight, &view, error));
-    BY_TRY(by__alloc(&data, (size_t)count, sizeof(float), "a layer", error));
+    BY_TRY(by__alloc((void **)&data, (size_t)count, sizeof *data, "a layer", error));
     for (int64_t i = 0; i < count; i++) {
-        float value = l->in_out ? weight[i % l->n * l->k + i / l->n] : weight[i];
-        if (view.dtype == BY_BF16) {
-            ((uint16_t *)data)[i] = by__f32_to_bf16(value);
-        } else if (view.dtype == BY_F16) {
-            ((uint16_t *)data)[i] = by__f32_to_f16(value);
-        } else {
-            ((float *)data)[i] = value;
-        }
+        data[i] = l->in_out ? weight[i % l->n * l->k + i / l->n] : weight[i];
     }
     by__compress_drop(c, l->weight);
     c->changed++;
-    by_status status =
-        by__compress_put(c, l->weight, view.dtype, view.rank, view.shape, data, error);
+    by_status status = by__compress_put_f32(c, &view, data, error);
     free(data);
     return status;
 }

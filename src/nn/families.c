@@ -249,6 +249,31 @@ const char *by_model_adapted(const by_model_config *config)
     return find_family(&family, config, NULL) == BY_OK ? family->adapted : NULL;
 }
 
+by_status by__model_reduce(by_config *config, const by__reduction *to, by_error *error)
+{
+    const by__family *family = NULL;
+    by_model_config *c = &config->model;
+    BY_TRY(find_family(&family, c, error));
+    int64_t left = 0;
+    for (int64_t i = 0; i < c->layers; i++) {
+        left += to->layers == NULL || to->layers[i];
+    }
+    if (to->heads > 0 && to->heads != c->heads && family->reduce == NULL) {
+        return by_error_set(error, BY_EARG,
+                            "model.kind %s: the width of a head is width / heads, so that heads "
+                            "cannot be taken out; MLP channels and layers can",
+                            c->kind);
+    }
+    c->layers = left;
+    c->heads = to->heads > 0 ? to->heads : c->heads;
+    c->kv_heads = to->kv_heads > 0 ? to->kv_heads : c->kv_heads;
+    c->mlp_width = to->mlp_width > 0 ? to->mlp_width : c->mlp_width;
+    if (family->reduce != NULL) {
+        BY_TRY(family->reduce(c, to, error));
+    }
+    return by_config_resolve(config, error);
+}
+
 by_status by_model_config_json(char **out, const by_model_config *config, int64_t eos,
                                by_error *error)
 {

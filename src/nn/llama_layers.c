@@ -110,6 +110,42 @@ by_status by__list_fill(by_string_list *list, const bool *has, size_t count, by_
     return BY_OK;
 }
 
+/* Entries of the layers that stay, under their new numbers. */
+static by_status reduce_list(by_string_list *list, const by_model_config *c, const bool *stays,
+                             by_error *error)
+{
+    bool *has;
+    BY_TRY(by__alloc((void **)&has, (size_t)c->layers + 1, sizeof *has, "layers", error));
+    for (size_t i = 0; i < list->count; i++) {
+        int64_t layer = strtoll(list->items[i], NULL, 10);
+        int64_t number = 0;
+        for (int64_t before = 0; before < layer; before++) {
+            number += stays[before];
+        }
+        if (stays[layer]) {
+            has[number] = true;
+        }
+    }
+    by_status status = by__list_fill(list, has, (size_t)c->layers, error);
+    free(has);
+    return status;
+}
+
+by_status by__llama_reduce(by_model_config *c, by__llama_keys *keys, const by__reduction *to,
+                           by_error *error)
+{
+    bool divided = c->width % c->heads == 0 && c->width / c->heads == c->head_dim;
+    keys->head_dim = divided ? -1 : c->head_dim;
+    if (to->layers == NULL) {
+        return BY_OK;
+    }
+    bool some = keys->window_layers.count > 0;
+    BY_TRY(reduce_list(&keys->nope_layers, c, to->layers, error));
+    BY_TRY(reduce_list(&keys->window_layers, c, to->layers, error));
+    keys->window = some && keys->window_layers.count == 0 ? 0 : keys->window; /* empty is all */
+    return BY_OK;
+}
+
 /* RMS norm over `width` neighbouring values. */
 static by_value norm_of(by__build *b, by_value x, int64_t width, const char *axis,
                         const char *prefix)

@@ -23,6 +23,13 @@
 #include "ops/ops.h"
 #include "store/store.h"
 
+/* What is left of a model of which parts are taken out. */
+typedef struct by__reduction {
+    const bool *layers;      /* of each layer: it stays; NULL: all do */
+    int64_t heads, kv_heads; /* 0: as many as before */
+    int64_t mlp_width;       /* 0: as before */
+} by__reduction;
+
 /* What the layers of one model need while it is built. */
 typedef struct by__build {
     by_graph *graph;
@@ -53,6 +60,9 @@ typedef struct by__family {
     void (*write_config)(json_t *out, const by_model_config *config);
     by_status (*read_config)(by_model_config *config, const char *name, const json_t *in,
                              by_error *error);
+    /* Own keys of a model that was reduced, of which config->model has the new sizes. NULL: there
+     * are none that sizes are written in, and the width of a head is width / heads. */
+    by_status (*reduce)(by_model_config *config, const by__reduction *to, by_error *error);
     bool rotary; /* positions are rotations, not rows of a table */
     /* Why a context longer than the config's cannot be; NULL: it can. May be NULL itself. */
     const char *(*bounded)(const by_model_config *config);
@@ -66,6 +76,9 @@ typedef struct by__family {
 
 /* Refuses a context longer than the config's where the family says why. */
 by_status by__model_check_context(const by_model_config *config, int64_t context, by_error *error);
+/* Makes a resolved config that of a smaller model, and resolves it. BY_EARG: the family's
+ * config.json has no place for fewer heads of the same width. */
+by_status by__model_reduce(by_config *config, const by__reduction *to, by_error *error);
 /* The kinds of the section `model`: the table of families, for by__kind_table. */
 const by__kind *by__family_kind(size_t index);
 
@@ -170,6 +183,9 @@ void by__llama_body(by__build *b, const by__llama_keys *keys, by__block_half *ml
  * axes: of the weight. */
 by_value by__llama_linear(by__build *b, by_value x, int64_t in, int64_t out, const char *axes,
                           by_init init, bool bias, int layer, const char *name);
+/* Keys of a model that was reduced (by__family). */
+by_status by__llama_reduce(by_model_config *config, by__llama_keys *keys, const by__reduction *to,
+                           by_error *error);
 /* Refuses an entry of a list that is no layer's number. key: "model.nope_layers". */
 by_status by__layers_check(const by_config *config, const char *key, const by_string_list *list,
                            by_error *error);

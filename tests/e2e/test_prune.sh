@@ -1,6 +1,7 @@
 #!/bin/sh
 # Pruned models: each method makes 2:4 of every layer, the result does not depend on threads, and training with
-# optimizer.keep_zeros keeps the zeros, on two ranks with the same bits.
+# optimizer.keep_zeros keeps the zeros, on two ranks with the same bits. Models of which heads, channels and layers are
+# taken out are as large as planned, and are trained on.
 . "$(dirname "$0")/../support/shell.sh"
 zeros() { python3 "$root/tests/e2e/count_zeros.py" "$@" || fail "the zeros of $*"; }
 
@@ -33,3 +34,26 @@ for name in tuned ranks; do
     tail -n 1 out >$name.digest
 done
 same tuned.digest ranks.digest
+
+say "heads, channels and layers"
+run 0 "$banyan" train c.yaml --set model.kind=llama --set model.kv_heads=2 --set name=llama
+# smaller RUN METHOD OUT SETTINGS...: compresses, with the bytes of the plan and a loss
+smaller() {
+    from=$1 method=$2 to=$3
+    shift 3
+    run 0 "$banyan" compress "$from" --method "$method" "$@" --plan --json
+    planned=$(field bytes <out)
+    run 0 "$banyan" compress "$from" --method "$method" "$@" --out "$to" --samples 8 --data text.txt --eval text.txt --json
+    [ "$(field bytes_after <out)" = "$planned" ] || fail "$to has not the $planned bytes of the plan"
+    near "$(field loss_after <out)" "$(field loss_before <out)" 1
+}
+smaller runs/llama width narrow --set mlp=0.5 --set heads=0.5
+smaller narrow depth small --set layers=1
+smaller small int8 small8
+OMP_NUM_THREADS=1 run 0 "$banyan" compress runs/llama --method width --set mlp=0.5 --set heads=0.5 --out again --samples 8 --data text.txt
+same narrow/model.safetensors again/model.safetensors
+grep -v '^model:' c.yaml >sizes-of-small.yaml
+run 0 "$banyan" train sizes-of-small.yaml --set model.from=small --set name=healed
+run 0 "$banyan" eval runs/healed --json
+run 2 "$banyan" compress runs/dense --method width --set heads=0.5 --out no
+holds err "heads cannot be taken out; MLP channels and layers can"

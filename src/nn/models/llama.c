@@ -342,6 +342,14 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     return read_windows(k, c, t, name, in, error);
 }
 
+/* A model_type whose heads divide the width may not be that of the smaller model. */
+static by_status reduce(by_model_config *c, const by__reduction *to, by_error *error)
+{
+    by__llama_keys *k = own_keys(c);
+    BY_TRY(by__llama_reduce(c, k, to, error));
+    return type_of(c, k) >= 0 ? BY_OK : by__set_string(&k->hf_type, "auto", error);
+}
+
 static const char *bounded(const by_model_config *c)
 {
     return by__rope_bounded(&own_keys(c)->rope);
@@ -359,6 +367,7 @@ const by__family by__family_llama = {
     .body = body,
     .write_config = write_config,
     .read_config = read_config,
+    .reduce = reduce,
     .rotary = true,
     .bounded = bounded,
     .published = published,

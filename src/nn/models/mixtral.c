@@ -178,6 +178,11 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     return read_coefficient(&k->router_aux_loss_coef, name, in, error);
 }
 
+static by_status reduce(by_model_config *c, const by__reduction *to, by_error *error)
+{
+    return by__llama_reduce(c, &own_keys(c)->llama, to, error);
+}
+
 static const char *bounded(const by_model_config *c)
 {
     return by__rope_bounded(&own_keys(c)->llama.rope);
@@ -194,6 +199,7 @@ const by__family by__family_mixtral = {
     .body = body,
     .write_config = write_config,
     .read_config = read_config,
+    .reduce = reduce,
     .rotary = true,
     .bounded = bounded,
     .published = (const by__published[]){{"mixtral", "MixtralForCausalLM", false}, {0}},

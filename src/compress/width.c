@@ -1,0 +1,337 @@
+/* Attention heads and channels of MLPs are taken out of every layer, as many of each: what is left
+ * is a model of the same family with fewer heads and a narrower MLP, every product of it smaller.
+ *
+ * A channel is an input of the matrix behind the MLP, and the output of those before it that makes
+ * it; a head is head_dim inputs of the matrix behind attention. With grouped queries the heads that
+ * share keys and values go together. Which, and how the matrix behind makes up for them:
+ * remove_units.c, on what the blocks before, narrowed already, make of the calibration data. Where
+ * a parameter has heads or channels its axes say ("heads", "kv_heads", "mlp"). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "compress/compress.h"
+#include "nn/nn.h"
+
+#define MULTIPLE 16 /* of which the channels that stay are one */
+
+static const by_compress_setting settings[] = {
+    {.name = "mlp", .fallback = "0.25", .most = 0.95, .help = "share of an MLP's channels"},
+    {.name = "heads",
+     .fallback = "0",
+     .most = 0.95,
+     .help = "share of the heads of keys and values, with the queries that read them"},
+    {.name = "damp",
+     .fallback = "0.01",
+     .most = 10.0,
+     .help = "added to the diagonal of H, of its mean"},
+    {0}};
+
+typedef enum unit { HEADS = 0, CHANNELS, UNITS } unit;
+
+typedef struct narrowing {
+    by_graph *graph;     /* of the whole model: axes of its parameters */
+    int *block;          /* of each value that is a parameter; -1: none */
+    bool *done;          /* of each value */
+    int64_t all[UNITS];  /* in a layer */
+    int64_t left[UNITS]; /* that stay */
+    bool *gone[UNITS];   /* [layers, all] */
+} narrowing;
+
+/* Units that stay of a layer's. */
+static void count_units(const by__compression *c, int64_t all[UNITS], int64_t left[UNITS])
+{
+    const by_model_config *m = &c->config->model;
+    all[HEADS] = m->kv_heads;
+    all[CHANNELS] = m->mlp_width;
+    int64_t heads = (int64_t)(by__setting_number(c, "heads") * (double)all[HEADS] + 0.5);
+    left[HEADS] = heads < all[HEADS] ? all[HEADS] - heads : 1;
+    double share = by__setting_number(c, "mlp");
+    int64_t wide = (int64_t)((1.0 - share) * (double)all[CHANNELS] + 0.5);
+    wide = (int64_t)by__round_up((size_t)(wide < 1 ? 1 : wide), MULTIPLE);
+    left[CHANNELS] = share == 0.0 || wide > all[CHANNELS] ? all[CHANNELS] : wide;
+}
+
+/* Axis `which` of a parameter that has units, its name and the elements of one unit; 0: it has none
+ * that go. */
+static int64_t unit_axis(unit *kind, const by__compression *c, const char *axes, int which)
+{
+    const by_model_config *m = &c->config->model;
+    const char *at = axes;
+    for (int i = 0; at != NULL && i < which; i++) {
+        at = strchr(at, ' ');
+        at = at == NULL ? NULL : at + 1;
+    }
+    size_t length = at == NULL ? 0 : strcspn(at, " ");
+    *kind = CHANNELS;
+    if (length == 3 && strncmp(at, "mlp", 3) == 0) {
+        return 1;
+    }
+    *kind = HEADS;
+    if (length == 5 && strncmp(at, "heads", 5) == 0) {
+        return m->head_dim * (m->heads / m->kv_heads);
+    }
+    return length == 8 && strncmp(at, "kv_heads", 8) == 0 ? m->head_dim : 0;
+}
+
+/* ---- tensors ---- */
+
+/* Which elements of an axis of a layer's tensor stay; NULL: all. */
+typedef struct axis_mask {
+    const bool *gone;
+    int64_t size; /* elements of a unit */
+} axis_mask;
+
+/* Writes the elements that stay of a tensor [rows, columns]; returns how many. */
+static int64_t cut(float *out, const float *in, const int64_t *shape, const axis_mask *masks)
+{
+    int64_t count = 0;
+    for (int64_t r = 0; r < shape[0]; r++) {
+        bool row_gone = masks[0].gone != NULL && masks[0].gone[r / masks[0].size];
+        for (int64_t i = 0; i < shape[1] && !row_gone; i++) {
+            if (masks[1].gone == NULL || !masks[1].gone[i / masks[1].size]) {
+                out[count++] = in[r * shape[1] + i];
+            }
+        }
+    }
+    return count;
+}
+
+/* Puts the smaller tensor in the place of a parameter's. values: of the whole one, overwritten. */
+static by_status put_cut(by__compression *c, const narrowing *n, by_value parameter, float *values,
+                         by_error *error)
+{
+    const by__value *value = &n->graph->values[parameter];
+    axis_mask masks[2] = {{0}};
+    by_tensor_view view;
+    char *name = by__file_name(c, value->name);
+    by_status status = by__weights_describe(c->weights, name, &view, error);
+    int64_t shape[2] = {view.shape[0], view.rank == 2 ? view.shape[1] : 1};
+    for (int i = 0; i < view.rank && status == BY_OK; i++) {
+        unit kind;
+        int64_t size = unit_axis(&kind, c, value->axes, i);
+        if (size > 0 && n->left[kind] < n->all[kind]) {
+            masks[i] = (axis_mask){n->gone[kind] + n->block[parameter] * n->all[kind], size};
+            view.shape[i] = n->left[kind] * size;
+        }
+    }
+    if (status == BY_OK) {
+        (void)cut(values, values, shape, masks);
+        by__compress_drop(c, name);
+        status = by__compress_put_f32(c, &view, values, error);
+    }
+    n->done[parameter] = true;
+    free(name);
+    return status;
+}
+
+static bool is_cut(const by__compression *c, const narrowing *n, by_value parameter)
+{
+    const by__value *value = &n->graph->values[parameter];
+    bool any = false;
+    for (int i = 0; i < value->shape.rank && value->role == BY_ROLE_PARAMETER; i++) {
+        unit kind;
+        any = any || (unit_axis(&kind, c, value->axes, i) > 0 && n->left[kind] < n->all[kind]);
+    }
+    return any;
+}
+
+/* The kind of unit that a layer's inputs are of, and its elements; 0: none that go. */
+static int64_t unit_of_inputs(unit *kind, by_value *parameter, const by__compression *c,
+                              const narrowing *n, const by__linear *l)
+{
+    *parameter = by_graph_find(n->graph, l->name);
+    int64_t size = unit_axis(kind, c, n->graph->values[*parameter].axes, l->in_out ? 0 : 1);
+    return size > 0 && n->left[*kind] < n->all[*kind] ? size : 0;
+}
+
+/* ---- the walk ---- */
+
+/* The matrices behind attention and the MLP: their columns go, in what the blocks behind read too. */
+static by_status narrow_layer(by__compression *c, by__calibrated *what, void *user, by_error *error)
+{
+    narrowing *n = user;
+    const by__linear *l = what->linears[0];
+    unit kind;
+    by_value parameter;
+    double *u;
+    float *values;
+    int64_t size = unit_of_inputs(&kind, &parameter, c, n, l);
+    if (size == 0) {
+        return BY_OK;
+    }
+    if (what->count > 1) {
+        return by_error_set(error, BY_EARG,
+                            "width: '%s' and '%s' read the same units; only one "
+                            "matrix may",
+                            l->name, what->linears[1]->name);
+    }
+    bool *gone = n->gone[kind] + what->block * n->all[kind];
+    BY_TRY(by__inverse_factor(&u, what->hessian, what->k, by__setting_number(c, "damp"), c->threads,
+                              error));
+    by_status status = by__remove_units(what->weights[0], gone, l->n, l->k, size,
+                                        n->all[kind] - n->left[kind], u, c->threads, error);
+    free(u);
+    BY_TRY(status);
+    BY_TRY(by__alloc((void **)&values, (size_t)(l->n * l->k), sizeof *values, "a layer", error));
+    for (int64_t i = 0; i < l->n * l->k; i++) {
+        values[i] = what->weights[0][l->in_out ? i % l->n * l->k + i / l->n : i];
+    }
+    status = put_cut(c, n, parameter, values, error);
+    c->changed++;
+    free(values);
+    return status;
+}
+
+static by_status narrow_parameter(by__compression *c, const narrowing *n, by_value parameter,
+                                  const char *name, by_error *error)
+{
+    by_tensor_view view;
+    float *values;
+    size_t count;
+    BY_TRY(by__weights_describe(c->weights, name, &view, error));
+    BY_TRY(by_tensor_size(&view, &count, NULL, error));
+    BY_TRY(by__alloc((void **)&values, count, sizeof *values, "a tensor", error));
+    by_tensor_slice whole = by_tensor_whole(&view);
+    by_status status = by_weights_read_f32(c->weights, name, &whole, values, count, error);
+    if (status == BY_OK) {
+        status = put_cut(c, n, parameter, values, error);
+    }
+    free(values);
+    return status;
+}
+
+/* What makes the units: rows and biases of the matrices before. */
+static by_status narrow_rest(by__compression *c, const narrowing *n, by_error *error)
+{
+    by_status status = BY_OK;
+    for (size_t v = 0; v < n->graph->value_count && status == BY_OK; v++) {
+        if (!n->done[v] && is_cut(c, n, (by_value)v)) {
+            char *name = by__file_name(c, n->graph->values[v].name);
+            status = narrow_parameter(c, n, (by_value)v, name, error);
+            free(name);
+        }
+    }
+    return status;
+}
+
+/* ---- the model ---- */
+
+/* Every parameter with units is a matrix or a vector that the files have, of one block. */
+static by_status check_parameters(const by__compression *c, const narrowing *n, by_error *error)
+{
+    for (size_t v = 0; v < n->graph->value_count; v++) {
+        const by__value *value = &n->graph->values[v];
+        if (!is_cut(c, n, (by_value)v)) {
+            continue;
+        }
+        char *name = by__file_name(c, value->name);
+        bool fits = name != NULL && value->shape.rank <= 2 && n->block[v] >= 0;
+        free(name);
+        if (!fits) {
+            return by_error_set(error, BY_EARG,
+                                "width: '%s' of model.kind %s is no matrix of one layer, and its "
+                                "channels stay; set mlp=0 to take heads out alone",
+                                value->name, c->config->model.kind);
+        }
+    }
+    return BY_OK;
+}
+
+static by_status open_narrowing(narrowing *n, const by__compression *c, by_error *error)
+{
+    BY_TRY(by__compress_graph(&n->graph, c, error));
+    BY_TRY(by__alloc((void **)&n->block, n->graph->value_count, sizeof *n->block, "layers", error));
+    BY_TRY(by__alloc((void **)&n->done, n->graph->value_count, sizeof *n->done, "layers", error));
+    for (size_t v = 0; v < n->graph->value_count; v++) {
+        n->block[v] = -1;
+    }
+    for (size_t i = 0; i < n->graph->node_count; i++) {
+        const by__node *node = &n->graph->nodes[i];
+        for (int k = 0; k < node->input_count; k++) {
+            if (node->in[k] != BY_NONE && node->block >= 0) {
+                n->block[node->in[k]] = node->block;
+            }
+        }
+    }
+    count_units(c, n->all, n->left);
+    for (int kind = 0; kind < UNITS; kind++) {
+        size_t count = (size_t)(c->config->model.layers * n->all[kind]);
+        BY_TRY(by__alloc((void **)&n->gone[kind], count, sizeof(bool), "units", error));
+    }
+    if (n->left[HEADS] == n->all[HEADS] && n->left[CHANNELS] == n->all[CHANNELS]) {
+        return by_error_set(error, BY_EARG,
+                            "width: mlp=%s and heads=%s of %lld channels and %lld heads of keys "
+                            "take nothing out",
+                            by__setting_text(c, "mlp"), by__setting_text(c, "heads"),
+                            (long long)n->all[CHANNELS], (long long)n->all[HEADS]);
+    }
+    return check_parameters(c, n, error);
+}
+
+static by_status resize_model(by__compression *c, const narrowing *n, by_error *error)
+{
+    by_config *to;
+    const by_model_config *m = &c->config->model;
+    const by__reduction left = {.heads = n->left[HEADS] * (m->heads / m->kv_heads),
+                                .kv_heads = n->left[HEADS],
+                                .mlp_width = n->left[CHANNELS]};
+    BY_TRY(by_config_copy(&to, c->config, error));
+    by_status status = by__model_reduce(to, &left, error);
+    if (status == BY_OK) {
+        status = by__compress_resize(c, &to->model, error);
+    }
+    by_config_close(&to);
+    return status;
+}
+
+static by_status run(by__compression *c, by_error *error)
+{
+    narrowing n = {0};
+    by_status status = open_narrowing(&n, c, error);
+    if (status == BY_OK) {
+        status = resize_model(c, &n, error); /* before the work, as it may be refused */
+    }
+    if (status == BY_OK) {
+        status = by__calibrate(c, narrow_layer, &n, error);
+    }
+    if (status == BY_OK) {
+        status = narrow_rest(c, &n, error);
+    }
+    for (int kind = 0; kind < UNITS; kind++) {
+        free(n.gone[kind]);
+    }
+    free(n.done);
+    free(n.block);
+    by_graph_close(&n.graph);
+    return status;
+}
+
+static void resize(const by__compression *c, by_tensor_view *tensor)
+{
+    int64_t all[UNITS];
+    int64_t left[UNITS];
+    by_graph *graph;
+    count_units(c, all, left);
+    if (by__compress_graph(&graph, c, NULL) != BY_OK) {
+        return;
+    }
+    for (size_t v = 0; v < graph->value_count; v++) {
+        const by__value *value = &graph->values[v];
+        char *name = value->role == BY_ROLE_PARAMETER ? by__file_name(c, value->name) : NULL;
+        for (int i = 0; name != NULL && strcmp(name, tensor->name) == 0 && i < tensor->rank; i++) {
+            unit kind;
+            int64_t size = unit_axis(&kind, c, value->axes, i);
+            tensor->shape[i] = size > 0 ? left[kind] * size : tensor->shape[i];
+        }
+        free(name);
+    }
+    by_graph_close(&graph);
+}
+
+const by__method by__method_width = {
+    .shown = {.name = "width",
+              .summary = "heads and channels go, and the others make up for them",
+              .settings = settings,
+              .calibrates = true},
+    .run = run,
+    .resize = resize};
