@@ -254,6 +254,7 @@ by_status by__model_reduce(by_config *config, const by__reduction *to, by_error 
     const by__family *family = NULL;
     by_model_config *c = &config->model;
     BY_TRY(find_family(&family, c, error));
+    BY_TRY(by_config_resolve(config, error)); /* for what is derived, such as the width of heads */
     int64_t left = 0;
     for (int64_t i = 0; i < c->layers; i++) {
         left += to->layers == NULL || to->layers[i];

@@ -76,7 +76,7 @@ typedef struct by__family {
 
 /* Refuses a context longer than the config's where the family says why. */
 by_status by__model_check_context(const by_model_config *config, int64_t context, by_error *error);
-/* Makes a resolved config that of a smaller model, and resolves it. BY_EARG: the family's
+/* Makes a config that of a smaller model, and resolves it. BY_EARG: the family's
  * config.json has no place for fewer heads of the same width. */
 by_status by__model_reduce(by_config *config, const by__reduction *to, by_error *error);
 /* The kinds of the section `model`: the table of families, for by__kind_table. */
