@@ -6,7 +6,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
-below_train="base config graph ops passes device store comm exec nn optim data checkpoint track"
+below_train="base config graph ops passes device store comm exec nn optim data checkpoint track drift"
 rooms="base:
 config: base
 graph: base
@@ -21,6 +21,7 @@ optim: base config graph ops passes device store comm exec nn
 data: base config
 checkpoint: base device store comm
 export: $below_train
+drift: base
 track: base
 train: $below_train export
 infer: $below_train export
@@ -31,7 +32,7 @@ serve: $below_train export train infer plan compress"
 headers="adapter=checkpoint status=base exit=base text=base dtype=base shape=base packing=base op=base device=device comm=comm config=config graph=graph map=graph ops=ops passes=passes
 program=exec
 model=nn optimizer=optim data=data array_set=data table=data pack=data tokenizer=data text_stream=data chat=data checkpoint=checkpoint export=export track=track train=train launch=train task=train pipeline=train runs=train
-infer=infer engine=infer draft=infer beam=infer constraint=infer logit_process=infer machine=plan profile=plan serve=serve compress=compress"
+infer=infer engine=infer draft=infer beam=infer constraint=infer logit_process=infer machine=plan profile=plan serve=serve drift=drift compress=compress"
 
 problems=0
 complain() {

@@ -1,0 +1,116 @@
+/* drift: what data looked like, and whether other data still looks like it.
+ *
+ * distance.c compares two samples or two lists of counts, tail.c has the distributions behind the
+ * p-values, reference.c makes a reference of training data (reference_file.c: as JSON), and
+ * drift_watch.c counts requests into windows and compares each with the reference (verdict.c).
+ *
+ * A reference keeps of a number the edges of up to 64 bins with equal shares, and of categories and
+ * tokens the most frequent ones: a window is then an array of counters, whatever it counts, and two
+ * windows of the same reference can be added.
+ *
+ * Who owns what: a reference owns its features and lives longer than every watch on it; a watch
+ * takes its memory when it is opened.
+ *
+ * Never put here: where data comes from (train, serve), what is printed of it (cli, metrics). */
+#ifndef BY_DRIFT_DRIFT_H
+#define BY_DRIFT_DRIFT_H
+
+#include "banyan/drift.h"
+#include "base/base.h"
+
+/* Bins of a number, and groups of them over which PSI and chi-squared are taken. */
+#define BY__DRIFT_BINS   64
+#define BY__DRIFT_GROUPS 10
+/* Categories, or tokens, that are told apart; the others share a bin. */
+#define BY__DRIFT_KEPT 255
+/* Parts of a window, of which the variance of token counts is estimated. */
+#define BY__DRIFT_BLOCKS 32
+
+typedef struct by__drift_feature {
+    char *name;
+    by_drift_kind kind;
+    double rows;    /* values that are there */
+    double missing; /* and those that are not */
+    double *counts; /* [bins], of the rows */
+    size_t bins;
+    /* Of numbers: bin i holds edges[i - 1] < x <= edges[i]; bins = edge_count + 1. */
+    double *edges;
+    size_t edge_count;
+    double mean;
+    double deviation;
+    /* Of categories, sorted, and of tokens, ascending; the last bin holds all others. */
+    char **values;
+    int32_t *ids;
+    size_t kept;
+    size_t distinct; /* categories or tokens that the data has */
+} by__drift_feature;
+
+typedef struct by__drift_value {
+    char *name;
+    double value;
+} by__drift_value;
+
+struct by_drift_reference {
+    uint64_t examples;
+    by__drift_feature *features;
+    size_t count;
+    size_t capacity;
+    by__drift_value *values;
+    size_t value_count;
+    size_t value_capacity;
+};
+
+/* ---- tails of distributions (tail.c) ---- */
+
+/* P(X >= x) of the chi-squared distribution with `degrees` > 0 of freedom. */
+double by__chi_squared_tail(double x, double degrees);
+/* P(sup |F_m - F_n| >= d) of two samples of one continuous distribution: its limit for large
+ * samples with Stephens' correction; en = m n / (m + n). */
+double by__kolmogorov_tail(double d, double en);
+/* The same exactly. */
+by_status by__kolmogorov_exact(double *out, double d, size_t m, size_t n, by_error *error);
+
+/* ---- distances of counts (distance.c) ---- */
+
+double by__distance_psi(const double *reference, const double *current, size_t count);
+double by__distance_jensen_shannon(const double *reference, const double *current, size_t count);
+
+/* ---- features (reference.c) ---- */
+
+/* A new feature of this name at the end of the list; its arrays are filled by the caller. */
+by_status by__drift_feature_add(by_drift_reference *r, by__drift_feature **out, const char *name,
+                                by_drift_kind kind, by_error *error);
+/* The bin of a value. */
+size_t by__drift_bin_number(const by__drift_feature *f, double value);
+size_t by__drift_bin_category(const by__drift_feature *f, const char *value);
+size_t by__drift_bin_token(const by__drift_feature *f, int32_t id);
+
+/* ---- a window (verdict.c) ---- */
+
+/* Counters of one feature in a window. */
+typedef struct by__drift_counts {
+    double *counts; /* [bins] */
+    double rows;
+    double missing;
+    double unknown;
+    double below;
+    double above;
+    double requests; /* of tokens: that have some */
+    double *blocks;  /* of tokens: [BY__DRIFT_BLOCKS, bins], counts of every 32nd request */
+} by__drift_counts;
+
+/* Working memory of a verdict, for features of up to BY__DRIFT_KEPT + 1 bins: bins that are compared
+ * together are a group. */
+typedef struct by__drift_groups {
+    double reference[BY__DRIFT_KEPT + 3];
+    double current[BY__DRIFT_KEPT + 3];
+    size_t group_of[BY__DRIFT_KEPT + 3]; /* a bin */
+    size_t count;
+    double blocks[BY__DRIFT_BLOCKS][BY__DRIFT_KEPT + 3]; /* counts of groups, then residuals */
+} by__drift_groups;
+
+void by__drift_judge(by_drift_verdict *out, const by__drift_feature *feature,
+                     const by__drift_counts *window, const by_drift_options *options,
+                     size_t features, by__drift_groups *groups);
+
+#endif

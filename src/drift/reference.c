@@ -1,0 +1,332 @@
+/* A reference, made of training data: quantiles of numbers, counts of categories and tokens. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "drift/drift.h"
+
+by_status by_drift_reference_open(by_drift_reference **out, uint64_t examples, by_error *error)
+{
+    BY_TRY(by__alloc((void **)out, 1, sizeof **out, "a reference", error));
+    (*out)->examples = examples;
+    return BY_OK;
+}
+
+static void release_feature(by__drift_feature *f)
+{
+    for (size_t i = 0; f->values != NULL && i < f->kept; i++) {
+        free(f->values[i]);
+    }
+    free(f->values);
+    free(f->ids);
+    free(f->edges);
+    free(f->counts);
+    free(f->name);
+}
+
+void by_drift_reference_close(by_drift_reference **reference)
+{
+    by_drift_reference *r = *reference;
+    if (r == NULL) {
+        return;
+    }
+    *reference = NULL;
+    for (size_t i = 0; i < r->count; i++) {
+        release_feature(&r->features[i]);
+    }
+    for (size_t i = 0; i < r->value_count; i++) {
+        free(r->values[i].name);
+    }
+    free(r->features);
+    free(r->values);
+    free(r);
+}
+
+size_t by_drift_reference_features(const by_drift_reference *reference)
+{
+    return reference->count;
+}
+
+const char *by_drift_reference_feature(const by_drift_reference *reference, size_t index,
+                                       by_drift_kind *kind)
+{
+    if (kind != NULL) {
+        *kind = reference->features[index].kind;
+    }
+    return reference->features[index].name;
+}
+
+size_t by_drift_reference_find(const by_drift_reference *reference, const char *name)
+{
+    size_t i = 0;
+    while (i < reference->count && strcmp(reference->features[i].name, name) != 0) {
+        i++;
+    }
+    return i;
+}
+
+by_status by__drift_feature_add(by_drift_reference *r, by__drift_feature **out, const char *name,
+                                by_drift_kind kind, by_error *error)
+{
+    if (by_drift_reference_find(r, name) < r->count) {
+        return by_error_set(error, BY_EARG, "the feature '%s' is there twice", name);
+    }
+    BY_TRY(
+        by__reserve((void **)&r->features, &r->capacity, r->count + 1, sizeof *r->features, error));
+    by__drift_feature *f = &r->features[r->count];
+    *f = (by__drift_feature){.kind = kind, .name = by__strdup(name)};
+    if (f->name == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a feature's name");
+    }
+    r->count++;
+    *out = f;
+    return BY_OK;
+}
+
+/* A feature that could not be filled goes again. */
+static by_status settle(by_drift_reference *r, by_status status)
+{
+    if (status != BY_OK) {
+        release_feature(&r->features[--r->count]);
+    }
+    return status;
+}
+
+by_status by_drift_reference_value(by_drift_reference *reference, const char *name, double value,
+                                   by_error *error)
+{
+    by_drift_reference *r = reference;
+    BY_TRY(by__reserve((void **)&r->values, &r->value_capacity, r->value_count + 1,
+                       sizeof *r->values, error));
+    char *copy = by__strdup(name);
+    if (copy == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: '%s'", name);
+    }
+    r->values[r->value_count++] = (by__drift_value){.name = copy, .value = value};
+    return BY_OK;
+}
+
+/* ---- numbers ---- */
+
+size_t by__drift_bin_number(const by__drift_feature *f, double value)
+{
+    size_t low = 0;
+    size_t high = f->edge_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (f->edges[middle] < value) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Edges at quantiles, each a value of the sample; equal ones are one. The first is the smallest
+ * value, the last one the largest. */
+static by_status fill_number(by__drift_feature *f, const double *sorted, size_t count,
+                             by_error *error)
+{
+    double sum = 0.0;
+    double squares = 0.0;
+    BY_TRY(by__alloc((void **)&f->edges, BY__DRIFT_BINS + 1, sizeof *f->edges, "edges", error));
+    BY_TRY(by__alloc((void **)&f->counts, BY__DRIFT_BINS + 2, sizeof *f->counts, "counts", error));
+    for (size_t i = 0; i <= BY__DRIFT_BINS; i++) {
+        double edge = sorted[(size_t)((double)(count - 1) * (double)i / BY__DRIFT_BINS)];
+        if (f->edge_count == 0 || edge > f->edges[f->edge_count - 1]) {
+            f->edges[f->edge_count++] = edge;
+        }
+    }
+    f->bins = f->edge_count + 1;
+    for (size_t i = 0; i < count; i++) {
+        f->counts[by__drift_bin_number(f, sorted[i])]++;
+        sum += sorted[i];
+    }
+    f->rows = (double)count;
+    f->mean = sum / f->rows;
+    for (size_t i = 0; i < count; i++) {
+        squares += (sorted[i] - f->mean) * (sorted[i] - f->mean);
+    }
+    f->deviation = sqrt(squares / f->rows);
+    return BY_OK;
+}
+
+by_status by_drift_reference_number(by_drift_reference *reference, const char *name,
+                                    const double *values, size_t count, by_error *error)
+{
+    by__drift_feature *f = NULL;
+    double *sorted = NULL;
+    size_t there = 0;
+    BY_TRY(by__alloc((void **)&sorted, count + 1, sizeof *sorted, "a column", error));
+    for (size_t i = 0; i < count; i++) {
+        if (isfinite(values[i])) {
+            sorted[there++] = values[i];
+        }
+    }
+    by_status status =
+        there > 0 ? BY_OK : by_error_set(error, BY_EARG, "'%s' has no finite value", name);
+    if (status == BY_OK) {
+        qsort(sorted, there, sizeof *sorted, ascending);
+        status = by__drift_feature_add(reference, &f, name, BY_DRIFT_NUMBER, error);
+    }
+    if (status == BY_OK) {
+        f->missing = (double)(count - there);
+        status = settle(reference, fill_number(f, sorted, there, error));
+    }
+    free(sorted);
+    return status;
+}
+
+/* ---- categories and tokens ---- */
+
+size_t by__drift_bin_category(const by__drift_feature *f, const char *value)
+{
+    size_t low = 0;
+    size_t high = f->kept;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strcmp(f->values[middle], value);
+        if (order == 0) {
+            return middle;
+        }
+        if (order < 0) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return f->kept;
+}
+
+size_t by__drift_bin_token(const by__drift_feature *f, int32_t id)
+{
+    size_t low = 0;
+    size_t high = f->kept;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (f->ids[middle] == id) {
+            return middle;
+        }
+        if (f->ids[middle] < id) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return f->kept;
+}
+
+typedef struct ranked {
+    uint64_t count;
+    size_t index;
+    const char *value;
+} ranked;
+
+/* The most frequent first; of equal counts the first one. */
+static int by_count(const void *a, const void *b)
+{
+    const ranked *x = a;
+    const ranked *y = b;
+    return x->count != y->count ? (x->count < y->count) - (x->count > y->count)
+                                : (x->index > y->index) - (x->index < y->index);
+}
+
+static int by_index(const void *a, const void *b)
+{
+    const ranked *x = a;
+    const ranked *y = b;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    return strcmp(((const ranked *)a)->value, ((const ranked *)b)->value);
+}
+
+/* Those with a count, the most frequent first. */
+static by_status rank(ranked **out, size_t *distinct, const uint64_t *counts,
+                      const char *const *values, size_t count, by_error *error)
+{
+    BY_TRY(by__alloc((void **)out, count + 1, sizeof **out, "counts", error));
+    *distinct = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (counts[i] > 0) {
+            (*out)[(*distinct)++] = (ranked){counts[i], i, values == NULL ? NULL : values[i]};
+        }
+    }
+    qsort(*out, *distinct, sizeof **out, by_count);
+    return BY_OK;
+}
+
+static by_status fill_kept(by__drift_feature *f, ranked *all, size_t distinct, by_error *error)
+{
+    f->distinct = distinct;
+    size_t kept = distinct < BY__DRIFT_KEPT ? distinct : BY__DRIFT_KEPT;
+    bool texts = f->kind == BY_DRIFT_CATEGORY;
+    f->bins = kept + 1;
+    BY_TRY(by__alloc((void **)&f->counts, f->bins, sizeof *f->counts, "counts", error));
+    if (texts) {
+        BY_TRY(by__alloc((void **)&f->values, kept + 1, sizeof *f->values, "values", error));
+    } else {
+        BY_TRY(by__alloc((void **)&f->ids, kept + 1, sizeof *f->ids, "tokens", error));
+    }
+    for (size_t i = 0; i < distinct; i++) {
+        f->rows += (double)all[i].count;
+        f->counts[kept] += i < kept ? 0.0 : (double)all[i].count;
+    }
+    qsort(all, kept, sizeof *all, texts ? by_value : by_index);
+    for (size_t i = 0; i < kept; i++) {
+        f->counts[i] = (double)all[i].count;
+        if (!texts) {
+            f->ids[i] = (int32_t)all[i].index;
+        } else if ((f->values[i] = by__strdup(all[i].value)) == NULL) {
+            f->kept = i;
+            return by_error_set(error, BY_EMEMORY, "out of memory: values of '%s'", f->name);
+        }
+        f->kept = i + 1;
+    }
+    return f->rows > 0.0 ? BY_OK : by_error_set(error, BY_EARG, "'%s' has no value", f->name);
+}
+
+static by_status add_counted(by_drift_reference *r, const char *name, by_drift_kind kind,
+                             const char *const *values, const uint64_t *counts, size_t count,
+                             uint64_t missing, by_error *error)
+{
+    by__drift_feature *f = NULL;
+    ranked *all = NULL;
+    size_t distinct = 0;
+    by_status status = rank(&all, &distinct, counts, values, count, error);
+    if (status == BY_OK) {
+        status = by__drift_feature_add(r, &f, name, kind, error);
+    }
+    if (status == BY_OK) {
+        f->missing = (double)missing;
+        status = settle(r, fill_kept(f, all, distinct, error));
+    }
+    free(all);
+    return status;
+}
+
+by_status by_drift_reference_category(by_drift_reference *reference, const char *name,
+                                      const char *const *values, const uint64_t *counts,
+                                      size_t count, uint64_t missing, by_error *error)
+{
+    return add_counted(reference, name, BY_DRIFT_CATEGORY, values, counts, count, missing, error);
+}
+
+by_status by_drift_reference_tokens(by_drift_reference *reference, const char *name,
+                                    const uint64_t *counts, size_t vocab, by_error *error)
+{
+    if (vocab > INT32_MAX) {
+        return by_error_set(error, BY_EARG, "a vocabulary of %zu tokens is too large", vocab);
+    }
+    return add_counted(reference, name, BY_DRIFT_TOKENS, NULL, counts, vocab, 0, error);
+}
