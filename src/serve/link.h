@@ -1,8 +1,11 @@
-/* Messages between two processes of one machine: JSON objects, each behind its length (u32, little
- * endian), over a socket in the file system.
+/* The link of a gateway, a worker or a supervisor to its broker: JSON objects (messages.h), in both
+ * directions and in their order. Whoever speaks over a link does not see which kind it is:
  *
- * A message over BY__LINK_MESSAGE bytes, or one that is no JSON object, ends the link: the other
- * side is not one of ours. */
+ *   link_socket.c  to `banyan broker`, by a socket in the file system: each object behind its
+ *                  length (u32, little endian). One that is over BY__LINK_MESSAGE bytes, or is no
+ *                  JSON object, ends the link: the other side is not one of ours.
+ *   redis_link.c   to a Redis server, which then is the broker: the link runs scripts in Redis for
+ *                  the messages that it is given, and makes messages of what comes back. */
 #ifndef BY_SERVE_LINK_H
 #define BY_SERVE_LINK_H
 
@@ -25,8 +28,9 @@ typedef struct by__link_handler {
     void *user;
 } by__link_handler;
 
-/* Connects to a socket; `ready` or `lost` follows. */
-by_status by__link_connect(by__link **out, uv_loop_t *loop, const char *path,
+/* Connects to a broker: "redis://..." (redis_address.h), else the path of a socket. `ready` or
+ * `lost` follows. */
+by_status by__link_connect(by__link **out, uv_loop_t *loop, const char *broker,
                            const by__link_handler *handler, by_error *error);
 /* Sends an object; before `ready` it waits. False: the link is closed, or memory is exhausted, or
  * too much waits (the link is lost then). */
@@ -36,6 +40,29 @@ void by__link_close(by__link **link);
 /* The owner's pointer. */
 void by__link_set(by__link *link, void *peer);
 void *by__link_get(const by__link *link);
+
+/* ---- of all kinds: the first member of a kind's record ---- */
+
+typedef struct by__link_kind {
+    bool (*send)(by__link *link, const json_t *message);
+    /* Frees the link, soon: `closed` is set, and the handler is not called any more. */
+    void (*close)(by__link *link);
+} by__link_kind;
+
+struct by__link {
+    const by__link_kind *kind;
+    by__link_handler handler;
+    void *peer;
+    bool closed;
+};
+
+/* Tells the handler, and closes the link, once. */
+void by__link_lose(by__link *link, const char *why);
+
+by_status by__socket_link_connect(by__link **out, uv_loop_t *loop, const char *path,
+                                  const by__link_handler *handler, by_error *error);
+
+/* ---- sockets (link_socket.c) ---- */
 
 /* Listens on a path, which only the user of this process may open. `taken` gets each new link. */
 by_status by__link_listen(by__link_listener **out, uv_loop_t *loop, const char *path,
