@@ -108,25 +108,9 @@ by__pool *by__broker_known_pool(by__broker *b, const char *model, bool seen)
     return p != NULL && (p->info != NULL || gathering) ? p : NULL;
 }
 
-static json_t *unknown_model(const char *id)
+static json_t *refused(const char *id, const char *why, double seconds)
 {
-    return by__event_error(id, 404, "model_not_found", "model",
-                           "no model of this name is served here");
-}
-
-/* A sentence for a client whose request is refused since too much waits, with the seconds after
- * which it may try again. */
-static void refuse_full(by__broker *b, by__peer *from, const char *id, const by__pool *pool)
-{
-    double seconds = pool->rate > 0.0 ? (double)pool->queue.count / pool->rate : 1.0;
-    json_t *event = by__event_error(id, 429, "queue_full", NULL,
-                                    "too many requests wait for this model; try again later");
-    (void)json_object_set_new(event, "retry_after",
-                              json_real(seconds < 1.0    ? 1.0
-                                        : seconds > 60.0 ? 60.0
-                                                         : seconds));
-    tell_new(from, event);
-    b->rejected++;
+    return by__event_refused(id, by__refusal_of(why), seconds);
 }
 
 void by__broker_submit(by__broker *b, by__peer *from, const json_t *message)
@@ -153,18 +137,15 @@ void by__broker_submit(by__broker *b, by__peer *from, const json_t *message)
     by__broker_cancel(b, id);
     if (pool == NULL || !json_is_object(request)) {
         bool starting = b->pools == NULL;
-        json_t *event = starting
-                            ? by__event_error(id, 503, "starting", NULL, "no model is ready yet")
-                            : unknown_model(id);
-        if (starting) {
-            (void)json_object_set_new(event, "retry_after", json_real(1.0));
-        }
-        tell_new(from, event);
+        tell_new(from, refused(id, starting ? "starting" : "unknown", starting ? 1.0 : 0.0));
         return;
     }
-    if (pool->queue.count >= b->options.queue_requests ||
-        pool->queue.cost + cost > b->options.queue_tokens) {
-        refuse_full(b, from, id, pool);
+    /* What was accepted once has its place. */
+    bool again = json_is_true(json_object_get(message, "again"));
+    if (!again && (pool->queue.count >= b->options.queue_requests ||
+                   pool->queue.cost + cost > b->options.queue_tokens)) {
+        tell_new(from, refused(id, "full", by__retry_after((double)pool->queue.count, pool->rate)));
+        b->rejected++;
         return;
     }
     by_status status = by__alloc((void **)&job, 1, sizeof *job, "a request", &ignored);
@@ -341,7 +322,7 @@ void by__broker_expire(by__broker *b)
         for (by__job *job = pool->queue.first, *next; job != NULL; job = next) {
             next = job->next;
             if (gathered && pool->info == NULL && job->gather == NULL) {
-                tell_new_of(b, job, unknown_model(job->entry.id));
+                tell_new_of(b, job, refused(job->entry.id, "unknown", 0.0));
                 forget(b, job);
             } else if (job->deadline > 0.0 && now > job->deadline) {
                 b->expired++;

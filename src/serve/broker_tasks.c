@@ -8,41 +8,6 @@
 /* Seconds after a write that failed until what it was about runs again. */
 #define RETRY 5.0
 
-/* What has come of a task's answer. */
-struct by__gather {
-    by__text texts[BY__GATHER_MOST];
-    char reasons[BY__GATHER_MOST][16];
-    size_t count; /* sequences that something has come of */
-};
-
-static void clear(struct by__gather *g)
-{
-    for (size_t i = 0; i < BY__GATHER_MOST; i++) {
-        by__text_free(&g->texts[i]);
-    }
-    *g = (struct by__gather){0};
-}
-
-void by__gather_free(struct by__gather *gather)
-{
-    if (gather != NULL) {
-        clear(gather);
-        free(gather);
-    }
-}
-
-static json_t *result_of(const struct by__gather *g, const json_t *usage)
-{
-    json_t *choices = json_array();
-    for (size_t i = 0; i < g->count; i++) {
-        const by__text *t = &g->texts[i];
-        const char *text = t->data == NULL ? "" : t->data;
-        json_t *choice = json_pack("{ss% ss}", "text", text, t->length, "reason", g->reasons[i]);
-        (void)json_array_append_new(choices, choice);
-    }
-    return json_pack("{so sO?}", "choices", choices, "usage", usage);
-}
-
 /* A write that fails is told: on disk the task stays what it is, and runs again later. */
 static void write_state(by__broker *b, const by__job *job, by__task_state state,
                         const json_t *result, const json_t *failure)
@@ -63,35 +28,23 @@ void by__broker_task_started(by__broker *b, const by__job *job)
 
 void by__broker_task_event(by__broker *b, by__job *job, const json_t *event)
 {
-    struct by__gather *g = job->gather;
     const char *kind = by__get_text(event, "e");
-    int64_t at = by__get_integer(event, "i");
-    size_t i = at < 0 || at >= BY__GATHER_MOST ? 0 : (size_t)at;
     if (kind == NULL) {
         return;
     }
     if (strcmp(kind, "again") == 0) {
-        clear(g);
+        by__gather_clear(job->gather);
         write_state(b, job, BY__TASK_QUEUED, NULL, NULL);
-    } else if (strcmp(kind, "text") == 0 || strcmp(kind, "stop") == 0) {
-        const json_t *text = json_object_get(event, "text");
-        const char *reason = by__get_text(event, "reason");
-        g->count = i + 1 > g->count ? i + 1 : g->count;
-        by__text_add_bytes(&g->texts[i], json_is_string(text) ? json_string_value(text) : "",
-                           json_string_length(text));
-        if (reason != NULL) {
-            (void)snprintf(g->reasons[i], sizeof g->reasons[i], "%s", reason);
-        }
     } else if (strcmp(kind, "end") == 0) {
-        json_t *result = result_of(g, json_object_get(event, "usage"));
+        json_t *result = by__gather_result(job->gather, event);
         write_state(b, job, BY__TASK_COMPLETED, result, NULL);
         json_decref(result);
     } else if (strcmp(kind, "error") == 0) {
-        json_t *failure =
-            json_pack("{sO? sO? sO?}", "status", json_object_get(event, "status"), "code",
-                      json_object_get(event, "code"), "message", json_object_get(event, "message"));
+        json_t *failure = by__gather_failure(event);
         write_state(b, job, BY__TASK_FAILED, NULL, failure);
         json_decref(failure);
+    } else {
+        by__gather_add(job->gather, event);
     }
 }
 
@@ -132,7 +85,7 @@ static by_status enqueue(by__broker *b, const char *id, const json_t *task, doub
         return by_error_set(error, BY_EFORMAT, "a task that cannot be run");
     }
     BY_TRY(by__alloc((void **)&job, 1, sizeof *job, "a task", error));
-    by_status status = by__alloc((void **)&job->gather, 1, sizeof *job->gather, "a task", error);
+    by_status status = by__gather_open(&job->gather, error);
     if (status == BY_OK) {
         status = by__id_add(&b->jobs, &job->entry, id, error);
     }
@@ -165,15 +118,15 @@ static void add_task(by__broker *b, by__peer *from, const json_t *message)
     by__pool *pool =
         by__broker_known_pool(b, model, json_is_true(json_object_get(message, "seen")));
     if (pool == NULL) {
-        bool starting = b->pools == NULL;
-        refuse(from, message, starting ? 503 : 404, starting ? "starting" : "model_not_found",
-               starting ? "no model is ready yet" : "no model of this name is served here");
+        const by__refusal *why = by__refusal_of(b->pools == NULL ? "starting" : "unknown");
+        refuse(from, message, why->status, why->code, why->message);
         return;
     }
     if (pool->queue.count >= b->options.queue_requests ||
         pool->queue.cost + by__get_integer(task, "cost") > b->options.queue_tokens) {
         b->rejected++;
-        refuse(from, message, 429, "queue_full", "too many requests wait for this model");
+        const by__refusal *why = by__refusal_of("full");
+        refuse(from, message, why->status, why->code, why->message);
         return;
     }
     by_status status = by__tasks_add(b->tasks, message, &earlier, &error);

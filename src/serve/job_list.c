@@ -29,6 +29,6 @@ void by__job_unlink(by__job_list *list, by__job *job)
 void by__job_free(by__job *job)
 {
     json_decref(job->request);
-    by__gather_free(job->gather);
+    by__gather_close(&job->gather);
     free(job);
 }

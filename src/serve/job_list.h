@@ -2,21 +2,19 @@
 #ifndef BY_SERVE_JOB_LIST_H
 #define BY_SERVE_JOB_LIST_H
 
+#include "serve/gather.h"
 #include "serve/id_table.h"
 
 typedef struct by__peer by__peer;
 typedef struct by__pool by__pool;
 
-/* Sequences of a task, at most. */
-#define BY__GATHER_MOST 8
-
 typedef struct by__job {
     by__id_entry entry;
-    json_t *request;           /* what a worker gets */
-    struct by__gather *gather; /* of a task: what has come of its answer; NULL: no task */
-    by__pool *pool;            /* of its model */
-    by__peer *from;            /* the gateway that waits for it; NULL: none */
-    by__peer *worker;          /* NULL: it is in the queue */
+    json_t *request;    /* what a worker gets */
+    by__gather *gather; /* of a task: what has come of its answer; NULL: no task */
+    by__pool *pool;     /* of its model */
+    by__peer *from;     /* the gateway that waits for it; NULL: none */
+    by__peer *worker;   /* NULL: it is in the queue */
     int64_t priority;
     int64_t cost;
     int attempt;          /* how often it was given to a worker */
@@ -37,6 +35,5 @@ typedef struct by__job_list {
 void by__job_enqueue(by__job_list *list, by__job *job, bool front);
 void by__job_unlink(by__job_list *list, by__job *job);
 void by__job_free(by__job *job);
-void by__gather_free(struct by__gather *gather);
 
 #endif

@@ -1,9 +1,14 @@
 /* What links of all kinds have in common. */
 #include "serve/link.h"
 
+#include "serve/redis_link.h"
+
 by_status by__link_connect(by__link **out, uv_loop_t *loop, const char *broker,
                            const by__link_handler *handler, by_error *error)
 {
+    if (by__redis_is_address(broker)) {
+        return by__redis_link_connect(out, loop, broker, handler, error);
+    }
     return by__socket_link_connect(out, loop, broker, handler, error);
 }
 

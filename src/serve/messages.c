@@ -42,3 +42,36 @@ bool by__event_is_last(const json_t *event)
     return kind != NULL &&
            (strcmp(kind, "end") == 0 || strcmp(kind, "result") == 0 || strcmp(kind, "error") == 0);
 }
+
+const by__refusal *by__refusal_of(const char *why)
+{
+    static const by__refusal refusals[] = {
+        {"full", 429, "queue_full", NULL, "too many requests wait for this model; try again later"},
+        {"unknown", 404, "model_not_found", "model", "no model of this name is served here"},
+        {"starting", 503, "starting", NULL, "no model is ready yet"},
+        {"broker_full", 503, "broker_full", NULL,
+         "the broker cannot keep the request: its memory or its disk is full"},
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(refusals); i++) {
+        if (strcmp(why, refusals[i].why) == 0) {
+            return &refusals[i];
+        }
+    }
+    return NULL;
+}
+
+json_t *by__event_refused(const char *id, const by__refusal *refusal, double seconds)
+{
+    json_t *event =
+        by__event_error(id, refusal->status, refusal->code, refusal->param, refusal->message);
+    if (seconds > 0.0) {
+        (void)json_object_set_new(event, "retry_after", json_real(seconds));
+    }
+    return event;
+}
+
+double by__retry_after(double waiting, double per_second)
+{
+    double seconds = per_second > 0.0 ? waiting / per_second : 1.0;
+    return seconds < 1.0 ? 1.0 : seconds > 60.0 ? 60.0 : seconds;
+}

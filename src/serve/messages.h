@@ -7,7 +7,8 @@
  * Of a gateway:
  *   submit    "id", "model", "request" (what a worker reads, worker_request.h), "cost" (tokens, by
  *             guess), and where wanted "deadline" (seconds since 1970), "priority" (higher first),
- *             "seen": true for a model that an earlier state of the broker named
+ *             "seen": true for a model that an earlier state of the broker named,
+ *             "again": true for a request that was accepted before the link was made anew
  *   cancel    "id": nobody waits for it any more; no event follows
  *   task_add  "ref", "id", "owner", "expires", "seen", "task": a request to keep on disk ("model",
  *             "cost", "priority", "request", and what the gateway wants back), and perhaps "key"
@@ -52,5 +53,21 @@ json_t *by__event_error(const char *id, int status, const char *code, const char
                         const char *message);
 /* True for the kinds after which nothing comes. */
 bool by__event_is_last(const json_t *event);
+
+/* Why a broker does not take a request. */
+typedef struct by__refusal {
+    const char *why; /* "full", "unknown", "starting", "broker_full" */
+    int status;      /* of HTTP */
+    const char *code;
+    const char *param;
+    const char *message;
+} by__refusal;
+
+/* NULL for a word that is none of them. */
+const by__refusal *by__refusal_of(const char *why);
+/* The event "error" of a refusal; seconds: after which to try again, 0 for never. */
+json_t *by__event_refused(const char *id, const by__refusal *refusal, double seconds);
+/* Seconds after which there is room again, when so many wait and so many end in a second. */
+double by__retry_after(double waiting, double per_second);
 
 #endif

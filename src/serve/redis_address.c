@@ -1,0 +1,174 @@
+#include "serve/redis_address.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char scheme[] = "redis://";
+
+bool by__redis_is_address(const char *broker)
+{
+    return strncmp(broker, scheme, strlen(scheme)) == 0;
+}
+
+static by_status wrong(const char *what, by_error *error)
+{
+    return by_error_set(error, BY_ECONFIG,
+                        "the broker's address: %s; it is redis://[[USER]:PASSWORD@]HOST[:PORT]"
+                        "[/DATABASE][?queue=N&queue_tokens=N&silence=SECONDS&attempts=N]",
+                        what);
+}
+
+static int hex_of(char c)
+{
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+
+/* Copies text with %XX as bytes; false: it does not fit, or has a zero byte. */
+static bool copy_decoded(char *out, size_t room, const char *text, size_t length)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < length; i++) {
+        char c = text[i];
+        if (c == '%') {
+            int high = i + 2 < length ? hex_of(text[i + 1]) : -1;
+            int low = high >= 0 ? hex_of(text[i + 2]) : -1;
+            if (low < 0) {
+                return false;
+            }
+            c = (char)(unsigned char)(high * 16 + low);
+            i += 2;
+        }
+        if (c == '\0' || n + 1 >= room) {
+            return false;
+        }
+        out[n++] = c;
+    }
+    out[n] = '\0';
+    return true;
+}
+
+/* An integer from least to most that is all of the text. */
+static bool read_integer(int64_t *out, const char *text, size_t length, int64_t least, int64_t most)
+{
+    int64_t value = 0;
+    if (length == 0 || length > 15) {
+        return false;
+    }
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] < '0' || text[i] > '9') {
+            return false;
+        }
+        value = value * 10 + (text[i] - '0');
+    }
+    *out = value;
+    return value >= least && value <= most;
+}
+
+static by_status read_login(by__redis_address *a, const char *text, size_t length, by_error *error)
+{
+    const char *colon = memchr(text, ':', length);
+    size_t user = colon == NULL ? length : (size_t)(colon - text);
+    if (!copy_decoded(a->user, sizeof a->user, text, user) ||
+        (colon != NULL &&
+         !copy_decoded(a->password, sizeof a->password, colon + 1, length - user - 1))) {
+        return wrong("its user or password is too long, or has a wrong %XX", error);
+    }
+    return BY_OK;
+}
+
+static by_status read_host(by__redis_address *a, const char *text, size_t length, by_error *error)
+{
+    const char *end = text[0] == '[' ? memchr(text, ']', length) : memchr(text, ':', length);
+    bool bracket = text[0] == '[';
+    size_t host = end == NULL ? length : (size_t)(end - text);
+    if (bracket && end == NULL) {
+        return wrong("its host has no ]", error);
+    }
+    size_t used = bracket ? host + 1 : host;
+    const char *name = bracket ? text + 1 : text;
+    host = bracket ? host - 1 : host;
+    if (host == 0 || host >= sizeof a->host) {
+        return wrong("it has no host, or one that is too long", error);
+    }
+    memcpy(a->host, name, host);
+    a->host[host] = '\0';
+    if (used < length) {
+        int64_t port;
+        if (text[used] != ':' ||
+            !read_integer(&port, text + used + 1, length - used - 1, 1, 65535)) {
+            return wrong("its port is no number from 1 to 65535", error);
+        }
+        a->port = (int)port;
+    }
+    return BY_OK;
+}
+
+static by_status read_option(by__redis_address *a, const char *text, size_t length, by_error *error)
+{
+    const struct {
+        const char *name;
+        int64_t *value;
+        int64_t most;
+    } integers[] = {{"queue=", &a->queue, 1000000000},
+                    {"queue_tokens=", &a->queue_tokens, 1000000000000},
+                    {"attempts=", &a->attempts, 100}};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(integers); i++) {
+        size_t n = strlen(integers[i].name);
+        if (length > n && memcmp(text, integers[i].name, n) == 0) {
+            return read_integer(integers[i].value, text + n, length - n, 1, integers[i].most)
+                       ? BY_OK
+                       : wrong("a number of its options is too large, or none", error);
+        }
+    }
+    char number[16] = "";
+    if (length > 8 && length - 8 < sizeof number && memcmp(text, "silence=", 8) == 0) {
+        char *end;
+        memcpy(number, text + 8, length - 8);
+        a->silence = strtod(number, &end);
+        return *end == '\0' && a->silence >= 0.5 && a->silence <= 3600.0
+                   ? BY_OK
+                   : wrong("silence is from 0.5 to 3600 seconds", error);
+    }
+    return wrong("it has an option of another name", error);
+}
+
+by_status by__redis_address_read(by__redis_address *out, const char *url, by_error *error)
+{
+    by__redis_address a = {
+        .port = 6379, .queue = 1024, .queue_tokens = 4000000, .silence = 5.0, .attempts = 3};
+    const char *environment = getenv("REDISCLI_AUTH");
+    if (!by__redis_is_address(url)) {
+        return wrong("it does not begin with redis://", error);
+    }
+    const char *text = url + strlen(scheme);
+    const char *query = text + strcspn(text, "?");
+    const char *slash = memchr(text, '/', (size_t)(query - text));
+    const char *end = slash == NULL ? query : slash;
+    const char *at = memrchr(text, '@', (size_t)(end - text));
+    if (at != NULL) {
+        BY_TRY(read_login(&a, text, (size_t)(at - text), error));
+        text = at + 1;
+    }
+    BY_TRY(read_host(&a, text, (size_t)(end - text), error));
+    if (slash != NULL && slash + 1 < query) {
+        int64_t database;
+        if (!read_integer(&database, slash + 1, (size_t)(query - slash) - 1, 0, 1000000)) {
+            return wrong("its database is no number", error);
+        }
+        a.database = (int)database;
+    }
+    while (*query != '\0') {
+        size_t n = strcspn(query + 1, "&");
+        BY_TRY(read_option(&a, query + 1, n, error));
+        query += 1 + n;
+    }
+    if (a.password[0] == '\0' && environment != NULL && strlen(environment) < sizeof a.password) {
+        memcpy(a.password, environment, strlen(environment) + 1);
+    }
+    *out = a;
+    return BY_OK;
+}
