@@ -42,7 +42,7 @@ BY_API by_status by_broker_run(const by_broker_options *options, by_error *error
 /* ---- a worker ---- */
 
 typedef struct by_worker_options {
-    const char *socket;    /* of the broker; it is waited for, and found again when it restarts */
+    const char *broker;    /* as by_gateway_options has it; it is waited for, and found again */
     const char *model;     /* a run or a Hugging Face directory */
     const char *name;      /* under which clients ask for it; NULL: the last part of `model` */
     const char *version;   /* NULL: the hash of the weights' manifest, or "1" */
@@ -62,7 +62,12 @@ BY_API by_status by_worker_run(const by_worker_options *options, by_error *error
 /* ---- the gateway ---- */
 
 typedef struct by_gateway_options {
-    const char *socket;   /* of the broker */
+    /* Path of the broker's socket, or the address of a Redis server that is the broker, by which
+     * gateways and workers on any number of hosts meet:
+     * "redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE][?OPTION=VALUE[&...]]", with the options
+     * queue, queue_tokens, silence and attempts (see by_broker_options; those of gateways and
+     * workers should agree). The environment's REDISCLI_AUTH may have the password instead. */
+    const char *broker;
     const char *listen;   /* "127.0.0.1:8080", "[::1]:8080", "unix:PATH" */
     const char *keys;     /* file of keys, one "SHA-256 NAME" a line; NULL: none is asked for */
     bool insecure;        /* serve addresses beyond this machine without keys */
@@ -83,12 +88,12 @@ BY_API by_status by_gateway_run(const by_gateway_options *options, by_error *err
 
 typedef struct by_serve_options {
     /* Command lines that end with NULL, of the program that calls by_broker_run, by_gateway_run and
-     * by_worker_run with `socket`. A child writes its log to its standard error. */
-    const char *const *broker;
+     * by_worker_run with `address`. A child writes its log to its standard error. */
+    const char *const *broker; /* NULL: none is started, since Redis is it */
     const char *const *gateway;
     const char *const *worker;
-    size_t workers;     /* processes; at least 1 */
-    const char *socket; /* of the broker */
+    size_t workers;      /* processes; at least 1 */
+    const char *address; /* of the broker, as by_gateway_options has it */
     by_serve_log *log;
     void *user;
 } by_serve_options;

@@ -58,6 +58,21 @@ by_status cli_serve_socket(char **out, const char *directory, by_error *error)
     return BY_OK;
 }
 
+by_status cli_serve_broker(char **out, const char *broker, const char *directory, by_error *error)
+{
+    if (broker == NULL) {
+        char *own = directory == NULL ? cli_serve_directory() : NULL;
+        const char *where = directory == NULL ? own : directory;
+        *out = NULL;
+        by_status status = where == NULL ? by_error_set(error, BY_EMEMORY, "out of memory")
+                                         : cli_serve_socket(out, where, error);
+        free(own);
+        return status;
+    }
+    *out = strdup(broker);
+    return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory") : BY_OK;
+}
+
 static void add(arguments *a, const char *item)
 {
     if (a->count + 1 < MOST_ARGUMENTS) {
@@ -74,20 +89,22 @@ static void add_value(arguments *a, const char *name, const char *value)
     }
 }
 
-static arguments begin(const char *program, const char *command, const char *directory)
+/* How a part begins, which finds the broker by a directory or by an address. */
+static arguments begin(const char *program, const char *command, const char *directory,
+                       const char *broker)
 {
     arguments a = {0};
     add(&a, program);
     add(&a, command);
     add(&a, "--child");
-    add_value(&a, "--dir", directory);
+    add_value(&a, broker == NULL ? "--dir" : "--broker", broker == NULL ? directory : broker);
     return a;
 }
 
 /* What the flags say; NULL: a default of the part that takes it. */
 typedef struct choices {
     const char *listen, *keys, *name, *precision, *sessions, *context, *threads;
-    const char *directory, *queue, *deadline, *tasks;
+    const char *directory, *broker, *queue, *deadline, *tasks;
     int64_t workers;
     bool insecure;
 } choices;
@@ -100,15 +117,15 @@ static by_status serve(const choices *c, const char *model, const char *director
     char *own_tasks = NULL;
     by_status status = readlink("/proc/self/exe", program, sizeof program - 1) < 0
                            ? by_error_set(error, BY_EIO, "cannot find this program")
-                           : cli_serve_socket(&socket, directory, error);
+                           : cli_serve_broker(&socket, c->broker, directory, error);
     if (status == BY_OK && asprintf(&own_tasks, "%s/tasks.sqlite", directory) < 0) {
         own_tasks = NULL;
         status = by_error_set(error, BY_EMEMORY, "out of memory");
     }
     if (status == BY_OK) {
-        arguments broker = begin(program, "broker", directory);
-        arguments gateway = begin(program, "gateway", directory);
-        arguments worker = begin(program, "worker", directory);
+        arguments broker = begin(program, "broker", directory, NULL);
+        arguments gateway = begin(program, "gateway", directory, c->broker);
+        arguments worker = begin(program, "worker", directory, c->broker);
         add_value(&broker, "--queue", c->queue);
         add_value(&broker, "--tasks", c->tasks == NULL ? own_tasks : c->tasks);
         add_value(&gateway, "--listen", c->listen);
@@ -123,11 +140,11 @@ static by_status serve(const choices *c, const char *model, const char *director
         add_value(&worker, "--context", c->context);
         add_value(&worker, "--threads", c->threads);
         add(&worker, model);
-        by_serve_options options = {.broker = broker.items,
+        by_serve_options options = {.broker = c->broker == NULL ? broker.items : NULL,
                                     .gateway = gateway.items,
                                     .worker = worker.items,
                                     .workers = (size_t)c->workers,
-                                    .socket = socket,
+                                    .address = socket,
                                     .log = cli_serve_log};
         status = by_serve_run(&options, error);
     }
@@ -155,6 +172,8 @@ static int run(int argc, char **argv)
          "hashes of the clients' keys; none: no key is asked for"},
         {"insecure", CLI_SWITCH, &c.insecure, NULL, "serve other machines without keys"},
         {"dir", CLI_STRING, &c.directory, "DIR", "for the broker's socket"},
+        {"broker", CLI_STRING, &c.broker, "ADDRESS",
+         "redis://HOST[:PORT]: a Redis server is the broker, and none is started"},
         {0}};
     char **rest;
     int rest_count;

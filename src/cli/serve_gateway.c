@@ -16,8 +16,10 @@ static int run(int argc, char **argv)
     by_gateway_options options = {
         .listen = "127.0.0.1:8080", .log = cli_serve_log, .ready = tell_url};
     const char *directory = NULL;
+    const char *address = NULL;
     const cli_flag flags[] = {
         {"dir", CLI_STRING, &directory, "DIR", "of the broker's socket"},
+        {"broker", CLI_STRING, &address, "ADDRESS", "redis://HOST[:PORT]: Redis is the broker"},
         {"listen", CLI_STRING, &options.listen, "ADDRESS", "HOST:PORT or unix:PATH"},
         {"keys", CLI_STRING, &options.keys, "FILE", "hashes of the clients' keys"},
         {"insecure", CLI_SWITCH, &options.insecure, NULL, "serve other machines without keys"},
@@ -36,15 +38,13 @@ static int run(int argc, char **argv)
     if (rest_count != 0) {
         return cli_misuse(&cli_gateway, "it takes flags only");
     }
-    char *own = directory == NULL ? cli_serve_directory() : NULL;
-    char *socket = NULL;
-    by_status status = cli_serve_socket(&socket, directory == NULL ? own : directory, &error);
+    char *broker = NULL;
+    by_status status = cli_serve_broker(&broker, address, directory, &error);
     if (status == BY_OK) {
-        options.socket = socket;
+        options.broker = broker;
         status = by_gateway_run(&options, &error);
     }
-    free(socket);
-    free(own);
+    free(broker);
     return status == BY_OK ? CLI_DONE : cli_fail(&cli_gateway, &error);
 }
 

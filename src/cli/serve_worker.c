@@ -7,9 +7,11 @@ static int run(int argc, char **argv)
 {
     by_worker_options options = {.log = cli_serve_log};
     const char *directory = NULL;
+    const char *address = NULL;
     int64_t threads = 0;
     const cli_flag flags[] = {
         {"dir", CLI_STRING, &directory, "DIR", "of the broker's socket"},
+        {"broker", CLI_STRING, &address, "ADDRESS", "redis://HOST[:PORT]: Redis is the broker"},
         {"name", CLI_STRING, &options.name, "NAME", "under which clients ask for the model"},
         {"version", CLI_STRING, &options.version, "V", "of the model (default 1)"},
         {"precision", CLI_STRING, &options.precision, "P", "f32, bf16, fp16, int8 or int4"},
@@ -30,17 +32,15 @@ static int run(int argc, char **argv)
     if (rest_count != 1) {
         return cli_misuse(&cli_worker, "one run or directory is needed");
     }
-    char *own = directory == NULL ? cli_serve_directory() : NULL;
-    char *socket = NULL;
-    by_status status = cli_serve_socket(&socket, directory == NULL ? own : directory, &error);
+    char *broker = NULL;
+    by_status status = cli_serve_broker(&broker, address, directory, &error);
     if (status == BY_OK) {
-        options.socket = socket;
+        options.broker = broker;
         options.model = rest[0];
         options.threads = (int)threads;
         status = by_worker_run(&options, &error);
     }
-    free(socket);
-    free(own);
+    free(broker);
     return status == BY_OK ? CLI_DONE : cli_fail(&cli_worker, &error);
 }
 

@@ -164,7 +164,8 @@ void by__broker_submit(by__broker *b, by__peer *from, const json_t *message)
     job->priority = priority < -MOST_PRIORITY  ? -MOST_PRIORITY
                     : priority > MOST_PRIORITY ? MOST_PRIORITY
                                                : priority;
-    job->deadline = by__get_number(message, "deadline", 0.0);
+    double left = by__get_number(message, "left", 0.0);
+    job->deadline = left > 0.0 ? by__now() + left : 0.0;
     job->since = by__now();
     by__job_enqueue(&pool->queue, job, false);
     by__broker_give(b, pool);
@@ -195,8 +196,10 @@ void by__broker_give(by__broker *b, by__pool *pool)
             return;
         }
         job->attempt++;
+        double left = job->deadline > 0.0 ? job->deadline - by__now() : 0.0;
+        left = job->deadline > 0.0 && left < 0.001 ? 0.001 : left;
         json_t *work = json_pack("{ss ss si sf sO}", "t", "work", "id", job->entry.id, "attempt",
-                                 job->attempt, "deadline", job->deadline, "request", job->request);
+                                 job->attempt, "left", left, "request", job->request);
         by__job_unlink(&pool->queue, job);
         job->worker = worker;
         by__job_enqueue(&worker->jobs, job, false);
@@ -316,7 +319,7 @@ void by__broker_forsaken(by__broker *b, by__peer *gateway)
 
 void by__broker_expire(by__broker *b)
 {
-    double now = by__wall_clock();
+    double now = by__now();
     bool gathered = by__now() - b->began > GATHERING;
     for (by__pool *pool = b->pools; pool != NULL; pool = pool->next) {
         for (by__job *job = pool->queue.first, *next; job != NULL; job = next) {

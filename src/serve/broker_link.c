@@ -13,6 +13,7 @@ static void on_retry(uv_timer_t *timer)
 static void lose(by__broker_link *b, const char *why)
 {
     b->link = NULL;
+    b->ready = false;
     (void)uv_timer_start(&b->retry, on_retry, RETRY, 0);
     if (b->handler.lost != NULL) {
         b->handler.lost(b->handler.user, why);
@@ -30,8 +31,9 @@ static void on_message(void *user, by__link *link, json_t *message)
 
 static void on_ready(void *user, by__link *link)
 {
-    const by__broker_link *b = user;
+    by__broker_link *b = user;
     BY_UNUSED(link);
+    b->ready = true;
     if (b->handler.ready != NULL) {
         b->handler.ready(b->handler.user);
     }
@@ -48,17 +50,17 @@ static void attempt(by__broker_link *b)
     by__link_handler handler = {
         .message = on_message, .lost = on_lost, .ready = on_ready, .user = b};
     by_error ignored = {0};
-    if (by__link_connect(&b->link, b->loop, b->path, &handler, &ignored) != BY_OK) {
+    if (by__link_connect(&b->link, b->loop, b->broker, &handler, &ignored) != BY_OK) {
         (void)uv_timer_start(&b->retry, on_retry, RETRY, 0);
     } else if (b->handler.greet != NULL) {
         b->handler.greet(b->handler.user);
     }
 }
 
-void by__broker_link_open(by__broker_link *b, uv_loop_t *loop, const char *path,
+void by__broker_link_open(by__broker_link *b, uv_loop_t *loop, const char *broker,
                           const by__broker_link_handler *handler)
 {
-    *b = (by__broker_link){.loop = loop, .path = path, .handler = *handler};
+    *b = (by__broker_link){.loop = loop, .broker = broker, .handler = *handler};
     (void)uv_timer_init(loop, &b->retry); /* cannot fail */
     b->retry.data = b;
     attempt(b);

@@ -97,7 +97,9 @@ static by_status enqueue(by__broker *b, const char *id, const json_t *task, doub
     job->pool = pool;
     job->cost = by__get_integer(task, "cost");
     job->priority = by__get_integer(task, "priority");
-    job->deadline = expires;
+    /* What has expired ends at the next look. */
+    double left = expires - by__wall_clock();
+    job->deadline = by__now() + (left > 0.0 ? left : 0.0);
     job->since = by__now();
     by__job_enqueue(&pool->queue, job, false);
     return BY_OK;

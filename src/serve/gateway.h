@@ -59,6 +59,7 @@ typedef struct by__part {
     json_t *message; /* as it was submitted, to submit it again */
     int64_t prompt_tokens;
     int64_t generated;
+    bool submitted; /* the broker may have it */
     bool done;
 } by__part;
 

@@ -10,12 +10,17 @@
 
 /* ---- the broker ---- */
 
-static void submit_part(by__gateway *g, const by__part *part)
+/* Before the link stands nothing is sent: by__calls_again follows. */
+static void submit_part(by__gateway *g, by__part *part)
 {
-    if (g->broker.link != NULL) {
+    if (g->broker.ready) {
         bool seen = by__gateway_model(g, part->call->model) != NULL;
+        /* A duration: hosts need not agree on the time, and clocks may be set. */
+        double left = part->call->since + g->options.deadline - by__now();
         (void)json_object_set_new(part->message, "seen", json_boolean(seen));
-        (void)by__broker_link_send(&g->broker, part->message);
+        (void)json_object_set_new(part->message, "again", json_boolean(part->submitted));
+        (void)json_object_set_new(part->message, "left", json_real(left > 0.001 ? left : 0.001));
+        part->submitted = by__broker_link_send(&g->broker, part->message);
     }
 }
 

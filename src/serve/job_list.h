@@ -18,7 +18,7 @@ typedef struct by__job {
     int64_t priority;
     int64_t cost;
     int attempt;          /* how often it was given to a worker */
-    double deadline;      /* seconds since 1970; 0: none */
+    double deadline;      /* by__now; 0: none */
     double since;         /* by__now when it came */
     struct by__job *next; /* of its queue, or of its worker's list */
     struct by__job *previous;

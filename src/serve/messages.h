@@ -6,7 +6,7 @@
  *
  * Of a gateway:
  *   submit    "id", "model", "request" (what a worker reads, worker_request.h), "cost" (tokens, by
- *             guess), and where wanted "deadline" (seconds since 1970), "priority" (higher first),
+ *             guess), and where wanted "left" (seconds until it is too late), "priority" (higher first),
  *             "seen": true for a model that an earlier state of the broker named,
  *             "again": true for a request that was accepted before the link was made anew
  *   cancel    "id": nobody waits for it any more; no event follows
@@ -18,7 +18,7 @@
  *   beat      every 250 ms: "steps" of the engine so far, "busy", and "engine": its statistics
  *   leaving   it takes no more work, and goes when what it has is done
  * Of the broker:
- *   work      to a worker: "id", "attempt", "request", "deadline"
+ *   work      to a worker: "id", "attempt", "request", "left" (0: it is never too late)
  *   cancel    to a worker: "id"
  *   events    to a gateway
  *   task      to a gateway: "ref", "task" as by__tasks_get gives it, or null, and perhaps "error"

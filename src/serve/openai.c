@@ -230,7 +230,6 @@ static int64_t guess_cost(size_t body, size_t parts, int64_t tokens)
 static by_status make_parts(by__call *call, const asked *a, const json_t *request, size_t body,
                             by_error *error)
 {
-    double deadline = call->gateway->options.deadline;
     call->part_count = call->kind == BY__CALL_CHAT ? 1 : count_prompts(a->prompt);
     if (call->part_count < 1 || call->part_count > BY__MOST_PARTS) {
         return by_error_set(error, BY_EARG, "'prompt' has at most %d prompts", BY__MOST_PARTS);
@@ -247,10 +246,10 @@ static by_status make_parts(by__call *call, const asked *a, const json_t *reques
         set(own, "prompt", json_incref((json_t *)(uintptr_t)prompt));
         by__part *part = &call->parts[i];
         part->call = call;
-        part->message = json_pack(
-            "{ss ss ss sI sI sf so}", "t", "submit", "id", id, "model", call->model, "cost",
-            (json_int_t)guess_cost(body, call->part_count, a->tokens), "priority",
-            (json_int_t)a->priority, "deadline", by__wall_clock() + deadline, "request", own);
+        part->message =
+            json_pack("{ss ss ss sI sI so}", "t", "submit", "id", id, "model", call->model, "cost",
+                      (json_int_t)guess_cost(body, call->part_count, a->tokens), "priority",
+                      (json_int_t)a->priority, "request", own);
         if (part->message == NULL) {
             return by_error_set(error, BY_EMEMORY, "out of memory: a request");
         }

@@ -179,8 +179,16 @@ static void go_on_ending(serving *s)
 
 /* ---- what the broker says ---- */
 
-static child *child_of(serving *s, int64_t pid)
+/* The child that a worker of the state is; NULL: it is none, or runs on another host. */
+static child *child_of(serving *s, const json_t *worker)
 {
+    const char *host = by__get_text(worker, "host");
+    int64_t pid = by__get_integer(worker, "pid");
+    char own[65] = "";
+    (void)gethostname(own, sizeof own - 1);
+    if (host != NULL && strcmp(host, own) != 0) {
+        return NULL;
+    }
     for (size_t i = 0; i < s->count; i++) {
         if (s->children[i].running && s->children[i].process.pid == pid) {
             return &s->children[i];
@@ -197,7 +205,7 @@ static void on_message(void *user, json_t *message)
     double now = by__now();
     json_array_foreach(json_object_get(message, "workers"), i, w)
     {
-        child *c = child_of(s, by__get_integer(w, "pid"));
+        child *c = child_of(s, w);
         if (c != NULL) {
             c->known = now;
         }
@@ -212,17 +220,22 @@ static void on_message(void *user, json_t *message)
     }
 }
 
-static void on_ready(void *user)
+static void on_greet(void *user)
 {
+    serving *s = user;
     json_t *hello = json_pack("{ss ss ss sI}", "t", "hello", "role", "supervisor", "name",
                               "supervisor", "pid", (json_int_t)getpid());
+    (void)by__broker_link_send(&s->broker, hello);
+    json_decref(hello);
+}
+
+static void on_ready(void *user)
+{
     serving *s = user;
     /* A new broker knows nobody yet. */
     for (size_t i = 0; i < s->count; i++) {
         s->children[i].known = 0.0;
     }
-    (void)by__broker_link_send(&s->broker, hello);
-    json_decref(hello);
 }
 
 /* ---- all ---- */
@@ -264,16 +277,19 @@ by_status by_serve_run(const by_serve_options *options, by_error *error)
         c->all = &s;
         c->role = i == 0 ? "broker" : i == 1 ? "gateway" : "worker";
         c->command = i == 0 ? options->broker : i == 1 ? options->gateway : options->worker;
-        c->wanted = true;
+        c->wanted = c->command != NULL;
         (void)uv_timer_init(&s.loop, &c->timer);
         c->timer.data = c;
     }
     for (size_t i = 0; i < s.count && status == BY_OK && !s.ending; i++) {
-        start(&s.children[i]);
+        if (s.children[i].wanted) {
+            start(&s.children[i]);
+        }
     }
     if (status == BY_OK) {
-        by__broker_link_handler handler = {.ready = on_ready, .message = on_message, .user = &s};
-        by__broker_link_open(&s.broker, &s.loop, s.options.socket, &handler);
+        by__broker_link_handler handler = {
+            .greet = on_greet, .ready = on_ready, .message = on_message, .user = &s};
+        by__broker_link_open(&s.broker, &s.loop, s.options.address, &handler);
         (void)uv_run(&s.loop, UV_RUN_DEFAULT);
         if (s.failure.status != BY_OK) {
             *error = s.failure;

@@ -313,9 +313,11 @@ static void greet(void *user)
 {
     worker *w = user;
     const json_int_t context = (json_int_t)w->model.context;
-    post(w, json_pack("{ss ss ss sI ss ss sI s{sI sb}}", "t", "hello", "role", "worker", "name",
-                      w->id, "pid", (json_int_t)getpid(), "model", w->name, "version", w->version,
-                      "slots", (json_int_t)w->slots, "info", "context", context, "chat",
+    char host[65] = "";
+    (void)gethostname(host, sizeof host - 1);
+    post(w, json_pack("{ss ss ss sI ss ss ss sI s{sI sb}}", "t", "hello", "role", "worker", "name",
+                      w->id, "pid", (json_int_t)getpid(), "host", host, "model", w->name, "version",
+                      w->version, "slots", (json_int_t)w->slots, "info", "context", context, "chat",
                       (int)(w->model.chat != NULL)));
     if (w->leaving) {
         post(w, json_pack("{ss}", "t", "leaving"));
@@ -511,7 +513,7 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
     if (status == BY_OK) {
         by__broker_link_handler handler = {
             .greet = greet, .ready = on_ready, .message = on_message, .lost = on_lost, .user = &w};
-        by__broker_link_open(&w.broker, &w.loop, w.options.socket, &handler);
+        by__broker_link_open(&w.broker, &w.loop, w.options.broker, &handler);
         (void)uv_timer_start(&w.beat, on_beat, BY__BEAT, BY__BEAT);
         (void)uv_run(&w.loop, UV_RUN_DEFAULT);
         if (w.failure.status != BY_OK) {

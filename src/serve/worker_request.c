@@ -243,7 +243,6 @@ static by_status open_streams(by__work *w, const by__served_model *model, const 
 static by_status fill(by__work *w, const by__served_model *model, const asked *a,
                       const json_t *message, by_error *error)
 {
-    double deadline = by__get_number(message, "deadline", 0.0);
     BY_TRY(take_prompt(w, model, a, error));
     if (w->prompt.count == 0 || w->prompt.count > (size_t)model->context) {
         return by_error_set(error, BY_EARG, "the prompt has %zu tokens; the model takes 1 to %lld",
@@ -253,7 +252,6 @@ static by_status fill(by__work *w, const by__served_model *model, const asked *a
     BY_TRY(open_streams(w, model, a, error));
     w->logprobs = a->logprobs;
     w->open = (int32_t)a->n;
-    double left = deadline > 0.0 ? deadline - by__wall_clock() : 0.0;
     w->request =
         (by_request){/* Ids are below 2^31, so they are the same as int32_t. */
                      .prompt = (const int32_t *)(const void *)w->prompt.ids,
@@ -268,7 +266,7 @@ static by_status fill(by__work *w, const by__served_model *model, const asked *a
                      .n = (int32_t)a->n,
                      .stop = model->ends,
                      .stop_count = a->ignore_eos ? 0 : model->end_count,
-                     .deadline = deadline > 0.0 && left <= 0.0 ? 1e-9 : left,
+                     .deadline = by__get_number(message, "left", 0.0),
                      .priority = (int32_t)a->priority,
                      .salt = a->tenant == NULL ? 0 : by__hash64(a->tenant, strlen(a->tenant)),
                      .process = w->process == NULL ? NULL : by_logit_process_run,
