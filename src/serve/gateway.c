@@ -124,6 +124,7 @@ static by_status open_gateway(by__gateway *g, by_error *error)
     if (o->keys != NULL) {
         BY_TRY(by__keys_open(&g->keys, o->keys, error));
     }
+    BY_TRY(by__link_check(o->broker, error));
     BY_TRY(by__request_id(g->id, "gateway_", error));
     return by__http_server_open(&g->server, &g->loop, &http, error);
 }

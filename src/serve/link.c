@@ -12,6 +12,12 @@ by_status by__link_connect(by__link **out, uv_loop_t *loop, const char *broker,
     return by__socket_link_connect(out, loop, broker, handler, error);
 }
 
+by_status by__link_check(const char *broker, by_error *error)
+{
+    by__redis_address ignored;
+    return by__redis_is_address(broker) ? by__redis_address_read(&ignored, broker, error) : BY_OK;
+}
+
 bool by__link_send(by__link *link, const json_t *message)
 {
     return !link->closed && link->kind->send(link, message);

@@ -32,6 +32,8 @@ typedef struct by__link_handler {
  * `lost` follows. */
 by_status by__link_connect(by__link **out, uv_loop_t *loop, const char *broker,
                            const by__link_handler *handler, by_error *error);
+/* BY_ECONFIG: the address of a broker cannot be one. */
+by_status by__link_check(const char *broker, by_error *error);
 /* Sends an object; before `ready` it waits. False: the link is closed, or memory is exhausted, or
  * too much waits (the link is lost then). */
 bool by__link_send(by__link *link, const json_t *message);

@@ -1,13 +1,12 @@
 #include "serve/redis_client.h"
 
-#include <hiredis/adapters/libuv.h>
-#include <hiredis/async.h>
 #include <hiredis/sds.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "redis_broker_script.h"
 #include "serve/link.h"
+#include "serve/redis_poll.h"
 
 /* Milliseconds between two looks at what is unanswered, and that a close waits for Redis. */
 #define LOOK  500
@@ -291,10 +290,13 @@ static void on_disconnected(const redisAsyncContext *context, int status)
 static redisAsyncContext *connect_one(by__redis *r, const char *address)
 {
     redisAsyncContext *c = redisAsyncConnect(address, r->address.port);
-    if (c == NULL || c->err != 0 || redisLibuvAttach(c, r->loop) != REDIS_OK) {
+    by_error error = {0};
+    if (c == NULL || c->err != 0 || by__redis_attach(c, r->loop, &error) != BY_OK) {
         char why[256];
         (void)snprintf(why, sizeof why, "cannot reach Redis: %.200s",
-                       c == NULL ? "out of memory" : c->errstr);
+                       c == NULL     ? "out of memory"
+                       : c->err != 0 ? c->errstr
+                                     : error.message);
         if (c != NULL) {
             redisAsyncFree(c);
         }

@@ -258,6 +258,7 @@ by_status by_serve_run(const by_serve_options *options, by_error *error)
     serving s = {
         .options = *options, .log = {options->log, options->user}, .count = 2 + options->workers};
     by__stop *stop = NULL;
+    BY_TRY(by__link_check(options->address, error));
     BY_TRY(by__alloc((void **)&s.children, s.count, sizeof *s.children, "processes", error));
     int code = uv_pipe(s.lifeline, 0, 0);
     if (code < 0) {

@@ -11,6 +11,7 @@ struct by__stop {
     void (*stop)(void *user, bool again);
     void *user;
     struct sigaction pipe; /* what was set before */
+    struct sigaction size;
     int handles;
     bool asked;
     bool child;
@@ -65,6 +66,7 @@ by_status by__stop_open(by__stop **out, uv_loop_t *loop, bool child,
     (void)uv_signal_init(loop, &s->interrupt);
     s->handles = 2;
     (void)sigaction(SIGPIPE, &ignore, &s->pipe);
+    (void)sigaction(SIGXFSZ, &ignore, &s->size);
     int code = uv_signal_start(&s->term, on_signal, SIGTERM);
     code = code < 0 ? code : uv_signal_start(&s->interrupt, on_signal, SIGINT);
     /* They do not keep a loop alive that has nothing else to do. */
@@ -92,6 +94,7 @@ void by__stop_close(by__stop **stop)
     *stop = NULL;
     if (s != NULL) {
         (void)sigaction(SIGPIPE, &s->pipe, NULL);
+        (void)sigaction(SIGXFSZ, &s->size, NULL);
         uv_close((uv_handle_t *)&s->term, on_closed);
         uv_close((uv_handle_t *)&s->interrupt, on_closed);
         if (s->child) {

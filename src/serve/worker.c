@@ -489,6 +489,7 @@ static void release(worker *w)
 by_status by_worker_run(const by_worker_options *options, by_error *error)
 {
     worker w = {.options = *options, .log = {options->log, options->user}};
+    BY_TRY(by__link_check(options->broker, error));
     BY_TRY(set_names(&w, error));
     by_status status = open_model(&w, error);
     if (status == BY_OK) {

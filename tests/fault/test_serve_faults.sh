@@ -1,0 +1,119 @@
+#!/bin/sh
+# Parts of a server that die, stop, are full or slow, under load, with either broker: what was accepted is answered
+# once and right, or fails with an error that says so; tasks end with their one result.
+#   SECONDS_SLOW=12 tests/fault/test_serve_faults.sh   also outlasts the time after which a link to Redis is given up
+. "$(dirname "$0")/../support/shell.sh"
+faults="$root/tests/fault/serve_faults.py"
+server=
+on_exit=end_all
+end_all() {
+    [ -z "$server" ] || kill -9 $(ps -o pid= --ppid "$server") "$server" 2>/dev/null
+    [ ! -s redis.pid ] || kill -9 "$(cat redis.pid)" 2>/dev/null
+}
+free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+# serve FLAG...: its address is in $url, its process in $server.
+serve() {
+    rm -f url
+    url=http://127.0.0.1:$(free_port)
+    "$banyan" serve runs/tiny --listen "${url#http://}" --dir "$work/sock" --threads 1 --workers 2 "$@" >url 2>log &
+    server=$!
+    while [ ! -s url ]; do
+        kill -0 "$server" 2>/dev/null || { cat log >&2; fail "the server has ended"; }
+        sleep 0.1
+    done
+}
+stop() {
+    kill -TERM "$server"
+    wait "$server" || { tail -n 20 log >&2; fail "the server ended with an error"; }
+    server=
+}
+cause() { python3 "$faults" "$url" "$@" || { grep -v '"event":"request"' log | tail -n 30 >&2; fail "$1"; }; }
+
+tiny gpt2 >c.yaml
+run 0 "$banyan" train c.yaml --quiet --set model.context=1024 --set train.batch=1 --set train.steps=2 --set optimizer.warmup=1 --set train.threads=1
+
+# The clock of processes that load it is set by the seconds in the file `shift`; clocks that nobody sets go on.
+cat >shift.c <<'END'
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static long seconds(void)
+{
+    long shift = 0;
+    FILE *file = fopen(SHIFT, "r");
+    if (file != NULL) {
+        shift = fscanf(file, "%ld", &shift) == 1 ? shift : 0;
+        fclose(file);
+    }
+    return shift;
+}
+int clock_gettime(clockid_t clock, struct timespec *out)
+{
+    long result = syscall(SYS_clock_gettime, clock, out);
+    if (result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
+        out->tv_sec += seconds();
+    }
+    return (int)result;
+}
+int gettimeofday(struct timeval *restrict out, void *restrict zone)
+{
+    struct timespec now;
+    (void)zone;
+    int result = clock_gettime(CLOCK_REALTIME, &now);
+    out->tv_sec = now.tv_sec;
+    out->tv_usec = now.tv_nsec / 1000;
+    return result;
+}
+time_t time(time_t *out)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (out != NULL) {
+        *out = now.tv_sec;
+    }
+    return now.tv_sec;
+}
+END
+echo 0 >shift
+cc -shared -fPIC -O1 -DSHIFT="\"$work/shift\"" shift.c -o shift.so
+
+say "the embedded broker"
+LD_PRELOAD="$work/shift.so" serve
+for what in worker_kill worker_stop broker_kill gateway_kill disk_full; do cause "$what" "$server"; done
+cause clock "$server" shift="$work/shift"
+stop
+
+command -v redis-server >/dev/null || {
+    echo "skipped: redis-server is not installed"
+    exit 77
+}
+port=$(free_port)
+cat >redis.conf <<END
+port $port
+bind 127.0.0.1
+daemonize yes
+dir $work
+pidfile $work/redis.pid
+logfile $work/redis.log
+appendonly yes
+save ""
+enable-debug-command yes
+END
+
+say "Redis"
+LD_PRELOAD="$work/shift.so" redis-server redis.conf
+LD_PRELOAD="$work/shift.so" serve --broker "redis://127.0.0.1:$port?silence=1.5"
+for what in worker_kill worker_stop gateway_kill; do cause "$what" "$server"; done
+cause redis_kill "$server" conf="$work/redis.conf" pid="$work/redis.pid"
+for what in redis_full redis_slow; do cause "$what" "$server" redis="$port"; done
+[ -z "${SECONDS_SLOW:-}" ] || cause redis_slow "$server" redis="$port" seconds="$SECONDS_SLOW"
+cause clock "$server" shift="$work/shift"
+stop
+# Nothing is left of what was answered: tasks stay until they expire, and nothing else.
+left=$(redis-cli -p "$port" eval "local n = redis.call('XLEN', 'banyan:queue:tiny:normal') + redis.call('ZCARD', 'banyan:deadlines')
+    for _, k in ipairs(redis.call('KEYS', 'banyan:job:*')) do if redis.call('HEXISTS', k, 'o') == 0 then n = n + 1 end end return n" 0)
+[ "$left" = 0 ] || fail "$left requests are left in Redis"
