@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "redis_broker_script.h"
+#include "redis_broker_script.h" /* made by cmake/embed.cmake */
 #include "serve/link.h"
 #include "serve/redis_poll.h"
 

@@ -4,9 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "serve/gather.h"
 #include "serve/id_table.h"
 #include "serve/redis_link.h"
+#include "serve/task_answer.h"
 
 /* Beats between two claims of what it has, and between two looks for what others have left. */
 #define BEATS 4

@@ -1,4 +1,4 @@
-#include "serve/gather.h"
+#include "serve/task_answer.h"
 
 #include <stdlib.h>
 #include <string.h>

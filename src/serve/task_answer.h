@@ -1,6 +1,6 @@
 /* The answer of a task, gathered from its events: nobody waits for them at a connection. */
-#ifndef BY_SERVE_GATHER_H
-#define BY_SERVE_GATHER_H
+#ifndef BY_SERVE_TASK_ANSWER_H
+#define BY_SERVE_TASK_ANSWER_H
 
 #include "serve/serve.h"
 
