@@ -31,7 +31,9 @@ typedef struct by_machine {
      * multiplication and an addition are two) a second. */
     double f32_gflops;
     double bf16_gflops;
-    double int8_gops; /* u8 x s8 to i32; oneDNN's only */
+    /* u8 x s8 to i32: what the instructions of this level do from registers, or oneDNN, whichever is
+     * more */
+    double int8_gops;
     /* banyan's own kernels alone. */
     double own_f32_gflops;
     double own_bf16_gflops;

@@ -7,11 +7,17 @@
 
 #include "base/base.h"
 
-static const char *const kind_names[BY_PACKING_KINDS] = {"plain", "packed", "int8", "int4"};
+static const char *const kind_names[BY_PACKING_KINDS] = {"plain", "packed", "int8", "int4", "w8a8"};
 
 const char *by_packing_kind_name(by_packing_kind kind)
 {
     return (unsigned)kind < BY_PACKING_KINDS ? kind_names[kind] : "?";
+}
+
+/* Whether its codes have 8 bits. */
+static bool has_bytes(const by_packing *packing)
+{
+    return packing->kind == BY_PACKING_INT8 || packing->kind == BY_PACKING_W8A8;
 }
 
 const char *by__packing_wrong(const by_packing *packing)
@@ -23,6 +29,9 @@ const char *by__packing_wrong(const by_packing *packing)
     }
     if (packing->kind == BY_PACKING_INT4 ? g != 32 && g != 64 && g != 128 : g != 0) {
         return "int4 has groups of 32, 64 or 128 inputs, and nothing else has groups";
+    }
+    if (packing->kind == BY_PACKING_W8A8 && packing->k > BY__W8A8_INPUTS) {
+        return "w8a8 has at most 131072 inputs";
     }
     if (packing->n < 1 || packing->k < 1 || by__packed_panel_bytes(packing) == SIZE_MAX) {
         return "a packed weight has one output and one input or more, and fits in memory";
@@ -36,7 +45,7 @@ size_t by__packed_panel_bytes(const by_packing *packing)
     size_t k = (size_t)packing->k;
     if (packing->kind != BY_PACKING_PACKED) {
         size_t block = (size_t)by__packed_block(packing);
-        size_t scales = packing->kind == BY_PACKING_INT8 ? BY_PACKED_COLUMNS * sizeof(float) : 0;
+        size_t scales = has_bytes(packing) ? BY_PACKED_COLUMNS * sizeof(float) : 0;
         bool fits = by__size_mul((k + block - 1) / block, by__packed_block_bytes(packing), &bytes);
         return fits && by__size_add(bytes, scales, &bytes) ? bytes : SIZE_MAX;
     }
@@ -110,10 +119,10 @@ static uint8_t *code_at(const by_packing *p, void *panel, int64_t c, int64_t i, 
     return (uint8_t *)at + (in / step * BY_PACKED_COLUMNS + c) * 4 + in % 4;
 }
 
-/* Where the scale of input i, column c is: f16 of INT4, f32 of INT8. */
+/* Where the scale of input i, column c is: f16 of INT4, f32 of codes of 8 bits. */
 static char *scale_at(const by_packing *p, void *panel, int64_t c, int64_t i)
 {
-    if (p->kind == BY_PACKING_INT8) {
+    if (has_bytes(p)) {
         return (char *)panel + by__packed_panel_bytes(p) + (c - BY_PACKED_COLUMNS) * 4;
     }
     size_t block = (size_t)(i / p->group + 1) * by__packed_block_bytes(p);
@@ -126,7 +135,7 @@ float by__packed_integer_at(const by_packing *packing, const void *panel, int64_
     void *data = (void *)(uintptr_t)panel;
     int code = *code_at(packing, data, c, i, &half);
     const char *at = scale_at(packing, data, c, i);
-    if (packing->kind == BY_PACKING_INT8) {
+    if (has_bytes(packing)) {
         float scale;
         memcpy(&scale, at, sizeof scale);
         return scale * (float)(code - BY__INT8_OFFSET);
@@ -152,7 +161,7 @@ static void encode(const by_packing *p, void *panel, const float *values, int64_
         finite = finite && isfinite(values[i]);
         extreme = fabsf(values[i]) > fabsf(extreme) ? values[i] : extreme;
     }
-    bool wide = p->kind == BY_PACKING_INT8;
+    bool wide = has_bytes(p);
     float scale = !finite ? NAN : wide ? fabsf(extreme) / 127.0f : extreme / -8.0f;
     if (wide) {
         memcpy(at, &scale, sizeof scale);
@@ -172,7 +181,7 @@ static void encode(const by_packing *p, void *panel, const float *values, int64_
 
 static void write_integers(void *panel, const by_packing *p, const float *column)
 {
-    int64_t together = p->kind == BY_PACKING_INT8 ? p->k : p->group;
+    int64_t together = has_bytes(p) ? p->k : p->group;
     for (int64_t c = 0; c < BY_PACKED_COLUMNS; c++) {
         for (int64_t i = 0; i < p->k; i += together) {
             encode(p, panel, column + c * p->k + i, c, i,
@@ -235,7 +244,7 @@ by_status by__pack_weight(void *out, const by_packing *packing, bool out_in, con
 bool by__packing_takes(const by_packing *packing, const by__coded *coded)
 {
     bool whole = coded->k == packing->k && coded->n <= packing->n && coded->scale_row > 0;
-    if (packing->kind == BY_PACKING_INT8) {
+    if (has_bytes(packing)) {
         return whole && coded->kind == BY__CODE_INT8 && coded->scale_row == 1 &&
                coded->scale_dtype == BY_F32;
     }
@@ -248,7 +257,7 @@ bool by__packing_takes(const by_packing *packing, const by__coded *coded)
 static void put_coded(void *panel, const by_packing *p, const by__coded *coded, int64_t j,
                       int64_t c)
 {
-    bool wide = p->kind == BY_PACKING_INT8;
+    bool wide = has_bytes(p);
     int64_t together = wide ? p->k : p->group;
     for (int64_t i = 0; i < p->k; i++) {
         int half;

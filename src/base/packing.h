@@ -16,6 +16,8 @@
 #define BY__PACKED_PAIR 2
 /* Most inputs of a block of integers; those of 8 bits have as many. */
 #define BY__PACKED_BLOCK 128
+/* Most inputs of W8A8: a sum of so many products of two bytes fits into 32 bits. */
+#define BY__W8A8_INPUTS (1 << 17)
 /* The codes of weight 0. */
 #define BY__INT8_OFFSET 128
 #define BY__INT4_OFFSET 8
@@ -24,8 +26,8 @@
 const char *by__packing_wrong(const by_packing *packing);
 /* Bytes of a panel, a multiple of 64; SIZE_MAX when they do not fit. */
 size_t by__packed_panel_bytes(const by_packing *packing);
-/* Of INT8 and INT4: inputs of a block, which a product adds up as integers, and the bytes from one
- * to the next. */
+/* Of codes: inputs of a block, whose scale or whose end is in the panel, and the bytes from one to
+ * the next. */
 static inline int64_t by__packed_block(const by_packing *packing)
 {
     return packing->kind == BY_PACKING_INT4 ? packing->group : BY__PACKED_BLOCK;
@@ -37,7 +39,7 @@ static inline size_t by__packed_block_bytes(const by_packing *packing)
                ? (size_t)packing->group * BY_PACKED_COLUMNS / 2 + 2 * BY_PACKED_COLUMNS
                : codes;
 }
-/* Element (input i, column c of the panel) of INT8 and INT4. */
+/* Element (input i, column c of the panel) of codes. */
 float by__packed_integer_at(const by_packing *packing, const void *panel, int64_t c, int64_t i);
 /* Shape of the packed weight as a tensor of u8: [panels, bytes of a panel]. */
 by_shape by__packed_shape(const by_packing *packing);

@@ -308,6 +308,8 @@ void by__coded_entries_free(by__coded_entries *coded);
 /* The codes of a tensor; NULL: it has none, or something is added to it. */
 const by__coded *by__entry_coded(const by__tensor_entry *entry);
 const by__coded *by__weights_coded(const by_weights *weights, const char *name);
+/* config.json says that what codes are multiplied with becomes integers of 8 bits (W8A8). */
+bool by__weights_rows_as_integers(const by_weights *weights);
 
 /* ---- several files as one (weights.c) ---- */
 

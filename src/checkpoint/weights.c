@@ -552,6 +552,11 @@ bool by_weights_in_codes(const by_weights *weights)
     return weights->coded.own_count > 0;
 }
 
+bool by__weights_rows_as_integers(const by_weights *weights)
+{
+    return weights->coded.rows_as_integers;
+}
+
 const by__coded *by__weights_coded(const by_weights *weights, const char *name)
 {
     const by__tensor_entry *entry = by__weights_find(weights, name);

@@ -26,6 +26,24 @@ double cli_median(double *values, size_t count)
     return count % 2 == 1 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
 }
 
+static bool multiplies_bytes(const char *precision)
+{
+    return strcmp(precision, "w8a8") == 0;
+}
+
+unsigned cli_peak_figures(const char *precision, by_dtype dtype)
+{
+    unsigned figure = dtype == BY_BF16 ? BY_MACHINE_BF16 : BY_MACHINE_F32;
+    return multiplies_bytes(precision) ? figure | BY_MACHINE_INT8 : figure;
+}
+
+double cli_peak(const by_machine *machine, const char *precision, by_dtype dtype)
+{
+    return multiplies_bytes(precision) && machine->int8_gops > 0.0
+               ? machine->int8_gops
+               : by_machine_gflops(machine, dtype);
+}
+
 double cli_process_age_ms(void)
 {
     char text[1024] = "";

@@ -269,7 +269,7 @@ static by_status measure(cli_engine_request *r, const char *path, by_error *erro
         status = run_requests(&b, error);
     }
     if (status == BY_OK) {
-        unsigned products = b.dtype == BY_BF16 ? BY_MACHINE_BF16 : BY_MACHINE_F32;
+        unsigned products = cli_peak_figures(b.precision, b.dtype);
         status = by_machine_measure(&b.machine, products | BY_MACHINE_MEMORY, error);
     }
     if (status == BY_OK) {
@@ -313,7 +313,7 @@ static int run(int argc, char **argv)
         {"rows", CLI_INTEGER, &r.rows, "N", "rows of a step, at most (256)"},
         {"speculate", CLI_STRING, &r.speculate, "ngram|MODEL", CLI_SPECULATE_HELP},
         {"precision", CLI_STRING, &r.precision, "TYPE",
-         "f32, bf16, fp16, int8 or int4 (default: the config's)"},
+         "f32, bf16, fp16, int8, w8a8 or int4 (default: the config's)"},
         {"kv", CLI_STRING, &r.kv, "int8",
          "keys and values as integers of 8 bits (default: as --precision)"},
         {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the config's)"},

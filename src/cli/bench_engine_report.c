@@ -128,7 +128,7 @@ static by_status summarise(const cli_engine_bench *b, figures *f, by_error *erro
     put_quantiles(f->token, values, tokens);
     free(values);
     by_engine_statistics st = by_engine_statistics_now(b->engine);
-    f->peak = by_machine_gflops(&b->machine, b->dtype);
+    f->peak = cli_peak(&b->machine, b->precision, b->dtype);
     f->generated = (double)st.generated / b->seconds;
     f->rows = (double)st.rows / b->seconds;
     f->gflops = 1e-9 * st.flops / b->seconds;

@@ -194,7 +194,7 @@ static void print(const request *r, const figures *f, const by_generator *genera
     double prefill = (double)r->prompt / f->prefill_seconds;
     double decode = (double)r->tokens / f->decode_seconds;
     double gflops = 1e-9 * by_generator_flops(generator, r->prompt) / f->prefill_seconds;
-    double peak = by_machine_gflops(&f->machine, f->dtype);
+    double peak = cli_peak(&f->machine, f->precision, f->dtype);
     double bytes = by_generator_token_bytes(generator, r->prompt + r->tokens / 2);
     double gbps = 1e-9 * bytes * decode;
     uint64_t memory = by_generator_memory(generator)->total;
@@ -245,8 +245,7 @@ static by_status measure(request *r, const char *path, by_error *error)
         status = time_decode(&f, generator, seconds, r, error);
     }
     if (status == BY_OK) {
-        status = by_machine_measure(&f.machine,
-                                    f.dtype == BY_BF16 ? BY_MACHINE_BF16 : BY_MACHINE_F32, error);
+        status = by_machine_measure(&f.machine, cli_peak_figures(f.precision, f.dtype), error);
     }
     if (status == BY_OK) {
         print(r, &f, generator);
@@ -264,7 +263,7 @@ static int run(int argc, char **argv)
         {"prompt-tokens", CLI_INTEGER, &r.prompt, "N", "tokens of the prompt (512, or what fits)"},
         {"tokens", CLI_INTEGER, &r.tokens, "N", "tokens to generate (128, or what fits)"},
         {"precision", CLI_STRING, &r.precision, "TYPE",
-         "f32, bf16, fp16, int8 or int4 (default: the config's)"},
+         "f32, bf16, fp16, int8, w8a8 or int4 (default: the config's)"},
         {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the config's)"},
         {"set", CLI_LIST, &r.overrides, "KEY=VALUE", "override a key of a config file"},
         {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},

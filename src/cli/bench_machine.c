@@ -68,11 +68,10 @@ static void print_text(const figures *f)
     print_product("f32", m->f32_gflops, m->own_f32_gflops);
     print_product("bf16", m->bf16_gflops, m->own_bf16_gflops);
     if (m->int8_gops > 0.0) {
-        printf("int8         %.1f GOP/s (oneDNN)\n", m->int8_gops);
+        printf("int8         %.1f GOP/s\n", m->int8_gops);
     } else {
-        printf("int8         not measured: that needs oneDNN, which is not here or has no such "
-               "product "
-               "at this level\n");
+        printf("int8         not measured: this level has no kernel for bytes, and oneDNN is not "
+               "here\n");
     }
     printf("memory       %.1f GB/s read, %.1f GB/s copy (bytes read and written)\n", m->read_gbps,
            m->copy_gbps);
@@ -149,6 +148,7 @@ const cli_command cli_bench_machine = {
     .text =
         "Measures what every share of the peak is taken of, and keeps it for later runs: matrix\n"
         "products in f32, bf16 and int8 (the larger of banyan's kernels and oneDNN, where that is\n"
-        "installed), memory and the disk of the present directory. BANYAN_ISA=baseline, avx2 or\n"
+        "installed; of int8, what the instructions do from registers), memory and the disk of the "
+        "present directory. BANYAN_ISA=baseline, avx2 or\n"
         "avx512 caps the instruction set; each level is kept by itself.",
     .run = run};

@@ -424,7 +424,7 @@ static int run(int argc, char **argv)
         {"context", CLI_INTEGER, &r.context, "N",
          "tokens of a conversation (default: the model's context)"},
         {"precision", CLI_STRING, &r.precision, "TYPE",
-         "f32, bf16, fp16, int8 or int4 (default: the run's)"},
+         "f32, bf16, fp16, int8, w8a8 or int4 (default: the run's)"},
         {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the run's)"},
         {"adapter", CLI_STRING, &r.adapter, "DIR", CLI_ADAPTER_HELP},
         {"best", CLI_SWITCH, &r.best, NULL, "the checkpoint with the lowest validation loss"},

@@ -125,7 +125,7 @@ static int run(int argc, char **argv)
         {"context", CLI_INTEGER, &r.context, "N",
          "tokens of the longest text (default: the model's context)"},
         {"precision", CLI_STRING, &r.precision, "TYPE",
-         "f32, bf16, fp16, int8 or int4 (default: f32)"},
+         "f32, bf16, fp16, int8, w8a8 or int4 (default: f32)"},
         {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: all)"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;

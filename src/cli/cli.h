@@ -115,6 +115,14 @@ by_status cli_open_pretrained(by_pretrained **out, char **run, const char *path,
                               bool ema, const char *adapter, by_error *error);
 /* The config of a model whose weights are there: without model.from, where they once came from. */
 by_status cli_copy_config(by_config **out, const by_pretrained *model, by_error *error);
+/* Whether what these weights are multiplied with becomes integers, too (w8a8): then their values
+ * alone do not tell their loss. */
+bool cli_has_integer_rows(const by_config *config, const by_weights *weights);
+/* by_evaluate of a language model as inference computes it in `precision` (NULL: as by_logits_open
+ * chooses). Data in parts is summed up alone. */
+by_status cli_evaluate_inference(by_evaluation *out, const by_config *config,
+                                 const by_weights *weights, by_task_data *data,
+                                 const char *precision, int64_t batches, by_error *error);
 /* ",\"valid_loss_NAME\":VALUE" for each part of what is held out. */
 void cli_print_parts_json(const by_evaluation *evaluation);
 /* ",\"NAME\":VALUE" for each metric that there is. */

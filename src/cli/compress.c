@@ -53,8 +53,11 @@ static by_status measure(double *loss, const request *r, const by_pretrained *mo
         status = by_task_complete(data, config, error);
     }
     if (status == BY_OK) {
-        status = by_evaluate(&result, config, by_pretrained_weights(model), data, -1,
-                             cli_stop_requested, NULL, error);
+        const by_weights *weights = by_pretrained_weights(model);
+        status =
+            cli_has_integer_rows(config, weights)
+                ? cli_evaluate_inference(&result, config, weights, data, NULL, -1, error)
+                : by_evaluate(&result, config, weights, data, -1, cli_stop_requested, NULL, error);
     }
     if (status == BY_OK) {
         *loss = result.loss;

@@ -13,6 +13,7 @@ typedef struct request {
     const char *logits_out;
     const char *tokens;
     const char *adapter;
+    const char *precision;
     int64_t batches;
     bool best;
     bool ema;
@@ -93,9 +94,13 @@ static by_status evaluate(const request *r, const by_pretrained *model, by_error
     config->train.eval_batches = r->batches == ALL_BATCHES ? -1 : r->batches;
     status = open_data(&data, r, model, config, error);
     if (status == BY_OK) {
-        status = by_evaluate(&result, config, by_pretrained_weights(model), data,
-                             r->batches == ALL_BATCHES ? -1 : r->batches, cli_stop_requested, NULL,
-                             error);
+        const by_weights *weights = by_pretrained_weights(model);
+        int64_t batches = r->batches == ALL_BATCHES ? -1 : r->batches;
+        status = r->precision != NULL || cli_has_integer_rows(config, weights)
+                     ? cli_evaluate_inference(&result, config, weights, data, r->precision, batches,
+                                              error)
+                     : by_evaluate(&result, config, weights, data, batches, cli_stop_requested,
+                                   NULL, error);
     }
     if (status == BY_OK) {
         print(r, model, &result);
@@ -192,7 +197,7 @@ static by_status write_logits(const request *r, const by_pretrained *model, by_e
         r->tokens != NULL ? read_tokens(&s, r->tokens, error) : take_tokens(&s, r, model, error);
     if (status == BY_OK) {
         status = by_logits_open(&logits, config, by_pretrained_weights(model), s.batch, s.time,
-                                NULL, 0, error);
+                                r->precision, 0, error);
     }
     if (status == BY_OK) {
         status = by_logits_run(logits, s.tokens, &values, error);
@@ -227,6 +232,8 @@ static int run(int argc, char **argv)
         {"best", CLI_SWITCH, &r.best, NULL, "the best checkpoint on held-out data, not the newest"},
         {"ema", CLI_SWITCH, &r.ema, NULL, "the moving average of the weights (optimizer.ema)"},
         {"adapter", CLI_STRING, &r.adapter, "DIR", CLI_ADAPTER_HELP},
+        {"precision", CLI_STRING, &r.precision, "TYPE",
+         "as inference computes it: f32, bf16, fp16, int8, w8a8 or int4"},
         {"logits-out", CLI_STRING, &r.logits_out, "FILE",
          "write tokens and their logits as safetensors instead of a loss"},
         {"tokens", CLI_STRING, &r.tokens, "FILE",
@@ -254,6 +261,9 @@ static int run(int argc, char **argv)
         return cli_misuse(&cli_eval, "--tokens needs --logits-out: it names what to compute "
                                      "logits of");
     }
+    if ((code = cli_check_precision(&cli_eval, r.precision)) >= 0) {
+        return code;
+    }
     cli_catch_signals();
     by_status status =
         cli_open_pretrained(&model, &found, rest[0], r.best, r.ema, r.adapter, &error);
@@ -276,7 +286,9 @@ const cli_command cli_eval = {
             "data with targets. Language models: a packed directory, or text, which the model's\n"
             "own tokenizer packs for the occasion; perplexity and bits per byte. RUN is "
             "a run directory, one that holds runs (the newest is taken), or a\n"
-            "directory with config.json and safetensors weights in Hugging Face form.\n\n"
+            "directory with config.json and safetensors weights in Hugging Face form.\n"
+            "--precision takes the loss from the kernels of inference, with the weights packed; "
+            "weights\nof w8a8 are always evaluated so.\n\n"
             "  banyan eval runs/shakespeare-char --json\n"
             "  banyan eval path/to/gpt2 --data packed/valid\n"
             "  banyan eval runs/shakespeare-char --data new.txt\n"

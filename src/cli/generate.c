@@ -451,7 +451,7 @@ static int run(int argc, char **argv)
         {"context", CLI_INTEGER, &r.context, "N",
          "tokens to remember (default: the model's context)"},
         {"precision", CLI_STRING, &r.precision, "TYPE",
-         "f32, bf16, fp16, int8 or int4 (default: the run's)"},
+         "f32, bf16, fp16, int8, w8a8 or int4 (default: the run's)"},
         {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the run's)"},
         {"best", CLI_SWITCH, &r.best, NULL, "the checkpoint with the lowest validation loss"},
         {"ema", CLI_SWITCH, &r.ema, NULL, "the moving average of the weights (optimizer.ema)"},

@@ -161,7 +161,7 @@ static int run(int argc, char **argv)
          "HOST:PORT or unix:PATH (default 127.0.0.1:8080)"},
         {"workers", CLI_INTEGER, &c.workers, "N", "processes with an engine each (default 1)"},
         {"name", CLI_STRING, &c.name, "NAME", "under which clients ask for the model"},
-        {"precision", CLI_STRING, &c.precision, "P", "f32, bf16, fp16, int8 or int4"},
+        {"precision", CLI_STRING, &c.precision, "P", "f32, bf16, fp16, int8, w8a8 or int4"},
         {"sessions", CLI_STRING, &c.sessions, "N", "sequences that run at a time in a worker"},
         {"context", CLI_STRING, &c.context, "N", "tokens of a prompt with its answer"},
         {"threads", CLI_STRING, &c.threads, "N", "compute threads of a worker"},

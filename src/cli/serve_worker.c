@@ -14,7 +14,7 @@ static int run(int argc, char **argv)
         {"broker", CLI_STRING, &address, "ADDRESS", "redis://HOST[:PORT]: Redis is the broker"},
         {"name", CLI_STRING, &options.name, "NAME", "under which clients ask for the model"},
         {"version", CLI_STRING, &options.version, "V", "of the model (default 1)"},
-        {"precision", CLI_STRING, &options.precision, "P", "f32, bf16, fp16, int8 or int4"},
+        {"precision", CLI_STRING, &options.precision, "P", "f32, bf16, fp16, int8, w8a8 or int4"},
         {"sessions", CLI_INTEGER, &options.sessions, "N",
          "sequences that run at a time (default 16)"},
         {"context", CLI_INTEGER, &options.context, "N", "tokens of a prompt with its answer"},

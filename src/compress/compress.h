@@ -297,8 +297,8 @@ int64_t by__layer_of_name(const char *name);
 
 extern const by__method by__method_width, by__method_depth;
 extern const by__method by__method_magnitude, by__method_wanda, by__method_sparsegpt;
-extern const by__method by__method_int8, by__method_int4, by__method_awq, by__method_gptq,
-    by__method_fp8;
+extern const by__method by__method_int8, by__method_w8a8, by__method_int4, by__method_awq,
+    by__method_gptq, by__method_fp8;
 /* What int4, awq and gptq store, by their settings "group" and "head". */
 by__stored_as by__store_int4(const by__compression *c, const by__linear *linear);
 

@@ -4,9 +4,9 @@
 
 /* In the order in which help and plans list them. */
 static const by__method *const methods[] = {
-    &by__method_int8,  &by__method_int4,      &by__method_awq,   &by__method_gptq,
-    &by__method_fp8,   &by__method_magnitude, &by__method_wanda, &by__method_sparsegpt,
-    &by__method_width, &by__method_depth,
+    &by__method_int8,      &by__method_w8a8,  &by__method_int4,      &by__method_awq,
+    &by__method_gptq,      &by__method_fp8,   &by__method_magnitude, &by__method_wanda,
+    &by__method_sparsegpt, &by__method_width, &by__method_depth,
 };
 
 const by__method *by__method_at(size_t i)

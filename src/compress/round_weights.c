@@ -70,6 +70,11 @@ static by_status run_int8(by__compression *c, by_error *error)
     return round_all(c, BY__CODE_INT8, 0, BY__SCALE_LARGEST, false, error);
 }
 
+static by_status run_w8a8(by__compression *c, by_error *error)
+{
+    return round_all(c, BY__CODE_INT8, 0, BY__SCALE_LARGEST, true, error);
+}
+
 static by_status run_int4(by__compression *c, by_error *error)
 {
     bool search = strcmp(by__setting_text(c, "scale"), "search") == 0;
@@ -112,6 +117,13 @@ const by__method by__method_int8 = {
               .summary = "weights of 8 bits, a scale for each output",
               .settings = int8_settings},
     .run = run_int8,
+    .store = store_int8};
+const by__method by__method_w8a8 = {
+    .shown = {.name = "w8a8",
+              .summary = "weights as int8 has them; what they are multiplied with becomes 8 bits, "
+                         "too, a scale for each row",
+              .settings = int8_settings},
+    .run = run_w8a8,
     .store = store_int8};
 const by__method by__method_int4 = {
     .shown = {.name = "int4",

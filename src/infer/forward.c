@@ -10,7 +10,8 @@ static const struct {
     const char *name;
     by_packing_kind kind;
     int64_t group;
-} integers[] = {{"int8", BY_PACKING_INT8, 0}, {"int4", BY_PACKING_INT4, 32}};
+} integers[] = {
+    {"int8", BY_PACKING_INT8, 0}, {"w8a8", BY_PACKING_W8A8, 0}, {"int4", BY_PACKING_INT4, 32}};
 
 static by_status read_precision(by__forward_options *out, const char *name, by_error *error)
 {
@@ -30,7 +31,8 @@ by_status by_infer_precision(by_dtype *compute, const char *name, by_error *erro
 {
     by__forward_options options = {0};
     if (read_precision(&options, name, NULL) != BY_OK) {
-        return by_error_set(error, BY_EARG, "'%s' is none of f32, bf16, fp16, int8, int4", name);
+        return by_error_set(error, BY_EARG, "'%s' is none of f32, bf16, fp16, int8, w8a8, int4",
+                            name);
     }
     *compute = options.compute;
     return BY_OK;
@@ -48,14 +50,22 @@ const char *by_infer_precision_of(const by_config *config, const by_weights *wei
             found[coded->kind] = true;
         }
     }
-    return found[BY__CODE_INT4] ? "int4" : found[BY__CODE_F8] ? "bf16" : "int8";
+    return found[BY__CODE_INT4]                    ? "int4"
+           : found[BY__CODE_F8]                    ? "bf16"
+           : by__weights_rows_as_integers(weights) ? "w8a8"
+                                                   : "int8";
 }
 
+/* What decides how a parameter is packed. */
+typedef struct packing_choice {
+    const by__forward_options *options;
+    const char *head; /* the parameter that makes logits; NULL: there is none */
+} packing_choice;
+
 /* Weights that a file has in codes are packed in these. */
-static void choose_packing(const void *user, const char *name, by_packing_kind *kind,
-                           int64_t *group)
+static void choose_coded(const by__forward_options *o, const char *name, by_packing_kind *kind,
+                         int64_t *group)
 {
-    const by__forward_options *o = user;
     char other[512];
     const char *prefix = by_model_name_prefix(o->config);
     const by__coded *coded = by__weights_coded(o->weights, name);
@@ -64,10 +74,24 @@ static void choose_packing(const void *user, const char *name, by_packing_kind *
         coded = by__weights_coded(o->weights, other);
     }
     if (coded != NULL && coded->kind == BY__CODE_INT8) {
-        *kind = BY_PACKING_INT8;
+        *kind = by__weights_rows_as_integers(o->weights) ? BY_PACKING_W8A8 : BY_PACKING_INT8;
     } else if (coded != NULL && coded->kind == BY__CODE_INT4) {
         *kind = BY_PACKING_INT4;
         *group = coded->scale_row > 1 ? coded->group : 128;
+    }
+}
+
+/* The head has rows of 16 bits: it reads few rows, for which its weights' bytes count and not the
+ * multiplications, and logits are what errors show in first. */
+static void choose_packing(const void *user, const char *name, by_packing_kind *kind,
+                           int64_t *group)
+{
+    const packing_choice *choice = user;
+    if (choice->options->in_codes) {
+        choose_coded(choice->options, name, kind, group);
+    }
+    if (*kind == BY_PACKING_W8A8 && choice->head != NULL && strcmp(name, choice->head) == 0) {
+        *kind = BY_PACKING_INT8;
     }
 }
 
@@ -83,7 +107,7 @@ by_status by__forward_options_read(by__forward_options *out, const by_config *co
                           : in_codes        ? "bf16"
                                             : config->precision.compute,
                           error));
-    options.pack.choose = in_codes ? choose_packing : NULL;
+    options.in_codes = in_codes;
     if (config->model.vocab < 1) {
         return by_error_set(error, BY_EARG, "model.vocab is not known yet");
     }
@@ -127,10 +151,13 @@ by_status by__forward_add(by__forward *forward, const char *name, const by_model
     const by__forward_options *o = &forward->options;
     by_pass_options passes = {.compute = o->compute, .loss = BY_NONE, .pack = o->pack};
     by_graph *graph;
-    passes.pack.user = o;
+    packing_choice choice = {.options = o};
+    passes.pack.choose = choose_packing;
+    passes.pack.user = &choice;
     if (forward->programs.count > 0) {
         passes.pack.like = forward->programs.rows[0].graph;
     }
+    *model = BY_MODEL_NONE;
     BY_TRY(by_graph_open(&graph, error));
     by_status status = o->builder != NULL
                            ? o->builder(o->user, model, graph, o->config, request, error)
@@ -139,6 +166,7 @@ by_status by__forward_add(by__forward *forward, const char *name, const by_model
         by_graph_close(&graph);
         return status;
     }
+    choice.head = model->head == BY_NONE ? NULL : graph->values[model->head].name;
     return by__set_add(&forward->programs, name, graph, BY_PURPOSE_INFER, &passes, error);
 }
 

@@ -32,7 +32,8 @@ typedef struct by__forward_options {
     by_device *device; /* NULL: the CPU, opened with `threads` */
     by_dtype compute;
     bool codes;              /* pools of keys and values hold codes of 8 bits */
-    by_packing_options pack; /* of weights; `like` is not looked at */
+    by_packing_options pack; /* of weights: kind and group alone are looked at */
+    bool in_codes;           /* weights that are in codes stay in these */
     int threads;
     uint64_t seed;             /* of initial weights */
     const char *besides;       /* a tensor that weights may have in addition; or NULL */

@@ -59,7 +59,8 @@ by_status by_machine_measure(by_machine *machine, unsigned figures, by_error *er
         m.bf16_gflops = larger(m.own_bf16_gflops, by__measure_onednn(BY_BF16, m.isa, m.threads));
     }
     if (figures & BY_MACHINE_INT8) {
-        m.int8_gops = by__measure_onednn(BY_U8, m.isa, m.threads);
+        m.int8_gops = larger(by__measure_byte_products(m.isa, m.threads),
+                             by__measure_onednn(BY_U8, m.isa, m.threads));
     }
     if (figures & BY_MACHINE_MEMORY) {
         BY_TRY(by__measure_memory(&m.read_gbps, &m.copy_gbps, m.threads, error));
@@ -68,7 +69,7 @@ by_status by_machine_measure(by_machine *machine, unsigned figures, by_error *er
     return BY_OK;
 }
 
-/* Those of `figures` that are not known yet. int8 is never known where there is no oneDNN. */
+/* Those of `figures` that are not known yet. int8 is not known at every level. */
 static unsigned missing(const by_machine *m, unsigned figures)
 {
     unsigned known = (m->f32_gflops > 0.0 ? BY_MACHINE_F32 : 0u) |

@@ -62,6 +62,9 @@ by_status by__measure_products(double *gflops, by_dtype dtype, int threads, by_e
  * was not known when banyan was built, or has no such product at instruction-set level `level`:
  * that is not an error. */
 double by__measure_onednn(by_dtype dtype, const char *level, int threads);
+/* The rate at which products of bytes are added up from registers at instruction-set level `level`,
+ * 1e9 operations a second; 0 where that is not known. */
+double by__measure_byte_products(const char *level, int threads);
 /* "2.6.3"; "" when there is none. Returns `buffer`. */
 const char *by__onednn_version(char buffer[32]);
 

@@ -97,13 +97,13 @@ static float *logits_of(const fixture *f, const char *directory, const char *pre
     return copy;
 }
 
-static void compare_int8(const char *const *settings, size_t count)
+static void compare_codes(const char *method, const char *const *settings, size_t count)
 {
     fixture f;
     open_fixture(&f, settings, count);
-    compress(&f, "int8", NULL, 0);
+    compress(&f, method, NULL, 0);
     float *made = logits_of(&f, f.out, NULL);
-    float *same = logits_of(&f, f.directory, "int8");
+    float *same = logits_of(&f, f.directory, method);
     /* The codes are those that are found when the weights are packed. */
     assert_memory_equal(made, same, TIME * VOCAB * sizeof *made);
     free(made);
@@ -114,8 +114,10 @@ static void compare_int8(const char *const *settings, size_t count)
 static void codes_of_8_bits_are_multiplied_as_they_are(void **state)
 {
     (void)state;
-    compare_int8(gpt2, BY_ARRAY_LENGTH(gpt2));
-    compare_int8(llama, BY_ARRAY_LENGTH(llama));
+    compare_codes("int8", gpt2, BY_ARRAY_LENGTH(gpt2));
+    compare_codes("int8", llama, BY_ARRAY_LENGTH(llama));
+    compare_codes("w8a8", gpt2, BY_ARRAY_LENGTH(gpt2));
+    compare_codes("w8a8", llama, BY_ARRAY_LENGTH(llama));
 }
 
 /* What is packed from the file has the file's codes and scales, not those found anew. */

@@ -383,6 +383,12 @@ static void test_invariance_gpt2_int4(void **state)
     check_invariance("gpt2", "int4", NULL, 1);
 }
 
+static void test_invariance_gpt2_w8a8(void **state)
+{
+    BY_UNUSED(state);
+    check_invariance("gpt2", "w8a8", NULL, 1);
+}
+
 static void test_invariance_codes(void **state)
 {
     BY_UNUSED(state);
@@ -878,6 +884,7 @@ int main(void)
         cmocka_unit_test(test_invariance_llama_bf16),
         cmocka_unit_test(test_invariance_gpt2_fp16),
         cmocka_unit_test(test_invariance_llama_int8),
+        cmocka_unit_test(test_invariance_gpt2_w8a8),
         cmocka_unit_test(test_invariance_gpt2_int4),
         cmocka_unit_test(test_invariance_codes),
         cmocka_unit_test(test_codes),

@@ -4,7 +4,8 @@
 #include "device/cpu/reference.h"
 
 /* Largest integer that an element of x becomes where the weights are integers. */
-#define LARGEST 32639.0f
+#define LARGEST      32639.0f
+#define LARGEST_BYTE 127.0f
 /* Blocks whose largest magnitude is below count as zeros: its inverse would not be finite. */
 #define SMALLEST 0x1p-100f
 
@@ -14,24 +15,25 @@ static by_status prepare_packed_matmul(by__call *call, const by__context *contex
     return by__reference_work(call, by__tensor_count(&call->in[0]), error);
 }
 
-/* The operand as it is multiplied: of weights of integers in blocks of integers with a scale. */
+/* The operand as it is multiplied: of weights of integers in blocks of integers with a scale, of
+ * W8A8 in rows of them. */
 static void take_rows(const by__call *call)
 {
     const by_packing *packing = &call->attrs.packing;
     double *out = call->work;
+    bool whole = packing->kind == BY_PACKING_PACKED || packing->kind == BY_PACKING_W8A8;
+    float most = packing->kind == BY_PACKING_W8A8 ? LARGEST_BYTE : LARGEST;
     for (int64_t at = 0, next, count = by__tensor_count(&call->in[0]); at < count; at = next) {
         int64_t end = (at / packing->k + 1) * packing->k;
-        next = packing->kind == BY_PACKING_PACKED
-                   ? end
-                   : by__min_i64(end, at + by__packed_block(packing));
+        next = whole ? end : by__min_i64(end, at + by__packed_block(packing));
         float largest = 0.0f;
         for (int64_t i = at; i < next; i++) {
             out[i] = by__get(&call->in[0], i);
             largest = fmaxf(largest, fabsf((float)out[i]));
         }
         for (int64_t i = at; packing->kind != BY_PACKING_PACKED && i < next; i++) {
-            float inverse = largest >= SMALLEST ? LARGEST / largest : 0.0f;
-            out[i] = (double)rintf((float)out[i] * inverse) * (double)(largest / LARGEST);
+            float inverse = largest >= SMALLEST ? most / largest : 0.0f;
+            out[i] = (double)rintf((float)out[i] * inverse) * (double)(largest / most);
         }
     }
 }

@@ -125,20 +125,6 @@ static void take_block(const plan *p, const by__tensor *x, char *work, int64_t i
 
 #define EACH_ROW _Pragma("GCC unroll 8") for (int r = 0; r < height; r++)
 
-#if !defined(__AVX512VNNI__)
-/* Products of neighbouring integers of 16 bits, added up. */
-BY__INLINE by__vi multiply_pairs(by__vi a, by__vi b)
-{
-#if defined(__AVX2__)
-    return (by__vi)_mm256_madd_epi16((__m256i)a, (__m256i)b);
-#elif defined(__SSE2__)
-    return (by__vi)_mm_madd_epi16((__m128i)a, (__m128i)b);
-#else
-    return (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
-#endif
-}
-#endif
-
 /* sum += the codes w, four inputs of each column, by four of a row. */
 BY__INLINE void add_quad(by__vi sum[2], by__vi w, const int32_t *x)
 {
@@ -147,8 +133,8 @@ BY__INLINE void add_quad(by__vi sum[2], by__vi w, const int32_t *x)
     sum[1] = (by__vi)_mm512_dpbusd_epi32((__m512i)sum[1], (__m512i)w, _mm512_set1_epi32(x[1]));
 #else
     const by__vi lower = (by__vi){0} + 0x00ff00ff;
-    sum[0] += multiply_pairs(w & lower, (by__vi){0} + x[0]);
-    sum[0] += multiply_pairs((by__vi)((by__vu)w >> 8) & lower, (by__vi){0} + x[1]);
+    sum[0] += by__multiply_pairs(w & lower, (by__vi){0} + x[0]);
+    sum[0] += by__multiply_pairs((by__vi)((by__vu)w >> 8) & lower, (by__vi){0} + x[1]);
 #endif
 }
 

@@ -210,4 +210,18 @@ BY__INLINE void by__philox_lanes(by__vu c[4], uint32_t key0, uint32_t key1)
     }
 }
 
+/* Products of neighbouring integers of 16 bits, added up. */
+BY__INLINE by__vi by__multiply_pairs(by__vi a, by__vi b)
+{
+#if defined(__AVX512F__)
+    return (by__vi)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+    return (by__vi)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+#elif defined(__SSE2__)
+    return (by__vi)_mm_madd_epi16((__m128i)a, (__m128i)b);
+#else
+    return (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
+#endif
+}
+
 #endif

@@ -1,0 +1,110 @@
+/* The loss of a language model as inference computes it: with packed weights, in any precision that
+ * inference has. */
+#include <math.h>
+#include <string.h>
+
+#include "banyan/infer.h"
+#include "cli.h"
+
+typedef struct sums {
+    double loss;
+    uint64_t targets;
+} sums;
+
+/* -log softmax(logits)[target]; NaN where the logits are. */
+static double loss_of(const float *logits, int64_t vocab, int32_t target)
+{
+    float largest = logits[0];
+    double sum = 0.0;
+    for (int64_t i = 1; i < vocab; i++) {
+        largest = logits[i] > largest ? logits[i] : largest;
+    }
+    for (int64_t i = 0; i < vocab; i++) {
+        sum += exp((double)(logits[i] - largest));
+    }
+    return log(sum) - (double)(logits[target] - largest);
+}
+
+static by_status add_batch(sums *s, by_logits *model, const by_batch *batch, int64_t vocab,
+                           by_error *error)
+{
+    const by_array *tokens = by_batch_array(batch, "tokens");
+    const by_array *targets = by_batch_array(batch, "targets");
+    const float *logits;
+    if (tokens == NULL || targets == NULL || batch->array_count != 2) {
+        return by_error_set(error, BY_EARG,
+                            "the loss of inference needs batches of tokens and targets alone: with "
+                            "data.documents mask, leave --precision out");
+    }
+    by_status status = by_logits_run(model, tokens->data, &logits, error);
+    const int32_t *target = targets->data;
+    int64_t count = status == BY_OK ? by_shape_count(&targets->shape) : 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (target[i] >= 0 && target[i] < vocab) {
+            s->loss += loss_of(logits + i * vocab, vocab, target[i]);
+            s->targets++;
+        }
+    }
+    return status;
+}
+
+static by_status add_all(sums *s, by_logits *model, by_loader *loader, int64_t batches,
+                         int64_t vocab, by_error *error)
+{
+    by_batch batch;
+    by_status status = BY_OK;
+    for (int64_t i = 0; status == BY_OK && (batches < 0 || i < batches); i++) {
+        if (cli_stop_requested(NULL)) {
+            return by_error_set(error, BY_ESTOPPED, "evaluation was interrupted");
+        }
+        status = by_loader_next(loader, &batch, error);
+        if (status != BY_OK || batch.batch == 0 ||
+            batch.first_sample >= by_loader_epoch_samples(loader)) {
+            return status;
+        }
+        status = add_batch(s, model, &batch, vocab, error);
+    }
+    return status;
+}
+
+bool cli_has_integer_rows(const by_config *config, const by_weights *weights)
+{
+    return strcmp(by_infer_precision_of(config, weights), "w8a8") == 0;
+}
+
+by_status cli_evaluate_inference(by_evaluation *out, const by_config *config,
+                                 const by_weights *weights, by_task_data *data,
+                                 const char *precision, int64_t batches, by_error *error)
+{
+    sums s = {0};
+    by_logits *model = NULL;
+    by_loader *loader = NULL;
+    by_evaluation result = {.task = data->task};
+    by_status status = by_logits_open(&model, config, weights, config->train.micro_batch,
+                                      config->model.context, precision, 0, error);
+    if (status == BY_OK) {
+        status = by_task_loader(&loader, data, config, false, error);
+    }
+    if (status == BY_OK) {
+        status = add_all(&s, model, loader, batches, config->model.vocab, error);
+    }
+    if (status == BY_OK && s.targets == 0) {
+        status =
+            by_error_set(error, BY_EARG, "evaluation: there is nothing to predict in the data");
+    }
+    if (status == BY_OK) {
+        const double none[BY_TASK_SUMS] = {0};
+        result.targets = s.targets;
+        result.loss = s.loss / (double)s.targets;
+        for (size_t i = 0; i < BY_TASK_METRICS; i++) {
+            result.metrics[i] = (double)NAN;
+        }
+        if (data->task->metric != NULL) {
+            data->task->metric(data, none, &result);
+        }
+        *out = result;
+    }
+    by_loader_close(&loader);
+    by_logits_close(&model);
+    return status;
+}

@@ -1,0 +1,356 @@
+/* PACKED_MATMUL with weights and rows of 8 bits (W8A8, banyan/packing.h).
+ *
+ * A row of x becomes signed bytes with one scale, its largest magnitude / 127, so that an element of
+ * the result is one exact sum of integers over all of k: by vpdpbusd, or by multiplications of 16
+ * bits. Weights are unsigned codes c of w = t (c - 128), which is what vpdpbusd's first operand is,
+ * so with x = s q the element is s t (sum of q c - 128 sum of q), and the last sum is known with the
+ * row. Sums of integers do not depend on their order: a row's bits depend on no other row, no
+ * thread, and not on how rows, columns and inputs are cut into pieces.
+ *
+ * Rows are taken in blocks that stay in the second cache while panels stream past them, and panels
+ * in pieces of inputs that stay in the first while all tiles of a block meet them. */
+#include <float.h>
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/packing.h"
+#include "device/cpu/cpu.h"
+#include "device/cpu/kernels/simd_math.h"
+#include "device/cpu/panel.h"
+#include "device/cpu/work_range.h"
+
+/* Rows of a tile, whose sums of two vectors of columns are in registers; words of 4 bytes that four
+ * inputs of a row take. */
+#if defined(__AVX512VNNI__)
+#define HEIGHT     12
+#define QUAD_WORDS 1
+#elif defined(__AVX2__)
+#define HEIGHT     4
+#define QUAD_WORDS 2
+#else
+#define HEIGHT     2
+#define QUAD_WORDS 2
+#endif
+#define LARGEST 127.0f
+/* Rows whose largest magnitude is below count as zeros: its inverse would not be finite. */
+#define SMALLEST 0x1p-100f
+/* Up to so many inputs are taken by one thread: sooner than all can wait for each other. */
+#define SERIAL_INPUTS 4096
+/* Inputs of a piece; bytes of a block of rows; tasks that each thread should find at least. */
+#define PIECE       512
+#define BLOCK_BYTES (384 << 10)
+#define LEAST_TASKS 8
+
+typedef by__vi codes __attribute__((aligned(4), may_alias));
+
+typedef struct plan {
+    by_packing packing;
+    int64_t m;
+    int64_t quads; /* of a panel: fours of inputs */
+    size_t panel_bytes;
+    int64_t panels;
+    int64_t row_words; /* of a row's integers */
+    int64_t block_rows, blocks;
+    size_t words;      /* [m][row_words] */
+    size_t scales;     /* [m] f32 */
+    size_t offsets;    /* [m] i32: 128 times the sum of the integers */
+    size_t sums;       /* of a thread: [block_rows][32] i32 */
+    size_t sums_bytes; /* from a thread's to the next */
+    int threads;
+} plan;
+
+/* ---- rows of x ---- */
+
+/* Integers of neighbouring inputs as add_quad wants them. */
+BY__INLINE void put_integers(int32_t *out, by__vi q)
+{
+#if defined(__AVX512VNNI__)
+    _mm_storeu_si128((__m128i *)(void *)out, _mm512_cvtepi32_epi8((__m512i)q));
+#else
+    for (int i = 0; i < BY__LANES; i += 4) {
+        out[i / 2] = (int32_t)(((uint32_t)q[i] & 0xffffu) | (uint32_t)q[i + 2] << 16);
+        out[i / 2 + 1] = (int32_t)(((uint32_t)q[i + 1] & 0xffffu) | (uint32_t)q[i + 3] << 16);
+    }
+#endif
+}
+
+BY__INLINE void take_row_of(const plan *p, const by__tensor *x, char *work, int64_t i,
+                            by_dtype dtype)
+{
+    const int64_t k = p->packing.k;
+    by__vf largest = by__zero();
+    by__vi finite = (by__vi){0} == 0; /* what is not makes all sums of the row NaN, as in floats */
+    by__vi sum = {0};
+    int32_t *out = (int32_t *)(void *)(work + p->words) + i * p->row_words;
+#define MEASURE(at, n)                                                                             \
+    by__vf size = by__abs(by__load_n(x->data, i * k + (at), dtype, n));                            \
+    finite &= size <= FLT_MAX;                                                                     \
+    largest = by__larger(largest, size)
+    BY__STEPS(0, k, MEASURE);
+#undef MEASURE
+    bool is_finite = by__sum(__builtin_convertvector(finite, by__vf)) == (float)-BY__LANES;
+    float most = is_finite ? by__max(largest) : 0.0f;
+    float inverse = most >= SMALLEST ? LARGEST / most : 0.0f;
+    by__vi keep = is_finite ? (by__vi){0} == 0 : (by__vi){0};
+#define ROUND(at, n)                                                                               \
+    by__vi q = by__round(by__load_n(x->data, i * k + (at), dtype, n) * inverse) & keep;            \
+    sum += q;                                                                                      \
+    put_integers(out + (at) / 4 * QUAD_WORDS, q)
+    BY__STEPS(0, k, ROUND);
+#undef ROUND
+    /* Codes of weights beyond k are 0, so what is there matters to none but tools that look. */
+    int64_t taken = by__ceil_div(k, BY__LANES) * BY__LANES / 4 * QUAD_WORDS;
+    memset(out + taken, 0, (size_t)(p->quads * QUAD_WORDS - taken) * sizeof *out);
+    int32_t total = 0;
+    for (int lane = 0; lane < BY__LANES; lane++) {
+        total += sum[lane];
+    }
+    ((float *)(void *)(work + p->scales))[i] = is_finite ? most / LARGEST : NAN;
+    ((int32_t *)(void *)(work + p->offsets))[i] = total * BY__INT8_OFFSET;
+}
+
+static void take_row(const plan *p, const by__tensor *x, char *work, int64_t i)
+{
+    switch (x->dtype) {
+    case BY_F32:
+        take_row_of(p, x, work, i, BY_F32);
+        break;
+    case BY_BF16:
+        take_row_of(p, x, work, i, BY_BF16);
+        break;
+    default:
+        take_row_of(p, x, work, i, BY_F16);
+    }
+}
+
+/* ---- tiles ---- */
+
+#define EACH_ROW _Pragma("GCC unroll 16") for (int r = 0; r < height; r++)
+
+/* sums += the codes w, four inputs of each of two vectors of columns, by four inputs of a row. */
+BY__INLINE void add_quad(by__vi sums[2], const by__vi w[2], const int32_t *x)
+{
+#if defined(__AVX512VNNI__)
+    __m512i q = _mm512_set1_epi32(x[0]);
+    sums[0] = (by__vi)_mm512_dpbusd_epi32((__m512i)sums[0], (__m512i)w[0], q);
+    sums[1] = (by__vi)_mm512_dpbusd_epi32((__m512i)sums[1], (__m512i)w[1], q);
+#else
+    const by__vi lower = (by__vi){0} + 0x00ff00ff;
+    by__vi even = (by__vi){0} + x[0];
+    by__vi odd = (by__vi){0} + x[1];
+    for (int v = 0; v < 2; v++) {
+        sums[v] += by__multiply_pairs(w[v] & lower, even);
+        sums[v] += by__multiply_pairs((by__vi)((by__vu)w[v] >> 8) & lower, odd);
+    }
+#endif
+}
+
+/* sums[height, 32] of a piece of a panel and `height` rows (a constant); they go on from what is
+ * there when `resume`. */
+BY__INLINE void add_tile(const plan *p, const char *panel, const int32_t *x, int64_t quads,
+                         int32_t *sums, bool resume, int height)
+{
+    for (int64_t j = 0; j < BY_PACKED_COLUMNS; j += 2 * BY__LANES) {
+        const codes *at = (const codes *)(const void *)(panel + 4 * j);
+        by__vi total[HEIGHT][2];
+        EACH_ROW
+        {
+            codes *row = (codes *)(void *)(sums + r * BY_PACKED_COLUMNS + j);
+            total[r][0] = resume ? (by__vi)row[0] : (by__vi){0};
+            total[r][1] = resume ? (by__vi)row[1] : (by__vi){0};
+        }
+        for (int64_t s = 0; s < quads; s++) {
+            by__vi w[2] = {at[0], at[1]};
+            EACH_ROW
+            {
+                add_quad(total[r], w, x + r * p->row_words + s * QUAD_WORDS);
+            }
+            at += BY_PACKED_COLUMNS / BY__LANES;
+        }
+        EACH_ROW
+        {
+            codes *row = (codes *)(void *)(sums + r * BY_PACKED_COLUMNS + j);
+            row[0] = total[r][0];
+            row[1] = total[r][1];
+        }
+    }
+}
+
+#define TILE_OF(h)                                                                                 \
+    case h:                                                                                        \
+        add_tile(p, panel, x, quads, sums, resume, h);                                             \
+        break
+
+static void add_rows(const plan *p, const char *panel, const int32_t *x, int64_t quads,
+                     int32_t *sums, bool resume, int64_t height)
+{
+    switch (height) {
+        TILE_OF(1);
+#if HEIGHT > 2
+        TILE_OF(2);
+        TILE_OF(3);
+#endif
+#if HEIGHT > 4
+        TILE_OF(4);
+        TILE_OF(5);
+        TILE_OF(6);
+        TILE_OF(7);
+        TILE_OF(8);
+        TILE_OF(9);
+        TILE_OF(10);
+        TILE_OF(11);
+#endif
+    default:
+        add_tile(p, panel, x, quads, sums, resume, HEIGHT);
+    }
+}
+
+/* Sums of a tile to where they are wanted. */
+static void store_tile(const plan *p, const by__call *call, const by__panel_target *all,
+                       const char *panel, const int32_t *sums, int64_t i, int64_t column,
+                       int64_t height)
+{
+    const char *work = call->work;
+    const float *scales = (const float *)(const void *)(work + p->scales) + i;
+    const int32_t *offsets = (const int32_t *)(const void *)(work + p->offsets) + i;
+    const char *factors = panel + p->panel_bytes - BY_PACKED_COLUMNS * sizeof(float);
+    float y[HEIGHT * BY_PACKED_COLUMNS];
+    for (int64_t j = 0; j < BY_PACKED_COLUMNS; j += BY__LANES) {
+        by__vf factor = by__load(factors, j, BY_F32);
+        for (int64_t r = 0; r < height; r++) {
+            const codes *from = (const codes *)(const void *)(sums + r * BY_PACKED_COLUMNS + j);
+            by__vf sum = __builtin_convertvector(from[0] - offsets[r], by__vf);
+            by__store(y, r * BY_PACKED_COLUMNS + j, sum * (factor * scales[r]), BY_F32);
+        }
+    }
+    by__panel_target at = by__panel_target_at(all, i, column);
+    BY__AT_LEVEL(by__panel_store)
+    (&at, y, BY_PACKED_COLUMNS, height, by__min_i64(BY_PACKED_COLUMNS, p->packing.n - column));
+}
+
+/* A panel times a block of rows. */
+static void run_task(const plan *p, const by__call *call, const by__panel_target *all,
+                     int64_t block, int64_t column, int32_t *sums)
+{
+    const char *panel =
+        (const char *)call->in[1].data + (size_t)(column / BY_PACKED_COLUMNS) * p->panel_bytes;
+    const int32_t *x = (const int32_t *)(const void *)((const char *)call->work + p->words);
+    int64_t first = block * p->block_rows;
+    int64_t rows = by__min_i64(p->block_rows, p->m - first);
+    int64_t tiles = by__ceil_div(rows, HEIGHT);
+    int64_t tall = by__ceil_div(rows, tiles);
+    for (int64_t s = 0; s < p->quads; s += PIECE / 4) {
+        int64_t quads = by__min_i64(PIECE / 4, p->quads - s);
+        for (int64_t i = 0; i < rows; i += tall) {
+            int64_t height = by__min_i64(tall, rows - i);
+            int32_t *tile = sums + i * BY_PACKED_COLUMNS;
+            add_rows(p, panel + s * 4 * BY_PACKED_COLUMNS,
+                     x + (first + i) * p->row_words + s * QUAD_WORDS, quads, tile, s > 0, height);
+            if (s + quads == p->quads) {
+                store_tile(p, call, all, panel, tile, first + i, column, height);
+            }
+        }
+    }
+}
+
+static by_status run(const by__call *call, const by__context *context)
+{
+    const plan *p = call->state;
+    by__work_range *ranges = call->work;
+    by__panel_target all = {.y = call->out[0].data,
+                            .ldy = p->packing.n,
+                            .dtype = call->out[0].dtype,
+                            .bias_dtype = call->in[2].dtype,
+                            .bias = call->in[2].data,
+                            .add = call->in[3].data};
+    BY_UNUSED(context);
+    for (int thread = 0; thread < p->threads; thread++) {
+        by__work_range_open(ranges, p->blocks * p->panels, thread, p->threads);
+    }
+    int64_t serial = p->m * p->packing.k <= SERIAL_INPUTS ? p->m : 0;
+    for (int64_t i = 0; i < serial; i++) {
+        take_row(p, &call->in[0], call->work, i);
+    }
+#pragma omp parallel num_threads(p->threads) if (p->threads > 1)
+    {
+        int me = omp_get_thread_num();
+        char *sums = (char *)call->work + p->sums + (size_t)me * p->sums_bytes;
+        if (serial == 0) {
+#pragma omp for schedule(static)
+            for (int64_t i = 0; i < p->m; i++) {
+                take_row(p, &call->in[0], call->work, i);
+            }
+        }
+        int64_t t;
+        while ((t = by__work_range_take(ranges, me, p->threads)) >= 0) {
+            run_task(p, call, &all, t / p->panels, t % p->panels * BY_PACKED_COLUMNS,
+                     (int32_t *)(void *)sums);
+        }
+    }
+    return BY_OK;
+}
+
+/* ---- plans ---- */
+
+static bool supports(const by__call *call)
+{
+    const by__tensor *x = &call->in[0];
+    return call->attrs.packing.kind == BY_PACKING_W8A8 && by__tensor_is_act(x) &&
+           by__tensor_count(x) > 0 && by__tensor_is_act(&call->out[0]) &&
+           (!by__present(&call->in[2]) || by__tensor_is_act(&call->in[2]));
+}
+
+/* As many rows as a block's bytes allow, fewer when threads would find too few tasks. */
+static void plan_blocks(plan *p)
+{
+    int64_t tiles = BLOCK_BYTES / (p->row_words * 4 * HEIGHT);
+    int64_t all = by__ceil_div(p->m, HEIGHT);
+    tiles = tiles < 1 ? 1 : by__min_i64(tiles, all);
+    while (tiles > 4 && by__ceil_div(all, tiles) * p->panels < LEAST_TASKS * (int64_t)p->threads) {
+        tiles = by__ceil_div(tiles, 2);
+    }
+    p->blocks = by__ceil_div(all, tiles);
+    p->block_rows = by__ceil_div(all, p->blocks) * HEIGHT;
+}
+
+static size_t reserve(size_t *used, size_t bytes)
+{
+    size_t offset = *used;
+    *used += by__round_up(bytes, BY_CACHE_LINE);
+    return offset;
+}
+
+static by_status prepare(by__call *call, const by__context *context, by_error *error)
+{
+    plan *p = NULL;
+    BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "a product", error));
+    p->packing = call->attrs.packing;
+    p->m = by__tensor_rows(&call->in[0]);
+    p->threads = context->threads;
+    p->quads = by__ceil_div(p->packing.k, BY__PACKED_BLOCK) * BY__PACKED_BLOCK / 4;
+    p->panel_bytes = by__packed_panel_bytes(&p->packing);
+    p->panels = by__ceil_div(p->packing.n, BY_PACKED_COLUMNS);
+    /* A line more, so that rows do not share cache sets. */
+    p->row_words = p->quads * QUAD_WORDS + (int64_t)BY_CACHE_LINE / 4;
+    plan_blocks(p);
+    size_t used = by__round_up((size_t)p->threads * sizeof(by__work_range), BY_CACHE_LINE);
+    p->words = reserve(&used, (size_t)(p->m * p->row_words) * sizeof(int32_t));
+    p->scales = reserve(&used, (size_t)p->m * sizeof(float));
+    p->offsets = reserve(&used, (size_t)p->m * sizeof(int32_t));
+    p->sums_bytes = (size_t)p->block_rows * BY_PACKED_COLUMNS * sizeof(int32_t);
+    p->sums = reserve(&used, (size_t)p->threads * p->sums_bytes);
+    call->work_bytes = used;
+    call->state = p;
+    return BY_OK;
+}
+
+static void release(by__call *call)
+{
+    free(call->state);
+    call->state = NULL;
+}
+
+BY__KERNEL(packed_w8a8) = {
+    BY_OP_PACKED_MATMUL, BY__KERNEL_NAME("packed w8a8"), supports, prepare, release, run};
