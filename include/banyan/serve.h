@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "banyan/serve_config.h"
 #include "banyan/status.h"
 
 #ifdef __cplusplus
@@ -75,6 +76,8 @@ typedef struct by_gateway_options {
     size_t connections;   /* 0: 20000 */
     double drain_seconds; /* for what was accepted, after SIGTERM; 0: 45 */
     double deadline;      /* seconds of a request; 0: 600 */
+    const by_serve_config *config; /* limits and origins; NULL: none. The fields above count. */
+    const char *quota;             /* file that keeps what keys have used today; NULL: nowhere */
     bool child;
     by_serve_log *log; /* events, and every request: the access log */
     void *user;

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MOST_ARGUMENTS 48
+#define MOST_ARGUMENTS 192
 
 typedef struct arguments {
     const char *items[MOST_ARGUMENTS];
@@ -104,22 +104,53 @@ static arguments begin(const char *program, const char *command, const char *dir
 /* What the flags say; NULL: a default of the part that takes it. */
 typedef struct choices {
     const char *listen, *keys, *name, *precision, *sessions, *context, *threads;
-    const char *directory, *broker, *queue, *deadline, *tasks;
+    const char *directory, *broker, *queue, *deadline, *tasks, *config;
+    char numbers[4][24]; /* of the config, for those that are not flags */
+    cli_list sets;
     int64_t workers;
     bool insecure;
 } choices;
+
+/* A number of the config as a flag's text; 0 has none. */
+static const char *number_of(char out[24], int64_t value)
+{
+    (void)snprintf(out, 24, "%lld", (long long)value);
+    return value == 0 ? NULL : out;
+}
+
+/* What no flag says, the config does. The gateway reads its own part. */
+static void use_config(choices *c, const by_serve_config *config)
+{
+    const by_serve_worker_config *w = &config->worker;
+    c->workers = c->workers != 0 ? c->workers : w->count;
+    c->name = c->name != NULL || w->name[0] == '\0' ? c->name : w->name;
+    c->precision = c->precision != NULL || w->precision[0] == '\0' ? c->precision : w->precision;
+    c->sessions = c->sessions != NULL ? c->sessions : number_of(c->numbers[0], w->sessions);
+    c->context = c->context != NULL ? c->context : number_of(c->numbers[1], w->context);
+    c->threads = c->threads != NULL ? c->threads : number_of(c->numbers[2], w->threads);
+    c->broker =
+        c->broker != NULL || config->broker.address[0] == '\0' ? c->broker : config->broker.address;
+    c->queue = c->queue != NULL ? c->queue : number_of(c->numbers[3], config->broker.queue);
+    c->tasks =
+        c->tasks != NULL || config->broker.tasks[0] == '\0' ? c->tasks : config->broker.tasks;
+}
 
 /* Runs the three parts as processes of this program. */
 static by_status serve(const choices *c, const char *model, const char *directory, by_error *error)
 {
     char program[4096] = {0};
     char *socket = NULL;
+    char *local = NULL; /* of the directory, which has files even where Redis is the broker */
     char *own_tasks = NULL;
+    char *quota = NULL;
     by_status status = readlink("/proc/self/exe", program, sizeof program - 1) < 0
                            ? by_error_set(error, BY_EIO, "cannot find this program")
-                           : cli_serve_broker(&socket, c->broker, directory, error);
-    if (status == BY_OK && asprintf(&own_tasks, "%s/tasks.sqlite", directory) < 0) {
-        own_tasks = NULL;
+                           : cli_serve_socket(&local, directory, error);
+    if (status == BY_OK) {
+        status = cli_serve_broker(&socket, c->broker, directory, error);
+    }
+    if (status == BY_OK && (asprintf(&own_tasks, "%s/tasks.sqlite", directory) < 0 ||
+                            asprintf(&quota, "%s/quota.json", directory) < 0)) {
         status = by_error_set(error, BY_EMEMORY, "out of memory");
     }
     if (status == BY_OK) {
@@ -128,6 +159,11 @@ static by_status serve(const choices *c, const char *model, const char *director
         arguments worker = begin(program, "worker", directory, c->broker);
         add_value(&broker, "--queue", c->queue);
         add_value(&broker, "--tasks", c->tasks == NULL ? own_tasks : c->tasks);
+        add_value(&gateway, "--config", c->config);
+        for (size_t i = 0; i < c->sets.count; i++) {
+            add_value(&gateway, "--set", c->sets.items[i]);
+        }
+        add_value(&gateway, "--quota", quota);
         add_value(&gateway, "--listen", c->listen);
         add_value(&gateway, "--keys", c->keys);
         add_value(&gateway, "--deadline", c->deadline);
@@ -150,13 +186,21 @@ static by_status serve(const choices *c, const char *model, const char *director
     }
     free(socket);
     free(own_tasks);
+    free(quota);
+    free(local);
     return status;
 }
 
 static int run(int argc, char **argv)
 {
-    choices c = {.listen = "127.0.0.1:8080", .workers = 1};
+    choices c = {0};
+    bool checks = false;
+    by_serve_config *config = NULL;
     const cli_flag flags[] = {
+        {"config", CLI_STRING, &c.config, "FILE",
+         "keys of docs/serve_config.md; flags replace them"},
+        {"set", CLI_LIST, &c.sets, "KEY=VALUE", "replace a key of it"},
+        {"check", CLI_SWITCH, &checks, NULL, "check the configuration, and end"},
         {"listen", CLI_STRING, &c.listen, "ADDRESS",
          "HOST:PORT or unix:PATH (default 127.0.0.1:8080)"},
         {"workers", CLI_INTEGER, &c.workers, "N", "processes with an engine each (default 1)"},
@@ -181,28 +225,44 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (rest_count != 1 || c.workers < 1 || c.workers > 256) {
+    if (rest_count > 1 || c.workers < 0 || c.workers > 256) {
         return cli_misuse(&cli_serve, "%s",
-                          rest_count != 1 ? "one run or directory is needed"
-                                          : "--workers is 1 to 256");
+                          rest_count > 1 ? "one run or directory is needed"
+                                         : "--workers is 1 to 256");
     }
     by_error error = {0};
     char *own = c.directory == NULL ? cli_serve_directory() : NULL;
     const char *directory = c.directory == NULL ? own : c.directory;
     by_status status = directory == NULL ? by_error_set(&error, BY_EMEMORY, "out of memory")
-                                         : serve(&c, rest[0], directory, &error);
+                                         : by_serve_config_open(&config, c.config, c.sets.items,
+                                                                c.sets.count, &error);
+    if (status == BY_OK && checks) {
+        status = by_serve_config_check(config, &error);
+    } else if (status == BY_OK) {
+        const char *model = rest_count == 1 ? rest[0] : config->worker.model;
+        use_config(&c, config);
+        status = model[0] == '\0'
+                     ? by_error_set(&error, BY_EARG,
+                                    "name a run or a directory, or set worker.model in --config")
+                     : serve(&c, model, directory, &error);
+    }
+    if (status == BY_OK && checks) {
+        printf("%s is right\n", c.config == NULL ? "the configuration" : c.config);
+    }
+    by_serve_config_close(&config);
     free(own);
     return status == BY_OK ? CLI_DONE : cli_fail(&cli_serve, &error);
 }
 
 const cli_command cli_serve = {
     "serve", "serve a model over HTTP with OpenAI's API",
-    "banyan serve RUN [--listen ADDRESS] [--workers N]",
+    "banyan serve [RUN] [--config FILE] [--listen ADDRESS] [--workers N]",
     "Starts a gateway, a broker and workers, and keeps them running. The first Ctrl-C or SIGTERM\n"
     "answers what was accepted and ends; the second one ends at once.\n\n"
     "  banyan serve runs/tiny\n"
     "  curl http://127.0.0.1:8080/v1/completions -H 'Content-Type: application/json' \\\n"
-    "      -d '{\"model\": \"tiny\", \"prompt\": \"Once\", \"max_tokens\": 20}'\n\n"
+    "      -d '{\"model\": \"tiny\", \"prompt\": \"Once\", \"max_tokens\": 20}'\n"
+    "  banyan serve --config serve.yaml --check\n\n"
     "Routes: /v1/completions, /v1/chat/completions, /v1/models, /metrics, /health/live,\n"
     "/health/ready. An address that other machines reach needs --keys or --insecure.\n",
     run};

@@ -11,15 +11,33 @@ static void tell_url(void *user, const char *url)
     fflush(stdout);
 }
 
+/* What no flag says, the config does. */
+static void use_config(by_gateway_options *o, const by_serve_config *config)
+{
+    const by_serve_gateway_config *c = &config->gateway;
+    o->config = config;
+    o->listen = o->listen != NULL ? o->listen : c->listen;
+    o->keys = o->keys != NULL || c->keys[0] == '\0' ? o->keys : c->keys;
+    o->insecure = o->insecure || c->insecure != 0;
+    o->deadline = o->deadline > 0.0 ? o->deadline : c->deadline;
+    o->drain_seconds = o->drain_seconds > 0.0 ? o->drain_seconds : c->drain;
+    o->body = (size_t)c->body;
+    o->connections = (size_t)c->connections;
+}
+
 static int run(int argc, char **argv)
 {
-    by_gateway_options options = {
-        .listen = "127.0.0.1:8080", .log = cli_serve_log, .ready = tell_url};
+    by_gateway_options options = {.log = cli_serve_log, .ready = tell_url};
     const char *directory = NULL;
     const char *address = NULL;
+    const char *path = NULL;
+    cli_list sets = {0};
     const cli_flag flags[] = {
         {"dir", CLI_STRING, &directory, "DIR", "of the broker's socket"},
         {"broker", CLI_STRING, &address, "ADDRESS", "redis://HOST[:PORT]: Redis is the broker"},
+        {"config", CLI_STRING, &path, "FILE", "keys of docs/serve_config.md"},
+        {"set", CLI_LIST, &sets, "KEY=VALUE", "replace a key of it"},
+        {"quota", CLI_STRING, &options.quota, "FILE", "keep what keys have used today in it"},
         {"listen", CLI_STRING, &options.listen, "ADDRESS", "HOST:PORT or unix:PATH"},
         {"keys", CLI_STRING, &options.keys, "FILE", "hashes of the clients' keys"},
         {"insecure", CLI_SWITCH, &options.insecure, NULL, "serve other machines without keys"},
@@ -39,11 +57,19 @@ static int run(int argc, char **argv)
         return cli_misuse(&cli_gateway, "it takes flags only");
     }
     char *broker = NULL;
-    by_status status = cli_serve_broker(&broker, address, directory, &error);
+    by_serve_config *config = NULL;
+    by_status status = by_serve_config_open(&config, path, sets.items, sets.count, &error);
+    if (status == BY_OK) {
+        address =
+            address != NULL || config->broker.address[0] == '\0' ? address : config->broker.address;
+        status = cli_serve_broker(&broker, address, directory, &error);
+    }
     if (status == BY_OK) {
         options.broker = broker;
+        use_config(&options, config);
         status = by_gateway_run(&options, &error);
     }
+    by_serve_config_close(&config);
     free(broker);
     return status == BY_OK ? CLI_DONE : cli_fail(&cli_gateway, &error);
 }

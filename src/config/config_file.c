@@ -229,7 +229,7 @@ static by_status read_key(reader *r, by__config *config, const char *section, se
 static by_status read_section(reader *r, by__config *config, const by__section *section,
                               seen_lines *seen)
 {
-    BY_TRY(once(r, &seen->sections[section - by__sections], "", section->name));
+    BY_TRY(once(r, &seen->sections[section - config->schema->sections->rows], "", section->name));
     BY_TRY(next(r));
     if (is_empty_value(r)) {
         return BY_OK;
@@ -272,10 +272,9 @@ static by_status read_top(reader *r, by__config *config, seen_lines *seen, char 
         if (strcmp(scalar_text(r), "base") == 0) {
             return read_base(r, base, base_where, seen);
         }
-        for (size_t i = 1; i < by__section_count; i++) {
-            if (strcmp(scalar_text(r), by__sections[i].name) == 0) {
-                return read_section(r, config, &by__sections[i], seen);
-            }
+        const by__section *section = by__section_find(config->schema, scalar_text(r));
+        if (section != NULL) {
+            return read_section(r, config, section, seen);
         }
     }
     return read_key(r, config, "", seen);
@@ -331,8 +330,8 @@ by_status by__config_read(by__config *config, const char *file, const char *text
     char *found_base = NULL;
     char *found_where = NULL;
     by_status status;
-    BY_TRY(by__alloc((void **)&seen.keys, config->count + by__section_count, sizeof *seen.keys,
-                     "config keys", error));
+    BY_TRY(by__alloc((void **)&seen.keys, config->count + config->schema->sections->count,
+                     sizeof *seen.keys, "config keys", error));
     seen.sections = seen.keys + config->count;
     status = open_reader(&r, file, true, text, length, error);
     if (status == BY_OK) {

@@ -10,7 +10,7 @@
 /* The field `own` of the section of a table. */
 static by_kind_values **values_of(const by__config *config, size_t table)
 {
-    const by__section *section = by__sections;
+    const by__section *section = config->schema->sections->rows;
     while (strcmp(section->name, config->schema->tables[table].section) != 0) {
         section++;
     }
@@ -47,7 +47,9 @@ static by_status add_entry(by__config *config, size_t *capacity, const by__key *
 {
     BY_TRY(by__reserve((void **)&config->entries, capacity, config->count + 1,
                        sizeof *config->entries, error));
-    void *base = key->place.own ? by__kind_own(*values_of(config, table), kind) : config;
+    void *base = !key->place.own ? config
+                 : kind == NULL  ? config->own
+                                 : by__kind_own(*values_of(config, table), kind);
     assert(base != NULL);
     config->entries[config->count++] = (by__entry){
         .key = *key, .kind = kind, .table = table, .at = (char *)base + key->place.offset};
@@ -72,9 +74,9 @@ static by_status add_section(by__config *config, size_t *capacity, const char *s
                              by_error *error)
 {
     const by__schema *schema = config->schema;
-    for (size_t i = 0; i < by__common_keys.count; i++) {
-        if (strcmp(by__common_keys.rows[i].section, section) == 0) {
-            BY_TRY(add_entry(config, capacity, &by__common_keys.rows[i], NULL, 0, error));
+    for (size_t i = 0; i < schema->keys->count; i++) {
+        if (strcmp(schema->keys->rows[i].section, section) == 0) {
+            BY_TRY(add_entry(config, capacity, &schema->keys->rows[i], NULL, 0, error));
         }
     }
     for (size_t t = 0; t < schema->table_count; t++) {
@@ -111,8 +113,11 @@ static by_status fill(by__config *config, by_error *error)
     for (size_t t = 0; t < config->schema->table_count; t++) {
         BY_TRY(add_table(config, t, error));
     }
-    for (size_t s = 0; s < by__section_count; s++) {
-        BY_TRY(add_section(config, &capacity, by__sections[s].name, error));
+    if (config->schema->size > 0) {
+        BY_TRY(by__alloc(&config->own, 1, config->schema->size, "a config", error));
+    }
+    for (size_t s = 0; s < config->schema->sections->count; s++) {
+        BY_TRY(add_section(config, &capacity, config->schema->sections->rows[s].name, error));
     }
     return set_defaults(config, error);
 }
@@ -197,6 +202,7 @@ void by_config_close(by_config **config)
         free(whole->choices[t]);
     }
     free(whole->choices);
+    free(whole->own);
     free(whole->entries);
     free(whole);
     *config = NULL;
@@ -275,8 +281,8 @@ static size_t names_in(const by__config *config, const char *section, const char
     }
     if (section[0] == '\0') {
         names[count++] = "base";
-        for (size_t i = 1; i < by__section_count; i++) {
-            names[count++] = by__sections[i].name;
+        for (size_t i = 1; i < config->schema->sections->count; i++) {
+            names[count++] = config->schema->sections->rows[i].name;
         }
     }
     return count;
@@ -335,8 +341,8 @@ by_status by__key_unknown(const by__config *config, const char *where, const cha
                           const char *name, by_error *error)
 {
     const char **names;
-    BY_TRY(by__alloc((void **)&names, config->count + by__section_count + 1, sizeof *names,
-                     "names of keys", error));
+    BY_TRY(by__alloc((void **)&names, config->count + config->schema->sections->count + 1,
+                     sizeof *names, "names of keys", error));
     by_status status = refuse_unknown(config, names, where, section, name, error);
     free(names);
     return status;

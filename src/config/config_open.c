@@ -36,11 +36,11 @@ static by_status find_assigned(by__entry **out, const char **value, const by__co
     const char *name = dot == NULL ? path : dot + 1;
     if (dot != NULL) {
         *dot = '\0';
-        if (!by__section_exists(section)) {
+        if (by__section_find(config->schema, section) == NULL) {
             return by__key_unknown(config, where, "", section, error);
         }
     }
-    if (dot == NULL && by__section_exists(name)) {
+    if (dot == NULL && by__section_find(config->schema, name) != NULL) {
         return by_error_set(error, BY_ECONFIG, "%s: \"%s\" is a section; write it as %s.key=value",
                             where, name, name);
     }

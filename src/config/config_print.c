@@ -235,21 +235,6 @@ static void add_cell(by__text *out, const char *s)
     }
 }
 
-static const char reference_head[] =
-    "# Configuration\n\n"
-    "A run is described by one YAML file. `base: other.yaml` (a path relative to the file that\n"
-    "names it) takes every key from that file first; a key given here replaces the base's, lists\n"
-    "as a whole. On the command line `--set section.key=value` replaces a key of the file; its\n"
-    "value is taken literally unless it starts with `[`, `\"` or `'`, which is read as YAML. The\n"
-    "resolved config is printed, hashed and kept with the run.\n\n"
-    "A section with a key `kind` has further keys for each kind, listed below the section's own.\n"
-    "A key that the chosen kind does not have, an unknown key, a key given twice, a value of the\n"
-    "wrong type or out of its range is an error that names file and line. Whole numbers may be\n"
-    "written `1_000` or `1e3`; a list of one may be written without brackets. Where -1 is\n"
-    "accepted, the value is derived as the table says.\n\n"
-    "<!-- Made from the declarations of all keys; make it anew with\n"
-    "     `build/debug/tests/test_config --write`. -->\n";
-
 static const char table_head[] = "| key | default | accepts | meaning |\n|---|---|---|---|\n";
 
 /* What a key accepts and means. */
@@ -313,14 +298,15 @@ static void add_kinds(by__text *text, const by__config *defaults, const char *se
     }
 }
 
-by_status by__config_reference(char **out, const by__schema *schema, by_error *error)
+by_status by__config_reference(char **out, const by__schema *schema, const char *head,
+                               by_error *error)
 {
     by__config *defaults;
     by__text text = {0};
     BY_TRY(by__config_new(&defaults, schema, error));
-    by__text_add(&text, reference_head);
-    for (size_t s = 0; s < by__section_count; s++) {
-        const by__section *section = &by__sections[s];
+    by__text_add(&text, head);
+    for (size_t s = 0; s < schema->sections->count; s++) {
+        const by__section *section = &schema->sections->rows[s];
         bool top = section->name[0] == '\0';
         by__text_format(&text, "\n## %s\n\n%s\n\n%s", top ? "Top" : section->name, section->help,
                         table_head);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-const by__section by__sections[] = {
+static const by__section sections[] = {
     {"", "Keys at the top of the file.", 0},
     {"task", "What a model is trained to do.", offsetof(by_config, task.own)},
     {"model", "What is trained.", offsetof(by_config, model.own)},
@@ -47,7 +47,7 @@ const by__section by__sections[] = {
      0},
     {"run", "Where a run keeps its files.", 0},
 };
-const size_t by__section_count = BY_ARRAY_LENGTH(by__sections);
+const by__section_list by__run_sections = {sections, BY_ARRAY_LENGTH(sections)};
 
 /* clang-format off: one row a key */
 static const by__key group_fields[] = {
@@ -416,16 +416,16 @@ static const by__key common[] = {
      .help = "the directory of the run is made in it, under its name"},
 };
 /* clang-format on */
-const by__key_list by__common_keys = BY__KEY_LIST(common);
+const by__key_list by__run_keys = BY__KEY_LIST(common);
 
-bool by__section_exists(const char *name)
+const by__section *by__section_find(const by__schema *schema, const char *name)
 {
-    for (size_t i = 1; i < by__section_count; i++) {
-        if (strcmp(by__sections[i].name, name) == 0) {
-            return true;
+    for (size_t i = 1; i < schema->sections->count; i++) {
+        if (strcmp(schema->sections->rows[i].name, name) == 0) {
+            return &schema->sections->rows[i];
         }
     }
-    return false;
+    return NULL;
 }
 
 const char *by__key_path(char buffer[64], const by__key *key)

@@ -28,26 +28,33 @@ typedef struct by__kind_table {
     const by__kind *(*row)(size_t index);
 } by__kind_table;
 
-typedef struct by__schema {
-    const by__kind_table *tables;
-    size_t table_count;
-} by__schema;
-
 typedef struct by__section {
     const char *name;
     const char *help;
     size_t own; /* offset of the section's by_kind_values * in by_config; 0: it has no kinds */
 } by__section;
 
-extern const by__section by__sections[];
-extern const size_t by__section_count;
-/* Keys that every run has, section by section. */
-extern const by__key_list by__common_keys;
+typedef struct by__section_list {
+    const by__section *rows; /* the first one is the top, "" */
+    size_t count;
+} by__section_list;
+
+typedef struct by__schema {
+    const by__kind_table *tables;
+    size_t table_count;
+    const by__section_list *sections;
+    const by__key_list *keys; /* that every config has, section by section */
+    size_t size;              /* of the struct that BY__OWN of these keys names; 0: none */
+} by__schema;
+
+/* Of a run. */
+extern const by__section_list by__run_sections;
+extern const by__key_list by__run_keys;
 
 /* A key in one config. */
 typedef struct by__entry {
     by__key key;          /* a copy; the choices of a key `kind` are the names of its table */
-    const by__kind *kind; /* NULL: every run has the key */
+    const by__kind *kind; /* NULL: every config of the schema has the key */
     size_t table;         /* of the schema, where `kind` is one */
     void *at;             /* the value */
     char *origin;         /* "train.yaml:14" or an override; NULL while it is the default */
@@ -59,6 +66,7 @@ typedef struct by__config {
     const by__schema *schema;
     by__entry *entries; /* by section; in it common keys, then those of each kind */
     size_t count;
+    void *own;      /* the schema's struct; NULL: it has none */
     char **choices; /* for each table the names of its kinds, "gpt2|llama" */
 } by__config;
 
@@ -94,11 +102,14 @@ by_status by__config_parse(by_config **out, const by__schema *schema, const char
                            size_t count, bool kept, by_error *error);
 by_status by__config_open(by_config **out, const by__schema *schema, const char *path,
                           const char *const *overrides, size_t count, bool kept, by_error *error);
-by_status by__config_reference(char **out, const by__schema *schema, by_error *error);
+/* A page on all keys; `head` comes first. */
+by_status by__config_reference(char **out, const by__schema *schema, const char *head,
+                               by_error *error);
 
 /* ---- schema.c ---- */
 
-bool by__section_exists(const char *name);
+/* NULL: there is none of this name. The top has none. */
+const by__section *by__section_find(const by__schema *schema, const char *name);
 /* "train.steps", or "seed" for a key at the top. */
 const char *by__key_path(char buffer[64], const by__key *key);
 /* What a key accepts, for messages and the reference: "a whole number from 1 to 10000". */

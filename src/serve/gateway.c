@@ -61,6 +61,40 @@ static void on_lost(void *user, const char *why)
     by__tasks_lost(g);
 }
 
+/* ---- quotas ---- */
+
+static void write_quota(uv_work_t *work)
+{
+    by__gateway *g = work->data;
+    g->unsaved = (by_error){0};
+    (void)by__file_write(g->options.quota, g->saved, strlen(g->saved), &g->unsaved);
+}
+
+static void on_saved(uv_work_t *work, int status)
+{
+    by__gateway *g = work->data;
+    BY_UNUSED(status);
+    if (g->unsaved.status != BY_OK) {
+        by__log_event(&g->log, "quota_not_written", "{ss}", "reason", g->unsaved.message);
+    }
+    free(g->saved);
+    g->saved = NULL;
+}
+
+/* A disk that stalls must not stop the loop. */
+static void save_quota(by__gateway *g)
+{
+    if (g->limits == NULL || g->saved != NULL) {
+        return;
+    }
+    g->saved = by__limits_print(g->limits);
+    g->saving.data = g;
+    if (g->saved != NULL && uv_queue_work(&g->loop, &g->saving, write_quota, on_saved) < 0) {
+        write_quota(&g->saving);
+        on_saved(&g->saving, 0);
+    }
+}
+
 static void on_tick(uv_timer_t *timer)
 {
     by__gateway *g = timer->data;
@@ -68,6 +102,7 @@ static void on_tick(uv_timer_t *timer)
         by__broker_link_drop(&g->broker, "it says nothing");
     }
     by__calls_expire(g);
+    save_quota(g);
 }
 
 /* ---- the process ---- */
@@ -94,13 +129,6 @@ static void on_stop(void *user, bool again)
     (void)uv_timer_start(&g->drain, on_drain, 50, 50);
 }
 
-/* Whether an address is of this machine alone. */
-static bool is_local(const char *listen)
-{
-    return strncmp(listen, "unix:", 5) == 0 || strncmp(listen, "127.", 4) == 0 ||
-           strncmp(listen, "localhost:", 10) == 0 || strncmp(listen, "[::1]:", 6) == 0;
-}
-
 static by_status open_gateway(by__gateway *g, by_error *error)
 {
     const by_gateway_options *o = &g->options;
@@ -114,7 +142,7 @@ static by_status open_gateway(by__gateway *g, by_error *error)
                              .gone = by__gateway_gone,
                              .done = by__gateway_done,
                              .user = g};
-    if (o->keys == NULL && !o->insecure && !is_local(o->listen)) {
+    if (o->keys == NULL && !o->insecure && !by__listens_locally(o->listen)) {
         return by_error_set(error, BY_ECONFIG,
                             "%s is reachable by others: give a file of keys (--keys), listen on "
                             "127.0.0.1, or say --insecure",
@@ -125,6 +153,9 @@ static by_status open_gateway(by__gateway *g, by_error *error)
         BY_TRY(by__keys_open(&g->keys, o->keys, error));
     }
     BY_TRY(by__link_check(o->broker, error));
+    if (o->config != NULL) {
+        BY_TRY(by__limits_open(&g->limits, &o->config->limits, g->keys, o->quota, error));
+    }
     BY_TRY(by__request_id(g->id, "gateway_", error));
     return by__http_server_open(&g->server, &g->loop, &http, error);
 }
@@ -169,8 +200,11 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     uv_close((uv_handle_t *)&g.drain, NULL);
     uv_close((uv_handle_t *)&g.tick, NULL);
     (void)uv_run(&g.loop, UV_RUN_DEFAULT);
+    save_quota(&g); /* with what the last requests did not use */
+    (void)uv_run(&g.loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&g.loop);
     by__id_table_free(&g.parts);
+    by__limits_close(&g.limits);
     by__keys_close(&g.keys);
     json_decref(g.state);
     return status;

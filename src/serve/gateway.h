@@ -7,6 +7,7 @@
 #include "serve/http_server.h"
 #include "serve/id_table.h"
 #include "serve/keys.h"
+#include "serve/limits.h"
 #include "serve/log.h"
 #include "serve/metrics.h"
 
@@ -24,11 +25,15 @@ typedef struct by__gateway {
     by__log log;
     uv_loop_t loop;
     uv_timer_t drain;
-    uv_timer_t tick; /* looks for what has waited too long */
+    uv_timer_t tick;  /* looks for what has waited too long */
+    uv_work_t saving; /* of quotas, outside of the loop */
+    char *saved;      /* the text that is being written; NULL: nothing is */
+    by_error unsaved; /* why the last one could not be */
     by__http_server *server;
     by__broker_link broker;
-    by__keys *keys;    /* NULL: none is asked for */
-    by__client anyone; /* who needs no key */
+    by__keys *keys;     /* NULL: none is asked for */
+    by__client anyone;  /* who needs no key */
+    by__limits *limits; /* NULL: there are none */
     by__id_table parts;
     struct by__call *calls; /* without an end */
     struct by__ask *asks;   /* questions about tasks */
@@ -111,6 +116,12 @@ void by__reply_error(by__gateway *g, by__exchange *x, int status, const char *co
 /* value is taken. */
 void by__reply_json(by__gateway *g, by__exchange *x, int status, json_t *value);
 
+/* Takes tokens from what the client of an exchange may use, by guess. False: it may not, and was
+ * answered. */
+bool by__gateway_charge(by__gateway *g, by__exchange *x, int64_t tokens);
+/* Of those, so many were needed; the rest goes back when the exchange ends. Without this call all
+ * of them were. */
+void by__gateway_used(by__exchange *x, int64_t tokens);
 /* Adds {"name": value, ...} to the access log's line of an exchange, once. Takes the object. */
 void by__gateway_detail(by__exchange *x, json_t *details);
 

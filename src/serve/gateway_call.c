@@ -39,6 +39,14 @@ void by__call_start(by__call *call)
 {
     by__gateway *g = call->gateway;
     by_error error = {0};
+    int64_t cost = 0;
+    for (size_t i = 0; i < call->part_count; i++) {
+        cost += by__get_integer(call->parts[i].message, "cost");
+    }
+    if (!by__gateway_charge(g, call->exchange, cost)) {
+        by__call_free(call);
+        return;
+    }
     call->next = g->calls;
     if (call->next != NULL) {
         call->next->previous = call;
@@ -119,6 +127,7 @@ static void log_call(const by__call *call, const char *code)
         prompt += call->parts[i].prompt_tokens;
         generated += call->parts[i].generated;
     }
+    by__gateway_used(call->exchange, prompt + generated);
     by__gateway_detail(call->exchange,
                        json_pack("{ss ss ss? sb sI sI}", "id", call->id, "model", call->model,
                                  "code", code, "stream", (int)call->stream, "prompt_tokens",
@@ -282,6 +291,7 @@ static void take_text(by__part *part, const json_t *event)
     }
     c->sent++;
     c->passed = c->sent;
+    part->generated++; /* until the end says how many: a piece is a token or more */
     by__histogram_add(call->last_text == 0.0 ? &m->first : &m->token,
                       now - (call->last_text == 0.0 ? call->since : call->last_text));
     call->last_text = now;
@@ -340,6 +350,7 @@ void by__call_event(by__gateway *g, const json_t *event)
         return;
     }
     if (strcmp(kind, "begin") == 0) {
+        part->prompt_tokens = by__get_integer(event, "prompt_tokens");
         (void)begin(part->call);
     } else if (strcmp(kind, "text") == 0) {
         take_text(part, event);

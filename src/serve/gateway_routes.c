@@ -1,7 +1,10 @@
 #include "serve/gateway_routes.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "serve/cors.h"
 
 const by__route by__routes[] = {
     {"GET", "/health/live", BY__SCOPE_NONE, by__answer_live},
@@ -23,6 +26,8 @@ typedef struct visit {
     const by__route *route; /* NULL: none of its method and path */
     const by__client *client;
     double since;
+    int64_t charged; /* tokens, by guess */
+    int64_t used;
     json_t *details; /* NULL: none; what the answer adds to the log's line */
     char id[65];
     char method[16];
@@ -118,6 +123,86 @@ static visit *open_visit(by__exchange *x, const by__http_request *r)
     return v;
 }
 
+/* ---- limits ---- */
+
+static void add_number(by__exchange *x, const char *name, double value)
+{
+    char text[32];
+    (void)snprintf(text, sizeof text, "%.0f", value);
+    by__exchange_header(x, name, text);
+}
+
+/* OpenAI's headers; the time is that until the bucket is full. */
+static void add_limit(by__exchange *x, const char *what, int64_t limit, double left)
+{
+    static const char *const parts[] = {"Limit", "Remaining", "Reset"};
+    double values[] = {(double)limit, floor(left),
+                       limit > 0 ? ceil(((double)limit - left) * 60.0 / (double)limit) : 0.0};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(parts) && limit > 0; i++) {
+        char name[48];
+        char value[32];
+        (void)snprintf(name, sizeof name, "X-RateLimit-%s-%s", parts[i], what);
+        (void)snprintf(value, sizeof value, i == 2 ? "%.0fs" : "%.0f", values[i]);
+        by__exchange_header(x, name, value);
+    }
+}
+
+/* False: the client has used what it may, and was answered. */
+static bool take(by__gateway *g, by__exchange *x, const visit *v, double requests, double tokens)
+{
+    by__allowance left;
+    char message[128];
+    if (g->limits == NULL) {
+        return true;
+    }
+    double wait = by__limits_take(g->limits, v->client->account, requests, tokens, by__now(),
+                                  by__wall_clock(), &left);
+    if (left.over == NULL) {
+        if (requests > 0.0) {
+            add_limit(x, "Requests", left.requests_per_minute, left.requests);
+        } else {
+            add_limit(x, "Tokens", left.tokens_per_minute, left.tokens);
+        }
+        return true;
+    }
+    bool day = strcmp(left.over, "tokens_per_day") == 0;
+    g->metrics.rejected_limit++;
+    add_limit(x, "Requests", left.requests_per_minute, left.requests);
+    add_limit(x, "Tokens", left.tokens_per_minute, left.tokens);
+    add_number(x, "Retry-After", ceil(wait));
+    (void)snprintf(message, sizeof message, "the key has used its %s%s; again in %.0f s",
+                   day ? "tokens of the day" : left.over, day ? "" : " of the minute", ceil(wait));
+    by__reply_error(g, x, 429, day ? "insufficient_quota" : "rate_limit_exceeded", NULL, message);
+    return false;
+}
+
+/* Requests that make work count. */
+static bool take_request(by__gateway *g, by__exchange *x, const visit *v)
+{
+    bool counts = strcmp(v->route->method, "POST") == 0 &&
+                  (v->route->scope == BY__SCOPE_INFERENCE || v->route->scope == BY__SCOPE_TASKS);
+    return !counts || take(g, x, v, 1.0, 0.0);
+}
+
+bool by__gateway_charge(by__gateway *g, by__exchange *x, int64_t tokens)
+{
+    visit *v = by__exchange_noted(x);
+    if (!take(g, x, v, 0.0, (double)tokens)) {
+        return false;
+    }
+    v->charged += tokens;
+    v->used += tokens;
+    return true;
+}
+
+void by__gateway_used(by__exchange *x, int64_t tokens)
+{
+    visit *v = by__exchange_noted(x);
+    v->used = tokens;
+}
+
+/* ---- from the head to the end ---- */
+
 bool by__gateway_head(void *user, by__exchange *x, const by__http_request *r)
 {
     by__gateway *g = user;
@@ -128,6 +213,12 @@ bool by__gateway_head(void *user, by__exchange *x, const by__http_request *r)
     if (v == NULL) {
         by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
         return false;
+    }
+    if (g->options.config != NULL) {
+        if (by__cors_preflight(&g->options.config->cors, x, r)) {
+            return false;
+        }
+        by__cors_allow(&g->options.config->cors, x, r);
     }
     v->route = route;
     v->client = route != NULL && route->scope == BY__SCOPE_NONE ? &g->anyone : client_of(g, r);
@@ -147,7 +238,7 @@ bool by__gateway_head(void *user, by__exchange *x, const by__http_request *r)
                        by__scope_name(route->scope));
         by__reply_error(g, x, 403, "insufficient_scope", NULL, message);
     } else {
-        return true;
+        return take_request(g, x, v);
     }
     return false;
 }
@@ -190,6 +281,9 @@ void by__gateway_done(void *user, by__exchange *x, int status, size_t bytes)
     if (v == NULL) {
         by__log_event(&g->log, "request", "{ss si}", "peer", peer, "status", status);
         return;
+    }
+    if (g->limits != NULL && v->charged > v->used) {
+        by__limits_return(g->limits, v->client->account, (double)(v->charged - v->used));
     }
     bool quiet = v->route != NULL && v->route->scope == BY__SCOPE_NONE && status < 300;
     const char *key = v->client == NULL ? "" : v->client->name;

@@ -254,7 +254,11 @@ void by__answer_task_new(by__gateway *g, by__exchange *x, const by__http_request
                         error.message);
         return;
     }
-    ask(g, x, true, message);
+    if (by__gateway_charge(g, x, by__get_integer(json_object_get(message, "task"), "cost"))) {
+        ask(g, x, true, message);
+    } else {
+        json_decref(message);
+    }
 }
 
 /* "/v1/tasks/ID" and "/v1/tasks/ID/cancel". */

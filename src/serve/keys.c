@@ -103,6 +103,21 @@ static bool parse(key *k, const char *line, size_t length)
     return by__id_valid(c->name) && c->scopes != 0;
 }
 
+/* Of the key behind the last one that counts. */
+static void set_account(by__keys *keys)
+{
+    by__client *c = &keys->items[keys->count].client;
+    c->account = 1;
+    for (size_t i = 0; i < keys->count; i++) {
+        const by__client *other = &keys->items[i].client;
+        if (strcmp(other->name, c->name) == 0) {
+            c->account = other->account;
+            return;
+        }
+        c->account = other->account >= c->account ? other->account + 1 : c->account;
+    }
+}
+
 static by_status read_lines(by__keys *keys, const char *text, const char *path, by_error *error)
 {
     size_t number = 1;
@@ -119,6 +134,7 @@ static by_status read_lines(by__keys *keys, const char *text, const char *path, 
                     "scopes: inference,tasks,metrics,admin",
                     path, number);
             }
+            set_account(keys);
             keys->count++;
         }
         line += length + (line[length] == '\n');
@@ -134,6 +150,10 @@ by_status by__keys_open(by__keys **out, const char *path, by_error *error)
     char *text = NULL;
     size_t length;
     *out = NULL;
+    /* A start again does not help. */
+    if (!by__path_exists(path)) {
+        return by_error_set(error, BY_ECONFIG, "%s: there is no such file of keys", path);
+    }
     BY_TRY(by__file_read(&text, &length, path, MOST_FILE, error));
     by_status status = by__alloc((void **)out, 1, sizeof **out, "keys", error);
     if (status == BY_OK) {
@@ -153,6 +173,16 @@ void by__keys_close(by__keys **keys)
         free(*keys);
         *keys = NULL;
     }
+}
+
+size_t by__keys_count(const by__keys *keys)
+{
+    return keys->count;
+}
+
+const by__client *by__keys_at(const by__keys *keys, size_t index)
+{
+    return &keys->items[index].client;
 }
 
 const by__client *by__keys_find(const by__keys *keys, const char *key_text)

@@ -22,12 +22,16 @@ const char *by__scope_name(by__scope scope);
 typedef struct by__client {
     char name[65];
     unsigned scopes; /* of by__scope */
+    size_t account;  /* the same for keys of one name, from 1 on; 0: of clients without a key */
 } by__client;
 
 typedef struct by__keys by__keys;
 
 by_status by__keys_open(by__keys **out, const char *path, by_error *error);
 void by__keys_close(by__keys **keys);
+/* Those of the file, in its order. */
+size_t by__keys_count(const by__keys *keys);
+const by__client *by__keys_at(const by__keys *keys, size_t index);
 /* The client of a key, NULL if it is none. Takes the same time for every key. */
 const by__client *by__keys_find(const by__keys *keys, const char *key);
 /* SHA-256 of a text in hexadecimal digits. */

@@ -34,6 +34,9 @@
 /* BY_EIO: "cannot VERB NAME: REASON" from an error of libuv. */
 by_status by__uv_error(by_error *error, const char *verb, const char *name, int code);
 
+/* Whether an address of by_gateway_options is of this machine alone. */
+bool by__listens_locally(const char *listen);
+
 /* ---- numbers of requests (request_id.c) ---- */
 
 #define BY__ID_BYTES 48

@@ -12,7 +12,25 @@ static const by__kind_table tables[] = {
     {"model", by__family_kind},
     {"optimizer", by__optimizer_kind},
 };
-static const by__schema schema = {tables, BY_ARRAY_LENGTH(tables)};
+static const by__schema schema = {.tables = tables,
+                                  .table_count = BY_ARRAY_LENGTH(tables),
+                                  .sections = &by__run_sections,
+                                  .keys = &by__run_keys};
+
+static const char reference_head[] =
+    "# Configuration\n\n"
+    "A run is described by one YAML file. `base: other.yaml` (a path relative to the file that\n"
+    "names it) takes every key from that file first; a key given here replaces the base's, lists\n"
+    "as a whole. On the command line `--set section.key=value` replaces a key of the file; its\n"
+    "value is taken literally unless it starts with `[`, `\"` or `'`, which is read as YAML. The\n"
+    "resolved config is printed, hashed and kept with the run.\n\n"
+    "A section with a key `kind` has further keys for each kind, listed below the section's own.\n"
+    "A key that the chosen kind does not have, an unknown key, a key given twice, a value of the\n"
+    "wrong type or out of its range is an error that names file and line. Whole numbers may be\n"
+    "written `1_000` or `1e3`; a list of one may be written without brackets. Where -1 is\n"
+    "accepted, the value is derived as the table says.\n\n"
+    "<!-- Made from the declarations of all keys; make it anew with\n"
+    "     `build/debug/tests/test_config --write`. -->\n";
 
 by_status by_config_default(by_config **out, by_error *error)
 {
@@ -48,5 +66,5 @@ by_status by_config_open_run(by_config **out, const char *run, const char *const
 
 by_status by_config_reference(char **out, by_error *error)
 {
-    return by__config_reference(out, &schema, error);
+    return by__config_reference(out, &schema, reference_head, error);
 }

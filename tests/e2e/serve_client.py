@@ -280,6 +280,30 @@ def check_keys():
     assert call("/v1/models", headers={"Authorization": "Bearer wrong"})[0] == 401
     assert call("/v1/models", headers={"Authorization": "Bearer secret"})[0] == 200
     assert call("/v1/models", headers={"X-Api-Key": "secret"})[0] == 200
+    # A key without scopes in the file is for inference and tasks.
+    status, body, _ = call("/metrics", headers={"X-Api-Key": "secret"})
+    assert status == 403 and body["error"]["code"] == "insufficient_scope", body
+
+
+def check_quota():
+    """What a key has used of its day's tokens is what its requests needed, not what they might have."""
+    few = {"X-Api-Key": "few"}
+    wait_for(lambda: call("/health/ready")[0] == 200)
+    body = completion(prompt=[1, 2], max_tokens=30)
+    for _ in range(3):  # refused before it runs: nothing is used
+        assert call("/v1/completions", completion(prompt=[99999]), headers=few)[0] == 400
+    status, answer, _ = call("/v1/completions", body, headers=few)
+    assert status == 200, answer
+    used = answer["usage"]["total_tokens"]
+    assert 40 - used < 30, used
+    check_quota_kept()
+
+
+def check_quota_kept():
+    status, answer, headers = call("/v1/completions", completion(prompt=[1, 2], max_tokens=30), headers={"X-Api-Key": "few"})
+    assert status == 429 and answer["error"]["code"] == "insufficient_quota", answer
+    assert 0 < int(headers["Retry-After"]) <= 86400
+    assert call("/v1/completions", completion(max_tokens=2), headers={"X-Api-Key": "secret"})[0] == 200
 
 
 globals()["check_" + sys.argv[1]]()

@@ -65,10 +65,25 @@ holds err "connection refused"
 stop 0
 [ -z "$(ps -eo args= | grep "[-]-dir $work/sock")" ] || fail "processes are left"
 
-say "keys"
-printf '# a comment\n%s test\n' "$(printf secret | sha256sum | cut -d' ' -f1)" >keys
-serve --keys keys
+say "keys and limits, by a configuration"
+printf '# a comment\n%s test\n%s few inference\n' "$(printf secret | sha256sum | cut -d' ' -f1)" "$(printf few | sha256sum | cut -d' ' -f1)" >keys
+cat >serve.yaml <<END
+gateway: {keys: keys}
+worker: {model: runs/tiny, count: 1}
+limits: {keys: [{name: few, tokens_per_day: 40}]}
+END
+run 0 "$banyan" serve --config serve.yaml --check
+run 2 "$banyan" serve --config serve.yaml --set limits.keys='[]' --set gateway.keys=none --check
+holds err none
+run 2 "$banyan" serve --config serve.yaml --set limits.key=1 --check
+holds err 'unknown key "key" in section limits'
+serve --config serve.yaml
 check keys "$url"
+check quota "$url"
+stop 0
+serve --config serve.yaml
+check ready "$url"
+check quota_kept "$url"
 stop 0
 
 say "what cannot be served"

@@ -1,7 +1,7 @@
 /* The config room: every class of error with its exact message, inheritance, overrides, derived
  * values, and that what is printed reads back.
  *
- * `test_config --write` makes docs/config.md anew from the declarations. */
+ * `test_config --write` makes docs/config.md and docs/serve_config.md anew from the declarations. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,9 +13,8 @@
 
 #include <cmocka.h>
 
+#include "banyan/serve_config.h"
 #include "config/schema.h"
-
-#define DOCS BY_SOURCE_DIR "/docs/config.md"
 
 static by_status parse(by_config **out, const char *text, by_error *error)
 {
@@ -917,7 +916,7 @@ static void test_declarations(void **state)
     for (size_t i = 0; i < c->count; i++) {
         const by__entry *e = &c->entries[i];
         const by__key *key = &e->key;
-        assert_true(key->section[0] == '\0' || by__section_exists(key->section));
+        assert_true(key->section[0] == '\0' || by__section_find(c->schema, key->section) != NULL);
         assert_true(key->help != NULL && key->help[0] != '\0');
         bool whole = key->type == BY__KEY_SWITCH || key->type == BY__KEY_SIZE;
         assert_int_equal(key->place.holds, whole ? BY__KEY_INT : key->type);
@@ -1052,7 +1051,8 @@ static const by__kind *kind_row(size_t index)
 }
 
 static const by__kind_table kind_tables[] = {{"model", kind_row}};
-static const by__schema own_schema = {kind_tables, 1};
+static const by__schema own_schema = {
+    .tables = kind_tables, .table_count = 1, .sections = &by__run_sections, .keys = &by__run_keys};
 
 static by_status own_parse(by_config **out, const char *text, bool kept, by_error *error)
 {
@@ -1158,7 +1158,7 @@ static void test_reference_of_kinds(void **state)
 {
     BY_UNUSED(state);
     char *text;
-    assert_int_equal(by__config_reference(&text, &own_schema, NULL), BY_OK);
+    assert_int_equal(by__config_reference(&text, &own_schema, "", NULL), BY_OK);
     assert_non_null(strstr(text, "| `kind` | `gpt2` | one of gpt2, image, graph | model family |"));
     assert_non_null(strstr(text,
                            "\n### model.kind: graph\n\nGraphs.\n\n| key | default | accepts | "
@@ -1173,29 +1173,40 @@ static void test_reference_of_kinds(void **state)
     free(text);
 }
 
+static const struct {
+    const char *path;
+    by_status (*make)(char **out, by_error *error);
+} pages[] = {{BY_SOURCE_DIR "/docs/config.md", by_config_reference},
+             {BY_SOURCE_DIR "/docs/serve_config.md", by_serve_config_reference}};
+
 static void test_reference_is_current(void **state)
 {
     BY_UNUSED(state);
-    char *expected;
-    char *actual;
-    size_t length;
-    assert_int_equal(by_config_reference(&expected, NULL), BY_OK);
-    if (by__file_read(&actual, &length, DOCS, 1 << 20, NULL) != BY_OK ||
-        strcmp(actual, expected) != 0) {
-        fail_msg("docs/config.md is not what the declarations say; run test_config --write");
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(pages); i++) {
+        char *expected;
+        char *actual;
+        size_t length;
+        assert_int_equal(pages[i].make(&expected, NULL), BY_OK);
+        if (by__file_read(&actual, &length, pages[i].path, 1 << 20, NULL) != BY_OK ||
+            strcmp(actual, expected) != 0) {
+            fail_msg("%s is not what the declarations say; run test_config --write", pages[i].path);
+        }
+        free(actual);
+        free(expected);
     }
-    free(actual);
-    free(expected);
 }
 
 static int write_reference(void)
 {
-    char *text;
     by_error error = {0};
-    by_status status = by_config_reference(&text, &error);
-    if (status == BY_OK) {
-        status = by__file_write(DOCS, text, strlen(text), &error);
-        free(text);
+    by_status status = BY_OK;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(pages) && status == BY_OK; i++) {
+        char *text;
+        status = pages[i].make(&text, &error);
+        if (status == BY_OK) {
+            status = by__file_write(pages[i].path, text, strlen(text), &error);
+            free(text);
+        }
     }
     if (status != BY_OK) {
         fprintf(stderr, "%s\n", error.message);

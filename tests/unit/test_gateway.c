@@ -182,6 +182,90 @@ static void test_log(void **state)
     gateway_end(&run);
 }
 
+static by_serve_config *config_of(const char *text)
+{
+    by_serve_config *config = NULL;
+    by_error error = {0};
+    if (by_serve_config_parse(&config, "serve.yaml", text, strlen(text), &error) != BY_OK) {
+        fail_msg("%s", error.message);
+    }
+    return config;
+}
+
+#define QUESTION                                                                                   \
+    "OPTIONS /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"                         \
+    "Access-Control-Request-Method: POST\r\n"
+
+static void test_cors(void **state)
+{
+    gateway_run run;
+    char *keys = write_keys();
+    by_serve_config *config = config_of("cors: {origins: [https://a.example]}");
+    (void)state;
+    gateway_begin(&run, &(by_gateway_options){.keys = keys, .config = config});
+    assert_int_equal(ask(&run, QUESTION "Origin: https://a.example\r\n\r\n"), 204);
+    assert_non_null(strstr(answer, "Access-Control-Allow-Origin: https://a.example\r\n"));
+    assert_non_null(strstr(answer, "Access-Control-Allow-Methods: GET, POST, DELETE\r\n"));
+    assert_null(strstr(answer, "Credentials"));
+    /* Others get no word of it, and a question is no key. */
+    assert_int_equal(ask(&run, QUESTION "Origin: https://b.example\r\n\r\n"), 401);
+    assert_null(strstr(answer, "Access-Control-Allow"));
+    assert_int_equal(ask(&run, QUESTION "Origin: https://a.example.org\r\n\r\n"), 401);
+    assert_int_equal(ask(&run, QUESTION "Origin: null\r\n\r\n"), 401);
+    assert_int_equal(ask(&run, "OPTIONS /v1/models HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+                               "Origin: https://a.example\r\n\r\n"),
+                     401);
+    /* A page can read why it was refused. */
+    assert_int_equal(ask(&run, "GET /v1/models HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+                               "Origin: https://a.example\r\n\r\n"),
+                     401);
+    assert_non_null(strstr(answer, "Access-Control-Allow-Origin: https://a.example\r\n"));
+    assert_non_null(strstr(answer, "Vary: Origin\r\n"));
+    gateway_end(&run);
+    by_serve_config_close(&config);
+    remove(keys);
+    free(keys);
+}
+
+static int post(const gateway_run *run, const char *key)
+{
+    char request[512];
+    int n = snprintf(request, sizeof request,
+                     "POST /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+                     "X-Api-Key: %s\r\nContent-Type: application/json\r\n"
+                     "Content-Length: 2\r\n\r\n{}",
+                     key);
+    return gateway_ask(run, request, (size_t)n, answer, sizeof answer);
+}
+
+static void test_limits(void **state)
+{
+    gateway_run run;
+    char *keys = write_keys();
+    by_serve_config *config = config_of("limits: {keys: [{name: all, requests_per_minute: 2}]}");
+    (void)state;
+    gateway_begin(&run, &(by_gateway_options){.keys = keys, .config = config});
+    assert_int_equal(post(&run, "key-all"), 400);
+    assert_non_null(strstr(answer, "X-RateLimit-Limit-Requests: 2\r\n"));
+    assert_non_null(strstr(answer, "X-RateLimit-Remaining-Requests: 1\r\n"));
+    assert_int_equal(post(&run, "key-all"), 400);
+    assert_int_equal(post(&run, "key-all"), 429);
+    const char *wait = strstr(answer, "Retry-After: ");
+    assert_non_null(wait);
+    assert_in_range(atoi(wait + 13), 1, 30);
+    assert_non_null(strstr(answer, "\"rate_limit_exceeded\""));
+    /* Others, and what is no work, are not held up. */
+    assert_int_equal(post(&run, "key-plain"), 400);
+    assert_null(strstr(answer, "X-RateLimit"));
+    assert_int_equal(ask(&run, "GET /v1/models HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+                               "X-Api-Key: key-all\r\n\r\n"),
+                     200);
+    gateway_end(&run);
+    by_serve_config_close(&config);
+    remove(keys);
+    free(keys);
+}
+
 static void test_bad_keys(void **state)
 {
     static const char *const lines[] = {"abc name",
@@ -231,10 +315,9 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_routes),
-        cmocka_unit_test(test_before_the_body),
-        cmocka_unit_test(test_log),
-        cmocka_unit_test(test_bad_keys),
+        cmocka_unit_test(test_routes), cmocka_unit_test(test_before_the_body),
+        cmocka_unit_test(test_log),    cmocka_unit_test(test_cors),
+        cmocka_unit_test(test_limits), cmocka_unit_test(test_bad_keys),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

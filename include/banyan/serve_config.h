@@ -1,0 +1,87 @@
+/* The configuration of a server: one YAML file, `base:` inheritance and `section.key=value`
+ * overrides, as that of a run (banyan/config.h). docs/serve_config.md lists the keys. */
+#ifndef BANYAN_SERVE_CONFIG_H
+#define BANYAN_SERVE_CONFIG_H
+
+#include <stdint.h>
+
+#include "banyan/config.h"
+#include "banyan/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct by_serve_gateway_config {
+    char *listen;        /* HOST:PORT or unix:PATH */
+    char *keys;          /* file of keys; "": none is asked for */
+    int64_t insecure;    /* 1: addresses beyond this machine are served without keys */
+    int64_t body;        /* bytes of a request, at most */
+    int64_t connections; /* at most */
+    double deadline;     /* seconds of a request */
+    double drain;        /* seconds for what was accepted, after SIGTERM */
+} by_serve_gateway_config;
+
+typedef struct by_serve_worker_config {
+    char *model;   /* a run or a directory; "": the command line names it */
+    char *name;    /* "": the last part of `model` */
+    int64_t count; /* processes */
+    char *precision;
+    int64_t sessions; /* 0: the engine's own default; so with the next two */
+    int64_t context;
+    int64_t threads;
+} by_serve_worker_config;
+
+typedef struct by_serve_broker_config {
+    char *address; /* "redis://HOST": Redis is the broker; "": one is started */
+    int64_t queue; /* requests that wait, at most */
+    char *tasks;   /* file; "": DIR/tasks.sqlite */
+} by_serve_broker_config;
+
+/* What a key may use; 0: no limit. */
+typedef struct by_limit_config {
+    char *name; /* of keys in the file of keys; NULL in the limits of all others */
+    int64_t requests_per_minute;
+    int64_t tokens_per_minute;
+    int64_t tokens_per_day;
+} by_limit_config;
+
+typedef struct by_serve_limits_config {
+    int64_t requests_per_minute; /* of each key that `keys` does not name */
+    int64_t tokens_per_minute;
+    int64_t tokens_per_day;
+    by_record_list keys; /* by_limit_config */
+} by_serve_limits_config;
+
+typedef struct by_serve_cors_config {
+    by_string_list origins; /* "https://app.example.com", or "*" */
+    int64_t max_age;        /* seconds that a browser may remember an answer */
+} by_serve_cors_config;
+
+typedef struct by_serve_config {
+    by_config *config; /* whose keys the fields are; NULL in one that is not open */
+    by_serve_gateway_config gateway;
+    by_serve_worker_config worker;
+    by_serve_broker_config broker;
+    by_serve_limits_config limits;
+    by_serve_cors_config cors;
+} by_serve_config;
+
+/* Reads a file (NULL: all keys have their defaults) and overrides. BY_ECONFIG with file and line. */
+BY_API by_status by_serve_config_open(by_serve_config **out, const char *path,
+                                      const char *const *overrides, size_t count, by_error *error);
+/* Reads it from text; `name` stands for the file in messages. */
+BY_API by_status by_serve_config_parse(by_serve_config **out, const char *name, const char *text,
+                                       size_t length, by_error *error);
+BY_API void by_serve_config_close(by_serve_config **config);
+/* What the keys of one section cannot say alone: the file of keys can be read, limits are for keys
+ * that it has, and a public address has keys. */
+BY_API by_status by_serve_config_check(const by_serve_config *config, by_error *error);
+/* docs/serve_config.md. Freed with free(). */
+BY_API by_status by_serve_config_reference(char **out, by_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,229 @@
+/* The keys of a server's configuration. */
+#include "banyan/serve_config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/schema.h"
+#include "serve/keys.h"
+#include "serve/serve.h"
+
+static const by__section sections[] = {
+    {"", "Keys at the top of the file.", 0},
+    {"gateway", "The process that clients speak to.", 0},
+    {"worker", "The processes that have the model.", 0},
+    {"broker", "The process between them.", 0},
+    {"limits",
+     "What a key may use (docs/operations.md). A request counts before it runs, with the tokens "
+     "that it may need; those that it did not need are given back. Above a limit the answer is 429 "
+     "with Retry-After.",
+     0},
+    {"cors", "Which pages of other sites a browser lets use the server.", 0},
+};
+
+/* clang-format off: one row a key */
+#define OWN(member) BY__OWN(by_serve_config, member)
+static const by__key limit_fields[] = {
+    {"limits.keys", "name", BY__KEY_TEXT, BY__OWN(by_limit_config, name), NULL, .min = 1,
+     .help = "the name of one or more keys, which share the limits"},
+    {"limits.keys", "requests_per_minute", BY__KEY_INT,
+     BY__OWN(by_limit_config, requests_per_minute), "0", 0, BY__MI30, .help = "0: no limit"},
+    {"limits.keys", "tokens_per_minute", BY__KEY_INT, BY__OWN(by_limit_config, tokens_per_minute),
+     "0", 0, BY__MANY, .help = "of prompts and answers; 0: no limit"},
+    {"limits.keys", "tokens_per_day", BY__KEY_INT, BY__OWN(by_limit_config, tokens_per_day), "0", 0,
+     BY__MANY, .help = "from midnight to midnight, UTC; 0: no limit"},
+};
+static const by__key_list limit_list = BY__KEY_LIST(limit_fields);
+
+static const by__key keys[] = {
+    {"gateway", "listen", BY__KEY_TEXT, OWN(gateway.listen), "127.0.0.1:8080", .min = 1,
+     .help = "`HOST:PORT`, `[ADDRESS]:PORT` or `unix:PATH`"},
+    {"gateway", "keys", BY__KEY_TEXT, OWN(gateway.keys), "\"\"",
+     .help = "file of keys: a line has the SHA-256 of a key, a name and perhaps scopes; empty: no "
+             "key is asked for"},
+    {"gateway", "insecure", BY__KEY_SWITCH, OWN(gateway.insecure), "false",
+     .help = "serve addresses that other machines reach without keys"},
+    {"gateway", "body", BY__KEY_SIZE, OWN(gateway.body), "8MiB", 1, BY__MI30,
+     .help = "of a request, at most"},
+    {"gateway", "connections", BY__KEY_INT, OWN(gateway.connections), "20000", 1, BY__MI20,
+     .help = "at a time"},
+    {"gateway", "deadline", BY__KEY_REAL, OWN(gateway.deadline), "600", 0, 1e6, BY__ABOVE_MIN,
+     .help = "seconds of a request"},
+    {"gateway", "drain", BY__KEY_REAL, OWN(gateway.drain), "45", 0, 1e6, BY__ABOVE_MIN,
+     .help = "seconds for what was accepted, after SIGTERM"},
+
+    {"worker", "model", BY__KEY_TEXT, OWN(worker.model), "\"\"",
+     .help = "a run or a directory with a model; empty: the command line names it"},
+    {"worker", "name", BY__KEY_TEXT, OWN(worker.name), "\"\"",
+     .help = "under which clients ask for the model; empty: the last part of its path"},
+    {"worker", "count", BY__KEY_INT, OWN(worker.count), "1", 1, 256, .help = "processes"},
+    {"worker", "precision", BY__KEY_TEXT, OWN(worker.precision), "\"\"",
+     .help = "f32, bf16, fp16, int8 or int4; empty: as the weights are"},
+    {"worker", "sessions", BY__KEY_INT, OWN(worker.sessions), "0", 0, 65536,
+     .help = "sequences that run at a time in a worker; 0: the engine's default"},
+    {"worker", "context", BY__KEY_INT, OWN(worker.context), "0", 0, BY__MI24,
+     .help = "tokens of a prompt with its answer; 0: the model's"},
+    {"worker", "threads", BY__KEY_INT, OWN(worker.threads), "0", 0, 4096,
+     .help = "compute threads of a worker; 0: one a core"},
+
+    {"broker", "address", BY__KEY_TEXT, OWN(broker.address), "\"\"",
+     .help = "`redis://HOST[:PORT]`: a Redis server is the broker; empty: one is started"},
+    {"broker", "queue", BY__KEY_INT, OWN(broker.queue), "1024", 1, BY__MI20,
+     .help = "requests that may wait for a worker"},
+    {"broker", "tasks", BY__KEY_TEXT, OWN(broker.tasks), "\"\"",
+     .help = "file of tasks; empty: tasks.sqlite in the server's directory"},
+
+    {"limits", "requests_per_minute", BY__KEY_INT, OWN(limits.requests_per_minute), "0", 0,
+     BY__MI30, .help = "of each key that keys does not name; 0: no limit"},
+    {"limits", "tokens_per_minute", BY__KEY_INT, OWN(limits.tokens_per_minute), "0", 0, BY__MANY,
+     .help = "the same, of prompts and answers"},
+    {"limits", "tokens_per_day", BY__KEY_INT, OWN(limits.tokens_per_day), "0", 0, BY__MANY,
+     .help = "the same, from midnight to midnight, UTC; what was used survives a restart"},
+    {"limits", "keys", BY__KEY_RECORDS, OWN(limits.keys), "[]", .fields = &limit_list,
+     .size = sizeof(by_limit_config),
+     .help = "keys with limits of their own: `[{name: alice, requests_per_minute: 60}]`"},
+
+    {"cors", "origins", BY__KEY_TEXTS, OWN(cors.origins), "[]",
+     .help = "of pages that may: `https://app.example.com`, or `*` for all; empty: none"},
+    {"cors", "max_age", BY__KEY_INT, OWN(cors.max_age), "600", 0, 86400,
+     .help = "seconds that a browser may remember that it may"},
+};
+/* clang-format on */
+static const by__section_list section_list = {sections, BY_ARRAY_LENGTH(sections)};
+static const by__key_list key_list = BY__KEY_LIST(keys);
+static const by__schema schema = {
+    .sections = &section_list, .keys = &key_list, .size = sizeof(by_serve_config)};
+
+static by_serve_config *take(by_config *config)
+{
+    by_serve_config *own = ((by__config *)config)->own;
+    own->config = config;
+    return own;
+}
+
+by_status by_serve_config_open(by_serve_config **out, const char *path,
+                               const char *const *overrides, size_t count, by_error *error)
+{
+    by_config *config = NULL;
+    *out = NULL;
+    BY_TRY(path == NULL ? by__config_parse(&config, &schema, "defaults", "", 0, overrides, count,
+                                           false, error)
+                        : by__config_open(&config, &schema, path, overrides, count, false, error));
+    *out = take(config);
+    return BY_OK;
+}
+
+by_status by_serve_config_parse(by_serve_config **out, const char *name, const char *text,
+                                size_t length, by_error *error)
+{
+    by_config *config = NULL;
+    *out = NULL;
+    BY_TRY(by__config_parse(&config, &schema, name, text, length, NULL, 0, false, error));
+    *out = take(config);
+    return BY_OK;
+}
+
+void by_serve_config_close(by_serve_config **config)
+{
+    if (*config != NULL) {
+        by_config *whole = (*config)->config;
+        *config = NULL;
+        by_config_close(&whole);
+    }
+}
+
+/* ---- checks ---- */
+
+bool by__listens_locally(const char *listen)
+{
+    return strncmp(listen, "unix:", 5) == 0 || strncmp(listen, "127.", 4) == 0 ||
+           strncmp(listen, "localhost:", 10) == 0 || strncmp(listen, "[::1]:", 6) == 0;
+}
+
+static bool has_name(const by__keys *file, const char *name)
+{
+    for (size_t i = 0; i < by__keys_count(file); i++) {
+        if (strcmp(by__keys_at(file, i)->name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static by_status check_limits(const by_serve_config *c, const by__keys *file, by_error *error)
+{
+    const by_limit_config *rows = c->limits.keys.items;
+    const char *where = by__config_where(c->config, "limits.keys", "limits.keys");
+    for (size_t i = 0; i < c->limits.keys.count; i++) {
+        if (file == NULL || !has_name(file, rows[i].name)) {
+            return by_error_set(
+                error, BY_ECONFIG, "%s: limits.keys names %s, which is no name in gateway.keys%s%s",
+                where, rows[i].name, file == NULL ? "" : " ", file == NULL ? "" : c->gateway.keys);
+        }
+        for (size_t k = 0; k < i; k++) {
+            if (strcmp(rows[k].name, rows[i].name) == 0) {
+                return by_error_set(error, BY_ECONFIG, "%s: limits.keys names %s twice", where,
+                                    rows[i].name);
+            }
+        }
+    }
+    return BY_OK;
+}
+
+static by_status check_origins(const by_serve_config *c, by_error *error)
+{
+    for (size_t i = 0; i < c->cors.origins.count; i++) {
+        const char *origin = c->cors.origins.items[i];
+        const char *host = strncmp(origin, "https://", 8) == 0  ? origin + 8
+                           : strncmp(origin, "http://", 7) == 0 ? origin + 7
+                                                                : "";
+        if (strcmp(origin, "*") != 0 && (host[0] == '\0' || strpbrk(host, "/?#* ") != NULL)) {
+            return by_error_set(error, BY_ECONFIG,
+                                "%s: cors.origins has %s, which is no origin: write it as "
+                                "https://app.example.com, without a path, or *",
+                                by__config_where(c->config, "cors.origins", "cors.origins"),
+                                origin);
+        }
+    }
+    return BY_OK;
+}
+
+by_status by_serve_config_check(const by_serve_config *config, by_error *error)
+{
+    const by_serve_config *c = config;
+    by__keys *file = NULL;
+    by_status status = BY_OK;
+    if (c->gateway.keys[0] == '\0' && c->gateway.insecure == 0 &&
+        !by__listens_locally(c->gateway.listen)) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: gateway.listen %s is reachable by others: give gateway.keys, "
+                            "listen on 127.0.0.1, or set gateway.insecure: true",
+                            by__config_where(c->config, "gateway.listen", "gateway.keys"),
+                            c->gateway.listen);
+    }
+    if (c->gateway.keys[0] != '\0') {
+        status = by__keys_open(&file, c->gateway.keys, error);
+    }
+    if (status == BY_OK) {
+        status = check_limits(c, file, error);
+    }
+    if (status == BY_OK) {
+        status = check_origins(c, error);
+    }
+    by__keys_close(&file);
+    return status;
+}
+
+static const char reference_head[] =
+    "# Configuration of a server\n\n"
+    "`banyan serve --config serve.yaml` reads one YAML file, by the rules of a run's\n"
+    "([configuration](config.md)): `base:` names a file whose keys this one starts from, `--set\n"
+    "section.key=value` replaces a key, and what is wrong is told with file and line. `--check`\n"
+    "reads it, and what it names, and ends. A flag of the command line replaces a key.\n\n"
+    "<!-- Made from the declarations of all keys; make it anew with\n"
+    "     `build/debug/tests/test_config --write`. -->\n";
+
+by_status by_serve_config_reference(char **out, by_error *error)
+{
+    return by__config_reference(out, &schema, reference_head, error);
+}

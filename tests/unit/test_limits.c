@@ -1,0 +1,210 @@
+/* What keys may use, by a clock that the test turns: buckets, debts, days, and the file. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "serve/limits.h"
+#include "temporary.h"
+
+#define DAY 86400.0
+
+static by__allowance left;
+
+static by_serve_config *config_of(const char *text)
+{
+    by_serve_config *config = NULL;
+    by_error error = {0};
+    if (by_serve_config_parse(&config, "serve.yaml", text, strlen(text), &error) != BY_OK) {
+        fail_msg("%s", error.message);
+    }
+    return config;
+}
+
+static by__limits *limits_of(const char *text, const by__keys *keys, const char *path)
+{
+    by_serve_config *config = config_of(text);
+    by__limits *limits = NULL;
+    by_error error = {0};
+    if (by__limits_open(&limits, &config->limits, keys, path, &error) != BY_OK) {
+        fail_msg("%s", error.message);
+    }
+    by_serve_config_close(&config);
+    return limits;
+}
+
+static void test_requests(void **state)
+{
+    by__limits *l = limits_of("limits: {requests_per_minute: 3}", NULL, NULL);
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        assert_true(by__limits_take(l, 0, 1, 0, 100.0, 0.0, &left) == 0.0);
+        assert_int_equal((int)left.requests, 2 - i);
+    }
+    /* A third of a minute brings one. */
+    assert_float_equal(by__limits_take(l, 0, 1, 0, 100.0, 0.0, &left), 20.0, 1e-6);
+    assert_string_equal(left.over, "requests");
+    assert_float_equal(by__limits_take(l, 0, 1, 0, 115.0, 0.0, &left), 5.0, 1e-6);
+    assert_true(by__limits_take(l, 0, 1, 0, 120.5, 0.0, &left) == 0.0);
+    assert_null(left.over);
+    /* No more than a minute's worth gathers. */
+    assert_true(by__limits_take(l, 0, 3, 0, 1e6, 0.0, &left) == 0.0);
+    assert_true(by__limits_take(l, 0, 1, 0, 1e6, 0.0, &left) > 0.0);
+    /* Tokens have no limit here. */
+    assert_true(by__limits_take(l, 0, 0, 1e9, 1e6, 0.0, &left) == 0.0);
+    by__limits_close(&l);
+}
+
+static void test_tokens(void **state)
+{
+    by__limits *l = limits_of("limits: {tokens_per_minute: 600}", NULL, NULL);
+    (void)state;
+    assert_true(by__limits_take(l, 0, 0, 500, 10.0, 0.0, &left) == 0.0);
+    assert_float_equal(by__limits_take(l, 0, 0, 200, 10.0, 0.0, &left), 10.0, 1e-6);
+    assert_string_equal(left.over, "tokens");
+    /* What was not needed goes back, but no more than there was. */
+    by__limits_return(l, 0, 450);
+    assert_true(by__limits_take(l, 0, 0, 200, 10.0, 0.0, &left) == 0.0);
+    by__limits_return(l, 0, 1e6);
+    assert_true(by__limits_take(l, 0, 0, 600, 10.0, 0.0, &left) == 0.0);
+    /* More than the bucket holds: when it is full, and the next one waits for the debt. */
+    assert_float_equal(by__limits_take(l, 0, 0, 1800, 10.0, 0.0, &left), 60.0, 1e-6);
+    assert_true(by__limits_take(l, 0, 0, 1800, 70.0, 0.0, &left) == 0.0);
+    assert_true(left.tokens == 0.0);
+    assert_float_equal(by__limits_take(l, 0, 0, 600, 70.0, 0.0, &left), 180.0, 1e-6);
+    by__limits_close(&l);
+}
+
+static void test_day(void **state)
+{
+    char *directory = temporary_make();
+    char *path = by__path_join(directory, "quota.json");
+    static const char text[] = "limits: {tokens_per_day: 1000}";
+    by__limits *l = limits_of(text, NULL, path);
+    by__limits *broken = NULL;
+    by_serve_config *config = config_of(text);
+    by_error error = {0};
+    (void)state;
+    double noon = 20000.5 * DAY;
+    assert_null(by__limits_print(l));
+    assert_true(by__limits_take(l, 0, 0, 900, 1.0, noon, &left) == 0.0);
+    assert_float_equal(by__limits_take(l, 0, 0, 200, 1.0, noon, &left), DAY / 2, 1e-3);
+    assert_string_equal(left.over, "tokens_per_day");
+    by__limits_return(l, 0, 100);
+    char *printed = by__limits_print(l);
+    assert_non_null(printed);
+    assert_null(by__limits_print(l));
+    assert_int_equal(by__file_write(path, printed, strlen(printed), NULL), BY_OK);
+    by__limits_close(&l);
+    /* A restart forgets nothing; a clock that goes back gives nothing. */
+    l = limits_of(text, NULL, path);
+    assert_true(by__limits_take(l, 0, 0, 300, 1.0, noon, &left) > 0.0);
+    assert_true(by__limits_take(l, 0, 0, 300, 1.0, noon - DAY, &left) > 0.0);
+    assert_true(by__limits_take(l, 0, 0, 200, 1.0, noon, &left) == 0.0);
+    assert_float_equal(left.today, 1000.0, 1e-9);
+    assert_true(by__limits_take(l, 0, 0, 300, 1.0, noon + DAY, &left) == 0.0);
+    assert_float_equal(left.today, 300.0, 1e-9);
+    by__limits_close(&l);
+    /* A damaged file is told. */
+    for (size_t i = 0; i < 3; i++) {
+        static const char *const texts[] = {"", "{\"day\":1}", "{\"day\":1,\"used\":[]}"};
+        assert_int_equal(by__file_write(path, texts[i], strlen(texts[i]), NULL), BY_OK);
+        assert_int_equal(by__limits_open(&broken, &config->limits, NULL, path, &error), BY_EFORMAT);
+        assert_null(broken);
+    }
+    by_serve_config_close(&config);
+    free(printed);
+    free(path);
+    temporary_remove(directory);
+}
+
+/* Keys of one name share an account, others have their own. */
+static void test_accounts(void **state)
+{
+    char *directory = temporary_make();
+    char *path = by__path_join(directory, "keys");
+    FILE *file = fopen(path, "w");
+    by__keys *keys = NULL;
+    (void)state;
+    static const char *const names[] = {"a", "b", "a"};
+    for (int i = 0; i < 3; i++) {
+        char hash[65];
+        char key[16];
+        (void)snprintf(key, sizeof key, "key%d", i);
+        by__sha256_hex(hash, key);
+        fprintf(file, "%s %s\n", hash, names[i]);
+    }
+    fclose(file);
+    assert_int_equal(by__keys_open(&keys, path, NULL), BY_OK);
+    by__limits *l = limits_of("limits:\n  requests_per_minute: 1\n"
+                              "  keys: [{name: b, requests_per_minute: 2}]",
+                              keys, NULL);
+    size_t first = by__keys_find(keys, "key0")->account;
+    size_t second = by__keys_find(keys, "key1")->account;
+    assert_int_equal(by__keys_find(keys, "key2")->account, first);
+    assert_int_not_equal(first, second);
+    assert_int_not_equal(first, 0);
+    assert_true(by__limits_take(l, first, 1, 0, 1.0, 0.0, &left) == 0.0);
+    assert_true(by__limits_take(l, first, 1, 0, 1.0, 0.0, &left) > 0.0);
+    assert_true(by__limits_take(l, second, 2, 0, 1.0, 0.0, &left) == 0.0);
+    assert_true(by__limits_take(l, 0, 1, 0, 1.0, 0.0, &left) == 0.0);
+    by__limits_close(&l);
+    by__keys_close(&keys);
+    free(path);
+    temporary_remove(directory);
+}
+
+static void test_config(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *message;
+    } rows[] = {
+        {"gateway:\n  listn: a", "serve.yaml:2: unknown key"},
+        {"model:\n  kind: gpt2", "serve.yaml:1: unknown key"},
+        {"worker:\n  count: 0", "serve.yaml:2:"},
+        {"limits:\n  keys: [{requests_per_minute: 1}]", "serve.yaml:2:"},
+        {"limits:\n  keys: [{name: a, requests: 1}]", "serve.yaml:2:"},
+        {"\ngateway: {listen: 0.0.0.0:80}", "serve.yaml:2: gateway.listen 0.0.0.0:80 is reachable"},
+        {"gateway: {keys: /nonexistent/keys}", "/nonexistent/keys"},
+        {"limits:\n  keys: [{name: a}]", "serve.yaml:2: limits.keys names a, which is no name"},
+        {"cors:\n  origins: [example.com]", "serve.yaml:2: cors.origins has example.com"},
+        {"cors:\n  origins: [https://a/]", "serve.yaml:2: cors.origins has https://a/"},
+    };
+    (void)state;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        by_serve_config *config = NULL;
+        by_error error = {0};
+        by_status status = by_serve_config_parse(&config, "serve.yaml", rows[i].text,
+                                                 strlen(rows[i].text), &error);
+        if (status == BY_OK) {
+            status = by_serve_config_check(config, &error);
+        }
+        assert_int_not_equal(status, BY_OK);
+        if (strstr(error.message, rows[i].message) == NULL) {
+            fail_msg("row %zu: %s", i, error.message);
+        }
+        by_serve_config_close(&config);
+    }
+    by_serve_config *config = config_of("gateway: {listen: \"[::1]:80\", body: 1MiB}\n"
+                                        "cors: {origins: [\"*\", http://localhost:3000]}");
+    assert_int_equal(by_serve_config_check(config, NULL), BY_OK);
+    assert_int_equal(config->gateway.body, 1 << 20);
+    assert_int_equal(config->cors.origins.count, 2);
+    assert_int_equal(config->worker.count, 1);
+    by_serve_config_close(&config);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_requests), cmocka_unit_test(test_tokens), cmocka_unit_test(test_day),
+        cmocka_unit_test(test_accounts), cmocka_unit_test(test_config),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
