@@ -34,6 +34,9 @@ typedef struct by_pretrained by_pretrained;
  * BY_EFORMAT: a file is missing or wrong; BY_ESTATE: the run has no such checkpoint. */
 BY_API by_status by_pretrained_open(by_pretrained **out, const char *path, bool best,
                                     by_error *error);
+/* Opens one checkpoint of a run, a directory: its checksums are not looked at again. */
+BY_API by_status by_pretrained_open_checkpoint(by_pretrained **out, const char *run,
+                                               const char *checkpoint, by_error *error);
 /* Opens a directory with weights that were made from another model's: the rest of the config, what
  * data and task are, is that model's. */
 BY_API by_status by_pretrained_open_like(by_pretrained **out, const char *path,

@@ -32,6 +32,7 @@ typedef struct by_broker_options {
     int attempts;           /* times that a request is given to a worker, at most; 0: 3 */
     double silence_seconds; /* without a beat after which a worker counts as dead; 0: 5 */
     double hang_seconds;    /* with work, but without a step; 0: 60 */
+    bool supervised;        /* workers get requests when by_serve_run says which versions do */
     bool child;             /* standard input is a pipe of the parent: its end ends this process */
     by_serve_log *log;      /* NULL: nothing is told */
     void *user;
@@ -43,20 +44,31 @@ BY_API by_status by_broker_run(const by_broker_options *options, by_error *error
 /* ---- a worker ---- */
 
 typedef struct by_worker_options {
-    const char *broker;    /* as by_gateway_options has it; it is waited for, and found again */
-    const char *model;     /* a run or a Hugging Face directory */
-    const char *name;      /* under which clients ask for it; NULL: the last part of `model` */
-    const char *version;   /* NULL: the hash of the weights' manifest, or "1" */
-    const char *precision; /* as by_engine_options has it */
+    const char *broker;     /* as by_gateway_options has it; it is waited for, and found again */
+    const char *model;      /* a run or a Hugging Face directory */
+    const char *name;       /* under which clients ask for it; NULL: the last part of `model` */
+    const char *version;    /* an id; NULL: by_serve_version of `model` */
+    const char *checkpoint; /* of the run `model`, a directory; NULL: its newest one */
+    const char *precision;  /* as by_engine_options has it */
     int64_t context;
     int64_t sessions;
     int64_t rows;
     uint64_t pool_bytes;
     int threads;
+    double max_rate; /* requests a second that it begins, at most; 0: as many as come */
+    /* made when the model is warm and the broker is reached, for who watches processes by files;
+     * removed at the end; NULL: none */
+    const char *ready_file;
     bool child;
     by_serve_log *log;
     void *user;
 } by_worker_options;
+
+/* The version that a path stands for: the last part of the weights' directory and a hash of their
+ * checksums (or, where there are none, of samples) and of `settings`, what else decides answers
+ * (NULL: nothing). Freed with free(). */
+BY_API by_status by_serve_version(char **out, const char *path, const char *settings,
+                                  by_error *error);
 
 BY_API by_status by_worker_run(const by_worker_options *options, by_error *error);
 
@@ -90,22 +102,85 @@ BY_API by_status by_gateway_run(const by_gateway_options *options, by_error *err
 /* ---- all of it on one machine ---- */
 
 typedef struct by_serve_options {
-    /* Command lines that end with NULL, of the program that calls by_broker_run, by_gateway_run and
-     * by_worker_run with `address`. A child writes its log to its standard error. */
+    /* Command lines that end with NULL, of the program that calls by_broker_run (with `supervised`),
+     * by_gateway_run and by_worker_run with `address`. That of a worker goes on with --version V,
+     * for a run with --checkpoint DIRECTORY, and with the path of the model. A child writes its log
+     * to its standard error. */
     const char *const *broker; /* NULL: none is started, since Redis is it */
     const char *const *gateway;
     const char *const *worker;
-    size_t workers;      /* processes; at least 1 */
+    const char *model;    /* what to serve: the path of a run, a directory or a GGUF file */
+    const char *name;     /* under which clients ask for it, whatever is deployed later */
+    const char *settings; /* what else than the weights decides answers; NULL: nothing */
+    size_t workers;       /* processes, at least; 0: none while there are no requests */
+    size_t most;          /* processes, at most, by load; less than `workers`: as many as these */
+    double target_p95; /* seconds to the first text that 95 % of the requests are to have; 0: 0.2 */
+    double calm;       /* seconds in which workers were not needed before they go; 0: 15 */
+    double idle;       /* seconds without a request before the last worker goes; 0: 60 */
+    double grace;      /* seconds that a process has to end after SIGTERM; 0: 60 */
     const char *address; /* of the broker, as by_gateway_options has it */
+    const char *control; /* socket of by_deploy and by_deploy_status_now; NULL: none */
+    const char *golden;  /* file of answers to the golden request; NULL: none are kept */
     by_serve_log *log;
     void *user;
 } by_serve_options;
 
 /* Starts a broker, a gateway and workers, and starts again what ends: after a pause that doubles,
  * up to 10 s, while it ends soon after its start. A worker that the broker has given up is killed.
- * Ends when it is told to (the gateway first, then workers, then the broker), and with BY_ECONFIG
- * when the broker, the gateway or every worker ends with BY_EXIT_CONFIG: a restart is no help. */
+ * The number of workers follows the load where `most` is above `workers`. SIGHUP deploys what
+ * `model` is by then (as by_deploy does). Ends when it is told to (the gateway first, then workers,
+ * then the broker), and with BY_ECONFIG when the broker, the gateway or every worker ends with
+ * BY_EXIT_CONFIG: a restart is no help. */
 BY_API by_status by_serve_run(const by_serve_options *options, by_error *error);
+
+/* ---- another version of the model ---- */
+
+typedef struct by_deploy_options {
+    const char *control; /* as by_serve_options has it */
+    const char *path; /* absolute; NULL: what is served now, whose run may have a new checkpoint */
+    bool rollback;    /* to what served before; ends a deployment that is under way. The rest is
+                            not looked at then */
+    double canary;    /* share of requests that the new version gets first, below 1; then it gets
+                            25 %, 50 % and all. 0: all at once */
+    double hold;      /* seconds of each share, and of shadow traffic; 0: 30 */
+    bool shadow;      /* at first it gets copies of requests, whose answers are compared */
+    double errors;    /* by which its error rate may be above the former one's; 0: 0.02 */
+    double slower;    /* times the former version's 95th percentile of the time to the first text
+                            that its own may be; 0: 1.5 */
+} by_deploy_options;
+
+/* Starts workers of the version that `path` stands for, sends them the golden request (a fixed
+ * prompt, whose answer must be finite, the same from all workers, and that of the version's first
+ * use on this machine), gives them requests, and ends the former workers when what they have is
+ * answered. It rolls back by itself when the workers do not start, the golden request fails, or
+ * requests fail or take longer than those of the former version. Returns when the workers are being
+ * started: by_deploy_status_now tells the rest. BY_ESTATE says why not; BY_EIO: nobody serves. */
+BY_API by_status by_deploy(const by_deploy_options *options, by_error *error);
+
+typedef struct by_deploy_status {
+    char model[256];
+    char version[65];  /* that serves */
+    char previous[65]; /* that a rollback goes to; "": none */
+    size_t workers;    /* of it, wanted */
+    size_t ready;
+    size_t least;
+    size_t most;
+    size_t waiting;  /* requests */
+    double p95;      /* seconds to the first text, of the last seconds */
+    char coming[65]; /* version that is being deployed; "": none */
+    char phase[16];  /* "starting", "checking", "shadow", "canary" */
+    double share;    /* of requests that it gets */
+    size_t coming_ready;
+    uint64_t same; /* copies of requests: with the client's answer, with another one, failed */
+    uint64_t different;
+    uint64_t failed;
+    char last[65];    /* version of the last deployment that has ended; "": none has */
+    char outcome[16]; /* of it: "deployed", "rolled_back" */
+    char reason[160]; /* of a roll-back */
+} by_deploy_status;
+
+/* BY_EIO: nobody serves there. */
+BY_API by_status by_deploy_status_now(by_deploy_status *out, const char *control, by_error *error);
 
 /* ---- load ---- */
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #define MOST_ARGUMENTS 192
+#define MOST_WORKERS   256
 
 typedef struct arguments {
     const char *items[MOST_ARGUMENTS];
@@ -104,12 +105,62 @@ static arguments begin(const char *program, const char *command, const char *dir
 /* What the flags say; NULL: a default of the part that takes it. */
 typedef struct choices {
     const char *listen, *keys, *name, *precision, *sessions, *context, *threads;
-    const char *directory, *broker, *queue, *deadline, *tasks, *config;
+    const char *directory, *broker, *queue, *deadline, *tasks, *config, *rate, *silence;
+    const char *workers; /* "N" or "LEAST:MOST"; NULL: the config's */
+    const char *target;  /* "200ms", "0.2s", "0.2" */
+    double calm, idle, grace;
+    size_t least, most;
+    double target_seconds;
     char numbers[4][24]; /* of the config, for those that are not flags */
     cli_list sets;
-    int64_t workers;
     bool insecure;
 } choices;
+
+/* A copy without the '/' at its end. */
+static char *without_slashes(const char *path)
+{
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') {
+        length--;
+    }
+    return strndup(path, length);
+}
+
+/* What stands behind the last '/'. */
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL || slash[1] == '\0' ? path : slash + 1;
+}
+
+/* "2" or "1:8"; false: neither. */
+static bool read_workers(const char *text, size_t *least, size_t *most)
+{
+    char *end;
+    long long first = strtoll(text, &end, 10);
+    bool good = end != text && first >= 0 && first <= MOST_WORKERS;
+    long long last = first;
+    if (good && *end == ':') {
+        const char *second = end + 1;
+        last = strtoll(second, &end, 10);
+        good = end != second && last >= first && last >= 1 && last <= MOST_WORKERS;
+    } else {
+        good = good && first >= 1;
+    }
+    *least = (size_t)first;
+    *most = (size_t)last;
+    return good && *end == '\0';
+}
+
+/* "200ms", "0.2s" or "0.2" in seconds; below 0: none of them. */
+static double read_seconds(const char *text)
+{
+    char *end;
+    double value = strtod(text, &end);
+    bool milli = strcmp(end, "ms") == 0;
+    bool good = end != text && value > 0.0 && (milli || *end == '\0' || strcmp(end, "s") == 0);
+    return !good ? -1.0 : milli ? value * 1e-3 : value;
+}
 
 /* A number of the config as a flag's text; 0 has none. */
 static const char *number_of(char out[24], int64_t value)
@@ -122,7 +173,9 @@ static const char *number_of(char out[24], int64_t value)
 static void use_config(choices *c, const by_serve_config *config)
 {
     const by_serve_worker_config *w = &config->worker;
-    c->workers = c->workers != 0 ? c->workers : w->count;
+    if (c->workers == NULL) {
+        c->least = c->most = (size_t)w->count;
+    }
     c->name = c->name != NULL || w->name[0] == '\0' ? c->name : w->name;
     c->precision = c->precision != NULL || w->precision[0] == '\0' ? c->precision : w->precision;
     c->sessions = c->sessions != NULL ? c->sessions : number_of(c->numbers[0], w->sessions);
@@ -143,6 +196,10 @@ static by_status serve(const choices *c, const char *model, const char *director
     char *local = NULL; /* of the directory, which has files even where Redis is the broker */
     char *own_tasks = NULL;
     char *quota = NULL;
+    char *control = NULL;
+    char *golden = NULL;
+    char *path = without_slashes(model);
+    const char *name = c->name != NULL ? c->name : last_part(path == NULL ? model : path);
     by_status status = readlink("/proc/self/exe", program, sizeof program - 1) < 0
                            ? by_error_set(error, BY_EIO, "cannot find this program")
                            : cli_serve_socket(&local, directory, error);
@@ -150,7 +207,9 @@ static by_status serve(const choices *c, const char *model, const char *director
         status = cli_serve_broker(&socket, c->broker, directory, error);
     }
     if (status == BY_OK && (asprintf(&own_tasks, "%s/tasks.sqlite", directory) < 0 ||
-                            asprintf(&quota, "%s/quota.json", directory) < 0)) {
+                            asprintf(&quota, "%s/quota.json", directory) < 0 ||
+                            asprintf(&control, "%s/control.socket", directory) < 0 ||
+                            asprintf(&golden, "%s/golden.json", directory) < 0)) {
         status = by_error_set(error, BY_EMEMORY, "out of memory");
     }
     if (status == BY_OK) {
@@ -170,17 +229,29 @@ static by_status serve(const choices *c, const char *model, const char *director
         if (c->insecure) {
             add(&gateway, "--insecure");
         }
-        add_value(&worker, "--name", c->name);
+        add(&broker, "--supervised");
+        add_value(&broker, "--silence", c->silence);
+        add_value(&worker, "--name", name);
+        add_value(&worker, "--max-rate", c->rate);
         add_value(&worker, "--precision", c->precision);
         add_value(&worker, "--sessions", c->sessions);
         add_value(&worker, "--context", c->context);
         add_value(&worker, "--threads", c->threads);
-        add(&worker, model);
         by_serve_options options = {.broker = c->broker == NULL ? broker.items : NULL,
                                     .gateway = gateway.items,
                                     .worker = worker.items,
-                                    .workers = (size_t)c->workers,
+                                    .model = path == NULL ? model : path,
+                                    .name = name,
+                                    .settings = c->precision,
+                                    .workers = c->least,
+                                    .most = c->most,
+                                    .target_p95 = c->target_seconds,
+                                    .calm = c->calm,
+                                    .idle = c->idle,
+                                    .grace = c->grace,
                                     .address = socket,
+                                    .control = control,
+                                    .golden = golden,
                                     .log = cli_serve_log};
         status = by_serve_run(&options, error);
     }
@@ -188,12 +259,15 @@ static by_status serve(const choices *c, const char *model, const char *director
     free(own_tasks);
     free(quota);
     free(local);
+    free(control);
+    free(golden);
+    free(path);
     return status;
 }
 
 static int run(int argc, char **argv)
 {
-    choices c = {0};
+    choices c = {.target = "200ms"};
     bool checks = false;
     by_serve_config *config = NULL;
     const cli_flag flags[] = {
@@ -203,7 +277,19 @@ static int run(int argc, char **argv)
         {"check", CLI_SWITCH, &checks, NULL, "check the configuration, and end"},
         {"listen", CLI_STRING, &c.listen, "ADDRESS",
          "HOST:PORT or unix:PATH (default 127.0.0.1:8080)"},
-        {"workers", CLI_INTEGER, &c.workers, "N", "processes with an engine each (default 1)"},
+        {"workers", CLI_STRING, &c.workers, "N",
+         "processes with an engine each (default 1); LEAST:MOST: as many as the load needs"},
+        {"target-p95", CLI_STRING, &c.target, "TIME",
+         "to the first text, of 95 % of the requests (default 200ms)"},
+        {"calm", CLI_NUMBER, &c.calm, "SECONDS",
+         "before workers that are not needed go (default 15)"},
+        {"idle", CLI_NUMBER, &c.idle, "SECONDS",
+         "without requests before the last worker of 0:MOST goes (default 60)"},
+        {"grace", CLI_NUMBER, &c.grace, "SECONDS",
+         "that a worker has to finish, after SIGTERM (default 60)"},
+        {"max-rate", CLI_STRING, &c.rate, "N", "requests a second that a worker begins, at most"},
+        {"silence", CLI_STRING, &c.silence, "SECONDS",
+         "without a word after which a worker counts as dead (default 5)"},
         {"name", CLI_STRING, &c.name, "NAME", "under which clients ask for the model"},
         {"precision", CLI_STRING, &c.precision, "P", "f32, bf16, fp16, int8, w8a8 or int4"},
         {"sessions", CLI_STRING, &c.sessions, "N", "sequences that run at a time in a worker"},
@@ -225,10 +311,14 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (rest_count > 1 || c.workers < 0 || c.workers > 256) {
+    c.target_seconds = read_seconds(c.target);
+    if (rest_count > 1 || c.target_seconds < 0.0 ||
+        (c.workers != NULL && !read_workers(c.workers, &c.least, &c.most))) {
         return cli_misuse(&cli_serve, "%s",
                           rest_count > 1 ? "one run or directory is needed"
-                                         : "--workers is 1 to 256");
+                          : c.target_seconds < 0.0
+                              ? "--target-p95 is a time, such as 200ms"
+                              : "--workers is 1 to 256, or LEAST:MOST such as 1:8");
     }
     by_error error = {0};
     char *own = c.directory == NULL ? cli_serve_directory() : NULL;
@@ -258,7 +348,9 @@ const cli_command cli_serve = {
     "serve", "serve a model over HTTP with OpenAI's API",
     "banyan serve [RUN] [--config FILE] [--listen ADDRESS] [--workers N]",
     "Starts a gateway, a broker and workers, and keeps them running. The first Ctrl-C or SIGTERM\n"
-    "answers what was accepted and ends; the second one ends at once.\n\n"
+    "answers what was accepted and ends; the second one ends at once. SIGHUP, and `banyan "
+    "deploy`,\n"
+    "bring another version into use.\n\n"
     "  banyan serve runs/tiny\n"
     "  curl http://127.0.0.1:8080/v1/completions -H 'Content-Type: application/json' \\\n"
     "      -d '{\"model\": \"tiny\", \"prompt\": \"Once\", \"max_tokens\": 20}'\n"

@@ -17,6 +17,8 @@ static int run(int argc, char **argv)
          "without a beat after which a worker counts as dead (default 5)"},
         {"hang", CLI_NUMBER, &options.hang_seconds, "SECONDS",
          "without a step after which a worker with work does (default 60)"},
+        {"supervised", CLI_SWITCH, &options.supervised, NULL,
+         "wait for `banyan serve` to say which versions get requests"},
         {"child", CLI_SWITCH, &options.child, NULL, "end when standard input ends"},
         {0}};
     char **rest;

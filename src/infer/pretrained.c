@@ -149,12 +149,19 @@ static by_status open_directory(by_pretrained *p, const char *path, bool best, b
     return by_weights_open(&p->weights, p->directory, error);
 }
 
-by_status by_pretrained_open(by_pretrained **out, const char *path, bool best, by_error *error)
+static by_status open_checkpoint(by_pretrained *p, const char *run, const char *checkpoint,
+                                 by_error *error)
 {
-    by_pretrained *p;
-    BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "pretrained model", error));
-    by_status status = by__gguf_is_file(path) ? open_gguf(p, path, best, error)
-                                              : open_directory(p, path, best, error);
+    BY_TRY(by_config_open_run(&p->config, run, NULL, 0, error));
+    p->is_run = true;
+    p->directory = by__strdup(checkpoint);
+    return p->directory == NULL ? out_of_memory(error)
+                                : by_weights_open(&p->weights, p->directory, error);
+}
+
+/* What is left to do when the weights are open; `status` is that of opening them. */
+static by_status complete(by_pretrained **out, by_pretrained *p, by_status status, by_error *error)
+{
     if (status == BY_OK) {
         status = take_own_adapter(p, error);
     }
@@ -167,6 +174,23 @@ by_status by_pretrained_open(by_pretrained **out, const char *path, bool best, b
     }
     *out = p;
     return BY_OK;
+}
+
+by_status by_pretrained_open(by_pretrained **out, const char *path, bool best, by_error *error)
+{
+    by_pretrained *p;
+    BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "pretrained model", error));
+    by_status status = by__gguf_is_file(path) ? open_gguf(p, path, best, error)
+                                              : open_directory(p, path, best, error);
+    return complete(out, p, status, error);
+}
+
+by_status by_pretrained_open_checkpoint(by_pretrained **out, const char *run,
+                                        const char *checkpoint, by_error *error)
+{
+    by_pretrained *p;
+    BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "pretrained model", error));
+    return complete(out, p, open_checkpoint(p, run, checkpoint, error), error);
 }
 
 by_status by_pretrained_open_like(by_pretrained **out, const char *path, const by_pretrained *model,

@@ -42,8 +42,9 @@ static void part(by__broker *b, by__peer *p, const char *why)
     }
     if (role == BY__WORKER) {
         p->pool->workers--;
+        p->version->workers--;
         by__broker_orphans(b, p, why);
-    } else if (role == BY__GATEWAY) {
+    } else if (role == BY__GATEWAY || role == BY__SUPERVISOR) {
         by__broker_forsaken(b, p);
     }
 }
@@ -71,12 +72,15 @@ static bool greet(by__broker *b, by__peer *p, const json_t *m)
     if (strcmp(role, "worker") == 0) {
         p->slots = by__get_integer(m, "slots");
         p->pool = model == NULL ? NULL : by__broker_pool(b, model, json_object_get(m, "info"));
-        if (p->pool == NULL || p->slots < 1 || version == NULL || !by__id_valid(version)) {
+        p->version = p->pool == NULL || version == NULL || p->slots < 1
+                         ? NULL
+                         : by__broker_version(p->pool, version, true);
+        if (p->version == NULL) {
             p->pool = NULL;
             return false;
         }
-        memcpy(p->version, version, strlen(version) + 1);
         p->pool->workers++;
+        p->version->workers++;
         p->role = BY__WORKER;
     } else if (strcmp(role, "gateway") == 0) {
         p->role = BY__GATEWAY;
@@ -124,6 +128,10 @@ static bool take_message(by__broker *b, by__peer *p, const char *kind, const jso
         take_beat(p, m);
     } else if (p->role == BY__WORKER && strcmp(kind, "leaving") == 0) {
         p->leaving = true;
+    } else if (p->role == BY__SUPERVISOR && strcmp(kind, "route") == 0) {
+        by__broker_route(b, m);
+    } else if (p->role == BY__SUPERVISOR && strcmp(kind, "submit") == 0) {
+        by__broker_submit(b, p, m);
     } else {
         return false;
     }
@@ -175,7 +183,7 @@ static json_t *state_of(const by__broker *b)
         if (p->role == BY__WORKER) {
             json_t *w = json_pack(
                 "{ss sI ss ss sI sI sI sb sf sf}", "name", p->name, "pid", (json_int_t)p->pid,
-                "model", p->pool->model, "version", p->version, "slots", (json_int_t)p->slots,
+                "model", p->pool->model, "version", p->version->name, "slots", (json_int_t)p->slots,
                 "requests", (json_int_t)p->jobs.count, "steps", (json_int_t)p->steps, "leaving",
                 (int)p->leaving, "silent", now - p->heard, "still", now - p->moved);
             (void)json_object_set(w, "engine", p->beat == NULL ? json_null() : p->beat);
@@ -184,14 +192,16 @@ static json_t *state_of(const by__broker *b)
     }
     for (const by__pool *p = b->pools; p != NULL; p = p->next) {
         double oldest = p->queue.first == NULL ? 0.0 : now - p->queue.first->since;
-        (void)json_array_append_new(
-            models, json_pack("{ss sO? sI sI sI sf}", "id", p->model, "info", p->info, "workers",
-                              (json_int_t)p->workers, "queue", (json_int_t)p->queue.count,
-                              "queue_tokens", (json_int_t)p->queue.cost, "oldest", oldest));
+        json_t *m = json_pack("{ss sO? sI sI sI sf sI sb so}", "id", p->model, "info", p->info,
+                              "workers", (json_int_t)p->workers, "queue",
+                              (json_int_t)p->queue.count, "queue_tokens", (json_int_t)p->queue.cost,
+                              "oldest", oldest, "arrived", (json_int_t)p->arrived, "elastic",
+                              (int)p->elastic, "versions", by__broker_versions_state(p));
+        (void)json_array_append_new(models, m);
     }
-    return json_pack("{ss so so sI sI sI}", "t", "state", "workers", workers, "models", models,
+    return json_pack("{ss so so sI sI sI sI}", "t", "state", "workers", workers, "models", models,
                      "rejected", (json_int_t)b->rejected, "retried", (json_int_t)b->retried,
-                     "expired", (json_int_t)b->expired);
+                     "expired", (json_int_t)b->expired, "dead", (json_int_t)b->dead);
 }
 
 /* A worker that says nothing, or has work and makes no step, counts as dead. */
@@ -222,6 +232,7 @@ static void on_timer(uv_timer_t *timer)
     look_at_workers(b);
     by__broker_expire(b);
     by__broker_tasks_tend(b);
+    by__broker_versions_tend(b);
     json_t *state = state_of(b);
     for (by__peer *p = b->peers; p != NULL; p = p->next) {
         if (p->role == BY__GATEWAY || p->role == BY__SUPERVISOR) {
@@ -266,6 +277,7 @@ static void release(by__broker *b)
         by__pool *p = b->pools;
         b->pools = p->next;
         json_decref(p->info);
+        by__broker_versions_free(p);
         free(p);
     }
 }

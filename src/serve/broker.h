@@ -6,9 +6,34 @@
 #include "serve/link.h"
 #include "serve/log.h"
 #include "serve/messages.h"
+#include "serve/metrics.h"
 #include "serve/task_store.h"
 
 typedef enum by__role { BY__NOBODY, BY__GATEWAY, BY__WORKER, BY__SUPERVISOR } by__role;
+
+/* Seconds after its start in which a broker takes requests for models that no worker has named, but
+ * that a gateway has seen: behind a restart both come back in any order. */
+#define BY__GATHERING 10.0
+
+/* One version of a model: an answer is a function of the request and of it. */
+struct by__version {
+    char name[65];
+    double share; /* of new requests; those of a pool's versions sum to 1, or to 0 */
+    bool shadow;  /* it gets copies of requests */
+    bool listed;  /* by the supervisor */
+    size_t workers;
+    double seen;         /* by__now when it last had a worker */
+    uint64_t requests;   /* that ended */
+    uint64_t errors;     /* of them, with a status of 500 or more */
+    by__histogram first; /* seconds from a request to its first text */
+    by__histogram whole; /* to its end */
+    uint64_t mirrored;   /* copies that were made */
+    uint64_t same;       /* copies with the client's answer */
+    uint64_t different;
+    uint64_t mirror_failed;
+    size_t copies; /* that run */
+    by__version *next;
+};
 
 /* What is connected. */
 struct by__peer {
@@ -21,7 +46,7 @@ struct by__peer {
     json_t *held;  /* answers about tasks that wait for the disk */
     /* of a worker */
     by__pool *pool;
-    char version[65];
+    by__version *version;
     int64_t slots;
     by__job_list jobs; /* that it has */
     json_t *beat;      /* the last one */
@@ -35,6 +60,10 @@ struct by__peer {
 struct by__pool {
     char model[256];
     json_t *info; /* NULL: no worker has had it yet */
+    by__version *versions;
+    bool routed;      /* a supervisor says which versions get requests */
+    bool elastic;     /* workers are started for requests: none is no reason to refuse them */
+    uint64_t arrived; /* requests */
     by__job_list queue;
     size_t workers;
     double rate; /* requests that end in a second, a running mean */
@@ -60,6 +89,7 @@ typedef struct by__broker {
     uint64_t rejected;
     uint64_t retried;
     uint64_t expired;
+    uint64_t dead; /* requests that lost too many workers */
 } by__broker;
 
 /* ---- jobs (broker_jobs.c) ---- */
@@ -87,6 +117,35 @@ void by__broker_forsaken(by__broker *b, by__peer *gateway);
 void by__broker_expire(by__broker *b);
 /* Sends what was gathered for gateways. */
 void by__broker_flush(by__broker *b);
+/* Ends a request that waits by an error. */
+void by__broker_fail(by__broker *b, by__job *job, int status, const char *code,
+                     const char *message);
+
+/* ---- versions (broker_versions.c) ---- */
+
+/* A version of the pool; made where there is none, if `make`. NULL for none. */
+by__version *by__broker_version(by__pool *pool, const char *name, bool make);
+void by__broker_versions_free(by__pool *pool);
+/* The version that a new request with this id goes to by shares; NULL: none has one. */
+by__version *by__broker_pick(const by__pool *pool, const char *id);
+/* Requests that wait for a version which gets none any more go to another one, and fail where the
+ * client has a part of the answer and no worker of its version is left. */
+void by__broker_reroute(by__broker *b, by__pool *pool);
+/* That for all models, and forgets versions that are no more. */
+void by__broker_versions_tend(by__broker *b);
+/* "route" of the supervisor. */
+void by__broker_route(by__broker *b, const json_t *message);
+/* The first text of a request is about to go out; its last event has. */
+void by__broker_count_first(by__job *job);
+void by__broker_count_end(const by__job *job, const json_t *event);
+json_t *by__broker_versions_state(const by__pool *pool);
+
+/* ---- shadow traffic (broker_shadow.c) ---- */
+
+/* Puts a copy of a new request into the queue where a version asks for it. */
+void by__broker_mirror(by__broker *b, by__job *job);
+/* An event of a request that has a copy, or is one. */
+void by__mirror_event(by__job *job, const json_t *event);
 
 /* ---- tasks (broker_tasks.c) ---- */
 

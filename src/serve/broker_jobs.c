@@ -6,10 +6,6 @@
 
 /* Bounds of "priority". */
 #define MOST_PRIORITY 100
-/* Seconds after its start in which a broker takes requests for models that no worker has named, but
- * that a gateway has seen: behind a restart both come back in any order. */
-#define GATHERING 10.0
-
 /* Puts an event into what is sent to a gateway. */
 static void tell(by__peer *gateway, json_t *event)
 {
@@ -48,6 +44,7 @@ by__job *by__broker_job(const by__broker *b, const char *id)
 /* The same to who waits for a job: a gateway, or the file of tasks. */
 static void tell_of(by__broker *b, by__job *job, json_t *event)
 {
+    by__mirror_event(job, event);
     if (job->gather != NULL) {
         by__broker_task_event(b, job, event);
     } else {
@@ -69,6 +66,14 @@ static void forget(by__broker *b, by__job *job)
     by__job_free(job);
 }
 
+void by__broker_fail(by__broker *b, by__job *job, int status, const char *code, const char *message)
+{
+    json_t *event = by__event_error(job->entry.id, status, code, NULL, message);
+    by__broker_count_end(job, event);
+    tell_new_of(b, job, event);
+    forget(b, job);
+}
+
 /* ---- new ones ---- */
 
 by__pool *by__broker_pool(by__broker *b, const char *model, const json_t *info)
@@ -85,6 +90,7 @@ by__pool *by__broker_pool(by__broker *b, const char *model, const json_t *info)
         }
         memcpy(p->model, model, strlen(model) + 1);
         p->rated = by__now();
+        p->routed = b->options.supervised;
         p->next = b->pools;
         b->pools = p;
     }
@@ -101,7 +107,7 @@ by__pool *by__broker_known_pool(by__broker *b, const char *model, bool seen)
     while (p != NULL && strcmp(p->model, model) != 0) {
         p = p->next;
     }
-    bool gathering = by__now() - b->began < GATHERING;
+    bool gathering = by__now() - b->began < BY__GATHERING;
     if (p == NULL && gathering && seen) {
         p = by__broker_pool(b, model, NULL);
     }
@@ -166,35 +172,86 @@ void by__broker_submit(by__broker *b, by__peer *from, const json_t *message)
                                                : priority;
     double left = by__get_number(message, "left", 0.0);
     job->deadline = left > 0.0 ? by__now() + left : 0.0;
+    job->whole = json_is_true(json_object_get(message, "whole"));
     job->since = by__now();
+    const char *version = by__get_text(message, "version");
+    job->version = version == NULL ? NULL : by__broker_version(pool, version, true);
+    job->bound = job->version != NULL;
+    if (!job->bound && pool->routed) {
+        job->version = by__broker_pick(pool, id);
+    }
+    pool->arrived++;
     by__job_enqueue(&pool->queue, job, false);
+    by__broker_mirror(b, job);
     by__broker_give(b, pool);
 }
 
 /* ---- to workers ---- */
 
-/* The worker of the pool that has the most room, NULL for none. */
-static by__peer *choose(const by__broker *b, const by__pool *pool)
+/* The last attempt of a request that has lost workers is alone on its worker: if it is what kills
+ * them, it takes no other request along, and if it is not, it ends well. */
+static bool goes_alone(const by__broker *b, const by__job *job)
+{
+    return job->attempt > 0 && job->attempt + 1 >= b->options.attempts;
+}
+
+static bool takes(const by__peer *p, const by__job *job)
+{
+    bool serves = job->version == NULL ? !job->pool->routed : p->version == job->version;
+    bool occupied = p->jobs.first != NULL && p->jobs.first->alone;
+    return p->role == BY__WORKER && p->pool == job->pool && !p->leaving && serves && !occupied;
+}
+
+/* The worker that has the most room for a request, NULL for none. One that is kept free for a
+ * request which goes alone is left out. */
+static by__peer *choose(const by__broker *b, const by__job *job, const by__peer *kept)
 {
     by__peer *best = NULL;
     for (by__peer *p = b->peers; p != NULL; p = p->next) {
         int64_t room = p->slots - (int64_t)p->jobs.count;
-        if (p->role == BY__WORKER && p->pool == pool && !p->leaving && room > 0 &&
+        if (takes(p, job) && room > 0 && p != kept &&
             (best == NULL || room > best->slots - (int64_t)best->jobs.count)) {
+            best = p;
+        }
+    }
+    return best != NULL && best->jobs.count > 0 && goes_alone(b, job) ? NULL : best;
+}
+
+/* The worker that has the least to do before a request can have it alone. */
+static const by__peer *keep_for(const by__broker *b, const by__job *job)
+{
+    const by__peer *best = NULL;
+    for (const by__peer *p = b->peers; p != NULL; p = p->next) {
+        if (takes(p, job) && (best == NULL || p->jobs.count < best->jobs.count)) {
             best = p;
         }
     }
     return best;
 }
 
+static bool has_room(const by__broker *b, const by__pool *pool)
+{
+    for (const by__peer *p = b->peers; p != NULL; p = p->next) {
+        if (p->role == BY__WORKER && p->pool == pool && !p->leaving &&
+            p->slots > (int64_t)p->jobs.count) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void by__broker_give(by__broker *b, by__pool *pool)
 {
-    while (pool->queue.first != NULL) {
-        by__peer *worker = choose(b, pool);
-        by__job *job = pool->queue.first;
+    const by__peer *kept = NULL;
+    for (by__job *job = pool->queue.first, *next; job != NULL && has_room(b, pool); job = next) {
+        by__peer *worker = choose(b, job, kept);
+        next = job->next;
         if (worker == NULL) {
-            return;
+            kept = kept == NULL && goes_alone(b, job) ? keep_for(b, job) : kept;
+            continue;
         }
+        job->version = worker->version;
+        job->alone = goes_alone(b, job);
         job->attempt++;
         double left = job->deadline > 0.0 ? job->deadline - by__now() : 0.0;
         left = job->deadline > 0.0 && left < 0.001 ? 0.001 : left;
@@ -206,9 +263,10 @@ void by__broker_give(by__broker *b, by__pool *pool)
         if (job->gather != NULL) {
             by__broker_task_started(b, job);
         }
-        /* A link that is lost brings its jobs back to the queue. */
-        (void)by__link_send(worker->link, work);
+        /* A link that is lost brings its jobs back to the queue, and `next` may be elsewhere. */
+        bool sent = by__link_send(worker->link, work);
         json_decref(work);
+        next = sent ? next : pool->queue.first;
     }
 }
 
@@ -238,9 +296,17 @@ void by__broker_events(by__broker *b, by__peer *worker, const json_t *message)
             by__get_integer(event, "attempt") != job->attempt) {
             continue;
         }
+        const char *kind = by__get_text(event, "e");
+        bool is_text = kind != NULL && strcmp(kind, "text") == 0;
+        if (is_text) {
+            by__broker_count_first(job);
+            job->told = true;
+            job->bound = job->bound || (job->gather == NULL && !job->whole);
+        }
         tell_of(b, job, event);
         if (by__event_is_last(event)) {
             count_end(job->pool);
+            by__broker_count_end(job, event);
             forget(b, job);
         }
     }
@@ -283,11 +349,10 @@ void by__broker_orphans(by__broker *b, by__peer *worker, const char *why)
             by__text_format(&text, "its worker was lost %d times (%s)", job->attempt, why);
             by__log_event(&b->log, "request_failed", "{ss ss si}", "id", job->entry.id, "reason",
                           why, "attempts", job->attempt);
-            tell_new_of(b, job,
-                        by__event_error(job->entry.id, 500, "worker_lost", NULL,
-                                        text.failed ? "its worker was lost" : text.data));
+            b->dead++;
+            by__broker_fail(b, job, 500, "worker_lost",
+                            text.failed ? "its worker was lost" : text.data);
             by__text_free(&text);
-            forget(b, job);
             continue;
         }
         by__job_unlink(&worker->jobs, job);
@@ -297,6 +362,7 @@ void by__broker_orphans(by__broker *b, by__peer *worker, const char *why)
         b->retried++;
     }
     if (pool != NULL) {
+        by__broker_reroute(b, pool);
         by__broker_give(b, pool);
     }
 }
@@ -320,7 +386,7 @@ void by__broker_forsaken(by__broker *b, by__peer *gateway)
 void by__broker_expire(by__broker *b)
 {
     double now = by__now();
-    bool gathered = by__now() - b->began > GATHERING;
+    bool gathered = by__now() - b->began > BY__GATHERING;
     for (by__pool *pool = b->pools; pool != NULL; pool = pool->next) {
         for (by__job *job = pool->queue.first, *next; job != NULL; job = next) {
             next = job->next;

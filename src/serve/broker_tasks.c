@@ -101,6 +101,7 @@ static by_status enqueue(by__broker *b, const char *id, const json_t *task, doub
     double left = expires - by__wall_clock();
     job->deadline = by__now() + (left > 0.0 ? left : 0.0);
     job->since = by__now();
+    job->version = pool->routed ? by__broker_pick(pool, id) : NULL;
     by__job_enqueue(&pool->queue, job, false);
     return BY_OK;
 }

@@ -64,7 +64,8 @@ typedef struct by__part {
     json_t *message; /* as it was submitted, to submit it again */
     int64_t prompt_tokens;
     int64_t generated;
-    bool submitted; /* the broker may have it */
+    bool submitted;   /* the broker may have it */
+    char version[65]; /* of the model that answers; "": not known yet */
     bool done;
 } by__part;
 

@@ -10,9 +10,25 @@
 
 /* ---- the broker ---- */
 
+/* Whether the client has a part of the answer. */
+static bool has_sent(const by__part *part)
+{
+    const by__call *call = part->call;
+    const by__choice *choices = &call->choices[(size_t)(part - call->parts) * call->n];
+    for (size_t i = 0; i < call->n && call->stream; i++) {
+        if (choices[i].sent > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Before the link stands nothing is sent: by__calls_again follows. */
 static void submit_part(by__gateway *g, by__part *part)
 {
+    if (has_sent(part) && part->version[0] != '\0') {
+        (void)json_object_set_new(part->message, "version", json_string(part->version));
+    }
     if (g->broker.ready) {
         bool seen = by__gateway_model(g, part->call->model) != NULL;
         /* A duration: hosts need not agree on the time, and clocks may be set. */
@@ -243,6 +259,34 @@ static bool put(by__call *call, by__text *out)
     return sent;
 }
 
+/* A worker has begun the answer. One of another version begins anew where the client has nothing of
+ * it yet; else the answer cannot be completed. False: the call has ended. */
+static bool take_version(by__part *part, const json_t *event)
+{
+    by__call *call = part->call;
+    const char *version = by__get_text(event, "version");
+    size_t first = (size_t)(part - call->parts) * call->n;
+    if (version == NULL || strcmp(version, part->version) == 0) {
+        return true;
+    }
+    if (has_sent(part) && part->version[0] != '\0') {
+        json_t *failure =
+            by__event_error(part->entry.id, 503, "version_gone", NULL,
+                            "the version of the model that began the answer is no longer served");
+        fail(call, failure);
+        json_decref(failure);
+        return false;
+    }
+    for (size_t i = first; i < first + call->n; i++) {
+        by__choice *c = &call->choices[i];
+        by__text_free(&c->text);
+        json_decref(c->logprobs);
+        *c = (by__choice){0};
+    }
+    (void)snprintf(part->version, sizeof part->version, "%s", version);
+    return true;
+}
+
 static bool begin(by__call *call)
 {
     by__text out = {0};
@@ -350,8 +394,10 @@ void by__call_event(by__gateway *g, const json_t *event)
         return;
     }
     if (strcmp(kind, "begin") == 0) {
-        part->prompt_tokens = by__get_integer(event, "prompt_tokens");
-        (void)begin(part->call);
+        if (take_version(part, event)) {
+            part->prompt_tokens = by__get_integer(event, "prompt_tokens");
+            (void)begin(part->call);
+        }
     } else if (strcmp(kind, "text") == 0) {
         take_text(part, event);
     } else if (strcmp(kind, "stop") == 0) {

@@ -34,18 +34,34 @@ void by__answer_live(by__gateway *g, by__exchange *x, const by__http_request *r,
     by__reply_json(g, x, 200, json_pack("{ss}", "status", "live"));
 }
 
+/* Workers are started when a request comes, so that none is no reason to send clients elsewhere. */
+static bool starts_workers(const by__gateway *g)
+{
+    size_t i;
+    json_t *m;
+    json_array_foreach(json_object_get(g->state, "models"), i, m)
+    {
+        if (json_is_true(json_object_get(m, "elastic")) &&
+            json_is_object(json_object_get(m, "info"))) {
+            return by__now() - g->stated <= SILENCE;
+        }
+    }
+    return false;
+}
+
 void by__answer_ready(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
 {
     size_t workers = g->draining ? 0 : count_workers(g);
+    bool ready = workers > 0 || (!g->draining && g->broker.link != NULL && starts_workers(g));
     const char *reason = g->draining              ? "the gateway is draining"
                          : g->broker.link == NULL ? "the broker is not reached"
-                         : workers == 0           ? "no worker answers"
+                         : !ready                 ? "no worker answers"
                                                   : NULL;
     BY_UNUSED(r);
     BY_UNUSED(key);
-    by__reply_json(g, x, workers > 0 ? 200 : 503,
-                   json_pack("{ss sI ss?}", "status", workers > 0 ? "ready" : "not ready",
-                             "workers", (json_int_t)workers, "reason", reason));
+    by__reply_json(g, x, ready ? 200 : 503,
+                   json_pack("{ss sI ss?}", "status", ready ? "ready" : "not ready", "workers",
+                             (json_int_t)workers, "reason", reason));
 }
 
 /* ---- models ---- */
@@ -157,6 +173,7 @@ void by__answer_metrics(by__gateway *g, by__exchange *x, const by__http_request 
     by__metrics_counter(&out, "banyan_connections", "Connections of clients.", "gauge", NULL,
                         (double)by__http_server_connections(g->server));
     print_workers(g, &out);
+    by__metrics_models(&out, g->state);
     by__exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8",
                        out.failed ? "" : out.data, out.failed ? 0 : out.length);
     by__text_free(&out);

@@ -30,5 +30,6 @@ void by__job_free(by__job *job)
 {
     json_decref(job->request);
     by__gather_close(&job->gather);
+    by__mirror_release(job);
     free(job);
 }

@@ -7,14 +7,22 @@
 
 typedef struct by__peer by__peer;
 typedef struct by__pool by__pool;
+typedef struct by__version by__version;
 
 typedef struct by__job {
     by__id_entry entry;
-    json_t *request;    /* what a worker gets */
-    by__gather *gather; /* of a task: what has come of its answer; NULL: no task */
-    by__pool *pool;     /* of its model */
-    by__peer *from;     /* the gateway that waits for it; NULL: none */
-    by__peer *worker;   /* NULL: it is in the queue */
+    json_t *request;            /* what a worker gets */
+    by__gather *gather;         /* of a task: what has come of its answer; NULL: no task */
+    by__pool *pool;             /* of its model */
+    by__peer *from;             /* the gateway that waits for it; NULL: none */
+    by__peer *worker;           /* NULL: it is in the queue */
+    by__version *version;       /* that it goes to; NULL: any */
+    bool bound;                 /* to that version: the client has text of it, or named it */
+    bool told;                  /* something of the answer is out */
+    bool alone;                 /* its worker has nothing else */
+    bool whole;                 /* the client gets nothing before the end */
+    struct by__mirror *mirrors; /* a copy of it runs; NULL: none */
+    struct by__mirror *mirror;  /* it is that copy; NULL: it is not */
     int64_t priority;
     int64_t cost;
     int attempt;          /* how often it was given to a worker */
@@ -35,5 +43,7 @@ typedef struct by__job_list {
 void by__job_enqueue(by__job_list *list, by__job *job, bool front);
 void by__job_unlink(by__job_list *list, by__job *job);
 void by__job_free(by__job *job);
+/* Of by__job_free: compares the answers of a request and its copy behind the second end. */
+void by__mirror_release(by__job *job);
 
 #endif

@@ -7,7 +7,9 @@
  * Of a gateway:
  *   submit    "id", "model", "request" (what a worker reads, worker_request.h), "cost" (tokens, by
  *             guess), and where wanted "left" (seconds until it is too late), "priority" (higher first),
- *             "seen": true for a model that an earlier state of the broker named,
+ *             "seen": true for a model that an earlier state of the broker named; "whole": true
+ *             when the client gets nothing before the end, so that another version may begin
+ *             again; "version": the only one that may answer,
  *             "again": true for a request that was accepted before the link was made anew
  *   cancel    "id": nobody waits for it any more; no event follows
  *   task_add  "ref", "id", "owner", "expires", "seen", "task": a request to keep on disk ("model",
@@ -17,6 +19,11 @@
  *   events    "events": a list, see below, each with the "attempt" that it was given
  *   beat      every 250 ms: "steps" of the engine so far, "busy", and "engine": its statistics
  *   leaving   it takes no more work, and goes when what it has is done
+ * Of a supervisor:
+ *   route     "model", "versions": a list of {"version", "share" (of new requests), "shadow" (it
+ *             gets copies of requests)}; versions that are not listed get nothing. "elastic": true
+ *             when workers are started for requests that wait; "info" of the model, if known
+ *   submit    as of a gateway
  * Of the broker:
  *   work      to a worker: "id", "attempt", "request", "left" (0: it is never too late)
  *   cancel    to a worker: "id"
@@ -26,7 +33,8 @@
  *             page and autoscaling look at
  *
  * An event is an object with "id" and "e":
- *   begin     "prompt_tokens", "cached_tokens": the request is valid and was accepted
+ *   begin     "prompt_tokens", "cached_tokens": the request is valid and was accepted; "version":
+ *             of the model that answers
  *   text      "i" (of n), "text", "tokens" (how many it stands for), "logprobs" where wanted
  *   stop      "i", "reason": that sequence is complete
  *   end       "usage"; the last one

@@ -22,6 +22,15 @@ void by__histogram_add(by__histogram *histogram, double seconds)
     histogram->count++;
 }
 
+void by__histogram_subtract(by__histogram *histogram, const by__histogram *earlier)
+{
+    for (size_t i = 0; i <= BY__EDGES; i++) {
+        histogram->buckets[i] -= earlier->buckets[i];
+    }
+    histogram->sum -= earlier->sum;
+    histogram->count -= earlier->count;
+}
+
 double by__histogram_quantile(const by__histogram *histogram, double p)
 {
     double rank = p * (double)histogram->count;
@@ -81,21 +90,38 @@ void by__metrics_counter(by__text *out, const char *name, const char *help, cons
     by__metrics_sample(out, name, labels, value);
 }
 
-void by__metrics_histogram(by__text *out, const char *name, const char *help,
-                           const by__histogram *histogram)
+void by__metrics_family(by__text *out, const char *name, const char *help, const char *type)
 {
+    add_head(out, name, help, type);
+}
+
+void by__metrics_buckets(by__text *out, const char *name, const char *labels,
+                         const by__histogram *histogram)
+{
+    const char *own = labels == NULL ? "" : labels;
+    const char *comma = labels == NULL ? "" : ",";
+    char part[64];
     uint64_t sum = 0;
-    add_head(out, name, help, "histogram");
     for (size_t i = 0; i < BY__EDGES; i++) {
         char edge[32];
         by__format_f64(edge, edges[i]);
         sum += histogram->buckets[i];
-        by__text_format(out, "%s_bucket{le=\"%s\"} %llu\n", name, edge, (unsigned long long)sum);
+        by__text_format(out, "%s_bucket{%s%sle=\"%s\"} %llu\n", name, own, comma, edge,
+                        (unsigned long long)sum);
     }
-    by__text_format(out, "%s_bucket{le=\"+Inf\"} %llu\n%s_sum ", name,
-                    (unsigned long long)histogram->count, name);
-    add_number(out, histogram->sum);
-    by__text_format(out, "\n%s_count %llu\n", name, (unsigned long long)histogram->count);
+    by__text_format(out, "%s_bucket{%s%sle=\"+Inf\"} %llu\n", name, own, comma,
+                    (unsigned long long)histogram->count);
+    (void)snprintf(part, sizeof part, "%s_sum", name);
+    by__metrics_sample(out, part, labels, histogram->sum);
+    (void)snprintf(part, sizeof part, "%s_count", name);
+    by__metrics_sample(out, part, labels, (double)histogram->count);
+}
+
+void by__metrics_histogram(by__text *out, const char *name, const char *help,
+                           const by__histogram *histogram)
+{
+    add_head(out, name, help, "histogram");
+    by__metrics_buckets(out, name, NULL, histogram);
 }
 
 static void print_requests(by__text *out, const by__metrics *m)

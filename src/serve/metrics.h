@@ -15,6 +15,11 @@ typedef struct by__histogram {
 } by__histogram;
 
 void by__histogram_add(by__histogram *histogram, double seconds);
+/* Adds one that a message holds as by__histogram_json has made it. */
+void by__histogram_read(by__histogram *histogram, const json_t *value);
+json_t *by__histogram_json(const by__histogram *histogram);
+/* What was added since an earlier state of it. */
+void by__histogram_subtract(by__histogram *histogram, const by__histogram *earlier);
 /* The p-quantile (p in 0..1) by linear interpolation in its bucket; 0 for no observation. */
 double by__histogram_quantile(const by__histogram *histogram, double p);
 
@@ -40,6 +45,13 @@ void by__metrics_counter(by__text *out, const char *name, const char *help, cons
                          const char *labels, double value);
 void by__metrics_histogram(by__text *out, const char *name, const char *help,
                            const by__histogram *histogram);
+/* HELP and TYPE of a family whose samples follow. */
+void by__metrics_family(by__text *out, const char *name, const char *help, const char *type);
+/* Samples of a histogram with labels, or NULL. */
+void by__metrics_buckets(by__text *out, const char *name, const char *labels,
+                         const by__histogram *histogram);
+/* What the state of a broker says of models and their versions (metrics_models.c). */
+void by__metrics_models(by__text *out, const json_t *state);
 /* All of `metrics`, and process_*. */
 void by__metrics_print(by__text *out, const by__metrics *metrics);
 /* One sample without its family's head. */

@@ -21,6 +21,8 @@ typedef struct worker {
     uv_async_t wake;
     uv_timer_t beat;
     by__broker_link broker;
+    uv_timer_t due;  /* of the next work that max_rate holds back */
+    double next_due; /* by__now; the next work begins no earlier */
     by__stop *stop;
     by__work **works; /* that the engine's thread has, or that wait for its last word */
     size_t work_count;
@@ -33,6 +35,8 @@ typedef struct worker {
     by_error failure;
     bool leaving;
 } worker;
+
+static void on_due(uv_timer_t *timer);
 
 /* ---- events ---- */
 
@@ -71,7 +75,9 @@ static void silence(worker *w, by__work *work)
 {
     if (!work->silent) {
         work->silent = true;
-        by__engine_cancel(w->thread, work);
+        if (!work->held) {
+            by__engine_cancel(w->thread, work);
+        }
     }
 }
 
@@ -208,6 +214,7 @@ static void on_wake(uv_async_t *async)
             json_t *event = by__event_new(work->id, "begin");
             (void)json_object_set_new(event, "prompt_tokens",
                                       json_integer((json_int_t)work->request.prompt_count));
+            (void)json_object_set_new(event, "version", json_string(w->version));
             tell(w, work, event);
             break;
         }
@@ -241,6 +248,55 @@ static by__work *find_work(const worker *w, const char *id)
     return NULL;
 }
 
+/* Gives the engine the works whose time has come, in their order, and waits for the next. */
+static void begin_due(worker *w)
+{
+    double now = by__now();
+    size_t i = 0;
+    while (i < w->work_count) {
+        by__work *work = w->works[i];
+        by_error error = {0};
+        if (!work->held || work->due > now) {
+            i++;
+            continue;
+        }
+        work->held = false;
+        if (work->silent) {
+            drop_work(w, work);
+        } else if (by__engine_submit(w->thread, work, &error) != BY_OK) {
+            fail(w, work, 503, "out_of_memory", error.message);
+            drop_work(w, work);
+        } else {
+            i++;
+        }
+    }
+    double first = 0.0;
+    for (i = 0; i < w->work_count; i++) {
+        const by__work *work = w->works[i];
+        first = work->held && (first == 0.0 || work->due < first) ? work->due : first;
+    }
+    if (first > 0.0) {
+        (void)uv_timer_start(&w->due, on_due, (uint64_t)((first - now) * 1000.0) + 1, 0);
+    }
+    flush(w);
+    finish_leaving(w);
+}
+
+static void on_due(uv_timer_t *timer)
+{
+    begin_due(timer->data);
+}
+
+/* Keeps a work until max_rate lets it begin. */
+static void hold(worker *w, by__work *work)
+{
+    double now = by__now();
+    w->next_due = w->next_due > now ? w->next_due : now;
+    work->due = w->next_due;
+    work->held = true;
+    w->next_due += 1.0 / w->options.max_rate;
+}
+
 static void take_work(worker *w, const json_t *message)
 {
     const char *id = by__get_text(message, "id");
@@ -252,11 +308,16 @@ static void take_work(worker *w, const json_t *message)
     if (status == BY_OK) {
         status = by__work_open(&work, &w->model, message, &param, &error);
     }
-    if (status == BY_OK) {
+    if (status == BY_OK && w->options.max_rate > 0.0) {
+        hold(w, work);
+    } else if (status == BY_OK) {
         status = by__engine_submit(w->thread, work, &error);
     }
     if (status == BY_OK) {
         w->works[w->work_count++] = work;
+        if (work->held) {
+            begin_due(w);
+        }
         return;
     }
     by__work_close(&work);
@@ -325,17 +386,31 @@ static void greet(void *user)
     send_beat(w);
 }
 
+/* The file that says so to others. */
+static void tell_ready(const worker *w, bool ready)
+{
+    by_error error = {0};
+    const char *path = w->options.ready_file;
+    if (path != NULL && !ready) {
+        (void)unlink(path);
+    } else if (path != NULL && by__file_write(path, "", 0, &error) != BY_OK) {
+        by__log_event(&w->log, "ready_file_not_written", "{ss}", "reason", error.message);
+    }
+}
+
 static void on_ready(void *user)
 {
     worker *w = user;
     by__log_event(&w->log, "worker_ready", "{ss ss sI}", "model", w->name, "version", w->version,
                   "slots", (json_int_t)w->slots);
+    tell_ready(w, true);
 }
 
 static void on_lost(void *user, const char *why)
 {
     worker *w = user;
     by__log_event(&w->log, "broker_lost", "{ss}", "reason", why);
+    tell_ready(w, false);
     /* Whoever had asked asks again. */
     for (size_t i = 0; i < w->work_count; i++) {
         silence(w, w->works[i]);
@@ -353,6 +428,7 @@ static void on_stop(void *user, bool again)
         return;
     }
     w->leaving = true;
+    tell_ready(w, false);
     post(w, json_pack("{ss}", "t", "leaving"));
     finish_leaving(w);
 }
@@ -381,7 +457,10 @@ static by_status open_model(worker *w, by_error *error)
         return by_error_set(error, BY_ECONFIG, "%s: there is no such run or directory",
                             w->options.model);
     }
-    by_status status = by_pretrained_open(&pretrained, w->options.model, false, error);
+    by_status status = w->options.checkpoint == NULL
+                           ? by_pretrained_open(&pretrained, w->options.model, false, error)
+                           : by_pretrained_open_checkpoint(&pretrained, w->options.model,
+                                                           w->options.checkpoint, error);
     const char *directory = status == BY_OK ? by_pretrained_directory(pretrained) : NULL;
     if (status == BY_OK) {
         status = by_tokenizer_open(&m->tokenizer, directory, error);
@@ -460,8 +539,13 @@ static by_status set_names(worker *w, by_error *error)
     const char *last = memrchr(path, '/', length);
     const char *name = w->options.name != NULL ? w->options.name : last == NULL ? path : last + 1;
     size_t n = w->options.name != NULL ? strlen(name) : (size_t)(path + length - name);
-    const char *version = w->options.version != NULL ? w->options.version : "1";
+    char *found = NULL;
+    if (w->options.version == NULL) {
+        BY_TRY(by_serve_version(&found, path, w->options.precision, error));
+    }
+    const char *version = found == NULL ? w->options.version : found;
     if (n == 0 || n >= sizeof w->name || !by__utf8_valid(name, n) || !by__id_valid(version)) {
+        free(found);
         return by_error_set(error, BY_EARG,
                             "a model's name has 1 to %zu bytes of UTF-8, and its version 1 to 64 "
                             "of letters, digits, - and _",
@@ -469,6 +553,7 @@ static by_status set_names(worker *w, by_error *error)
     }
     memcpy(w->name, name, n);
     memcpy(w->version, version, strlen(version) + 1);
+    free(found);
     return by__request_id(w->id, "worker_", error);
 }
 
@@ -505,8 +590,9 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
         return by__uv_error(error, "make", "an event loop", code);
     }
     (void)uv_timer_init(&w.loop, &w.beat);
+    (void)uv_timer_init(&w.loop, &w.due);
     (void)uv_async_init(&w.loop, &w.wake, on_wake);
-    w.beat.data = w.wake.data = &w;
+    w.beat.data = w.due.data = w.wake.data = &w;
     status = by__engine_thread_open(&w.thread, w.engine, &w.wake, error);
     if (status == BY_OK) {
         status = by__stop_open(&w.stop, &w.loop, options->child, on_stop, &w, error);
@@ -528,6 +614,7 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
     }
     by__stop_close(&w.stop);
     uv_close((uv_handle_t *)&w.beat, NULL);
+    uv_close((uv_handle_t *)&w.due, NULL);
     uv_close((uv_handle_t *)&w.wake, NULL);
     (void)uv_run(&w.loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&w.loop);

@@ -41,6 +41,8 @@ typedef struct by__work {
     bool logprobs;
     bool silent; /* nobody waits for it */
     bool began;
+    bool held;  /* the engine has not got it yet */
+    double due; /* by__now when it gets it */
     uint64_t session;
     int32_t open; /* sequences that the engine has not ended */
     struct by__work *next;

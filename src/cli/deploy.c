@@ -1,0 +1,192 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "serving.h"
+
+static void print_json(const by_deploy_status *s)
+{
+    printf("{\"model\":\"%s\",\"version\":\"%s\",\"previous\":\"%s\",\"workers\":%zu,\"ready\":%zu,"
+           "\"least\":%zu,\"most\":%zu,\"waiting\":%zu,\"p95\":%.4f,\"coming\":\"%s\","
+           "\"phase\":\"%s\",\"share\":%.4f,\"coming_ready\":%zu,\"same\":%llu,\"different\":%llu,"
+           "\"failed\":%llu,\"last\":\"%s\",\"outcome\":\"%s\",\"reason\":\"%s\"}\n",
+           s->model, s->version, s->previous, s->workers, s->ready, s->least, s->most, s->waiting,
+           s->p95, s->coming, s->phase, s->share, s->coming_ready, (unsigned long long)s->same,
+           (unsigned long long)s->different, (unsigned long long)s->failed, s->last, s->outcome,
+           s->reason);
+}
+
+static void print_status(const by_deploy_status *s)
+{
+    printf("model\t%s\nversion\t%s\nworkers\t%zu of %zu ready (%zu to %zu)\n", s->model, s->version,
+           s->ready, s->workers, s->least, s->most);
+    printf("waiting\t%zu requests; 95 %% of first texts within %.0f ms\n", s->waiting,
+           1e3 * s->p95);
+    if (s->previous[0] != '\0') {
+        printf("previous\t%s\n", s->previous);
+    }
+    if (s->coming[0] != '\0') {
+        printf("coming\t%s: %s, %.0f %% of the requests, %zu workers ready\n", s->coming, s->phase,
+               100.0 * s->share, s->coming_ready);
+    }
+    if (s->same + s->different + s->failed > 0) {
+        printf("copies\t%llu with the same answer, %llu with another one, %llu failed\n",
+               (unsigned long long)s->same, (unsigned long long)s->different,
+               (unsigned long long)s->failed);
+    }
+    if (s->last[0] != '\0') {
+        printf("last\t%s: %s%s%s\n", s->last, s->outcome, s->reason[0] == '\0' ? "" : ", ",
+               s->reason);
+    }
+}
+
+/* Tells each phase on standard error until the deployment has ended. */
+static int follow(const char *control, by_error *error)
+{
+    const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
+    by_deploy_status s = {0};
+    char told[64] = "";
+    for (;;) {
+        char line[64];
+        by_status status = by_deploy_status_now(&s, control, error);
+        if (status != BY_OK) {
+            return cli_fail(&cli_deploy, error);
+        }
+        if (s.coming[0] == '\0') {
+            break;
+        }
+        (void)snprintf(line, sizeof line, "%s %.0f %%", s.phase, 100.0 * s.share);
+        if (strcmp(line, told) != 0) {
+            fprintf(stderr, "%s\t%s\n", s.coming, line);
+            memcpy(told, line, sizeof told);
+        }
+        (void)nanosleep(&pause, NULL);
+    }
+    if (strcmp(s.outcome, "deployed") == 0) {
+        printf("%s serves\n", s.version);
+        return CLI_DONE;
+    }
+    fprintf(stderr, "%s was rolled back: %s\n", s.last, s.reason);
+    return CLI_FAILED;
+}
+
+/* A path that means the same in another directory; links in it are followed when it is used. NULL
+ * for want of memory. */
+static char *absolute(const char *path)
+{
+    char *directory = path[0] == '/' ? NULL : getcwd(NULL, 0);
+    char *out = NULL;
+    if (path[0] == '/') {
+        return strdup(path);
+    }
+    if (directory == NULL || asprintf(&out, "%s/%s", directory, path) < 0) {
+        out = NULL;
+    }
+    free(directory);
+    return out;
+}
+
+/* "5%" or "0.05"; below 0: neither. */
+static double read_share(const char *text)
+{
+    char *end;
+    double value = strtod(text, &end);
+    if (end != text && strcmp(end, "%") == 0) {
+        value /= 100.0;
+        end++;
+    }
+    return end == text || *end != '\0' || !(value > 0.0 && value < 1.0) ? -1.0 : value;
+}
+
+static int act(by_deploy_options *o, bool status, bool json, bool detach)
+{
+    by_error error = {0};
+    by_deploy_status now;
+    if (!status && by_deploy(o, &error) != BY_OK) {
+        return cli_fail(&cli_deploy, &error);
+    }
+    if (!status && !detach) {
+        return follow(o->control, &error);
+    }
+    if (by_deploy_status_now(&now, o->control, &error) != BY_OK) {
+        return cli_fail(&cli_deploy, &error);
+    }
+    if (json) {
+        print_json(&now);
+    } else {
+        print_status(&now);
+    }
+    return CLI_DONE;
+}
+
+static int run(int argc, char **argv)
+{
+    by_deploy_options o = {0};
+    const char *directory = NULL;
+    const char *canary = NULL;
+    bool status = false;
+    bool json = false;
+    bool detach = false;
+    const cli_flag flags[] = {
+        {"dir", CLI_STRING, &directory, "DIR", "of the server, as `banyan serve --dir` has it"},
+        {"canary", CLI_STRING, &canary, "SHARE",
+         "of the requests at first, such as 5%; then 25%, 50%, all"},
+        {"hold", CLI_NUMBER, &o.hold, "SECONDS", "of each share (default 30)"},
+        {"shadow", CLI_SWITCH, &o.shadow, NULL,
+         "first send copies of requests, and compare their answers"},
+        {"errors", CLI_NUMBER, &o.errors, "SHARE",
+         "of failed requests beyond the former version's that rolls back (default 0.02)"},
+        {"slower", CLI_NUMBER, &o.slower, "TIMES",
+         "the former version's p95 that rolls back (default 1.5)"},
+        {"rollback", CLI_SWITCH, &o.rollback, NULL, "go back to what served before"},
+        {"detach", CLI_SWITCH, &detach, NULL, "do not wait for its end"},
+        {"status", CLI_SWITCH, &status, NULL, "print what serves, and what is on its way"},
+        {"json", CLI_SWITCH, &json, NULL, "the status as one line of JSON"},
+        {0}};
+    char **rest;
+    int rest_count;
+    by_error error = {0};
+    int code = cli_parse(&cli_deploy, flags, argc, argv, &rest, &rest_count);
+    if (code >= 0) {
+        return code;
+    }
+    o.canary = canary == NULL ? 0.0 : read_share(canary);
+    if (o.canary < 0.0) {
+        return cli_misuse(&cli_deploy, "--canary %s: a share above 0 and below 100%% is meant",
+                          canary);
+    }
+    if (rest_count > 1 || ((o.rollback || status) && rest_count > 0)) {
+        return cli_misuse(&cli_deploy, "one run is taken, and none with --rollback or --status");
+    }
+    char *own = directory == NULL ? cli_serve_directory() : NULL;
+    char *control = NULL;
+    char *path = rest_count == 1 ? absolute(rest[0]) : NULL;
+    if ((rest_count == 1 && path == NULL) ||
+        asprintf(&control, "%s/control.socket", own == NULL ? directory : own) < 0) {
+        control = NULL;
+        (void)by_error_set(&error, BY_EMEMORY, "out of memory");
+        code = cli_fail(&cli_deploy, &error);
+    } else {
+        o.control = control;
+        o.path = path;
+        code = act(&o, status, json, detach);
+    }
+    free(path);
+    free(control);
+    free(own);
+    return code;
+}
+
+const cli_command cli_deploy = {
+    "deploy", "bring another version of a served model into use",
+    "banyan deploy [RUN] [--canary 5%] [--shadow] | --rollback | --status",
+    "Asks a running `banyan serve` to start workers on RUN (without it: on the newest checkpoint\n"
+    "of the run that it serves), to check them with a golden request, to give them requests, and\n"
+    "to end the former workers when they have answered what they have. It is rolled back when\n"
+    "workers do not start, the check fails, or more requests fail or take longer than before.\n"
+    "Exit code 0: it serves; 1: it was rolled back, or refused.\n\n"
+    "  banyan deploy runs/better --canary 5% --hold 60\n"
+    "  banyan deploy --rollback\n",
+    run};

@@ -1,0 +1,336 @@
+/* The supervisor and the broker: what the broker's state says of workers and load, and what follows
+ * for their number and for the versions that get requests. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "serve/serve_processes.h"
+
+/* Seconds after which a worker is killed that the broker knew and knows no more: it has stopped to
+ * speak, or makes no step. */
+#define FORGOTTEN 2.0
+/* Seconds between a version's last request and the end of its workers: what is on its way to them
+ * arrives. */
+#define LINGER 0.5
+
+/* ---- reading a state ---- */
+
+static const json_t *model_of(const by__supervisor *s, const json_t *message)
+{
+    size_t i;
+    json_t *m;
+    json_array_foreach(json_object_get(message, "models"), i, m)
+    {
+        const char *id = by__get_text(m, "id");
+        if (id != NULL && strcmp(id, s->model) == 0) {
+            return m;
+        }
+    }
+    return NULL;
+}
+
+static void read_load(by__version_load *out, const json_t *model, const char *version)
+{
+    size_t i;
+    json_t *v;
+    *out = (by__version_load){0};
+    json_array_foreach(json_object_get(model, "versions"), i, v)
+    {
+        const char *name = by__get_text(v, "version");
+        const json_t *copies = json_object_get(v, "mirrored");
+        if (name != NULL && strcmp(name, version) == 0) {
+            out->requests = (uint64_t)by__get_integer(v, "requests");
+            out->errors = (uint64_t)by__get_integer(v, "errors");
+            by__histogram_read(&out->first, json_object_get(v, "first"));
+            out->same = (uint64_t)by__get_integer(copies, "same");
+            out->different = (uint64_t)by__get_integer(copies, "different");
+            out->failed = (uint64_t)by__get_integer(copies, "failed");
+        }
+    }
+}
+
+static by__totals totals_of(const json_t *model)
+{
+    by__totals t = {.now = by__now(), .arrived = (uint64_t)by__get_integer(model, "arrived")};
+    size_t i;
+    json_t *v;
+    json_array_foreach(json_object_get(model, "versions"), i, v)
+    {
+        t.ended += (uint64_t)by__get_integer(v, "requests");
+        by__histogram_read(&t.first, json_object_get(v, "first"));
+    }
+    return t;
+}
+
+/* The load over the window, which begins anew when totals fall: behind a restart of the broker, or
+ * when a version is forgotten. */
+static void measure(by__supervisor *s, const json_t *model, const json_t *message)
+{
+    by__totals t = totals_of(model);
+    const by__totals *newest = &s->window[(s->window_count + BY__WINDOW - 1) % BY__WINDOW];
+    size_t i;
+    json_t *w;
+    if (s->window_count > 0 && (t.arrived < newest->arrived || t.ended < newest->ended ||
+                                t.first.count < newest->first.count)) {
+        s->window_count = 0;
+    }
+    const by__totals *oldest =
+        &s->window[s->window_count < BY__WINDOW ? 0 : s->window_count % BY__WINDOW];
+    by__totals from = s->window_count == 0 ? t : *oldest;
+    by__histogram first = t.first;
+    by__histogram_subtract(&first, &from.first);
+    s->window[s->window_count++ % BY__WINDOW] = t;
+    by__autoscale_input *in = &s->load;
+    *in = (by__autoscale_input){.now = t.now,
+                                .window = t.now - from.now,
+                                .arrived = t.arrived - from.arrived,
+                                .ended = t.ended - from.ended,
+                                .p95 = by__histogram_quantile(&first, 0.95),
+                                .waiting = (size_t)by__get_integer(model, "queue"),
+                                .oldest = by__get_number(model, "oldest", 0.0)};
+    json_array_foreach(json_object_get(message, "workers"), i, w)
+    {
+        in->running += (size_t)by__get_integer(w, "requests");
+    }
+    for (const by__group *g = s->groups; g != NULL; g = g->next) {
+        in->ready += g->retire == 0.0 ? by__group_ready(s, g) : 0;
+        in->started += g->retire == 0.0 ? by__group_running(s, g) : 0;
+    }
+}
+
+static void look_at_workers(by__supervisor *s, const json_t *message)
+{
+    double now = by__now();
+    char own[65] = "";
+    size_t i;
+    json_t *w;
+    (void)gethostname(own, sizeof own - 1);
+    json_array_foreach(json_object_get(message, "workers"), i, w)
+    {
+        const char *host = by__get_text(w, "host");
+        int64_t pid = by__get_integer(w, "pid");
+        if (host != NULL && strcmp(host, own) != 0) {
+            continue;
+        }
+        for (by__child *c = s->workers; c != NULL; c = c->next) {
+            if (c->running && c->process.pid == pid) {
+                c->known = now;
+            }
+        }
+    }
+    for (by__child *c = s->workers; c != NULL; c = c->next) {
+        if (c->running && c->known > 0.0 && now - c->known > FORGOTTEN) {
+            by__log_event(&s->log, "worker_killed", "{sI}", "pid", (json_int_t)c->process.pid);
+            c->known = 0.0;
+            (void)uv_process_kill(&c->process, SIGKILL);
+        }
+    }
+}
+
+/* ---- which versions get requests ---- */
+
+static void add_route(json_t *versions, const by__group *group, double share, bool shadow)
+{
+    (void)json_array_append_new(versions, json_pack("{ss sf sb}", "version", group->version.name,
+                                                    "share", share, "shadow", (int)shadow));
+}
+
+static void send_route(by__supervisor *s)
+{
+    json_t *versions = json_array();
+    double share = s->coming == NULL ? 0.0 : s->rollout.share;
+    add_route(versions, s->current, 1.0 - share, false);
+    if (s->coming != NULL) {
+        add_route(versions, s->coming, share, s->rollout.mirrors);
+    }
+    json_t *route = json_pack("{ss ss so sb sO?}", "t", "route", "model", s->model, "versions",
+                              versions, "elastic", (int)(s->options.workers == 0), "info", s->info);
+    char *text = json_dumps(route, JSON_COMPACT | JSON_SORT_KEYS);
+    /* Redis gives a request to any worker. */
+    bool news = text != NULL && s->options.broker != NULL &&
+                (s->routed == NULL || strcmp(text, s->routed) != 0);
+    if (news && by__broker_link_send(&s->link, route)) {
+        free(s->routed);
+        s->routed = text;
+        text = NULL;
+    }
+    free(text);
+    json_decref(route);
+}
+
+/* ---- rollouts ---- */
+
+by_status by__supervisor_deploy(by__supervisor *s, const by__served_version *version,
+                                const by__rollout_options *options, bool back, by_error *error)
+{
+    if (s->coming != NULL) {
+        return by_error_set(error, BY_ESTATE,
+                            "version %s is on its way (%s): wait for it, or end it by "
+                            "`banyan deploy --rollback`",
+                            s->coming->version.name, by__rollout_name(s->rollout.phase));
+    }
+    if (s->options.broker == NULL && (options->share_count > 0 || options->shadow)) {
+        return by_error_set(error, BY_ESTATE,
+                            "shares and copies need the broker of `banyan serve`: Redis gives a "
+                            "request to any worker");
+    }
+    if (strcmp(version->name, s->current->version.name) == 0) {
+        return by_error_set(error, BY_ESTATE, "version %s serves already", version->name);
+    }
+    BY_TRY(by__group_add(s, &s->coming, version, error));
+    by__rollout_begin(&s->rollout, options, by__now());
+    by__golden_reset(s);
+    s->rolls_back = back;
+    by__log_event(&s->log, "deploy", "{ss ss}", "version", version->name, "path", version->path);
+    by__supervisor_reconcile(s);
+    return BY_OK;
+}
+
+static void retire(by__group *group)
+{
+    group->retire = by__now() + LINGER;
+}
+
+static void end_rollout(by__supervisor *s)
+{
+    bool done = s->rollout.phase == BY__ROLLOUT_DONE;
+    by__group *group = s->coming;
+    s->coming = NULL;
+    memcpy(s->last, group->version.name, sizeof s->last);
+    (void)snprintf(s->outcome, sizeof s->outcome, "%s", done ? "deployed" : "rolled_back");
+    (void)snprintf(s->reason, sizeof s->reason, "%s", s->rollout.reason);
+    by__log_event(&s->log, done ? "deployed" : "rolled_back", "{ss ss}", "version",
+                  group->version.name, "reason", s->rollout.reason);
+    if (done) {
+        by_error ignored = {0};
+        by__served_version_free(&s->previous);
+        (void)by__served_version_copy(&s->previous, &s->current->version, &ignored);
+        group->wanted = s->current->wanted;
+        retire(s->current);
+        s->current = group;
+    } else {
+        retire(group);
+    }
+    by__golden_reset(s);
+}
+
+static void tend_rollout(by__supervisor *s, const json_t *model)
+{
+    by__group *g = s->coming;
+    if (g == NULL) {
+        return;
+    }
+    size_t total = s->scale.wanted > 0 ? s->scale.wanted : 1;
+    read_load(&s->before, model, s->current->version.name);
+    read_load(&s->after, model, g->version.name);
+    by__rollout_input in = {.now = by__now(),
+                            .total = total,
+                            .ready = by__group_ready(s, g),
+                            .exits = g->exits,
+                            .hopeless = g->hopeless,
+                            .golden =
+                                s->options.broker == NULL ? BY__GOLDEN_GOOD : s->golden.result,
+                            .golden_reason = s->golden.reason,
+                            .before = s->before,
+                            .after = s->after};
+    by__rollout_phase phase = s->rollout.phase;
+    double share = s->rollout.share;
+    by__rollout_step(&s->rollout, &in);
+    if (s->rollout.phase == BY__ROLLOUT_CHECKING && s->options.broker != NULL) {
+        by__golden_ask(s, in.ready);
+    }
+    if (phase != s->rollout.phase || share != s->rollout.share) {
+        by__log_event(&s->log, "deploy_phase", "{ss ss sf}", "version", g->version.name, "phase",
+                      by__rollout_name(s->rollout.phase), "share", s->rollout.share);
+    }
+    g->wanted = by__rollout_workers(&s->rollout, total);
+    if (by__rollout_ended(&s->rollout)) {
+        end_rollout(s);
+    }
+}
+
+static void tend_scale(by__supervisor *s)
+{
+    size_t before = s->scale.wanted;
+    if (s->options.workers == s->options.most) {
+        return;
+    }
+    by__autoscale_decide(&s->scale, &s->load);
+    s->current->wanted = s->scale.wanted;
+    if (before != s->scale.wanted) {
+        by__log_event(&s->log, "scale", "{sI sI sf sI sf sf}", "from", (json_int_t)before, "to",
+                      (json_int_t)s->scale.wanted, "p95", s->load.p95, "waiting",
+                      (json_int_t)s->load.waiting, "arrivals",
+                      s->load.window > 0.0 ? (double)s->load.arrived / s->load.window : 0.0,
+                      "capacity", s->scale.capacity);
+    }
+}
+
+/* ---- the link ---- */
+
+static void on_state(by__supervisor *s, const json_t *message)
+{
+    const json_t *model = model_of(s, message);
+    const json_t *info = json_object_get(model, "info");
+    look_at_workers(s, message);
+    if (json_is_object(info) && !json_equal(info, s->info)) {
+        json_decref(s->info);
+        s->info = json_deep_copy(info);
+    }
+    measure(s, model, message);
+    tend_rollout(s, model);
+    tend_scale(s);
+    send_route(s);
+    by__supervisor_reconcile(s);
+}
+
+static void on_message(void *user, json_t *message)
+{
+    by__supervisor *s = user;
+    const char *kind = by__get_text(message, "t");
+    size_t i;
+    json_t *event;
+    if (kind != NULL && strcmp(kind, "state") == 0 && !s->ending) {
+        on_state(s, message);
+    } else if (kind != NULL && strcmp(kind, "events") == 0) {
+        json_array_foreach(json_object_get(message, "events"), i, event)
+        {
+            by__golden_event(s, event);
+        }
+    }
+}
+
+static void on_greet(void *user)
+{
+    by__supervisor *s = user;
+    json_t *hello = json_pack("{ss ss ss sI}", "t", "hello", "role", "supervisor", "name",
+                              "supervisor", "pid", (json_int_t)getpid());
+    (void)by__broker_link_send(&s->link, hello);
+    json_decref(hello);
+}
+
+static void on_ready(void *user)
+{
+    by__supervisor *s = user;
+    /* A new broker knows nobody yet, nor which versions there are. */
+    for (by__child *c = s->workers; c != NULL; c = c->next) {
+        c->known = 0.0;
+    }
+    free(s->routed);
+    s->routed = NULL;
+    send_route(s);
+}
+
+static void on_lost(void *user, const char *why)
+{
+    BY_UNUSED(why);
+    by__golden_reset(user);
+}
+
+void by__supervisor_connect(by__supervisor *s)
+{
+    by__broker_link_handler handler = {
+        .greet = on_greet, .ready = on_ready, .message = on_message, .lost = on_lost, .user = s};
+    by__broker_link_open(&s->link, &s->loop, s->options.address, &handler);
+}

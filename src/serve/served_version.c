@@ -1,0 +1,206 @@
+#include "serve/served_version.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "banyan/checkpoint.h"
+#include "banyan/serve.h"
+
+/* Bytes of a sample of a file, and samples at even distances. Training changes nearly every weight,
+ * so that a few of them tell two checkpoints apart. */
+#define SAMPLE  4096
+#define SAMPLES 64
+#define MOST    ((size_t)64 << 20)
+/* Files of a directory, at most. */
+#define FILES 512
+
+static by_status sample_file(by__hasher *hasher, const char *path, by_error *error)
+{
+    char bytes[SAMPLE];
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &info) != 0) {
+        by_status status = by__io_error(error, "open", path);
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+        return status;
+    }
+    by__hasher_add(hasher, &info.st_size, sizeof info.st_size);
+    off_t distance = info.st_size > SAMPLE * SAMPLES ? info.st_size / SAMPLES : SAMPLE;
+    for (off_t at = 0; at < info.st_size; at += distance) {
+        /* The last one ends with the file. */
+        off_t from =
+            at + distance >= info.st_size && info.st_size > SAMPLE ? info.st_size - SAMPLE : at;
+        ssize_t n = pread(fd, bytes, sizeof bytes, from);
+        if (n < 0) {
+            by_status status = by__io_error(error, "read", path);
+            (void)close(fd);
+            return status;
+        }
+        by__hasher_add(hasher, bytes, (size_t)n);
+    }
+    (void)close(fd);
+    return BY_OK;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool decides(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot != NULL && (strcmp(dot, ".json") == 0 || strcmp(dot, ".safetensors") == 0);
+}
+
+/* Samples of the files of a directory in the order of their names. */
+static by_status sample_directory(by__hasher *hasher, const char *path, by_error *error)
+{
+    char *names[FILES];
+    size_t count = 0;
+    by_status status = BY_OK;
+    DIR *directory = opendir(path);
+    if (directory == NULL) {
+        return by__io_error(error, "open", path);
+    }
+    for (const struct dirent *e = readdir(directory); e != NULL && count < FILES;
+         e = readdir(directory)) {
+        if (decides(e->d_name)) {
+            names[count] = by__strdup(e->d_name);
+            count += names[count] != NULL;
+        }
+    }
+    (void)closedir(directory);
+    qsort(names, count, sizeof *names, by_name);
+    for (size_t i = 0; i < count; i++) {
+        char *file = by__path_join(path, names[i]);
+        if (status == BY_OK) {
+            by__hasher_add(hasher, names[i], strlen(names[i]) + 1);
+            status = file == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path")
+                                  : sample_file(hasher, file, error);
+        }
+        free(file);
+        free(names[i]);
+    }
+    return status;
+}
+
+static by_status hash_weights(char out[33], const char *path, const char *settings, by_error *error)
+{
+    by__hasher *hasher = NULL;
+    char *manifest = by__path_join(path, "manifest.json");
+    char *text = NULL;
+    size_t length = 0;
+    by_status status = manifest == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path")
+                                        : by__hasher_open(&hasher, error);
+    if (status == BY_OK && by__path_exists(manifest)) {
+        status = by__file_read(&text, &length, manifest, MOST, error);
+        if (status == BY_OK) {
+            by__hasher_add(hasher, text, length);
+        }
+    } else if (status == BY_OK) {
+        status = by__path_is_dir(path) ? sample_directory(hasher, path, error)
+                                       : sample_file(hasher, path, error);
+    }
+    if (status == BY_OK) {
+        by__hasher_add(hasher, settings == NULL ? "" : settings,
+                       settings == NULL ? 0 : strlen(settings));
+        by__hasher_hex(hasher, out);
+    }
+    by__hasher_close(&hasher);
+    free(text);
+    free(manifest);
+    return status;
+}
+
+/* "step-00001000-1a2b3c4d": the last part of the directory, made an id, and eight digits. */
+static void name_version(by__served_version *v, const char *hash)
+{
+    size_t end = strlen(v->directory);
+    while (end > 1 && v->directory[end - 1] == '/') {
+        end--;
+    }
+    size_t begin = end;
+    while (begin > 0 && v->directory[begin - 1] != '/') {
+        begin--;
+    }
+    size_t n = end - begin > 40 ? 40 : end - begin;
+    for (size_t i = 0; i < n; i++) {
+        char c[2] = {v->directory[begin + i], '\0'};
+        v->name[i] = '_';
+        if (by__id_valid(c)) {
+            v->name[i] = c[0];
+        }
+    }
+    (void)snprintf(v->name + n, sizeof v->name - n, "-%.8s", hash);
+}
+
+by_status by__served_version_find(by__served_version *out, const char *path, const char *settings,
+                                  by_error *error)
+{
+    by__served_version v = {.path = by__strdup(path)};
+    char *root = by__path_join(path, "checkpoints");
+    char hash[33];
+    by_status status = v.path == NULL || root == NULL
+                           ? by_error_set(error, BY_EMEMORY, "out of memory: a path")
+                           : BY_OK;
+    if (status == BY_OK && !by__path_exists(path)) {
+        /* To start again does not help. */
+        status = by_error_set(error, BY_ECONFIG, "%s: there is no such run or directory", path);
+    }
+    v.is_run = status == BY_OK && by__path_is_dir(root);
+    if (v.is_run) {
+        status = by_checkpoint_latest(root, &v.directory, NULL, error);
+    } else if (status == BY_OK) {
+        v.directory = by__strdup(path);
+        status =
+            v.directory == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path") : BY_OK;
+    }
+    if (status == BY_OK) {
+        status = hash_weights(hash, v.directory, settings, error);
+    }
+    free(root);
+    if (status != BY_OK) {
+        by__served_version_free(&v);
+        return status;
+    }
+    name_version(&v, hash);
+    *out = v;
+    return BY_OK;
+}
+
+by_status by__served_version_copy(by__served_version *out, const by__served_version *from,
+                                  by_error *error)
+{
+    by__served_version v = *from;
+    v.path = by__strdup(from->path);
+    v.directory = by__strdup(from->directory);
+    if (v.path == NULL || v.directory == NULL) {
+        by__served_version_free(&v);
+        return by_error_set(error, BY_EMEMORY, "out of memory: a version");
+    }
+    *out = v;
+    return BY_OK;
+}
+
+void by__served_version_free(by__served_version *version)
+{
+    free(version->path);
+    free(version->directory);
+    *version = (by__served_version){0};
+}
+
+by_status by_serve_version(char **out, const char *path, const char *settings, by_error *error)
+{
+    by__served_version v;
+    BY_TRY(by__served_version_find(&v, path, settings, error));
+    *out = by__strdup(v.name);
+    by__served_version_free(&v);
+    return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a version") : BY_OK;
+}

@@ -1,0 +1,132 @@
+#!/bin/sh
+# Versions of a served model: deployed, checked, given a share of the requests or copies of them, rolled back, by hand and by
+# themselves, while clients ask; not one of their requests fails. Workers that follow the load, down to none.
+. "$(dirname "$0")/../support/shell.sh"
+client="$root/tests/e2e/update_client.py"
+on_exit=end_server
+server=
+load=
+end_server() {
+    [ -z "$load" ] || kill -9 "$load" 2>/dev/null
+    [ -z "$server" ] || kill -9 $(ps -o pid= --ppid "$server") "$server" 2>/dev/null
+}
+serve() {
+    rm -f url
+    "$banyan" serve runs/tiny --listen 127.0.0.1:0 --dir "$work/sock" --threads 1 "$@" >url 2>log &
+    server=$!
+    while [ ! -s url ]; do
+        kill -0 "$server" 2>/dev/null || { cat log >&2; fail "the server has ended"; }
+        sleep 0.1
+    done
+    url=$(cat url)
+    until curl -sf "$url/health/ready" >/dev/null; do sleep 0.1; done
+}
+stop() {
+    kill -TERM "$server"
+    wait "$server"
+    code=$?
+    server=
+    [ "$code" -eq 0 ] || { tail log >&2; fail "the server ended with $code"; }
+}
+begin_load() {
+    rm -f enough
+    python3 "$client" load "$url" enough 300 >load.out 2>load.err &
+    load=$!
+}
+# end_load VERSIONS: every request was answered, by so many versions.
+end_load() {
+    : >enough
+    wait "$load" || { cat load.err load.out >&2; tail -n 20 log >&2; fail "requests have failed"; }
+    load=
+    holds load.out '"failed": 0'
+    [ "$(field versions <load.out)" = "$1" ] || fail "answers of other versions: $(cat load.out)"
+}
+deploy() { "$banyan" deploy --dir "$work/sock" "$@"; }
+is() { deploy --status --json >status && [ "$(field "$1" <status)" = "$2" ]; }
+until_is() {
+    for _ in $(seq 600); do
+        is "$1" "$2" && return
+        sleep 0.1
+    done
+    cat status >&2
+    tail -n 20 log >&2
+    fail "$1 is not $2"
+}
+
+make_text text.txt 400
+tiny gpt2 >c.yaml
+for run in tiny other; do
+    run 0 "$banyan" train c.yaml --quiet --set name=$run --set model.context=128 --set train.batch=1 --set train.steps=2 --set optimizer.warmup=1 --set train.threads=1 \
+        --set seed=$([ $run = tiny ] && echo 1 || echo 2)
+done
+# Weights that are no numbers: every checksum is right, and the model is useless.
+python3 - runs/other broken <<'END'
+import glob, json, os, shutil, struct, sys
+source = sorted(glob.glob(sys.argv[1] + "/checkpoints/step-*"))[-1]
+os.mkdir(sys.argv[2])
+for name in ("config.json", "tokenizer.json", "model.safetensors"):
+    shutil.copy(os.path.join(source, name), sys.argv[2])
+path = os.path.join(sys.argv[2], "model.safetensors")
+data = bytearray(open(path, "rb").read())
+head = 8 + struct.unpack("<Q", data[:8])[0]
+data[head:] = b"\xff\xff\xff\x7f" * ((len(data) - head) // 4)
+open(path, "wb").write(data)
+END
+
+say "a version that serves, is replaced and comes back, under load"
+serve --workers 2
+first=$(python3 "$client" answer "$url")
+begin_load
+run 0 deploy runs/other
+holds out "serves"
+second=$(python3 "$client" answer "$url")
+[ "$first" != "$second" ] || fail "both versions have the same answer"
+run 1 deploy runs/other
+holds err "serves already"
+run 0 deploy --rollback
+[ "$(python3 "$client" answer "$url")" = "$first" ] || fail "the former version has another answer"
+say "what fails is rolled back: weights, a path, an order"
+run 1 deploy broken
+holds err "golden request"
+run 1 deploy "$work/none"
+holds err "there is no such run"
+run 1 deploy --detach
+holds err "serves already"
+say "copies, then a share"
+deploy runs/other --shadow --canary 30% --hold 2 --slower 50 >deployed 2>phases || { cat phases >&2; tail log >&2; fail "it was not deployed"; }
+for phase in "checking" "shadow 0 %" "canary 30 %" "canary 50 %"; do holds phases "$phase"; done
+grep -q '"process_ended","role":"worker"' log || fail "no worker of a former version has ended"
+say "a worker of each version is killed in the middle of a canary"
+deploy runs/tiny --canary 50% --hold 4 --slower 50 --detach >status
+until_is phase canary
+kill -9 $(ps -o pid=,args= --ppid "$server" | awk '/ worker / { print $1 }' | sed -n '1p;$p')
+until_is phase ""
+until_is outcome deployed
+end_load 2
+curl -sf "$url/metrics" >metrics
+grep -q 'banyan_version_requests_total{model="tiny",version="step-00000002-' metrics || fail "no counters of versions"
+
+say "SIGHUP brings a new checkpoint of the run"
+before=$(field version <status)
+run 0 "$banyan" train --resume runs/tiny --quiet --set train.steps=3
+kill -HUP "$server"
+for _ in $(seq 300); do
+    is version "$before" || break
+    sleep 0.1
+done
+case $(field version <status) in step-00000003-*) ;; *) fail "$(cat status)" ;; esac
+run 0 deploy --rollback
+is version "$before" || fail "$(cat status)"
+stop
+
+say "none while nothing comes, more than one under load, then fewer"
+serve --workers 0:3 --idle 1 --calm 1 --max-rate 6 --sessions 4
+until_is workers 0
+curl -sf "$url/health/ready" >/dev/null || fail "a server that starts workers for requests is ready"
+python3 "$client" answer "$url" >/dev/null || fail "a request does not start a worker"
+python3 "$client" load "$url" none 6 >load.out || { cat load.out >&2; fail "requests have failed"; }
+grep -q '"event":"scale","from":[12],"to":[23]' log || fail "no worker was added: $(cat load.out; grep '"scale"' log)"
+until_is workers 0
+stop
+run 1 "$banyan" deploy --status --dir "$work/sock"
+holds err "no \`banyan serve\` answers"

@@ -1,0 +1,231 @@
+/* The number of workers under simulated loads: each worker serves a fixed number of requests a
+ * second, and takes a while to start. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/base.h"
+#include "serve/autoscale.h"
+
+#define TICK     0.05
+#define WINDOW   2.0
+#define MOST     32
+#define REQUESTS 65536
+
+typedef struct simulation {
+    double now;
+    double rate;        /* of a worker */
+    double start;       /* seconds until one is ready */
+    double ready[MOST]; /* when each is; those from `count` on do not exist */
+    double free[MOST];  /* when it can begin the next request */
+    size_t count;
+    double arrived[REQUESTS]; /* times */
+    double began[REQUESTS];   /* at a worker; 0: it waits */
+    size_t arrivals;
+    size_t taken;
+    double owed; /* part of the next request */
+    uint64_t random;
+    size_t changes;
+    size_t most;
+} simulation;
+
+/* Exponential times between requests (a Poisson process), or even ones. */
+static double next_gap(simulation *s, double rate, bool random)
+{
+    if (!random) {
+        return 1.0 / rate;
+    }
+    s->random = s->random * 6364136223846793005u + 1442695040888963407u;
+    double u = ((double)(s->random >> 11) + 0.5) * 0x1p-53;
+    return -log(u) / rate;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The 95th percentile of those that began within the last `seconds`. */
+static double p95_of(const simulation *s, double seconds, size_t *count)
+{
+    static double times[REQUESTS];
+    *count = 0;
+    for (size_t i = s->taken; i-- > 0 && s->arrived[i] > s->now - seconds - 60.0;) {
+        if (s->began[i] <= s->now && s->began[i] > s->now - seconds) {
+            times[(*count)++] = s->began[i] - s->arrived[i] + 0.01;
+        }
+    }
+    qsort(times, *count, sizeof *times, ascending);
+    return *count == 0 ? 0.0 : times[(size_t)(0.95 * (double)(*count - 1))];
+}
+
+static void serve(simulation *s)
+{
+    while (s->taken < s->arrivals) {
+        size_t best = MOST;
+        for (size_t w = 0; w < s->count; w++) {
+            if (s->ready[w] <= s->now && (best == MOST || s->free[w] < s->free[best])) {
+                best = w;
+            }
+        }
+        if (best == MOST || s->free[best] > s->now) {
+            return;
+        }
+        double from = fmax(s->free[best], fmax(s->now - TICK, s->arrived[s->taken]));
+        s->began[s->taken++] = from;
+        s->free[best] = from + 1.0 / s->rate;
+    }
+}
+
+static void resize(simulation *s, size_t wanted)
+{
+    s->changes += wanted != s->count;
+    for (; s->count < wanted; s->count++) {
+        s->ready[s->count] = s->free[s->count] = s->now + s->start;
+    }
+    s->count = wanted;
+    s->most = wanted > s->most ? wanted : s->most;
+}
+
+/* Runs for some seconds at a load; a decision every 250 ms, as the broker tells its state. */
+static void run(simulation *s, by__autoscale *a, double rate, double seconds, bool random)
+{
+    double end = s->now + seconds;
+    for (size_t tick = 0; s->now < end; tick++) {
+        s->now += TICK;
+        for (s->owed -= TICK; rate > 0.0 && s->owed <= 0.0; s->owed += next_gap(s, rate, random)) {
+            assert_true(s->arrivals < REQUESTS);
+            s->arrived[s->arrivals++] = s->now + s->owed;
+        }
+        s->owed = rate > 0.0 ? s->owed : 0.0;
+        serve(s);
+        if (tick % 5 != 0) {
+            continue;
+        }
+        by__autoscale_input in = {.now = s->now,
+                                  .window = WINDOW,
+                                  .started = s->count,
+                                  .waiting = s->arrivals - s->taken};
+        size_t count;
+        in.p95 = p95_of(s, WINDOW, &count);
+        in.ended = count;
+        for (size_t i = s->arrivals; i-- > 0 && s->arrived[i] > s->now - WINDOW;) {
+            in.arrived++;
+        }
+        for (size_t w = 0; w < s->count; w++) {
+            in.ready += s->ready[w] <= s->now;
+        }
+        in.oldest = in.waiting > 0 ? s->now - s->arrived[s->taken] : 0.0;
+        resize(s, by__autoscale_decide(a, &in));
+    }
+}
+
+static void begin(simulation *s, by__autoscale *a, size_t least, size_t workers)
+{
+    by__autoscale_options options = {.least = least, .most = 8, .target = 0.2};
+    memset(s, 0, sizeof *s);
+    s->rate = 4.0;
+    s->start = 1.5;
+    s->random = 7;
+    s->count = workers;
+    by__autoscale_begin(a, &options, workers, 0.0);
+}
+
+static void test_a_step_of_twenty(void **state)
+{
+    static simulation s;
+    by__autoscale a;
+    size_t count;
+    (void)state;
+    for (int random = 0; random < 2; random++) {
+        begin(&s, &a, 1, 1);
+        run(&s, &a, 1.0, 60.0, random);
+        /* A load of a quarter of its capacity needs one worker, and at random times not many. */
+        assert_in_range(s.count, 1, 2);
+        run(&s, &a, 20.0, 30.0, random);
+        assert_true(p95_of(&s, WINDOW, &count) < 0.2);
+        assert_in_range(s.count, 6, 8);
+        s.changes = 0;
+        run(&s, &a, 20.0, 120.0, random);
+        assert_true(p95_of(&s, 60.0, &count) < 0.25);
+        /* No flapping: a steady load has at most one more decision. */
+        assert_in_range(s.changes, 0, random ? 3 : 1);
+        s.changes = 0;
+        run(&s, &a, 1.0, 150.0, random);
+        assert_in_range(s.count, 1, 2);
+        assert_in_range(s.changes, 2, 7);
+        assert_true(p95_of(&s, 60.0, &count) < 0.5);
+    }
+}
+
+static void test_a_load_that_swings(void **state)
+{
+    static simulation s;
+    by__autoscale a;
+    (void)state;
+    begin(&s, &a, 1, 1);
+    run(&s, &a, 20.0, 40.0, false);
+    s.changes = 0;
+    /* Pauses that are shorter than the calm period take no worker away. */
+    for (int i = 0; i < 6; i++) {
+        run(&s, &a, 2.0, 8.0, false);
+        run(&s, &a, 20.0, 8.0, false);
+    }
+    assert_in_range(s.changes, 0, 2);
+    assert_in_range(s.count, 6, 8);
+}
+
+static void test_bounds(void **state)
+{
+    static simulation s;
+    by__autoscale a;
+    (void)state;
+    begin(&s, &a, 2, 2);
+    run(&s, &a, 100.0, 60.0, false);
+    assert_int_equal(s.most, 8);
+    assert_int_equal(s.count, 8);
+    begin(&s, &a, 2, 2);
+    run(&s, &a, 0.0, 120.0, false);
+    assert_int_equal(s.count, 2);
+    /* A number below the bounds, behind a change of them, is corrected at once. */
+    begin(&s, &a, 2, 1);
+    run(&s, &a, 0.0, 1.0, false);
+    assert_int_equal(s.count, 2);
+}
+
+static void test_to_zero(void **state)
+{
+    static simulation s;
+    by__autoscale a;
+    (void)state;
+    begin(&s, &a, 0, 1);
+    run(&s, &a, 1.0, 30.0, false);
+    assert_int_equal(s.count, 1);
+    run(&s, &a, 0.0, 50.0, false);
+    assert_int_equal(s.count, 1);
+    run(&s, &a, 0.0, 40.0, false);
+    assert_int_equal(s.count, 0);
+    run(&s, &a, 1.0, 3.0, false);
+    assert_in_range(s.count, 1, 8);
+    assert_true(s.taken > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_step_of_twenty),
+        cmocka_unit_test(test_a_load_that_swings),
+        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_to_zero),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
