@@ -59,6 +59,9 @@ typedef struct by_worker_options {
     /* made when the model is warm and the broker is reached, for who watches processes by files;
      * removed at the end; NULL: none */
     const char *ready_file;
+    size_t
+        drift_requests; /* that are compared at a time with the training data (banyan/drift.h), where
+                              the checkpoint has a reference; 0: 500 */
     bool child;
     by_serve_log *log;
     void *user;

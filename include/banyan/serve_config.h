@@ -30,6 +30,7 @@ typedef struct by_serve_worker_config {
     int64_t sessions; /* 0: the engine's own default; so with the next two */
     int64_t context;
     int64_t threads;
+    int64_t drift_window; /* requests */
 } by_serve_worker_config;
 
 typedef struct by_serve_broker_config {

@@ -105,13 +105,13 @@ static arguments begin(const char *program, const char *command, const char *dir
 /* What the flags say; NULL: a default of the part that takes it. */
 typedef struct choices {
     const char *listen, *keys, *name, *precision, *sessions, *context, *threads;
-    const char *directory, *broker, *queue, *deadline, *tasks, *config, *rate, *silence;
+    const char *directory, *broker, *queue, *deadline, *tasks, *config, *rate, *silence, *window;
     const char *workers; /* "N" or "LEAST:MOST"; NULL: the config's */
     const char *target;  /* "200ms", "0.2s", "0.2" */
     double calm, idle, grace;
     size_t least, most;
     double target_seconds;
-    char numbers[4][24]; /* of the config, for those that are not flags */
+    char numbers[5][24]; /* of the config, for those that are not flags */
     cli_list sets;
     bool insecure;
 } choices;
@@ -183,6 +183,7 @@ static void use_config(choices *c, const by_serve_config *config)
     c->threads = c->threads != NULL ? c->threads : number_of(c->numbers[2], w->threads);
     c->broker =
         c->broker != NULL || config->broker.address[0] == '\0' ? c->broker : config->broker.address;
+    c->window = c->window != NULL ? c->window : number_of(c->numbers[4], w->drift_window);
     c->queue = c->queue != NULL ? c->queue : number_of(c->numbers[3], config->broker.queue);
     c->tasks =
         c->tasks != NULL || config->broker.tasks[0] == '\0' ? c->tasks : config->broker.tasks;
@@ -237,6 +238,7 @@ static by_status serve(const choices *c, const char *model, const char *director
         add_value(&worker, "--sessions", c->sessions);
         add_value(&worker, "--context", c->context);
         add_value(&worker, "--threads", c->threads);
+        add_value(&worker, "--drift-window", c->window);
         by_serve_options options = {.broker = c->broker == NULL ? broker.items : NULL,
                                     .gateway = gateway.items,
                                     .worker = worker.items,
@@ -295,6 +297,8 @@ static int run(int argc, char **argv)
         {"sessions", CLI_STRING, &c.sessions, "N", "sequences that run at a time in a worker"},
         {"context", CLI_STRING, &c.context, "N", "tokens of a prompt with its answer"},
         {"threads", CLI_STRING, &c.threads, "N", "compute threads of a worker"},
+        {"drift-window", CLI_STRING, &c.window, "N",
+         "requests that are compared with the training data at a time (default 500)"},
         {"tasks", CLI_STRING, &c.tasks, "FILE", "keep tasks in it (default DIR/tasks.sqlite)"},
         {"queue", CLI_STRING, &c.queue, "N", "requests that may wait (default 1024)"},
         {"deadline", CLI_STRING, &c.deadline, "SECONDS", "of a request (default 600)"},

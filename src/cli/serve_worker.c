@@ -9,6 +9,7 @@ static int run(int argc, char **argv)
     const char *directory = NULL;
     const char *address = NULL;
     int64_t threads = 0;
+    int64_t window = 0;
     const cli_flag flags[] = {
         {"dir", CLI_STRING, &directory, "DIR", "of the broker's socket"},
         {"broker", CLI_STRING, &address, "ADDRESS", "redis://HOST[:PORT]: Redis is the broker"},
@@ -25,6 +26,8 @@ static int run(int argc, char **argv)
          "requests a second that it begins, at most (default: as many as come)"},
         {"ready-file", CLI_STRING, &options.ready_file, "FILE",
          "that exists while the worker takes requests"},
+        {"drift-window", CLI_INTEGER, &window, "N",
+         "requests that are compared with the training data at a time (default 500)"},
         {"child", CLI_SWITCH, &options.child, NULL, "end when standard input ends"},
         {0}};
     char **rest;
@@ -34,8 +37,10 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (rest_count != 1) {
-        return cli_misuse(&cli_worker, "one run or directory is needed");
+    if (rest_count != 1 || window < 0) {
+        return cli_misuse(&cli_worker, "%s",
+                          window < 0 ? "--drift-window is at least 1"
+                                     : "one run or directory is needed");
     }
     char *broker = NULL;
     by_status status = cli_serve_broker(&broker, address, directory, &error);
@@ -43,6 +48,7 @@ static int run(int argc, char **argv)
         options.broker = broker;
         options.model = rest[0];
         options.threads = (int)threads;
+        options.drift_requests = (size_t)window;
         status = by_worker_run(&options, &error);
     }
     free(broker);

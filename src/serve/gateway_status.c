@@ -4,6 +4,7 @@
 
 #include "serve/gateway_routes.h"
 #include "serve/messages.h"
+#include "serve/served_drift.h"
 
 /* Seconds without a word of the broker, or of a worker, after which it does not count. */
 #define SILENCE 5.0
@@ -174,6 +175,7 @@ void by__answer_metrics(by__gateway *g, by__exchange *x, const by__http_request 
                         (double)by__http_server_connections(g->server));
     print_workers(g, &out);
     by__metrics_models(&out, g->state);
+    by__served_drift_print(&out, json_object_get(g->state, "workers"));
     by__exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8",
                        out.failed ? "" : out.data, out.failed ? 0 : out.length);
     by__text_free(&out);

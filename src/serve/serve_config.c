@@ -65,6 +65,8 @@ static const by__key keys[] = {
      .help = "tokens of a prompt with its answer; 0: the model's"},
     {"worker", "threads", BY__KEY_INT, OWN(worker.threads), "0", 0, 4096,
      .help = "compute threads of a worker; 0: one a core"},
+    {"worker", "drift_window", BY__KEY_INT, OWN(worker.drift_window), "500", 1, BY__MI30,
+     .help = "requests that are compared with the training data at a time (docs/drift.md)"},
 
     {"broker", "address", BY__KEY_TEXT, OWN(broker.address), "\"\"",
      .help = "`redis://HOST[:PORT]`: a Redis server is the broker; empty: one is started"},

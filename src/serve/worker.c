@@ -9,12 +9,14 @@
 #include "serve/broker_link.h"
 #include "serve/log.h"
 #include "serve/messages.h"
+#include "serve/served_drift.h"
 #include "serve/stop.h"
 
 typedef struct worker {
     by_worker_options options;
     by__log log;
     by__served_model model;
+    by__served_drift *drift; /* NULL: the weights have no reference */
     by_engine *engine;
     by__engine_thread *thread;
     uv_loop_t loop;
@@ -315,6 +317,7 @@ static void take_work(worker *w, const json_t *message)
     }
     if (status == BY_OK) {
         w->works[w->work_count++] = work;
+        by__served_drift_tokens(w->drift, work->request.prompt, work->request.prompt_count);
         if (work->held) {
             begin_due(w);
         }
@@ -360,6 +363,10 @@ static void send_beat(worker *w)
         (json_int_t)s.waiting, "pages", (json_int_t)s.pages, "pages_used", (json_int_t)s.pages_used,
         "pages_cached", (json_int_t)s.pages_cached, "generated", (json_int_t)s.generated, "found",
         (json_int_t)s.found, "preemptions", (json_int_t)s.preemptions, "rows", (json_int_t)s.rows);
+    json_t *drift = by__served_drift_state(w->drift);
+    if (drift != NULL) {
+        (void)json_object_set_new(engine, "drift", drift);
+    }
     post(w, json_pack("{ss sI sb so}", "t", "beat", "steps", (json_int_t)s.steps, "busy", (int)busy,
                       "engine", engine));
 }
@@ -466,6 +473,10 @@ static by_status open_model(worker *w, by_error *error)
         status = by_tokenizer_open(&m->tokenizer, directory, error);
     }
     if (status == BY_OK) {
+        const by_drift_options drift = {.requests = w->options.drift_requests};
+        status = by__served_drift_open(&w->drift, directory, &drift, &w->log, error);
+    }
+    if (status == BY_OK) {
         status = by_token_list_of(&m->tokens, m->tokenizer, error);
     }
     if (status == BY_OK) {
@@ -566,6 +577,7 @@ static void release(worker *w)
     free(w->works);
     json_decref(w->events);
     by_engine_close(&w->engine);
+    by__served_drift_close(&w->drift);
     by_token_list_close(&w->model.tokens);
     by_chat_close(&w->model.chat);
     by_tokenizer_close(&w->model.tokenizer);

@@ -77,6 +77,12 @@ def metric(name):
     raise AssertionError(name)
 
 
+def gauges(name):
+    """The values of a family, whatever their labels."""
+    with urllib.request.urlopen(url + "/metrics") as answer:
+        return [float(line.split()[-1]) for line in answer.read().decode().splitlines() if line.startswith(name + "{")]
+
+
 def wait_for(what, seconds=20):
     end = time.time() + seconds
     while not what():
@@ -181,6 +187,28 @@ def check_cancel():
     assert other["r"] == {0: "length"} and other["u"]["completion_tokens"] == MANY, other
     # It may have ended before the client was seen to go.
     assert metric("banyan_cancelled_total") <= before + 1
+
+
+def check_drift():
+    """Windows of 60 requests: words as in the training data, the same words, then one of them alone."""
+    words = "apple bay cedar dune elm fern grove hill iris jade kelp lime moss nut oak pine".split()
+    state = 99
+
+    def word(n):
+        nonlocal state
+        state = (state * 1103515245 + 12345) % 2147483648
+        return words[state // 65536 % n]
+
+    for window, (n, detected) in enumerate([(16, 0.0), (16, 0.0), (1, 1.0)]):
+        assert gauges("banyan_drift_window_requests") == [0.0]
+        for _ in range(60):
+            assert call("/v1/completions", completion(prompt=" ".join(word(n) for _ in range(8)) + "\n", max_tokens=1))[0] == 200
+        wait_for(lambda: gauges("banyan_drift_windows_total") == [window + 1.0])
+        assert gauges("banyan_drift_detected") == [detected], (window, gauges("banyan_drift_score"))
+        assert gauges("banyan_drift_alarms_total") == [detected]
+        assert len(gauges("banyan_drift_score")) == 2
+    assert gauges("banyan_drift_samples") == [60.0 * len(" ".join(["apple"] * 8) + "\n")]
+    assert gauges("banyan_drift_p_value")[0] < 1e-9
 
 
 def check_lost():

@@ -65,6 +65,14 @@ holds err "connection refused"
 stop 0
 [ -z "$(ps -eo args= | grep "[-]-dir $work/sock")" ] || fail "processes are left"
 
+say "drift"
+[ "$(find runs/tiny -name drift_reference.json | wc -l)" -gt 0 ] || fail "the checkpoint has no reference"
+serve --drift-window 60
+check ready "$url"
+check drift "$url"
+[ "$(grep -c '"event":"drift"' log)" = 1 ] || fail "$(cat log)"
+stop 0
+
 say "keys and limits, by a configuration"
 printf '# a comment\n%s test\n%s few inference\n' "$(printf secret | sha256sum | cut -d' ' -f1)" "$(printf few | sha256sum | cut -d' ' -f1)" >keys
 cat >serve.yaml <<END

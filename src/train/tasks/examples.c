@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "train/tasks/examples_learned.h"
+#include "train/tasks/references.h"
 
 /* clang-format off: one row a key */
 static const by__key image_keys[] = {
@@ -274,6 +275,11 @@ static by_status open_config_table(by__examples *d, const by_task_request *r,
     if (status == BY_OK && d->encoding == NULL) {
         status = learn_table(d, table, error);
     }
+    if (status == BY_OK && r->purpose == BY_TASK_TRAIN) {
+        status =
+            by__reference_of_table(&d->reference, table, &d->train_part,
+                                   (const char *const *)k->ignore.items, k->ignore.count, error);
+    }
     if (status == BY_OK) {
         status = by_encoding_apply(d->encoding, table, true, &d->train, error);
     }
@@ -372,6 +378,7 @@ void by__examples_close(by_task_data *data)
     by__damage_free(&d->damage);
     by__pixel_scales_free(&d->scales);
     free(d->learned);
+    free(d->reference);
     free(d->labels);
     free(d);
 }
@@ -519,6 +526,7 @@ by_status by__examples_keep(by_task_data *data, const by_config *config, by_task
                             by_error *error)
 {
     by__examples *d = (by__examples *)data;
+    size_t files = 1;
     BY_UNUSED(config);
     BY_UNUSED(error);
     *out = (by_task_kept){
@@ -534,6 +542,11 @@ by_status by__examples_keep(by_task_data *data, const by_config *config, by_task
         .eos = -1,
         .labels = d->labels,
         .label_count = d->label_count};
+    if (d->reference != NULL) {
+        out->files[files++] = (by_checkpoint_file){
+            .name = BY_DRIFT_FILE, .data = d->reference, .size = strlen(d->reference)};
+    }
+    out->file_count = files;
     return BY_OK;
 }
 

@@ -45,6 +45,7 @@ typedef struct by__examples {
     by__pixel_scales scales; /* of images */
     char *learned;           /* the JSON text of what was learned */
     char learned_hash[33];
+    char *reference;     /* of a table: the text of BY_DRIFT_FILE; NULL: there is none */
     const char **labels; /* names of classes; NULL: none */
     size_t label_count;
     bool skip;         /* damaged examples are left out ... */

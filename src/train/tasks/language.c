@@ -9,6 +9,7 @@
 #include "graph/graph.h"
 #include "train/tasks/documents.h"
 #include "train/tasks/language.h"
+#include "train/tasks/references.h"
 #include "train/tasks/tasks.h"
 #include "train/teacher.h"
 
@@ -75,6 +76,7 @@ typedef struct language_data {
     int64_t eos;
     char *eos_token; /* NULL: none */
     char *tokenizer_config;
+    char *reference;   /* the text of BY_DRIFT_FILE */
     bool best_fit;     /* data.packing */
     by__damage damage; /* of all data sets */
     char content[33];  /* hash of what is trained on */
@@ -212,6 +214,7 @@ static void close_data(by_task_data *base)
     by__damage_free(&d->damage);
     free(d->eos_token);
     free(d->tokenizer_config);
+    free(d->reference);
     free(d);
 }
 
@@ -486,6 +489,9 @@ static by_status keep(by_task_data *base, const by_config *config, by_task_kept 
 {
     language_data *d = (language_data *)base;
     if (d->tokenizer_config == NULL) {
+        BY_TRY(by__reference_of_text(&d->reference, d->train,
+                                     d->mix.stage_count == 0 ? NULL : d->mix.stages[0].weights,
+                                     d->paths.train_count, error));
         BY_TRY(tokenizer_config(&d->tokenizer_config, d, config, error));
         BY_TRY(hash_content(d->content, d, error));
     }
@@ -500,8 +506,9 @@ static by_status keep(by_task_data *base, const by_config *config, by_task_kept 
         .files = {{.name = "tokenizer.json", .path = d->paths.tokenizer},
                   {.name = "tokenizer_config.json",
                    .data = d->tokenizer_config,
-                   .size = strlen(d->tokenizer_config)}},
-        .file_count = 2,
+                   .size = strlen(d->tokenizer_config)},
+                  {.name = BY_DRIFT_FILE, .data = d->reference, .size = strlen(d->reference)}},
+        .file_count = 3,
         .eos = d->eos};
     return BY_OK;
 }

@@ -1,0 +1,30 @@
+/* Requests of a served model, compared with what it was trained on: counted in a worker, which
+ * knows their tokens, and told as gauges by gateways. */
+#ifndef BY_SERVE_SERVED_DRIFT_H
+#define BY_SERVE_SERVED_DRIFT_H
+
+#include "banyan/drift.h"
+#include "serve/log.h"
+
+typedef struct by__served_drift by__served_drift;
+
+/* Opens the reference in a directory of weights. *out is NULL where there is none, which every
+ * function here takes: nothing is counted. `log` hears of windows with drift, and must live as long.
+ * BY_EFORMAT: the file is damaged. */
+by_status by__served_drift_open(by__served_drift **out, const char *directory,
+                                const by_drift_options *options, const by__log *log,
+                                by_error *error);
+void by__served_drift_close(by__served_drift **drift);
+/* Counts a request: the tokens of its prompt, */
+void by__served_drift_tokens(by__served_drift *drift, const int32_t *ids, size_t count);
+/* or its fields by name, and (unless NULL) what was predicted for it, under the target's name.
+ * Fields that the reference does not have are passed over. */
+void by__served_drift_row(by__served_drift *drift, const json_t *row);
+/* {"windows", "alarms", "filled", "requests", "detected", "features": [...]}, of the last window;
+ * NULL where nothing is counted. */
+json_t *by__served_drift_state(const by__served_drift *drift);
+
+/* Gauges of all workers in the broker's state, whose "engine" has "drift". */
+void by__served_drift_print(by__text *out, const json_t *workers);
+
+#endif
