@@ -25,8 +25,9 @@
 #define TILE_ROWS 4
 #endif
 
-/* Bytes ahead of use at which lines of the source are fetched. Where rows end before that, those of
- * STEPS_AHEAD steps further on are. */
+/* Bytes ahead of use at which lines of the source are fetched where k is contiguous. Where rows are,
+ * those of the next steps that are packed together; of STEPS_AHEAD steps further on where rows are no
+ * longer than this. */
 #define AHEAD       256
 #define STEPS_AHEAD 16
 /* Steps of k that are packed at a time where rows are contiguous. Their lines stay in the first
@@ -153,7 +154,8 @@ BY__INLINE void pack_steps(uint32_t *panel, const source *x, int64_t r, int64_t 
     int64_t size = x->kind == SOURCE_F32 ? 4 : 2;
     bool whole = end * elements <= x->k;
     bool narrow = x->rows * size <= AHEAD;
-    int64_t ahead = narrow ? STEPS_AHEAD * elements * x->k_stride * size : AHEAD;
+    int64_t steps_ahead = narrow ? STEPS_AHEAD : STEPS_AT_ONCE;
+    int64_t ahead = steps_ahead * elements * x->k_stride * size;
     for (int64_t step = first; step < end; step++) {
         _Pragma("GCC unroll 8") for (int i = 0; i < height; i += BY__LANES)
         {

@@ -80,6 +80,9 @@ typedef struct product {
     const by__panel_target *target;
 } product;
 
+/* Steps ahead of use at which lines of B are fetched. */
+#define AHEAD_STEPS 16
+
 #define EACH_ROW _Pragma("GCC unroll 16") for (int r = 0; r < height; r++)
 
 /* What a store misses in the cache holds up the next tile: lines that are written, or added to, are
@@ -88,10 +91,18 @@ BY__INLINE void fetch_target(const product *p, int64_t i, int64_t j, int height)
 {
     if (p->target != NULL) {
         int64_t size = p->target->dtype == BY_F32 ? 4 : 2;
-        const char *line = (const char *)p->target->y + (i * p->target->ldy + j) * size;
+        int64_t offset = (i * p->target->ldy + j) * size;
+        const char *line = (const char *)p->target->y + offset;
         EACH_ROW
         {
             __builtin_prefetch(line + r * p->target->ldy * size, 1);
+        }
+        if (p->target->add != NULL && p->target->add != p->target->y) {
+            line = (const char *)p->target->add + offset;
+            EACH_ROW
+            {
+                __builtin_prefetch(line + r * p->target->ldy * size);
+            }
         }
     }
     if (p->accumulate) {
@@ -158,6 +169,57 @@ BY__INLINE void store_target(const by__panel_target *t, vector sums[TILE_ROWS][2
     }
 }
 
+/* Rows of A in groups of five: a row's address is its group's pointer and a register with one or
+ * three times the distance of rows, which the processor multiplies by 1, 2 or 4. A pointer for each
+ * row would take more registers than there are. */
+enum { GROUP_ROWS = 5, GROUPS = (TILE_ROWS + GROUP_ROWS - 1) / GROUP_ROWS };
+
+typedef struct tile_rows {
+    const char *groups[GROUPS];
+    int64_t step, step3; /* bytes */
+} tile_rows;
+
+BY__INLINE tile_rows group_rows(const unit *a, int64_t row_step, int height)
+{
+    tile_rows rows = {.step = row_step * 4, .step3 = row_step * 12};
+    /* The compiler must not see that these are multiples of each other, or it makes a pointer for
+     * each row. */
+    __asm__("" : "+r"(rows.step3));
+    for (int g = 0; g * GROUP_ROWS < height; g++) {
+        rows.groups[g] = (const char *)(a + g * GROUP_ROWS * row_step);
+        __asm__("" : "+r"(rows.groups[g]));
+    }
+    return rows;
+}
+
+BY__INLINE float unit_of_row(const tile_rows *rows, int r)
+{
+    int in_group = r % GROUP_ROWS;
+    int64_t offset = in_group == 3 ? rows->step3 : in_group * rows->step;
+    return *(const unit *)(rows->groups[r / GROUP_ROWS] + offset);
+}
+
+BY__INLINE void next_step(tile_rows *rows, int height)
+{
+    for (int g = 0; g * GROUP_ROWS < height; g++) {
+        rows->groups[g] += sizeof(unit);
+    }
+}
+
+/* What the tile of row i fetches of the next panel of B, NEXT_UNITS at each step: every tile but the
+ * first, for which this panel itself is on its way, fetches the part behind the one before it. All of
+ * it at once would hold up what the tiles wait for. */
+#define NEXT_UNITS 4
+
+BY__INLINE const unit *next_panel(const product *p, int64_t i, int64_t j, const unit *b)
+{
+    if (i == 0 || j + TILE_COLUMNS >= p->n) {
+        return b;
+    }
+    int64_t part = (i / TILE_ROWS - 1) % (TILE_COLUMNS / NEXT_UNITS);
+    return (const unit *)((const char *)b + p->b_stride) + part * p->steps * NEXT_UNITS;
+}
+
 /* The tile of rows i .. i + height (a constant, at most TILE_ROWS) and of columns j .. j +
  * TILE_COLUMNS, of which not all need to exist: `across` vectors of them (a constant, 1 or 2). */
 BY__INLINE void compute_tile(arithmetic kind, const product *p, int64_t i, int64_t j, const unit *a,
@@ -173,22 +235,27 @@ BY__INLINE void compute_tile(arithmetic kind, const product *p, int64_t i, int64
         sums[r][0] = sums[r][1] = (vector){0};
     }
     fetch_target(p, i, j, height);
+    const unit *next = next_panel(p, i, j, b);
+    bool packed = p->k_step == TILE_ROWS; /* a constant */
+    tile_rows lying = group_rows(a, p->row_step, packed ? 0 : height);
     for (int64_t k = 0; k < p->steps; k++) {
-        if (p->k_step == TILE_ROWS) { /* A is packed: its next panel */
+        if (packed) {
             __builtin_prefetch(a + p->panel_step + k * TILE_ROWS);
         }
-        __builtin_prefetch(b + (k + 8) * TILE_COLUMNS);
-        __builtin_prefetch(b + (k + 8) * TILE_COLUMNS + BY__LANES);
+        __builtin_prefetch(b + (k + AHEAD_STEPS) * TILE_COLUMNS);
+        __builtin_prefetch(b + (k + AHEAD_STEPS) * TILE_COLUMNS + BY__LANES);
+        __builtin_prefetch(next + k * NEXT_UNITS);
         vector b0 = *(const vector *)(b + k * TILE_COLUMNS);
         vector b1 = *(const vector *)(b + k * TILE_COLUMNS + BY__LANES);
         EACH_ROW
         {
-            vector ar = a[k * p->k_step + r * p->row_step] - (vector){0};
+            vector ar = (packed ? a[k * TILE_ROWS + r] : unit_of_row(&lying, r)) - (vector){0};
             sums[r][0] = multiply_add(kind, sums[r][0], ar, b0);
             if (across == 2) {
                 sums[r][1] = multiply_add(kind, sums[r][1], ar, b1);
             }
         }
+        next_step(&lying, packed ? 0 : height);
     }
     bool whole = rows == height && columns == across * BY__LANES;
     if (p->accumulate && (whole || p->target != NULL)) {
