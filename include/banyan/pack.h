@@ -62,6 +62,12 @@ typedef struct by_pack_options {
                                lines it moves back to the start of its line. 0: all is packed
                                into OUTPUT itself */
     by_pack_dedup dedup;           /* over both parts; text files are then taken whole */
+    /* Lines of JSON that hold no text, as they do not parse, or whose field is missing or not a
+     * string: an error, or with skip_corrupt left out, each with a note "FILE:LINE: ...". At most so
+     * many: below 1 a share of all lines that are not blank, from 1 on their number; more are an
+     * error. */
+    bool skip_corrupt;
+    double corrupt_budget;
     bool no_eos; /* do not put the tokenizer's end-of-text token behind each document */
     bool (*progress)(void *user, const by_pack_progress *progress); /* may be NULL; called by one
                                    thread at a time; returns false to stop (BY_ESTOPPED) */
@@ -79,6 +85,7 @@ typedef struct by_pack_result {
     uint64_t exact_duplicates; /* documents left out */
     uint64_t near_duplicates;
     uint64_t duplicate_bytes; /* of their texts */
+    uint64_t corrupt_lines;   /* left out */
     uint32_t vocab;
     double learn_seconds;  /* of learning or opening the tokenizer; 0 when the caller gave it */
     double encode_seconds; /* reading, encoding and writing, without opening the tokenizer and

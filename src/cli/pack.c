@@ -69,10 +69,11 @@ static void print_result(const by_pack_result *result, const char *output, doubl
         printf(", \"tokens\": %" PRIu64 ", \"valid_tokens\": %" PRIu64 ", \"documents\": %" PRIu64
                ", \"text_bytes\": %" PRIu64 ", \"vocab\": %" PRIu32
                ", \"exact_duplicates\": %" PRIu64 ", \"near_duplicates\": %" PRIu64
+               ", \"corrupt_lines\": %" PRIu64
                ", \"seconds\": %.3f, \"encode_seconds\": %.3f, \"mb_per_s\": %.1f}\n",
                result->tokens, result->valid_tokens, result->documents, result->text_bytes,
-               result->vocab, result->exact_duplicates, result->near_duplicates, elapsed,
-               result->encode_seconds, rate);
+               result->vocab, result->exact_duplicates, result->near_duplicates,
+               result->corrupt_lines, elapsed, result->encode_seconds, rate);
         return;
     }
     char bytes[32];
@@ -112,6 +113,8 @@ static int run(int argc, char **argv)
     int64_t threads = 0;
     int64_t shard = 0;
     double valid = 0.0;
+    const char *corrupt = "fail";
+    double budget = 0.01;
     bool no_eos = false;
     bool json = false;
     const cli_flag flags[] = {
@@ -124,6 +127,10 @@ static int run(int argc, char **argv)
          "hold out the last part of the text: writes DIR/train and DIR/valid"},
         {"dedup", CLI_STRING, &dedup, "WHAT",
          "leave out documents that were there before: none (default), exact, or near (MinHash)"},
+        {"corrupt", CLI_STRING, &corrupt, "WHAT",
+         "JSON lines that hold no text: fail (default), or skip, each with its file and line"},
+        {"corrupt-budget", CLI_NUMBER, &budget, "N",
+         "lines that skip leaves out at most; below 1 a share of all (0.01)"},
         {"shard-tokens", CLI_INTEGER, &shard, "N", "tokens of a shard file (134217728)"},
         {"no-eos", CLI_SWITCH, &no_eos, NULL, "no end-of-text token behind each document"},
         {"threads", CLI_INTEGER, &threads, "N", "threads (one a core)"},
@@ -147,7 +154,12 @@ static int run(int argc, char **argv)
     if (!parse_dedup(dedup, &options.dedup)) {
         return cli_misuse(&cli_pack, "--dedup is none, exact or near");
     }
+    if (strcmp(corrupt, "fail") != 0 && strcmp(corrupt, "skip") != 0) {
+        return cli_misuse(&cli_pack, "--corrupt is fail or skip");
+    }
     options = (by_pack_options){.dedup = options.dedup,
+                                .skip_corrupt = strcmp(corrupt, "skip") == 0,
+                                .corrupt_budget = budget,
                                 .inputs = (const char *const *)rest,
                                 .input_count = (size_t)count,
                                 .output = output,

@@ -638,6 +638,74 @@ static void test_byte_order_mark(void **state)
     }
 }
 
+/* Lines of JSON that hold no text are left out within the budget, each with its file and line, also
+ * where threads share the file; with them the rest is what it is without them. */
+static void test_damaged_lines(void **state)
+{
+    BY_UNUSED(state);
+    enum { LINES = 40000 };
+    static const int bad[] = {2, 20001, 39999};
+    char notes[1000] = "";
+    by_pack_result result;
+    char *directory = temporary_make();
+    char *text = malloc(LINES * 64);
+    char *clean = malloc(LINES * 64);
+    assert_non_null(text);
+    assert_non_null(clean);
+    size_t n = 0;
+    size_t m = 0;
+    for (int i = 1; i <= LINES; i++) {
+        bool is_bad = i == bad[0] || i == bad[1] || i == bad[2];
+        n += (size_t)sprintf(
+            text + n, is_bad ? "{\"text\": %d\n" : "{\"text\": \"this is line %d of it\"}\n", i);
+        m += is_bad ? 0 : (size_t)sprintf(clean + m, "{\"text\": \"this is line %d of it\"}\n", i);
+    }
+    const char *inputs[2] = {put(directory, "a.jsonl", text), put(directory, "b.jsonl", clean)};
+    char *outputs[2] = {join(directory, "a"), join(directory, "b")};
+    by_pack_options o = {.inputs = inputs,
+                         .input_count = 1,
+                         .output = outputs[0],
+                         .tokenizer_kind = "char",
+                         .threads = 3,
+                         .skip_corrupt = true,
+                         .corrupt_budget = 2.0,
+                         .note = keep_note,
+                         .user = notes};
+    check_fails(&o, BY_EFORMAT, "3 of ");
+    o.corrupt_budget = 2.9 / LINES;
+    check_fails(&o, BY_EFORMAT, "3 of 40000 lines of JSON");
+    o.skip_corrupt = false;
+    check_fails(&o, BY_EFORMAT, "a.jsonl:2:");
+    o.skip_corrupt = true;
+    o.corrupt_budget = 3.1 / LINES;
+    notes[0] = '\0';
+    pack(&o, &result);
+    assert_int_equal(result.corrupt_lines, 3);
+    assert_int_equal(result.documents, LINES - 3);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(bad); i++) {
+        char line[64];
+        (void)snprintf(line, sizeof line, "/a.jsonl:%d: left out: ", bad[i]);
+        assert_non_null(strstr(notes, line));
+    }
+    o.inputs = inputs + 1;
+    o.output = outputs[1];
+    pack(&o, &result);
+    assert_int_equal(result.corrupt_lines, 0);
+    packed a = read_packed(outputs[0]);
+    packed b = read_packed(outputs[1]);
+    assert_int_equal(a.manifest.tokens, b.manifest.tokens);
+    assert_memory_equal(a.ids, b.ids, a.manifest.tokens * sizeof *a.ids);
+    free_packed(&a);
+    free_packed(&b);
+    for (int i = 0; i < 2; i++) {
+        free((void *)(uintptr_t)inputs[i]);
+        free(outputs[i]);
+    }
+    free(text);
+    free(clean);
+    temporary_remove(directory);
+}
+
 static bool count_reads(void *user, uint64_t done, uint64_t total)
 {
     int *reads = user;
@@ -883,6 +951,7 @@ int main(void)
         cmocka_unit_test(test_text_that_changes),
         cmocka_unit_test(test_links),
         cmocka_unit_test(test_byte_order_mark),
+        cmocka_unit_test(test_damaged_lines),
         cmocka_unit_test(test_waiting),
         cmocka_unit_test(test_verify),
         cmocka_unit_test(test_content_hash),

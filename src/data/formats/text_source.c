@@ -441,21 +441,25 @@ static by_status line_error(const by__unit *unit, size_t line, by_status status,
     return by_error_prefix(error, status, "%s:%" PRIu64, unit->file->path, before + line);
 }
 
-by_status by__unit_texts(const by__unit *unit, char *buffer,
-                         by_status (*take)(void *context, const by_text *text, by_error *error),
-                         void *context, by_error *error)
+by_status by__unit_texts(const by__unit *unit, char *buffer, const by__line_takers *to,
+                         by_error *error)
 {
     by__json_lines reader = {
         .data = buffer, .length = (size_t)(unit->end - unit->begin), .field = unit->field};
     by_text text;
     bool found = true;
     by_status status = BY_OK;
-    while (status == BY_OK) {
-        status = by__json_lines_next(&reader, &text, &found, error);
-        if (status != BY_OK || !found) {
-            break;
+    while (status == BY_OK && found) {
+        by_error why = {0};
+        status = by__json_lines_next(&reader, &text, &found, &why);
+        if (status == BY_EFORMAT && to->skip != NULL) {
+            found = true;
+            status = to->skip(to->context, reader.lines, &why, error);
+        } else if (status != BY_OK) {
+            status = by_error_set(error, status, "%s", why.message);
+        } else if (found) {
+            status = to->take(to->context, &text, error);
         }
-        status = take(context, &text, error);
     }
     by__json_lines_close(&reader);
     return status == BY_OK ? BY_OK : line_error(unit, reader.lines, status, error);

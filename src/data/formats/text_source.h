@@ -70,10 +70,18 @@ typedef struct by__units {
 by_status by__units_next(by__units *units, by__unit *unit, bool *found, by_error *error);
 /* Reads a unit's bytes into *buffer, which grows. BY_EFORMAT: the file is shorter than it was. */
 by_status by__unit_read(const by__unit *unit, char **buffer, size_t *capacity, by_error *error);
+/* Who hears of the lines of a unit of JSON lines. */
+typedef struct by__line_takers {
+    by_status (*take)(void *context, const by_text *text, by_error *error);
+    /* A line that holds no text is left out: line `line` of the unit, from 1. NULL: it is an
+     * error. */
+    by_status (*skip)(void *context, size_t line, const by_error *why, by_error *error);
+    void *context;
+} by__line_takers;
+
 /* Hands out the texts of a unit of JSON lines, read into `buffer`, one after the other. Errors,
  * those of `take` included, begin with "FILE:LINE". */
-by_status by__unit_texts(const by__unit *unit, char *buffer,
-                         by_status (*take)(void *context, const by_text *text, by_error *error),
-                         void *context, by_error *error);
+by_status by__unit_texts(const by__unit *unit, char *buffer, const by__line_takers *to,
+                         by_error *error);
 
 #endif

@@ -41,6 +41,12 @@ static by_status make_key(char key[33], const by__pack *pack, const by_tokenizer
         add_string(hasher, o->dedup == BY_PACK_DEDUP_EXACT ? "without exact duplicates"
                                                            : "without near duplicates");
     }
+    if (o->skip_corrupt) {
+        uint64_t budget;
+        memcpy(&budget, &o->corrupt_budget, sizeof budget);
+        add_string(hasher, "without damaged lines");
+        add_number(hasher, budget);
+    }
     add_number(hasher, pack->source.count);
     for (size_t i = 0; i < pack->source.count; i++) {
         const by__source_file *file = &pack->source.files[i];

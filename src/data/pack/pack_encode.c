@@ -17,6 +17,12 @@ typedef struct document {
     by__signature signature; /* where duplicates are left out */
 } document;
 
+/* A line of a unit that is left out. */
+typedef struct left_out {
+    size_t line; /* of the unit, from 1 */
+    char reason[128];
+} left_out;
+
 /* What a thread has made of its unit. */
 typedef struct encoded {
     by_encoder *encoder;
@@ -27,6 +33,10 @@ typedef struct encoded {
     size_t document_count;
     size_t document_capacity;
     uint64_t text_bytes; /* behind the last of them, so far */
+    size_t texts;        /* lines that hold one, of JSON lines */
+    left_out *skipped;
+    size_t skipped_count;
+    size_t skipped_capacity;
 } encoded;
 
 typedef struct packing {
@@ -35,9 +45,11 @@ typedef struct packing {
     encoded *threads;
     by__shard_writer writers[2]; /* train (or all), held out */
     by__duplicates seen;
-    by_pack_result result; /* duplicates alone */
+    by_pack_result result; /* duplicates and lines that are left out alone */
     uint64_t done;
+    uint64_t texts;              /* lines that hold one */
     const by__source_file *file; /* whose bytes are hashed as they are taken */
+    uint64_t lines;              /* of it that were taken */
     by__hasher *hasher;
 } packing;
 
@@ -66,6 +78,7 @@ static by_status hash_unit(packing *p, const by__unit *unit, const char *bytes, 
         BY_TRY(check_file(p, error));
         BY_TRY(by__hasher_open(&p->hasher, error));
         p->file = unit->file;
+        p->lines = 0;
         by__hasher_add(p->hasher, BY__BYTE_ORDER_MARK, (size_t)unit->file->mark_bytes);
     }
     by__hasher_add(p->hasher, bytes, (size_t)(unit->end - unit->begin));
@@ -108,11 +121,23 @@ typedef struct line_job {
 static by_status encode_line(void *context, const by_text *text, by_error *error)
 {
     const line_job *job = context;
+    job->e->texts++;
     if (text->length == 0) {
         return BY_OK;
     }
     BY_TRY(add_text(job->e, text->data, text->length, error));
     return end_document(job->p, job->e, true, text->data, text->length, error);
+}
+
+static by_status skip_line(void *context, size_t line, const by_error *why, by_error *error)
+{
+    encoded *e = ((const line_job *)context)->e;
+    BY_TRY(by__reserve((void **)&e->skipped, &e->skipped_capacity, e->skipped_count + 1,
+                       sizeof *e->skipped, error));
+    left_out *skipped = &e->skipped[e->skipped_count++];
+    skipped->line = line;
+    (void)snprintf(skipped->reason, sizeof skipped->reason, "%.127s", why->message);
+    return BY_OK;
 }
 
 static by_status encode_unit(void *context, size_t thread, const by__unit *unit, by_error *error)
@@ -122,10 +147,15 @@ static by_status encode_unit(void *context, size_t thread, const by__unit *unit,
     e->ids.count = 0;
     e->document_count = 0;
     e->text_bytes = 0;
+    e->texts = 0;
+    e->skipped_count = 0;
     BY_TRY(by__unit_read(unit, &e->buffer, &e->buffer_capacity, error));
     if (unit->file->json_lines) {
         line_job job = {p, e};
-        return by__unit_texts(unit, e->buffer, encode_line, &job, error);
+        const by__line_takers to = {.take = encode_line,
+                                    .skip = p->pack->options.skip_corrupt ? skip_line : NULL,
+                                    .context = &job};
+        return by__unit_texts(unit, e->buffer, &to, error);
     }
     size_t length = (size_t)(unit->end - unit->begin);
     by_status status = add_text(e, e->buffer, length, error);
@@ -171,12 +201,58 @@ static by_status write_unit(packing *p, by__shard_writer *w, const encoded *e, b
     return by__shard_writer_add(w, e->ids.ids + begin, e->ids.count - begin, error);
 }
 
+static by_status refuse_lines(const packing *p, by_error *error)
+{
+    return by_error_set(error, BY_EFORMAT,
+                        "%" PRIu64 " of %" PRIu64
+                        " lines of JSON so far hold no text, and a budget of %g was given for "
+                        "them (data.corrupt_budget): mend them, or raise it",
+                        p->result.corrupt_lines, p->texts + p->result.corrupt_lines,
+                        p->pack->options.corrupt_budget);
+}
+
+/* Says which lines of a unit are left out, and that they are not too many. */
+static by_status note_lines(packing *p, const by__unit *unit, const encoded *e, by_error *error)
+{
+    double budget = p->pack->options.corrupt_budget;
+    uint64_t before = p->lines;
+    for (size_t i = 0; i < e->skipped_count; i++) {
+        p->lines = before + e->skipped[i].line;
+        p->result.corrupt_lines++;
+        by__pack_note(p->pack, "%s:%" PRIu64 ": left out: %s", unit->file->path, p->lines,
+                      e->skipped[i].reason);
+        if (budget >= 1.0 && (double)p->result.corrupt_lines > budget) {
+            return refuse_lines(p, error);
+        }
+    }
+    p->lines = before;
+    p->texts += e->texts;
+    const char *at = e->buffer;
+    const char *end = at + (unit->end - unit->begin);
+    while (unit->file->json_lines && at < end && (at = memchr(at, '\n', (size_t)(end - at)))) {
+        p->lines++;
+        at++;
+    }
+    return BY_OK;
+}
+
+/* A share is one of all lines. */
+static by_status check_share(const packing *p, by_error *error)
+{
+    const by_pack_options *o = &p->pack->options;
+    double all = (double)(p->texts + p->result.corrupt_lines);
+    bool fits = !o->skip_corrupt || o->corrupt_budget >= 1.0 ||
+                (double)p->result.corrupt_lines <= o->corrupt_budget * all;
+    return fits ? BY_OK : refuse_lines(p, error);
+}
+
 static by_status take_unit(void *context, size_t thread, const by__unit *unit, by_error *error)
 {
     packing *p = context;
     const encoded *e = &p->threads[thread];
     by__shard_writer *w = &p->writers[unit->held_out ? 1 : 0];
     BY_TRY(hash_unit(p, unit, e->buffer, error));
+    BY_TRY(note_lines(p, unit, e, error));
     BY_TRY(write_unit(p, w, e, error));
     p->done += unit->end - unit->begin;
     const by_pack_options *o = &p->pack->options;
@@ -213,12 +289,16 @@ static by_status run_threads(packing *p, const by_tokenizer *tokenizer, by_error
     if (status == BY_OK) {
         status = check_file(p, error);
     }
+    if (status == BY_OK) {
+        status = check_share(p, error);
+    }
     by__hasher_close(&p->hasher);
     for (size_t i = 0; i < threads && p->threads != NULL; i++) {
         encoded *e = &p->threads[i];
         by_encoder_close(&e->encoder);
         by_token_buffer_free(&e->ids);
         free(e->documents);
+        free(e->skipped);
         free(e->buffer);
     }
     free(p->threads);
@@ -294,6 +374,7 @@ by_status by__pack_encode(const by__pack *pack, const by_tokenizer *tokenizer,
     result->exact_duplicates = p.result.exact_duplicates;
     result->near_duplicates = p.result.near_duplicates;
     result->duplicate_bytes = p.result.duplicate_bytes;
+    result->corrupt_lines = p.result.corrupt_lines;
     by__duplicates_free(&p.seen);
     by__shard_writer_close(&p.writers[0]);
     by__shard_writer_close(&p.writers[1]);

@@ -59,6 +59,10 @@ by_status by__pack_open(by__pack *pack, const by_pack_options *options, by_error
         return by_error_set(error, BY_EARG, "valid_fraction %g is not in [0, 1)",
                             o->valid_fraction);
     }
+    if (o->skip_corrupt && !(o->corrupt_budget >= 0.0)) {
+        return by_error_set(error, BY_EARG, "corrupt_budget %g is not a number from 0 on",
+                            o->corrupt_budget);
+    }
     if (o->threads > MAX_THREADS) {
         return by_error_set(error, BY_EARG, "%zu threads are more than %d", o->threads,
                             MAX_THREADS);

@@ -45,6 +45,16 @@ static by_status add_line(void *context, const by_text *text, by_error *error)
     return add_text(context, text->data, text->length, "the text", error);
 }
 
+/* What is left out is said where it is encoded. */
+static by_status pass_over(void *context, size_t line, const by_error *why, by_error *error)
+{
+    BY_UNUSED(context);
+    BY_UNUSED(line);
+    BY_UNUSED(why);
+    BY_UNUSED(error);
+    return BY_OK;
+}
+
 static by_status add_unit(void *context, size_t thread, const by__unit *unit, by_error *error)
 {
     learning *l = context;
@@ -54,7 +64,10 @@ static by_status add_unit(void *context, size_t thread, const by__unit *unit, by
     }
     BY_TRY(by__unit_read(unit, &s->buffer, &s->capacity, error));
     if (unit->file->json_lines) {
-        return by__unit_texts(unit, s->buffer, add_line, s, error);
+        const by__line_takers to = {.take = add_line,
+                                    .skip = l->pack->options.skip_corrupt ? pass_over : NULL,
+                                    .context = s};
+        return by__unit_texts(unit, s->buffer, &to, error);
     }
     char name[300];
     (void)snprintf(name, sizeof name, "%.200s, in the part from byte %" PRIu64 " on",

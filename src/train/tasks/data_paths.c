@@ -51,6 +51,8 @@ static by_status pack_text(char **directory, const by_config *config, const char
                                         : strcmp(config->data.dedup, "exact") == 0
                                             ? BY_PACK_DEDUP_EXACT
                                             : BY_PACK_DEDUP_NONE,
+                               .skip_corrupt = strcmp(config->data.corrupt, "skip") == 0,
+                               .corrupt_budget = config->data.corrupt_budget,
                                .valid_fraction = config->data.valid_fraction};
     by__relay_packing(&options, &to);
     return by_pack_cached(directory, &options, config->data.cache, error);
