@@ -163,6 +163,13 @@ by_status by__evaluate_loader(by_evaluation *out, by_trainer *trainer, const by_
     result.loss = total.loss / (double)total.targets;
     result.part_count = data->part_count;
     for (size_t i = 0; i < data->part_count; i++) {
+        if (parts[i].targets == 0) {
+            return by_error_set(error, BY_EFORMAT,
+                                "held-out set '%s': each sample that was evaluated has damaged "
+                                "tokens, so that nothing is predicted: pack it again, or raise "
+                                "train.eval_batches",
+                                data->parts[i].name);
+        }
         result.parts[i] = (by_part_loss){.part = &data->parts[i],
                                          .loss = parts[i].loss / (double)parts[i].targets,
                                          .targets = parts[i].targets};
