@@ -280,27 +280,17 @@ static by_status open_model(session *s, const char *path, by_error *error)
 {
     const cli_generation *r = s->request;
     by_pretrained *pretrained = NULL;
-    char *found = NULL;
     by_generator_options options = {.context = r->context,
                                     .threads = (int)r->threads,
                                     .precision = r->precision,
                                     .slide = true};
-    by_status status =
-        cli_open_pretrained(&pretrained, &found, path, r->best, r->ema, r->adapter, error);
-    if (status == BY_OK) {
-        status = by_tokenizer_open(&s->tokenizer, by_pretrained_directory(pretrained), error);
-    }
-    if (status == BY_OK) {
-        status =
-            cli_form_open(&s->form, r, s->tokenizer, by_pretrained_directory(pretrained), error);
-    }
+    by_status status = cli_open_generation(&pretrained, &s->tokenizer, &s->form, r, path, error);
     if (status == BY_OK) {
         options.vocab = (int64_t)by_tokenizer_vocab(s->tokenizer);
         status = by_generator_open(&s->generator, by_pretrained_config(pretrained),
                                    by_pretrained_weights(pretrained), &options, error);
     }
     by_pretrained_close(&pretrained);
-    free(found);
     return status;
 }
 

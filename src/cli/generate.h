@@ -53,6 +53,10 @@ typedef struct cli_form {
 /* For texts of the model in `directory`. Closed with cli_form_close, also when this fails. */
 by_status cli_form_open(cli_form *form, const cli_generation *r, const by_tokenizer *tokenizer,
                         const char *directory, by_error *error);
+/* Opens the model at `path` with its tokenizer and the form of its texts. All three are closed by
+ * the caller, also when this fails. */
+by_status cli_open_generation(by_pretrained **model, by_tokenizer **tokenizer, cli_form *form,
+                              const cli_generation *r, const char *path, by_error *error);
 bool cli_form_ends(const cli_form *form, int32_t token);
 void cli_form_close(cli_form *form);
 /* For `n` texts of a prompt; NULL where nothing changes logits. Points into the form. */

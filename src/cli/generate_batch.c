@@ -456,25 +456,16 @@ static by_status open_engine(batch *b, const char *path, by_error *error)
 {
     const cli_generation *r = b->r;
     by_pretrained *pretrained = NULL;
-    char *run = NULL;
     by_engine_options options = {.context = r->context,
                                  .sessions = r->sessions,
                                  .threads = (int)r->threads,
                                  .precision = r->precision,
                                  .kv = r->kv};
-    by_status status =
-        cli_open_pretrained(&pretrained, &run, path, r->best, r->ema, r->adapter, error);
-    if (status == BY_OK) {
-        status = by_tokenizer_open(&b->tokenizer, by_pretrained_directory(pretrained), error);
-    }
+    by_status status = cli_open_generation(&pretrained, &b->tokenizer, &b->form, r, path, error);
     if (status == BY_OK && r->speculate != NULL) {
         status = cli_draft_open(&b->drafts, r->speculate, b->tokenizer, r->precision,
                                 (int)r->threads, error);
         options.draft = &b->drafts.source;
-    }
-    if (status == BY_OK) {
-        status =
-            cli_form_open(&b->form, r, b->tokenizer, by_pretrained_directory(pretrained), error);
     }
     if (status == BY_OK) {
         options.vocab = (int64_t)by_tokenizer_vocab(b->tokenizer);
@@ -482,7 +473,6 @@ static by_status open_engine(batch *b, const char *path, by_error *error)
                                 by_pretrained_weights(pretrained), &options, error);
     }
     by_pretrained_close(&pretrained);
-    free(run);
     return status;
 }
 

@@ -24,27 +24,17 @@ static by_status open_model(session *s, const char *path, by_error *error)
 {
     const cli_generation *r = s->r;
     by_pretrained *pretrained = NULL;
-    char *run = NULL;
     by_beam_options options = {.beams = (int32_t)r->beams,
                                .context = r->context,
                                .threads = (int)r->threads,
                                .precision = r->precision};
-    by_status status =
-        cli_open_pretrained(&pretrained, &run, path, r->best, r->ema, r->adapter, error);
-    if (status == BY_OK) {
-        status = by_tokenizer_open(&s->tokenizer, by_pretrained_directory(pretrained), error);
-    }
-    if (status == BY_OK) {
-        status =
-            cli_form_open(&s->form, r, s->tokenizer, by_pretrained_directory(pretrained), error);
-    }
+    by_status status = cli_open_generation(&pretrained, &s->tokenizer, &s->form, r, path, error);
     if (status == BY_OK) {
         options.vocab = (int64_t)by_tokenizer_vocab(s->tokenizer);
         status = by_beam_open(&s->beam, by_pretrained_config(pretrained),
                               by_pretrained_weights(pretrained), &options, error);
     }
     by_pretrained_close(&pretrained);
-    free(run);
     return status;
 }
 

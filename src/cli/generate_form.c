@@ -39,6 +39,20 @@ by_status cli_form_open(cli_form *f, const cli_generation *r, const by_tokenizer
     return status == BY_OK ? by_token_list_of(&f->list, tokenizer, error) : status;
 }
 
+by_status cli_open_generation(by_pretrained **model, by_tokenizer **tokenizer, cli_form *form,
+                              const cli_generation *r, const char *path, by_error *error)
+{
+    char *run = NULL;
+    by_status status = cli_open_pretrained(model, &run, path, r->best, r->ema, r->adapter, error);
+    free(run);
+    if (status == BY_OK) {
+        status = by_tokenizer_open(tokenizer, by_pretrained_directory(*model), error);
+    }
+    return status == BY_OK
+               ? cli_form_open(form, r, *tokenizer, by_pretrained_directory(*model), error)
+               : status;
+}
+
 void cli_form_close(cli_form *f)
 {
     by_constraint_close(&f->constraint);
