@@ -150,6 +150,7 @@ typedef struct by_lora_config {
 /* A teacher that a student learns from (Hinton, Vinyals and Dean 2015). */
 typedef struct by_distill_config {
     char *teacher;      /* run, or directory with config.json and weights; "" for none */
+    char *logits;       /* directory of stored logits instead; "" for none */
     double temperature; /* by which both models' logits are divided */
     double weight;      /* of the teacher's part of the loss; 1 - weight: of the targets' */
     double hidden;      /* of the squared error of the last hidden state, projected; 0: none */
@@ -166,6 +167,8 @@ typedef struct by_precision_config {
     int64_t growth_interval; /* steps that are applied before the scale grows */
     double min_loss_scale;
     double max_loss_scale;
+    char *qat; /* codes that weights are trained for: "none", "int8", "int4" */
+    int64_t qat_group;
 } by_precision_config;
 
 typedef struct by_memory_config {

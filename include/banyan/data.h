@@ -215,6 +215,21 @@ struct by_source {
 
 BY_API void by_source_close(by_source **source);
 
+/* What a teacher says of each token of a packed directory (by_store_logits of banyan/infer.h). */
+typedef struct by_logit_store by_logit_store;
+
+/* Reads all of it once, to check the hashes. BY_EIO; BY_EFORMAT: it is damaged, or is none. */
+BY_API by_status by_logit_store_open(by_logit_store **out, const char *directory, by_error *error);
+BY_API void by_logit_store_close(by_logit_store **store);
+/* The most probable tokens of each position that are stored. */
+BY_API int64_t by_logit_store_top(const by_logit_store *store);
+/* Writes 32 hex digits that stand for the content. */
+BY_API void by_logit_store_hash(const by_logit_store *store, char out[33]);
+/* Whether it is of that data, cut into windows of so many tokens, for a loss of that temperature;
+ * BY_ECONFIG says what is otherwise. */
+BY_API by_status by_logit_store_check(const by_logit_store *store, const by_dataset *dataset,
+                                      size_t context, double temperature, by_error *error);
+
 /* How documents become samples. */
 typedef enum by_token_packing {
     BY_TOKENS_STREAM = 0, /* windows of all documents one behind the other */
@@ -229,12 +244,19 @@ typedef struct by_token_options {
      * is no target of the last one of the document before it. */
     bool documents;
     by_token_packing packing;
+    /* With `shuffle` and a stream: samples have the arrays of by_logit_arrays, too, and windows
+     * begin at multiples of `context`. Outlives the source. NULL: they have not. */
+    const by_logit_store *logits;
 } by_token_options;
 
 /* The arrays of a sample of `context` tokens: "tokens" and "targets", i32 [context], and with
  * `documents` "starts", i32 [context], the place in the sample where the document of each token
  * begins. Returns their number. */
 BY_API size_t by_token_arrays(by_array arrays[3], size_t context, bool documents);
+/* What a teacher says of a sample's tokens: "teacher.ids", i32 [context, top], the most probable
+ * ones, and "teacher.logarithms", f32 [context, top + 1], of their probabilities and that of all
+ * others. */
+BY_API void by_logit_arrays(by_array arrays[2], size_t context, int64_t top);
 /* Samples of tokens: arrays "tokens" and "targets" as in by_batch_of_tokens. With `shuffle`, the
  * windows of epoch e start at phase(seed, e) + k * context, so that the cuts differ between epochs.
  * Without, each token but the first is a target once (with `documents`: but the first of each), and

@@ -228,6 +228,26 @@ BY_API void by_logits_close(by_logits **logits);
 BY_API by_status by_logits_run(by_logits *logits, const int32_t *tokens, const float **out,
                                by_error *error);
 
+/* ---- logits for students ---- */
+
+typedef struct by_store_logits_options {
+    const char *data;      /* packed directory */
+    int64_t top;           /* the most probable tokens of each position, 1 to the vocabulary */
+    double temperature;    /* above 0: by which logits are divided; that of distill.temperature */
+    int64_t context;       /* tokens of a window, the student's model.context; 0: the model's */
+    const char *precision; /* as by_infer_precision knows it; NULL: precision.compute */
+    int threads;           /* 0: config.train.threads */
+    bool (*progress)(void *user, uint64_t done, uint64_t windows); /* may be NULL; false: stop */
+    void *user;
+} by_store_logits_options;
+
+/* Writes a directory, which does not exist, with what a model says of each token of the data
+ * (by_logit_store of banyan/data.h; distill.logits reads it). It is there whole or not at all.
+ * BY_EARG: an option is out of range, or the model does not read such data; BY_ESTATE: a logit is
+ * not a number; BY_ESTOPPED. */
+BY_API by_status by_store_logits(const char *directory, const by_pretrained *model,
+                                 const by_store_logits_options *options, by_error *error);
+
 /* ---- embeddings of texts ---- */
 
 typedef struct by_embed by_embed;

@@ -166,6 +166,10 @@
  *     the largest magnitude / 127, and codes are 128 + x / scale, rounded to nearest, ties to even.
  *     A block whose largest magnitude is below 2^-118 has scale 0, one with an element that is not
  *     finite a scale that is not.
+ *   FAKE_QUANTIZE     w f32 [k, n], or [n, k] with trans_b  y like w, dtype attrs.dtype: what the
+ *     codes of attrs.packing (int8 or int4) stand for that banyan/packing.h finds for w, of 8 bits
+ *     in [-127, 127]; a group with a weight that is not finite becomes NaN. Its gradient is that of
+ *     y (straight through).
  *   DECODE8           codes u8 [..., C],                    y like codes, dtype attrs.dtype:
  *                     scale f32 [R, blocks]                 (codes - 128) scale
  *   CLIP_SCALE        failed* [1], losses? [n],             norm [1], scale [1] =
@@ -347,6 +351,7 @@ enum {
     X(MEASURE, measure)                                                                            \
     X(ENCODE8, encode8)                                                                            \
     X(DECODE8, decode8)                                                                            \
+    X(FAKE_QUANTIZE, fake_quantize)                                                                \
     X(PAGED_ATTENTION, paged_attention)                                                            \
     X(PACKED_MATMUL, packed_matmul)                                                                \
     X(PACKED_EMBEDDING, packed_embedding)

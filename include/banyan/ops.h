@@ -145,6 +145,13 @@ BY_API by_value by_gather_rows(by_graph *graph, by_value x, by_value slot, by_va
 BY_API by_value by_grouped_matmul(by_graph *graph, by_value a, by_value b, by_value range,
                                   bool trans_b, int64_t chosen);
 
+/* ---- weights ---- */
+
+/* The weight of a product, f32 [k, n] or, with out_in, [n, k], as the codes of a packing (INT8 or
+ * INT4, of these sizes) have it; the gradient goes straight through (Bengio et al. 2013). */
+BY_API by_value by_fake_quantize(by_graph *graph, by_value weight, const by_packing *packing,
+                                 bool out_in);
+
 /* ---- losses: f32 [1], sums that the caller divides by the number of examples ---- */
 
 /* Sum over rows of the cross-entropy of softmax(logits [..., C]) with targets i32 [...]; rows with
@@ -153,7 +160,8 @@ BY_API by_value by_grouped_matmul(by_graph *graph, by_value a, by_value b, by_va
 BY_API by_value by_cross_entropy(by_graph *graph, by_value logits, by_value targets,
                                  float smoothing);
 /* Sum over elements of (x - targets)^2. x is f32, bf16 or f16 [..., C], targets f32 of its shape;
- * weights f32 [...], one a row, multiply its terms, or are BY_NONE. */
+ * weights [...], one a row, are BY_NONE, f32 that multiply its terms, or i32 such as targets of
+ * another loss: rows where they are negative do not count. */
 BY_API by_value by_squared_error(by_graph *graph, by_value x, by_value targets, by_value weights);
 /* The same of torch.nn.SmoothL1Loss (Huber 1964, divided by beta): with d = |x - target|,
  * d^2 / (2 beta) where d < beta, else d - beta / 2. */
@@ -164,16 +172,20 @@ BY_API by_value by_linear_cross_entropy(by_graph *graph, by_value x, by_value we
                                         by_value targets);
 /* What a student learns from: the values that say what its teacher thinks of each row. Either the
  * teacher's hidden state [..., D] and head [V, D], in the student's dtype; or ids i32 [..., k],
- * distinct, of some tokens and their logits f32 [..., k]. The others are BY_NONE. */
+ * distinct, of some tokens and, f32 [..., k + 1], the logarithms of their probabilities at the
+ * temperature of the loss and, last, of that of all other tokens together. The others are
+ * BY_NONE. */
 typedef struct by_teacher {
     by_value hidden;
     by_value head;
     by_value ids;
-    by_value logits;
+    by_value logarithms;
 } by_teacher;
 /* Sum over the rows with target >= 0 of (1 - weight) CE + weight temperature^2 KL(teacher ||
  * student) of softmax(x w^T) (Hinton, Vinyals and Dean 2015): loss [1] f32. Temperature > 0, weight
- * in [0, 1]. */
+ * in [0, 1]. Where the teacher says the probabilities of some tokens alone, all others are one
+ * event to both models: by the log-sum inequality their divergence is at most that over all
+ * tokens, and is that where there are no others or the models agree on how they divide. */
 BY_API by_value by_linear_distill(by_graph *graph, by_value x, by_value weight, by_value targets,
                                   const by_teacher *teacher, float temperature, float share);
 

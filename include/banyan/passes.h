@@ -47,6 +47,17 @@ typedef struct by_lora_options {
  * what there is. */
 BY_API by_status by_pass_lora(by_graph *graph, const by_lora_options *options, by_error *error);
 
+/* Codes that weights are trained for. */
+typedef struct by_fake_quantize_options {
+    by_packing_kind kind; /* INT8 or INT4 */
+    int64_t group;        /* INT4: inputs that share a scale */
+} by_fake_quantize_options;
+
+/* Lets the products of blocks read FAKE_QUANTIZE of their weights, which stay f32 (Jacob et al.
+ * 2018). For a forward graph, before the other passes. */
+BY_API by_status by_pass_fake_quantize(by_graph *graph, const by_fake_quantize_options *options,
+                                       by_error *error);
+
 /* Reverse-mode differentiation. Adds the backward pass of `loss` ([1] f32), seeded with `seed` ([1]
  * f32: d objective / d loss), and makes the gradient of every parameter NAME that is not frozen an
  * f32 value "grad.NAME" of role gradient. BY_EARG names a parameter that the loss does not depend

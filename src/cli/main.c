@@ -14,11 +14,11 @@
 #define SPINS "2000"
 
 static const cli_command *const commands[] = {
-    &cli_pack,       &cli_data,   &cli_train,    &cli_eval,     &cli_predict,
-    &cli_generate,   &cli_embed,  &cli_info,     &cli_runs,     &cli_watch,
-    &cli_plot,       &cli_bench,  &cli_profile,  &cli_launch,   &cli_doctor,
-    &cli_checkpoint, &cli_chat,   &cli_export,   &cli_serve,    &cli_gateway,
-    &cli_worker,     &cli_broker, &cli_compress, &cli_classify, &cli_deploy,
+    &cli_pack,    &cli_data,    &cli_train,  &cli_eval,       &cli_predict,  &cli_generate,
+    &cli_embed,   &cli_info,    &cli_runs,   &cli_watch,      &cli_plot,     &cli_bench,
+    &cli_profile, &cli_launch,  &cli_doctor, &cli_checkpoint, &cli_chat,     &cli_export,
+    &cli_serve,   &cli_gateway, &cli_worker, &cli_broker,     &cli_compress, &cli_classify,
+    &cli_deploy,  &cli_logits,
 };
 
 static void print_help(FILE *out)

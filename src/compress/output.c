@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "compress/compress.h"
+#include "infer/infer.h"
 
 /* Tensors to write, in the order of names. */
 typedef struct content {
@@ -106,21 +107,6 @@ static by_status copy_files(const by__compression *c, by__file_list *written, by
     return status;
 }
 
-/* XXH3-128 of what says which weights these are: their manifest, or their own file. */
-static void identify(char out[33], const char *directory)
-{
-    static const char *const names[] = {"manifest.json", "model.safetensors.index.json",
-                                        "model.safetensors"};
-    out[0] = '\0';
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(names) && out[0] == '\0'; i++) {
-        char *path = by__path_join(directory, names[i]);
-        if (path != NULL && by__path_exists(path)) {
-            (void)by__hash_file_hex(out, path, NULL);
-        }
-        free(path);
-    }
-}
-
 static by_status write_state(by__compression *c, by__file_list *written, by_error *error)
 {
     char hash[33];
@@ -130,7 +116,7 @@ static by_status write_state(by__compression *c, by__file_list *written, by_erro
     by__text settings = {0};
     const by_compress_method *method = &c->method->shown;
     const char *directory = by_pretrained_directory(c->model);
-    identify(hash, directory);
+    by__pretrained_identify(hash, c->model);
     for (size_t i = 0; method->settings != NULL && method->settings[i].name != NULL; i++) {
         by__text_format(&settings, "%s%s=%s", i == 0 ? "" : " ", method->settings[i].name,
                         c->values[i]);

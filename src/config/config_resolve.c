@@ -339,9 +339,47 @@ static by_status check_zeros(const by_config *config, by_error *error)
     return BY_OK;
 }
 
+static by_status check_qat(const by_config *config, by_error *error)
+{
+    int64_t group = config->precision.qat_group;
+    if (group != 32 && group != 64 && group != 128) {
+        return by_error_set(error, BY_ECONFIG, "%s: precision.qat_group is %lld; 32, 64 or 128",
+                            by__config_where(config, "precision.qat_group", "precision.qat"),
+                            (long long)group);
+    }
+    if (strcmp(config->precision.qat, "none") == 0) {
+        return BY_OK;
+    }
+    if (config->lora.rank > 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: precision.qat: the weights that are rounded are those that are "
+                            "trained, and adapters are none of them; leave it out, or lora",
+                            by__config_where(config, "precision.qat", "lora.rank"));
+    }
+    if (strcmp(config->precision.weights, "f32") != 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: precision.qat rounds weights of f32; set precision.weights f32",
+                            by__config_where(config, "precision.qat", "precision.weights"));
+    }
+    return BY_OK;
+}
+
 static by_status check_distill(const by_config *config, by_error *error)
 {
     const by_distill_config *d = &config->distill;
+    bool stored = d->logits[0] != '\0';
+    if (stored && (d->teacher[0] != '\0' || d->hidden > 0.0)) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: distill.logits are stored instead of a distill.teacher, and have "
+                            "no hidden states: leave distill.%s out",
+                            by__config_where(config, "distill.logits", "distill.teacher"),
+                            d->teacher[0] != '\0' ? "teacher" : "hidden");
+    }
+    if (stored && strcmp(config->task.kind, "language") != 0) {
+        return by_error_set(
+            error, BY_ECONFIG, "%s: distill.logits is for task.kind language, not %s",
+            by__config_where(config, "distill.logits", "task.kind"), config->task.kind);
+    }
     if (d->teacher[0] == '\0') {
         return BY_OK;
     }
@@ -375,6 +413,7 @@ by_status by_config_resolve(by_config *config, by_error *error)
     BY_TRY(resolve_lora(config, error));
     BY_TRY(check_distill(config, error));
     BY_TRY(check_zeros(config, error));
+    BY_TRY(check_qat(config, error));
     BY_TRY(by__check_batch_warmup(config, error));
     BY_TRY(check_average(config, error));
     BY_TRY(check_weights(config, error));

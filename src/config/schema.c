@@ -194,6 +194,9 @@ static const by__key common[] = {
     {"distill", "teacher", BY__KEY_TEXT, BY__FIELD(distill.teacher), "\"\"", .later = true,
      .help = "run, whose newest checkpoint is taken, or directory with config.json and weights; "
              "empty: none"},
+    {"distill", "logits", BY__KEY_TEXT, BY__FIELD(distill.logits), "\"\"", .later = true,
+     .help = "directory of a teacher's stored logits (banyan logits) of data.train, instead of a "
+             "teacher; windows of the data then begin at multiples of model.context"},
     {"distill", "temperature", BY__KEY_REAL, BY__FIELD(distill.temperature), "2", 0, 1000,
      BY__ABOVE_MIN, .later = true,
      .help = "what the logits of both models are divided by before the softmax (Hinton et al. "
@@ -237,6 +240,12 @@ static const by__key common[] = {
      .help = "dynamic: least scale; a step that overflows with it counts as guard.nonfinite says"},
     {"precision", "max_loss_scale", BY__KEY_REAL, BY__FIELD(precision.max_loss_scale), "16777216",
      0, 0x1p40, BY__ABOVE_MIN, .later = true, .help = "dynamic: greatest scale"},
+    {"precision", "qat", BY__KEY_TEXT, BY__FIELD(precision.qat), "none",
+     .choices = "none|int8|int4", .later = true,
+     .help = "quantisation-aware training: the layers of blocks compute with their weights as "
+             "these codes will have them, and the gradient goes straight through the rounding"},
+    {"precision", "qat_group", BY__KEY_INT, BY__FIELD(precision.qat_group), "128", 32, 128,
+     .later = true, .help = "qat int4: inputs that share a scale: 32, 64 or 128"},
 
     {"memory", "recompute", BY__KEY_TEXT, BY__FIELD(memory.recompute), "none",
      .choices = "none|block|every|full",

@@ -5,6 +5,7 @@
 #include "base/base.h"
 #include "data/best_fit.h"
 #include "data/dataset.h"
+#include "data/formats/logit_store.h"
 #include "data/order.h"
 
 #define CONTEXT_LIMIT ((size_t)1 << 30)
@@ -17,8 +18,9 @@
 
 typedef struct token_source {
     by_source base;
-    by_array arrays[3];
-    const by_dataset *dataset; /* borrowed */
+    by_array arrays[5];
+    const by_dataset *dataset;    /* borrowed */
+    const by_logit_store *logits; /* the same; NULL: none */
     size_t context;
     bool documents;  /* are kept apart */
     uint64_t phases; /* places where the first window of an epoch may start */
@@ -131,6 +133,20 @@ static by_status part_documents(const token_source *s, uint64_t start, size_t va
     return BY_OK;
 }
 
+/* What the teacher says of a window; a sample without targets has zeros. */
+static by_status fill_logits(const token_source *s, uint64_t start, size_t valid, void *const *rows,
+                             by_error *error)
+{
+    size_t at = s->documents ? 3 : 2;
+    size_t top = (size_t)by_logit_store_top(s->logits);
+    if (valid == 0) {
+        memset(rows[at], 0, s->context * top * sizeof(int32_t));
+        memset(rows[at + 1], 0, s->context * (top + 1) * sizeof(float));
+        return BY_OK;
+    }
+    return by__logit_store_rows(s->logits, start, valid, rows[at], rows[at + 1], error);
+}
+
 static by_status fill_window(const by_source *source, const by_source_sample *sample,
                              void *const *rows, by_error *error)
 {
@@ -150,7 +166,9 @@ static by_status fill_window(const by_source *source, const by_source_sample *sa
         }
     }
     fill_up(s, valid, valid, rows);
-    return BY_OK;
+    return s->logits == NULL
+               ? BY_OK
+               : fill_logits(s, valid > 0 ? start_of(s, &own) : 0, valid, rows, error);
 }
 
 /* All targets but, where documents are kept apart, the first tokens of these. */
@@ -202,6 +220,12 @@ static by_status cut_windows(token_source *s, by_error *error)
                             s->base.name, (unsigned long long)total, (unsigned long long)context,
                             (unsigned long long)context + 1,
                             (unsigned long long)(total > 1 ? total - 1 : 1));
+    }
+    if (s->logits != NULL) {
+        s->base.samples = (total - 1) / context;
+        s->phases = 1;
+        s->base.targets = s->base.samples * context;
+        return BY_OK;
     }
     /* As many as fit behind every phase of [0, context), so that all epochs have the same number;
      * for data shorter than that one window, with the phases that leave room for it. */
@@ -338,6 +362,12 @@ size_t by_token_arrays(by_array arrays[3], size_t context, bool documents)
     return documents ? 3 : 2;
 }
 
+void by_logit_arrays(by_array arrays[2], size_t context, int64_t top)
+{
+    arrays[0] = (by_array){"teacher.ids", BY_I32, BY_SHAPE((int64_t)context, top), NULL};
+    arrays[1] = (by_array){"teacher.logarithms", BY_F32, BY_SHAPE((int64_t)context, top + 1), NULL};
+}
+
 static by_status check_context(size_t context, by_error *error)
 {
     return context > 0 && context <= CONTEXT_LIMIT
@@ -379,6 +409,11 @@ by_status by_token_source_open(by_source **out, const by_dataset *dataset,
                           .sample_targets = context,
                           .close = close_source,
                           .replaces = by__dataset_damaged(dataset) > 0 ? replaces : NULL};
+    if (options->shuffle && options->packing == BY_TOKENS_STREAM && options->logits != NULL) {
+        s->logits = options->logits;
+        by_logit_arrays(s->arrays + s->base.array_count, context, by_logit_store_top(s->logits));
+        s->base.array_count += 2;
+    }
     by_status status = options->shuffle && options->packing == BY_TOKENS_BEST_FIT
                            ? fill_bins(s, error)
                            : cut_windows(s, error);

@@ -46,6 +46,10 @@ by_status by__forward_options_read(by__forward_options *out, const by_config *co
                                    const by_weights *weights, const char *precision, int threads,
                                    by_error *error);
 
+/* XXH3-128 of what says which weights these are: their manifest, or their own file. Zeros where
+ * there is neither. */
+void by__pretrained_identify(char out[33], const by_pretrained *pretrained);
+
 /* BY_EARG names a field that is out of range. */
 by_status by__sampling_check(const by_sampling *sampling, by_error *error);
 

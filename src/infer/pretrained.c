@@ -27,6 +27,7 @@ static by_status find_in_run(by_pretrained *p, const char *path, const char *roo
 {
     BY_TRY(by_config_open_run(&p->config, path, NULL, 0, error));
     p->is_run = true;
+    BY_TRY(by_config_set(p->config, "precision.qat=none", error)); /* weights are as they are */
     return best ? by_checkpoint_best(root, &p->directory, NULL, error)
                 : by_checkpoint_latest(root, &p->directory, &p->skipped, error);
 }
@@ -271,4 +272,19 @@ const char *by_pretrained_directory(const by_pretrained *pretrained)
 const char *by_pretrained_skipped(const by_pretrained *pretrained)
 {
     return pretrained->skipped == NULL ? "" : pretrained->skipped;
+}
+
+void by__pretrained_identify(char out[33], const by_pretrained *pretrained)
+{
+    static const char *const names[] = {"manifest.json", "model.safetensors.index.json",
+                                        "model.safetensors"};
+    bool found = false;
+    memset(out, '0', 32);
+    out[32] = '\0';
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(names) && !found; i++) {
+        char *path = by__path_join(pretrained->directory, names[i]);
+        found =
+            path != NULL && by__path_exists(path) && by__hash_file_hex(out, path, NULL) == BY_OK;
+        free(path);
+    }
 }

@@ -7,7 +7,7 @@
 
 #include "ops/ops.h"
 
-enum { X, W, TARGETS, HIDDEN, HEAD, IDS, LOGITS, DLOSS };
+enum { X, W, TARGETS, HIDDEN, HEAD, IDS, LOGARITHMS, DLOSS };
 
 static bool has(const by__signature *s, int input)
 {
@@ -20,7 +20,7 @@ static by_status check_teacher(const by__signature *s, by_error *error)
     if (has(s, HIDDEN)) {
         const by__type *x = &s->in[HIDDEN];
         const by__type *w = &s->in[HEAD];
-        return !has(s, HEAD) || has(s, IDS) || has(s, LOGITS) || x->dtype != s->in[X].dtype ||
+        return !has(s, HEAD) || has(s, IDS) || has(s, LOGARITHMS) || x->dtype != s->in[X].dtype ||
                        w->dtype != x->dtype || x->shape.rank < 1 || w->shape.rank != 2 ||
                        by__rows(&x->shape) != rows || w->shape.dim[1] != by__last_dim(&x->shape) ||
                        w->shape.dim[0] != s->in[W].shape.dim[0]
@@ -29,14 +29,19 @@ static by_status check_teacher(const by__signature *s, by_error *error)
                                    "student's rows and a head [vocabulary, width'], in its dtype")
                    : BY_OK;
     }
-    return has(s, HEAD) || !has(s, IDS) || !has(s, LOGITS) || s->in[IDS].dtype != BY_I32 ||
-                   s->in[LOGITS].dtype != BY_F32 || s->in[IDS].shape.rank < 1 ||
-                   !by_shape_equal(&s->in[IDS].shape, &s->in[LOGITS].shape) ||
+    by_shape wanted = s->in[IDS].shape;
+    int last = wanted.rank - 1;
+    if (last >= 0) {
+        wanted.dim[last]++;
+    }
+    return has(s, HEAD) || !has(s, IDS) || !has(s, LOGARITHMS) || s->in[IDS].dtype != BY_I32 ||
+                   s->in[LOGARITHMS].dtype != BY_F32 || last < 0 ||
+                   !by_shape_equal(&wanted, &s->in[LOGARITHMS].shape) ||
                    by__rows(&s->in[IDS].shape) != rows ||
                    by__last_dim(&s->in[IDS].shape) > s->in[W].shape.dim[0]
                ? by__op_refuse(s, error,
-                               "the teacher must be i32 ids and f32 logits [..., k] with the "
-                               "student's rows, or a hidden state and a head")
+                               "the teacher must be i32 ids [..., k] with the student's rows and "
+                               "f32 logarithms [..., k + 1], or a hidden state and a head")
                : BY_OK;
 }
 
@@ -117,7 +122,7 @@ static bool split_rows(const by__signature *s, by__sharding *sh)
 {
     for (int i = W; i < s->input_count; i++) {
         by__split want = by__whole();
-        bool by_rows = i == TARGETS || i == HIDDEN || i == IDS || i == LOGITS;
+        bool by_rows = i == TARGETS || i == HIDDEN || i == IDS || i == LOGARITHMS;
         bool fits = !has(s, i) || !by_rows ||
                     (i == TARGETS ? by__split_of_rows(&s->in[X].shape, sh->in[X], &s->in[i].shape,
                                                       sh->ranks, &want)
@@ -173,12 +178,12 @@ static by_status fuse_gradient(by_graph *graph, size_t n, const int *uses, by_er
 
 #define DISTILL(name_of, inputs, outputs_of, infer_of)                                             \
     .name = name_of, .min_inputs = inputs, .max_inputs = inputs, .outputs = outputs_of,            \
-    .optional = 1u << HIDDEN | 1u << HEAD | 1u << IDS | 1u << LOGITS,                              \
+    .optional = 1u << HIDDEN | 1u << HEAD | 1u << IDS | 1u << LOGARITHMS,                          \
     .attrs = BY__ATTRS(BY__ATTR_AS("temperature", theta, FLOAT, 0),                                \
                        BY__ATTR_AS("weight", p, FLOAT, 0)),                                        \
     .infer = infer_of, .cost = cost_head,                                                          \
     .factors = 1u << X | 1u << W | 1u << HIDDEN | 1u << HEAD, .shard = shard,                      \
-    .keeps_f32 = 1u << LOGITS | (inputs > DLOSS ? 1u << DLOSS : 0u),                               \
+    .keeps_f32 = 1u << LOGARITHMS | (inputs > DLOSS ? 1u << DLOSS : 0u),                           \
     .indices = {                                                                                   \
         {.input = TARGETS, .may_be_negative = true, .limit = vocabulary_of},                       \
         {.input = IDS, .limit = vocabulary_of},                                                    \
@@ -195,7 +200,7 @@ by_value by_linear_distill(by_graph *graph, by_value x, by_value weight, by_valu
                            const by_teacher *teacher, float temperature, float share)
 {
     const by_value in[DLOSS] = {
-        x, weight, targets, teacher->hidden, teacher->head, teacher->ids, teacher->logits};
+        x, weight, targets, teacher->hidden, teacher->head, teacher->ids, teacher->logarithms};
     const by_attrs attrs = {.theta = temperature, .p = share};
     return by__op_add_node(graph, BY_OP_LINEAR_DISTILL, &attrs, in, DLOSS, NULL);
 }

@@ -61,8 +61,9 @@ static by_status infer_difference(const by__signature *s, by__type *out, by_erro
                              "predictions must be f32, bf16 or f16, targets f32 of the same shape");
     }
     if (s->input_count > 2 && !by__absent(&s->in[2]) &&
-        (s->in[2].dtype != BY_F32 || by_shape_count(&s->in[2].shape) != by__rows(&x->shape))) {
-        return by__op_refuse(s, error, "there must be one f32 weight for each row");
+        ((s->in[2].dtype != BY_F32 && s->in[2].dtype != BY_I32) ||
+         by_shape_count(&s->in[2].shape) != by__rows(&x->shape))) {
+        return by__op_refuse(s, error, "there must be one f32 weight or i32 target for each row");
     }
     if (backward && !is_scalar(&s->in[3])) {
         return by__op_refuse(s, error, "the gradient of the loss must be one f32");

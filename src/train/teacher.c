@@ -5,6 +5,7 @@
 
 #include "banyan/adapter.h"
 #include "checkpoint/storage.h"
+#include "data/formats/logit_store.h"
 
 struct by__teacher {
     by__store *store;
@@ -156,9 +157,10 @@ static by_status graft(by_teacher *out, const by_config *config, const by_model_
     return status;
 }
 
-/* hidden / D times the sum of squares of P h - h', with the student's h [..., C], the teacher's h'
- * [..., D] and P [D, C], which is learned (Romero et al. 2015). */
-static by_value hidden_loss(by_graph *graph, by_value student, by_value teacher, double weight)
+/* hidden / D times the sum of squares of P h - h' over the rows with a target, with the student's h
+ * [..., C], the teacher's h' [..., D] and P [D, C], which is learned (Romero et al. 2015). */
+static by_value hidden_loss(by_graph *graph, by_value student, by_value teacher, by_value targets,
+                            double weight)
 {
     if (graph->error.status != BY_OK) {
         return BY_NONE;
@@ -169,7 +171,7 @@ static by_value hidden_loss(by_graph *graph, by_value student, by_value teacher,
                                              BY_SHAPE(out, in), (by_init){BY_INIT_NORMAL, 0.02f});
     by_value projected = by_linear(graph, student, projection, BY_NONE, true);
     by_value target = by_cast(graph, teacher, BY_F32);
-    by_value sum = by_squared_error(graph, projected, target, BY_NONE);
+    by_value sum = by_squared_error(graph, projected, target, targets);
     return by_scale(graph, sum, by_fill(graph, BY_F32, BY_SHAPE(1), (float)(weight / (double)out)));
 }
 
@@ -182,9 +184,38 @@ by_status by__teacher_loss(const by_config *config, const by_model_request *requ
     model->loss = by_linear_distill(graph, model->hidden, model->head, targets, &teacher,
                                     (float)d->temperature, (float)d->weight);
     if (d->hidden > 0.0) {
-        by_value hidden = hidden_loss(graph, model->hidden, teacher.hidden, d->hidden);
+        by_value hidden = hidden_loss(graph, model->hidden, teacher.hidden, targets, d->hidden);
         model->loss = by_add(graph, model->loss, hidden);
     }
+    return by_graph_check(graph, error);
+}
+
+by_status by__stored_loss(const by_config *config, const by_model_request *request, by_graph *graph,
+                          by_model *model, by_value targets, by_error *error)
+{
+    const by_distill_config *d = &config->distill;
+    by_teacher teacher = {BY_NONE, BY_NONE, BY_NONE, BY_NONE};
+    by__logit_manifest manifest;
+    by_status status = by__logit_manifest_read(&manifest, d->logits, error);
+    if (status != BY_OK) {
+        return by_error_prefix(error, status, "distill.logits");
+    }
+    int64_t top = (int64_t)manifest.top;
+    by__logit_manifest_free(&manifest);
+    if (top > config->model.vocab) {
+        return by_error_set(error, BY_ECONFIG,
+                            "distill.logits=%s has %lld tokens of each position, and model.vocab "
+                            "is %lld",
+                            d->logits, (long long)top, (long long)config->model.vocab);
+    }
+    teacher.ids =
+        by_graph_input(graph, "teacher.ids", BY_I32, BY_SHAPE(request->batch, request->time, top));
+    teacher.logarithms = by_graph_input(graph, "teacher.logarithms", BY_F32,
+                                        BY_SHAPE(request->batch, request->time, top + 1));
+    by__graph_set_axes(graph, teacher.ids, "batch time top");
+    by__graph_set_axes(graph, teacher.logarithms, "batch time top");
+    model->loss = by_linear_distill(graph, model->hidden, model->head, targets, &teacher,
+                                    (float)d->temperature, (float)d->weight);
     return by_graph_check(graph, error);
 }
 

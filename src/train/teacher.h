@@ -2,7 +2,10 @@
  * graph of gradients; its weights are frozen states there, with a store of their own, in the format
  * that programs compute in. They are no parameters: nothing trains, saves, divides or counts them.
  *
- * Never put here: the loss of a student (the task's), stored logits (tasks/).
+ * Instead of a teacher its stored logits may be given (distill.logits): they are inputs of the
+ * graph, which the task's data fills.
+ *
+ * Never put here: the loss of a student (the task's), how logits are stored (data).
  */
 #ifndef BY_TRAIN_TEACHER_H
 #define BY_TRAIN_TEACHER_H
@@ -20,6 +23,9 @@ bool by__has_teacher(const by_config *config);
  * that it names, whose graph is added. BY_ECONFIG: the models do not fit. */
 by_status by__teacher_loss(const by_config *config, const by_model_request *request,
                            by_graph *graph, by_model *model, by_value targets, by_error *error);
+/* The same from the stored logits that it names: inputs as of by_logit_arrays. */
+by_status by__stored_loss(const by_config *config, const by_model_request *request, by_graph *graph,
+                          by_model *model, by_value targets, by_error *error);
 /* Declares its weights, behind the programs of the model. */
 by_status by__teacher_plan(by_trainer *t, by_error *error);
 /* Bytes of its weights. */

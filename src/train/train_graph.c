@@ -74,6 +74,15 @@ by_pass_options by__pass_options(const by_config *config, const by_model *model)
                              .observe = observed(config, model)};
 }
 
+/* The codes that weights are trained for (precision.qat). */
+static by_status quantise(by_graph *graph, const by_precision_config *p, by_error *error)
+{
+    const by_fake_quantize_options options = {.kind = strcmp(p->qat, "int8") == 0 ? BY_PACKING_INT8
+                                                                                  : BY_PACKING_INT4,
+                                              .group = p->qat_group};
+    return strcmp(p->qat, "none") == 0 ? BY_OK : by_pass_fake_quantize(graph, &options, error);
+}
+
 /* The loss of the task, where the model has none of its own. */
 static by_status add_loss(by_model *model, by_graph *graph, const by_config *config,
                           const by_task *task, const by_model_request *request, by_error *error)
@@ -99,6 +108,7 @@ static by_status build(by_model *model, by_graph *graph, const by_config *config
     BY_TRY(recipe->builder != NULL
                ? recipe->builder(recipe->user, model, graph, &config->model, request, error)
                : by_model_build(model, graph, &config->model, request, error));
+    BY_TRY(quantise(graph, &config->precision, error));
     BY_TRY(by__adapters_apply(graph, model, config, request->mode, error));
     BY_TRY(by__groups_apply(graph, &config->optimizer, error));
     BY_TRY(by__adapters_check(graph, config, error));

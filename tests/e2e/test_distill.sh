@@ -1,6 +1,6 @@
 #!/bin/sh
 # A student and its teacher: the run resumes bit for bit, on several ranks too, its checkpoints hold the student alone,
-# and a teacher that has changed is refused.
+# and a teacher that has changed is refused. Stored logits of all tokens give the losses of the teacher itself.
 . "$(dirname "$0")/../support/shell.sh"
 
 tiny gpt2 >c.yaml
@@ -45,3 +45,32 @@ run 2 "$banyan" train --resume runs/other
 holds err "learned from other weights"
 run 0 "$banyan" train --resume runs/other --set distill.teacher=kept
 agrees other
+
+say "stored logits of the whole vocabulary are the teacher"
+tokenizer=$teacher/tokenizer.json
+head -c 65 text.txt >one.txt
+run 0 "$banyan" pack one.txt --tokenizer "$tokenizer" --output one --json
+vocab=$(field vocab <out)
+run 0 "$banyan" logits kept --data one --out all --top "$vocab" --json
+run 2 "$banyan" logits kept --data one --out all --top "$vocab"
+holds err "exists already"
+set -- train c.yaml --json --set data.text=[] --set train.eval_every=0 --set model.dropout=0
+run 0 "$banyan" "$@" --set data.train=one --set distill.teacher=kept --set name=live
+run 0 "$banyan" "$@" --set data.train=one --set distill.logits=all --set name=stored
+losses() { sed -n 's/.*"loss": *\([0-9.e+-]*\).*/\1/p' "runs/$1/events.jsonl"; }
+losses live >live
+losses stored >stored
+[ "$(wc -l <live)" -ge 20 ] || fail "there are no losses to compare"
+paste live stored | while read -r a b; do near "$a" "$b" 1e-5; done || exit 1
+
+say "the most probable tokens, and what is refused"
+run 0 "$banyan" pack text.txt --tokenizer "$tokenizer" --output packed
+run 0 "$banyan" logits kept --data packed --out said --top 4
+run 0 "$banyan" "$@" --set data.train=packed --set distill.logits=said --set name=few
+run 2 "$banyan" "$@" --set data.train=packed --set distill.logits=said --set distill.temperature=3 --set name=no
+holds err "was written with a temperature of 2, and distill.temperature is 3"
+run 2 "$banyan" "$@" --set data.train=one --set distill.logits=said --set name=no
+holds err "is of other data"
+printf x | dd of=said/ids-00000.npy bs=1 seek=500 conv=notrunc 2>/dev/null
+"$banyan" "$@" --set data.train=packed --set distill.logits=said --set name=no >out 2>err && fail "damaged logits are read"
+holds err "it is damaged"

@@ -65,3 +65,12 @@ run 2 "$banyan" train c.yaml --set precision.compute=fp16 --set precision.loss_s
 holds err "is not within min_loss_scale 1"
 run 2 "$banyan" train c.yaml --set precision.compute=fp16 --set sync.compress=int8
 holds err "a scale of the loss is one for all ranks"
+
+say "training with rounded weights: the run's loss is that of its codes"
+run 0 "$banyan" train c.yaml --set precision.qat=int4 --set precision.qat_group=32 --set train.eval_batches=all --set name=qat
+loss=$(grep '"eval"' runs/qat/events.jsonl | tail -n 1 | field valid_loss)
+run 0 "$banyan" compress runs/qat --method int4 --set group=32 --set head=16 --out qat4 --eval held-out --json
+near "$(field loss_after <out)" "$loss" 2e-3
+[ "$(field loss_before <out)" != "$(field loss_after <out)" ] || fail "no weight was rounded"
+run 2 "$banyan" train c.yaml --set precision.qat=int4 --set precision.qat_group=48 --set name=no
+holds err "precision.qat_group is 48; 32, 64 or 128"

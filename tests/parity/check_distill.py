@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Twenty steps of distillation give the weights and losses that PyTorch gives.
+"""Twenty steps of distillation, and of quantisation-aware training, give the weights and losses that PyTorch gives.
 
     check_distill.py BANYAN WORK     WORK: an empty directory for files
 
 Students and teachers are tiny models that transformers makes, of both families. The data has one window, so that
 every sample of a batch is the same and their order does not matter. PyTorch's loss is (1 - a) CE + a T^2 KL, with
-torch.nn.functional.kl_div, and optionally the squared error of projected hidden states.
+torch.nn.functional.kl_div, and optionally the squared error of projected hidden states. Quantisation-aware training
+has the weights of blocks rounded in PyTorch's forward pass, and gradients that go straight through; weights that are at
+a border of two codes may fall on either side, so that its losses agree to less than those of distillation.
 """
 import json
 import os
@@ -26,6 +28,7 @@ transformers.utils.logging.disable_progress_bar()
 transformers.utils.logging.set_verbosity_error()
 
 STEPS, CONTEXT, VOCAB = 20, 64, 61
+QAT_LR = 3e-4
 
 
 def fail(message):
@@ -91,6 +94,71 @@ def torch_run(student, teacher, projection, temperature, weight, hidden):
     return losses
 
 
+def rounded(weight, bits, group):
+    """What codes stand for: a scale for each `group` inputs (bits 4) or all (8) of an output; weight [inputs,
+    outputs]."""
+    inputs, outputs = weight.shape
+    w = weight.reshape(inputs // group if bits == 4 else 1, -1, outputs)
+    at = w.abs().argmax(1, keepdim=True)
+    extreme = w.gather(1, at)
+    if bits == 4:
+        scale = (extreme / -8).half().float()
+        q = torch.clamp(torch.round(w / scale), -8, 7) * scale
+    else:
+        scale = extreme.abs() / 127
+        q = torch.clamp(torch.round(w / scale), -127, 127) * scale
+    return q.reshape(inputs, outputs)
+
+
+def quantise(model, bits, group):
+    """Lets the products of blocks compute with rounded weights; the gradient is that of the weights."""
+    for name, module in model.named_modules():
+        if ".h." not in name and ".layers." not in name or not hasattr(module, "weight") or module.weight.dim() != 2:
+            continue
+        linear = isinstance(module, torch.nn.Linear)
+
+        def forward(x, module=module, linear=linear):
+            w = module.weight.T if linear else module.weight
+            w = w + (rounded(w, bits, group) - w).detach()
+            return x @ w + (0 if module.bias is None else module.bias)
+
+        module.forward = forward
+
+
+def torch_qat(model):
+    tokens, targets = data()
+    parameters = list(model.parameters())
+    optimizer = torch.optim.AdamW([{"params": [p for p in parameters if p.dim() >= 2], "weight_decay": 0.1},
+                                   {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0}],
+                                  lr=QAT_LR, betas=(0.9, 0.95), eps=1e-8)
+    losses = []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        z = model.lm_head(body(model)(tokens, use_cache=False).last_hidden_state).flatten(0, 1)
+        loss = F.cross_entropy(z, targets.flatten())
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def check_qat(name, model, bits):
+    model.save_pretrained(f"{WORK}/{name}-student")
+    plain = torch_qat(type(model).from_pretrained(f"{WORK}/{name}-student"))
+    quantise(model, bits, 32)
+    want = torch_qat(model)
+    got, _ = banyan_run(name, "distill.teacher=", f"precision.qat=int{bits}", "precision.qat_group=32",
+                        f"optimizer.lr={QAT_LR}")
+    off = [abs(a - b) / abs(b) for a, b in zip(got, want)]
+    print(f"{name}: losses {want[0]:.4f} to {want[-1]:.4f} ({plain[0]:.4f} to {plain[-1]:.4f} without), off by "
+          f"{max(off[:2]):.1e}, later {max(off):.1e}")
+    if not (max(off[:2]) < 2e-5 and max(off) < 2e-3):
+        fail(f"{name}: the losses differ: {got} and {want}")
+    if not abs(want[0] - plain[0]) > 1e-3 * abs(plain[0]) / 16 ** (bits // 8):
+        fail(f"{name}: rounding changed nothing, so nothing is compared")
+
+
 def banyan_run(name, *settings):
     with open(f"{WORK}/{name}.yaml", "w") as file:
         file.write(f"name: {name}\n")
@@ -147,6 +215,9 @@ def main():
     data()
     check("llama-gpt2", llama(32, 1), gpt2(48, 2), 2.0, 0.5, 0.0)
     check("gpt2-llama", gpt2(32, 1), llama(48, 2), 1.5, 0.75, 0.5)
+    check_qat("qat-gpt2", gpt2(64, 2), 4)
+    check_qat("qat-llama", llama(64, 1), 4)
+    check_qat("qat-gpt2-int8", gpt2(64, 1), 8)
 
 
 BANYAN, WORK = sys.argv[1:3]

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Distillation gives the losses and weights that PyTorch gives. Needs the environment of scripts/python-env; without
+# Distillation and quantisation-aware training give the losses and weights that PyTorch gives. Needs the environment of scripts/python-env; without
 # it nothing is checked, and the test is skipped.
 . "$(dirname "$0")/../support/shell.sh"
 

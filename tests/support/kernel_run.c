@@ -270,6 +270,8 @@ static void fill_floats(problem *p, int index, pattern kind)
                     (op == BY_OP_ADAMW8 && (index == 4 || index == 5));
     bool rstd =
         (op == BY_OP_LAYER_NORM_GRAD && index == 3) || (op == BY_OP_RMS_NORM_GRAD && index == 2);
+    bool negative = index == 6 && (op == BY_OP_LINEAR_DISTILL || op == BY_OP_LINEAR_DISTILL_GRAD ||
+                                   op == BY_OP_LINEAR_DISTILL_TRAIN); /* of probabilities */
     bool hyper = (op == BY_OP_ADAMW && index == 4) || (op == BY_OP_ADAMW8 && index == 6);
     static const float hyper_values[4] = {1e-3f, 0.19f, 0.0975f, 0.0f};
     for (int64_t i = 0; i < count_of(&p->in[index]); i++) {
@@ -279,6 +281,7 @@ static void fill_floats(problem *p, int index, pattern kind)
         value = zero       ? 0.0f
                 : factor   ? 1024.0f
                 : positive ? fabsf(value)
+                : negative ? -fabsf(value) - 3.0f
                 : rstd     ? 0.5f + fabsf(value)
                 : hyper    ? hyper_values[i]
                            : value;
@@ -614,6 +617,7 @@ tolerance kernel_tolerance(by_op op, by_dtype input, by_dtype output)
     case BY_OP_COUNT_IDS:
     case BY_OP_ENCODE8:
     case BY_OP_DECODE8:
+    case BY_OP_FAKE_QUANTIZE:
         return (tolerance){0.0, 0.0};
     case BY_OP_UNARY: /* the argument of GELU's exponential reaches 87 and keeps 2^-24 of itself */
     case BY_OP_UNARY_GRAD:

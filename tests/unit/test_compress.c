@@ -12,8 +12,11 @@
 #include <cmocka.h>
 
 #include "banyan/compress.h"
+#include "banyan/ops.h"
+#include "banyan/passes.h"
 #include "checkpoint/storage.h"
 #include "compress/compress.h"
+#include "runner.h"
 #include "temporary.h"
 #include "tiny_model.h"
 
@@ -355,6 +358,67 @@ static void numbers_of_8_bits(void **state)
     }
     assert_int_equal(by__f32_to_f8(1e9f), 0x7e);
     assert_int_equal(by__f32_to_f8(-INFINITY), 0xfe);
+}
+
+/* What a weight is while it is trained for codes is what its codes stand for, of either order; the
+ * gradient goes straight through. */
+static void weights_are_trained_as_their_codes(void **state)
+{
+    enum { N = 20, K = 100 };
+    (void)state;
+    for (int form = 0; form < 4; form++) {
+        by_error error = {0};
+        by__codes codes;
+        bool out_in = form % 2 == 1;
+        bool wide = form / 2 == 1;
+        float weight[N * K];
+        float values[N * K];
+        by_graph *graph = open_graph();
+        const by_packing packing = {.kind = wide ? BY_PACKING_INT8 : BY_PACKING_INT4,
+                                    .dtype = BY_F32,
+                                    .n = N,
+                                    .k = K,
+                                    .group = wide ? 0 : 32};
+        by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(3, K));
+        by_value w = by_graph_parameter(graph, "w", "", out_in ? BY_SHAPE(N, K) : BY_SHAPE(K, N),
+                                        (by_init){0});
+        by_value q = by_fake_quantize(graph, w, &packing, out_in);
+        by_value y = by_linear(graph, x, q, BY_NONE, out_in);
+        by_value loss =
+            by_sum(graph, by_reshape(graph, y, BY_SHAPE(3 * N)), &(const int){0}, 1, true);
+        by_graph_output(graph, q, "q");
+        by_graph_output(graph, loss, "loss");
+        by_value seed = by_fill(graph, BY_F32, BY_SHAPE(1), 1.0f);
+        check(by_pass_gradients(graph, loss, seed, &error), &error);
+        runner r;
+        runner_open(&r, graph, 2);
+        float *data = runner_data(&r, "w");
+        float *inputs = runner_data(&r, "x");
+        for (int i = 0; i < N * K; i++) {
+            weight[i] = sinf(0.37f * (float)(i * i % 1009)) * 0.5f;
+            data[out_in ? i : i % K * N + i / K] = weight[i];
+        }
+        for (int i = 0; i < 3 * K; i++) {
+            inputs[i] = cosf((float)i);
+        }
+        runner_run(&r);
+        check(by__codes_open(&codes, wide ? BY__CODE_INT8 : BY__CODE_INT4, N, K, wide ? 0 : 32,
+                             &error),
+              &error);
+        by__codes_round(&codes, weight, BY__SCALE_LARGEST, 1);
+        by__codes_read(&codes, values, 1);
+        const float *made = runner_data(&r, "q");
+        const float *gradient = runner_data(&r, "grad.w");
+        for (int i = 0; i < N * K; i++) {
+            int at = out_in ? i : i % K * N + i / K;
+            float sum = inputs[i % K] + inputs[K + i % K] + inputs[2 * K + i % K];
+            assert_true(made[at] == values[i]);
+            assert_true(fabsf(gradient[at] - sum) < 1e-5f);
+        }
+        by__codes_close(&codes);
+        runner_close(&r);
+        by_graph_close(&graph);
+    }
 }
 
 /* ---- methods that look at data, on one layer ---- */
@@ -737,6 +801,7 @@ int main(void)
         cmocka_unit_test(values_that_are_no_numbers),
         cmocka_unit_test(what_fails_leaves_nothing),
         cmocka_unit_test(numbers_of_8_bits),
+        cmocka_unit_test(weights_are_trained_as_their_codes),
         cmocka_unit_test(gptq_is_optimal_brain_quantisation),
         cmocka_unit_test(factors_of_inverses),
         cmocka_unit_test(awq_errors_are_those_of_results),

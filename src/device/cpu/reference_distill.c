@@ -3,10 +3,9 @@
 
 #include "device/cpu/reference.h"
 
-enum { X, W, TARGETS, HIDDEN, HEAD, IDS, LOGITS, DLOSS };
+enum { X, W, TARGETS, HIDDEN, HEAD, IDS, LOGARITHMS, DLOSS };
 
-/* softmax(z / temperature) of n logits; minus infinity: not among them. Returns the logarithm of
- * the sum. */
+/* softmax(z / temperature) of n logits. Returns the logarithm of the sum. */
 static double soften(double *p, const double *z, int64_t n, double temperature)
 {
     double highest = -INFINITY;
@@ -34,22 +33,73 @@ static void multiply(double *z, const by__tensor *x, const by__tensor *w, int64_
     }
 }
 
-static void teach(double *y, const by__call *call, int64_t row)
+/* KL(teacher || student) of a row: p are the student's softened probabilities, z its logits over the
+ * temperature without the logarithm of their sum. r becomes the gradient by them. */
+static double diverge_live(double *r, const by__call *call, int64_t row, const double *p,
+                           const double *z, double *y)
 {
-    if (call->in[HIDDEN].data != NULL) {
-        multiply(y, &call->in[HIDDEN], &call->in[HEAD], row);
-        return;
+    int64_t n = by__tensor_rows(&call->in[W]);
+    double t = (double)call->attrs.theta;
+    double sum = 0.0;
+    multiply(y, &call->in[HIDDEN], &call->in[HEAD], row);
+    double all = soften(r, y, n, t);
+    for (int64_t v = 0; v < n; v++) {
+        sum += r[v] * (y[v] / t - all - z[v]);
+        r[v] = p[v] - r[v];
     }
-    int64_t k = by__tensor_columns(&call->in[IDS]);
-    for (int64_t v = 0; v < by__tensor_rows(&call->in[W]); v++) {
-        y[v] = -INFINITY;
-    }
-    for (int64_t i = 0; i < k; i++) {
-        y[by__id(&call->in[IDS], row * k + i)] = by__get(&call->in[LOGITS], row * k + i);
-    }
+    return sum;
 }
 
-/* The loss of a row; its gradient by the logits replaces z. y, p, q: scratch of V each. */
+/* The logarithm of the sum of exp(z) over the tokens of an event. */
+static double log_mass(const double *z, const double *event, double wanted, int64_t n)
+{
+    double highest = -INFINITY;
+    double sum = 0.0;
+    for (int64_t v = 0; v < n; v++) {
+        highest = event[v] == wanted && z[v] > highest ? z[v] : highest;
+    }
+    for (int64_t v = 0; v < n; v++) {
+        sum += event[v] == wanted ? exp(z[v] - highest) : 0.0;
+    }
+    return highest + log(sum);
+}
+
+/* The same of stored probabilities: those of some tokens and that of all others, which are one
+ * event. event: which one a token is. */
+static double diverge_stored(double *r, const by__call *call, int64_t row, const double *p,
+                             const double *z, double *event)
+{
+    int64_t n = by__tensor_rows(&call->in[W]);
+    int64_t k = by__tensor_columns(&call->in[IDS]);
+    int64_t events = k < n ? k + 1 : k;
+    double all = 0.0;
+    double sum = 0.0;
+    for (int64_t v = 0; v < n; v++) {
+        event[v] = (double)k;
+    }
+    for (int64_t i = 0; i < k; i++) {
+        event[by__id(&call->in[IDS], row * k + i)] = (double)i;
+    }
+    for (int64_t i = 0; i < events; i++) {
+        all += exp(by__get(&call->in[LOGARITHMS], row * (k + 1) + i));
+    }
+    for (int64_t v = 0; v < n; v++) {
+        r[v] = all * p[v];
+    }
+    for (int64_t i = 0; i < events; i++) {
+        double logarithm = by__get(&call->in[LOGARITHMS], row * (k + 1) + i);
+        double q = exp(logarithm);
+        double mass = log_mass(z, event, (double)i, n);
+        for (int64_t v = 0; v < n && q > 0.0; v++) {
+            r[v] -= event[v] == (double)i ? q * exp(z[v] - mass) : 0.0;
+        }
+        sum += q > 0.0 ? q * (logarithm - mass) : 0.0;
+    }
+    return sum;
+}
+
+/* The loss of a row; its gradient by the logits replaces z. y, p, q and what is behind them: scratch
+ * of V each. */
 static double run_row(const by__call *call, int64_t row, double *z, double *y, double *p, double *q)
 {
     int64_t n = by__tensor_rows(&call->in[W]);
@@ -61,15 +111,19 @@ static double run_row(const by__call *call, int64_t row, double *z, double *y, d
         return 0.0;
     }
     multiply(z, &call->in[X], &call->in[W], row);
-    teach(y, call, row);
-    double student = soften(p, z, n, t);
-    double teacher = soften(q, y, n, t);
-    double divergence = 0.0;
-    for (int64_t v = 0; v < n; v++) {
-        divergence += q[v] > 0.0 ? q[v] * ((y[v] - z[v]) / t + student - teacher) : 0.0;
-        q[v] = share * t * (p[v] - q[v]);
-    }
     double hard = soften(p, z, n, 1.0) - z[target];
+    double all = soften(p, z, n, t);
+    double *softened = y + 3 * n;
+    for (int64_t v = 0; v < n; v++) {
+        softened[v] = z[v] / t - all;
+    }
+    double divergence = call->in[HIDDEN].data != NULL
+                            ? diverge_live(q, call, row, p, softened, y)
+                            : diverge_stored(q, call, row, p, softened, y);
+    for (int64_t v = 0; v < n; v++) {
+        q[v] *= share * t;
+    }
+    (void)soften(p, z, n, 1.0);
     for (int64_t v = 0; v < n; v++) {
         z[v] = q[v] + (1.0 - share) * (p[v] - (v == target ? 1.0 : 0.0));
     }
@@ -81,7 +135,7 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     BY_UNUSED(context);
     const by__tensor *w = &call->in[W];
     return by__reference_work(
-        call, by__tensor_rows(w) * (4 + by__tensor_columns(w)) + by__tensor_columns(w), error);
+        call, by__tensor_rows(w) * (5 + by__tensor_columns(w)) + by__tensor_columns(w), error);
 }
 
 static by_status run(const by__call *call, const by__context *context)
@@ -94,7 +148,7 @@ static by_status run(const by__call *call, const by__context *context)
     double dloss = forward ? 0.0 : by__get(&call->in[DLOSS], 0);
     double loss = 0.0;
     double *z = call->work;
-    double *dw = z + 4 * n;
+    double *dw = z + 5 * n;
     double *dx = dw + n * columns;
     BY_UNUSED(context);
     memset(dw, 0, (size_t)(n * columns) * sizeof *dw);

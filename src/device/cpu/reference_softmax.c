@@ -110,7 +110,8 @@ BY__REFERENCE_KERNEL(BY_OP_CROSS_ENTROPY_GRAD, cross_entropy_grad, NULL, run_cro
 static double weight_of(const by__call *call, int64_t i)
 {
     bool weighted = call->input_count > 2 && by__present(&call->in[2]);
-    return weighted ? by__get(&call->in[2], i / by__tensor_columns(&call->in[0])) : 1.0;
+    double weight = weighted ? by__get(&call->in[2], i / by__tensor_columns(&call->in[0])) : 1.0;
+    return weighted && call->in[2].dtype == BY_I32 ? (weight >= 0.0 ? 1.0 : 0.0) : weight;
 }
 
 static by_status run_difference(const by__call *call, const by__context *context)

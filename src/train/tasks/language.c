@@ -69,6 +69,7 @@ typedef struct language_data {
     by__evaluation_data other; /* evaluated or predicted instead */
     by_dataset **train;        /* [paths.train_count] */
     by__data_mix mix;          /* how they are mixed; of one data set: not */
+    by_logit_store *logits;    /* of the data set; NULL: none */
     by_dataset **valid;        /* [valid_count] */
     size_t valid_count;        /* 0: nothing is held out */
     char (*keys)[64];          /* of the losses of data.valid_sets */
@@ -152,6 +153,7 @@ static by_status open_training(language_data *d, const by_task_request *r, by_er
         d->base.train_examples += by_dataset_tokens(d->train[i]);
     }
     BY_TRY(open_valid(d, d->paths.valid, d->paths.valid_count, r, error));
+    BY_TRY(by__open_logits(&d->logits, r->config, d->paths.train_count, error));
     return find_eos(d, error);
 }
 
@@ -203,6 +205,7 @@ static void close_data(by_task_data *base)
         by_dataset_close(&d->train[i]);
     }
     free(d->train);
+    by_logit_store_close(&d->logits);
     for (size_t i = 0; i < d->valid_count; i++) {
         by_dataset_close(&d->valid[i]);
     }
@@ -298,9 +301,14 @@ static by_status complete(by_task_data *base, by_config *config, by_error *error
 static by_status open_mixed(by_source **out, language_data *d, const by_config *config,
                             by_error *error)
 {
-    const by_token_options options = token_options(config, true);
+    by_token_options options = token_options(config, true);
     size_t count = d->paths.train_count;
     by_source **parts;
+    options.logits = d->logits;
+    if (d->logits != NULL) {
+        BY_TRY(by_logit_store_check(d->logits, d->train[0], options.context,
+                                    config->distill.temperature, error));
+    }
     if (d->mix.stage_count == 0) {
         return by_token_source_open(out, d->train[0], &options, error);
     }
@@ -406,6 +414,8 @@ static by_status loss(const by_config *config, const by_model_request *request, 
     by__graph_set_axes(graph, targets, "batch time");
     if (request->mode == BY_MODEL_TRAIN && by__has_teacher(config)) {
         BY_TRY(by__teacher_loss(config, request, graph, model, targets, error));
+    } else if (request->mode == BY_MODEL_TRAIN && config->distill.logits[0] != '\0') {
+        BY_TRY(by__stored_loss(config, request, graph, model, targets, error));
     } else {
         model->loss = by_linear_cross_entropy(graph, model->hidden, model->head, targets);
     }
@@ -461,9 +471,13 @@ static by_status hash_content(char out[33], const language_data *d, by_error *er
     by__text text = {0};
     char *all;
     char hash[33];
-    if (d->mix.stage_count == 0 && !d->best_fit) {
+    if (d->mix.stage_count == 0 && !d->best_fit && d->logits == NULL) {
         by_dataset_hash(d->train[0], out);
         return BY_OK;
+    }
+    if (d->logits != NULL) {
+        by_logit_store_hash(d->logits, hash);
+        by__text_format(&text, "logits %s\n", hash);
     }
     by__text_add(&text, d->best_fit ? "best fit\n" : "");
     by__text_add(&text, d->mix.shuffle ? "random\n" : "exact\n");

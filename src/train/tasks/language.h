@@ -65,6 +65,11 @@ by_status by__verify_data(const char *directory, const by_config *config,
 by_status by__open_packed(by_dataset **out, const char *directory, const by_config *config,
                           const by_train_options *progress, by_error *error);
 
+/* The stored logits of distill.logits; NULL where there are none. BY_ECONFIG: they are not for data
+ * that is read so. (stored_logits.c) */
+by_status by__open_logits(by_logit_store **out, const by_config *config, size_t train_count,
+                          by_error *error);
+
 /* Fills progress and note of packing so that `relay` (alive as long as the options) passes them on
  * as training events. */
 typedef struct by__relay {

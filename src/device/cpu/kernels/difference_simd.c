@@ -1,4 +1,5 @@
-/* SQUARED_ERROR, SMOOTH_L1 and their gradients: x act, targets f32, weights f32 [R] or absent. */
+/* SQUARED_ERROR, SMOOTH_L1 and their gradients: x act, targets f32, weights f32 [R], or i32 [R] of
+ * which the negative ones say that a row does not count, or absent. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
 
@@ -13,6 +14,9 @@ static int64_t block_rows(const by__call *call)
 static float weight_of(const by__call *call, int64_t row)
 {
     bool weighted = call->input_count > 2 && by__present(&call->in[2]);
+    if (weighted && call->in[2].dtype == BY_I32) {
+        return ((const int32_t *)call->in[2].data)[row] >= 0 ? 1.0f : 0.0f;
+    }
     return weighted ? ((const float *)call->in[2].data)[row] : 1.0f;
 }
 

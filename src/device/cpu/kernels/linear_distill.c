@@ -12,8 +12,10 @@
 
 /* Logits of a chunk, of both models, take at most this many bytes (or one row). */
 #define CHUNK_BYTES (128 << 20)
+/* Of a token that is not among those that are summed; finite, and its exponential is 0. */
+#define LEAST_LOGIT (-1e30f)
 
-enum { X, W, TARGETS, HIDDEN, HEAD, IDS, LOGITS, DLOSS };
+enum { X, W, TARGETS, HIDDEN, HEAD, IDS, LOGARITHMS, DLOSS };
 
 typedef struct plan {
     bool forward;  /* the loss alone */
@@ -21,8 +23,8 @@ typedef struct plan {
     int64_t rows, columns, vocabulary;
     int64_t chunk;  /* rows; the last chunk may have fewer */
     int64_t stride; /* f32 elements from one row of logits to the next */
-    int64_t width;  /* of the teacher; 0: its logits are stored ... */
-    int64_t stored; /* ... so many of a row */
+    int64_t width;  /* of the teacher; 0: probabilities are stored ... */
+    int64_t stored; /* ... of so many tokens of a row */
     float inverse;  /* 1 / temperature */
     float hard;     /* share of the cross-entropy */
     float soft;     /* share times temperature */
@@ -42,6 +44,11 @@ typedef struct row_sums {
     float soft;    /* ... of exp((z - top) / T) */
     float teacher; /* ... of exp((y - top_teacher) / T) */
     double gap;    /* ... of that times y - z */
+    /* Where probabilities q are stored, top_teacher and teacher are of the student's own logits of
+     * all other tokens, and: */
+    double all;    /* sum of q */
+    double others; /* that of all other tokens */
+    double cross;  /* sum of q (log q - log of the student's part of `soft`) */
 } row_sums;
 
 static float highest(const float *values, int64_t n)
@@ -110,24 +117,44 @@ static void sum_row(row_sums *s, const float *z, const float *y, int64_t n, floa
     }
 }
 
-/* The same of a teacher whose logits are stored. */
+/* The sums of a teacher whose probabilities are stored: logarithms y of k tokens' and, behind them,
+ * of all others'. rest [n] becomes the student's logits of these. */
 static void sum_stored(row_sums *s, const float *z, const int32_t *ids, const float *y, int64_t k,
-                       float inverse)
+                       int64_t n, float inverse, float *rest)
 {
-    s->top_teacher = highest(y, k);
+    by__vf sum = by__zero();
+    memcpy(rest, z, (size_t)n * sizeof *rest);
     for (int64_t i = 0; i < k; i++) {
-        float e = expf((y[i] - s->top_teacher) * inverse);
-        s->teacher += e;
-        s->gap += (double)(e * (y[i] - z[ids[i]]));
+        double q = exp((double)y[i]);
+        rest[ids[i]] = LEAST_LOGIT;
+        s->all += q;
+        s->cross += q * ((double)y[i] - (double)((z[ids[i]] - s->top) * inverse));
+    }
+    s->top_teacher = highest(rest, n);
+#define STEP(i, count)                                                                             \
+    do {                                                                                           \
+        by__vf e = by__exp((by__load_n(rest, (i), BY_F32, (count)) - s->top_teacher) * inverse);   \
+        sum += by__select((by__vi)by__lane_numbers() < (int32_t)(count), e, by__zero());           \
+    } while (0)
+    BY__STEPS(0, n, STEP);
+#undef STEP
+    s->teacher = by__sum(sum);
+    s->others = k == n ? 0.0 : exp((double)y[k]);
+    if (s->others > 0.0) {
+        double least = (double)((s->top_teacher - s->top) * inverse);
+        s->all += s->others;
+        s->cross += s->others * ((double)y[k] - least - log((double)s->teacher));
     }
 }
 
 /* Factors of a row's gradient: hard exp(z - top) + soft exp((z - top) / T) - teacher exp((y -
- * top_teacher) / T). */
+ * top_teacher) / T). Tokens of which probabilities q are stored have stored q in the place of the
+ * last. */
 typedef struct row_factors {
     float hard;
     float soft;
     float teacher;
+    float stored;
 } row_factors;
 
 /* `to` may be y: a narrower row begins where the wide one does, so it never overtakes the
@@ -155,23 +182,49 @@ static float one(const plan *p, const row_sums *s, const row_factors *f, float z
     return expf(z - s->top) * f->hard + expf((z - s->top) * p->inverse) * f->soft;
 }
 
+/* y: of all tokens; to may be y. ids NULL: no probabilities are stored. */
 static inline __attribute__((always_inline)) void
 set_row(const plan *p, const row_sums *s, const row_factors *f, float hot, const float *z,
-        const float *y, const int32_t *ids, float *to, int64_t target, by_dtype dtype)
+        const float *y, const int32_t *ids, const float *logarithms, float *to, int64_t target,
+        by_dtype dtype)
 {
-    /* Of the teacher's logits, which `to` may overwrite. */
-    float own = ids == NULL ? expf((y[target] - s->top_teacher) * p->inverse) * f->teacher : 0.0f;
-    write_row(s, f, z, ids == NULL ? y : NULL, to, p->vocabulary, p->inverse, dtype);
+    /* Of y, which `to` may overwrite. */
+    float own = expf((y[target] - s->top_teacher) * p->inverse) * f->teacher;
+    write_row(s, f, z, y, to, p->vocabulary, p->inverse, dtype);
     by__store_n(to, target, by__splat(one(p, s, f, z[target]) - own - hot), dtype, 1);
     for (int64_t i = 0; ids != NULL && i < p->stored; i++) {
-        float g = one(p, s, f, z[ids[i]]) - expf((y[i] - s->top_teacher) * p->inverse) * f->teacher;
+        float g = one(p, s, f, z[ids[i]]) - expf(logarithms[i]) * f->stored;
         g -= ids[i] == target ? hot : 0.0f;
         by__store_n(to, ids[i], by__splat(g), dtype, 1);
     }
 }
 
+/* KL(teacher || student) of a row. */
+static double divergence_of(const row_sums *s, bool stored, double inverse)
+{
+    double soft = log((double)s->soft);
+    if (stored) {
+        return s->cross + s->all * soft;
+    }
+    double student = (double)s->top * inverse + soft;
+    double teacher = (double)s->top_teacher * inverse + log((double)s->teacher);
+    return student - teacher + s->gap / (double)s->teacher * inverse;
+}
+
+static row_factors factors_of(const plan *p, const row_sums *s, bool stored, float dloss)
+{
+    float soft = dloss * p->soft;
+    row_factors f = {dloss * p->hard / s->plain, soft / s->soft, soft / s->teacher, 0.0f};
+    if (stored) {
+        f.soft = (float)(s->all * (double)f.soft);
+        f.teacher = (float)(s->others * (double)f.teacher);
+        f.stored = soft;
+    }
+    return f;
+}
+
 /* One row: its loss and, in `to`, the gradient of its logits. ids NULL: y are all of the teacher's
- * logits, and `to` may be y. */
+ * logits, and `to` may be y; else the logarithms of what is stored. */
 static double run_row(const plan *p, const by__call *call, int64_t r, const float *z,
                       const float *y, const int32_t *ids, float *to)
 {
@@ -185,12 +238,10 @@ static double run_row(const plan *p, const by__call *call, int64_t r, const floa
     }
     sum_row(&s, z, ids == NULL ? y : NULL, p->vocabulary, p->inverse);
     if (ids != NULL) {
-        sum_stored(&s, z, ids, y, p->stored, p->inverse);
+        sum_stored(&s, z, ids, y, p->stored, p->vocabulary, p->inverse, to);
     }
     double inverse = (double)p->inverse;
-    double student = (double)s.top * inverse + log((double)s.soft);
-    double teacher = (double)s.top_teacher * inverse + log((double)s.teacher);
-    double divergence = student - teacher + s.gap / (double)s.teacher * inverse;
+    double divergence = divergence_of(&s, ids != NULL, inverse);
     double loss = (double)p->hard * ((double)s.top + log((double)s.plain) - (double)z[target]) +
                   (double)p->soft / inverse * divergence;
     if (p->forward) {
@@ -198,13 +249,14 @@ static double run_row(const plan *p, const by__call *call, int64_t r, const floa
     }
     float dloss = *(const float *)call->in[DLOSS].data;
     float hot = dloss * p->hard;
-    const row_factors f = {hot / s.plain, dloss * p->soft / s.soft, dloss * p->soft / s.teacher};
+    const row_factors f = factors_of(p, &s, ids != NULL, dloss);
+    const float *row = ids == NULL ? y : to;
     if (p->dtype == BY_F32) {
-        set_row(p, &s, &f, hot, z, y, ids, to, target, BY_F32);
+        set_row(p, &s, &f, hot, z, row, ids, y, to, target, BY_F32);
     } else if (p->dtype == BY_F16) {
-        set_row(p, &s, &f, hot, z, y, ids, to, target, BY_F16);
+        set_row(p, &s, &f, hot, z, row, ids, y, to, target, BY_F16);
     } else {
-        set_row(p, &s, &f, hot, z, y, ids, to, target, BY_BF16);
+        set_row(p, &s, &f, hot, z, row, ids, y, to, target, BY_BF16);
     }
     return loss;
 }
@@ -238,9 +290,11 @@ static void run_chunk(const by__call *call, const by__context *context, int64_t 
 #pragma omp parallel for schedule(static) num_threads(context->threads) if (context->threads > 1)
     for (int64_t r = 0; r < rows; r++) {
         float *to = second + r * p->stride;
-        int64_t k = (begin + r) * p->stored;
-        const int32_t *ids = p->width > 0 ? NULL : (const int32_t *)call->in[IDS].data + k;
-        const float *y = p->width > 0 ? to : (const float *)call->in[LOGITS].data + k;
+        int64_t at = begin + r;
+        const int32_t *ids =
+            p->width > 0 ? NULL : (const int32_t *)call->in[IDS].data + at * p->stored;
+        const float *y =
+            p->width > 0 ? to : (const float *)call->in[LOGARITHMS].data + at * (p->stored + 1);
         losses[begin + r] = run_row(p, call, begin + r, logits + r * p->stride, y, ids, to);
     }
     if (p->forward) {

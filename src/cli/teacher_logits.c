@@ -1,0 +1,90 @@
+/* `banyan logits`: what a teacher says of packed data, stored for its students. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli.h"
+
+static bool show_progress(void *user, uint64_t done, uint64_t windows)
+{
+    uint64_t *shown = user;
+    uint64_t percent = windows == 0 ? 0 : 100 * done / windows;
+    if (percent >= *shown + 5) {
+        *shown = percent;
+        fprintf(stderr, "%llu %%  %llu of %llu windows\n", (unsigned long long)percent,
+                (unsigned long long)done, (unsigned long long)windows);
+    }
+    return !cli_stop_requested(NULL);
+}
+
+static int run(int argc, char **argv)
+{
+    uint64_t shown = 0;
+    by_store_logits_options o = {.top = 64, .temperature = 2.0, .user = &shown};
+    const char *out = NULL;
+    int64_t threads = 0;
+    bool best = false;
+    bool ema = false;
+    bool json = false;
+    const cli_flag flags[] = {
+        {"data", CLI_STRING, &o.data, "DIR", "packed directory, which the student is trained on"},
+        {"out", CLI_STRING, &out, "DIR", "the directory to write, which does not exist yet"},
+        {"top", CLI_INTEGER, &o.top, "K", "the most probable tokens to store (default: 64)"},
+        {"temperature", CLI_NUMBER, &o.temperature, "T",
+         "the student's distill.temperature (default: 2)"},
+        {"context", CLI_INTEGER, &o.context, "N",
+         "the student's model.context (default: the teacher's)"},
+        {"precision", CLI_STRING, &o.precision, "NAME",
+         "format of the weights, as `banyan generate` takes it"},
+        {"threads", CLI_INTEGER, &threads, "N", "threads (default: the run's train.threads)"},
+        {"best", CLI_SWITCH, &best, NULL, "the best checkpoint on held-out data, not the newest"},
+        {"ema", CLI_SWITCH, &ema, NULL, "the moving average of the weights (optimizer.ema)"},
+        {"json", CLI_SWITCH, &json, NULL, "one JSON line"},
+        {NULL, CLI_SWITCH, NULL, NULL, NULL}};
+    char **rest;
+    int count;
+    by_pretrained *model = NULL;
+    char *found = NULL;
+    by_error error = {0};
+    int code = cli_parse(&cli_logits, flags, argc, argv, &rest, &count);
+    if (code >= 0) {
+        return code;
+    }
+    if (count != 1 || o.data == NULL || out == NULL) {
+        return cli_misuse(&cli_logits, count != 1       ? "name one run directory"
+                                       : o.data == NULL ? "--data names packed data"
+                                                        : "--out names what to write");
+    }
+    if (threads < 0 || threads > 4096 || o.context < 0) {
+        return cli_misuse(&cli_logits, "--threads and --context must not be negative");
+    }
+    o.threads = (int)threads;
+    o.progress = show_progress;
+    cli_catch_signals();
+    by_status status = cli_open_pretrained(&model, &found, rest[0], best, ema, NULL, &error);
+    if (status == BY_OK) {
+        status = by_store_logits(out, model, &o, &error);
+    }
+    by_pretrained_close(&model);
+    free(found);
+    if (status == BY_OK && json) {
+        printf("{\"directory\":");
+        cli_print_json_string(out);
+        printf(",\"top\":%lld}\n", (long long)o.top);
+    } else if (status == BY_OK) {
+        printf("directory      %s\n", out);
+    }
+    return status == BY_OK ? CLI_DONE : cli_fail(&cli_logits, &error);
+}
+
+const cli_command cli_logits = {
+    .name = "logits",
+    .summary = "what a teacher says of packed data, for students",
+    .usage = "banyan logits RUN --data DIR --out DIR [--top K] [--temperature T]",
+    .text = "Writes the most probable next tokens of each position of packed data, as a trained\n"
+            "model sees them, and the logarithms of their probabilities. A student learns from\n"
+            "them without its teacher, with distill.logits (docs/compression.md). RUN is what\n"
+            "`banyan eval` takes.\n\n"
+            "  banyan pack input.txt --out packed --tokenizer char\n"
+            "  banyan logits runs/large --data packed --out said --top 32\n"
+            "  banyan train student.yaml --set data.train=packed --set distill.logits=said",
+    .run = run};

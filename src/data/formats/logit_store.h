@@ -1,0 +1,71 @@
+/* Stored logits: what a teacher says of each token of a packed directory, for a student that learns
+ * from it without it (Hinton et al. 2015; the rest as one event).
+ *
+ * A directory of manifest.json and shards, npy files that numpy.load(mmap_mode="r") reads. Row i is
+ * of the position whose target is token i + 1 of the data, which the teacher has read from the
+ * window's first token on; windows of `context` tokens begin at multiples of it.
+ *
+ *   ids-NNNNN.npy         '<i4' [rows, top]      the most probable tokens, the first one first
+ *   logarithms-NNNNN.npy  '<f4' [rows, top + 1]  of their probabilities softmax(logits /
+ *                                                temperature), and of that of all others
+ *
+ *   {"format": "banyan-logits", "version": 1, "rows": N, "context": N, "vocab": N, "top": N,
+ *    "temperature": T, "data": HEX32, "teacher": HEX32,
+ *    "shards": [{"rows": N, "ids": HEX32, "logarithms": HEX32}, ...]}
+ *
+ * data: by_dataset_hash of what the teacher read; teacher: XXH3-128 of what says which weights it
+ * has; of shards: XXH3-128 of the files. Shard i has the number i. The manifest is written last.
+ */
+#ifndef BY_DATA_FORMATS_LOGIT_STORE_H
+#define BY_DATA_FORMATS_LOGIT_STORE_H
+
+#include "banyan/data.h"
+#include "base/base.h"
+
+typedef struct by__logit_shard {
+    uint64_t rows;
+    char ids[33];
+    char logarithms[33];
+} by__logit_shard;
+
+typedef struct by__logit_manifest {
+    uint64_t rows;
+    uint64_t context;
+    uint64_t vocab;
+    uint64_t top; /* 1 to vocab */
+    double temperature;
+    char data[33];
+    char teacher[33];
+    by__logit_shard *shards;
+    size_t shard_count;
+} by__logit_manifest;
+
+/* BY_EFORMAT names `name`, the key and what is wrong. Freed with by__logit_manifest_free. */
+by_status by__logit_manifest_parse(by__logit_manifest *out, const char *name, const char *text,
+                                   size_t length, by_error *error);
+by_status by__logit_manifest_read(by__logit_manifest *out, const char *directory, by_error *error);
+void by__logit_manifest_free(by__logit_manifest *manifest);
+
+/* ---- reading ---- */
+
+const by__logit_manifest *by__logit_store_manifest(const by_logit_store *store);
+/* Copies rows [first, first + count): ids [count, top], logarithms [count, top + 1]. BY_EFORMAT: an
+ * id is not below the vocabulary. Several threads may read. */
+by_status by__logit_store_rows(const by_logit_store *store, uint64_t first, size_t count,
+                               int32_t *ids, float *logarithms, by_error *error);
+
+/* ---- writing ---- */
+
+typedef struct by_logit_writer by_logit_writer;
+
+/* Begins a directory, which does not exist: it appears when it is finished. Of `what` all but rows
+ * and shards is given. */
+by_status by__logit_writer_open(by_logit_writer **out, const char *directory,
+                                const by__logit_manifest *what, by_error *error);
+by_status by__logit_writer_add(by_logit_writer *writer, const int32_t *ids, const float *logarithms,
+                               size_t rows, by_error *error);
+by_status by__logit_writer_finish(by_logit_writer *writer, by_error *error);
+/* Removes what was not finished. */
+void by__logit_writer_close(by_logit_writer **writer);
+
+#endif

@@ -1,0 +1,76 @@
+/* The weight of a product as its codes will have it, while it is trained (quantisation-aware
+ * training: Jacob et al. 2018). Rounding has a derivative of 0 almost everywhere; the gradient goes
+ * straight through instead, as if y were x (Bengio, Leonard and Courville 2013, section 4). */
+#include "ops/ops.h"
+
+static by_status infer(const by__signature *s, by__type *out, by_error *error)
+{
+    const by__type *x = &s->in[0];
+    const by_packing *p = &s->attrs->packing;
+    bool out_in = s->attrs->trans_b;
+    if (x->dtype != BY_F32 || x->shape.rank != 2 || !by__is_act(s->attrs->dtype)) {
+        return by__op_refuse(s, error, "the weight must be f32 and have two axes");
+    }
+    if ((p->kind != BY_PACKING_INT8 && p->kind != BY_PACKING_INT4) ||
+        p->n != x->shape.dim[out_in ? 0 : 1] || p->k != x->shape.dim[out_in ? 1 : 0] ||
+        (p->kind == BY_PACKING_INT4 && p->group < 1)) {
+        return by__op_refuse(s, error, "the packing must be int8 or int4 and have its sizes");
+    }
+    out[0] = (by__type){s->attrs->dtype, x->shape};
+    return BY_OK;
+}
+
+static void gradient(by_graph *graph, const by__node *node, const by_value *dout, by_value *din)
+{
+    BY_UNUSED(graph);
+    BY_UNUSED(node);
+    din[0] = dout[0];
+}
+
+static void cost(const by__signature *s, const by__type *out, by__cost *cost)
+{
+    BY_UNUSED(out);
+    cost->flops = 6.0 * (double)by_shape_count(&s->in[0].shape);
+}
+
+/* Outputs have scales of their own; inputs, of 4 bits, where a rank has whole groups. */
+static bool shard(const by__signature *s, const by__type *out, by__sharding *sh)
+{
+    by__split split = sh->in[0];
+    by_packing *p = &sh->attrs.packing;
+    int outputs = s->attrs->trans_b ? 0 : 1;
+    BY_UNUSED(out);
+    if (split.axis < 0) {
+        return false;
+    }
+    sh->out[0] = split;
+    if (split.axis == outputs) {
+        p->n /= sh->ranks;
+        return true;
+    }
+    p->k /= sh->ranks;
+    return p->kind == BY_PACKING_INT4 && p->k / split.parts % p->group == 0;
+}
+
+/* Of parameters alone its result stands for them: their gradient is f32, and a product with it
+ * counts as one with the weight. */
+const by__op_row by__op_fake_quantize = {
+    .name = "fake_quantize",
+    .min_inputs = 1,
+    .max_inputs = 1,
+    .outputs = 1,
+    .attrs = BY__ATTRS(BY__ATTR(packing, PACKING), BY__ATTR_AS("out_in", trans_b, FLAG, 0),
+                       BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE | BY__ATTR_COMPUTE)),
+    .infer = infer,
+    .gradient = gradient,
+    .cost = cost,
+    .moves = true,
+    .cheap = true,
+    .keeps_f32 = 1u << 0,
+    .shard = shard};
+
+by_value by_fake_quantize(by_graph *graph, by_value weight, const by_packing *packing, bool out_in)
+{
+    const by_attrs attrs = {.packing = *packing, .trans_b = out_in, .dtype = BY_F32};
+    return by__op_add_node(graph, BY_OP_FAKE_QUANTIZE, &attrs, &weight, 1, NULL);
+}

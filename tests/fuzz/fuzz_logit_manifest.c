@@ -1,0 +1,14 @@
+/* Manifests of stored logits. */
+#include "data/formats/logit_store.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    by_error error;
+    by__logit_manifest manifest;
+    if (by__logit_manifest_parse(&manifest, "f", (const char *)data, size, &error) == BY_OK) {
+        by__logit_manifest_free(&manifest);
+    }
+    return 0;
+}
