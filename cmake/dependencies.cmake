@@ -10,6 +10,7 @@ pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
 pkg_check_modules(CAIRO REQUIRED IMPORTED_TARGET cairo)
 pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl)
 pkg_check_modules(UV REQUIRED IMPORTED_TARGET libuv)
+pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp)
 pkg_check_modules(HIREDIS REQUIRED IMPORTED_TARGET hiredis)
 
 # oneDNN only gives a second opinion on the machine's peaks: src/plan/onednn.c knows it by its headers and
@@ -22,7 +23,8 @@ if(DNNL_INCLUDE AND NOT BY_SANITIZE)
 endif()
 
 set(library_dependencies PkgConfig::YAML PkgConfig::JANSSON PkgConfig::XXHASH PkgConfig::NETTLE
-                         PkgConfig::SQLITE PkgConfig::CAIRO PkgConfig::ZLIB PkgConfig::CURL PkgConfig::UV PkgConfig::HIREDIS Threads::Threads
+                         PkgConfig::SQLITE PkgConfig::CAIRO PkgConfig::ZLIB PkgConfig::CURL PkgConfig::UV PkgConfig::HIREDIS
+                         PkgConfig::SECCOMP Threads::Threads
                          ${CMAKE_DL_LIBS} m)
 
 # Codecs of Parquet pages; without one, files that have it are refused by name.

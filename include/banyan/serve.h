@@ -56,12 +56,14 @@ typedef struct by_worker_options {
     uint64_t pool_bytes;
     int threads;
     double max_rate; /* requests a second that it begins, at most; 0: as many as come */
-    /* made when the model is warm and the broker is reached, for who watches processes by files;
-     * removed at the end; NULL: none */
+    /* not empty while the model is warm and the broker is reached, for who watches processes by
+     * files; NULL: none */
     const char *ready_file;
     size_t
         drift_requests; /* that are compared at a time with the training data (banyan/drift.h), where
                               the checkpoint has a reference; 0: 500 */
+    bool open; /* without a sandbox; else it can start no program, reach no other machine and write
+                  no file once it is warm */
     bool child;
     by_serve_log *log;
     void *user;

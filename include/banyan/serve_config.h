@@ -31,6 +31,7 @@ typedef struct by_serve_worker_config {
     int64_t context;
     int64_t threads;
     int64_t drift_window; /* requests */
+    int64_t sandbox;      /* 0: none */
 } by_serve_worker_config;
 
 typedef struct by_serve_broker_config {

@@ -113,7 +113,7 @@ typedef struct choices {
     double target_seconds;
     char numbers[5][24]; /* of the config, for those that are not flags */
     cli_list sets;
-    bool insecure;
+    bool insecure, open;
 } choices;
 
 /* A copy without the '/' at its end. */
@@ -173,6 +173,7 @@ static const char *number_of(char out[24], int64_t value)
 static void use_config(choices *c, const by_serve_config *config)
 {
     const by_serve_worker_config *w = &config->worker;
+    c->open = c->open || w->sandbox == 0;
     if (c->workers == NULL) {
         c->least = c->most = (size_t)w->count;
     }
@@ -239,6 +240,9 @@ static by_status serve(const choices *c, const char *model, const char *director
         add_value(&worker, "--context", c->context);
         add_value(&worker, "--threads", c->threads);
         add_value(&worker, "--drift-window", c->window);
+        if (c->open) {
+            add(&worker, "--no-sandbox");
+        }
         by_serve_options options = {.broker = c->broker == NULL ? broker.items : NULL,
                                     .gateway = gateway.items,
                                     .worker = worker.items,
@@ -304,6 +308,7 @@ static int run(int argc, char **argv)
         {"deadline", CLI_STRING, &c.deadline, "SECONDS", "of a request (default 600)"},
         {"keys", CLI_STRING, &c.keys, "FILE",
          "hashes of the clients' keys; none: no key is asked for"},
+        {"no-sandbox", CLI_SWITCH, &c.open, NULL, "of workers (docs/security.md)"},
         {"insecure", CLI_SWITCH, &c.insecure, NULL, "serve other machines without keys"},
         {"dir", CLI_STRING, &c.directory, "DIR", "for the broker's socket"},
         {"broker", CLI_STRING, &c.broker, "ADDRESS",

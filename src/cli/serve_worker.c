@@ -25,9 +25,11 @@ static int run(int argc, char **argv)
         {"max-rate", CLI_NUMBER, &options.max_rate, "N",
          "requests a second that it begins, at most (default: as many as come)"},
         {"ready-file", CLI_STRING, &options.ready_file, "FILE",
-         "that exists while the worker takes requests"},
+         "that is not empty while the worker takes requests"},
         {"drift-window", CLI_INTEGER, &window, "N",
          "requests that are compared with the training data at a time (default 500)"},
+        {"no-sandbox", CLI_SWITCH, &options.open, NULL,
+         "where the kernel or a container allows none"},
         {"child", CLI_SWITCH, &options.child, NULL, "end when standard input ends"},
         {0}};
     char **rest;

@@ -15,17 +15,19 @@
 
 /* ---- the broker ---- */
 
+static void on_event(void *user, const json_t *event)
+{
+    by__call_event(user, event);
+}
+
 static void on_message(void *user, json_t *message)
 {
     by__gateway *g = user;
     const char *kind = by__get_text(message, "t");
-    size_t i;
-    json_t *event;
     g->heard = by__now();
     if (kind != NULL && strcmp(kind, "events") == 0) {
-        json_array_foreach(json_object_get(message, "events"), i, event)
-        {
-            by__call_event(g, event);
+        if (!by__event_queue_add(&g->events, json_object_get(message, "events"))) {
+            by__broker_link_drop(&g->broker, "no memory for its events");
         }
     } else if (kind != NULL && strcmp(kind, "task") == 0) {
         by__task_answer(g, message);
@@ -58,6 +60,7 @@ static void on_lost(void *user, const char *why)
     if (g->state != NULL) {
         by__log_event(&g->log, "broker_lost", "{ss}", "reason", why);
     }
+    by__event_queue_clear(&g->events); /* all that has no end is asked for again */
     by__tasks_lost(g);
 }
 
@@ -173,6 +176,7 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     (void)uv_timer_init(&g.loop, &g.drain);
     (void)uv_timer_init(&g.loop, &g.tick);
     g.drain.data = g.tick.data = &g;
+    by__event_queue_open(&g.events, &g.loop, on_event, &g);
     by_status status = open_gateway(&g, error);
     if (status == BY_OK) {
         status = by__stop_open(&stop, &g.loop, options->child, on_stop, &g, error);
@@ -197,6 +201,7 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     }
     by__tasks_lost(&g);
     by__stop_close(&stop);
+    by__event_queue_close(&g.events);
     uv_close((uv_handle_t *)&g.drain, NULL);
     uv_close((uv_handle_t *)&g.tick, NULL);
     (void)uv_run(&g.loop, UV_RUN_DEFAULT);

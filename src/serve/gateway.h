@@ -4,6 +4,7 @@
 #define BY_SERVE_GATEWAY_H
 
 #include "serve/broker_link.h"
+#include "serve/event_queue.h"
 #include "serve/http_server.h"
 #include "serve/id_table.h"
 #include "serve/keys.h"
@@ -31,9 +32,10 @@ typedef struct by__gateway {
     by_error unsaved; /* why the last one could not be */
     by__http_server *server;
     by__broker_link broker;
-    by__keys *keys;     /* NULL: none is asked for */
-    by__client anyone;  /* who needs no key */
-    by__limits *limits; /* NULL: there are none */
+    by__event_queue events; /* of the broker, that wait for their turn */
+    by__keys *keys;         /* NULL: none is asked for */
+    by__client anyone;      /* who needs no key */
+    by__limits *limits;     /* NULL: there are none */
     by__id_table parts;
     struct by__call *calls; /* without an end */
     struct by__ask *asks;   /* questions about tasks */

@@ -67,6 +67,9 @@ static const by__key keys[] = {
      .help = "compute threads of a worker; 0: one a core"},
     {"worker", "drift_window", BY__KEY_INT, OWN(worker.drift_window), "500", 1, BY__MI30,
      .help = "requests that are compared with the training data at a time (docs/drift.md)"},
+    {"worker", "sandbox", BY__KEY_SWITCH, OWN(worker.sandbox), "true",
+     .help = "whether a warm worker gives up all that it does not need of the kernel "
+             "(docs/security.md)"},
 
     {"broker", "address", BY__KEY_TEXT, OWN(broker.address), "\"\"",
      .help = "`redis://HOST[:PORT]`: a Redis server is the broker; empty: one is started"},

@@ -2,6 +2,8 @@
  * text and events of tokens; the engine's thread runs steps (worker_engine.c). */
 #include "serve/worker.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,6 +11,7 @@
 #include "serve/broker_link.h"
 #include "serve/log.h"
 #include "serve/messages.h"
+#include "serve/sandbox.h"
 #include "serve/served_drift.h"
 #include "serve/stop.h"
 
@@ -18,6 +21,7 @@ typedef struct worker {
     by__served_model model;
     by__served_drift *drift; /* NULL: the weights have no reference */
     by_engine *engine;
+    int ready_file; /* -1: none */
     by__engine_thread *thread;
     uv_loop_t loop;
     uv_async_t wake;
@@ -373,7 +377,12 @@ static void send_beat(worker *w)
 
 static void on_beat(uv_timer_t *timer)
 {
-    send_beat(timer->data);
+    worker *w = timer->data;
+    const char *call = by__sandbox_violation();
+    if (call != NULL) {
+        by__log_event(&w->log, "sandbox_violation", "{ss}", "call", call);
+    }
+    send_beat(w);
 }
 
 /* The first messages on a link, before anything else is sent. */
@@ -393,16 +402,22 @@ static void greet(void *user)
     send_beat(w);
 }
 
-/* The file that says so to others. */
+/* The file that says so to others, which is open since before the sandbox. */
 static void tell_ready(const worker *w, bool ready)
 {
-    by_error error = {0};
-    const char *path = w->options.ready_file;
-    if (path != NULL && !ready) {
-        (void)unlink(path);
-    } else if (path != NULL && by__file_write(path, "", 0, &error) != BY_OK) {
-        by__log_event(&w->log, "ready_file_not_written", "{ss}", "reason", error.message);
+    if (w->ready_file >= 0 &&
+        (ready ? pwrite(w->ready_file, "1", 1, 0) != 1 : ftruncate(w->ready_file, 0) != 0)) {
+        by__log_event(&w->log, "ready_file_not_written", "{ss}", "reason", strerror(errno));
     }
+}
+
+static by_status open_ready_file(worker *w, by_error *error)
+{
+    const char *path = w->options.ready_file;
+    if (path != NULL) {
+        w->ready_file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    }
+    return path != NULL && w->ready_file < 0 ? by__io_error(error, "write", path) : BY_OK;
 }
 
 static void on_ready(void *user)
@@ -585,7 +600,7 @@ static void release(worker *w)
 
 by_status by_worker_run(const by_worker_options *options, by_error *error)
 {
-    worker w = {.options = *options, .log = {options->log, options->user}};
+    worker w = {.options = *options, .log = {options->log, options->user}, .ready_file = -1};
     BY_TRY(by__link_check(options->broker, error));
     BY_TRY(set_names(&w, error));
     by_status status = open_model(&w, error);
@@ -610,6 +625,13 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
         status = by__stop_open(&w.stop, &w.loop, options->child, on_stop, &w, error);
     }
     if (status == BY_OK) {
+        status = open_ready_file(&w, error);
+    }
+    if (status == BY_OK && !options->open) {
+        /* A path is a socket of this machine. */
+        status = by__sandbox_enter(options->broker[0] != '/', error);
+    }
+    if (status == BY_OK) {
         by__broker_link_handler handler = {
             .greet = greet, .ready = on_ready, .message = on_message, .lost = on_lost, .user = &w};
         by__broker_link_open(&w.broker, &w.loop, w.options.broker, &handler);
@@ -619,6 +641,10 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
             *error = w.failure;
             status = w.failure.status;
         }
+    }
+    tell_ready(&w, false);
+    if (w.ready_file >= 0) {
+        (void)close(w.ready_file);
     }
     by__engine_thread_close(&w.thread);
     if (w.broker.loop != NULL) {

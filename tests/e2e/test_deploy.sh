@@ -34,6 +34,19 @@ run 0 "$banyan" launch --hostfile hostfile --grace 90s --dry-run train c.yaml
 say "slurm.sh"
 run 0 bash -n "$root/deploy/slurm.sh"
 
+say "proxies"
+if command -v openssl >/dev/null && command -v nginx >/dev/null && command -v haproxy >/dev/null; then
+    run 0 openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -days 2 -keyout key.pem -out cert.pem
+    cat cert.pem key.pem >both.pem
+    sed "s|/etc/ssl/certs/banyan.pem|$work/cert.pem|; s|/etc/ssl/private/banyan.key|$work/key.pem|; s|/run/nginx.pid|$work/nginx.pid|" \
+        "$root/deploy/proxy/nginx.conf" >nginx.conf
+    run 0 nginx -t -q -e stderr -c "$work/nginx.conf"
+    sed "s|/etc/ssl/private/banyan.pem|$work/both.pem|" "$root/deploy/proxy/haproxy.cfg" >haproxy.cfg
+    run 0 haproxy -c -q -f haproxy.cfg
+else
+    say "nginx, haproxy or openssl are not installed: their files are not checked"
+fi
+
 say "Dockerfile: packages of the libraries"
 sed -n 's/\\$//; /^FROM debian:12$/,$p' "$root/deploy/Dockerfile" | tr ' ' '\n' >words
 objdump -p "$banyan" | sed -n 's/^ *NEEDED *//p' | while read -r library; do
