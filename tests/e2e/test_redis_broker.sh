@@ -57,3 +57,52 @@ background=
 holds out '"requests":60,"ok":60,"refused":0,"failed":0,'
 [ "$(ask -n 2 zcard banyan:alive)" = 1 ] || fail "the worker is still known"
 [ "$(ask -n 2 xpending banyan:queue:tiny:normal workers | head -n 1)" = 0 ] || fail "something is pending"
+
+say "the script: one result of many deliveries, and the end of a request that kills workers"
+{ echo '#!lua flags=allow-oom' && cat "$root/src/serve/redis_broker.lua"; } >script.lua
+# answers WANTED OPERATION ARGUMENT...: what it gives, in one line.
+answers() {
+    wanted=$1
+    shift
+    got=$(redis-cli -p "$port" -n 5 --eval script.lua , "$@" 2>/dev/null | paste -s -d ' ')
+    case $got in
+    $wanted) ;;
+    *) fail "$1 gives '$got', not '$wanted': $*" ;;
+    esac
+}
+again() { redis-cli -p "$port" -n 5 --eval script.lua , bye "$1" >/dev/null 2>&1 && sleep 0.02; }
+answers "starting" submit a m 2 5 60000 g 0 0 1 1000 '{}'
+answers "" hello w1 m '{}'
+answers "" beat w1 m '{"model":"m"}'
+answers "unknown" submit a other 2 5 60000 g 0 0 1 1000 '{}'
+answers "task t1 queued *" task_add t1 o1 key m 2 5 60000 0 1 1000 '{}' '{"r":1}'
+answers "task t1 queued *" task_add t2 o1 key m 2 5 60000 0 1 1000 '{}' '{"r":1}'
+answers "full 1" task_add t3 o1 "" m 2 5 60000 0 1 1000 '{}' '{"r":1}'
+answers "full 1" submit a m 2 5 60000 g 0 0 1 1000 '{}'
+answers 't1 1 * 1 {"r":1}' take w1 m 4 0 3
+answers "" beat w1 m '{"model":"m"}' t1 1
+again w1
+answers "" take w2 m 4 0 3
+answers 't1 2 * 1 {"r":1}' take w2 m 4 1 3
+answers "t1 1" beat w1 m '{"model":"m"}' t1 1
+answers "t1 1" events t1 1 0 '{}'
+answers "t1 1" task_end t1 1 completed '{"a":1}' ''
+answers "" task_end t1 2 completed '{"a":2}' ''
+answers "t1 2" task_end t1 2 completed '{"a":3}' ''
+answers 'task t1 completed * 2 {} {"a":2}*' task_get t1 o1
+answers "none" task_get t1 o2
+# A gateway that nobody listens for has gone: its request is not begun.
+answers "ok" submit a m 2 5 60000 g 0 0 1 1000 '{}'
+answers "" take w1 m 4 0 3
+answers "task t4 queued *" task_add t4 o1 "" m 1 5 60000 0 1 1000 '{}' '{"r":4}'
+answers 't4 1 * 1 {"r":4}' take w1 m 4 0 3
+for lost in 2 3; do
+    again w1
+    answers "t4 $lost * 1 {\"r\":4}" take w1 m 4 1 3
+done
+again w1
+answers "" take w1 m 4 1 3
+answers 'task t4 failed * 3 {}*its worker was lost 3 times*' task_get t4 o1
+ask -n 5 xrange banyan:dead - + | paste -s >dead
+holds dead "its worker was lost 3 times"
+[ "$(ask -n 5 hget banyan:model:m n)" = 0 ] || fail "something counts as waiting"

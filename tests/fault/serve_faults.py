@@ -207,6 +207,14 @@ def worker_stop():
     kill("worker", signal.SIGSTOP)
 
 
+def worker_pause():
+    """It goes on when others have its requests already: what it says then is no news."""
+    worker = processes("worker")[0]
+    os.kill(worker, signal.SIGSTOP)
+    time.sleep(float(options["seconds"]))
+    os.kill(worker, signal.SIGCONT)
+
+
 def broker_kill():
     kill("broker", signal.SIGKILL)
 

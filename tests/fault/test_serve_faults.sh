@@ -108,6 +108,7 @@ say "Redis"
 LD_PRELOAD="$work/shift.so" redis-server redis.conf
 LD_PRELOAD="$work/shift.so" serve --broker "redis://127.0.0.1:$port?silence=1.5"
 for what in worker_kill worker_stop gateway_kill; do cause "$what" "$server"; done
+cause worker_pause "$server" seconds=2.8
 cause redis_kill "$server" conf="$work/redis.conf" pid="$work/redis.pid"
 for what in redis_full redis_slow; do cause "$what" "$server" redis="$port"; done
 [ -z "${SECONDS_SLOW:-}" ] || cause redis_slow "$server" redis="$port" seconds="$SECONDS_SLOW"
