@@ -113,9 +113,12 @@ static by_status open_link(socket_link **out, uv_loop_t *loop, const by__link_ha
 by_status by__socket_link_connect(by__link **out, uv_loop_t *loop, const char *path,
                                   const by__link_handler *handler, by_error *error)
 {
-    socket_link *l;
+    socket_link *l = NULL;
     *out = NULL;
-    BY_TRY(open_link(&l, loop, handler, error));
+    by_status status = open_link(&l, loop, handler, error);
+    if (l == NULL) {
+        return status;
+    }
     l->connect.data = l;
     uv_pipe_connect(&l->connect, &l->pipe, path, on_connect);
     *out = &l->base;
