@@ -30,13 +30,15 @@ static double excess_of(const by__autoscale *a, const by__autoscale_input *in)
     return under_way > allowed ? under_way - allowed : 0.0;
 }
 
+/* A percentile of a few requests is chance: two that came together. */
 static bool is_slow(const by__autoscale *a, const by__autoscale_input *in)
 {
-    return in->p95 > a->options.target || in->oldest > a->options.target;
+    return (in->p95 > a->options.target && in->ended >= BY__AUTOSCALE_SAMPLE) ||
+           in->oldest > a->options.target;
 }
 
-/* While requests are late, workers do what they can; the mean forgets slowly. A window in which the
- * number of workers changed says nothing. */
+/* While requests are late and no worker is without one, workers do what they can; the mean forgets
+ * slowly. A window in which the number of workers changed says nothing. */
 static void measure(by__autoscale *a, const by__autoscale_input *in)
 {
     if (in->ready != a->ready) {
@@ -44,7 +46,8 @@ static void measure(by__autoscale *a, const by__autoscale_input *in)
         a->ready_since = in->now;
     }
     bool steady = in->now - a->ready_since >= in->window;
-    if (!is_slow(a, in) || in->ready == 0 || in->ended == 0 || !steady) {
+    bool full = in->waiting + in->running > in->ready;
+    if (!is_slow(a, in) || !full || in->ready == 0 || in->ended == 0 || !steady) {
         return;
     }
     double rate = (double)in->ended / in->window / (double)in->ready;

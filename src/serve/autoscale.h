@@ -18,6 +18,8 @@
 /* The share of its capacity at which a worker is run: a queue in front of one that is busier than
  * that is long. */
 #define BY__AUTOSCALE_FULL 0.8
+/* Requests of a window whose 95th percentile counts, at least. */
+#define BY__AUTOSCALE_SAMPLE 8
 
 typedef struct by__autoscale_options {
     size_t least; /* 0: none while there are no requests */

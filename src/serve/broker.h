@@ -53,6 +53,7 @@ struct by__peer {
     double heard;      /* by__now of it */
     double moved;      /* when its steps last went on, or it was idle */
     int64_t steps;
+    double given; /* by__now of the last request that it was given */
     bool leaving;
 };
 

@@ -209,8 +209,10 @@ static by__peer *choose(const by__broker *b, const by__job *job, const by__peer 
     by__peer *best = NULL;
     for (by__peer *p = b->peers; p != NULL; p = p->next) {
         int64_t room = p->slots - (int64_t)p->jobs.count;
-        if (takes(p, job) && room > 0 && p != kept &&
-            (best == NULL || room > best->slots - (int64_t)best->jobs.count)) {
+        int64_t most = best == NULL ? 0 : best->slots - (int64_t)best->jobs.count;
+        /* Among equals the one that has had no request for the longest time. */
+        if (takes(p, job) && p != kept &&
+            (room > most || (room == most && best != NULL && p->given < best->given))) {
             best = p;
         }
     }
@@ -252,6 +254,7 @@ void by__broker_give(by__broker *b, by__pool *pool)
         }
         job->version = worker->version;
         job->alone = goes_alone(b, job);
+        worker->given = by__now();
         job->attempt++;
         double left = job->deadline > 0.0 ? job->deadline - by__now() : 0.0;
         left = job->deadline > 0.0 && left < 0.001 ? 0.001 : left;

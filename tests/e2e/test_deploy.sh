@@ -1,6 +1,7 @@
 #!/bin/sh
 # What deploy/ holds: the manifest's fields are those of MPIJob v2beta1 (and a wrong one is found), its command
-# and flags are banyan's, the image has every library that the program is linked to, the scripts are valid.
+# and flags are banyan's, the image has every library that the program is linked to, the scripts are valid. What
+# deploys a server: Kubernetes' own schemas, systemd and promtool accept it, and its metrics and commands exist.
 # tests/dist/test_slurm.sh runs the Slurm script.
 . "$(dirname "$0")/../support/shell.sh"
 check="$root/tests/e2e/check_deploy.py"
@@ -57,3 +58,63 @@ objdump -p "$banyan" | sed -n 's/^ *NEEDED *//p' | while read -r library; do
 done >missing
 [ ! -s missing ] || fail "the image lacks: $(cat missing)"
 [ -x "$root/scripts/setup" ] || fail "the image's build needs scripts/setup"
+
+say "a server: manifests, compose, dashboard, rules, by the metrics of one that runs"
+server="$root/tests/e2e/check_server_deploy.py"
+# The schemas come from PyPI; without them the rest is checked.
+python=$root/build/venv-deploy/bin/python
+"$python" -c 'import kubernetes_validate, yaml' 2>/dev/null ||
+    { python3 -m venv "$root/build/venv-deploy" && "$python" -m pip install --quiet kubernetes-validate==1.37.0 pyyaml; } >pip 2>&1 ||
+    python=python3
+"$banyan" broker --dir "$work/sock" 2>log &
+broker=$!
+"$banyan" gateway --dir "$work/sock" --listen 127.0.0.1:0 >url 2>>log &
+gateway=$!
+on_exit="kill $broker $gateway"
+until [ -s url ]; do sleep 0.1; done
+until curl -sf "$(cat url)/metrics" >metrics && grep -q banyan_version_share metrics; do sleep 0.1; done
+kill "$gateway" "$broker"
+wait
+on_exit=:
+run 0 "$python" "$server" "$root/deploy" metrics
+cp -r "$root/deploy" copy
+for change in 'gateway.yaml s/periodSeconds: 2$/periodSecond: 2/' 'worker.yaml s/terminationGracePeriodSeconds: 90/terminationGracePeriodSeconds: 30/' \
+    'network.yaml s/app: banyan-redis/app: redis/' 'autoscale-keda.yaml s/metricType: Value/metricType: AverageValue/' \
+    'autoscale-keda.yaml s/banyan_time_to_first/banyan_first/'; do
+    file=copy/kubernetes/${change%% *}
+    sed -i "${change#* }" "$file"
+    # A wrong name of a field is found by the schemas alone.
+    case $change in gateway*) [ "$python" != python3 ] || { cp "$root/deploy/kubernetes/${change%% *}" "$file" && continue; } ;; esac
+    run 1 "$python" "$server" copy metrics
+    cp "$root/deploy/kubernetes/${change%% *}" "$file"
+done
+"$python" "$server" "$root/deploy" commands >commands
+[ "$(grep -c . commands)" -ge 8 ] || fail "commands: $(cat commands)"
+# Each is refused for what is not there, never for a flag.
+while read -r command; do
+    eval "set -- $command"
+    one=$1
+    shift
+    "$banyan" "$one" --help >help 2>&1
+    for word in "$@"; do
+        case $word in --*) grep -q -e "  $word " help || fail "banyan $one has no $word" ;; esac
+    done
+done <commands
+
+say "systemd units"
+if command -v systemd-analyze >/dev/null; then
+    mkdir units
+    for unit in "$root"/deploy/systemd/*.service; do
+        sed "s|/usr/local/bin/banyan|$banyan|" "$unit" >"units/$(basename "$unit")"
+    done
+    run 0 systemd-analyze verify --man=no units/*.service
+    [ ! -s err ] || fail "$(cat err)"
+fi
+
+say "alerts"
+if command -v promtool >/dev/null; then
+    run 0 promtool test rules "$root/deploy/prometheus/alerts_test.yml"
+    sed 's|/etc/prometheus/key|/dev/null|; s|alerts.yml|'"$root"'/deploy/prometheus/alerts.yml|' "$root/deploy/prometheus/prometheus.yml" >prometheus.yml
+    run 0 promtool check config prometheus.yml
+    promtool check metrics <metrics >out 2>&1 || fail "$(cat out)"
+fi
