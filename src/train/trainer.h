@@ -23,16 +23,15 @@
 #ifndef BY_TRAIN_TRAINER_H
 #define BY_TRAIN_TRAINER_H
 
-#include <pthread.h>
-
 #include "base/sum_tree.h"
-#include "comm/coded_sum.h"
-#include "comm/power_sum.h"
 #include "nn/nn.h"
 #include "store/store.h"
+#include "train/gradient_norm.h"
 #include "train/guards/guard.h"
 #include "train/reducer.h"
 #include "train/train.h"
+#include "train/trainer_shard.h"
+#include "train/trainer_sync.h"
 
 /* An input of the model's programs that comes from the batch. Its bytes have the same place in the
  * device's buffer of inputs and in each staging buffer of the host. */
@@ -85,152 +84,6 @@ typedef struct by__layer_norms by__layer_norms;
 typedef struct by__activations by__activations;
 typedef struct by__sampler by__sampler;
 typedef struct by__teacher by__teacher;
-
-/* An exchange that runs while the replica takes steps (trainer_late.c). */
-typedef struct by__late {
-    pthread_t thread;
-    bool is_under_way;
-    bool is_exact; /* not compressed */
-    bool wishes;   /* this rank is to stop ... */
-    int32_t count; /* ... and so many of all were, when an exchange began */
-    bool stops;    /* one was */
-    int64_t begun; /* after this many updates */
-    double seconds;
-    by_status status; /* of the thread */
-    by_error error;
-    by_comm *peers; /* the thread's own communicator of the replicas */
-    int sent;       /* flat buffers: the weights when it began ... */
-    int difference; /* ... and how far from the anchor these are, which is added up */
-} by__late;
-
-#define BY__SPLITS (BY__TRAINED_GROUPS / BY__GROUP_TENSOR)
-
-/* Sums of neighbouring groups, as codes; NULL where these have no elements. */
-typedef struct by__sync_codes {
-    size_t first; /* element of a gradient set */
-    by__coded_sum *sum;
-} by__sync_codes;
-
-/* Exchanges that the section `sync` asks for (trainer_sync.c). */
-typedef struct by__sync {
-    bool is_on;
-    bool is_local; /* replicas take steps of their own */
-    bool is_late;  /* ... also while they exchange */
-    bool is_coded;
-    bool is_power;    /* by PowerSGD, not by `codec` */
-    bool is_anchored; /* `anchor` holds the weights of the last exchange */
-    bool is_settled;  /* no step was taken since what the ranks hold was made equal */
-    const by__codec *codec;
-    /* Of the groups that nothing splits, then of those of each set of axes that split tensors: a
-     * block of a code must not have values of two of them, because what one axis splits, ranks of
-     * another hold alike. */
-    by__sync_codes codes[BY__SPLITS];
-    by__power_sum *power;
-    by__power_tensor *gaps; /* what is between the tensors of a gradient set */
-    size_t gap_count;
-    by_comm *peers;
-    by_comm *alone;    /* peers of a job of one rank; else NULL */
-    by_config *outer;  /* its section optimizer is the outer optimizer's */
-    by_memory numbers; /* hyper-parameters of the outer optimizer */
-    int anchor;        /* flat buffers of the store; -1: none */
-    int momentum;
-    int residual;
-    by__late late;
-} by__sync;
-
-/* A range of a group of parameters. */
-typedef struct by__slice {
-    int group;
-    int64_t first;
-    int64_t count;
-    int owner;     /* rank of `shard` */
-    char name[32]; /* of the update's values */
-} by__slice;
-
-/* Neighbouring elements of the gradients of one group of the whole model, in the memory of one
- * rank. */
-typedef struct by__norm_run {
-    int owner; /* rank of `pipeline` and `shard` */
-    int group;
-    size_t bucket; /* that it is a slice of; 0: ranks hold whole tensors */
-    int64_t first; /* element of the group in the whole model; a multiple of BY_SUM_BLOCK */
-    int64_t count;
-    int64_t at; /* element of the owner's group */
-} by__norm_run;
-
-/* The gradient's norm where ranks have parts of the gradients (gradient_norm.c). It is made from
- * runs of whole blocks, which their owners square, and blocks that several ranks have pieces of,
- * which every rank does. */
-typedef struct by__gradient_norm {
-    by__norm_run *runs;
-    size_t run_count;
-    by__norm_run *pieces; /* count below BY_SUM_BLOCK, and first any element */
-    size_t piece_count;
-    by__norm_run *shared; /* blocks that pieces make up; owner -1, at: in `blocks` */
-    size_t shared_count;
-    int64_t elements[BY__TRAINED_GROUPS]; /* of the whole model */
-    size_t *piece_elements;               /* of each rank */
-    size_t *run_blocks;
-    by_memory memory; /* pieces of all ranks; shared blocks; squares of all ranks' runs; of shared
-                         blocks; of all blocks in order */
-    size_t blocks_at; /* bytes */
-    size_t run_squares_at;
-    size_t shared_squares_at;
-    size_t squares_at;
-    size_t bytes;
-    by_comm *comm; /* the mesh's */
-    int ranks;     /* of it */
-    int rank;
-    by__program_row *squares; /* program: of this rank's runs and of shared blocks */
-    int bound_set;            /* gradient set that it reads; -1: none */
-} by__gradient_norm;
-
-/* A part of a gradient in a bucket. */
-typedef struct by__bucket_part {
-    by__handle entry; /* whose gradient it is */
-    int64_t from;     /* element of it */
-    int64_t at;       /* element of the bucket */
-    int64_t count;
-} by__bucket_part;
-
-/* The gradients of all buckets. */
-typedef struct by__bucket_parts {
-    by__bucket_part *parts; /* those of bucket k are first[k] .. first[k + 1] - 1 */
-    size_t *first;
-    size_t count;
-} by__bucket_parts;
-
-/* A bucket, and the node of a graph that completes it. */
-typedef struct by__bucket_order {
-    size_t bucket;
-    size_t node;
-    int64_t offset; /* the bucket's */
-} by__bucket_order;
-
-/* Gradients that are handed over micro-batch by micro-batch (shard_gradients.c). */
-typedef struct by__turns {
-    by_graph *graph; /* of the program, until that is made */
-    by__bucket_parts parts;
-    size_t ahead;  /* bytes that may be gathered before they are used */
-    int64_t most;  /* elements of the largest bucket */
-    float *packed; /* room for these */
-    float *losses; /* of all micro-batches, rank by rank */
-    int64_t round; /* that is computed now */
-    bool gives;    /* this rank has a micro-batch in it */
-} by__turns;
-
-/* What the ranks of `shard` divide. Everything is NULL and 0 where there is one. */
-typedef struct by__shard {
-    by_comm *comm;   /* of the mesh */
-    by_comm *copies; /* the ranks of `data` that own the same; NULL: this one alone */
-    size_t *slices;  /* [bucket][rank]: what by__bucket.slices point to */
-    size_t *counts;  /* [rank]: of a tensor that is gathered */
-    by__slice *all;  /* of all ranks, in the order of buckets before these are sorted */
-    size_t count;
-    by__slice *own; /* this rank's */
-    size_t own_count;
-    by__turns turns;
-} by__shard;
 
 struct by_trainer {
     const by_config *config;
@@ -488,61 +341,6 @@ by_status by__buckets_order(by__bucket_order **out, size_t *count, const by_trai
 /* Elements of a group, with what is between its entries. */
 int64_t by__group_elements(const by__store *store, int group);
 
-/* ---- trainer_shard.c ---- */
-
-/* Whether ranks divide the state of the optimizer. */
-bool by__is_sharded(const by_trainer *t);
-/* Cuts the buckets into slices, before flat buffers are declared. */
-by_status by__shard_plan(by_trainer *t, by_error *error);
-by_status by__shard_open(by_trainer *t, by_error *error);
-void by__shard_close(by_trainer *t);
-/* Cuts buckets of the entries of `store` into slices. *out, which they point to, is freed with
- * free(). */
-by_status by__shard_cut(size_t **out, const by_trainer *t, const by__store *store,
-                        by__bucket *buckets, size_t count, by_error *error);
-/* What a rank of `shard` owns of a bucket; of no elements: nothing. It has no name. */
-by__slice by__bucket_slice(const by__bucket *bucket, int rank);
-/* The same of the k-th bucket, with its name. */
-by__slice by__shard_slice(const by_trainer *t, size_t bucket, int rank);
-/* The groups of f32 weights of which a rank holds its slices alone. */
-unsigned by__shard_masters(const by_trainer *t);
-/* The runs of a flat buffer with the groups in `whole` and this rank's slices of those in
- * `divided`. *out is freed with free(). */
-by_status by__shard_list_held(const by_trainer *t, unsigned whole, unsigned divided,
-                              by__store_run **out, size_t *count, by_error *error);
-/* Declares a flat buffer; of the groups in `divided` this rank holds its slices. */
-by_status by__shard_add_flat(by_trainer *t, by__flat_spec spec, unsigned divided, int *out,
-                             by_error *error);
-/* Whether this rank updates a whole tensor. */
-bool by__shard_owns(const by_trainer *t, by__handle handle);
-/* Memory of a slice in a flat buffer. */
-by_memory by__shard_memory(const by_trainer *t, int flat, const by__slice *slice);
-/* Collective: a tensor that is divided element by element, in the format that it is held in. */
-by_status by__shard_collect(const by_trainer *t, int flat, by__handle handle, void *out,
-                            by_error *error);
-/* Collective, when the update or new weights were submitted: all ranks get what programs compute
- * with, but for what these gather. */
-by_status by__shard_gather(by_trainer *t, by_error *error);
-/* Whether a tensor of a flat buffer is divided, so that ranks read it together ... */
-bool by__shard_divides(const by_trainer *t, int flat, by__handle handle);
-/* ... which is this. */
-by_status by__shard_read(const by_trainer *t, int flat, by__handle handle, void *out,
-                         by_error *error);
-
-/* ---- gradient_norm.c ---- */
-
-/* Whether ranks of a pipeline or of `shard` have parts of the sum of gradients. The rest is for
- * these. */
-bool by__norm_is_divided(const by_trainer *t);
-/* Adds the programs. */
-by_status by__norm_plan(by_trainer *t, by_error *error);
-size_t by__norm_bytes(const by_trainer *t);
-/* Collective: takes memory and binds what does not depend on the gradient set. */
-by_status by__norm_open(by_trainer *t, by_error *error);
-void by__norm_close(by_trainer *t);
-/* Collective: the squares that the norm's program adds up. */
-by_status by__norm_squares(by_trainer *t, by_error *error);
-
 /* ---- trainer_offload.c: only where t->offload is not NULL, but for plan and close ---- */
 
 /* Cuts what is trained into windows, before flat buffers are declared. */
@@ -630,56 +428,6 @@ int64_t by__sampler_positions(const by_trainer *t);
 by_status by__sampler_run(by_trainer *t, int32_t *ids, size_t count, size_t more, int64_t vocab,
                           size_t *made, by_error *error);
 
-/* ---- shard_gradients.c: where by__is_in_turn ---- */
-
-/* Whether gradients are divided, and micro-batches go round. */
-bool by__is_in_turn(const by_trainer *t);
-/* Which micro-batch of the step this rank's i-th one is. */
-int64_t by__trainer_leaf(const by_trainer *t, int64_t i);
-/* Builds the graph of gradients, which lists the parameters ... */
-by_status by__turns_build(by_trainer *t, const by_trainer_options *options, by_error *error);
-/* ... and its program, once buckets are known. */
-by_status by__turns_plan(by_trainer *t, by_error *error);
-/* The two parts of that, which a pipeline does by itself: lists what is in buckets, and lets a
- * graph whose nodes are in their order hand over the buckets whose gradients it has. */
-by_status by__turns_list(by_trainer *t, by_error *error);
-by_status by__turns_hand_over(by_trainer *t, by_graph *graph, by_error *error);
-/* Micro-batches of a step, of each rank. */
-int64_t by__turns_rounds(const by_trainer *t);
-/* Begins a round, before the program that hands over. Returns which of its micro-batches the rank
- * computes; *kept_as: the place of its loss. */
-int64_t by__turns_begin(by_trainer *t, int64_t round, int64_t *kept_as);
-/* Bytes of host memory that it needs. */
-size_t by__turns_bytes(const by_trainer *t);
-/* Behind the reducer. */
-by_status by__turns_open(by_trainer *t, by_error *error);
-void by__turns_close(by_trainer *t);
-/* Collective: forward and backward of all rounds, whose sum is in set 0. */
-by_status by__turns_step(by_trainer *t, const by_batch *batch, by_error *error);
-/* Collective: the losses of all micro-batches. */
-by_status by__turns_losses(by_trainer *t, by_error *error);
-
-/* ---- divided_slices.c: slices of tensors that ranks of `shard` divide or that are on disk */
-
-/* How many this rank holds; the i-th; and its values, which are the trainer's memory or *owned. */
-size_t by__divided_slices(const by_trainer *t, int flat, by__handle handle);
-void by__divided_slice(by__trainer_held *out, const by_trainer *t, int flat, by__handle handle,
-                       size_t i);
-by_status by__divided_read(const by_trainer *t, int flat, by__handle handle, size_t i,
-                           const void **data, void **owned, by_error *error);
-
-/* ---- shard_parameters.c ---- */
-
-/* Whether parameters are divided, and programs gather them. */
-bool by__is_gathered(const by_trainer *t);
-/* Which groups these are: bit g, group g. */
-unsigned by__gathered_groups(const by_trainer *t);
-/* What the passes over a forward graph are told about that. Parameters have the numbers of the
- * graph of gradients, in whose order the store has them. */
-void by__gathered_options(const by_trainer *t, const by_graph *graph, by_pass_options *options);
-/* Does what GATHER_PARAMETER asks for; `user` is the trainer. */
-by_status by__gathered_run(void *user, const by__call *call, by_error *error);
-
 /* ---- trainer_overlap.c ---- */
 
 #define BY__LAST_GRADIENTS "last gradients"
@@ -714,47 +462,5 @@ by_status by__pipe_share_parameters(by_trainer *t, by_error *error);
 /* Collective: loss and evaluated values of a micro-batch, on all ranks; NULL: on what the inputs
  * were before. */
 by_status by__pipe_evaluate(by_trainer *t, const by_batch *batch, by_error *error);
-
-/* ---- trainer_sync.c: nothing of it does anything where config.sync asks for nothing ---- */
-
-/* What the config asks for; the sum tree is this rank's own then. */
-by_status by__sync_plan(by_trainer *t, by_error *error);
-/* Declares its flat buffers, behind those of the optimizer. */
-by_status by__sync_lay_out(by_trainer *t, by_error *error);
-by_status by__sync_add_programs(by_trainer *t, by_error *error);
-/* Bytes of host memory that its exchanges need. */
-size_t by__sync_bytes(const by_trainer *t);
-/* Behind by__ranks_open. */
-by_status by__sync_open(by_trainer *t, by_error *error);
-void by__sync_close(by_trainer *t);
-/* Collective: adds up the gradients in `set`, unless replicas take steps of their own. */
-by_status by__sync_gradients(by_trainer *t, int set, by_error *error);
-by_status by__sync_before_step(by_trainer *t, by_error *error);
-/* Collective: exchanges weights when that is due. */
-by_status by__sync_after_update(by_trainer *t, by_error *error);
-/* The weights were set anew. */
-void by__sync_forget(by_trainer *t);
-/* States were loaded: they are the same on all ranks. */
-void by__sync_loaded(by_trainer *t);
-/* Whether the exchange that is due now is not compressed. */
-bool by__sync_is_exact(const by_trainer *t);
-/* Collective: data = its sum over the replicas. */
-by_status by__sync_add_up(by_trainer *t, float *data, bool exact, by_error *error);
-/* The outer optimizer's step on the anchor, by the differences that were added up. */
-by_status by__sync_outer_step(by_trainer *t, by_error *error);
-/* Weights = anchor. */
-by_status by__sync_take_anchor(by_trainer *t, by_error *error);
-
-/* ---- trainer_late.c: exchanges with sync.staleness ---- */
-
-by_status by__late_lay_out(by_trainer *t, by_error *error);
-by_status by__late_add_program(by_trainer *t, by_error *error);
-/* Collective. */
-by_status by__late_open(by_trainer *t, by_error *error);
-void by__late_close(by_trainer *t);
-/* Applies an exchange when it is as late as it may be, and begins one that is due. */
-by_status by__late_after_update(by_trainer *t, bool due, by_error *error);
-/* Waits for it and forgets it. */
-void by__late_drop(by_trainer *t);
 
 #endif
