@@ -439,8 +439,15 @@ BY__INLINE void add_alone(by__arithmetic kind, const tile *x, int64_t r, int64_t
     }
 }
 
-/* height is a constant. */
-BY__INLINE void attend_queries(by__arithmetic kind, tile *x, int height)
+/* The parts of an arithmetic that take one query at a time: functions of their own, which all heights
+ * call. */
+typedef struct steps {
+    void (*weigh)(tile *x, int64_t r);
+    void (*add_alone)(const tile *x, int64_t r, int64_t begin, int64_t end);
+} steps;
+
+/* kind, height and steps are constants. */
+BY__INLINE void attend_queries(by__arithmetic kind, steps one, tile *x, int height)
 {
     /* Columns that all queries see whole. */
     part all = {.begin = (x->first[height - 1] + BY_PAGE_TOKENS - 1) / BY_PAGE_TOKENS,
@@ -449,54 +456,77 @@ BY__INLINE void attend_queries(by__arithmetic kind, tile *x, int height)
     all.end = all.end < all.begin ? all.begin : all.end;
     score_pages(kind, x, height);
     for (int64_t r = 0; r < height; r++) {
-        weigh(kind, x, r);
+        one.weigh(x, r);
         memset(sums_of(x, r), 0, (size_t)x->p->padded * sizeof(float));
-        add_alone(kind, x, r, x->begin, all.begin);
+        one.add_alone(x, r, x->begin, all.begin);
     }
     add_values(kind, x, 0, all, true, height);
     for (int64_t r = 0; r < height; r++) {
-        add_alone(kind, x, r, all.end, x->end);
+        one.add_alone(x, r, all.end, x->end);
     }
 }
 
-BY__INLINE void attend_as(by__arithmetic kind, tile *x, int64_t height)
+BY__INLINE void attend_as(by__arithmetic kind, steps one, tile *x, int64_t height)
 {
     switch (height) {
     case 1:
-        attend_queries(kind, x, 1);
+        attend_queries(kind, one, x, 1);
         break;
 #if BY__LANES == 16
     case 2:
-        attend_queries(kind, x, 2);
+        attend_queries(kind, one, x, 2);
         break;
     case 3:
-        attend_queries(kind, x, 3);
+        attend_queries(kind, one, x, 3);
         break;
 #endif
     default:
-        attend_queries(kind, x, QUERIES);
+        attend_queries(kind, one, x, QUERIES);
     }
 }
+
+#define ARITHMETIC(name, kind)                                                                     \
+    static __attribute__((noinline)) void weigh_##name(tile *x, int64_t r)                         \
+    {                                                                                              \
+        weigh(kind, x, r);                                                                         \
+    }                                                                                              \
+    static __attribute__((noinline)) void add_alone_##name(const tile *x, int64_t r,               \
+                                                           int64_t begin, int64_t end)             \
+    {                                                                                              \
+        add_alone(kind, x, r, begin, end);                                                         \
+    }                                                                                              \
+    static void attend_##name(tile *x, int64_t height)                                             \
+    {                                                                                              \
+        attend_as(kind, (steps){weigh_##name, add_alone_##name}, x, height);                       \
+    }
+ARITHMETIC(f32, BY__UNITS_F32)
+ARITHMETIC(f16, BY__UNITS_F16)
+ARITHMETIC(codes, BY__CODES_I8)
+ARITHMETIC(spread, BY__PAIRS_SPREAD)
+#if defined(__AVX512BF16__)
+ARITHMETIC(bf16, BY__PAIRS_BF16)
+#endif
+#undef ARITHMETIC
 
 static void attend(tile *x, int64_t height)
 {
     switch (x->p->kind) {
     case BY__UNITS_F32:
-        attend_as(BY__UNITS_F32, x, height);
+        attend_f32(x, height);
         break;
     case BY__UNITS_F16:
-        attend_as(BY__UNITS_F16, x, height);
+        attend_f16(x, height);
         break;
     case BY__CODES_I8:
-        attend_as(BY__CODES_I8, x, height);
+        attend_codes(x, height);
         break;
 #if defined(__AVX512BF16__)
     case BY__PAIRS_BF16:
-        attend_as(BY__PAIRS_BF16, x, height);
+        attend_bf16(x, height);
         break;
 #endif
     default:
-        attend_as(BY__PAIRS_SPREAD, x, height);
+        attend_spread(x, height);
     }
 }
 
