@@ -79,46 +79,55 @@ BY__INLINE void put_integers(int32_t *out, by__vi q)
 #endif
 }
 
-BY__INLINE by__vf load_act(const by__tensor *x, int64_t i, int n)
+/* dtype is a constant. */
+BY__INLINE void take_block_of(const plan *p, const by__tensor *x, char *work, int64_t i, int64_t b,
+                              by_dtype dtype)
 {
-    return x->dtype == BY_F32    ? by__load_n(x->data, i, BY_F32, n)
-           : x->dtype == BY_BF16 ? by__load_n(x->data, i, BY_BF16, n)
-                                 : by__load_n(x->data, i, BY_F16, n);
+    int64_t first = b * p->block;
+    int64_t count = by__min_i64(p->block, p->packing.k - first);
+    int64_t from = i * p->packing.k + first;
+    by__vf largest = by__zero();
+    by__vi finite = (by__vi){0} == 0; /* what is not makes all sums of the row NaN, as in floats */
+    by__vi sum = {0};
+    int32_t *out = (int32_t *)(work + p->words) + i * p->row_words + first / 4 * QUAD_WORDS;
+#define MEASURE(at, n)                                                                             \
+    by__vf size = by__abs(by__load_n(x->data, from + (at), dtype, n));                             \
+    finite &= size <= FLT_MAX;                                                                     \
+    largest = by__larger(largest, size)
+    BY__STEPS(0, count, MEASURE);
+#undef MEASURE
+    bool is_finite = by__sum(__builtin_convertvector(finite, by__vf)) == (float)-BY__LANES;
+    float most = is_finite ? by__max(largest) : 0.0f;
+    float inverse = most >= SMALLEST ? LARGEST / most : 0.0f;
+    by__vi keep = is_finite ? (by__vi){0} == 0 : (by__vi){0};
+#define ROUND(at, n)                                                                               \
+    by__vi q = by__round(by__load_n(x->data, from + (at), dtype, n) * inverse) & keep;             \
+    sum += q;                                                                                      \
+    put_integers(out + (at) / 4 * QUAD_WORDS, q)
+    BY__STEPS(0, count, ROUND);
+#undef ROUND
+    int64_t taken = by__ceil_div(count, BY__LANES) * BY__LANES / 4 * QUAD_WORDS;
+    memset(out + taken, 0, (size_t)(p->block / 4 * QUAD_WORDS - taken) * sizeof *out);
+    /* At most 128 LARGEST, which a float has exactly. */
+    int32_t total = (int32_t)by__sum(__builtin_convertvector(sum, by__vf));
+    ((float *)(work + p->scales))[i * p->blocks + b] = is_finite ? most / LARGEST : NAN;
+    ((int32_t *)(work + p->offsets))[i * p->blocks + b] =
+        total * (p->packing.kind == BY_PACKING_INT8 ? BY__INT8_OFFSET : BY__INT4_OFFSET);
 }
 
 /* Block b of row i. */
 static void take_block(const plan *p, const by__tensor *x, char *work, int64_t i, int64_t b)
 {
-    int64_t first = b * p->block;
-    int64_t count = by__min_i64(p->block, p->packing.k - first);
-    float values[BY__PACKED_BLOCK] = {0};
-    by__vf largest = by__zero();
-    by__vi finite = (by__vi){0} == 0; /* what is not makes all sums of the row NaN, as in floats */
-    by__vi sum = {0};
-    int32_t *out = (int32_t *)(work + p->words) + i * p->row_words + first / 4 * QUAD_WORDS;
-#define WIDEN(at, n)                                                                               \
-    by__vf value = load_act(x, i * p->packing.k + first + (at), n);                                \
-    by__vf size = by__abs(value);                                                                  \
-    finite &= size <= FLT_MAX;                                                                     \
-    largest = by__larger(largest, size);                                                           \
-    by__store_n(values, at, value, BY_F32, n)
-    BY__STEPS(0, count, WIDEN);
-#undef WIDEN
-    bool is_finite = by__sum(__builtin_convertvector(finite, by__vf)) == (float)-BY__LANES;
-    float most = is_finite ? by__max(largest) : 0.0f;
-    float inverse = most >= SMALLEST ? LARGEST / most : 0.0f;
-    for (int64_t at = 0; at < p->block; at += BY__LANES) {
-        by__vi q = is_finite ? by__round(by__load(values, at, BY_F32) * inverse) : (by__vi){0};
-        sum += q;
-        put_integers(out + at / 4 * QUAD_WORDS, q);
+    switch (x->dtype) {
+    case BY_F32:
+        take_block_of(p, x, work, i, b, BY_F32);
+        break;
+    case BY_BF16:
+        take_block_of(p, x, work, i, b, BY_BF16);
+        break;
+    default:
+        take_block_of(p, x, work, i, b, BY_F16);
     }
-    int32_t total = 0;
-    for (int lane = 0; lane < BY__LANES; lane++) {
-        total += sum[lane];
-    }
-    ((float *)(work + p->scales))[i * p->blocks + b] = is_finite ? most / LARGEST : NAN;
-    ((int32_t *)(work + p->offsets))[i * p->blocks + b] =
-        total * (p->packing.kind == BY_PACKING_INT8 ? BY__INT8_OFFSET : BY__INT4_OFFSET);
 }
 
 /* ---- tiles ---- */
