@@ -4,7 +4,7 @@
 #
 #   bench/compress.sh RUN DIR [BANYAN]     RUN: of a language model; DIR: for results
 #
-# METHODS ("int8 fp8 int4 awq gptq"), GROUP (64), SAMPLES (128).
+# METHODS ("int8 w8a8 fp8 int4 awq gptq"), GROUP (64), SAMPLES (128).
 set -eu
 run=$1
 dir=$2
@@ -16,7 +16,7 @@ speed() { "$banyan" bench generate "$@" --json | field decode_tokens_per_s; }
 printf '%-6s %12s %10s %8s %10s\n' method bytes loss change tokens/s
 printf '%-6s %12s %10s %8s %10.1f\n' bf16 - "$("$banyan" eval "$run" --json | field valid_loss)" - \
     "$(speed "$run" --precision bf16)"
-for method in ${METHODS:-int8 fp8 int4 awq gptq}; do
+for method in ${METHODS:-int8 w8a8 fp8 int4 awq gptq}; do
     set -- --method "$method"
     case $method in
     int4) set -- "$@" --set "group=${GROUP:-64}" ;;
