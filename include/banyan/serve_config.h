@@ -60,6 +60,21 @@ typedef struct by_serve_cors_config {
     int64_t max_age;        /* seconds that a browser may remember an answer */
 } by_serve_cors_config;
 
+/* Requests and answers that are kept. */
+typedef struct by_serve_payload_config {
+    char *directory;     /* "": none are */
+    double fraction;     /* of requests */
+    int64_t bytes;       /* of a file */
+    int64_t files;       /* of which the newest are kept */
+    by_string_list drop; /* fields that are left out */
+    by_string_list hash; /* fields of which a hash is kept */
+    int64_t redact;      /* 1: e-mail addresses and long numbers are taken out of texts */
+} by_serve_payload_config;
+
+typedef struct by_serve_feedback_config {
+    char *directory; /* "": none is kept */
+} by_serve_feedback_config;
+
 typedef struct by_serve_config {
     by_config *config; /* whose keys the fields are; NULL in one that is not open */
     by_serve_gateway_config gateway;
@@ -67,6 +82,8 @@ typedef struct by_serve_config {
     by_serve_broker_config broker;
     by_serve_limits_config limits;
     by_serve_cors_config cors;
+    by_serve_payload_config payload;
+    by_serve_feedback_config feedback;
 } by_serve_config;
 
 /* Reads a file (NULL: all keys have their defaults) and overrides. BY_ECONFIG with file and line. */

@@ -5,7 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "serve/feedback.h"
 #include "serve/messages.h"
+#include "serve/payload_log.h"
 #include "serve/stop.h"
 
 /* Seconds without a word of the broker after which its link counts as lost. */
@@ -158,6 +160,8 @@ static by_status open_gateway(by__gateway *g, by_error *error)
     BY_TRY(by__link_check(o->broker, error));
     if (o->config != NULL) {
         BY_TRY(by__limits_open(&g->limits, &o->config->limits, g->keys, o->quota, error));
+        BY_TRY(by__payload_log_open(&g->payload, &g->loop, &o->config->payload, error));
+        BY_TRY(by__feedback_open(&g->feedback, g, o->config->feedback.directory, error));
     }
     BY_TRY(by__request_id(g->id, "gateway_", error));
     return by__http_server_open(&g->server, &g->loop, &http, error);
@@ -200,6 +204,8 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
         by__broker_link_close(&g.broker);
     }
     by__tasks_lost(&g);
+    by__payload_log_close(&g.payload);
+    by__feedback_close(&g.feedback);
     by__stop_close(&stop);
     by__event_queue_close(&g.events);
     uv_close((uv_handle_t *)&g.drain, NULL);

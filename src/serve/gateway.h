@@ -32,10 +32,12 @@ typedef struct by__gateway {
     by_error unsaved; /* why the last one could not be */
     by__http_server *server;
     by__broker_link broker;
-    by__event_queue events; /* of the broker, that wait for their turn */
-    by__keys *keys;         /* NULL: none is asked for */
-    by__client anyone;      /* who needs no key */
-    by__limits *limits;     /* NULL: there are none */
+    by__event_queue events;          /* of the broker, that wait for their turn */
+    by__keys *keys;                  /* NULL: none is asked for */
+    by__client anyone;               /* who needs no key */
+    by__limits *limits;              /* NULL: there are none */
+    struct by__payload_log *payload; /* NULL: none is kept; so is */
+    struct by__feedback *feedback;
     by__id_table parts;
     struct by__call *calls; /* without an end */
     struct by__ask *asks;   /* questions about tasks */
@@ -88,6 +90,7 @@ typedef struct by__call {
     bool stream;
     bool usage; /* a last chunk of a stream says it */
     bool logprobs;
+    bool kept;  /* it goes into the payload log: texts of streams are gathered too */
     bool began; /* the stream's head is out */
     size_t part_count;
     size_t n;

@@ -4,6 +4,7 @@
 
 #include "serve/gateway_routes.h"
 #include "serve/messages.h"
+#include "serve/payload_log.h"
 
 /* Seconds behind a deadline that broker and worker have to say so themselves. */
 #define LATE 10.0
@@ -69,6 +70,7 @@ void by__call_start(by__call *call)
     }
     g->calls = call;
     g->metrics.running++;
+    call->kept = by__payload_wants(g->payload, call->id);
     by__exchange_set(call->exchange, &call->waiter);
     for (size_t i = 0; i < call->part_count; i++) {
         const char *id = by__get_text(call->parts[i].message, "id");
@@ -167,6 +169,9 @@ static void finish(by__call *call)
     by__histogram_add(&g->metrics.whole, by__now() - call->since);
     log_call(call, NULL);
     leave(call);
+    if (call->kept) {
+        by__payload_log_call(g->payload, call);
+    }
     if (call->stream) {
         if (call->usage) {
             by__openai_usage(call, &out);
@@ -343,6 +348,9 @@ static void take_text(by__part *part, const json_t *event)
         keep_text(call, choice, text, length, logprobs);
     } else if (begin(call)) {
         by__text out = {0};
+        if (call->kept) {
+            by__text_add_bytes(&c->text, text, length);
+        }
         by__openai_text(call, choice, text, length, logprobs, &out);
         (void)put(call, &out);
     }

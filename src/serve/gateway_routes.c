@@ -1,4 +1,5 @@
 #include "serve/gateway_routes.h"
+#include "serve/feedback.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@ const by__route by__routes[] = {
     {"GET", "/v1/models/", BY__SCOPE_INFERENCE, by__answer_model},
     {"POST", "/v1/completions", BY__SCOPE_INFERENCE, by__answer_completion},
     {"POST", "/v1/chat/completions", BY__SCOPE_INFERENCE, by__answer_chat},
+    {"POST", "/v1/feedback", BY__SCOPE_INFERENCE, by__answer_feedback},
     {"POST", "/v1/tasks", BY__SCOPE_TASKS, by__answer_task_new},
     {"GET", "/v1/tasks/", BY__SCOPE_TASKS, by__answer_task},
     {"DELETE", "/v1/tasks/", BY__SCOPE_TASKS, by__answer_task_cancel},

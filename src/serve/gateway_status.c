@@ -2,8 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/feedback.h"
 #include "serve/gateway_routes.h"
 #include "serve/messages.h"
+#include "serve/payload_log.h"
 #include "serve/served_drift.h"
 
 /* Seconds without a word of the broker, or of a worker, after which it does not count. */
@@ -176,6 +178,8 @@ void by__answer_metrics(by__gateway *g, by__exchange *x, const by__http_request 
     print_workers(g, &out);
     by__metrics_models(&out, g->state);
     by__served_drift_print(&out, json_object_get(g->state, "workers"));
+    by__feedback_print(g->feedback, &out);
+    by__payload_log_print(g->payload, &out);
     by__exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8",
                        out.failed ? "" : out.data, out.failed ? 0 : out.length);
     by__text_free(&out);

@@ -19,6 +19,9 @@ static const by__section sections[] = {
      "with Retry-After.",
      0},
     {"cors", "Which pages of other sites a browser lets use the server.", 0},
+    {"payload", "Requests and their answers, kept as JSON lines to train on later (docs/drift.md).",
+     0},
+    {"feedback", "What clients say of answers (docs/drift.md).", 0},
 };
 
 /* clang-format off: one row a key */
@@ -92,6 +95,25 @@ static const by__key keys[] = {
      .help = "of pages that may: `https://app.example.com`, or `*` for all; empty: none"},
     {"cors", "max_age", BY__KEY_INT, OWN(cors.max_age), "600", 0, 86400,
      .help = "seconds that a browser may remember that it may"},
+
+    {"payload", "directory", BY__KEY_TEXT, OWN(payload.directory), "\"\"",
+     .help = "where they are kept; empty: none are"},
+    {"payload", "fraction", BY__KEY_REAL, OWN(payload.fraction), "0.01", 0, 1,
+     .help = "of the requests that are kept, drawn by their ids"},
+    {"payload", "bytes", BY__KEY_SIZE, OWN(payload.bytes), "64MiB", 4096, BY__MANY,
+     .help = "of a file, after which the next begins"},
+    {"payload", "files", BY__KEY_INT, OWN(payload.files), "16", 1, BY__MI20,
+     .help = "that are kept; older ones are removed"},
+    {"payload", "drop", BY__KEY_TEXTS, OWN(payload.drop), "[]",
+     .help = "names of fields that are left out, at any depth: `[prompt, messages]`"},
+    {"payload", "hash", BY__KEY_TEXTS, OWN(payload.hash), "[]",
+     .help = "names of fields of which a hash is kept, the same for the same value until the "
+             "gateway starts again"},
+    {"payload", "redact", BY__KEY_SWITCH, OWN(payload.redact), "true",
+     .help = "e-mail addresses and numbers of 7 digits or more become `<email>` and `<number>`"},
+
+    {"feedback", "directory", BY__KEY_TEXT, OWN(feedback.directory), "\"\"",
+     .help = "where the records of POST /v1/feedback are kept; empty: there is no such route"},
 };
 /* clang-format on */
 static const by__section_list section_list = {sections, BY_ARRAY_LENGTH(sections)};

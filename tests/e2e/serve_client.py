@@ -189,6 +189,30 @@ def check_cancel():
     assert metric("banyan_cancelled_total") <= before + 1
 
 
+def check_feedback():
+    """What is said of an answer, and the answers themselves, which are kept without an address in them."""
+    status, answer, _ = call("/v1/completions", completion(prompt="apple bob@example.com", max_tokens=3))
+    assert status == 200
+    texts, _, _ = stream(completion(prompt="cedar 5550123456", max_tokens=4))
+    assert texts[0]
+    for body, code in (({"id": answer["id"], "rating": 1}, 200), ({"id": answer["id"], "rating": 0.5, "comment": "so \"so\""}, 200),
+                       ({"id": "own-1", "label": "cat"}, 200), ({"id": answer["id"]}, 400), ({"rating": 1}, 400),
+                       ({"id": "x y", "rating": 1}, 400), ({"id": "x", "rating": "good"}, 400),
+                       ({"id": "x", "label": {}}, 400), ({"id": "x", "rating": 1, "else": 1}, 400), ([1], 400)):
+        status, said, _ = call("/v1/feedback", body)
+        assert status == code, (body, status, said)
+    # Twenty at a time, and each is on disk once it was answered.
+    crew = [threading.Thread(target=lambda i=i: call("/v1/feedback", {"id": f"many-{i}", "rating": i % 2})) for i in range(20)]
+    [t.start() for t in crew]
+    [t.join() for t in crew]
+    with open("feedback/feedback-000001.jsonl", encoding="utf-8") as file:
+        rows = [json.loads(line) for line in file]
+    assert len(rows) == 23 and len({row["id"] for row in rows}) == 22, rows
+    assert sorted(gauges("banyan_feedback_total")) == [1.0, 22.0]
+    assert abs(metric("banyan_feedback_rating_mean") - 11.5 / 22) < 1e-12
+    wait_for(lambda: metric("banyan_payload_records_total") == 2.0)
+
+
 def check_drift():
     """Windows of 60 requests: words as in the training data, the same words, then one of them alone."""
     words = "apple bay cedar dune elm fern grove hill iris jade kelp lime moss nut oak pine".split()

@@ -30,6 +30,7 @@ stop() {
 check() { python3 "$client" "$@" || { tail -n 20 log >&2; fail "$*"; }; }
 
 make_text text.txt 400
+echo "bob@example.com 0123456789" >>text.txt
 tiny gpt2 >c.yaml
 run 0 "$banyan" train c.yaml --quiet --set model.context=1024 --set train.batch=1 --set train.steps=2 --set optimizer.warmup=1 --set train.threads=1
 
@@ -73,6 +74,19 @@ check ready "$url"
 check drift "$url"
 [ "$(grep -c '"event":"drift"' log)" = 1 ] || fail "$(cat log)"
 stop 0
+
+say "feedback, and what is kept of requests"
+serve --set feedback.directory=feedback --set payload.directory=payload --set payload.fraction=1
+check ready "$url"
+check feedback "$url"
+kill -9 $(ps -o pid= --ppid "$server") "$server" # and nothing that was answered is lost
+[ "$(wc -l <feedback/feedback-000001.jsonl)" = 23 ] || fail "$(cat feedback/*)"
+server=
+[ "$(wc -l <payload/payload-000001.jsonl)" = 2 ] || fail "$(cat payload/*)"
+grep -q '"prompt":"apple <email>"' payload/payload-000001.jsonl || fail "$(cat payload/*)"
+grep -q '"prompt":"cedar <number>"' payload/payload-000001.jsonl || fail "$(cat payload/*)"
+run 0 "$banyan" pack payload --tokenizer char --output packed --json
+holds out '"documents": 2'
 
 say "keys and limits, by a configuration"
 printf '# a comment\n%s test\n%s few inference\n' "$(printf secret | sha256sum | cut -d' ' -f1)" "$(printf few | sha256sum | cut -d' ' -f1)" >keys
