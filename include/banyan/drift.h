@@ -144,6 +144,8 @@ BY_API void by_drift_watch_tokens(by_drift_watch *watch, size_t feature, const i
 /* The request ends. `now`: seconds of a clock that never steps back. True: the window was full, has
  * been compared, and the next one begins. */
 BY_API bool by_drift_watch_next(by_drift_watch *watch, double now);
+/* No more requests come: compares what is there, if it is enough. */
+BY_API bool by_drift_watch_end(by_drift_watch *watch);
 /* The window that was compared last; valid until the next one is. */
 BY_API const by_drift_window *by_drift_watch_last(const by_drift_watch *watch);
 /* Requests in the window that is being filled. */

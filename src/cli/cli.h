@@ -71,7 +71,7 @@ typedef struct cli_command {
 extern const cli_command cli_pack, cli_data, cli_train, cli_eval, cli_generate, cli_embed, cli_info,
     cli_plot, cli_runs, cli_watch, cli_bench, cli_profile, cli_predict, cli_checkpoint, cli_launch,
     cli_doctor, cli_chat, cli_export, cli_serve, cli_gateway, cli_worker, cli_broker, cli_compress,
-    cli_classify, cli_deploy, cli_logits;
+    cli_classify, cli_deploy, cli_logits, cli_drift;
 
 /* Parses flags; positional arguments are moved behind them and returned as *rest, *rest_count.
  * Returns -1 to go on, or the exit code when --help was printed or a flag was wrong. A list of

@@ -18,7 +18,7 @@ static const cli_command *const commands[] = {
     &cli_embed,   &cli_info,    &cli_runs,   &cli_watch,      &cli_plot,     &cli_bench,
     &cli_profile, &cli_launch,  &cli_doctor, &cli_checkpoint, &cli_chat,     &cli_export,
     &cli_serve,   &cli_gateway, &cli_worker, &cli_broker,     &cli_compress, &cli_classify,
-    &cli_deploy,  &cli_logits,
+    &cli_deploy,  &cli_logits,  &cli_drift,
 };
 
 static void print_help(FILE *out)

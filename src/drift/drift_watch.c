@@ -175,6 +175,16 @@ bool by_drift_watch_next(by_drift_watch *watch, double now)
     return true;
 }
 
+bool by_drift_watch_end(by_drift_watch *watch)
+{
+    if (watch->requests < watch->options.least) {
+        return false;
+    }
+    compare(watch);
+    clear(watch);
+    return true;
+}
+
 const by_drift_window *by_drift_watch_last(const by_drift_watch *watch)
 {
     return &watch->last;

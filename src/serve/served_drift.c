@@ -57,13 +57,26 @@ void by__served_drift_close(by__served_drift **drift)
     }
 }
 
+const by_drift_window *by__served_drift_last(const by__served_drift *drift)
+{
+    return by_drift_watch_last(drift->watch);
+}
+
+size_t by__served_drift_features(const by__served_drift *drift)
+{
+    return by_drift_reference_features(drift->reference);
+}
+
+const char *by__served_drift_feature(const by__served_drift *drift, size_t index,
+                                     by_drift_kind *kind)
+{
+    return by_drift_reference_feature(drift->reference, index, kind);
+}
+
 /* ---- counting ---- */
 
-static void next(by__served_drift *d)
+static void tell(const by__served_drift *d)
 {
-    if (!by_drift_watch_next(d->watch, by__now())) {
-        return;
-    }
     const by_drift_window *w = by_drift_watch_last(d->watch);
     for (size_t i = 0; i < w->count; i++) {
         const by_drift_verdict *v = &w->verdicts[i];
@@ -72,6 +85,20 @@ static void next(by__served_drift *d)
                           (json_int_t)w->number, "requests", (json_int_t)w->requests, "psi", v->psi,
                           "jensen_shannon", v->jensen_shannon, "p", v->p);
         }
+    }
+}
+
+static void next(by__served_drift *d)
+{
+    if (by_drift_watch_next(d->watch, by__now())) {
+        tell(d);
+    }
+}
+
+void by__served_drift_end(by__served_drift *drift)
+{
+    if (by_drift_watch_end(drift->watch)) {
+        tell(drift);
     }
 }
 
@@ -93,6 +120,9 @@ void by__served_drift_row(by__served_drift *drift, const json_t *row)
         const char *name = by_drift_reference_feature(drift->reference, i, &kind);
         const json_t *value = json_object_get(row, name);
         char text[32];
+        if (value == NULL) {
+            continue; /* it is not asked about: a target, say */
+        }
         if (kind == BY_DRIFT_NUMBER) {
             by_drift_watch_number(drift->watch, i,
                                   json_is_number(value) ? json_number_value(value) : NAN);

@@ -17,9 +17,16 @@ by_status by__served_drift_open(by__served_drift **out, const char *directory,
 void by__served_drift_close(by__served_drift **drift);
 /* Counts a request: the tokens of its prompt, */
 void by__served_drift_tokens(by__served_drift *drift, const int32_t *ids, size_t count);
-/* or its fields by name, and (unless NULL) what was predicted for it, under the target's name.
- * Fields that the reference does not have are passed over. */
+/* or its fields by name; what was predicted may be among them, under the target's name. null:
+ * missing; fields that are not there at all, or not in the reference, are passed over. */
 void by__served_drift_row(by__served_drift *drift, const json_t *row);
+/* The rest of a file: what is left is compared, if it is enough. */
+void by__served_drift_end(by__served_drift *drift);
+/* The window that was compared last, and the features of the reference. drift is not NULL. */
+const by_drift_window *by__served_drift_last(const by__served_drift *drift);
+size_t by__served_drift_features(const by__served_drift *drift);
+const char *by__served_drift_feature(const by__served_drift *drift, size_t index,
+                                     by_drift_kind *kind);
 /* {"windows", "alarms", "filled", "requests", "detected", "features": [...]}, of the last window;
  * NULL where nothing is counted. */
 json_t *by__served_drift_state(const by__served_drift *drift);

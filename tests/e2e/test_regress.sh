@@ -31,6 +31,22 @@ last=runs/rooms/checkpoints/step-00000300
 exists "$last/encoding.json"
 holds runs/rooms/events.jsonl '"rmse":'
 
+say "drift: windows of the same rows, and of rows with another area"
+exists "$last/drift_reference.json"
+run 0 "$banyan" drift report runs/rooms --data rooms_new.csv --window 100 --json
+holds out '"requests":400,"windows":4,"alarms":0,'
+awk -F, -v OFS=, 'NR > 1 && $1 != "NA" { $1 *= 1.5 } { print }' rooms_new.csv >moved.csv
+run 0 "$banyan" drift report runs/rooms --data moved.csv --window 100 --out report.html
+holds out "with_drift	4"
+[ "$(grep -c '<td class="yes">' report.html)" = 1 ] || fail "$(cat report.html)"
+grep -q '<tr><td>area</td><td class="yes">' report.html || fail "$(cat report.html)"
+sed 's/^\(.*\),\(.*\),\(.*\)$/{"area": "\1", "kind": "\2", "floor": "\3"}/; 1d; s/"\([0-9.]*\)", "kind"/\1, "kind"/; s/"NA"/null/' rooms_new.csv >rows.jsonl
+run 0 "$banyan" drift report runs/rooms --data rows.jsonl --window 100 --json
+holds out '"requests":400,"windows":4,"alarms":0,'
+run 1 "$banyan" drift report runs/rooms --data none.csv
+holds err none.csv
+run 2 "$banyan" drift report runs/rooms
+
 say "the same bits with two threads, and resumed"
 run 0 "$banyan" train rooms.yaml --set train.threads=2 --set name=two
 same "$last/model.safetensors" runs/two/checkpoints/step-00000300/model.safetensors

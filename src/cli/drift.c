@@ -1,0 +1,102 @@
+/* `banyan drift`: whether data still looks like what a model was trained on. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "banyan/drift_report.h"
+#include "cli.h"
+
+static by_status write_page(const by_drift_report *report, const char *path, by_error *error)
+{
+    char *page;
+    by_status status = by_drift_report_html(report, &page, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    FILE *file = fopen(path, "we");
+    bool failed = file == NULL || fputs(page, file) < 0;
+    failed = (file != NULL && fclose(file) != 0) || failed;
+    free(page);
+    return failed ? by_error_set(error, BY_EIO, "cannot write %s", path) : BY_OK;
+}
+
+static by_status report_on(const char *model, const char *data, const char *field, const char *page,
+                           const by_drift_options *options, bool json, by_error *error)
+{
+    by_drift_report *report = NULL;
+    by_pretrained *pretrained = NULL;
+    char *run = NULL;
+    char *text = NULL;
+    by_status status = cli_open_pretrained(&pretrained, &run, model, false, false, NULL, error);
+    if (status == BY_OK) {
+        status = by_drift_report_open(&report, by_pretrained_directory(pretrained), data, field,
+                                      options, error);
+    }
+    if (status == BY_OK && page != NULL) {
+        status = write_page(report, page, error);
+    }
+    if (status == BY_OK && json) {
+        status = by_drift_report_json(report, &text, error);
+    }
+    if (status == BY_OK && json) {
+        printf("%s\n", text);
+    } else if (status == BY_OK) {
+        printf("windows\t%zu\nwith_drift\t%zu\n", by_drift_report_windows(report),
+               by_drift_report_alarms(report));
+    }
+    free(text);
+    by_drift_report_close(&report);
+    by_pretrained_close(&pretrained);
+    free(run);
+    return status;
+}
+
+static int run(int argc, char **argv)
+{
+    by_drift_options options = {0};
+    const char *data = NULL;
+    const char *field = NULL;
+    const char *page = NULL;
+    int64_t window = 0;
+    bool json = false;
+    const cli_flag flags[] = {
+        {"data", CLI_STRING, &data, "FILE",
+         "a table (CSV, Parquet), JSON lines, or a directory of them: a payload log"},
+        {"field", CLI_STRING, &field, "NAME", "of JSON lines with the text (prompt, or text)"},
+        {"window", CLI_INTEGER, &window, "N", "rows or texts that are compared at a time (500)"},
+        {"threshold", CLI_NUMBER, &options.threshold, "X",
+         "of PSI, Jensen-Shannon and Wasserstein (0.1)"},
+        {"alpha", CLI_NUMBER, &options.alpha, "P",
+         "share of windows without drift that may alarm (0.0001)"},
+        {"out", CLI_STRING, &page, "FILE", "write a page of HTML with charts"},
+        {"json", CLI_SWITCH, &json, NULL, "print the result as one JSON line"},
+        {NULL, CLI_SWITCH, NULL, NULL, NULL}};
+    char **rest;
+    int count;
+    by_error error = {0};
+    int code = cli_parse(&cli_drift, flags, argc, argv, &rest, &count);
+    if (code >= 0) {
+        return code;
+    }
+    if (count != 2 || strcmp(rest[0], "report") != 0 || data == NULL) {
+        return cli_misuse(&cli_drift, "say report, one run or directory, and --data");
+    }
+    if (window < 0 || options.threshold < 0.0 || options.alpha < 0.0 || options.alpha > 1.0) {
+        return cli_misuse(&cli_drift,
+                          "--window, --threshold and --alpha are above 0, alpha up to 1");
+    }
+    options.requests = (size_t)window;
+    by_status status = report_on(rest[1], data, field, page, &options, json, &error);
+    return status == BY_OK ? CLI_DONE : cli_fail(&cli_drift, &error);
+}
+
+const cli_command cli_drift = {
+    .name = "drift",
+    .summary = "whether data still looks like what a model was trained on",
+    .usage = "banyan drift report RUN --data FILE [--out report.html]",
+    .text =
+        "Compares windows of rows or texts with the reference that the run's checkpoint keeps, as\n"
+        "`banyan serve` does with requests (docs/drift.md).\n\n"
+        "  banyan drift report runs/housing-mlp --data new.csv --out report.html\n"
+        "  banyan drift report runs/chat --data payload/ --window 200 --json",
+    .run = run};
