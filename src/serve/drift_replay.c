@@ -208,6 +208,15 @@ static by_status replay(by_drift_report *r, const char *weights, const char *dat
     return status;
 }
 
+static bool has_values(const by_drift_report *r)
+{
+    bool any = false;
+    for (size_t i = 0; i < r->windows * r->features; i++) {
+        any = any || r->verdicts[i].samples > 0.0 || r->verdicts[i].missing > 0.0;
+    }
+    return any;
+}
+
 by_status by_drift_report_open(by_drift_report **out, const char *weights, const char *data,
                                const char *field, const by_drift_options *options, by_error *error)
 {
@@ -232,6 +241,10 @@ by_status by_drift_report_open(by_drift_report **out, const char *weights, const
     if (status == BY_OK) {
         by__served_drift_end(r->drift);
         status = take_window(r, error);
+    }
+    if (status == BY_OK && r->windows > 0 && !has_values(r)) {
+        status = by_error_set(error, BY_EFORMAT,
+                              "%s has none of the fields that the model was trained on", data);
     }
     if (status != BY_OK) {
         by_drift_report_close(&r);
