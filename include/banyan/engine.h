@@ -97,6 +97,8 @@ BY_API by_program *by_engine_program(const by_engine *engine, int index);
 
 /* Stop tokens of a request, at most. */
 #define BY_STOP_TOKENS 16
+/* Most probable tokens that a request asks for, at most. */
+#define BY_TOP_TOKENS 20
 
 typedef struct by_request {
     const int32_t *prompt; /* copied */
@@ -105,6 +107,7 @@ typedef struct by_request {
     int64_t tokens;
     by_sampling sampling; /* sequence i of n draws with sampling.seed + i */
     int32_t n;            /* sequences that follow the prompt; 0: 1 */
+    int32_t top;          /* most probable tokens that events tell, at most BY_TOP_TOKENS */
     const int32_t *stop;  /* tokens that end a sequence, copied */
     size_t stop_count;    /* at most BY_STOP_TOKENS */
     double deadline;      /* seconds from submission after which it ends; 0: none */
@@ -137,6 +140,12 @@ typedef enum by_finish {
 /* "stop", "length", "cancelled", "deadline", "failed"; "" for BY_FINISH_NONE. Static. */
 BY_API const char *by_finish_name(by_finish finish);
 
+/* A token, and the natural logarithm of its probability. */
+typedef struct by_top_token {
+    int32_t token;
+    float log_probability;
+} by_top_token;
+
 typedef struct by_event {
     uint64_t session;
     int32_t index; /* of n */
@@ -144,6 +153,11 @@ typedef struct by_event {
     /* Natural logarithm of the probability that the model gives the token: softmax of its logits,
      * before `process` and sampling change them. */
     float log_probability;
+    /* What the model holds for most probable in place of the token, in falling order (equal ones by
+     * id), by the same softmax: as many as the request asked for, fewer of a smaller vocabulary.
+     * Without a token there are none. */
+    const by_top_token *top;
+    int32_t top_count;
     by_finish finish;    /* the last event of a sequence says why it ended */
     const char *failure; /* with BY_FINISH_FAILED, why; else NULL */
 } by_event;

@@ -140,12 +140,13 @@ static int64_t wanted_rows(const by_engine_options *o)
 static size_t record_bytes(const by_engine *e)
 {
     size_t slots = (size_t)e->slot_count;
-    return slots * (sizeof(by__sequence) + sizeof(by_event) + sizeof(int32_t)) +
+    const size_t event = sizeof(by_event) + BY_TOP_TOKENS * sizeof(by_top_token);
+    return slots * (sizeof(by__sequence) + event + sizeof(int32_t)) +
            slots * (size_t)(e->context + 1) * sizeof(int32_t) +
            (size_t)e->options.sessions * (sizeof(int32_t) + sizeof(by__page_copy) +
                                           sizeof(by_draft_text) + sizeof(by__drafting)) +
            (size_t)e->steps.wanted *
-               (sizeof(by_event) + sizeof(by__wanted) + sizeof(by__choice) + sizeof(int32_t)) +
+               (event + sizeof(by__wanted) + sizeof(by__choice) + sizeof(int32_t)) +
            (size_t)e->steps.table * sizeof(int32_t) + by__pool_bytes(e->options.pages) +
            (size_t)e->forward.options.threads *
                by__round_up(by_sample_scratch_bytes(e->vocab), BY_CACHE_LINE) +
@@ -166,6 +167,8 @@ static by_status take_records(by_engine *e, by_error *error)
     BY_TRY(by__alloc((void **)&e->tokens, tokens, sizeof *e->tokens, "sequences", error));
     BY_TRY(by__alloc((void **)&e->order, slots, sizeof *e->order, "sequences", error));
     BY_TRY(by__alloc((void **)&e->events, slots + wanted, sizeof *e->events, "events", error));
+    BY_TRY(by__alloc((void **)&e->top, slots + wanted, BY_TOP_TOKENS * sizeof *e->top, "events",
+                     error));
     BY_TRY(by__alloc((void **)&e->free_rows, sessions, sizeof *e->free_rows, "sequences", error));
     BY_TRY(by__alloc((void **)&e->copies, sessions, sizeof *e->copies, "sequences", error));
     BY_TRY(by__alloc((void **)&e->texts, sessions, sizeof *e->texts, "drafts", error));
@@ -294,6 +297,7 @@ void by_engine_close(by_engine **engine)
     free(e->tokens);
     free(e->order);
     free(e->events);
+    free(e->top);
     free(e->free_rows);
     free(e->copies);
     free(e->wanted);

@@ -28,7 +28,7 @@ static void end_late(by_engine *e)
         }
         now = now == 0.0 ? by__now() : now;
         if (now >= s->deadline) {
-            by__tell(e, s, -1, 0.0f, BY_FINISH_DEADLINE);
+            by__tell(e, s, NULL, BY_FINISH_DEADLINE);
             by__end(e, i);
         }
     }
@@ -89,8 +89,14 @@ static by_status choose(by_engine *e, const by__sequence *s, int64_t count, cons
         used = e->processed;
     }
     BY_TRY(by_sample(&out->token, &s->sampling, used, e->vocab, (uint64_t)count, scratch, error));
-    return by_log_probabilities(logits, e->vocab, out->token, &out->log_probability, 0, NULL, NULL,
-                                scratch, error);
+    int32_t ids[BY_TOP_TOKENS];
+    double values[BY_TOP_TOKENS];
+    BY_TRY(by_log_probabilities(logits, e->vocab, out->token, &out->log_probability, s->top, ids,
+                                values, scratch, error));
+    for (int32_t i = 0; i < s->top; i++) {
+        out->top[i] = (by_top_token){ids[i], (float)values[i]};
+    }
+    return BY_OK;
 }
 
 static const float *logits_of(const by_engine *e, int64_t wanted)
@@ -129,7 +135,7 @@ static by_finish take_choice(by_engine *e, by__sequence *s, const by__choice *ch
     if (choice->status != BY_OK) {
         by_finish end = choice->status == BY_ESTOPPED ? BY_FINISH_STOP : BY_FINISH_FAILED;
         s->failure = choice->error;
-        by__tell(e, s, -1, 0.0f, end);
+        by__tell(e, s, NULL, end);
         return end;
     }
     s->tokens[s->count++] = token;
@@ -137,7 +143,7 @@ static by_finish take_choice(by_engine *e, by__sequence *s, const by__choice *ch
     by_finish finish = is_stop(s, token)      ? BY_FINISH_STOP
                        : s->count == s->limit ? BY_FINISH_LENGTH
                                               : BY_FINISH_NONE;
-    by__tell(e, s, token, (float)choice->log_probability, finish);
+    by__tell(e, s, choice, finish);
     return finish;
 }
 

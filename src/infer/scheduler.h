@@ -44,6 +44,7 @@ typedef struct by__sequence {
     uint64_t session;
     uint64_t id;   /* that no other sequence has had */
     int32_t index; /* of n */
+    int32_t top;   /* most probable tokens that are told */
     int32_t n;
     int32_t priority;
     uint64_t salt;
@@ -79,6 +80,7 @@ typedef struct by__choice {
     by_status status;
     int32_t token;
     double log_probability;
+    by_top_token top[BY_TOP_TOKENS]; /* as many as the sequence wants */
     by_error error;
 } by__choice;
 
@@ -192,6 +194,7 @@ struct by_engine {
     int64_t wanted_count;
     int64_t cancelled; /* slots that wait for their event to be told */
     by_event *events;  /* of this step: one a slot and wanted row at most */
+    by_top_token *top; /* [events][BY_TOP_TOKENS]: of each event */
     size_t event_count;
     bool events_told;     /* the next event begins anew */
     void *scratch;        /* of by_sample, for each thread */
@@ -201,9 +204,8 @@ struct by_engine {
     by_engine_memory_report memory;
 };
 
-/* Appends an event. */
-void by__tell(by_engine *e, const by__sequence *s, int32_t token, float log_probability,
-              by_finish finish);
+/* Appends an event; choice NULL: it has no token. */
+void by__tell(by_engine *e, const by__sequence *s, const by__choice *choice, by_finish finish);
 /* Gives up the pages and the row of the page table. */
 void by__release(by_engine *e, by__sequence *s);
 /* Ends the sequence in place `at` of the order. */

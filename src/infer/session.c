@@ -8,20 +8,26 @@ const char *by_finish_name(by_finish finish)
     return (unsigned)finish < BY_ARRAY_LENGTH(names) ? names[finish] : "";
 }
 
-void by__tell(by_engine *e, const by__sequence *s, int32_t token, float log_probability,
-              by_finish finish)
+void by__tell(by_engine *e, const by__sequence *s, const by__choice *choice, by_finish finish)
 {
     if (e->events_told) {
         e->event_count = 0;
         e->events_told = false;
     }
-    e->events[e->event_count++] =
-        (by_event){.session = s->session,
-                   .index = s->index,
-                   .token = token,
-                   .log_probability = log_probability,
-                   .finish = finish,
-                   .failure = finish == BY_FINISH_FAILED ? s->failure.message : NULL};
+    by_top_token *top = e->top + e->event_count * BY_TOP_TOKENS;
+    by_event *event = &e->events[e->event_count++];
+    *event = (by_event){.session = s->session,
+                        .index = s->index,
+                        .token = -1,
+                        .finish = finish,
+                        .failure = finish == BY_FINISH_FAILED ? s->failure.message : NULL};
+    if (choice != NULL) {
+        event->token = choice->token;
+        event->log_probability = (float)choice->log_probability;
+        event->top = top;
+        event->top_count = s->top;
+        memcpy(top, choice->top, (size_t)s->top * sizeof *top);
+    }
 }
 
 void by__end(by_engine *e, int64_t at)
@@ -68,6 +74,9 @@ static by_status check_request(const by_engine *e, const by_request *r, by_error
                             (long long)r->tokens, (int)r->n, r->stop_count, BY_STOP_TOKENS,
                             r->deadline);
     }
+    if (r->top < 0 || r->top > BY_TOP_TOKENS) {
+        return by_error_set(error, BY_EARG, "top %d is not in 0 .. %d", (int)r->top, BY_TOP_TOKENS);
+    }
     BY_TRY(check_tokens(e, "token", r->prompt, r->prompt_count, error));
     BY_TRY(check_tokens(e, "stop token", r->stop, r->stop_count, error));
     BY_TRY(by__sampling_check(&r->sampling, error));
@@ -106,6 +115,7 @@ static void fill(by_engine *e, by__sequence *s, const by_request *r, int32_t ind
                         .id = ++e->ids,
                         .index = index,
                         .n = r->n == 0 ? 1 : r->n,
+                        .top = r->top < e->vocab ? r->top : (int32_t)e->vocab,
                         .priority = r->priority,
                         .salt = r->salt,
                         .deadline = r->deadline > 0.0 ? by__now() + r->deadline : 0.0,
@@ -157,7 +167,7 @@ by_status by_engine_cancel(by_engine *engine, uint64_t session, by_error *error)
         by__sequence *s = &engine->slots[engine->order[i]];
         if (s->session == session) {
             found = true;
-            by__tell(engine, s, -1, 0.0f, BY_FINISH_CANCELLED);
+            by__tell(engine, s, NULL, BY_FINISH_CANCELLED);
             by__end(engine, i);
             s->state = BY__CANCELLED;
             engine->cancelled++;
