@@ -12,6 +12,8 @@ pkg_check_modules(CURL REQUIRED IMPORTED_TARGET libcurl)
 pkg_check_modules(UV REQUIRED IMPORTED_TARGET libuv)
 pkg_check_modules(SECCOMP REQUIRED IMPORTED_TARGET libseccomp)
 pkg_check_modules(HIREDIS REQUIRED IMPORTED_TARGET hiredis)
+pkg_check_modules(JPEG REQUIRED IMPORTED_TARGET libjpeg)
+pkg_check_modules(PNG REQUIRED IMPORTED_TARGET libpng)
 
 # oneDNN only gives a second opinion on the machine's peaks: src/plan/onednn.c knows it by its headers and
 # loads it at run time, when it is there. Not under sanitizers: the leak checker dies in the thread-local
@@ -23,8 +25,9 @@ if(DNNL_INCLUDE AND NOT BY_SANITIZE)
 endif()
 
 set(library_dependencies PkgConfig::YAML PkgConfig::JANSSON PkgConfig::XXHASH PkgConfig::NETTLE
-                         PkgConfig::SQLITE PkgConfig::CAIRO PkgConfig::ZLIB PkgConfig::CURL PkgConfig::UV PkgConfig::HIREDIS
-                         PkgConfig::SECCOMP Threads::Threads
+                         PkgConfig::SQLITE PkgConfig::CAIRO PkgConfig::ZLIB PkgConfig::CURL PkgConfig::UV
+                         PkgConfig::HIREDIS PkgConfig::SECCOMP PkgConfig::JPEG PkgConfig::PNG
+                         Threads::Threads
                          ${CMAKE_DL_LIBS} m)
 
 # Codecs of Parquet pages; without one, files that have it are refused by name.

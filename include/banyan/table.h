@@ -97,6 +97,9 @@ BY_API by_status by_encoding_parse(by_encoding **out, const char *name, const ch
 /* How many numbers a row has, and how many categories. */
 BY_API size_t by_encoding_numbers(const by_encoding *encoding);
 BY_API size_t by_encoding_categories(const by_encoding *encoding);
+/* Name of feature `index`: numbers, then categories; NULL: there are no more. */
+BY_API const char *by_encoding_feature(const by_encoding *encoding, size_t index,
+                                       by_column_kind *kind);
 /* Ids of category column `index`: its known values and id 0. */
 BY_API size_t by_encoding_category_size(const by_encoding *encoding, size_t index);
 /* Number column `index` is read as (number - mean) / deviation. */

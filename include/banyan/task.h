@@ -11,9 +11,9 @@
 
 #include "banyan/checkpoint.h"
 #include "banyan/config.h"
-#include "banyan/data.h"
 #include "banyan/graph.h"
 #include "banyan/model.h"
+#include "banyan/table.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -62,7 +62,7 @@ typedef struct by_evaluation {
 typedef enum by_task_purpose {
     BY_TASK_TRAIN = 0, /* what to train on, and what is held out */
     BY_TASK_EVALUATE,  /* what is held out alone, or `path` */
-    BY_TASK_PREDICT    /* `path`, without targets */
+    BY_TASK_PREDICT    /* `path`, without targets; or (NULL) examples that by_task.take gets */
 } by_task_purpose;
 
 /* What a task is to open. */
@@ -123,6 +123,12 @@ enum {
     BY_TASK_HOLDS_OUT = 4 /* and some of it is held out */
 };
 
+/* Examples in memory to predict on: one of the two. */
+typedef struct by_task_examples {
+    const by_table *table;
+    const by_array *images; /* u8 [N, C, H, W] */
+} by_task_examples;
+
 struct by_task {
     const char *name;
     const char *examples; /* what is counted: "tokens", "images", "rows"; the plural ends in s */
@@ -168,6 +174,14 @@ struct by_task {
     by_status (*predict)(by_task_data *data, const by_batch *batch, double loss,
                          const float *values, size_t width, by_predicted *say, void *user,
                          by_error *error);
+    /* Of data that were opened to predict without a path: */
+    /* A source of examples in memory, which are copied into *set, to be closed behind the source.
+     * Any number of threads may call it. BY_EFORMAT: a column is missing or of the other kind;
+     * BY_EARG: they are of the other sort. NULL: the task takes files alone. */
+    by_status (*take)(const by_task_data *data, const by_task_examples *examples,
+                      by_array_set **set, by_source **source, by_error *error);
+    /* Name and kind of column i of the tables that it takes; false: there are no more. */
+    bool (*column)(const by_task_data *data, size_t i, by_column_type *out);
     /* Of a task about text, whose data are open to train on: the ids of a text, freed with free(),
      * and below what number ids are tokens; and the bytes that ids stand for, with a NUL behind
      * them, freed with free(). NULL: the task has no text. */

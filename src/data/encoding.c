@@ -250,6 +250,17 @@ size_t by_encoding_categories(const by_encoding *encoding)
     return encoding->category_count;
 }
 
+const char *by_encoding_feature(const by_encoding *encoding, size_t index, by_column_kind *kind)
+{
+    size_t numbers = encoding->number_count;
+    if (index >= numbers + encoding->category_count) {
+        return NULL;
+    }
+    *kind = index < numbers ? BY_COLUMN_NUMBER : BY_COLUMN_CATEGORY;
+    return index < numbers ? encoding->numbers[index].name
+                           : encoding->categories[index - numbers].name;
+}
+
 size_t by_encoding_category_size(const by_encoding *encoding, size_t index)
 {
     return encoding->categories[index].count + 1;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "data/tokenizer/vocabulary.h"
 
 /* Vocabularies that go with another pattern than GPT-2's: cl100k_base, Llama 3, o200k_base. */
@@ -28,46 +29,6 @@ typedef struct ranks {
     size_t capacity;
     size_t lines;
 } ranks;
-
-static int digit(char c)
-{
-    if (c >= 'A' && c <= 'Z') {
-        return c - 'A';
-    }
-    if (c >= 'a' && c <= 'z') {
-        return c - 'a' + 26;
-    }
-    if (c >= '0' && c <= '9') {
-        return c - '0' + 52;
-    }
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
-/* Decodes padded base64; false when it is not. `out` has room for 3 bytes for 4 digits. */
-static bool decode(const char *s, size_t n, char *out, size_t *length)
-{
-    size_t used = 0;
-    if (n == 0 || n % 4 != 0) {
-        return false;
-    }
-    for (size_t i = 0; i < n; i += 4) {
-        bool last = i + 4 == n;
-        size_t pad = last && s[i + 3] == '=' ? (s[i + 2] == '=' ? 2u : 1u) : 0u;
-        uint32_t bits = 0;
-        for (size_t k = 0; k < 4; k++) {
-            int value = k >= 4 - pad ? 0 : digit(s[i + k]);
-            if (value < 0) {
-                return false;
-            }
-            bits = bits << 6 | (uint32_t)value;
-        }
-        for (size_t k = 0; k < 3 - pad; k++) {
-            out[used++] = (char)(uint8_t)(bits >> (16 - 8 * k));
-        }
-    }
-    *length = used;
-    return true;
-}
 
 static bool parse_rank(const char *s, size_t n, size_t *out)
 {
@@ -112,7 +73,7 @@ static by_status add_line(ranks *r, const char *line, size_t n, size_t number, s
     r->tokens[rank].data = data;
     r->count = rank + 1 > r->count ? rank + 1 : r->count;
     r->lines++;
-    if (!decode(line, digits, data, &length)) {
+    if (digits == 0 || !by__base64_decode(line, digits, (uint8_t *)data, &length)) {
         return by_error_set(error, BY_EFORMAT, "%s:%zu: the token is not base64", name, number);
     }
     if (length > MAX_TOKEN_BYTES) {

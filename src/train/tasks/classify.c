@@ -134,6 +134,12 @@ static by_status predict(by_task_data *data, const by_batch *batch, double sum, 
     return BY_OK;
 }
 
+static by_status take(const by_task_data *data, const by_task_examples *examples,
+                      by_array_set **set, by_source **source, by_error *error)
+{
+    return by__examples_take(data, examples, true, set, source, error);
+}
+
 const by__task_row by__task_classify = {
     .kind = {.name = "classify",
              .help = "Classes of images or of rows of a table.",
@@ -155,5 +161,7 @@ const by__task_row by__task_classify = {
              .metric = metric,
              .keep = by__examples_keep,
              .check = by__examples_check,
-             .predict = predict},
+             .predict = predict,
+             .take = take,
+             .column = by__examples_column},
 };

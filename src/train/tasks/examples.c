@@ -104,37 +104,6 @@ static uint64_t bytes_of(const by_array_set *set)
     return bytes;
 }
 
-/* The arrays of a set that are to be predicted, with targets that do not count. */
-static by_status replace_targets(by_array_set **set, const char *target, by_error *error)
-{
-    size_t count;
-    const by_array *have = by_array_set_arrays(*set, &count);
-    by_array arrays[4];
-    size_t kept = 0;
-    int32_t *made;
-    uint64_t examples = by_array_set_examples(*set);
-    bool is_label = strcmp(target, "labels") == 0;
-    BY_TRY(by__alloc((void **)&made, (size_t)examples, sizeof *made, "targets", error));
-    memset(made, is_label ? 0xff : 0, (size_t)examples * sizeof *made);
-    for (size_t i = 0; i < count && kept < BY_ARRAY_LENGTH(arrays) - 1; i++) {
-        if (strcmp(have[i].name, target) != 0) {
-            arrays[kept++] = have[i];
-        }
-    }
-    arrays[kept++] = (by_array){.name = target,
-                                .dtype = is_label ? BY_I32 : BY_F32,
-                                .shape = BY_SHAPE((int64_t)examples),
-                                .data = made};
-    by_array_set *with;
-    by_status status = by_array_set_open(&with, by_array_set_name(*set), arrays, kept, error);
-    free(made);
-    if (status == BY_OK) {
-        by_array_set_close(set);
-        *set = with;
-    }
-    return status;
-}
-
 /* What was left out of a file that has `kept` examples. */
 static by_status add_damage(by__examples *d, const by_damage *damage, size_t count, uint64_t kept,
                             by_error *error)
@@ -306,7 +275,7 @@ static by_status open_path(by__examples *d, const by_task_request *r, const by_c
     }
     d->valid_part = by_part_whole(by_array_set_examples(d->valid));
     d->is_predicted = !with_targets;
-    return with_targets ? BY_OK : replace_targets(&d->valid, name, error);
+    return with_targets ? BY_OK : by__examples_replace_targets(&d->valid, name, error);
 }
 
 static by_status open_set(by__examples *d, const by_task_request *r, bool classes, by_error *error)
@@ -323,6 +292,11 @@ static by_status open_set(by__examples *d, const by_task_request *r, bool classe
     if (r->learned != NULL) {
         BY_TRY(by__examples_read_learned(d, r->learned, images, error));
         images = d->encoding == NULL;
+    }
+    if (r->purpose == BY_TASK_PREDICT && r->path == NULL) {
+        return r->learned != NULL
+                   ? by__examples_name_labels(d, error)
+                   : by_error_set(error, BY_EARG, "examples in memory need what was learned");
     }
     if (r->path != NULL) {
         BY_TRY(open_path(d, r, &target, classes, error));
@@ -510,16 +484,9 @@ by_status by__examples_source(by_source **out, by_task_data *data, const by_conf
 {
     by__examples *d = (by__examples *)data;
     const by_array_set *set = training || d->valid == NULL ? d->train : d->valid;
-    const by_array_source_options options = {
-        .shuffle = training,
-        .target = by_array_set_find(set, "labels") != NULL ? "labels" : "targets",
-        .shift = (int)d->keys->shift,
-        .flip = d->keys->flip != 0,
-        .mean = d->scales.mean,
-        .deviation = d->scales.deviation};
     BY_UNUSED(config);
-    return by_array_source_open(out, set, training ? &d->train_part : &d->valid_part, &options,
-                                error);
+    return by__examples_source_of(out, d, set, training ? &d->train_part : &d->valid_part, training,
+                                  error);
 }
 
 by_status by__examples_keep(by_task_data *data, const by_config *config, by_task_kept *out,

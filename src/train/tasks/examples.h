@@ -68,6 +68,16 @@ by_status by__examples_complete(by_task_data *data, by_config *config, int64_t o
                                 by_error *error);
 by_status by__examples_source(by_source **out, by_task_data *data, const by_config *config,
                               bool training, by_error *error);
+/* The same of a part of a set. */
+by_status by__examples_source_of(by_source **out, const by__examples *data, const by_array_set *set,
+                                 const by_part *part, bool training, by_error *error);
+/* Gives the arrays of a set that are to be predicted targets ("labels" or "targets") that do not
+ * count. */
+by_status by__examples_replace_targets(by_array_set **set, const char *target, by_error *error);
+/* by_task.take, of labels or of numbers, and by_task.column. */
+by_status by__examples_take(const by_task_data *data, const by_task_examples *examples,
+                            bool classes, by_array_set **set, by_source **source, by_error *error);
+bool by__examples_column(const by_task_data *data, size_t i, by_column_type *out);
 by_status by__examples_keep(by_task_data *data, const by_config *config, by_task_kept *out,
                             by_error *error);
 by_status by__examples_check(const by_task_data *data, const by_checkpoint *checkpoint,

@@ -127,6 +127,12 @@ static by_status predict(by_task_data *data, const by_batch *batch, double sum, 
     return BY_OK;
 }
 
+static by_status take(const by_task_data *data, const by_task_examples *examples,
+                      by_array_set **set, by_source **source, by_error *error)
+{
+    return by__examples_take(data, examples, false, set, source, error);
+}
+
 const by__task_row by__task_regress = {
     .kind = {.name = "regress",
              .help = "A number for each row of a table.",
@@ -148,5 +154,7 @@ const by__task_row by__task_regress = {
              .metric = metric,
              .keep = by__examples_keep,
              .check = by__examples_check,
-             .predict = predict},
+             .predict = predict,
+             .take = take,
+             .column = by__examples_column},
 };
