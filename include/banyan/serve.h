@@ -49,7 +49,11 @@ typedef struct by_worker_options {
     const char *name;       /* under which clients ask for it; NULL: the last part of `model` */
     const char *version;    /* an id; NULL: by_serve_version of `model` */
     const char *checkpoint; /* of the run `model`, a directory; NULL: its newest one */
+    const char *adapter;    /* a directory as PEFT writes it (docs/lora.md); NULL: none */
     const char *precision;  /* as by_engine_options has it */
+    bool pool_last;         /* embeddings are the last token's state, not the mean of all */
+    double delay;           /* seconds that an example waits for others of its batch; 0: 0.002 */
+    int64_t batch;          /* rows or images of a batch, at most; 0: 16 */
     int64_t context;
     int64_t sessions;
     int64_t rows;

@@ -35,7 +35,7 @@ void by__broker_task_event(by__broker *b, by__job *job, const json_t *event)
     if (strcmp(kind, "again") == 0) {
         by__gather_clear(job->gather);
         write_state(b, job, BY__TASK_QUEUED, NULL, NULL);
-    } else if (strcmp(kind, "end") == 0) {
+    } else if (strcmp(kind, "end") == 0 || strcmp(kind, "result") == 0) {
         json_t *result = by__gather_result(job->gather, event);
         write_state(b, job, BY__TASK_COMPLETED, result, NULL);
         json_decref(result);

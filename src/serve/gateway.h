@@ -50,7 +50,38 @@ typedef struct by__gateway {
     bool draining;
 } by__gateway;
 
-typedef enum by__call_kind { BY__CALL_COMPLETION, BY__CALL_CHAT } by__call_kind;
+typedef enum by__call_kind {
+    BY__CALL_COMPLETION,
+    BY__CALL_CHAT,
+    BY__CALL_RESPONSE,
+    BY__CALL_EMBEDDINGS,
+    BY__CALL_PREDICT
+} by__call_kind;
+
+/* What a kind of request asks and answers: one table a route. Of calls that never stream, `first`,
+ * `text`, `stop`, `end` and `fail` are NULL. */
+typedef struct by__call_form {
+    const char *name;   /* of the kind, in tasks */
+    const char *route;  /* path of its own */
+    const char *prefix; /* of ids */
+    by__call_kind kind;
+    bool any_type; /* of content, not JSON alone */
+    /* Reads a request into a call that has an exchange, a key and an id. BY_EARG: a sentence for
+     * the client; *param as by__fields_read gives it. */
+    by_status (*read)(struct by__call *call, const by__http_request *request, const char **param,
+                      by_error *error);
+    /* Frames of a stream: the first ones of a choice, text, the end of a choice, the last ones, and
+     * those that tell an error. */
+    void (*first)(struct by__call *call, size_t choice, by__text *out);
+    void (*text)(struct by__call *call, size_t choice, const char *text, size_t length,
+                 const json_t *logprobs, by__text *out);
+    void (*stop)(struct by__call *call, size_t choice, const char *reason, by__text *out);
+    void (*end)(struct by__call *call, by__text *out);
+    void (*fail)(struct by__call *call, int status, const char *code, const char *param,
+                 const char *message, by__text *out);
+    /* The whole answer of a call without a stream. */
+    void (*answer)(struct by__call *call, by__text *out);
+} by__call_form;
 
 /* A sequence of an answer. */
 typedef struct by__choice {
@@ -80,6 +111,7 @@ typedef struct by__call {
     by__exchange *exchange;
     struct by__call *next;
     struct by__call *previous;
+    const by__call_form *form;
     by__call_kind kind;
     char id[BY__ID_BYTES];
     char *model;
@@ -90,8 +122,13 @@ typedef struct by__call {
     bool stream;
     bool usage; /* a last chunk of a stream says it */
     bool logprobs;
-    bool kept;  /* it goes into the payload log: texts of streams are gathered too */
-    bool began; /* the stream's head is out */
+    bool kept;       /* it goes into the payload log: texts of streams are gathered too */
+    int64_t top;     /* most probable tokens that are told of each */
+    bool keeps;      /* text is kept even where it is sent */
+    bool began;      /* the stream's head is out */
+    json_t *own;     /* what the form keeps; NULL: nothing */
+    json_t *whole;   /* "result" of a worker's event */
+    uint64_t frames; /* that the form has counted */
     size_t part_count;
     size_t n;
     by__part *parts;     /* [part_count] */
@@ -100,10 +137,15 @@ typedef struct by__call {
 
 /* ---- a request on its way (gateway_call.c) ---- */
 
+/* A new call with an id; it has no exchange yet. Freed with by__call_free. */
+by_status by__call_open(by__call **out, by__gateway *gateway, const by__call_form *form,
+                        const char *key, by_error *error);
 /* Sends all parts to the broker. The call is the gateway's, and ends by itself. */
 void by__call_start(by__call *call);
-/* Frees what a call holds, and with by__call_free the call too. */
-void by__call_release(by__call *call);
+/* The form of a route, or of a task's kind; NULL: there is none. */
+const by__call_form *by__form_of_route(const char *route);
+const by__call_form *by__form_named(const char *name);
+/* Frees a call and what it holds. */
 void by__call_free(by__call *call);
 /* An event of the broker. */
 void by__call_event(by__gateway *g, const json_t *event);
@@ -133,24 +175,35 @@ void by__gateway_detail(by__exchange *x, json_t *details);
 
 /* ---- tasks (gateway_tasks.c) ---- */
 
+/* The message that keeps a call of one part as a task, for `expires` seconds. */
+json_t *by__task_message(const by__call *call, const char *id, const char *idempotency,
+                         double expires);
 /* The broker's answer, and its end: what has not been answered fails. */
 void by__task_answer(by__gateway *g, const json_t *message);
 void by__tasks_lost(by__gateway *g);
 
 /* ---- OpenAI's API (openai.c) ---- */
 
-/* Reads a body; the call has an exchange, a kind, a key and an id. BY_EARG: a sentence for the
- * client; *param as by__fields_read gives it. */
-by_status by__openai_read(by__call *call, const char *body, size_t length, const char **param,
+extern const by__call_form by__completion_form;
+extern const by__call_form by__chat_form;
+/* The JSON of a body. BY_EARG: it is none, or nested too deep. */
+by_status by__openai_parse(json_t **out, const char *body, size_t length, by_error *error);
+/* Reads the body of a completion, or (another kind) of a chat, of about `length` bytes. */
+by_status by__openai_read(by__call *call, const json_t *body, size_t length, const char **param,
                           by_error *error);
-/* One frame of a stream, "data: ...": the first one of a choice (role), text, its end, usage. */
-void by__openai_first(const by__call *call, size_t choice, by__text *out);
-void by__openai_text(const by__call *call, size_t choice, const char *text, size_t length,
-                     const json_t *logprobs, by__text *out);
-void by__openai_stop(const by__call *call, size_t choice, const char *reason, by__text *out);
-void by__openai_usage(const by__call *call, by__text *out);
-/* The whole answer of a call without a stream. */
-void by__openai_answer(const by__call *call, by__text *out);
+/* Log-probabilities of tokens as chats tell them, a list. */
+void by__openai_tokens(const json_t *list, by__text *out);
+/* Makes the one part of a call whose answer comes whole, with the request that a worker reads, which
+ * is taken. cost: tokens, by guess. */
+by_status by__call_one_part(by__call *call, json_t *request, int64_t cost, int64_t priority,
+                            by_error *error);
+
+/* ---- other routes (openai_embeddings.c, openai_responses.c, predict_api.c) ---- */
+
+extern const by__call_form by__embeddings_form;
+extern const by__call_form by__response_form;
+extern const by__call_form by__predict_form;
+
 /* {"error": ...} as one object. */
 void by__openai_error(by__text *out, int status, const char *code, const char *param,
                       const char *message);

@@ -52,6 +52,53 @@ static void cancel_part(by__gateway *g, by__part *part)
     }
 }
 
+by_status by__call_open(by__call **out, by__gateway *gateway, const by__call_form *form,
+                        const char *key, by_error *error)
+{
+    by__call *call = NULL;
+    BY_TRY(by__alloc((void **)&call, 1, sizeof *call, "a request", error));
+    *call = (by__call){.gateway = gateway,
+                       .form = form,
+                       .kind = form->kind,
+                       .n = 1,
+                       .key = key,
+                       .waiter = {by__call_gone},
+                       .created = (int64_t)by__wall_clock(),
+                       .since = by__now()};
+    by_status status = by__request_id(call->id, form->prefix, error);
+    if (status != BY_OK) {
+        by__call_free(call);
+        return status;
+    }
+    *out = call;
+    return BY_OK;
+}
+
+by_status by__call_one_part(by__call *call, json_t *request, int64_t cost, int64_t priority,
+                            by_error *error)
+{
+    char id[65];
+    by_status status = by__alloc((void **)&call->parts, 1, sizeof *call->parts, "a request", error);
+    if (status == BY_OK) {
+        status =
+            by__alloc((void **)&call->choices, call->n, sizeof *call->choices, "a request", error);
+    }
+    if (status != BY_OK) {
+        json_decref(request);
+        return status;
+    }
+    (void)snprintf(id, sizeof id, "%.40s-0", call->id);
+    call->part_count = 1;
+    call->parts[0].call = call;
+    call->parts[0].message =
+        json_pack("{ss ss ss sb sI sI so}", "t", "submit", "id", id, "model", call->model, "whole",
+                  (int)!call->stream, "cost", (json_int_t)cost, "priority", (json_int_t)priority,
+                  "request", request);
+    return call->parts[0].message == NULL
+               ? by_error_set(error, BY_EMEMORY, "out of memory: a request")
+               : BY_OK;
+}
+
 void by__call_start(by__call *call)
 {
     by__gateway *g = call->gateway;
@@ -103,7 +150,30 @@ void by__calls_again(by__gateway *g)
 
 /* ---- the end of a call ---- */
 
-void by__call_release(by__call *call)
+static const by__call_form *const forms[] = {&by__completion_form, &by__chat_form,
+                                             &by__embeddings_form, &by__predict_form};
+
+const by__call_form *by__form_of_route(const char *route)
+{
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(forms) && route != NULL; i++) {
+        if (strcmp(forms[i]->route, route) == 0) {
+            return forms[i];
+        }
+    }
+    return NULL;
+}
+
+const by__call_form *by__form_named(const char *name)
+{
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(forms) && name != NULL; i++) {
+        if (strcmp(forms[i]->name, name) == 0) {
+            return forms[i];
+        }
+    }
+    return NULL;
+}
+
+void by__call_free(by__call *call)
 {
     for (size_t i = 0; i < call->part_count && call->parts != NULL; i++) {
         json_decref(call->parts[i].message);
@@ -112,14 +182,11 @@ void by__call_release(by__call *call)
         by__text_free(&call->choices[i].text);
         json_decref(call->choices[i].logprobs);
     }
+    json_decref(call->own);
+    json_decref(call->whole);
     free(call->parts);
     free(call->choices);
     free(call->model);
-}
-
-void by__call_free(by__call *call)
-{
-    by__call_release(call);
     free(call);
 }
 
@@ -173,16 +240,13 @@ static void finish(by__call *call)
         by__payload_log_call(g->payload, call);
     }
     if (call->stream) {
-        if (call->usage) {
-            by__openai_usage(call, &out);
-        }
-        by__text_add(&out, "data: [DONE]\n\n");
+        call->form->end(call, &out);
         by__exchange_set(x, NULL);
         if (!out.failed && by__exchange_send(x, out.data, out.length)) {
             by__exchange_end(x);
         }
     } else {
-        by__openai_answer(call, &out);
+        call->form->answer(call, &out);
         if (out.failed) {
             by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for an answer");
         } else {
@@ -219,9 +283,7 @@ static void fail(by__call *call, const json_t *event)
         by__reply_error(g, x, status, code, param, message);
     } else {
         by__text out = {0};
-        by__text_add(&out, "data: ");
-        by__openai_error(&out, status, code, param, message);
-        by__text_add(&out, "\n\ndata: [DONE]\n\n");
+        call->form->fail(call, status, code, param, message, &out);
         by__exchange_set(x, NULL);
         if (!out.failed && by__exchange_send(x, out.data, out.length)) {
             by__exchange_end(x);
@@ -303,7 +365,7 @@ static bool begin(by__call *call)
         return false;
     }
     for (size_t i = 0; i < call->part_count * call->n; i++) {
-        by__openai_first(call, i, &out);
+        call->form->first(call, i, &out);
     }
     return put(call, &out);
 }
@@ -344,14 +406,12 @@ static void take_text(by__part *part, const json_t *event)
     by__histogram_add(call->last_text == 0.0 ? &m->first : &m->token,
                       now - (call->last_text == 0.0 ? call->since : call->last_text));
     call->last_text = now;
-    if (!call->stream) {
+    if (!call->stream || call->keeps || call->kept) {
         keep_text(call, choice, text, length, logprobs);
-    } else if (begin(call)) {
+    }
+    if (call->stream && begin(call)) {
         by__text out = {0};
-        if (call->kept) {
-            by__text_add_bytes(&c->text, text, length);
-        }
-        by__openai_text(call, choice, text, length, logprobs, &out);
+        call->form->text(call, choice, text, length, logprobs, &out);
         (void)put(call, &out);
     }
 }
@@ -369,7 +429,7 @@ static void take_stop(by__part *part, const json_t *event)
                    reason != NULL && strcmp(reason, "length") == 0 ? "length" : "stop");
     if (call->stream && begin(call)) {
         by__text out = {0};
-        by__openai_stop(call, choice, c->reason, &out);
+        call->form->stop(call, choice, c->reason, &out);
         (void)put(call, &out);
     }
 }
@@ -412,6 +472,9 @@ void by__call_event(by__gateway *g, const json_t *event)
         take_stop(part, event);
     } else if (strcmp(kind, "end") == 0) {
         take_end(part, event);
+    } else if (strcmp(kind, "result") == 0 && part->call->whole == NULL) {
+        part->call->whole = json_incref(json_object_get(event, "result"));
+        take_end(part, event);
     } else if (strcmp(kind, "error") == 0) {
         fail(part->call, event);
     } else if (strcmp(kind, "again") == 0) {
@@ -426,13 +489,13 @@ void by__call_event(by__gateway *g, const json_t *event)
 /* ---- routes ---- */
 
 static void answer_call(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key,
-                        by__call_kind kind, const char *prefix)
+                        const by__call_form *form)
 {
     const char *type = by__http_header_of(r, "content-type");
     const char *param = NULL;
     by__call *call = NULL;
     by_error error = {0};
-    if (type == NULL || strncasecmp(type, "application/json", 16) != 0) {
+    if (!form->any_type && (type == NULL || strncasecmp(type, "application/json", 16) != 0)) {
         by__reply_error(g, x, 415, "not_json", NULL, "Content-Type must be application/json");
         return;
     }
@@ -441,20 +504,10 @@ static void answer_call(by__gateway *g, by__exchange *x, const by__http_request 
         by__reply_error(g, x, 503, "draining", NULL, "the server is going down; try another one");
         return;
     }
-    by_status status = by__alloc((void **)&call, 1, sizeof *call, "a request", &error);
+    by_status status = by__call_open(&call, g, form, key, &error);
     if (status == BY_OK) {
-        *call = (by__call){.gateway = g,
-                           .exchange = x,
-                           .kind = kind,
-                           .n = 1,
-                           .key = key,
-                           .waiter = {by__call_gone},
-                           .created = (int64_t)by__wall_clock(),
-                           .since = by__now()};
-        status = by__request_id(call->id, prefix, &error);
-    }
-    if (status == BY_OK) {
-        status = by__openai_read(call, r->body, r->body_length, &param, &error);
+        call->exchange = x;
+        status = form->read(call, r, &param, &error);
     }
     if (status == BY_OK) {
         by__call_start(call);
@@ -470,11 +523,22 @@ static void answer_call(by__gateway *g, by__exchange *x, const by__http_request 
 
 void by__answer_chat(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
 {
-    answer_call(g, x, r, key, BY__CALL_CHAT, "chatcmpl-");
+    answer_call(g, x, r, key, &by__chat_form);
 }
 
 void by__answer_completion(by__gateway *g, by__exchange *x, const by__http_request *r,
                            const char *key)
 {
-    answer_call(g, x, r, key, BY__CALL_COMPLETION, "cmpl-");
+    answer_call(g, x, r, key, &by__completion_form);
+}
+
+void by__answer_embeddings(by__gateway *g, by__exchange *x, const by__http_request *r,
+                           const char *key)
+{
+    answer_call(g, x, r, key, &by__embeddings_form);
+}
+
+void by__answer_predict(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
+{
+    answer_call(g, x, r, key, &by__predict_form);
 }

@@ -16,6 +16,8 @@ const by__route by__routes[] = {
     {"POST", "/v1/completions", BY__SCOPE_INFERENCE, by__answer_completion},
     {"POST", "/v1/chat/completions", BY__SCOPE_INFERENCE, by__answer_chat},
     {"POST", "/v1/feedback", BY__SCOPE_INFERENCE, by__answer_feedback},
+    {"POST", "/v1/embeddings", BY__SCOPE_INFERENCE, by__answer_embeddings},
+    {"POST", "/v1/predict", BY__SCOPE_INFERENCE, by__answer_predict},
     {"POST", "/v1/tasks", BY__SCOPE_TASKS, by__answer_task_new},
     {"GET", "/v1/tasks/", BY__SCOPE_TASKS, by__answer_task},
     {"DELETE", "/v1/tasks/", BY__SCOPE_TASKS, by__answer_task_cancel},

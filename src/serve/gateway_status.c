@@ -85,8 +85,10 @@ const json_t *by__gateway_model(const by__gateway *g, const char *name)
 
 static json_t *model_of(const json_t *m)
 {
-    return json_pack("{sO ss si ss sO?}", "id", json_object_get(m, "id"), "object", "model",
-                     "created", 0, "owned_by", "banyan", "info", json_object_get(m, "info"));
+    json_t *info = json_object_get(m, "info");
+    return json_pack("{sO ss sI ss sO?}", "id", json_object_get(m, "id"), "object", "model",
+                     "created", (json_int_t)by__get_integer(info, "created"), "owned_by", "banyan",
+                     "info", info);
 }
 
 void by__answer_models(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)

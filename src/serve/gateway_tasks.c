@@ -54,37 +54,48 @@ static void ask(by__gateway *g, by__exchange *x, bool creates, json_t *message)
 
 /* ---- what clients see ---- */
 
+/* Fills the sequences of a call from what the broker has gathered. */
+static void fill_choices(by__call *call, const json_t *list)
+{
+    for (size_t i = 0; i < call->n; i++) {
+        const json_t *c = json_array_get(list, i);
+        const json_t *text = json_object_get(c, "text");
+        const char *reason = by__get_text(c, "reason");
+        by__text_add_bytes(&call->choices[i].text,
+                           json_is_string(text) ? json_string_value(text) : "",
+                           json_string_length(text));
+        (void)snprintf(call->choices[i].reason, sizeof call->choices[i].reason, "%s",
+                       reason != NULL && strcmp(reason, "length") == 0 ? "length" : "stop");
+    }
+}
+
 /* The answer that the request would have had at its own route. */
 static json_t *result_of(const json_t *task, const json_t *result)
 {
     by__call call = {.n = 1, .created = by__get_integer(task, "created")};
     const json_t *list = json_object_get(result, "choices");
     const json_t *usage = json_object_get(result, "usage");
-    const char *kind = by__get_text(task, "kind");
     const char *id = by__get_text(task, "call");
     by__choice choices[BY__MOST_N] = {0};
     by__part part = {.prompt_tokens = by__get_integer(usage, "prompt_tokens"),
                      .generated = by__get_integer(usage, "completion_tokens")};
     by__text out = {0};
-    call.kind = kind != NULL && strcmp(kind, "chat") == 0 ? BY__CALL_CHAT : BY__CALL_COMPLETION;
+    call.form = by__form_named(by__get_text(task, "kind"));
     call.model = (char *)(uintptr_t)by__get_text(task, "model");
-    call.n = json_array_size(list);
+    call.n = list == NULL ? 1 : json_array_size(list);
     call.part_count = 1;
     call.parts = &part;
     call.choices = choices;
-    if (call.n < 1 || call.n > BY__MOST_N || id == NULL || call.model == NULL) {
+    call.own = json_object_get(task, "own");
+    call.whole = json_object_get(result, "result");
+    if (call.n < 1 || call.n > BY__MOST_N || id == NULL || call.model == NULL ||
+        call.form == NULL) {
         return json_null();
     }
+    call.kind = call.form->kind;
     (void)snprintf(call.id, sizeof call.id, "%s", id);
-    for (size_t i = 0; i < call.n; i++) {
-        const json_t *c = json_array_get(list, i);
-        const char *reason = by__get_text(c, "reason");
-        by__text_add(&choices[i].text,
-                     by__get_text(c, "text") == NULL ? "" : by__get_text(c, "text"));
-        (void)snprintf(choices[i].reason, sizeof choices[i].reason, "%s",
-                       reason != NULL && strcmp(reason, "length") == 0 ? "length" : "stop");
-    }
-    by__openai_answer(&call, &out);
+    fill_choices(&call, list);
+    call.form->answer(&call, &out);
     json_t *value = out.failed ? NULL : json_loadb(out.data, out.length, 0, NULL);
     by__text_free(&out);
     for (size_t i = 0; i < call.n; i++) {
@@ -183,45 +194,59 @@ static const by__field fields[] = {
     {"expires_after", BY__FIELD_NUMBER, offsetof(asked, expires), 1, MOST_KEPT},
 };
 
+json_t *by__task_message(const by__call *call, const char *id, const char *idempotency,
+                         double expires)
+{
+    const json_t *m = call->parts[0].message;
+    double now = by__wall_clock();
+    return json_pack("{ss ss ss ss? sf sb s{ss ss ss sI sO sO sO sO?}}", "t", "task_add", "id", id,
+                     "owner", call->key, "key", idempotency, "expires", now + expires, "seen",
+                     (int)(by__gateway_model(call->gateway, call->model) != NULL), "task", "kind",
+                     call->form->name, "call", call->id, "model", call->model, "created",
+                     (json_int_t)call->created, "cost", json_object_get(m, "cost"), "priority",
+                     json_object_get(m, "priority"), "request", json_object_get(m, "request"),
+                     "own", call->own);
+}
+
 /* The message that adds a task, of a body that its own route would take. */
 static by_status make_task(json_t **out, by__gateway *g, const asked *a, const char *key,
                            const char *idempotency, const char **param, by_error *error)
 {
-    bool chat = a->endpoint != NULL && strcmp(a->endpoint, "/v1/chat/completions") == 0;
-    by__call call = {
-        .gateway = g, .kind = chat ? BY__CALL_CHAT : BY__CALL_COMPLETION, .n = 1, .key = key};
+    const by__call_form *form = by__form_of_route(a->endpoint);
+    by__call *call = NULL;
     char id[BY__ID_BYTES];
     *param = "endpoint";
-    if (!chat && (a->endpoint == NULL || strcmp(a->endpoint, "/v1/completions") != 0)) {
+    if (form == NULL) {
         return by_error_set(error, BY_EARG,
-                            "'endpoint' must be /v1/completions or /v1/chat/completions");
+                            "'endpoint' must be a route that computes, such as /v1/completions");
     }
     char *body = a->body == NULL ? NULL : json_dumps(a->body, JSON_COMPACT);
-    by_status status = by__request_id(call.id, chat ? "chatcmpl-" : "cmpl-", error);
+    by_status status = by__call_open(&call, g, form, key, error);
     if (status == BY_OK) {
         status = by__request_id(id, "task_", error);
     }
     if (status == BY_OK) {
-        status = by__openai_read(&call, body == NULL ? "" : body, body == NULL ? 0 : strlen(body),
-                                 param, error);
+        const by__http_request request = {.method = "POST",
+                                          .path = a->endpoint,
+                                          .query = "",
+                                          .headers = {{"content-type", "application/json"}},
+                                          .header_count = 1,
+                                          .body = body == NULL ? "" : body,
+                                          .body_length = body == NULL ? 0 : strlen(body)};
+        status = form->read(call, &request, param, error);
     }
-    if (status == BY_OK && (call.part_count != 1 || call.stream || call.logprobs)) {
-        *param = call.stream ? "stream" : call.logprobs ? "logprobs" : "prompt";
+    if (status == BY_OK && (call->part_count != 1 || call->stream || call->logprobs)) {
+        *param = call->stream ? "stream" : call->logprobs ? "logprobs" : "prompt";
         status = by_error_set(error, BY_EARG,
                               "a task has one prompt, is no stream, and has no 'logprobs'");
     }
     if (status == BY_OK) {
-        double now = by__wall_clock();
-        const json_t *m = call.parts[0].message;
-        *out = json_pack("{ss ss ss ss? sf sb s{ss ss ss sI sO sO sO}}", "t", "task_add", "id", id,
-                         "owner", key, "key", idempotency, "expires", now + a->expires, "seen",
-                         (int)(by__gateway_model(g, call.model) != NULL), "task", "kind",
-                         chat ? "chat" : "completion", "call", call.id, "model", call.model,
-                         "created", (json_int_t)now, "cost", json_object_get(m, "cost"), "priority",
-                         json_object_get(m, "priority"), "request", json_object_get(m, "request"));
+        *out = by__task_message(call, id, idempotency, a->expires);
     }
     free(body);
-    by__call_release(&call);
+    if (call != NULL) {
+        by__call_free(call);
+    }
     return status;
 }
 

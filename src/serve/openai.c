@@ -8,6 +8,8 @@
 
 /* Nesting of a body. */
 #define MOST_DEPTH 100
+/* Most probable tokens that are told of each. */
+#define MOST_TOP 20
 
 /* The body of a request. */
 typedef struct asked {
@@ -76,7 +78,7 @@ static const by__field chat_fields[] = {
     ANY("messages", messages),
     ANY("tools", tools),
     INTEGER("max_completion_tokens", completion_tokens, 1, 1 << 24),
-    INTEGER("top_logprobs", top_logprobs, 0, 20),
+    INTEGER("top_logprobs", top_logprobs, 0, MOST_TOP),
     IGNORED("tool_choice"),
     IGNORED("parallel_tool_calls"),
     IGNORED("metadata"),
@@ -114,26 +116,27 @@ static bool is_deep(const json_t *value, int left)
 }
 
 /* What "logprobs" and "top_logprobs" ask for. */
-static by_status read_logprobs(by__call *call, const asked *a, by_error *error)
+static by_status read_logprobs(by__call *call, const asked *a, const char **param, by_error *error)
 {
-    if (call->kind == BY__CALL_CHAT) {
-        if (a->logprobs != NULL && !json_is_boolean(a->logprobs)) {
-            return by_error_set(error, BY_EARG, "'logprobs' must be true or false");
+    *param = "logprobs";
+    if (call->kind == BY__CALL_COMPLETION) {
+        int64_t top = json_integer_value(a->logprobs);
+        if (a->logprobs != NULL && (!json_is_integer(a->logprobs) || top < 0 || top > MOST_TOP)) {
+            return by_error_set(error, BY_EARG, "'logprobs' must be from 0 to %d", MOST_TOP);
         }
-        call->logprobs = json_is_true(a->logprobs);
-    } else if (a->logprobs != NULL) {
-        if (!json_is_integer(a->logprobs) || json_integer_value(a->logprobs) < 0 ||
-            json_integer_value(a->logprobs) > 1) {
-            return by_error_set(error, BY_EARG,
-                                "'logprobs' must be 0 or 1: those of the chosen tokens");
-        }
-        call->logprobs = true;
+        call->logprobs = a->logprobs != NULL;
+        call->top = top;
+        return BY_OK;
     }
-    if (a->top_logprobs > 0) {
-        return by_error_set(error, BY_EARG,
-                            "'top_logprobs' must be 0: only chosen tokens have log-probabilities");
+    if (a->logprobs != NULL && !json_is_boolean(a->logprobs)) {
+        return by_error_set(error, BY_EARG, "'logprobs' must be true or false");
     }
-    return BY_OK;
+    call->logprobs = json_is_true(a->logprobs);
+    call->top = a->top_logprobs;
+    *param = "top_logprobs";
+    return call->logprobs || call->top == 0
+               ? BY_OK
+               : by_error_set(error, BY_EARG, "'top_logprobs' needs 'logprobs' to be true");
 }
 
 /* {"type": "json_schema", "json_schema": {"schema": ...}} as workers read it. */
@@ -195,6 +198,7 @@ static by_status make_request(json_t **out, by__call *call, const asked *a, by_e
     set(r, "frequency_penalty", json_real(a->frequency));
     set(r, "repetition_penalty", json_real(a->repetition));
     set(r, "logprobs", json_boolean(call->logprobs));
+    set(r, "top_logprobs", json_integer(call->top));
     set(r, "ignore_eos", json_boolean(a->ignore_eos));
     set(r, "logit_bias", json_incref((json_t *)(uintptr_t)a->bias));
     set(r, "stop", json_incref((json_t *)(uintptr_t)a->stop));
@@ -230,7 +234,9 @@ static int64_t guess_cost(size_t body, size_t parts, int64_t tokens)
 static by_status make_parts(by__call *call, const asked *a, const json_t *request, size_t body,
                             by_error *error)
 {
-    call->part_count = call->kind == BY__CALL_CHAT ? 1 : count_prompts(a->prompt);
+    int64_t tokens = a->completion_tokens > 0 ? a->completion_tokens : a->tokens;
+    bool chat = call->kind != BY__CALL_COMPLETION;
+    call->part_count = chat ? 1 : count_prompts(a->prompt);
     if (call->part_count < 1 || call->part_count > BY__MOST_PARTS) {
         return by_error_set(error, BY_EARG, "'prompt' has at most %d prompts", BY__MOST_PARTS);
     }
@@ -239,7 +245,7 @@ static by_status make_parts(by__call *call, const asked *a, const json_t *reques
     BY_TRY(by__alloc((void **)&call->choices, call->part_count * call->n, sizeof *call->choices,
                      "a request", error));
     for (size_t i = 0; i < call->part_count; i++) {
-        const json_t *prompt = call->kind == BY__CALL_CHAT ? NULL : prompt_at(a->prompt, i);
+        const json_t *prompt = chat ? NULL : prompt_at(a->prompt, i);
         json_t *own = json_copy((json_t *)(uintptr_t)request);
         char id[65];
         (void)snprintf(id, sizeof id, "%.40s-%u", call->id, (unsigned)i);
@@ -248,7 +254,7 @@ static by_status make_parts(by__call *call, const asked *a, const json_t *reques
         part->call = call;
         part->message = json_pack("{ss ss ss sb sI sI so}", "t", "submit", "id", id, "model",
                                   call->model, "whole", (int)!call->stream, "cost",
-                                  (json_int_t)guess_cost(body, call->part_count, a->tokens),
+                                  (json_int_t)guess_cost(body, call->part_count, tokens),
                                   "priority", (json_int_t)a->priority, "request", own);
         if (part->message == NULL) {
             return by_error_set(error, BY_EMEMORY, "out of memory: a request");
@@ -257,10 +263,10 @@ static by_status make_parts(by__call *call, const asked *a, const json_t *reques
     return BY_OK;
 }
 
-static by_status read_body(by__call *call, const json_t *body, size_t length, const char **param,
-                           by_error *error)
+by_status by__openai_read(by__call *call, const json_t *body, size_t length, const char **param,
+                          by_error *error)
 {
-    bool chat = call->kind == BY__CALL_CHAT;
+    bool chat = call->kind != BY__CALL_COMPLETION;
     asked a = {.n = 1,
                .temperature = 1.0,
                .top_p = 1.0,
@@ -285,8 +291,7 @@ static by_status read_body(by__call *call, const json_t *body, size_t length, co
     if (a.echo || (a.best_of > 0 && a.best_of != a.n)) {
         return by_error_set(error, BY_EARG, "'echo' and 'best_of' are not supported");
     }
-    *param = "logprobs";
-    BY_TRY(read_logprobs(call, &a, error));
+    BY_TRY(read_logprobs(call, &a, param, error));
     *param = NULL;
     call->n = (size_t)a.n;
     call->stream = a.stream;
@@ -303,22 +308,20 @@ static by_status read_body(by__call *call, const json_t *body, size_t length, co
     return status;
 }
 
-by_status by__openai_read(by__call *call, const char *body, size_t length, const char **param,
-                          by_error *error)
+by_status by__openai_parse(json_t **out, const char *body, size_t length, by_error *error)
 {
     json_error_t where;
-    *param = NULL;
     json_t *object = json_loadb(body, length, JSON_REJECT_DUPLICATES, &where);
     if (object == NULL) {
         return by_error_set(error, BY_EARG, "the body is not JSON (line %d, column %d)", where.line,
                             where.column);
     }
-    by_status status =
-        is_deep(object, MOST_DEPTH)
-            ? by_error_set(error, BY_EARG, "the body is nested more than %d deep", MOST_DEPTH)
-            : read_body(call, object, length, param, error);
-    json_decref(object);
-    return status;
+    if (is_deep(object, MOST_DEPTH)) {
+        json_decref(object);
+        return by_error_set(error, BY_EARG, "the body is nested more than %d deep", MOST_DEPTH);
+    }
+    *out = object;
+    return BY_OK;
 }
 
 /* ---- answering ---- */
@@ -342,41 +345,106 @@ static const char *chunk_of(const by__call *call)
     return call->kind == BY__CALL_CHAT ? "chat.completion.chunk" : "text_completion";
 }
 
-/* Log-probabilities in the form of the kind. */
-static void add_logprobs(const by__call *call, const json_t *list, by__text *out)
+/* "token", "logprob", "bytes" of a token, without the object's end. */
+static void add_token(const json_t *p, by__text *out)
+{
+    by__text_add(out, "{\"token\":");
+    add_json(out, json_object_get(p, "token"));
+    by__text_add(out, ",\"logprob\":");
+    add_json(out, json_object_get(p, "logprob"));
+    by__text_add(out, ",\"bytes\":");
+    add_json(out, json_object_get(p, "bytes"));
+}
+
+void by__openai_tokens(const json_t *list, by__text *out)
+{
+    size_t i;
+    size_t k;
+    json_t *p;
+    json_t *other;
+    by__text_add(out, "[");
+    json_array_foreach(list, i, p)
+    {
+        by__text_add(out, i > 0 ? "," : "");
+        add_token(p, out);
+        by__text_add(out, ",\"top_logprobs\":[");
+        json_array_foreach(json_object_get(p, "top"), k, other)
+        {
+            by__text_add(out, k > 0 ? "," : "");
+            add_token(other, out);
+            by__text_add(out, "}");
+        }
+        by__text_add(out, "]}");
+    }
+    by__text_add(out, "]");
+}
+
+/* A list of a member of each token. */
+static void add_members(const json_t *list, const char *name, const char *key, by__text *out)
 {
     size_t i;
     json_t *p;
+    by__text_format(out, "\"%s\":[", name);
+    json_array_foreach(list, i, p)
+    {
+        by__text_add(out, i > 0 ? "," : "");
+        add_json(out, json_object_get(p, key));
+    }
+    by__text_add(out, "]");
+}
+
+/* The most probable tokens of each place, as objects; of tokens with the same text, such as parts
+ * of characters, the most probable one is told. */
+static void add_tops(const json_t *list, by__text *out)
+{
+    size_t i;
+    size_t k;
+    json_t *p;
+    json_t *other;
+    by__text_add(out, "\"top_logprobs\":[");
+    json_array_foreach(list, i, p)
+    {
+        json_t *object = json_object();
+        json_array_foreach(json_object_get(p, "top"), k, other)
+        {
+            const char *token = by__get_text(other, "token");
+            if (token != NULL && json_object_get(object, token) == NULL) {
+                (void)json_object_set(object, token, json_object_get(other, "logprob"));
+            }
+        }
+        by__text_add(out, i > 0 ? "," : "");
+        add_json(out, object);
+        json_decref(object);
+    }
+    by__text_add(out, "]");
+}
+
+/* Log-probabilities in the form of the kind. */
+static void add_logprobs(const by__call *call, const json_t *list, by__text *out)
+{
     if (!call->logprobs || json_array_size(list) == 0) {
         by__text_add(out, "null");
         return;
     }
     if (call->kind == BY__CALL_CHAT) {
-        by__text_add(out, "{\"content\":[");
-        json_array_foreach(list, i, p)
-        {
-            by__text_add(out, i > 0 ? ",{\"token\":" : "{\"token\":");
-            add_json(out, json_object_get(p, "token"));
-            by__text_add(out, ",\"logprob\":");
-            add_json(out, json_object_get(p, "logprob"));
-            by__text_add(out, ",\"bytes\":null,\"top_logprobs\":[]}");
-        }
-        by__text_add(out, "],\"refusal\":null}");
+        by__text_add(out, "{\"content\":");
+        by__openai_tokens(list, out);
+        by__text_add(out, ",\"refusal\":null}");
         return;
     }
-    by__text_add(out, "{\"tokens\":[");
-    json_array_foreach(list, i, p)
-    {
-        by__text_add(out, i > 0 ? "," : "");
-        add_json(out, json_object_get(p, "token"));
+    by__text_add(out, "{");
+    add_members(list, "tokens", "token", out);
+    by__text_add(out, ",");
+    add_members(list, "token_logprobs", "logprob", out);
+    by__text_add(out, ",");
+    if (call->top > 0) {
+        add_tops(list, out);
+    } else {
+        by__text_add(out, "\"top_logprobs\":null");
     }
-    by__text_add(out, "],\"token_logprobs\":[");
-    json_array_foreach(list, i, p)
-    {
-        by__text_add(out, i > 0 ? "," : "");
-        add_json(out, json_object_get(p, "logprob"));
-    }
-    by__text_add(out, "],\"top_logprobs\":null,\"text_offset\":[]}");
+    by__text_add(out, ",");
+    add_members(list, "text_offset", "offset", out);
+    by__text_add(out, "}");
 }
 
 static void begin_frame(const by__call *call, size_t choice, by__text *out)
@@ -391,7 +459,7 @@ static void end_frame(const by__call *call, by__text *out)
     by__text_add(out, call->usage ? "}],\"usage\":null}\n\n" : "}]}\n\n");
 }
 
-void by__openai_first(const by__call *call, size_t choice, by__text *out)
+static void first(by__call *call, size_t choice, by__text *out)
 {
     if (call->kind == BY__CALL_CHAT) {
         begin_frame(call, choice, out);
@@ -401,8 +469,8 @@ void by__openai_first(const by__call *call, size_t choice, by__text *out)
     }
 }
 
-void by__openai_text(const by__call *call, size_t choice, const char *text, size_t length,
-                     const json_t *logprobs, by__text *out)
+static void add_piece(by__call *call, size_t choice, const char *text, size_t length,
+                      const json_t *logprobs, by__text *out)
 {
     begin_frame(call, choice, out);
     by__text_add(out, call->kind == BY__CALL_CHAT ? "\"delta\":{\"content\":" : "\"text\":");
@@ -413,7 +481,7 @@ void by__openai_text(const by__call *call, size_t choice, const char *text, size
     end_frame(call, out);
 }
 
-void by__openai_stop(const by__call *call, size_t choice, const char *reason, by__text *out)
+static void add_stop(by__call *call, size_t choice, const char *reason, by__text *out)
 {
     begin_frame(call, choice, out);
     by__text_format(out, "%s,\"logprobs\":null,\"finish_reason\":\"%s\"",
@@ -435,16 +503,28 @@ static void add_usage(const by__call *call, by__text *out)
                     (long long)prompt, (long long)generated, (long long)(prompt + generated));
 }
 
-void by__openai_usage(const by__call *call, by__text *out)
+static void add_end(by__call *call, by__text *out)
 {
-    by__text_add(out, "data: ");
-    add_head(call, chunk_of(call), out);
-    by__text_add(out, ",\"choices\":[],");
-    add_usage(call, out);
-    by__text_add(out, "}\n\n");
+    if (call->usage) {
+        by__text_add(out, "data: ");
+        add_head(call, chunk_of(call), out);
+        by__text_add(out, ",\"choices\":[],");
+        add_usage(call, out);
+        by__text_add(out, "}\n\n");
+    }
+    by__text_add(out, "data: [DONE]\n\n");
 }
 
-void by__openai_answer(const by__call *call, by__text *out)
+static void add_failure(by__call *call, int status, const char *code, const char *param,
+                        const char *message, by__text *out)
+{
+    BY_UNUSED(call);
+    by__text_add(out, "data: ");
+    by__openai_error(out, status, code, param, message);
+    by__text_add(out, "\n\ndata: [DONE]\n\n");
+}
+
+static void add_answer(by__call *call, by__text *out)
 {
     bool chat = call->kind == BY__CALL_CHAT;
     add_head(call, chat ? "chat.completion" : "text_completion", out);
@@ -485,3 +565,38 @@ void by__openai_error(by__text *out, int status, const char *code, const char *p
     by__text_json(out, code, strlen(code));
     by__text_add(out, "}}");
 }
+
+/* ---- the forms ---- */
+
+static by_status read_text(by__call *call, const by__http_request *request, const char **param,
+                           by_error *error)
+{
+    json_t *body;
+    BY_TRY(by__openai_parse(&body, request->body, request->body_length, error));
+    by_status status = by__openai_read(call, body, request->body_length, param, error);
+    json_decref(body);
+    return status;
+}
+
+const by__call_form by__completion_form = {.name = "completion",
+                                           .route = "/v1/completions",
+                                           .prefix = "cmpl-",
+                                           .kind = BY__CALL_COMPLETION,
+                                           .read = read_text,
+                                           .first = first,
+                                           .text = add_piece,
+                                           .stop = add_stop,
+                                           .end = add_end,
+                                           .fail = add_failure,
+                                           .answer = add_answer};
+const by__call_form by__chat_form = {.name = "chat",
+                                     .route = "/v1/chat/completions",
+                                     .prefix = "chatcmpl-",
+                                     .kind = BY__CALL_CHAT,
+                                     .read = read_text,
+                                     .first = first,
+                                     .text = add_piece,
+                                     .stop = add_stop,
+                                     .end = add_end,
+                                     .fail = add_failure,
+                                     .answer = add_answer};

@@ -56,6 +56,10 @@ void by__gather_add(by__gather *gather, const json_t *event)
 
 json_t *by__gather_result(const by__gather *gather, const json_t *end)
 {
+    json_t *whole = json_object_get(end, "result");
+    if (whole != NULL) {
+        return json_pack("{sO sO?}", "result", whole, "usage", json_object_get(end, "usage"));
+    }
     json_t *choices = json_array();
     for (size_t i = 0; i < gather->count; i++) {
         const by__text *t = &gather->texts[i];

@@ -12,7 +12,8 @@ void by__gather_close(by__gather **gather);
 void by__gather_add(by__gather *gather, const json_t *event);
 /* Forgets what has come: the request begins again. */
 void by__gather_clear(by__gather *gather);
-/* With the event "end": {"choices": [{"text", "reason"}, ...], "usage"}, a new reference. */
+/* With the event "end": {"choices": [{"text", "reason"}, ...], "usage"}; with the event "result":
+ * {"result", "usage"}. A new reference. */
 json_t *by__gather_result(const by__gather *gather, const json_t *end);
 /* Of the event "error": {"status", "code", "message"}, a new reference. */
 json_t *by__gather_failure(const json_t *event);

@@ -129,6 +129,9 @@ static void tell(by__engine_thread *t, const by_event *event)
     if (work == NULL) {
         return;
     }
+    for (int32_t i = 0; i < event->top_count; i++) {
+        out.top[i] = event->top[i];
+    }
     if (event->finish == BY_FINISH_FAILED) {
         (void)by_error_set(&out.error, BY_ESTATE, "%s", event->failure);
     }
@@ -220,6 +223,10 @@ void by__engine_cancel(by__engine_thread *thread, by__work *work)
 void by__engine_take(by__engine_thread *thread, const by__out **outs, size_t *count)
 {
     by__engine_thread *t = thread;
+    *count = 0;
+    if (t == NULL) {
+        return;
+    }
     uv_mutex_lock(&t->lock);
     by__out *full = t->outs;
     size_t capacity = t->out_capacity;
@@ -236,6 +243,11 @@ void by__engine_take(by__engine_thread *thread, const by__out **outs, size_t *co
 by_status by__engine_look(by__engine_thread *thread, by_engine_statistics *statistics, bool *busy,
                           by_error *error)
 {
+    *statistics = (by_engine_statistics){0};
+    *busy = false;
+    if (thread == NULL) {
+        return BY_OK;
+    }
     uv_mutex_lock(&thread->lock);
     *statistics = thread->statistics;
     *busy = thread->busy;

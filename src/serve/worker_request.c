@@ -26,6 +26,7 @@ typedef struct asked {
     const json_t *bias;
     const json_t *stop;
     const json_t *format;
+    int64_t top;
     bool logprobs;
     bool ignore_eos;
 } asked;
@@ -50,39 +51,12 @@ static const by__field fields[] = {
     {"logit_bias", BY__FIELD_ANY, offsetof(asked, bias), 0, 0},
     {"stop", BY__FIELD_ANY, offsetof(asked, stop), 0, 0},
     {"format", BY__FIELD_ANY, offsetof(asked, format), 0, 0},
+    {"top_logprobs", BY__FIELD_INTEGER, offsetof(asked, top), 0, BY_TOP_TOKENS},
     {"logprobs", BY__FIELD_BOOL, offsetof(asked, logprobs), 0, 0},
     {"ignore_eos", BY__FIELD_BOOL, offsetof(asked, ignore_eos), 0, 0},
 };
 
 /* ---- the prompt ---- */
-
-static by_status take_ids(by__work *w, const json_t *list, by_error *error)
-{
-    size_t count = json_array_size(list);
-    BY_TRY(
-        by__reserve((void **)&w->prompt.ids, &w->prompt.capacity, count, sizeof(uint32_t), error));
-    for (size_t i = 0; i < count; i++) {
-        const json_t *id = json_array_get(list, i);
-        if (!json_is_integer(id) || json_integer_value(id) < 0 ||
-            json_integer_value(id) > INT32_MAX) {
-            return by_error_set(error, BY_EARG, "'prompt' must be a text or a list of token ids");
-        }
-        w->prompt.ids[i] = (uint32_t)json_integer_value(id);
-    }
-    w->prompt.count = count;
-    return BY_OK;
-}
-
-/* A text that cannot fit is not encoded: the loop would stand still for it. */
-static by_status encode(by__work *w, const by__served_model *model, const char *text, size_t length,
-                        unsigned flags, by_error *error)
-{
-    if (length / model->longest > (size_t)model->context) {
-        return by_error_set(error, BY_EARG, "the prompt has %zu bytes; the model takes %lld tokens",
-                            length, (long long)model->context);
-    }
-    return by_tokenizer_encode(model->tokenizer, text, length, &w->prompt, flags, error);
-}
 
 static by_status take_messages(by__work *w, const by__served_model *model, const asked *a,
                                by_error *error)
@@ -106,7 +80,7 @@ static by_status take_messages(by__work *w, const by__served_model *model, const
         status = by_chat_render(model->chat, &chat, &text, &length, error);
     }
     if (status == BY_OK) {
-        status = encode(w, model, text, length, BY_ENCODE_SPECIAL, error);
+        status = by__served_encode(&w->prompt, model, text, length, BY_ENCODE_SPECIAL, error);
     }
     free(messages);
     free(tools);
@@ -124,13 +98,14 @@ static by_status take_prompt(by__work *w, const by__served_model *model, const a
         return take_messages(w, model, a, error);
     }
     if (json_is_array(a->prompt)) {
-        return take_ids(w, a->prompt, error);
+        return by__served_ids(&w->prompt, model, a->prompt, "prompt", error);
     }
     if (!json_is_string(a->prompt)) {
         return by_error_set(error, BY_EARG, "'prompt' must be a text or a list of token ids");
     }
-    return encode(w, model, json_string_value(a->prompt), json_string_length(a->prompt),
-                  BY_ENCODE_ORDINARY | BY_ENCODE_AROUND, error);
+    return by__served_encode(&w->prompt, model, json_string_value(a->prompt),
+                             json_string_length(a->prompt), BY_ENCODE_ORDINARY | BY_ENCODE_AROUND,
+                             error);
 }
 
 /* ---- what changes logits ---- */
@@ -241,7 +216,7 @@ static by_status open_streams(by__work *w, const by__served_model *model, const 
 /* ---- all of it ---- */
 
 static by_status fill(by__work *w, const by__served_model *model, const asked *a,
-                      const json_t *message, by_error *error)
+                      const json_t *message, double since, by_error *error)
 {
     BY_TRY(take_prompt(w, model, a, error));
     if (w->prompt.count == 0 || w->prompt.count > (size_t)model->context) {
@@ -252,6 +227,8 @@ static by_status fill(by__work *w, const by__served_model *model, const asked *a
     BY_TRY(open_streams(w, model, a, error));
     w->logprobs = a->logprobs;
     w->open = (int32_t)a->n;
+    double left = by__get_number(message, "left", 0.0);
+    double rest = since + left - by__now();
     w->request =
         (by_request){/* Ids are below 2^31, so they are the same as int32_t. */
                      .prompt = (const int32_t *)(const void *)w->prompt.ids,
@@ -264,9 +241,12 @@ static by_status fill(by__work *w, const by__served_model *model, const asked *a
                                   .typical_p = a->typical_p,
                                   .seed = (uint64_t)a->seed},
                      .n = (int32_t)a->n,
+                     .top = (int32_t)a->top,
                      .stop = model->ends,
                      .stop_count = a->ignore_eos ? 0 : model->end_count,
-                     .deadline = by__get_number(message, "left", 0.0),
+                     .deadline = left <= 0.0  ? 0.0
+                                 : rest > 0.0 ? rest
+                                              : 1e-9,
                      .priority = (int32_t)a->priority,
                      .salt = a->tenant == NULL ? 0 : by__hash64(a->tenant, strlen(a->tenant)),
                      .process = w->process == NULL ? NULL : by_logit_process_run,
@@ -275,7 +255,7 @@ static by_status fill(by__work *w, const by__served_model *model, const asked *a
 }
 
 by_status by__work_open(by__work **out, const by__served_model *model, const json_t *message,
-                        const char **param, by_error *error)
+                        double since, const char **param, by_error *error)
 {
     asked a = {.n = 1, .temperature = 1.0, .top_p = 1.0};
     const char *id = by__get_text(message, "id");
@@ -288,7 +268,7 @@ by_status by__work_open(by__work **out, const by__served_model *model, const jso
     BY_TRY(by__alloc((void **)out, 1, sizeof **out, "a request", error));
     memcpy((*out)->id, id, strlen(id) + 1);
     (*out)->attempt = by__get_integer(message, "attempt");
-    by_status status = fill(*out, model, &a, message, error);
+    by_status status = fill(*out, model, &a, message, since, error);
     if (status != BY_OK) {
         by__work_close(out);
     }
