@@ -1,4 +1,5 @@
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "serving.h"
@@ -8,6 +9,7 @@ static int run(int argc, char **argv)
     by_worker_options options = {.log = cli_serve_log};
     const char *directory = NULL;
     const char *address = NULL;
+    const char *pool = "mean";
     int64_t threads = 0;
     int64_t window = 0;
     const cli_flag flags[] = {
@@ -16,6 +18,13 @@ static int run(int argc, char **argv)
         {"name", CLI_STRING, &options.name, "NAME", "under which clients ask for the model"},
         {"version", CLI_STRING, &options.version, "V", "of the model (default: by its weights)"},
         {"checkpoint", CLI_STRING, &options.checkpoint, "DIR", "of RUN (default: its newest)"},
+        {"adapter", CLI_STRING, &options.adapter, "DIR", CLI_ADAPTER_HELP},
+        {"pool", CLI_STRING, &pool, "mean|last",
+         "embeddings: the mean of the hidden states of all tokens, or that of the last one (mean)"},
+        {"batch", CLI_INTEGER, &options.batch, "N",
+         "rows or images that are computed together, at most (default 16)"},
+        {"delay", CLI_NUMBER, &options.delay, "SECONDS",
+         "that they, and texts of embeddings, wait for others (default 0.002)"},
         {"precision", CLI_STRING, &options.precision, "P", "f32, bf16, fp16, int8, w8a8 or int4"},
         {"sessions", CLI_INTEGER, &options.sessions, "N",
          "sequences that run at a time (default 16)"},
@@ -44,6 +53,10 @@ static int run(int argc, char **argv)
                           window < 0 ? "--drift-window is at least 1"
                                      : "one run or directory is needed");
     }
+    if (strcmp(pool, "mean") != 0 && strcmp(pool, "last") != 0) {
+        return cli_misuse(&cli_worker, "--pool %s: it is mean or last", pool);
+    }
+    options.pool_last = strcmp(pool, "last") == 0;
     char *broker = NULL;
     by_status status = cli_serve_broker(&broker, address, directory, &error);
     if (status == BY_OK) {

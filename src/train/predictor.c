@@ -1,5 +1,6 @@
 #include "banyan/predictor.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,8 @@ struct by_predictor {
     by_config *config;
     by_task_data *data;
     by_trainer *trainer;
-    by_array arrays[MOST_ARRAYS]; /* a batch; their data are the predictor's */
+    by_array arrays[MOST_ARRAYS]; /* a batch; names and data are the predictor's */
+    char names[MOST_ARRAYS][32];
     size_t row_bytes[MOST_ARRAYS];
     size_t array_count;
     size_t batch;
@@ -169,7 +171,8 @@ static by_status take_batch(by_predictor *p, const by_predictor_input *like, by_
         void *data = NULL;
         p->row_bytes[i] = (size_t)by_shape_count(&in->shape) * by_dtype_size(in->dtype);
         BY_TRY(by__alloc(&data, p->batch, p->row_bytes[i] + 1, "a batch", error));
-        *a = (by_array){.name = in->name, .dtype = in->dtype, .data = data};
+        (void)snprintf(p->names[i], sizeof p->names[i], "%s", in->name);
+        *a = (by_array){.name = p->names[i], .dtype = in->dtype, .data = data};
         a->shape.rank = in->shape.rank + 1;
         a->shape.dim[0] = (int64_t)p->batch;
         memcpy(a->shape.dim + 1, in->shape.dim, (size_t)in->shape.rank * sizeof in->shape.dim[0]);

@@ -1,0 +1,282 @@
+"""A client of the routes of a server: serve_api_client.py CHECK URL. `files` makes what is trained on."""
+import array
+import base64
+import json
+import math
+import random
+import struct
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+import zlib
+
+url = sys.argv[2] if len(sys.argv) > 2 else ""
+SIZE = 8
+
+
+def call(path, body=None, kind="application/json", method=None):
+    data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url + path, data, {"Content-Type": kind}, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, json.loads(answer.read() or b"{}")
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
+
+
+def npy(path, kind, shape, data):
+    head = repr({"descr": kind, "fortran_order": False, "shape": shape}).encode()
+    head += b" " * (-(len(head) + 11) % 64) + b"\n"
+    with open(path, "wb") as f:
+        f.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + data)
+
+
+def rows(count, seed):
+    """Rows with a number, a category and cells that are missing; the price follows from them."""
+    r = random.Random(seed)
+    for _ in range(count):
+        rooms, place = r.uniform(1, 9), r.choice(["coast", 'in"land', "hill, high"])
+        yield {"rooms": None if r.random() < 0.1 else rooms, "place": None if r.random() < 0.1 else place, "age": r.randrange(50), "price": rooms * 10 + len(place)}
+
+
+def pictures(count, seed):
+    r = random.Random(seed)
+    return [bytes(r.randrange(256) for _ in range(SIZE * SIZE)) for _ in range(count)]
+
+
+def write_csv(path, table):
+    def cell(value):
+        return "" if value is None else '"' + value.replace('"', '""') + '"' if isinstance(value, str) else repr(value)
+
+    with open(path, "w") as f:
+        f.write("rooms,place,age,price\n")
+        for row in table:
+            f.write(",".join(cell(row[k]) for k in ("rooms", "place", "age", "price")) + "\n")
+
+
+def png(pixels, size=SIZE):
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    lines = b"".join(b"\x00" + pixels[y * size : (y + 1) * size] for y in range(size))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", size, size, 8, 0, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+
+
+def check_files():
+    write_csv("table.csv", list(rows(100, 1)))
+    write_csv("new.csv", list(rows(50, 2)))
+    train, new = pictures(64, 3), pictures(20, 4)
+    npy("images.npy", "|u1", (64, SIZE, SIZE), b"".join(train))
+    npy("labels.npy", "|u1", (64,), bytes(i % 3 for i in range(64)))
+    npy("new.npy", "|u1", (20, SIZE, SIZE), b"".join(new))
+
+
+def lines(path):
+    with open(path) as f:
+        return [json.loads(line) for line in f]
+
+
+def check_models():
+    wanted = {"tiny", "talk", "adapted", "houses", "digits"}
+    end = time.time() + 60
+    while {m["id"] for m in call("/v1/models")[1]["data"]} != wanted:
+        assert time.time() < end, call("/v1/models")
+        time.sleep(0.05)
+    models = {m["id"]: m for m in call("/v1/models")[1]["data"]}
+    assert all(abs(m["created"] - time.time()) < 3600 for m in models.values()), models
+    assert models["talk"]["info"]["chat"] and not models["tiny"]["info"]["chat"]
+    assert models["houses"]["info"]["columns"] == [{"name": "rooms", "kind": "number"}, {"name": "age", "kind": "number"}, {"name": "place", "kind": "category"}]
+    assert models["digits"]["info"]["image"] == [1, SIZE, SIZE]
+    # Each name has its own weights.
+    with open("adapted.text") as f:
+        adapted = f.read().rstrip("\n")
+    texts = {m: call("/v1/completions", {"model": m, "prompt": "apple ", "max_tokens": 20, "temperature": 0})[1]["choices"][0]["text"] for m in ("tiny", "talk", "adapted")}
+    assert texts["tiny"] == texts["talk"] and texts["adapted"] == adapted != texts["talk"], (texts, adapted)
+    # A model is asked for what it does.
+    for path, body in (("/v1/completions", {"prompt": "a"}), ("/v1/embeddings", {"input": "a"})):
+        assert call(path, {"model": "houses", **body})[0] == 400
+    assert call("/v1/predict", {"model": "tiny", "rows": [[1]]})[0] == 400
+
+
+def check_embeddings():
+    with open("texts") as f:
+        texts = f.read().splitlines()
+    wanted = [line["embedding"] for line in lines("vectors.lines")]
+
+    def ask(**more):
+        return call("/v1/embeddings", {"model": "tiny", "input": texts, **more})
+
+    status, answer = ask()
+    assert status == 200 and answer["object"] == "list", answer
+    got = [d["embedding"] for d in answer["data"]]
+    assert [d["index"] for d in answer["data"]] == [0, 1, 2]
+    assert all(abs(a - b) < 1e-6 for x, y in zip(got, wanted) for a, b in zip(x, y)) and len(got) == len(wanted)
+    assert answer["usage"] == {"prompt_tokens": sum(map(len, texts)), "total_tokens": sum(map(len, texts))}, answer["usage"]
+    packed = ask(encoding_format="base64")[1]["data"]
+    for d, vector in zip(packed, got):
+        assert list(array.array("f", base64.b64decode(d["embedding"]))) == [struct.unpack("f", struct.pack("f", x))[0] for x in vector]
+    assert ask(dimensions=64)[0] == 200 and ask(dimensions=32)[1]["error"]["param"] == "dimensions"
+    one = ask(input=texts[0])[1]["data"]
+    assert all(abs(a - b) < 1e-6 for a, b in zip(one[0]["embedding"], got[0])) and len(one) == 1
+    assert ask(input=[[1, 2, 3], [4]])[1]["usage"]["prompt_tokens"] == 4
+    assert ask(input=[1, 2, 3])[1]["usage"]["prompt_tokens"] == 3
+    for wrong in ({"input": []}, {"input": ""}, {"input": [99999]}, {"input": [["a"]]}, {"input": "a" * 300}, {"input": "a" * 6000000}, {"encoding_format": "x"}, {"inputs": 1}):
+        assert ask(**wrong)[0] == 400, wrong
+    status, task = call("/v1/tasks", {"endpoint": "/v1/embeddings", "body": {"model": "tiny", "input": texts}})
+    assert status == 202, task
+    while call("/v1/tasks/" + task["id"])[1]["status"] not in ("completed", "failed"):
+        time.sleep(0.02)
+    assert call("/v1/tasks/" + task["id"])[1]["result"]["data"] == answer["data"]
+
+
+def same_predictions(got, wanted):
+    # Nine digits are what `banyan predict` prints: equal ones are equal floats.
+    assert len(got) == len(wanted), (len(got), len(wanted))
+    for a, b in zip(got, wanted):
+        assert a.keys() == b.keys() and all(a[k] == b[k] for k in a), (a, b)
+
+
+def check_predict():
+    new = [{k: v for k, v in row.items() if k != "price"} for row in rows(50, 2)]
+    wanted = lines("houses.lines")
+    status, answer = call("/v1/predict", {"model": "houses", "rows": new})
+    assert status == 200, answer
+    same_predictions(answer["predictions"], wanted)
+    # Lists in the order of columns, and many clients at a time, whose rows share batches.
+    got = [None] * len(new)
+
+    def ask(i):
+        row = new[i]
+        got[i] = call("/v1/predict", {"model": "houses", "rows": [[row["rooms"], row["age"], row["place"]]]})[1]["predictions"][0]
+
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(new))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    same_predictions([{**p, "index": i} for i, p in enumerate(got)], wanted)
+    for wrong in ([], [{"room": 1}], [{"rooms": "many"}], [[1]], [3], [{"rooms": True}], [{"place": "a\0b"}]):
+        status, error = call("/v1/predict", {"model": "houses", "rows": wrong})
+        assert status == 400, (wrong, error)
+    assert "did you mean 'rooms'" in call("/v1/predict", {"model": "houses", "rows": [{"room": 1}]})[1]["error"]["message"]
+    images, wanted = [png(p) for p in pictures(20, 4)], lines("digits.lines")
+    status, answer = call("/v1/predict", {"model": "digits", "images": [base64.b64encode(i).decode() for i in images]})
+    assert status == 200, answer
+    same_predictions(answer["predictions"], wanted)
+    # An image as the body, and as files of a form.
+    same_predictions(call("/v1/predict?model=digits", images[0], "image/png")[1]["predictions"], wanted[:1])
+    form = b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\ndigits\r\n'
+    for image in images[:3]:
+        form += b'--b\r\nContent-Disposition: form-data; name="image"; filename="a.png"\r\nContent-Type: image/png\r\n\r\n' + image + b"\r\n"
+    same_predictions(call("/v1/predict", form + b"--b--\r\n", "multipart/form-data; boundary=b")[1]["predictions"], wanted[:3])
+    damaged = images[0][:60] + b"x" + images[0][61:]
+    for image in (b"", b"GIF89a", images[0][:50], damaged, png(bytes(16 * 16), 16)):
+        assert call("/v1/predict?model=digits", image, "image/png")[0] == 400, image
+    for body, kind in ((images[0], "image/png"), (form, "multipart/form-data; boundary=b"), (form, "multipart/form-data"), (b"{}", "text/plain")):
+        assert call("/v1/predict", body, kind)[0] == 400, kind
+    assert call("/v1/predict", {"model": "digits", "images": ["%"]})[0] == 400
+    status, task = call("/v1/tasks", {"endpoint": "/v1/predict", "body": {"model": "houses", "rows": new[:2]}})
+    while call("/v1/tasks/" + task["id"])[1]["status"] not in ("completed", "failed"):
+        time.sleep(0.02)
+    same_predictions(call("/v1/tasks/" + task["id"])[1]["result"]["predictions"], lines("houses.lines")[:2])
+
+
+def check_probabilities():
+    """The most probable tokens: the chosen one is among them where it is greedy, and all of them sum to 1."""
+    ask = {"model": "tiny", "prompt": "apple", "max_tokens": 6, "temperature": 0}
+    choice = call("/v1/completions", {**ask, "logprobs": 20})[1]["choices"][0]
+    p = choice["logprobs"]
+    assert "".join(p["tokens"]) == choice["text"] and p["text_offset"] == list(range(6)), p
+    for token, chosen, top in zip(p["tokens"], p["token_logprobs"], p["top_logprobs"]):
+        values = list(top.values())
+        assert max(top, key=top.get) == token and top[token] == chosen == max(values) and values == sorted(values, reverse=True)
+        assert 0.5 < sum(map(math.exp, values)) < 1 + 1e-5
+    sampled = call("/v1/completions", {**ask, "temperature": 1, "seed": 3, "logprobs": 3, "n": 2})[1]["choices"]
+    alone = call("/v1/completions", {**ask, "temperature": 1, "seed": 4, "logprobs": 3})[1]["choices"][0]
+    assert sampled[1]["logprobs"] == alone["logprobs"] and all(len(t) == 3 for t in alone["logprobs"]["top_logprobs"])
+    chat = {"model": "talk", "messages": [{"role": "user", "content": "apple"}], "max_completion_tokens": 4, "temperature": 0}
+    content = call("/v1/chat/completions", {**chat, "logprobs": True, "top_logprobs": 2})[1]["choices"][0]["logprobs"]["content"]
+    assert len(content) == 4
+    for token in content:
+        assert len(token["top_logprobs"]) == 2 and token["top_logprobs"][0]["token"] == token["token"] and bytes(token["bytes"]).decode() == token["token"]
+    assert call("/v1/chat/completions", {**chat, "top_logprobs": 2})[0] == 400
+    assert call("/v1/completions", {**ask, "logprobs": 21})[0] == 400
+
+
+def check_encoding():
+    """While long conversations and heavy schemas are read, streams of others go on."""
+    def schema(depth):
+        return {"type": "object", "properties": {f"k{i}": schema(depth - 1) for i in range(4)} if depth else {}}
+
+    def heavy(i):
+        call("/v1/chat/completions", {"model": "talk", "messages": [{"role": "user", "content": "a" * 3000000}] if i % 2 else [{"role": "user", "content": "a"}], "max_tokens": 1, "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": schema(4)}}})
+
+    body = {"model": "talk", "prompt": "apple", "max_tokens": 200, "seed": 3}
+    wanted = call("/v1/completions", body)[1]["choices"]
+    threads = [threading.Thread(target=heavy, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    assert call("/v1/completions", body)[1]["choices"] == wanted
+    for thread in threads:
+        thread.join()
+    assert call("/health/ready")[1]["workers"] == 5
+
+
+def check_jpeg():
+    """Images as pillow writes and reads them; the server's pixels are pillow's."""
+    import io
+
+    from PIL import Image
+
+    def predict(images):
+        status, answer = call("/v1/predict", {"model": "digits", "images": [base64.b64encode(i).decode() for i in images]})
+        assert status == 200, answer
+        return answer["predictions"]
+
+    for form, mode in (("JPEG", "L"), ("PNG", "L"), ("PNG", "1"), ("PNG", "P")):
+        files, pixels = [], []
+        for picture in pictures(6, 5):
+            out = io.BytesIO()
+            image = Image.frombytes("L", (SIZE, SIZE), picture).convert(mode)
+            image.save(out, form, **({"quality": 90, "progressive": True} if form == "JPEG" else {}))
+            files.append(out.getvalue())
+            pixels.append(png(Image.open(out).convert("L").tobytes()))
+        assert predict(files) == predict(pixels), (form, mode)
+    jpeg = io.BytesIO()
+    Image.frombytes("L", (SIZE, SIZE), pictures(1, 5)[0]).save(jpeg, "JPEG")
+    for damaged in (jpeg.getvalue()[:-20], jpeg.getvalue()[:30], b"\xff\xd8\xff" + bytes(100)):
+        assert call("/v1/predict?model=digits", damaged, "image/jpeg")[0] == 400
+
+
+def check_openai():
+    import openai
+
+    client = openai.OpenAI(base_url=url + "/v1", api_key="none", max_retries=0)
+    assert {m.id for m in client.models.list()} >= {"tiny", "talk"} and client.models.retrieve("talk").created > 0
+    ask = {"model": "tiny", "prompt": "apple", "max_tokens": 20, "seed": 3}
+    whole = client.completions.create(**ask, logprobs=2)
+    assert "".join(c.choices[0].text for c in client.completions.create(**ask, stream=True)) == whole.choices[0].text
+    assert len(whole.choices[0].logprobs.top_logprobs[0]) == 2 and whole.usage.completion_tokens == 20
+    said = [{"role": "user", "content": "apple"}]
+    chat = client.chat.completions.create(model="talk", messages=said, max_tokens=9, seed=3, logprobs=True, top_logprobs=3)
+    text = chat.choices[0].message.content
+    assert chat.choices[0].finish_reason == "length" and len(chat.choices[0].logprobs.content[0].top_logprobs) == 3
+    stream = client.chat.completions.create(model="talk", messages=said, max_tokens=9, seed=3, stream=True, stream_options={"include_usage": True})
+    chunks = list(stream)
+    assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == text and chunks[-1].usage.completion_tokens == 9
+    form = {"type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": {"type": "object", "properties": {"a": {"enum": ["a", "e"]}}, "required": ["a"], "additionalProperties": False}}}
+    assert json.loads(client.chat.completions.create(model="talk", messages=said, response_format=form).choices[0].message.content)["a"] in "ae"
+    floats = client.embeddings.create(model="tiny", input=["apple", "bay"], encoding_format="float").data
+    packed = client.embeddings.create(model="tiny", input=["apple", "bay"]).data
+    assert all(abs(a - b) < 1e-7 for x, y in zip(floats, packed) for a, b in zip(x.embedding, y.embedding))
+    for error, wrong in ((openai.NotFoundError, {"model": "none"}), (openai.BadRequestError, {"prompt": [99999]}), (openai.BadRequestError, {"extra_body": {"max_token": 1}})):
+        try:
+            client.completions.create(**{**ask, **wrong})
+            raise AssertionError(wrong)
+        except error:
+            pass
+
+
+globals()["check_" + sys.argv[1]]()

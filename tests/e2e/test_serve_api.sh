@@ -1,0 +1,79 @@
+#!/bin/sh
+# The routes of a server with several models: text, a conversation, an adapter, a table, images. Predictions and vectors
+# are those of `banyan predict` and `banyan embed`; the last part asks with the real openai package and needs the
+# environment of scripts/serve-env.
+. "$(dirname "$0")/../support/shell.sh"
+client="$root/tests/e2e/serve_api_client.py"
+on_exit=end_server
+parts=
+end_server() { [ -z "$parts" ] || kill -9 $parts 2>/dev/null; }
+check() { "$@" || { tail -n 20 log >&2; fail "$*"; }; }
+
+make_text text.txt 400
+echo '{"a": [1.5e+3, -2]}' >>text.txt
+tiny gpt2 >c.yaml
+set -- --quiet --set train.threads=1 --set optimizer.warmup=1 --set train.steps=2
+run 0 "$banyan" train c.yaml "$@" --set model.context=256 --set train.batch=1
+cp -r "$(ls -d runs/tiny/checkpoints/step-* | tail -n 1)" talk
+printf '%s' '{% for m in messages %}{{ m.content + " " }}{% endfor %}' >talk/chat_template.jinja
+run 0 "$banyan" train c.yaml "$@" --set model.context=256 --set train.batch=1 --set name=adapted --set model.from=talk --set lora.rank=2 --set optimizer.lr=1
+cp -r "$(ls -d runs/adapted/checkpoints/step-* | tail -n 1)" adapter
+python3 "$client" files
+
+cat >table.yaml <<END
+name: houses
+task: {kind: regress}
+model: {kind: mlp, hidden: [16], activation: relu}
+data: {table: table.csv, target: price, valid_fraction: 0.2}
+train: {steps: 20, batch: 8}
+optimizer: {lr: 1e-2}
+run: {dir: runs}
+END
+cat >images.yaml <<END
+name: digits
+task: {kind: classify}
+model: {kind: vit, layers: 1, heads: 2, width: 16, patch: 4}
+data: {images: [images.npy], labels: [labels.npy], valid_fraction: 0.2}
+train: {steps: 10, batch: 8}
+optimizer: {lr: 1e-2}
+run: {dir: runs}
+END
+run 0 "$banyan" train table.yaml --quiet --set train.threads=1 --set optimizer.warmup=1
+run 0 "$banyan" train images.yaml --quiet --set train.threads=1 --set optimizer.warmup=1
+run 0 "$banyan" predict runs/houses new.csv
+mv out houses.lines
+run 0 "$banyan" predict runs/digits new.npy
+mv out digits.lines
+printf 'apple bay\ncedar\nmoss nut oak pine apple bay cedar dune\n' >texts
+run 0 "$banyan" embed runs/tiny --batch texts --normalize
+mv out vectors.lines
+run 0 "$banyan" generate talk --adapter adapter --prompt "apple " --no-prompt --temperature 0 --tokens 20
+mv out adapted.text
+
+say "a server of five models"
+start() {
+    "$banyan" "$@" --dir "$work/sock" 2>>log &
+    parts="$parts $!"
+}
+start broker --tasks tasks.sqlite
+start worker runs/tiny --threads 1
+start worker talk --threads 1
+start worker talk --adapter adapter --name adapted --threads 1
+start worker runs/houses --threads 1
+start worker runs/digits --threads 1
+start gateway --listen 127.0.0.1:0 >url
+while [ ! -s url ]; do sleep 0.1; done
+url=$(cat url)
+for what in models embeddings predict probabilities encoding; do
+    say "$what"
+    check python3 "$client" "$what" "$url"
+done
+
+say "the openai package"
+if "$root/scripts/serve-env" >env.log 2>&1; then
+    check "$root/build/venv-serve/bin/python" "$client" openai "$url"
+    check "$root/build/venv-serve/bin/python" "$client" jpeg "$url"
+else
+    echo "skipped: scripts/serve-env could not install openai and pillow"
+    exit 77
+fi
