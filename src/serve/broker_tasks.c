@@ -106,6 +106,24 @@ static by_status enqueue(by__broker *b, const char *id, const json_t *task, doub
     return BY_OK;
 }
 
+/* What a gateway has computed is kept as it is. */
+static void keep_result(by__broker *b, by__peer *from, const json_t *message)
+{
+    json_t *ignored = NULL;
+    const char *id = by__get_text(message, "id");
+    by_error error = {0};
+    by_status status = by__tasks_add(b->tasks, message, &ignored, &error);
+    if (status == BY_OK) {
+        status = by__tasks_set(b->tasks, id, BY__TASK_COMPLETED, 1,
+                               json_object_get(message, "result"), NULL, &error);
+    }
+    if (status != BY_OK && status != BY_ESTATE) {
+        by__log_event(&b->log, "task_not_written", "{ss ss}", "id", id, "reason", error.message);
+        refuse(from, message, 503, "not_written", "the task could not be written to disk");
+    }
+    json_decref(ignored);
+}
+
 static void add_task(by__broker *b, by__peer *from, const json_t *message)
 {
     const char *id = by__get_text(message, "id");
@@ -116,6 +134,10 @@ static void add_task(by__broker *b, by__peer *from, const json_t *message)
     if (id == NULL || !by__id_valid(id) || by__get_text(message, "owner") == NULL ||
         model == NULL || !json_is_object(json_object_get(task, "request"))) {
         refuse(from, message, 400, "invalid_request", "not a task");
+        return;
+    }
+    if (json_is_object(json_object_get(message, "result"))) {
+        keep_result(b, from, message);
         return;
     }
     by__pool *pool =
@@ -153,23 +175,33 @@ static void add_task(by__broker *b, by__peer *from, const json_t *message)
     by__broker_give(b, pool);
 }
 
-static void tell_task(by__broker *b, by__peer *from, const json_t *message, bool cancels)
+/* kind: "task_get", "task_cancel" or "task_delete". */
+static void tell_task(by__broker *b, by__peer *from, const json_t *message, const char *kind)
 {
     const char *id = by__get_text(message, "id");
     const char *owner = by__get_text(message, "owner");
+    bool deletes = strcmp(kind, "task_delete") == 0;
     json_t *task = NULL;
     by_error error = {0};
     if (id == NULL || owner == NULL || by__tasks_get(b->tasks, id, owner, &task, &error) != BY_OK) {
         refuse(from, message, 503, "not_read", "the tasks could not be read");
         return;
     }
-    if (cancels && task != NULL) {
+    if (task != NULL && strcmp(kind, "task_get") != 0) {
         by__job *job = by__broker_job(b, id);
         if (job != NULL) {
             write_state(b, job, BY__TASK_CANCELLED, NULL, NULL);
             by__broker_cancel(b, id);
         }
+    }
+    if (task != NULL && deletes && by__tasks_delete(b->tasks, id, &error) != BY_OK) {
         json_decref(task);
+        refuse(from, message, 503, "not_written", "the task could not be deleted");
+        return;
+    }
+    if (task != NULL && strcmp(kind, "task_cancel") == 0) {
+        json_decref(task);
+        task = NULL;
         (void)by__tasks_get(b->tasks, id, owner, &task, &error);
     }
     hold(from, answer_of(message, task));
@@ -185,7 +217,7 @@ bool by__broker_task(by__broker *b, by__peer *from, const char *kind, const json
     } else if (strcmp(kind, "task_add") == 0) {
         add_task(b, from, message);
     } else {
-        tell_task(b, from, message, strcmp(kind, "task_cancel") == 0);
+        tell_task(b, from, message, kind);
     }
     return true;
 }

@@ -70,6 +70,8 @@ typedef struct by__call_form {
      * the client; *param as by__fields_read gives it. */
     by_status (*read)(struct by__call *call, const by__http_request *request, const char **param,
                       by_error *error);
+    /* Takes a call that was read; NULL: by__call_start. */
+    void (*start)(struct by__call *call);
     /* Frames of a stream: the first ones of a choice, text, the end of a choice, the last ones, and
      * those that tell an error. */
     void (*first)(struct by__call *call, size_t choice, by__text *out);
@@ -178,6 +180,14 @@ void by__gateway_detail(by__exchange *x, json_t *details);
 /* The message that keeps a call of one part as a task, for `expires` seconds. */
 json_t *by__task_message(const by__call *call, const char *id, const char *idempotency,
                          double expires);
+/* Shows a client a task that the broker has, as by__tasks_get gives it. */
+typedef void by__task_show(by__gateway *g, by__exchange *x, const json_t *row);
+/* Asks the broker about a task; the exchange is answered when it has. Takes the message. what: the
+ * name of what is asked for, where there is none. */
+void by__task_ask(by__gateway *g, by__exchange *x, by__task_show *show, const char *what,
+                  json_t *message);
+/* The answer that the request of a task would have had at its own route. */
+json_t *by__task_result(const json_t *task, const json_t *result);
 /* The broker's answer, and its end: what has not been answered fails. */
 void by__task_answer(by__gateway *g, const json_t *message);
 void by__tasks_lost(by__gateway *g);

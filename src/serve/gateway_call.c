@@ -151,7 +151,8 @@ void by__calls_again(by__gateway *g)
 /* ---- the end of a call ---- */
 
 static const by__call_form *const forms[] = {&by__completion_form, &by__chat_form,
-                                             &by__embeddings_form, &by__predict_form};
+                                             &by__embeddings_form, &by__predict_form,
+                                             &by__response_form};
 
 const by__call_form *by__form_of_route(const char *route)
 {
@@ -510,7 +511,7 @@ static void answer_call(by__gateway *g, by__exchange *x, const by__http_request 
         status = form->read(call, r, &param, &error);
     }
     if (status == BY_OK) {
-        by__call_start(call);
+        (form->start == NULL ? by__call_start : form->start)(call);
         return;
     }
     if (call != NULL) {
@@ -541,4 +542,10 @@ void by__answer_embeddings(by__gateway *g, by__exchange *x, const by__http_reque
 void by__answer_predict(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
 {
     answer_call(g, x, r, key, &by__predict_form);
+}
+
+void by__answer_response_new(by__gateway *g, by__exchange *x, const by__http_request *r,
+                             const char *key)
+{
+    answer_call(g, x, r, key, &by__response_form);
 }

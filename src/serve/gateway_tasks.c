@@ -18,7 +18,8 @@ struct by__ask {
     by__exchange *exchange; /* NULL: the client is gone */
     struct by__ask *next;
     uint64_t ref;
-    bool creates;
+    by__task_show *show;
+    const char *what; /* that is asked for: "task" */
 };
 
 static void on_gone(by__waiter *waiter)
@@ -26,8 +27,8 @@ static void on_gone(by__waiter *waiter)
     ((struct by__ask *)(void *)waiter)->exchange = NULL;
 }
 
-/* Sends a question; the exchange is answered when the broker has. Takes the message. */
-static void ask(by__gateway *g, by__exchange *x, bool creates, json_t *message)
+void by__task_ask(by__gateway *g, by__exchange *x, by__task_show *show, const char *what,
+                  json_t *message)
 {
     struct by__ask *a = NULL;
     by_error error = {0};
@@ -41,7 +42,8 @@ static void ask(by__gateway *g, by__exchange *x, bool creates, json_t *message)
         a->waiter.gone = on_gone;
         a->gateway = g;
         a->exchange = x;
-        a->creates = creates;
+        a->show = show;
+        a->what = what;
         a->ref = ++g->asked;
         a->next = g->asks;
         g->asks = a;
@@ -69,8 +71,7 @@ static void fill_choices(by__call *call, const json_t *list)
     }
 }
 
-/* The answer that the request would have had at its own route. */
-static json_t *result_of(const json_t *task, const json_t *result)
+json_t *by__task_result(const json_t *task, const json_t *result)
 {
     by__call call = {.n = 1, .created = by__get_integer(task, "created")};
     const json_t *list = json_object_get(result, "choices");
@@ -113,9 +114,10 @@ static json_t *task_of(const json_t *row)
                   (json_int_t)by__get_number(row, "created_at", 0.0), "expires_at",
                   (json_int_t)by__get_number(row, "expires_at", 0.0), "attempts",
                   json_object_get(row, "attempts"), "error", json_object_get(row, "error"));
-    (void)json_object_set_new(
-        out, "result",
-        json_is_object(result) ? result_of(json_object_get(row, "task"), result) : json_null());
+    (void)json_object_set_new(out, "result",
+                              json_is_object(result)
+                                  ? by__task_result(json_object_get(row, "task"), result)
+                                  : json_null());
     return out;
 }
 
@@ -134,19 +136,30 @@ static void answer(struct by__ask *a, const json_t *message)
                         code == NULL ? "server_error" : code, NULL, text == NULL ? "" : text);
         return;
     }
-    const char *id = by__get_text(row, "id");
-    if (id == NULL) {
-        by__reply_error(g, a->exchange, 404, "task_not_found", NULL, "there is no such task");
+    if (by__get_text(row, "id") == NULL) {
+        char unknown[64];
+        char sentence[64];
+        (void)snprintf(unknown, sizeof unknown, "%s_not_found", a->what);
+        (void)snprintf(sentence, sizeof sentence, "there is no such %s", a->what);
+        by__reply_error(g, a->exchange, 404, unknown, NULL, sentence);
         return;
     }
-    if (a->creates) {
-        char location[96];
-        (void)snprintf(location, sizeof location, "/v1/tasks/%.64s", id);
-        by__exchange_header(a->exchange, "Location", location);
-        by__exchange_header(a->exchange, "Retry-After", "1");
-    }
     by__exchange_set(a->exchange, NULL);
-    by__reply_json(g, a->exchange, a->creates ? 202 : 200, task_of(row));
+    a->show(g, a->exchange, row);
+}
+
+static void show_task(by__gateway *g, by__exchange *x, const json_t *row)
+{
+    by__reply_json(g, x, 200, task_of(row));
+}
+
+static void show_new(by__gateway *g, by__exchange *x, const json_t *row)
+{
+    char location[96];
+    (void)snprintf(location, sizeof location, "/v1/tasks/%.64s", by__get_text(row, "id"));
+    by__exchange_header(x, "Location", location);
+    by__exchange_header(x, "Retry-After", "1");
+    by__reply_json(g, x, 202, task_of(row));
 }
 
 void by__task_answer(by__gateway *g, const json_t *message)
@@ -280,7 +293,7 @@ void by__answer_task_new(by__gateway *g, by__exchange *x, const by__http_request
         return;
     }
     if (by__gateway_charge(g, x, by__get_integer(json_object_get(message, "task"), "cost"))) {
-        ask(g, x, true, message);
+        by__task_ask(g, x, show_new, "task", message);
     } else {
         json_decref(message);
     }
@@ -304,7 +317,8 @@ static void answer_named(by__gateway *g, by__exchange *x, const by__http_request
         by__reply_error(g, x, 404, "task_not_found", NULL, "there is no such task");
         return;
     }
-    ask(g, x, false, json_pack("{ss ss ss}", "t", question, "id", id, "owner", key));
+    by__task_ask(g, x, show_task, "task",
+                 json_pack("{ss ss ss}", "t", question, "id", id, "owner", key));
 }
 
 void by__answer_task(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)

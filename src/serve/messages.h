@@ -13,8 +13,9 @@
  *             "again": true for a request that was accepted before the link was made anew
  *   cancel    "id": nobody waits for it any more; no event follows
  *   task_add  "ref", "id", "owner", "expires", "seen", "task": a request to keep on disk ("model",
- *             "cost", "priority", "request", and what the gateway wants back), and perhaps "key"
- *   task_get, task_cancel   "ref", "id", "owner"
+ *             "cost", "priority", "request", and what the gateway wants back), and perhaps "key";
+ *             or, with "result", one that has ended, to keep
+ *   task_get, task_cancel, task_delete   "ref", "id", "owner"
  * Of a worker:
  *   events    "events": a list, see below, each with the "attempt" that it was given
  *   beat      every 250 ms: "steps" of the engine so far, "busy", and "engine": its statistics

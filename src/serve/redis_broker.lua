@@ -232,6 +232,16 @@ function ops.task_add(id, owner, idempotency, model, level, cost, left, seen, mo
     return row(id, owner)
 end
 
+-- One that has ended: what a gateway has computed is kept.
+function ops.task_keep(id, owner, left, task, result)
+    local now = clock()
+    local key = P .. 'job:' .. id
+    call('HSET', key, 'a', 1, 's', 'completed', 'd', text(now + tonumber(left)), 'o', 'o' .. owner, 'b', text(now),
+         't', task, 'v', result)
+    call('PEXPIRE', key, left)
+    return row(id, owner)
+end
+
 function ops.task_get(id, owner) return row(id, owner) end
 
 function ops.task_cancel(id, owner)
@@ -241,6 +251,12 @@ function ops.task_cancel(id, owner)
         settle(id, job, 'cancelled', '', '')
     end
     return row(id, owner)
+end
+
+function ops.task_delete(id, owner)
+    local was = ops.task_cancel(id, owner)
+    if was[1] == 'task' then call('DEL', P .. 'job:' .. id) end
+    return was
 end
 
 -- What /health, /v1/models, metrics and autoscaling look at.

@@ -178,18 +178,29 @@ static void add_task(const by__redis_link *l, by__redis_call *call, const json_t
     by__redis_add_json(call, json_object_get(task, "request"));
 }
 
+static void keep_task(by__redis_call *call, const json_t *m)
+{
+    double left = by__get_number(m, "expires", 0.0) - by__wall_clock();
+    by__redis_add_integer(call, left > 0.001 ? (int64_t)(left * 1000.0) : 1);
+    by__redis_add_json(call, json_object_get(m, "task"));
+    by__redis_add_json(call, json_object_get(m, "result"));
+}
+
 static void ask_task(by__redis_link *l, const char *kind, const json_t *m)
 {
     by__redis_call call = {0};
     const char *id = by__get_text(m, "id");
     const char *owner = by__get_text(m, "owner");
     const char *model = by__get_text(json_object_get(m, "task"), "model");
+    bool keeps = json_is_object(json_object_get(m, "result"));
     bool adds = strcmp(kind, "task_add") == 0;
     char about[BY__REDIS_ABOUT];
-    by__redis_add_text(&call, kind);
+    by__redis_add_text(&call, adds && keeps ? "task_keep" : kind);
     by__redis_add_text(&call, id == NULL ? "" : id);
     by__redis_add_text(&call, owner == NULL ? "" : owner);
-    if (adds) {
+    if (adds && keeps) {
+        keep_task(&call, m);
+    } else if (adds) {
         add_task(l, &call, m);
     }
     (void)snprintf(about, sizeof about, "%lld %s", (long long)by__get_integer(m, "ref"),

@@ -16,7 +16,7 @@ static const char schema[] =
     "CREATE UNIQUE INDEX IF NOT EXISTS keys ON tasks (owner, key);"
     "CREATE INDEX IF NOT EXISTS states ON tasks (state);";
 
-enum { ADD, GET, GET_KEY, SET, OPEN_ONES, EXPIRE, BEGIN, COMMIT, STATEMENTS };
+enum { ADD, GET, GET_KEY, SET, OPEN_ONES, DELETE, EXPIRE, BEGIN, COMMIT, STATEMENTS };
 
 #define COLUMNS "id, owner, state, created, expires, attempts, task, result, failure"
 
@@ -28,6 +28,7 @@ static const char *const texts[STATEMENTS] = {
     [SET] = "UPDATE tasks SET state = ?2, attempts = ?3, result = ?4, failure = ?5"
             " WHERE id = ?1 AND state < 2",
     [OPEN_ONES] = "SELECT " COLUMNS " FROM tasks WHERE state < 2 ORDER BY number",
+    [DELETE] = "DELETE FROM tasks WHERE id = ?1",
     [EXPIRE] = "DELETE FROM tasks WHERE expires < ?1",
     [BEGIN] = "BEGIN IMMEDIATE",
     [COMMIT] = "COMMIT",
@@ -179,6 +180,13 @@ by_status by__tasks_set(by__tasks *tasks, const char *id, by__task_state state, 
     bind_json(s, 4, result);
     bind_json(s, 5, failure);
     return finish(tasks, s, "write", error);
+}
+
+by_status by__tasks_delete(by__tasks *tasks, const char *id, by_error *error)
+{
+    BY_TRY(begin(tasks, error));
+    bind_text(tasks->statements[DELETE], 1, id);
+    return finish(tasks, tasks->statements[DELETE], "write", error);
 }
 
 by_status by__tasks_open_ones(by__tasks *tasks, json_t **out, by_error *error)

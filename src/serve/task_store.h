@@ -34,6 +34,8 @@ by_status by__tasks_get(by__tasks *tasks, const char *id, const char *owner, jso
 /* Another state, of a task that has not ended; result and error (NULL: none) with it. */
 by_status by__tasks_set(by__tasks *tasks, const char *id, by__task_state state, int attempts,
                         const json_t *result, const json_t *failure, by_error *error);
+/* Forgets a task, whatever its state. */
+by_status by__tasks_delete(by__tasks *tasks, const char *id, by_error *error);
 /* Tasks that have not ended, in the order in which they came: [task, ...], a new reference. */
 by_status by__tasks_open_ones(by__tasks *tasks, json_t **out, by_error *error);
 /* Forgets tasks that expired before `now` (seconds since 1970). */

@@ -250,6 +250,59 @@ def check_jpeg():
         assert call("/v1/predict?model=digits", damaged, "image/jpeg")[0] == 400
 
 
+def check_responses(client):
+    import openai
+
+    ask = {"model": "talk", "input": "apple", "max_output_tokens": 9, "extra_body": {"seed": 3}}
+    whole = client.responses.create(**ask)
+    chat = client.chat.completions.create(model="talk", messages=[{"role": "user", "content": "apple"}], max_tokens=9, seed=3)
+    assert whole.output_text == chat.choices[0].message.content and whole.usage.output_tokens == 9 and whole.usage.input_tokens == chat.usage.prompt_tokens
+    assert whole.status == "incomplete" and whole.incomplete_details.reason == "max_output_tokens"
+    assert client.responses.retrieve(whole.id).to_dict() == whole.to_dict()
+    client.responses.delete(whole.id)
+    # Messages, instructions, probabilities, a schema.
+    said = [{"role": "user", "content": [{"type": "input_text", "text": "apple"}]}, {"role": "assistant", "content": "bay"}, {"role": "user", "content": "moss"}]
+    listed = client.responses.create(**{**ask, "input": said}, instructions="oak", store=False, include=["message.output_text.logprobs"], top_logprobs=2)
+    same = client.chat.completions.create(model="talk", messages=[{"role": "system", "content": "oak"}, {"role": "user", "content": "apple"}, *said[1:]], max_tokens=9, seed=3)
+    assert listed.output_text == same.choices[0].message.content and listed.instructions == "oak"
+    logprobs = listed.output[0].content[0].logprobs
+    assert "".join(p.token for p in logprobs) == listed.output_text and all(len(p.top_logprobs) == 2 for p in logprobs)
+    schema = {"type": "object", "properties": {"a": {"enum": ["a", "e"]}}, "required": ["a"], "additionalProperties": False}
+    formed = client.responses.create(model="talk", input="apple", text={"format": {"type": "json_schema", "name": "a", "strict": True, "schema": schema}})
+    assert formed.status == "completed" and json.loads(formed.output_text)["a"] in "ae" and formed.text.format.type == "json_schema"
+    # A stream: numbered events, whose last one is the response that is kept.
+    events = list(client.responses.create(**ask, stream=True))
+    assert [e.sequence_number for e in events] == list(range(len(events)))
+    kinds = [e.type for e in events]
+    assert kinds[:4] == ["response.created", "response.in_progress", "response.output_item.added", "response.content_part.added"], kinds
+    assert kinds[-4:] == ["response.output_text.done", "response.content_part.done", "response.output_item.done", "response.incomplete"], kinds
+    assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == whole.output_text == events[-1].response.output_text == events[-4].text
+    assert client.responses.retrieve(events[-1].response.id).output == events[-1].response.output
+    # In the background, cancelled, deleted; what is not kept or another's is not found.
+    later = client.responses.create(**ask, background=True)
+    assert later.status in ("queued", "in_progress", "incomplete") and later.background
+    while later.status in ("queued", "in_progress"):
+        time.sleep(0.02)
+        later = client.responses.retrieve(later.id)
+    assert later.output_text == whole.output_text
+    many = [client.responses.create(**{**ask, "max_output_tokens": 200}, background=True) for _ in range(30)]
+    assert client.responses.cancel(many[-1].id).status in ("cancelled", "incomplete", "completed")
+    for kept in many:
+        client.responses.delete(kept.id)
+    for missing in (whole.id, listed.id, many[0].id, "resp_none"):
+        try:
+            client.responses.retrieve(missing)
+            raise AssertionError(missing)
+        except openai.NotFoundError as error:
+            assert error.code == "response_not_found"
+    for wrong in ({"previous_response_id": later.id}, {"tools": [{"type": "function", "name": "a", "parameters": {}}]}, {"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, {"background": True, "store": False}, {"model": "tiny"}):
+        try:
+            client.responses.create(**{**ask, **wrong})
+            raise AssertionError(wrong)
+        except openai.BadRequestError:
+            pass
+
+
 def check_openai():
     import openai
 
@@ -271,6 +324,7 @@ def check_openai():
     floats = client.embeddings.create(model="tiny", input=["apple", "bay"], encoding_format="float").data
     packed = client.embeddings.create(model="tiny", input=["apple", "bay"]).data
     assert all(abs(a - b) < 1e-7 for x, y in zip(floats, packed) for a, b in zip(x.embedding, y.embedding))
+    check_responses(client)
     for error, wrong in ((openai.NotFoundError, {"model": "none"}), (openai.BadRequestError, {"prompt": [99999]}), (openai.BadRequestError, {"extra_body": {"max_token": 1}})):
         try:
             client.completions.create(**{**ask, **wrong})
