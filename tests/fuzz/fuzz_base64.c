@@ -1,0 +1,24 @@
+/* Base64: what is decoded is encoded to the same digits, but for bits behind the last byte. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base64.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    size_t length = 0;
+    uint8_t *bytes = malloc(BY__BASE64_BYTES(size) + 1);
+    if (bytes != NULL && by__base64_decode((const char *)data, size, bytes, &length)) {
+        by__text digits = {0};
+        by__base64_add(&digits, bytes, length);
+        if (length > BY__BASE64_BYTES(size) || digits.length != size ||
+            (size >= 4 && memcmp(digits.data, data, size - 4) != 0)) {
+            abort();
+        }
+        by__text_free(&digits);
+    }
+    free(bytes);
+    return 0;
+}
