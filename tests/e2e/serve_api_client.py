@@ -4,6 +4,7 @@ import base64
 import json
 import math
 import random
+import re
 import struct
 import sys
 import threading
@@ -248,6 +249,41 @@ def check_jpeg():
     Image.frombytes("L", (SIZE, SIZE), pictures(1, 5)[0]).save(jpeg, "JPEG")
     for damaged in (jpeg.getvalue()[:-20], jpeg.getvalue()[:30], b"\xff\xd8\xff" + bytes(100)):
         assert call("/v1/predict?model=digits", damaged, "image/jpeg")[0] == 400
+
+
+def like(wanted, got, path="answer"):
+    """Whether an answer has the fields of the documented one, of their types. null stands for anything, "..." for other
+    fields, "*" for any name."""
+    if isinstance(wanted, dict):
+        assert isinstance(got, dict), (path, got)
+        if "*" in wanted:
+            wanted = dict.fromkeys(got, wanted["*"])
+        names = set(wanted) - {"..."}
+        assert names == set(got) if "..." not in wanted else names <= set(got), (path, sorted(set(wanted) ^ set(got)))
+        for name in names:
+            like(wanted[name], got[name], f"{path}.{name}")
+    elif isinstance(wanted, list):
+        assert isinstance(got, list) and (got or not wanted), (path, got)
+        for item in got if wanted else []:
+            like(wanted[0], item, path + "[]")
+    elif wanted is not None:
+        assert isinstance(got, float if isinstance(wanted, float) else type(wanted)), (path, got)
+        if isinstance(wanted, str) and path.rsplit(".", 1)[-1] in ("object", "message", "type", "code", "role"):
+            assert got == wanted, (path, got)
+
+
+def check_reference():
+    """The examples of docs/api.md: a block with a method and a path, and one with the status and the answer."""
+    with open(sys.argv[3]) as f:
+        blocks = re.findall(r"^```json ([^\n]*)\n(.*?)^```$", f.read(), re.M | re.S)
+    assert len(blocks) > 20 and len(blocks) % 2 == 0, len(blocks)
+    last = None
+    for (ask, body), (status, answer) in zip(blocks[::2], blocks[1::2]):
+        method, path = ask.split()
+        got, value = call(path.replace("ID", str(last)), json.loads(body) if body else None, method=method)
+        assert got == int(status), (ask, got, value)
+        like(json.loads(answer), value, ask)
+        last = value.get("id", last)
 
 
 def check_responses(client):

@@ -69,6 +69,9 @@ for what in models embeddings predict probabilities encoding; do
     check python3 "$client" "$what" "$url"
 done
 
+say "the examples of the reference"
+check python3 "$client" reference "$url" "$root/docs/api.md"
+
 say "the openai package"
 if "$root/scripts/serve-env" >env.log 2>&1; then
     check "$root/build/venv-serve/bin/python" "$client" openai "$url"
