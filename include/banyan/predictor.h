@@ -8,7 +8,6 @@
 #ifndef BANYAN_PREDICTOR_H
 #define BANYAN_PREDICTOR_H
 
-#include "banyan/infer.h"
 #include "banyan/task.h"
 
 #ifdef __cplusplus
@@ -22,10 +21,12 @@ typedef struct by_predictor_options {
     int threads;   /* 0: config.train.threads */
 } by_predictor_options;
 
-/* Opens a model of tables or images, takes its memory, and computes a batch of nothing. `options`
- * may be NULL. The pretrained may be closed afterwards. BY_EARG: the task of the model predicts
+/* Opens a model of tables or images, takes its memory, and computes a batch of nothing. config: that
+ * of the weights, resolved; learned: the directory with what was learned from training data, such
+ * as scales. `options` may be NULL. All may go afterwards. BY_EARG: the task of the model predicts
  * nothing of examples in memory. */
-BY_API by_status by_predictor_open(by_predictor **out, const by_pretrained *pretrained,
+BY_API by_status by_predictor_open(by_predictor **out, const by_config *config,
+                                   const by_weights *weights, const char *learned,
                                    const by_predictor_options *options, by_error *error);
 BY_API void by_predictor_close(by_predictor **predictor);
 BY_API int64_t by_predictor_batch(const by_predictor *predictor);

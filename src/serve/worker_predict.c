@@ -271,7 +271,9 @@ by_status by__predicting_open(by__predicting **out, const by_pretrained *pretrai
     const by_predictor_options options = {.batch = o->batch > 0 ? o->batch : BATCH,
                                           .threads = o->threads};
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "predictions", error));
-    by_status status = by_predictor_open(&p->predictor, pretrained, &options, error);
+    by_status status = by_predictor_open(&p->predictor, by_pretrained_config(pretrained),
+                                         by_pretrained_weights(pretrained),
+                                         by_pretrained_directory(pretrained), &options, error);
     if (status != BY_OK) {
         free(p);
         return status;

@@ -214,7 +214,7 @@ static by_status copy_config(by_predictor *p, const by_config *config,
     return by_config_resolve(p->config, error);
 }
 
-static by_status open_task(by_predictor *p, const by_pretrained *pretrained, by_error *error)
+static by_status open_task(by_predictor *p, const char *learned, by_error *error)
 {
     const by_task *task;
     BY_TRY(by_task_find(&task, p->config, error));
@@ -223,22 +223,21 @@ static by_status open_task(by_predictor *p, const by_pretrained *pretrained, by_
                             "task.kind %s predicts nothing of rows or images in memory",
                             p->config->task.kind);
     }
-    const by_task_request what = {.purpose = BY_TASK_PREDICT,
-                                  .config = p->config,
-                                  .learned = by_pretrained_directory(pretrained)};
+    const by_task_request what = {
+        .purpose = BY_TASK_PREDICT, .config = p->config, .learned = learned};
     return by_task_open(&p->data, NULL, &what, error);
 }
 
-static by_status set_up(by_predictor *p, const by_pretrained *pretrained,
-                        const by_predictor_options *options, by_error *error)
+static by_status set_up(by_predictor *p, const by_config *config, const by_weights *weights,
+                        const char *learned, const by_predictor_options *options, by_error *error)
 {
     by_predictor_input *nothing = NULL;
     const by_trainer_options how = {.mode = BY_TRAINER_LOSS};
-    BY_TRY(copy_config(p, by_pretrained_config(pretrained), options, error));
-    BY_TRY(open_task(p, pretrained, error));
+    BY_TRY(copy_config(p, config, options, error));
+    BY_TRY(open_task(p, learned, error));
     BY_TRY(by_trainer_open(&p->trainer, p->config, &how, error));
     BY_TRY(by_trainer_allocate(p->trainer, error));
-    BY_TRY(by_trainer_load_weights(p->trainer, by_pretrained_weights(pretrained), error));
+    BY_TRY(by_trainer_load_weights(p->trainer, weights, error));
     BY_TRY(take_nothing(&nothing, p, error));
     by_status status = take_batch(p, nothing, error);
     if (status == BY_OK) {
@@ -249,13 +248,15 @@ static by_status set_up(by_predictor *p, const by_pretrained *pretrained,
     return status;
 }
 
-by_status by_predictor_open(by_predictor **out, const by_pretrained *pretrained,
-                            const by_predictor_options *options, by_error *error)
+by_status by_predictor_open(by_predictor **out, const by_config *config, const by_weights *weights,
+                            const char *learned, const by_predictor_options *options,
+                            by_error *error)
 {
     by_predictor *p;
     const by_predictor_options defaults = {0};
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "a predictor", error));
-    by_status status = set_up(p, pretrained, options == NULL ? &defaults : options, error);
+    by_status status =
+        set_up(p, config, weights, learned, options == NULL ? &defaults : options, error);
     if (status != BY_OK) {
         by_predictor_close(&p);
         return status;

@@ -31,7 +31,7 @@ serve: $below_train export train infer plan compress"
 
 headers="adapter=checkpoint status=base exit=base text=base dtype=base shape=base packing=base op=base device=device comm=comm config=config graph=graph map=graph ops=ops passes=passes
 program=exec
-model=nn optimizer=optim data=data array_set=data table=data pack=data tokenizer=data text_stream=data chat=data checkpoint=checkpoint export=export track=track train=train launch=train task=train pipeline=train runs=train
+model=nn optimizer=optim data=data array_set=data table=data pack=data tokenizer=data text_stream=data chat=data checkpoint=checkpoint export=export track=track train=train launch=train task=train predictor=train pipeline=train runs=train
 infer=infer engine=infer draft=infer beam=infer constraint=infer logit_process=infer machine=plan profile=plan serve=serve serve_config=serve drift=drift drift_report=serve compress=compress"
 
 problems=0
