@@ -110,6 +110,15 @@ BY_API by_status by_gateway_run(const by_gateway_options *options, by_error *err
 
 /* ---- all of it on one machine ---- */
 
+/* A model that is served with others. */
+typedef struct by_serve_other {
+    const char *const *worker; /* as that of by_serve_options, with a name of its own */
+    const char *model;
+    const char *name;
+    const char *settings;
+    size_t workers; /* processes; at least 1 */
+} by_serve_other;
+
 typedef struct by_serve_options {
     /* Command lines that end with NULL, of the program that calls by_broker_run (with `supervised`),
      * by_gateway_run and by_worker_run with `address`. That of a worker goes on with --version V,
@@ -121,8 +130,11 @@ typedef struct by_serve_options {
     const char *model;    /* what to serve: the path of a run, a directory or a GGUF file */
     const char *name;     /* under which clients ask for it, whatever is deployed later */
     const char *settings; /* what else than the weights decides answers; NULL: nothing */
-    size_t workers;       /* processes, at least; 0: none while there are no requests */
-    size_t most;          /* processes, at most, by load; less than `workers`: as many as these */
+    /* Models that are served with it, by other workers, whose number and versions stay. */
+    const by_serve_other *others;
+    size_t other_count;
+    size_t workers;    /* processes, at least; 0: none while there are no requests */
+    size_t most;       /* processes, at most, by load; less than `workers`: as many as these */
     double target_p95; /* seconds to the first text that 95 % of the requests are to have; 0: 0.2 */
     double calm;       /* seconds in which workers were not needed before they go; 0: 15 */
     double idle;       /* seconds without a request before the last worker goes; 0: 60 */

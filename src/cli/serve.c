@@ -8,6 +8,7 @@
 
 #define MOST_ARGUMENTS 192
 #define MOST_WORKERS   256
+#define MOST_MODELS    16
 
 typedef struct arguments {
     const char *items[MOST_ARGUMENTS];
@@ -106,6 +107,7 @@ static arguments begin(const char *program, const char *command, const char *dir
 typedef struct choices {
     const char *listen, *keys, *name, *precision, *sessions, *context, *threads;
     const char *directory, *broker, *queue, *deadline, *tasks, *config, *rate, *silence, *window;
+    const char *pool, *batch, *delay;
     const char *workers; /* "N" or "LEAST:MOST"; NULL: the config's */
     const char *target;  /* "200ms", "0.2s", "0.2" */
     double calm, idle, grace;
@@ -115,23 +117,6 @@ typedef struct choices {
     cli_list sets;
     bool insecure, open;
 } choices;
-
-/* A copy without the '/' at its end. */
-static char *without_slashes(const char *path)
-{
-    size_t length = strlen(path);
-    while (length > 1 && path[length - 1] == '/') {
-        length--;
-    }
-    return strndup(path, length);
-}
-
-/* What stands behind the last '/'. */
-static const char *last_part(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash == NULL || slash[1] == '\0' ? path : slash + 1;
-}
 
 /* "2" or "1:8"; false: neither. */
 static bool read_workers(const char *text, size_t *least, size_t *most)
@@ -190,84 +175,170 @@ static void use_config(choices *c, const by_serve_config *config)
         c->tasks != NULL || config->broker.tasks[0] == '\0' ? c->tasks : config->broker.tasks;
 }
 
-/* Runs the three parts as processes of this program. */
-static by_status serve(const choices *c, const char *model, const char *directory, by_error *error)
+/* A worker's command line, but for what by_serve_run adds. */
+static arguments worker_of(const choices *c, const char *program, const char *directory,
+                           const cli_served *model)
+{
+    arguments worker = begin(program, "worker", directory, c->broker);
+    add_value(&worker, "--name", model->name);
+    add_value(&worker, "--adapter", model->adapter);
+    add_value(&worker, "--max-rate", c->rate);
+    add_value(&worker, "--precision", c->precision);
+    add_value(&worker, "--sessions", c->sessions);
+    add_value(&worker, "--context", c->context);
+    add_value(&worker, "--threads", c->threads);
+    add_value(&worker, "--drift-window", c->window);
+    add_value(&worker, "--pool", c->pool);
+    add_value(&worker, "--batch", c->batch);
+    add_value(&worker, "--delay", c->delay);
+    if (c->open) {
+        add(&worker, "--no-sandbox");
+    }
+    return worker;
+}
+
+static arguments gateway_of(const choices *c, const char *program, const char *directory,
+                            const char *quota)
+{
+    arguments gateway = begin(program, "gateway", directory, c->broker);
+    add_value(&gateway, "--config", c->config);
+    for (size_t i = 0; i < c->sets.count; i++) {
+        add_value(&gateway, "--set", c->sets.items[i]);
+    }
+    add_value(&gateway, "--quota", quota);
+    add_value(&gateway, "--listen", c->listen);
+    add_value(&gateway, "--keys", c->keys);
+    add_value(&gateway, "--deadline", c->deadline);
+    if (c->insecure) {
+        add(&gateway, "--insecure");
+    }
+    return gateway;
+}
+
+static arguments broker_of(const choices *c, const char *program, const char *directory,
+                           const char *own_tasks)
+{
+    arguments broker = begin(program, "broker", directory, NULL);
+    add_value(&broker, "--queue", c->queue);
+    add_value(&broker, "--tasks", c->tasks == NULL ? own_tasks : c->tasks);
+    add(&broker, "--supervised");
+    add_value(&broker, "--silence", c->silence);
+    return broker;
+}
+
+/* Files of the server in its directory. */
+typedef struct files {
+    char *socket;
+    char *local; /* of the directory, which has files even where Redis is the broker */
+    char *tasks;
+    char *quota;
+    char *control;
+    char *golden;
+} files;
+
+static by_status name_files(files *f, const choices *c, const char *directory, by_error *error)
+{
+    by_status status = cli_serve_socket(&f->local, directory, error);
+    if (status == BY_OK) {
+        status = cli_serve_broker(&f->socket, c->broker, directory, error);
+    }
+    if (status != BY_OK) {
+        return status;
+    }
+    if (asprintf(&f->tasks, "%s/tasks.sqlite", directory) < 0 ||
+        asprintf(&f->quota, "%s/quota.json", directory) < 0 ||
+        asprintf(&f->control, "%s/control.socket", directory) < 0 ||
+        asprintf(&f->golden, "%s/golden.json", directory) < 0) {
+        return by_error_set(error, BY_EMEMORY, "out of memory");
+    }
+    return BY_OK;
+}
+
+static void free_files(files *f)
+{
+    free(f->socket);
+    free(f->local);
+    free(f->tasks);
+    free(f->quota);
+    free(f->control);
+    free(f->golden);
+}
+
+/* Runs the three parts as processes of this program; models[0] is the one that deployments change.
+ */
+static by_status serve(const choices *c, const cli_served *models, size_t count,
+                       const char *directory, by_error *error)
 {
     char program[4096] = {0};
-    char *socket = NULL;
-    char *local = NULL; /* of the directory, which has files even where Redis is the broker */
-    char *own_tasks = NULL;
-    char *quota = NULL;
-    char *control = NULL;
-    char *golden = NULL;
-    char *path = without_slashes(model);
-    const char *name = c->name != NULL ? c->name : last_part(path == NULL ? model : path);
+    files f = {0};
+    arguments workers[MOST_MODELS];
+    by_serve_other others[MOST_MODELS];
     by_status status = readlink("/proc/self/exe", program, sizeof program - 1) < 0
                            ? by_error_set(error, BY_EIO, "cannot find this program")
-                           : cli_serve_socket(&local, directory, error);
+                           : name_files(&f, c, directory, error);
     if (status == BY_OK) {
-        status = cli_serve_broker(&socket, c->broker, directory, error);
-    }
-    if (status == BY_OK && (asprintf(&own_tasks, "%s/tasks.sqlite", directory) < 0 ||
-                            asprintf(&quota, "%s/quota.json", directory) < 0 ||
-                            asprintf(&control, "%s/control.socket", directory) < 0 ||
-                            asprintf(&golden, "%s/golden.json", directory) < 0)) {
-        status = by_error_set(error, BY_EMEMORY, "out of memory");
-    }
-    if (status == BY_OK) {
-        arguments broker = begin(program, "broker", directory, NULL);
-        arguments gateway = begin(program, "gateway", directory, c->broker);
-        arguments worker = begin(program, "worker", directory, c->broker);
-        add_value(&broker, "--queue", c->queue);
-        add_value(&broker, "--tasks", c->tasks == NULL ? own_tasks : c->tasks);
-        add_value(&gateway, "--config", c->config);
-        for (size_t i = 0; i < c->sets.count; i++) {
-            add_value(&gateway, "--set", c->sets.items[i]);
-        }
-        add_value(&gateway, "--quota", quota);
-        add_value(&gateway, "--listen", c->listen);
-        add_value(&gateway, "--keys", c->keys);
-        add_value(&gateway, "--deadline", c->deadline);
-        if (c->insecure) {
-            add(&gateway, "--insecure");
-        }
-        add(&broker, "--supervised");
-        add_value(&broker, "--silence", c->silence);
-        add_value(&worker, "--name", name);
-        add_value(&worker, "--max-rate", c->rate);
-        add_value(&worker, "--precision", c->precision);
-        add_value(&worker, "--sessions", c->sessions);
-        add_value(&worker, "--context", c->context);
-        add_value(&worker, "--threads", c->threads);
-        add_value(&worker, "--drift-window", c->window);
-        if (c->open) {
-            add(&worker, "--no-sandbox");
+        const arguments broker = broker_of(c, program, directory, f.tasks);
+        const arguments gateway = gateway_of(c, program, directory, f.quota);
+        for (size_t i = 0; i < count; i++) {
+            workers[i] = worker_of(c, program, directory, &models[i]);
+            others[i] = (by_serve_other){.worker = workers[i].items,
+                                         .model = models[i].path,
+                                         .name = models[i].name,
+                                         .settings = models[i].settings,
+                                         .workers = c->least > 0 ? c->least : 1};
         }
         by_serve_options options = {.broker = c->broker == NULL ? broker.items : NULL,
                                     .gateway = gateway.items,
-                                    .worker = worker.items,
-                                    .model = path == NULL ? model : path,
-                                    .name = name,
-                                    .settings = c->precision,
+                                    .worker = workers[0].items,
+                                    .model = models[0].path,
+                                    .name = models[0].name,
+                                    .settings = models[0].settings,
+                                    .others = others + 1,
+                                    .other_count = count - 1,
                                     .workers = c->least,
                                     .most = c->most,
                                     .target_p95 = c->target_seconds,
                                     .calm = c->calm,
                                     .idle = c->idle,
                                     .grace = c->grace,
-                                    .address = socket,
-                                    .control = control,
-                                    .golden = golden,
+                                    .address = f.socket,
+                                    .control = f.control,
+                                    .golden = f.golden,
                                     .log = cli_serve_log};
         status = by_serve_run(&options, error);
     }
-    free(socket);
-    free(own_tasks);
-    free(quota);
-    free(local);
-    free(control);
-    free(golden);
-    free(path);
+    free_files(&f);
+    return status;
+}
+
+/* Reads what is to be served, and serves it. */
+static by_status serve_all(const choices *c, char *const *texts, size_t count,
+                           const char *directory, by_error *error)
+{
+    cli_served models[MOST_MODELS] = {{0}};
+    by_status status = BY_OK;
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        status = cli_served_parse(&models[i], texts[i], error);
+        if (status == BY_OK && i == 0 && c->name != NULL) {
+            models[0].name = c->name;
+        }
+        for (size_t k = 0; k < i && status == BY_OK; k++) {
+            if (strcmp(models[k].name, models[i].name) == 0) {
+                status =
+                    by_error_set(error, BY_EARG, "two models are named '%s': name one as NAME=RUN",
+                                 models[i].name);
+            }
+        }
+        if (status == BY_OK) {
+            status = cli_served_settings(&models[i], c->precision, error);
+        }
+    }
+    if (status == BY_OK) {
+        status = serve(c, models, count, directory, error);
+    }
+    for (size_t i = 0; i < count; i++) {
+        cli_served_free(&models[i]);
+    }
     return status;
 }
 
@@ -303,6 +374,12 @@ static int run(int argc, char **argv)
         {"threads", CLI_STRING, &c.threads, "N", "compute threads of a worker"},
         {"drift-window", CLI_STRING, &c.window, "N",
          "requests that are compared with the training data at a time (default 500)"},
+        {"pool", CLI_STRING, &c.pool, "mean|last",
+         "embeddings: the mean of the hidden states of all tokens, or that of the last one (mean)"},
+        {"batch", CLI_STRING, &c.batch, "N",
+         "rows or images that are computed together, at most (default 16)"},
+        {"delay", CLI_STRING, &c.delay, "SECONDS",
+         "that they, and texts of embeddings, wait for others (default 0.002)"},
         {"tasks", CLI_STRING, &c.tasks, "FILE", "keep tasks in it (default DIR/tasks.sqlite)"},
         {"queue", CLI_STRING, &c.queue, "N", "requests that may wait (default 1024)"},
         {"deadline", CLI_STRING, &c.deadline, "SECONDS", "of a request (default 600)"},
@@ -321,10 +398,10 @@ static int run(int argc, char **argv)
         return code;
     }
     c.target_seconds = read_seconds(c.target);
-    if (rest_count > 1 || c.target_seconds < 0.0 ||
+    if (rest_count > MOST_MODELS || c.target_seconds < 0.0 ||
         (c.workers != NULL && !read_workers(c.workers, &c.least, &c.most))) {
         return cli_misuse(&cli_serve, "%s",
-                          rest_count > 1 ? "one run or directory is needed"
+                          rest_count > MOST_MODELS ? "at most 16 models are possible"
                           : c.target_seconds < 0.0
                               ? "--target-p95 is a time, such as 200ms"
                               : "--workers is 1 to 256, or LEAST:MOST such as 1:8");
@@ -338,12 +415,13 @@ static int run(int argc, char **argv)
     if (status == BY_OK && checks) {
         status = by_serve_config_check(config, &error);
     } else if (status == BY_OK) {
-        const char *model = rest_count == 1 ? rest[0] : config->worker.model;
+        char *const *models = rest_count > 0 ? rest : &config->worker.model;
         use_config(&c, config);
-        status = model[0] == '\0'
-                     ? by_error_set(&error, BY_EARG,
-                                    "name a run or a directory, or set worker.model in --config")
-                     : serve(&c, model, directory, &error);
+        status =
+            models[0][0] == '\0'
+                ? by_error_set(&error, BY_EARG,
+                               "name a run or a directory, or set worker.model in --config")
+                : serve_all(&c, models, rest_count > 0 ? (size_t)rest_count : 1, directory, &error);
     }
     if (status == BY_OK && checks) {
         printf("%s is right\n", c.config == NULL ? "the configuration" : c.config);
@@ -355,7 +433,7 @@ static int run(int argc, char **argv)
 
 const cli_command cli_serve = {
     "serve", "serve a model over HTTP with OpenAI's API",
-    "banyan serve [RUN] [--config FILE] [--listen ADDRESS] [--workers N]",
+    "banyan serve [NAME=]RUN[+ADAPTER]... [--config FILE] [--listen ADDRESS] [--workers N]",
     "Starts a gateway, a broker and workers, and keeps them running. The first Ctrl-C or SIGTERM\n"
     "answers what was accepted and ends; the second one ends at once. SIGHUP, and `banyan "
     "deploy`,\n"
@@ -363,7 +441,10 @@ const cli_command cli_serve = {
     "  banyan serve runs/tiny\n"
     "  curl http://127.0.0.1:8080/v1/completions -H 'Content-Type: application/json' \\\n"
     "      -d '{\"model\": \"tiny\", \"prompt\": \"Once\", \"max_tokens\": 20}'\n"
+    "  banyan serve base=runs/tiny adapted=runs/tiny+adapter prices=runs/houses\n"
     "  banyan serve --config serve.yaml --check\n\n"
+    "Of several models, --workers is of each; autoscaling, SIGHUP and `banyan deploy` are for the\n"
+    "first one.\n\n"
     "Routes: /v1/completions, /v1/chat/completions, /v1/models, /metrics, /health/live,\n"
     "/health/ready. An address that other machines reach needs --keys or --insecure.\n",
     run};

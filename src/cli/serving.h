@@ -15,4 +15,19 @@ by_status cli_serve_broker(char **out, const char *broker, const char *directory
 /* "$XDG_RUNTIME_DIR/banyan", else "/tmp/banyan-UID". Freed with free(). */
 char *cli_serve_directory(void);
 
+/* A model as the command line names it: [NAME=]RUN[+ADAPTER] (serve_models.c). */
+typedef struct cli_served {
+    char *memory;
+    char *path;
+    const char *name;
+    const char *adapter; /* NULL: none */
+    char *settings;      /* what else than the weights decides answers; NULL: nothing */
+} cli_served;
+
+/* Freed with cli_served_free. The name is the last part of the adapter's or the run's path where
+ * none is given. */
+by_status cli_served_parse(cli_served *out, const char *text, by_error *error);
+by_status cli_served_settings(cli_served *served, const char *precision, by_error *error);
+void cli_served_free(cli_served *served);
+
 #endif

@@ -63,11 +63,12 @@ static bool is_hopeless(const by__supervisor *s, const by__child *c, int code)
         return false;
     }
     for (const by__child *w = s->workers; w != NULL && c->group != NULL; w = w->next) {
-        if (w != c && (w->running || w->group != c->group)) {
+        bool same = w->group == c->group;
+        if (w != c && (same ? w->running : w->group->other == NULL && c->group->other == NULL)) {
             return false;
         }
     }
-    return c->group == NULL || c->group == s->current;
+    return c->group == NULL || c->group == s->current || c->group->other != NULL;
 }
 
 /* A worker that starts again and again takes longer each time. */
@@ -167,18 +168,20 @@ static void open_child(by__supervisor *s, by__child *c, const char *role,
 /* ---- groups ---- */
 
 by_status by__group_add(by__supervisor *s, by__group **out, const by__served_version *version,
-                        by_error *error)
+                        const by_serve_other *other, by_error *error)
 {
     by__group *g = NULL;
     size_t n = 0;
+    const char *const *worker = other == NULL ? s->options.worker : other->worker;
     BY_TRY(by__alloc((void **)&g, 1, sizeof *g, "a version", error));
     by_status status = by__served_version_copy(&g->version, version, error);
     if (status != BY_OK) {
         free(g);
         return status;
     }
-    for (; s->options.worker[n] != NULL && n < BY__ARGUMENTS - 6; n++) {
-        g->command[n] = s->options.worker[n];
+    g->other = other;
+    for (; worker[n] != NULL && n < BY__ARGUMENTS - 6; n++) {
+        g->command[n] = worker[n];
     }
     g->command[n++] = "--version";
     g->command[n++] = g->version.name;
@@ -263,7 +266,7 @@ static void sweep(by__supervisor *s)
     }
     for (by__group **at = &s->groups; *at != NULL;) {
         by__group *g = *at;
-        bool used = g == s->current || g == s->coming;
+        bool used = g == s->current || g == s->coming || g->other != NULL;
         for (const by__child *c = s->workers; c != NULL && !used; c = c->next) {
             used = c->group == g;
         }
@@ -341,17 +344,29 @@ static void on_hangup(uv_signal_t *handle, int number)
     by__control_reload(handle->data);
 }
 
-static by_status begin(by__supervisor *s, by_error *error)
+static by_status add_model(by__supervisor *s, by__group **out, const char *path,
+                           const char *settings, const by_serve_other *other, by_error *error)
 {
     by__served_version version = {0};
-    by_status status =
-        by__served_version_find(&version, s->options.model, s->options.settings, error);
+    by_status status = by__served_version_find(&version, path, settings, error);
     if (status == BY_OK) {
-        status = by__group_add(s, &s->current, &version, error);
+        status = by__group_add(s, out, &version, other, error);
     }
     by__served_version_free(&version);
-    BY_TRY(status);
+    return status;
+}
+
+static by_status begin(by__supervisor *s, by_error *error)
+{
+    const by_serve_options *o = &s->options;
+    BY_TRY(add_model(s, &s->current, o->model, o->settings, NULL, error));
     s->current->wanted = s->scale.wanted;
+    for (size_t i = 0; i < o->other_count; i++) {
+        const by_serve_other *other = &o->others[i];
+        by__group *group;
+        BY_TRY(add_model(s, &group, other->model, other->settings, other, error));
+        group->wanted = other->workers;
+    }
     BY_TRY(by__control_open(s, error));
     int code = uv_signal_start(&s->reload, on_hangup, SIGHUP);
     if (code < 0) {

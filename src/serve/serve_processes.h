@@ -22,6 +22,8 @@ typedef struct by__supervisor by__supervisor;
 /* Workers of one version. */
 typedef struct by__group {
     by__served_version version;
+    const by_serve_other *other; /* NULL: the model that deployments change */
+    bool routed;                 /* of another model: the broker knows its version */
     const char *command[BY__ARGUMENTS];
     size_t wanted;
     size_t exits;  /* of its workers that were not told to end */
@@ -104,9 +106,10 @@ struct by__supervisor {
 
 /* ---- processes (serve_processes.c) ---- */
 
-/* A group for a version, which is copied; it wants no workers yet. */
+/* A group for a version, which is copied, of another model or (NULL) of the one that deployments
+ * change; it wants no workers yet. */
 by_status by__group_add(by__supervisor *s, by__group **out, const by__served_version *version,
-                        by_error *error);
+                        const by_serve_other *other, by_error *error);
 /* Starts and ends workers until each group has what it wants. */
 void by__supervisor_reconcile(by__supervisor *s);
 /* Workers of a group that the broker knows; all that run. */

@@ -91,11 +91,14 @@ static void measure(by__supervisor *s, const json_t *model, const json_t *messag
                                 .oldest = by__get_number(model, "oldest", 0.0)};
     json_array_foreach(json_object_get(message, "workers"), i, w)
     {
-        in->running += (size_t)by__get_integer(w, "requests");
+        const char *of = by__get_text(w, "model");
+        bool own = of != NULL && strcmp(of, s->model) == 0;
+        in->running += own ? (size_t)by__get_integer(w, "requests") : 0;
     }
     for (const by__group *g = s->groups; g != NULL; g = g->next) {
-        in->ready += g->retire == 0.0 ? by__group_ready(s, g) : 0;
-        in->started += g->retire == 0.0 ? by__group_running(s, g) : 0;
+        bool counts = g->retire == 0.0 && g->other == NULL;
+        in->ready += counts ? by__group_ready(s, g) : 0;
+        in->started += counts ? by__group_running(s, g) : 0;
     }
 }
 
@@ -159,6 +162,21 @@ static void send_route(by__supervisor *s)
     json_decref(route);
 }
 
+/* The one version of every other model. */
+static void send_others(by__supervisor *s)
+{
+    for (by__group *g = s->groups; g != NULL && s->options.broker != NULL; g = g->next) {
+        if (g->other != NULL && !g->routed) {
+            json_t *versions = json_array();
+            add_route(versions, g, 1.0, false);
+            json_t *route = json_pack("{ss ss so sb}", "t", "route", "model", g->other->name,
+                                      "versions", versions, "elastic", 0);
+            g->routed = by__broker_link_send(&s->link, route);
+            json_decref(route);
+        }
+    }
+}
+
 /* ---- rollouts ---- */
 
 by_status by__supervisor_deploy(by__supervisor *s, const by__served_version *version,
@@ -178,7 +196,7 @@ by_status by__supervisor_deploy(by__supervisor *s, const by__served_version *ver
     if (strcmp(version->name, s->current->version.name) == 0) {
         return by_error_set(error, BY_ESTATE, "version %s serves already", version->name);
     }
-    BY_TRY(by__group_add(s, &s->coming, version, error));
+    BY_TRY(by__group_add(s, &s->coming, version, NULL, error));
     by__rollout_begin(&s->rollout, options, by__now());
     by__golden_reset(s);
     s->rolls_back = back;
@@ -282,6 +300,7 @@ static void on_state(by__supervisor *s, const json_t *message)
     tend_rollout(s, model);
     tend_scale(s);
     send_route(s);
+    send_others(s);
     by__supervisor_reconcile(s);
 }
 
@@ -319,7 +338,11 @@ static void on_ready(void *user)
     }
     free(s->routed);
     s->routed = NULL;
+    for (by__group *g = s->groups; g != NULL; g = g->next) {
+        g->routed = false;
+    }
     send_route(s);
+    send_others(s);
 }
 
 static void on_lost(void *user, const char *why)

@@ -243,7 +243,7 @@ static void send_beat(by__worker *w)
 
 static void on_beat(uv_timer_t *timer)
 {
-    worker *w = timer->data;
+    by__worker *w = timer->data;
     const char *call = by__sandbox_violation();
     if (call != NULL) {
         by__log_event(&w->log, "sandbox_violation", "{ss}", "call", call);

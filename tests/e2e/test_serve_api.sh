@@ -5,8 +5,11 @@
 . "$(dirname "$0")/../support/shell.sh"
 client="$root/tests/e2e/serve_api_client.py"
 on_exit=end_server
-parts=
-end_server() { [ -z "$parts" ] || kill -9 $parts 2>/dev/null; }
+server=
+end_server() {
+    # shellcheck disable=SC2046
+    [ -z "$server" ] || kill -9 $(ps -o pid= --ppid "$server") "$server" 2>/dev/null
+}
 check() { "$@" || { tail -n 20 log >&2; fail "$*"; }; }
 
 make_text text.txt 400
@@ -51,18 +54,12 @@ run 0 "$banyan" generate talk --adapter adapter --prompt "apple " --no-prompt --
 mv out adapted.text
 
 say "a server of five models"
-start() {
-    "$banyan" "$@" --dir "$work/sock" 2>>log &
-    parts="$parts $!"
-}
-start broker --tasks tasks.sqlite
-start worker runs/tiny --threads 1
-start worker talk --threads 1
-start worker talk --adapter adapter --name adapted --threads 1
-start worker runs/houses --threads 1
-start worker runs/digits --threads 1
-start gateway --listen 127.0.0.1:0 >url
-while [ ! -s url ]; do sleep 0.1; done
+"$banyan" serve runs/tiny talk adapted=talk+adapter runs/houses runs/digits/ --listen 127.0.0.1:0 --dir "$work/sock" --threads 1 >url 2>log &
+server=$!
+while [ ! -s url ]; do
+    kill -0 "$server" 2>/dev/null || { cat log >&2; fail "the server has ended"; }
+    sleep 0.1
+done
 url=$(cat url)
 for what in models embeddings predict probabilities encoding; do
     say "$what"
@@ -71,6 +68,12 @@ done
 
 say "the examples of the reference"
 check python3 "$client" reference "$url" "$root/docs/api.md"
+
+say "what is served by a name"
+run 2 "$banyan" serve runs/tiny tiny=talk --dir "$work/other"
+holds err "two models are named 'tiny'"
+run 2 "$banyan" serve runs/tiny none=runs/none --listen 127.0.0.1:0 --dir "$work/other"
+holds err "runs/none"
 
 say "the openai package"
 if "$root/scripts/serve-env" >env.log 2>&1; then

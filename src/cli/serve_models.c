@@ -1,0 +1,75 @@
+/* What `banyan serve` is told to serve: [NAME=]RUN[+ADAPTER]. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "serving.h"
+
+/* What stands behind the last '/'. */
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL || slash[1] == '\0' ? path : slash + 1;
+}
+
+static void cut_slashes(char *path)
+{
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') {
+        path[--length] = '\0';
+    }
+}
+
+/* A path that exists is taken whole, whatever characters it has. */
+by_status cli_served_parse(cli_served *out, const char *text, by_error *error)
+{
+    *out = (cli_served){.memory = strdup(text)};
+    if (out->memory == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory");
+    }
+    out->path = out->memory;
+    char *equals = strchr(out->path, '=');
+    if (equals != NULL && access(out->path, F_OK) != 0) {
+        *equals = '\0';
+        out->name = out->path;
+        out->path = equals + 1;
+    }
+    char *plus = strrchr(out->path, '+');
+    if (plus != NULL && access(out->path, F_OK) != 0) {
+        *plus = '\0';
+        out->adapter = plus + 1;
+        cut_slashes(plus + 1);
+    }
+    cut_slashes(out->path);
+    if (out->path[0] == '\0' || (out->name != NULL && out->name[0] == '\0') ||
+        (out->adapter != NULL && out->adapter[0] == '\0')) {
+        cli_served_free(out);
+        return by_error_set(error, BY_EARG, "'%s' is not [NAME=]RUN[+ADAPTER]", text);
+    }
+    if (out->name == NULL) {
+        out->name = last_part(out->adapter == NULL ? out->path : out->adapter);
+    }
+    return BY_OK;
+}
+
+by_status cli_served_settings(cli_served *served, const char *precision, by_error *error)
+{
+    if (precision == NULL && served->adapter == NULL) {
+        return BY_OK;
+    }
+    if (asprintf(&served->settings, "%s%s%s", precision == NULL ? "" : precision,
+                 served->adapter == NULL ? "" : "+",
+                 served->adapter == NULL ? "" : served->adapter) < 0) {
+        served->settings = NULL;
+        return by_error_set(error, BY_EMEMORY, "out of memory");
+    }
+    return BY_OK;
+}
+
+void cli_served_free(cli_served *served)
+{
+    free(served->memory);
+    free(served->settings);
+    *served = (cli_served){0};
+}
