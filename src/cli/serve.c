@@ -342,11 +342,37 @@ static by_status serve_all(const choices *c, char *const *texts, size_t count,
     return status;
 }
 
+static by_status check_or_serve(choices *c, bool checks, char *const *models, size_t count,
+                                by_error *error)
+{
+    by_serve_config *config = NULL;
+    char *own = c->directory == NULL ? cli_serve_directory() : NULL;
+    const char *directory = c->directory == NULL ? own : c->directory;
+    by_status status = directory == NULL ? by_error_set(error, BY_EMEMORY, "out of memory")
+                                         : by_serve_config_open(&config, c->config, c->sets.items,
+                                                                c->sets.count, error);
+    if (status == BY_OK && checks) {
+        status = by_serve_config_check(config, error);
+    } else if (status == BY_OK) {
+        use_config(c, config);
+        models = count > 0 ? models : &config->worker.model;
+        status = models[0][0] == '\0'
+                     ? by_error_set(error, BY_EARG,
+                                    "name a run or a directory, or set worker.model in --config")
+                     : serve_all(c, models, count > 0 ? count : 1, directory, error);
+    }
+    if (status == BY_OK && checks) {
+        printf("%s is right\n", c->config == NULL ? "the configuration" : c->config);
+    }
+    by_serve_config_close(&config);
+    free(own);
+    return status;
+}
+
 static int run(int argc, char **argv)
 {
     choices c = {.target = "200ms"};
     bool checks = false;
-    by_serve_config *config = NULL;
     const cli_flag flags[] = {
         {"config", CLI_STRING, &c.config, "FILE",
          "keys of docs/serve_config.md; flags replace them"},
@@ -407,27 +433,7 @@ static int run(int argc, char **argv)
                               : "--workers is 1 to 256, or LEAST:MOST such as 1:8");
     }
     by_error error = {0};
-    char *own = c.directory == NULL ? cli_serve_directory() : NULL;
-    const char *directory = c.directory == NULL ? own : c.directory;
-    by_status status = directory == NULL ? by_error_set(&error, BY_EMEMORY, "out of memory")
-                                         : by_serve_config_open(&config, c.config, c.sets.items,
-                                                                c.sets.count, &error);
-    if (status == BY_OK && checks) {
-        status = by_serve_config_check(config, &error);
-    } else if (status == BY_OK) {
-        char *const *models = rest_count > 0 ? rest : &config->worker.model;
-        use_config(&c, config);
-        status =
-            models[0][0] == '\0'
-                ? by_error_set(&error, BY_EARG,
-                               "name a run or a directory, or set worker.model in --config")
-                : serve_all(&c, models, rest_count > 0 ? (size_t)rest_count : 1, directory, &error);
-    }
-    if (status == BY_OK && checks) {
-        printf("%s is right\n", c.config == NULL ? "the configuration" : c.config);
-    }
-    by_serve_config_close(&config);
-    free(own);
+    by_status status = check_or_serve(&c, checks, rest, (size_t)rest_count, &error);
     return status == BY_OK ? CLI_DONE : cli_fail(&cli_serve, &error);
 }
 

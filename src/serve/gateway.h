@@ -201,8 +201,10 @@ by_status by__openai_parse(json_t **out, const char *body, size_t length, by_err
 /* Reads the body of a completion, or (another kind) of a chat, of about `length` bytes. */
 by_status by__openai_read(by__call *call, const json_t *body, size_t length, const char **param,
                           by_error *error);
-/* Log-probabilities of tokens as chats tell them, a list. */
+/* Log-probabilities of tokens (openai_logprobs.c) as chats tell them, a list; as completions do, an
+ * object, with the most probable ones where `tops`. */
 void by__openai_tokens(const json_t *list, by__text *out);
+void by__openai_places(const json_t *list, bool tops, by__text *out);
 /* Makes the one part of a call whose answer comes whole, with the request that a worker reads, which
  * is taken. cost: tokens, by guess. */
 by_status by__call_one_part(by__call *call, json_t *request, int64_t cost, int64_t priority,
