@@ -132,6 +132,8 @@ static void print_workers(const by__gateway *g, by__text *out)
         {"banyan_engine_waiting", "waiting", "Sequences that wait in the engine.", "gauge"},
         {"banyan_cache_pages", "pages", "Pages of keys and values.", "gauge"},
         {"banyan_cache_pages_used", "pages_used", "Pages of running sequences.", "gauge"},
+        {"banyan_batches_total", "batches", "Batches of embeddings and predictions.", "counter"},
+        {"banyan_batch_examples_total", "examples", "Texts, rows and images in them.", "counter"},
         {"banyan_engine_preemptions_total", "preemptions", "Sequences that lost their pages.",
          "counter"},
     };

@@ -233,6 +233,12 @@ static void end_rollout(by__supervisor *s)
     by__golden_reset(s);
 }
 
+/* The golden request is one for text; of other models what counts is that their workers start. */
+static bool asks_golden(const by__supervisor *s)
+{
+    return s->options.broker != NULL && json_object_get(s->info, "context") != NULL;
+}
+
 static void tend_rollout(by__supervisor *s, const json_t *model)
 {
     by__group *g = s->coming;
@@ -247,15 +253,14 @@ static void tend_rollout(by__supervisor *s, const json_t *model)
                             .ready = by__group_ready(s, g),
                             .exits = g->exits,
                             .hopeless = g->hopeless,
-                            .golden =
-                                s->options.broker == NULL ? BY__GOLDEN_GOOD : s->golden.result,
+                            .golden = !asks_golden(s) ? BY__GOLDEN_GOOD : s->golden.result,
                             .golden_reason = s->golden.reason,
                             .before = s->before,
                             .after = s->after};
     by__rollout_phase phase = s->rollout.phase;
     double share = s->rollout.share;
     by__rollout_step(&s->rollout, &in);
-    if (s->rollout.phase == BY__ROLLOUT_CHECKING && s->options.broker != NULL) {
+    if (s->rollout.phase == BY__ROLLOUT_CHECKING && asks_golden(s)) {
         by__golden_ask(s, in.ready);
     }
     if (phase != s->rollout.phase || share != s->rollout.share) {

@@ -231,6 +231,8 @@ static void send_beat(by__worker *w)
         (json_int_t)s.waiting, "pages", (json_int_t)s.pages, "pages_used", (json_int_t)s.pages_used,
         "pages_cached", (json_int_t)s.pages_cached, "generated", (json_int_t)s.generated, "found",
         (json_int_t)s.found, "preemptions", (json_int_t)s.preemptions, "rows", (json_int_t)s.rows);
+    (void)json_object_set_new(engine, "batches", json_integer((json_int_t)batches.batches));
+    (void)json_object_set_new(engine, "examples", json_integer((json_int_t)batches.examples));
     json_t *drift = by__served_drift_state(w->model.drift);
     if (drift != NULL) {
         (void)json_object_set_new(engine, "drift", drift);

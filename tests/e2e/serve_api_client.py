@@ -158,6 +158,12 @@ def check_predict():
     for thread in threads:
         thread.join()
     same_predictions([{**p, "index": i} for i, p in enumerate(got)], wanted)
+    counts, end = {"batch_examples": 0}, time.time() + 20
+    while counts["batch_examples"] < 100:
+        assert time.time() < end, counts
+        with urllib.request.urlopen(url + "/metrics") as page:
+            counts = {m: float(v) for m, v in re.findall(r'^banyan_(batches|batch_examples)_total\{model="houses"[^}]*\} (\S+)$', page.read().decode(), re.M)}
+    assert 0 < counts["batches"] < counts["batch_examples"], counts
     for wrong in ([], [{"room": 1}], [{"rooms": "many"}], [[1]], [3], [{"rooms": True}], [{"place": "a\0b"}]):
         status, error = call("/v1/predict", {"model": "houses", "rows": wrong})
         assert status == 400, (wrong, error)
