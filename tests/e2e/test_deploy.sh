@@ -49,7 +49,7 @@ else
 fi
 
 say "Dockerfile: packages of the libraries"
-sed -n 's/\\$//; /^FROM debian:12$/,$p' "$root/deploy/Dockerfile" | tr ' ' '\n' >words
+sed -n 's/\\$//; /^FROM debian:12 AS job$/,$p' "$root/deploy/Dockerfile" | tr ' ' '\n' >words
 objdump -p "$banyan" | sed -n 's/^ *NEEDED *//p' | while read -r library; do
     path=$(ldconfig -p | awk -v name="$library" '$1 == name { print $NF; exit }')
     package=$(dpkg -S "$(readlink -f "$path")" 2>/dev/null | sed 's/:.*//; q')
@@ -57,6 +57,7 @@ objdump -p "$banyan" | sed -n 's/^ *NEEDED *//p' | while read -r library; do
     grep -q -x -F "$package" words || echo "$library ($package)"
 done >missing
 [ ! -s missing ] || fail "the image lacks: $(cat missing)"
+[ "$(sed -n '/^FROM job AS serve$/,$s/^USER //p' "$root/deploy/Dockerfile")" = 10001:10001 ] || fail "a server's image runs as root"
 [ -x "$root/scripts/setup" ] || fail "the image's build needs scripts/setup"
 
 say "a server: manifests, compose, dashboard, rules, by the metrics of one that runs"
