@@ -20,6 +20,7 @@ parser.add_argument("--streams", type=int, default=5000)
 parser.add_argument("--idle", type=int, default=10000)
 parser.add_argument("--tokens", type=int, default=100)
 parser.add_argument("--seconds", type=float, default=20)
+parser.add_argument("--prober", default="env", help="command that runs the client which asks for health: nice -n -10")
 options = parser.parse_args()
 where = urllib.parse.urlparse(options.url)
 
@@ -69,7 +70,7 @@ async def main():
     tasks = [asyncio.create_task(stream(i, counts, failures)) for i in range(options.streams)]
     await asyncio.sleep(3)
     # The client that asks is a process of its own, so that its times are not those of reading streams.
-    prober = await asyncio.create_subprocess_exec("python3", "-c", PROBE, where.hostname, str(where.port), str(options.seconds), stdout=asyncio.subprocess.PIPE)
+    prober = await asyncio.create_subprocess_exec(*options.prober.split(), "python3", "-c", PROBE, where.hostname, str(where.port), str(options.seconds), stdout=asyncio.subprocess.PIPE)
     most = 0
     while prober.returncode is None and not (prober.stdout.at_eof()):
         most = max(most, resident())

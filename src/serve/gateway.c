@@ -179,6 +179,7 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     }
     (void)uv_timer_init(&g.loop, &g.drain);
     (void)uv_timer_init(&g.loop, &g.tick);
+    (void)uv_timer_init(&g.loop, &g.watching);
     g.drain.data = g.tick.data = &g;
     by__event_queue_open(&g.events, &g.loop, on_event, &g);
     by_status status = open_gateway(&g, error);
@@ -210,6 +211,7 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     by__event_queue_close(&g.events);
     uv_close((uv_handle_t *)&g.drain, NULL);
     uv_close((uv_handle_t *)&g.tick, NULL);
+    uv_close((uv_handle_t *)&g.watching, NULL);
     (void)uv_run(&g.loop, UV_RUN_DEFAULT);
     save_quota(&g); /* with what the last requests did not use */
     (void)uv_run(&g.loop, UV_RUN_DEFAULT);

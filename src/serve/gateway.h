@@ -39,8 +39,10 @@ typedef struct by__gateway {
     struct by__payload_log *payload; /* NULL: none is kept; so is */
     struct by__feedback *feedback;
     by__id_table parts;
-    struct by__call *calls; /* without an end */
-    struct by__ask *asks;   /* questions about tasks */
+    struct by__call *calls;    /* without an end */
+    struct by__ask *asks;      /* questions about tasks */
+    struct by__watch *watches; /* clients that follow a task */
+    uv_timer_t watching;
     uint64_t asked;
     by__metrics metrics;
     double heard;  /* by__now when the broker last said something, or was connected to */
@@ -191,6 +193,13 @@ json_t *by__task_result(const json_t *task, const json_t *result);
 /* The broker's answer, and its end: what has not been answered fails. */
 void by__task_answer(by__gateway *g, const json_t *message);
 void by__tasks_lost(by__gateway *g);
+/* What clients see of a task as the broker gives it; a new reference. */
+json_t *by__task_view(const json_t *row);
+/* Follows the task `id` (gateway_task_events.c). */
+void by__answer_task_events(by__gateway *g, by__exchange *x, const by__http_request *r,
+                            const char *id, const char *key);
+/* The broker's answer to a question of that file. */
+void by__watch_answer(by__gateway *g, const json_t *message);
 
 /* ---- OpenAI's API (openai.c) ---- */
 

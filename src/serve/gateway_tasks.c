@@ -105,7 +105,7 @@ json_t *by__task_result(const json_t *task, const json_t *result)
     return value == NULL ? json_null() : value;
 }
 
-static json_t *task_of(const json_t *row)
+json_t *by__task_view(const json_t *row)
 {
     const json_t *result = json_object_get(row, "result");
     json_t *out =
@@ -150,7 +150,7 @@ static void answer(struct by__ask *a, const json_t *message)
 
 static void show_task(by__gateway *g, by__exchange *x, const json_t *row)
 {
-    by__reply_json(g, x, 200, task_of(row));
+    by__reply_json(g, x, 200, by__task_view(row));
 }
 
 static void show_new(by__gateway *g, by__exchange *x, const json_t *row)
@@ -159,7 +159,7 @@ static void show_new(by__gateway *g, by__exchange *x, const json_t *row)
     (void)snprintf(location, sizeof location, "/v1/tasks/%.64s", by__get_text(row, "id"));
     by__exchange_header(x, "Location", location);
     by__exchange_header(x, "Retry-After", "1");
-    by__reply_json(g, x, 202, task_of(row));
+    by__reply_json(g, x, 202, by__task_view(row));
 }
 
 void by__task_answer(by__gateway *g, const json_t *message)
@@ -176,6 +176,7 @@ void by__task_answer(by__gateway *g, const json_t *message)
             return;
         }
     }
+    by__watch_answer(g, message);
 }
 
 void by__tasks_lost(by__gateway *g)
@@ -299,7 +300,7 @@ void by__answer_task_new(by__gateway *g, by__exchange *x, const by__http_request
     }
 }
 
-/* "/v1/tasks/ID" and "/v1/tasks/ID/cancel". */
+/* "/v1/tasks/ID", "/v1/tasks/ID/events" and "/v1/tasks/ID/cancel". */
 static void answer_named(by__gateway *g, by__exchange *x, const by__http_request *r,
                          const char *key, const char *question)
 {
@@ -313,8 +314,13 @@ static void answer_named(by__gateway *g, by__exchange *x, const by__http_request
         memcpy(id, name, length);
         id[length] = '\0';
     }
-    if (!fits || !by__id_valid(id)) {
+    bool follows = strcmp(name + length, "/events") == 0 && strcmp(r->method, "GET") == 0;
+    if ((!fits && !follows) || !by__id_valid(id)) {
         by__reply_error(g, x, 404, "task_not_found", NULL, "there is no such task");
+        return;
+    }
+    if (follows) {
+        by__answer_task_events(g, x, r, id, key);
         return;
     }
     by__task_ask(g, x, show_task, "task",

@@ -297,6 +297,53 @@ def check_tasks():
     assert set(states[:-5]) == {"completed"} and set(states[-5:]) <= {"cancelled", "completed"}, states
 
 
+def follow(id, last=None, most=None):
+    """Events of a task as (number, name, data); `most` of them, then the client goes away."""
+    headers = {} if last is None else {"Last-Event-ID": str(last)}
+    request = urllib.request.Request(f"{url}/v1/tasks/{id}/events", headers=headers)
+    events = []
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        if answer.status == 204:
+            return None
+        assert answer.headers["Content-Type"].startswith("text/event-stream")
+        lines = {}
+        for line in answer:
+            name, _, value = line.decode().rstrip("\n").partition(": ")
+            if name:
+                lines[name] = value
+            elif "id" in lines:
+                events.append((int(lines["id"]), lines["event"], json.loads(lines["data"])))
+                lines = {}
+                if len(events) == most:
+                    break
+    return events
+
+
+def check_task_events():
+    """The states of a task in their order, up to its result; a client that comes again gets what it lacks."""
+    body = completion(max_tokens=MANY)
+    # Behind others, so that it has not ended when the client comes.
+    others = [call("/v1/tasks", {"endpoint": "/v1/completions", "body": completion(max_tokens=MANY, n=8, seed=i)})[1]["id"] for i in range(12)]
+    task = call("/v1/tasks", {"endpoint": "/v1/completions", "body": body})[1]
+    first = follow(task["id"], most=1)[0]
+    for id in others:
+        call(f"/v1/tasks/{id}/cancel", method="POST")
+    assert first[1] in ("queued", "in_progress") and first[2]["id"] == task["id"], first
+    events = follow(task["id"], last=first[0])
+    numbers = [first[0]] + [e[0] for e in events]
+    assert numbers == sorted(set(numbers)) and events[-1][1] == "completed", (first, events)
+    assert events[-1][2]["result"]["choices"] == call("/v1/completions", body)[1]["choices"]
+    # It has ended: all that is left is the end, and behind it nothing.
+    assert [e[1] for e in follow(task["id"])] == ["completed"]
+    assert follow(task["id"], last=numbers[-1]) is None
+    assert call("/v1/tasks/task_none/events")[0] == 404
+    assert call(f"/v1/tasks/{task['id']}/events", method="POST")[0] == 404
+    # One that is cancelled tells so at once.
+    task = call("/v1/tasks", {"endpoint": "/v1/completions", "body": completion(max_tokens=MANY, n=8)})[1]
+    call(f"/v1/tasks/{task['id']}/cancel", method="POST")
+    assert follow(task["id"])[-1][1] in ("cancelled", "completed")
+
+
 def check_tasks_lost():
     """Gateway, broker and worker die one after another; every task that was accepted ends once, with its result."""
     parent = sys.argv[3]

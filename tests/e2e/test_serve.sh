@@ -45,6 +45,7 @@ check lost "$url" worker SIGSTOP "$server"
 check lost "$url" broker SIGKILL "$server"
 say "tasks"
 check tasks "$url"
+check task_events "$url"
 kill -TERM "$server"
 wait "$server"
 # The port must stay the same when the gateway comes back.
