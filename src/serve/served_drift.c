@@ -127,13 +127,27 @@ void by__served_drift_row(by__served_drift *drift, const json_t *row)
             by_drift_watch_number(drift->watch, i,
                                   json_is_number(value) ? json_number_value(value) : NAN);
         } else if (kind == BY_DRIFT_CATEGORY && json_is_number(value)) {
-            by__format_f64(text, json_number_value(value));
+            /* As a cell of a table has it. */
+            (void)snprintf(text, sizeof text, json_is_integer(value) ? "%.0f" : "%.17g",
+                           json_number_value(value));
             by_drift_watch_category(drift->watch, i, text);
         } else if (kind == BY_DRIFT_CATEGORY) {
             by_drift_watch_category(drift->watch, i, json_string_value(value));
         }
     }
     next(drift);
+}
+
+void by__served_drift_rows(by__served_drift *drift, const json_t *request)
+{
+    size_t i;
+    json_t *row;
+    json_array_foreach(json_object_get(request, "rows"), i, row)
+    {
+        if (json_is_object(row)) {
+            by__served_drift_row(drift, row);
+        }
+    }
 }
 
 /* ---- telling ---- */

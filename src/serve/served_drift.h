@@ -20,6 +20,8 @@ void by__served_drift_tokens(by__served_drift *drift, const int32_t *ids, size_t
 /* or its fields by name; what was predicted may be among them, under the target's name. null:
  * missing; fields that are not there at all, or not in the reference, are passed over. */
 void by__served_drift_row(by__served_drift *drift, const json_t *row);
+/* Counts the rows of a request for predictions, those that are objects. */
+void by__served_drift_rows(by__served_drift *drift, const json_t *request);
 /* The rest of a file: what is left is compared, if it is enough. */
 void by__served_drift_end(by__served_drift *drift);
 /* The window that was compared last, and the features of the reference. drift is not NULL. */

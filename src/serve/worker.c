@@ -98,6 +98,7 @@ static void take_prepared(by__worker *w)
         by_error error = item->error;
         by_status status = item->status;
         if (item->job != NULL && status == BY_OK && !item->cancelled) {
+            by__served_drift_rows(w->model.drift, json_object_get(item->message, "request"));
             by__batcher_give(w->batcher, item->job);
             item->job = NULL;
         } else if (status == BY_OK && !item->cancelled) {

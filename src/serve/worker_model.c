@@ -157,7 +157,7 @@ by_status by__served_open(by__served_model *m, const by_worker_options *options,
     } else if (status == BY_OK) {
         status = open_text(m, by_pretrained_directory(pretrained), error);
     }
-    if (status == BY_OK && text) {
+    if (status == BY_OK) {
         const by_drift_options drift = {.requests = options->drift_requests};
         status = by__served_drift_open(&m->drift, by_pretrained_directory(pretrained), &drift, log,
                                        error);
