@@ -84,7 +84,7 @@ const cli_command cli_logits = {
             "model sees them, and the logarithms of their probabilities. A student learns from\n"
             "them without its teacher, with distill.logits (docs/compression.md). RUN is what\n"
             "`banyan eval` takes.\n\n"
-            "  banyan pack input.txt --out packed --tokenizer char\n"
+            "  banyan pack input.txt --output packed --tokenizer char\n"
             "  banyan logits runs/large --data packed --out said --top 32\n"
             "  banyan train student.yaml --set data.train=packed --set distill.logits=said",
     .run = run};
