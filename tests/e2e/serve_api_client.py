@@ -145,6 +145,15 @@ def check_predict():
     status, answer = call("/v1/predict", {"model": "houses", "rows": new})
     assert status == 200, answer
     same_predictions(answer["predictions"], wanted)
+    # The rows are counted for drift; the broker tells so four times a second.
+    counted = 'banyan_drift_window_requests{model="houses",'
+    for _ in range(100):
+        with urllib.request.urlopen(url + "/metrics") as page:
+            found = [line for line in page.read().decode().splitlines() if line.startswith(counted)]
+        if found and found[0].endswith(" 50"):
+            break
+        time.sleep(0.05)
+    assert found and found[0].endswith(" 50"), found
     # Lists in the order of columns, and many clients at a time, whose rows share batches.
     got = [None] * len(new)
 
