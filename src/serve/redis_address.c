@@ -15,7 +15,9 @@ static by_status wrong(const char *what, by_error *error)
 {
     return by_error_set(error, BY_ECONFIG,
                         "the broker's address: %s; it is redis://[[USER]:PASSWORD@]HOST[:PORT]"
-                        "[/DATABASE][?queue=N&queue_tokens=N&silence=SECONDS&attempts=N]",
+                        "[/"
+                        "DATABASE][?queue=N&queue_tokens=N&silence=SECONDS&hang=SECONDS&attempts="
+                        "N]",
                         what);
 }
 
@@ -124,22 +126,33 @@ static by_status read_option(by__redis_address *a, const char *text, size_t leng
                        : wrong("a number of its options is too large, or none", error);
         }
     }
-    char number[16] = "";
-    if (length > 8 && length - 8 < sizeof number && memcmp(text, "silence=", 8) == 0) {
-        char *end;
-        memcpy(number, text + 8, length - 8);
-        a->silence = strtod(number, &end);
-        return *end == '\0' && a->silence >= 0.5 && a->silence <= 3600.0
-                   ? BY_OK
-                   : wrong("silence is from 0.5 to 3600 seconds", error);
+    const struct {
+        const char *name;
+        double *value;
+    } numbers[] = {{"silence=", &a->silence}, {"hang=", &a->hang}};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(numbers); i++) {
+        char number[16] = "";
+        size_t n = strlen(numbers[i].name);
+        if (length > n && length - n < sizeof number && memcmp(text, numbers[i].name, n) == 0) {
+            char *end;
+            memcpy(number, text + n, length - n);
+            *numbers[i].value = strtod(number, &end);
+            return *end == '\0' && *numbers[i].value >= 0.5 && *numbers[i].value <= 3600.0
+                       ? BY_OK
+                       : wrong("silence and hang are from 0.5 to 3600 seconds", error);
+        }
     }
     return wrong("it has an option of another name", error);
 }
 
 by_status by__redis_address_read(by__redis_address *out, const char *url, by_error *error)
 {
-    by__redis_address a = {
-        .port = 6379, .queue = 1024, .queue_tokens = 4000000, .silence = 5.0, .attempts = 3};
+    by__redis_address a = {.port = 6379,
+                           .queue = 1024,
+                           .queue_tokens = 4000000,
+                           .silence = 5.0,
+                           .hang = 60.0,
+                           .attempts = 3};
     const char *environment = getenv("REDISCLI_AUTH");
     if (!by__redis_is_address(url)) {
         return wrong("it does not begin with redis://", error);

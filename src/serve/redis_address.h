@@ -1,9 +1,11 @@
 /* Where a Redis server is that is the broker, and what holds for it:
  *
- *   redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE][?queue=N&queue_tokens=N&silence=S&attempts=N]
+ *   redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE][?OPTION=N&...]
  *
- * HOST may be an IPv6 address in brackets. USER and PASSWORD may have bytes as %XX. Without a
- * password, that of the environment's REDISCLI_AUTH is used, which no list of processes shows. */
+ * The options are the names of the fields below. HOST may be an IPv6 address in
+ * brackets. USER and PASSWORD may have bytes as %XX. Without a password, that
+ * of the environment's REDISCLI_AUTH is used, which no list of processes shows.
+ */
 #ifndef BY_SERVE_REDIS_ADDRESS_H
 #define BY_SERVE_REDIS_ADDRESS_H
 
@@ -17,7 +19,10 @@ typedef struct by__redis_address {
     int database;
     int64_t queue;        /* requests that may wait for a model; 1024 */
     int64_t queue_tokens; /* prompts and answers that wait, by guess; 4,000,000 */
-    double silence;       /* seconds without a beat after which a worker's requests are taken; 5 */
+    double silence;       /* seconds without a beat after which a worker's requests are
+                     taken; 5 */
+    double hang;          /* seconds with work and without a step after which it beats no
+                  more; 60 */
     int64_t attempts;     /* times that a request is given to a worker, at most; 3 */
 } by__redis_address;
 

@@ -1,5 +1,6 @@
-/* A worker's side of a link to Redis: it takes what it has room for, says four times a second that it
- * lives, and once a second that it still has what it took. */
+/* A worker's side of a link to Redis: it takes what it has room for, says four
+ * times a second that it lives, and once a second that it still has what it
+ * took. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,7 +9,8 @@
 #include "serve/redis_link.h"
 #include "serve/task_answer.h"
 
-/* Beats between two claims of what it has, and between two looks for what others have left. */
+/* Beats between two claims of what it has, and between two looks for what
+ * others have left. */
 #define BEATS 4
 
 /* A request that the worker has. */
@@ -29,6 +31,7 @@ typedef struct worker {
     bool taking; /* a call is unanswered */
     bool more;   /* something was published meanwhile */
     bool leaving;
+    bool hangs; /* it has work, and makes no step */
 } worker;
 
 static void take(by__redis_link *l, bool looks_for_left);
@@ -53,7 +56,8 @@ static void end_held(by__redis_link *l, held *h)
     by__redis_tell(l, cancel);
 }
 
-/* An answer that lists, by id and attempt, what is not the worker's any more. */
+/* An answer that lists, by id and attempt, what is not the worker's any more.
+ */
 static void on_gone(void *user, const char *about, const redisReply *reply)
 {
     by__redis_link *l = user;
@@ -138,7 +142,7 @@ static void take(by__redis_link *l, bool looks_for_left)
         w->more = true;
         return;
     }
-    if (l->base.closed || w->leaving || room <= 0) {
+    if (l->base.closed || w->leaving || w->hangs || room <= 0) {
         return;
     }
     w->taking = true;
@@ -231,6 +235,13 @@ static void beat(by__redis_link *l, const json_t *m)
         w->moved = by__now();
     }
     w->steps = steps;
+    w->hangs = by__now() - w->moved > l->address.hang;
+    if (w->hangs) {
+        /* As if it were dead: others take its requests, and a supervisor kills it.
+     * The link stays, since a new one would begin as if all were well. */
+        l->heard = by__now();
+        return;
+    }
     (void)json_object_set_new(w->record, "steps", json_integer(steps));
     (void)json_object_set_new(w->record, "still", json_real(by__now() - w->moved));
     (void)json_object_set_new(w->record, "requests", json_integer((json_int_t)w->held.count));

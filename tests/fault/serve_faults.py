@@ -215,6 +215,15 @@ def worker_pause():
     os.kill(worker, signal.SIGCONT)
 
 
+def worker_hang():
+    """Its process lives, and its engine makes no step: others take its requests, and it is killed."""
+    worker = processes("worker")[0]
+    with open(options["file"], "w") as out:
+        out.write(str(worker))
+    wait_for(lambda: not os.path.exists(f"/proc/{worker}"))
+    os.remove(options["file"])
+
+
 def broker_kill():
     kill("broker", signal.SIGKILL)
 

@@ -32,24 +32,39 @@ cause() { python3 "$faults" "$url" "$@" || { grep -v '"event":"request"' log | t
 tiny gpt2 >c.yaml
 run 0 "$banyan" train c.yaml --quiet --set model.context=1024 --set train.batch=1 --set train.steps=2 --set optimizer.warmup=1 --set train.threads=1
 
-# The clock of processes that load it is set by the seconds in the file `shift`; clocks that nobody sets go on.
+# The clock of processes that load it is set by the seconds in the file `shift`; clocks that nobody sets go on. An
+# engine can be made to hang.
 cat >shift.c <<'END'
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <stdio.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
-static long seconds(void)
+static long read_number(const char *path)
 {
     long shift = 0;
-    FILE *file = fopen(SHIFT, "r");
+    FILE *file = fopen(path, "r");
     if (file != NULL) {
         shift = fscanf(file, "%ld", &shift) == 1 ? shift : 0;
         fclose(file);
     }
     return shift;
+}
+static long seconds(void)
+{
+    return read_number(SHIFT);
+}
+/* What the engine's thread calls behind each step: it hangs while the file `hang` has its process. */
+int uv_async_send(void *handle)
+{
+    int (*real)(void *) = (int (*)(void *))dlsym(RTLD_NEXT, "uv_async_send");
+    while (read_number(HANG) == getpid()) {
+        usleep(10000);
+    }
+    return real(handle);
 }
 int clock_gettime(clockid_t clock, struct timespec *out)
 {
@@ -79,7 +94,7 @@ time_t time(time_t *out)
 }
 END
 echo 0 >shift
-cc -shared -fPIC -O1 -DSHIFT="\"$work/shift\"" shift.c -o shift.so
+cc -shared -fPIC -O1 -DSHIFT="\"$work/shift\"" -DHANG="\"$work/hang\"" shift.c -o shift.so -ldl
 
 say "the embedded broker"
 LD_PRELOAD="$work/shift.so" serve
@@ -106,9 +121,10 @@ END
 
 say "Redis"
 LD_PRELOAD="$work/shift.so" redis-server redis.conf
-LD_PRELOAD="$work/shift.so" serve --broker "redis://127.0.0.1:$port?silence=1.5"
+LD_PRELOAD="$work/shift.so" serve --broker "redis://127.0.0.1:$port?silence=1.5&hang=1"
 for what in worker_kill worker_stop gateway_kill; do cause "$what" "$server"; done
 cause worker_pause "$server" seconds=2.8
+cause worker_hang "$server" file="$work/hang"
 cause redis_kill "$server" conf="$work/redis.conf" pid="$work/redis.pid"
 for what in redis_full redis_slow; do cause "$what" "$server" redis="$port"; done
 [ -z "${SECONDS_SLOW:-}" ] || cause redis_slow "$server" redis="$port" seconds="$SECONDS_SLOW"

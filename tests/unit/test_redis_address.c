@@ -1,4 +1,5 @@
-/* Addresses of Redis servers: what is read, and what is refused, without a password in the message. */
+/* Addresses of Redis servers: what is read, and what is refused, without a
+ * password in the message. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +18,7 @@ static void test_whole(void **state)
     (void)state;
     assert_int_equal(by__redis_address_read(&a,
                                             "redis://me:p%40:s%2fs@[::1]:7000/3?queue=10&"
-                                            "queue_tokens=99&silence=1.5&attempts=2",
+                                            "queue_tokens=99&silence=1.5&hang=7&attempts=2",
                                             &error),
                      BY_OK);
     assert_string_equal(a.host, "::1");
@@ -27,7 +28,7 @@ static void test_whole(void **state)
     assert_int_equal(a.database, 3);
     assert_int_equal(a.queue, 10);
     assert_int_equal(a.queue_tokens, 99);
-    assert_true(a.silence == 1.5);
+    assert_true(a.silence == 1.5 && a.hang == 7.0);
     assert_int_equal(a.attempts, 2);
 }
 
