@@ -50,6 +50,12 @@ by_status by__forward_options_read(by__forward_options *out, const by_config *co
  * there is neither. */
 void by__pretrained_identify(char out[33], const by_pretrained *pretrained);
 
+/* by_sample, and by_log_probabilities of the token that it chooses, in fewer passes over the same
+ * logits. */
+by_status by__sample_with_probability(int32_t *token, double *probability,
+                                      const by_sampling *sampling, const float *logits,
+                                      int64_t vocab, uint64_t position, void *scratch,
+                                      by_error *error);
 /* BY_EARG names a field that is out of range. */
 by_status by__sampling_check(const by_sampling *sampling, by_error *error);
 

@@ -74,6 +74,9 @@ static float largest_of(const float *x, int64_t n)
     return lane[0];
 }
 
+/* Logits that are searched at a time. */
+enum { SEARCHED = 64 };
+
 /* Place of the largest logit, the first among equals. */
 static by_status find_largest(int64_t *out, const float *logits, int64_t vocab, by_error *error)
 {
@@ -93,7 +96,17 @@ static by_status find_largest(int64_t *out, const float *logits, int64_t vocab, 
         return by_error_set(error, BY_ESTATE, "all %lld logits are -inf: no token can follow",
                             (long long)vocab);
     }
+    /* Whole blocks first: they are compared a vector at a time. */
     int64_t best = 0;
+    for (; best + SEARCHED <= vocab; best += SEARCHED) {
+        int found = 0;
+        for (int64_t i = 0; i < SEARCHED; i++) {
+            found |= logits[best + i] == largest;
+        }
+        if (found) {
+            break;
+        }
+    }
     while (logits[best] != largest) {
         best++;
     }
@@ -312,21 +325,15 @@ static double uniform(uint64_t seed, uint64_t position)
     return (double)(((uint64_t)bits[0] << 32 | bits[1]) >> 11) * 0x1p-53;
 }
 
-by_status by_sample(int32_t *token, const by_sampling *sampling, const float *logits, int64_t vocab,
-                    uint64_t position, void *scratch, by_error *error)
+/* Draws a token; `best` is the place of the largest logit. */
+static int32_t draw(const by_sampling *sampling, const float *logits, int64_t vocab, int64_t best,
+                    uint64_t position, void *scratch)
 {
-    int64_t best = 0;
     int64_t count;
     double sum;
     candidate *c = scratch;
-    if (vocab < 1 || vocab > INT32_MAX) {
-        return by_error_set(error, BY_EARG, "cannot choose among %lld tokens", (long long)vocab);
-    }
-    BY_TRY(by__sampling_check(sampling, error));
-    BY_TRY(find_largest(&best, logits, vocab, error));
     if (sampling->temperature == 0.0 || sampling->top_k == 1) {
-        *token = (int32_t)best;
-        return BY_OK;
+        return (int32_t)best;
     }
     if (sampling->top_k > 0 && sampling->top_k < vocab) {
         count = list_top_k(c, logits, vocab, logits[best], sampling);
@@ -354,7 +361,45 @@ by_status by_sample(int32_t *token, const by_sampling *sampling, const float *lo
             chosen = c[i].id;
         }
     }
-    *token = chosen;
+    return chosen;
+}
+
+static by_status begin_choice(int64_t *best, const by_sampling *sampling, const float *logits,
+                              int64_t vocab, by_error *error)
+{
+    if (vocab < 1 || vocab > INT32_MAX) {
+        return by_error_set(error, BY_EARG, "cannot choose among %lld tokens", (long long)vocab);
+    }
+    BY_TRY(by__sampling_check(sampling, error));
+    return find_largest(best, logits, vocab, error);
+}
+
+by_status by_sample(int32_t *token, const by_sampling *sampling, const float *logits, int64_t vocab,
+                    uint64_t position, void *scratch, by_error *error)
+{
+    int64_t best = 0;
+    BY_TRY(begin_choice(&best, sampling, logits, vocab, error));
+    *token = draw(sampling, logits, vocab, best, position, scratch);
+    return BY_OK;
+}
+
+/* The logarithm of the sum of the exponentials of all logits. */
+static double log_total(const float *logits, int64_t vocab, int64_t best, void *scratch)
+{
+    candidate *c = scratch;
+    return (double)logits[best] +
+           log(weigh((float *)(c + vocab), logits, vocab, logits[best], 1.0));
+}
+
+by_status by__sample_with_probability(int32_t *token, double *probability,
+                                      const by_sampling *sampling, const float *logits,
+                                      int64_t vocab, uint64_t position, void *scratch,
+                                      by_error *error)
+{
+    int64_t best = 0;
+    BY_TRY(begin_choice(&best, sampling, logits, vocab, error));
+    *token = draw(sampling, logits, vocab, best, position, scratch);
+    *probability = (double)logits[*token] - log_total(logits, vocab, best, scratch);
     return BY_OK;
 }
 
@@ -377,8 +422,7 @@ by_status by_log_probabilities(const float *logits, int64_t vocab, int32_t token
                             (int)token, (long long)most, (long long)vocab);
     }
     BY_TRY(find_largest(&best, logits, vocab, error));
-    double largest = (double)logits[best];
-    double total = largest + log(weigh((float *)(c + vocab), logits, vocab, logits[best], 1.0));
+    double total = log_total(logits, vocab, best, scratch);
     *probability = (double)logits[token] - total;
     if (most > 0) {
         float bound = top_k_bound(logits, vocab, most, c);
