@@ -237,7 +237,7 @@ static void finish(by__call *call)
     by__histogram_add(&g->metrics.whole, by__now() - call->since);
     log_call(call, NULL);
     leave(call);
-    if (call->kept) {
+    if (call->kept && call->whole == NULL) { /* vectors and predictions are no text */
         by__payload_log_call(g->payload, call);
     }
     if (call->stream) {
