@@ -123,15 +123,20 @@ static int add_process_rules(scmp_filter_ctx filter)
 }
 
 /* Sockets of this machine, and of the internet where that is allowed; the C library looks for
- * interfaces by one of the kernel before it looks for names. */
+ * interfaces by one of the kernel before it looks for names. A rule compares an argument once, so
+ * each family that is refused has its own. */
 static int add_socket_rules(scmp_filter_ctx filter, bool network)
 {
-    return network ? seccomp_rule_add(
-                         filter, SCMP_ACT_TRAP, SCMP_SYS(socket), 4,
-                         SCMP_A0_32(SCMP_CMP_NE, AF_UNIX), SCMP_A0_32(SCMP_CMP_NE, AF_INET),
-                         SCMP_A0_32(SCMP_CMP_NE, AF_INET6), SCMP_A0_32(SCMP_CMP_NE, AF_NETLINK))
-                   : seccomp_rule_add(filter, SCMP_ACT_TRAP, SCMP_SYS(socket), 1,
-                                      SCMP_A0_32(SCMP_CMP_NE, AF_UNIX));
+    int code = seccomp_rule_add(filter, SCMP_ACT_TRAP, SCMP_SYS(socket), 1,
+                                SCMP_A0_32(SCMP_CMP_GT, network ? AF_NETLINK : AF_UNIX));
+    for (unsigned family = 0; family < AF_NETLINK && code == 0; family++) {
+        bool allowed = family == AF_UNIX || family == AF_INET || family == AF_INET6;
+        if (!allowed && (network || family < AF_UNIX)) {
+            code = seccomp_rule_add(filter, SCMP_ACT_TRAP, SCMP_SYS(socket), 1,
+                                    SCMP_A0_32(SCMP_CMP_EQ, family));
+        }
+    }
+    return code;
 }
 
 by_status by__sandbox_enter(bool network, by_error *error)
