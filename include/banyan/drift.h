@@ -64,7 +64,8 @@ BY_API by_status by_drift_reference_open(by_drift_reference **out, uint64_t exam
                                          by_error *error);
 BY_API void by_drift_reference_close(by_drift_reference **reference);
 /* Adds a feature from values that it copies nothing of but quantiles, mean and deviation. NaN:
- * missing; infinite values count as missing too. BY_EARG: no value is there, or the name is taken. */
+ * missing; infinite values count as missing too. BY_EARG: no value is there, or the name is taken.
+ */
 BY_API by_status by_drift_reference_number(by_drift_reference *reference, const char *name,
                                            const double *values, size_t count, by_error *error);
 /* Adds a feature of categories with their counts; the 255 most frequent are told apart. */

@@ -12,11 +12,11 @@ extern "C" {
 typedef struct by_drift_report by_drift_report;
 
 /* Compares a file with the reference in a directory of weights. `data`: a table (CSV or Parquet)
- * for a reference of a table; for one of text, and for rows as well, JSON lines (.jsonl, .ndjson) or
- * a directory of them (a payload log), of which the text is in `field` (NULL: "prompt", or "text"
- * where there is none). A last window is compared if it has options->least requests. `options` may
- * be NULL. BY_ESTATE: the weights have no reference; BY_EFORMAT: the data cannot be read, or none of
- * it is in the reference. */
+ * for a reference of a table; for one of text, and for rows as well, JSON lines (.jsonl, .ndjson)
+ * or a directory of them (a payload log), of which the text is in `field` (NULL: "prompt", or
+ * "text" where there is none). A last window is compared if it has options->least requests.
+ * `options` may be NULL. BY_ESTATE: the weights have no reference; BY_EFORMAT: the data cannot be
+ * read, or none of it is in the reference. */
 BY_API by_status by_drift_report_open(by_drift_report **out, const char *weights, const char *data,
                                       const char *field, const by_drift_options *options,
                                       by_error *error);
@@ -25,8 +25,8 @@ BY_API size_t by_drift_report_windows(const by_drift_report *report);
 /* Windows in which a feature had drifted. */
 BY_API size_t by_drift_report_alarms(const by_drift_report *report);
 /* One line of JSON: {"requests", "windows", "alarms", "features": [{"name", "kind", "alarms",
- * "last": {...}, "psi": [...], "jensen_shannon": [...], ...}]}, and a page of HTML with charts in it
- * that needs nothing else. Freed with free(). */
+ * "last": {...}, "psi": [...], "jensen_shannon": [...], ...}]}, and a page of HTML with charts in
+ * it that needs nothing else. Freed with free(). */
 BY_API by_status by_drift_report_json(const by_drift_report *report, char **out, by_error *error);
 BY_API by_status by_drift_report_html(const by_drift_report *report, char **out, by_error *error);
 

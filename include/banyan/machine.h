@@ -31,8 +31,8 @@ typedef struct by_machine {
      * multiplication and an addition are two) a second. */
     double f32_gflops;
     double bf16_gflops;
-    /* u8 x s8 to i32: what the instructions of this level do from registers, or oneDNN, whichever is
-     * more */
+    /* u8 x s8 to i32: what the instructions of this level do from registers, or oneDNN, whichever
+     * is more */
     double int8_gops;
     /* banyan's own kernels alone. */
     double own_f32_gflops;

@@ -63,8 +63,8 @@ typedef struct by_pack_options {
                                into OUTPUT itself */
     by_pack_dedup dedup;           /* over both parts; text files are then taken whole */
     /* Lines of JSON that hold no text, as they do not parse, or whose field is missing or not a
-     * string: an error, or with skip_corrupt left out, each with a note "FILE:LINE: ...". At most so
-     * many: below 1 a share of all lines that are not blank, from 1 on their number; more are an
+     * string: an error, or with skip_corrupt left out, each with a note "FILE:LINE: ...". At most
+     * so many: below 1 a share of all lines that are not blank, from 1 on their number; more are an
      * error. */
     bool skip_corrupt;
     double corrupt_budget;

@@ -21,10 +21,10 @@
  * weights / 127. Of 4 bits the weight of the largest magnitude in a group gets code 0, so that t is
  * that weight / -8.
  *
- * What a product does with its other operand follows from the kind. INT8 and INT4 take the inputs of
- * a block as integers of 16 bits with a scale of their own, W8A8 takes a whole row as integers of 8
- * bits with one scale, its largest magnitude / 127 (dynamic quantisation by token: Dettmers et al.
- * 2022, "LLM.int8()"): half the multiplications, and a coarser result.
+ * What a product does with its other operand follows from the kind. INT8 and INT4 take the inputs
+ * of a block as integers of 16 bits with a scale of their own, W8A8 takes a whole row as integers
+ * of 8 bits with one scale, its largest magnitude / 127 (dynamic quantisation by token: Dettmers et
+ * al. 2022, "LLM.int8()"): half the multiplications, and a coarser result.
  */
 #ifndef BANYAN_PACKING_H
 #define BANYAN_PACKING_H

@@ -21,10 +21,10 @@ typedef struct by_predictor_options {
     int threads;   /* 0: config.train.threads */
 } by_predictor_options;
 
-/* Opens a model of tables or images, takes its memory, and computes a batch of nothing. config: that
- * of the weights, resolved; learned: the directory with what was learned from training data, such
- * as scales. `options` may be NULL. All may go afterwards. BY_EARG: the task of the model predicts
- * nothing of examples in memory. */
+/* Opens a model of tables or images, takes its memory, and computes a batch of nothing. config:
+ * that of the weights, resolved; learned: the directory with what was learned from training data,
+ * such as scales. `options` may be NULL. All may go afterwards. BY_EARG: the task of the model
+ * predicts nothing of examples in memory. */
 BY_API by_status by_predictor_open(by_predictor **out, const by_config *config,
                                    const by_weights *weights, const char *learned,
                                    const by_predictor_options *options, by_error *error);
@@ -35,8 +35,8 @@ BY_API void by_predictor_image(const by_predictor *predictor, int64_t size[3]);
 /* Name and kind of column i of its tables, the target left out; false: there are no more. */
 BY_API bool by_predictor_column(const by_predictor *predictor, size_t i, by_column_type *out);
 
-/* A table of its columns, in their order: cells [rows][columns], texts as a CSV file has them; NULL:
- * missing. BY_EFORMAT: a cell of a column of numbers is none, or there are no rows. */
+/* A table of its columns, in their order: cells [rows][columns], texts as a CSV file has them;
+ * NULL: missing. BY_EFORMAT: a cell of a column of numbers is none, or there are no rows. */
 BY_API by_status by_predictor_table(by_table **out, const by_predictor *predictor,
                                     const char *const *cells, size_t rows, by_error *error);
 

@@ -63,9 +63,9 @@ typedef struct by_worker_options {
     /* not empty while the model is warm and the broker is reached, for who watches processes by
      * files; NULL: none */
     const char *ready_file;
-    size_t
-        drift_requests; /* that are compared at a time with the training data (banyan/drift.h), where
-                              the checkpoint has a reference; 0: 500 */
+    /* that are compared at a time with the training data (banyan/drift.h), where the checkpoint has
+     * a reference; 0: 500 */
+    size_t drift_requests;
     bool open; /* without a sandbox; else it can start no program, reach no other machine and write
                   no file once it is warm */
     bool child;
@@ -120,10 +120,10 @@ typedef struct by_serve_other {
 } by_serve_other;
 
 typedef struct by_serve_options {
-    /* Command lines that end with NULL, of the program that calls by_broker_run (with `supervised`),
-     * by_gateway_run and by_worker_run with `address`. That of a worker goes on with --version V,
-     * for a run with --checkpoint DIRECTORY, and with the path of the model. A child writes its log
-     * to its standard error. */
+    /* Command lines that end with NULL, of the program that calls by_broker_run (with
+     * `supervised`), by_gateway_run and by_worker_run with `address`. That of a worker goes on with
+     * --version V, for a run with --checkpoint DIRECTORY, and with the path of the model. A child
+     * writes its log to its standard error. */
     const char *const *broker; /* NULL: none is started, since Redis is it */
     const char *const *gateway;
     const char *const *worker;

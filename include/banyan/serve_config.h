@@ -86,7 +86,8 @@ typedef struct by_serve_config {
     by_serve_feedback_config feedback;
 } by_serve_config;
 
-/* Reads a file (NULL: all keys have their defaults) and overrides. BY_ECONFIG with file and line. */
+/* Reads a file (NULL: all keys have their defaults) and overrides. BY_ECONFIG with file and line.
+ */
 BY_API by_status by_serve_config_open(by_serve_config **out, const char *path,
                                       const char *const *overrides, size_t count, by_error *error);
 /* Reads it from text; `name` stands for the file in messages. */

@@ -48,8 +48,8 @@ by_status cli_draft_open(cli_draft *out, const char *name, const by_tokenizer *t
                          const char *precision, int threads, by_error *error);
 void cli_draft_close(cli_draft *draft);
 
-/* What to measure for the peak of products in a precision of inference that computes in `dtype`, and
- * the peak: that of bytes where both operands are bytes (w8a8). */
+/* What to measure for the peak of products in a precision of inference that computes in `dtype`,
+ * and the peak: that of bytes where both operands are bytes (w8a8). */
 unsigned cli_peak_figures(const char *precision, by_dtype dtype);
 double cli_peak(const by_machine *machine, const char *precision, by_dtype dtype);
 

@@ -1,7 +1,7 @@
 /* Whole layers are taken out: those that change the residual stream least. The influence of a block
- * is 1 - the mean over tokens of cos(x, y), of the stream x before it and y behind it (ShortGPT, Men
- * et al. 2024, equation 1); those with the least influence go, all at once. The others stay as they
- * are, under new numbers. */
+ * is 1 - the mean over tokens of cos(x, y), of the stream x before it and y behind it (ShortGPT,
+ * Men et al. 2024, equation 1); those with the least influence go, all at once. The others stay as
+ * they are, under new numbers. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Units of a layer's inputs that are taken out: heads, channels of an MLP. ZipLM (Kurtic, Frantar &
- * Alistarh 2023, algorithm 1): with the inverse G of H = sum of x x^T, taking the columns S out of a
- * weight W costs tr(W_S (G_SS)^-1 W_S^T) more squared error of the outputs once the other columns
+ * Alistarh 2023, algorithm 1): with the inverse G of H = sum of x x^T, taking the columns S out of
+ * a weight W costs tr(W_S (G_SS)^-1 W_S^T) more squared error of the outputs once the other columns
  * have made up for them,
  *
  *   W <- W - W_S (G_SS)^-1 G_S,    G <- G - G_,S (G_SS)^-1 G_S,

@@ -146,7 +146,8 @@ static int64_t unit_of_inputs(unit *kind, by_value *parameter, const by__compres
 
 /* ---- the walk ---- */
 
-/* The matrices behind attention and the MLP: their columns go, in what the blocks behind read too. */
+/* The matrices behind attention and the MLP: their columns go, in what the blocks behind read too.
+ */
 static by_status narrow_layer(by__compression *c, by__calibrated *what, void *user, by_error *error)
 {
     narrowing *n = user;

@@ -99,8 +99,8 @@ typedef struct by__drift_counts {
     double *blocks;  /* of tokens: [BY__DRIFT_BLOCKS, bins], counts of every 32nd request */
 } by__drift_counts;
 
-/* Working memory of a verdict, for features of up to BY__DRIFT_KEPT + 1 bins: bins that are compared
- * together are a group. */
+/* Working memory of a verdict, for features of up to BY__DRIFT_KEPT + 1 bins: bins that are
+ * compared together are a group. */
 typedef struct by__drift_groups {
     double reference[BY__DRIFT_KEPT + 3];
     double current[BY__DRIFT_KEPT + 3];

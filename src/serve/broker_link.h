@@ -6,8 +6,8 @@
 
 /* Any of them may be NULL. */
 typedef struct by__broker_link_handler {
-    /* A link was begun: what is sent here comes first, and is "hello". The broker may not be reached
-     * yet. */
+    /* A link was begun: what is sent here comes first, and is "hello". The broker may not be
+     * reached yet. */
     void (*greet)(void *user);
     /* The connection stands. */
     void (*ready)(void *user);
@@ -27,7 +27,8 @@ typedef struct by__broker_link {
     by__broker_link_handler handler;
 } by__broker_link;
 
-/* Makes the first attempt. The address (by__link_connect) stays the caller's, and must live as long as the link. */
+/* Makes the first attempt. The address (by__link_connect) stays the caller's, and must live as long
+ * as the link. */
 void by__broker_link_open(by__broker_link *b, uv_loop_t *loop, const char *broker,
                           const by__broker_link_handler *handler);
 /* False: there is no link, or it was lost by this. */

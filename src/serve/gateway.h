@@ -1,5 +1,6 @@
 /* The gateway's own records, for gateway.c (the process), gateway_routes.c (routes, and who may use
- * them), gateway_call.c (a request on its way) and openai.c (what OpenAI's API asks and answers). */
+ * them), gateway_call.c (a request on its way) and openai.c (what OpenAI's API asks and answers).
+ */
 #ifndef BY_SERVE_GATEWAY_H
 #define BY_SERVE_GATEWAY_H
 
@@ -214,8 +215,8 @@ by_status by__openai_read(by__call *call, const json_t *body, size_t length, con
  * object, with the most probable ones where `tops`. */
 void by__openai_tokens(const json_t *list, by__text *out);
 void by__openai_places(const json_t *list, bool tops, by__text *out);
-/* Makes the one part of a call whose answer comes whole, with the request that a worker reads, which
- * is taken. cost: tokens, by guess. */
+/* Makes the one part of a call whose answer comes whole, with the request that a worker reads,
+ * which is taken. cost: tokens, by guess. */
 by_status by__call_one_part(by__call *call, json_t *request, int64_t cost, int64_t priority,
                             by_error *error);
 

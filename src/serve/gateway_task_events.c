@@ -1,5 +1,5 @@
-/* GET /v1/tasks/ID/events: the states of a task as server-sent events, up to the last one, which has
- * the result.
+/* GET /v1/tasks/ID/events: the states of a task as server-sent events, up to the last one, which
+ * has the result.
  *
  * The number of an event is a function of the task's state alone, so that a client which lost its
  * connection goes on by Last-Event-ID at any gateway, whatever died between. A gateway asks the

@@ -6,11 +6,11 @@
  *
  * Of a gateway:
  *   submit    "id", "model", "request" (what a worker reads, worker_request.h), "cost" (tokens, by
- *             guess), and where wanted "left" (seconds until it is too late), "priority" (higher first),
- *             "seen": true for a model that an earlier state of the broker named; "whole": true
- *             when the client gets nothing before the end, so that another version may begin
- *             again; "version": the only one that may answer,
- *             "again": true for a request that was accepted before the link was made anew
+ *             guess), and where wanted "left" (seconds until it is too late), "priority" (higher
+ *             first), "seen": true for a model that an earlier state of the broker named; "whole":
+ *             true when the client gets nothing before the end, so that another version may begin
+ *             again; "version": the only one that may answer, "again": true for a request that was
+ *             accepted before the link was made anew
  *   cancel    "id": nobody waits for it any more; no event follows
  *   task_add  "ref", "id", "owner", "expires", "seen", "task": a request to keep on disk ("model",
  *             "cost", "priority", "request", and what the gateway wants back), and perhaps "key";

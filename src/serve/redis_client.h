@@ -1,5 +1,5 @@
-/* Two connections to a Redis server on a loop: one for calls of the broker's script, one that listens
- * on channels. Either is lost: both are. */
+/* Two connections to a Redis server on a loop: one for calls of the broker's script, one that
+ * listens on channels. Either is lost: both are. */
 #ifndef BY_SERVE_REDIS_CLIENT_H
 #define BY_SERVE_REDIS_CLIENT_H
 
@@ -51,7 +51,8 @@ void by__redis_add_json(by__redis_call *call, const json_t *value);
 /* Bytes of what a call is about. */
 #define BY__REDIS_ABOUT 336
 
-/* What a call gave; NULL: the connection was lost first. `about` is what by__redis_run was given. */
+/* What a call gave; NULL: the connection was lost first. `about` is what by__redis_run was given.
+ */
 typedef void by__redis_answer(void *user, const char *about, const redisReply *reply);
 
 /* Calls the script, from `ready` on. `grows`: Redis may refuse it where its

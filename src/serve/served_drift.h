@@ -9,8 +9,8 @@
 typedef struct by__served_drift by__served_drift;
 
 /* Opens the reference in a directory of weights. *out is NULL where there is none, which every
- * function here takes: nothing is counted. `log` hears of windows with drift, and must live as long.
- * BY_EFORMAT: the file is damaged. */
+ * function here takes: nothing is counted. `log` hears of windows with drift, and must live as
+ * long. BY_EFORMAT: the file is damaged. */
 by_status by__served_drift_open(by__served_drift **out, const char *directory,
                                 const by_drift_options *options, const by__log *log,
                                 by_error *error);

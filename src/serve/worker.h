@@ -1,6 +1,6 @@
-/* The worker's own records, for worker.c (the loop), worker_model.c (what it serves), worker_embed.c and worker_predict.c, worker_prepare.c (the thread that makes work of
- * requests), worker_request.c (what a request asks for) and worker_engine.c (the thread of the
- * engine). */
+/* The worker's own records, for worker.c (the loop), worker_model.c (what it serves),
+ * worker_embed.c and worker_predict.c, worker_prepare.c (the thread that makes work of requests),
+ * worker_request.c (what a request asks for) and worker_engine.c (the thread of the engine). */
 #ifndef BY_SERVE_WORKER_H
 #define BY_SERVE_WORKER_H
 
@@ -80,8 +80,8 @@ typedef struct by__work {
 
 /* ---- what a request asks for (worker_request.c) ---- */
 
-/* Reads "request" of a message that came at `since` (by__now); checks, encodes and compiles all of it. BY_EARG, BY_EFORMAT: a
- * sentence for the client; *param as by__fields_read gives it. */
+/* Reads "request" of a message that came at `since` (by__now); checks, encodes and compiles all of
+ * it. BY_EARG, BY_EFORMAT: a sentence for the client; *param as by__fields_read gives it. */
 by_status by__work_open(by__work **out, const by__served_model *model, const json_t *message,
                         double since, const char **param, by_error *error);
 void by__work_close(by__work **work);

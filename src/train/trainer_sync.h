@@ -1,6 +1,6 @@
-/* Exchanges of replicas that are compressed or not made at every step: what the trainer keeps for the
- * section `sync` of the config. trainer_sync.c makes them, trainer_late.c those that run while steps
- * are taken. */
+/* Exchanges of replicas that are compressed or not made at every step: what the trainer keeps for
+ * the section `sync` of the config. trainer_sync.c makes them, trainer_late.c those that run while
+ * steps are taken. */
 #ifndef BY_TRAIN_TRAINER_SYNC_H
 #define BY_TRAIN_TRAINER_SYNC_H
 

@@ -1,4 +1,5 @@
-/* multipart/form-data: the first line is the Content-Type, the rest the body. Parts are within the body. */
+/* multipart/form-data: the first line is the Content-Type, the rest the body. Parts are within the
+ * body. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,8 @@
 /* The config room: every class of error with its exact message, inheritance, overrides, derived
  * values, and that what is printed reads back.
  *
- * `test_config --write` makes docs/config.md and docs/serve_config.md anew from the declarations. */
+ * `test_config --write` makes docs/config.md and docs/serve_config.md anew from the declarations.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

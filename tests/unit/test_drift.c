@@ -1,6 +1,6 @@
-/* Comparisons of samples against Evidently and SciPy (tests/parity/make_drift_golden.py), references
- * that come back with the same bits, and windows: none of those without drift alarms, and the first
- * one with drift does. */
+/* Comparisons of samples against Evidently and SciPy (tests/parity/make_drift_golden.py),
+ * references that come back with the same bits, and windows: none of those without drift alarms,
+ * and the first one with drift does. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* gemm_plan: what by__gemm_open decides and by__gemm_run follows.
  *
- * The plan is a function of the shape, the layouts and the panel alone, but for what changes no bits
- * (the extents of tiles, and who packs what), which may depend on the number of threads. gemm_plan.c
- * makes it, gemm.c runs it; nobody else includes this.
+ * The plan is a function of the shape, the layouts and the panel alone, but for what changes no
+ * bits (the extents of tiles, and who packs what), which may depend on the number of threads.
+ * gemm_plan.c makes it, gemm.c runs it; nobody else includes this.
  */
 #ifndef BY_DEVICE_CPU_GEMM_PLAN_H
 #define BY_DEVICE_CPU_GEMM_PLAN_H

@@ -33,8 +33,8 @@ static void multiply(double *z, const by__tensor *x, const by__tensor *w, int64_
     }
 }
 
-/* KL(teacher || student) of a row: p are the student's softened probabilities, z its logits over the
- * temperature without the logarithm of their sum. r becomes the gradient by them. */
+/* KL(teacher || student) of a row: p are the student's softened probabilities, z its logits over
+ * the temperature without the logarithm of their sum. r becomes the gradient by them. */
 static double diverge_live(double *r, const by__call *call, int64_t row, const double *p,
                            const double *z, double *y)
 {
@@ -98,8 +98,8 @@ static double diverge_stored(double *r, const by__call *call, int64_t row, const
     return sum;
 }
 
-/* The loss of a row; its gradient by the logits replaces z. y, p, q and what is behind them: scratch
- * of V each. */
+/* The loss of a row; its gradient by the logits replaces z. y, p, q and what is behind them:
+ * scratch of V each. */
 static double run_row(const by__call *call, int64_t row, double *z, double *y, double *p, double *q)
 {
     int64_t n = by__tensor_rows(&call->in[W]);

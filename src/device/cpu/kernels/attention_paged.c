@@ -439,8 +439,8 @@ BY__INLINE void add_alone(by__arithmetic kind, const tile *x, int64_t r, int64_t
     }
 }
 
-/* The parts of an arithmetic that take one query at a time: functions of their own, which all heights
- * call. */
+/* The parts of an arithmetic that take one query at a time: functions of their own, which all
+ * heights call. */
 typedef struct steps {
     void (*weigh)(tile *x, int64_t r);
     void (*add_alone)(const tile *x, int64_t r, int64_t begin, int64_t end);

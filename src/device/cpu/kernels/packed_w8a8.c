@@ -1,11 +1,11 @@
 /* PACKED_MATMUL with weights and rows of 8 bits (W8A8, banyan/packing.h).
  *
- * A row of x becomes signed bytes with one scale, its largest magnitude / 127, so that an element of
- * the result is one exact sum of integers over all of k: by vpdpbusd, or by multiplications of 16
- * bits. Weights are unsigned codes c of w = t (c - 128), which is what vpdpbusd's first operand is,
- * so with x = s q the element is s t (sum of q c - 128 sum of q), and the last sum is known with the
- * row. Sums of integers do not depend on their order: a row's bits depend on no other row, no
- * thread, and not on how rows, columns and inputs are cut into pieces.
+ * A row of x becomes signed bytes with one scale, its largest magnitude / 127, so that an element
+ * of the result is one exact sum of integers over all of k: by vpdpbusd, or by multiplications of
+ * 16 bits. Weights are unsigned codes c of w = t (c - 128), which is what vpdpbusd's first operand
+ * is, so with x = s q the element is s t (sum of q c - 128 sum of q), and the last sum is known
+ * with the row. Sums of integers do not depend on their order: a row's bits depend on no other row,
+ * no thread, and not on how rows, columns and inputs are cut into pieces.
  *
  * Rows are taken in blocks that stay in the second cache while panels stream past them, and panels
  * in pieces of inputs that stay in the first while all tiles of a block meet them. */

@@ -25,9 +25,9 @@
 #define TILE_ROWS 4
 #endif
 
-/* Bytes ahead of use at which lines of the source are fetched where k is contiguous. Where rows are,
- * those of the next steps that are packed together; of STEPS_AHEAD steps further on where rows are no
- * longer than this. */
+/* Bytes ahead of use at which lines of the source are fetched where k is contiguous. Where rows
+ * are, those of the next steps that are packed together; of STEPS_AHEAD steps further on where rows
+ * are no longer than this. */
 #define AHEAD       256
 #define STEPS_AHEAD 16
 /* Steps of k that are packed at a time where rows are contiguous. Their lines stay in the first

@@ -206,9 +206,9 @@ BY__INLINE void next_step(tile_rows *rows, int height)
     }
 }
 
-/* What the tile of row i fetches of the next panel of B, NEXT_UNITS at each step: every tile but the
- * first, for which this panel itself is on its way, fetches the part behind the one before it. All of
- * it at once would hold up what the tiles wait for. */
+/* What the tile of row i fetches of the next panel of B, NEXT_UNITS at each step: every tile but
+ * the first, for which this panel itself is on its way, fetches the part behind the one before it.
+ * All of it at once would hold up what the tiles wait for. */
 #define NEXT_UNITS 4
 
 BY__INLINE const unit *next_panel(const product *p, int64_t i, int64_t j, const unit *b)
