@@ -80,16 +80,19 @@ static bool is_stop(const by__sequence *s, int32_t token)
 static by_status choose(by_engine *e, const by__sequence *s, int64_t count, const float *logits,
                         void *scratch, by__choice *out)
 {
+    const float *used = logits;
     by_error *error = &out->error;
-    if (s->process == NULL) {
+    if (s->process == NULL && s->top == 0) {
         return by__sample_with_probability(&out->token, &out->log_probability, &s->sampling, logits,
                                            e->vocab, (uint64_t)count, scratch, error);
     }
-    memcpy(e->processed, logits, (size_t)e->vocab * sizeof *logits);
-    BY_TRY(
-        s->process(s->user, s->index, e->processed, e->vocab, s->tokens, count, s->prompt, error));
-    BY_TRY(by_sample(&out->token, &s->sampling, e->processed, e->vocab, (uint64_t)count, scratch,
-                     error));
+    if (s->process != NULL) {
+        memcpy(e->processed, logits, (size_t)e->vocab * sizeof *logits);
+        BY_TRY(s->process(s->user, s->index, e->processed, e->vocab, s->tokens, count, s->prompt,
+                          error));
+        used = e->processed;
+    }
+    BY_TRY(by_sample(&out->token, &s->sampling, used, e->vocab, (uint64_t)count, scratch, error));
     int32_t ids[BY_TOP_TOKENS];
     double values[BY_TOP_TOKENS];
     BY_TRY(by_log_probabilities(logits, e->vocab, out->token, &out->log_probability, s->top, ids,
