@@ -114,7 +114,8 @@ static bool take_message(by__broker *b, by__peer *p, const char *kind, const jso
     if (p->role == BY__GATEWAY && by__broker_task(b, p, kind, m)) {
         return true;
     }
-    if (p->role == BY__GATEWAY && strcmp(kind, "submit") == 0) {
+    bool asks = p->role == BY__GATEWAY || p->role == BY__SUPERVISOR;
+    if (asks && strcmp(kind, "submit") == 0) {
         by__broker_submit(b, p, m);
     } else if (p->role == BY__GATEWAY && strcmp(kind, "cancel") == 0) {
         const char *id = by__get_text(m, "id");
@@ -130,8 +131,6 @@ static bool take_message(by__broker *b, by__peer *p, const char *kind, const jso
         p->leaving = true;
     } else if (p->role == BY__SUPERVISOR && strcmp(kind, "route") == 0) {
         by__broker_route(b, m);
-    } else if (p->role == BY__SUPERVISOR && strcmp(kind, "submit") == 0) {
-        by__broker_submit(b, p, m);
     } else {
         return false;
     }

@@ -3,6 +3,7 @@
  * (worker_engine.c). */
 #include "serve/worker.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -338,10 +339,12 @@ static by_status set_names(by__worker *w, by_error *error)
     const char *name = w->options.name != NULL ? w->options.name : last == NULL ? path : last + 1;
     size_t n = w->options.name != NULL ? strlen(name) : (size_t)(path + length - name);
     char *found = NULL;
-    if (w->options.version == NULL) {
+    const char *version = w->options.version;
+    if (version == NULL) {
         BY_TRY(by_serve_version(&found, path, w->options.precision, error));
+        version = found;
+        assert(version != NULL);
     }
-    const char *version = found == NULL ? w->options.version : found;
     if (n == 0 || n >= sizeof w->name || !by__utf8_valid(name, n) || !by__id_valid(version)) {
         free(found);
         return by_error_set(error, BY_EARG,

@@ -102,9 +102,11 @@ static void run(simulation *s, by__autoscale *a, double rate, double seconds, bo
     double end = s->now + seconds;
     for (size_t tick = 0; s->now < end; tick++) {
         s->now += TICK;
-        for (s->owed -= TICK; rate > 0.0 && s->owed <= 0.0; s->owed += next_gap(s, rate, random)) {
+        s->owed -= TICK;
+        while (rate > 0.0 && s->owed <= 0.0) {
             assert_true(s->arrivals < REQUESTS);
             s->arrived[s->arrivals++] = s->now + s->owed;
+            s->owed += next_gap(s, rate, random);
         }
         s->owed = rate > 0.0 ? s->owed : 0.0;
         serve(s);
