@@ -17,208 +17,20 @@
  *
  * With one query a session, all that matters is how fast pages arrive. They are too short for the
  * processor to follow by itself, so each fetches the one that is read two later. */
-#include <float.h>
-#include <math.h>
 #include <omp.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "device/cpu/kernels/attention.h"
-#include "device/cpu/kernels/step.h"
+#include "device/cpu/kernels/attention_pages.h"
 
-enum { K_POOL = 3, V_POOL, POSITIONS, SESSIONS, TABLE };
-
-/* Queries that meet a page together, and vectors of values whose sums are in registers. */
-#if BY__LANES == 16
-enum { QUERIES = 4, STRIP = 4 };
-#else
-enum { QUERIES = 2, STRIP = 2 };
-#endif
 /* Sums of a score, for even and odd steps: one alone would wait for each addition. */
 enum { CHAINS = 2 };
-/* Pages ahead of use at which a page is fetched. */
-enum { AHEAD = 4 };
 /* Up to so many rows are written into their pages by one thread: sooner than all can wait for each
  * other. */
 enum { SERIAL_ROWS = 4 };
 /* Rows of a run, at most. */
 enum { RUN = 16 };
-/* The largest code, and the magnitude below which a row is zeros: its inverse would not be finite.
- */
-#define LARGEST_CODE 127.0f
-#define SMALLEST     0x1p-100f
 /* Score of a key whose page there is not: its weight is 0. */
 #define ABSENT (-1e30f)
-
-typedef struct plan {
-    attention_shape s;
-    by__arithmetic kind;
-    bool packed;
-    size_t head_bytes; /* of a head in a page */
-    int64_t group;     /* query heads of a key head */
-    int64_t columns;   /* of the page table */
-    int64_t steps;     /* whole ones of a head's width */
-    int64_t units;     /* of a query */
-    int64_t slots;     /* keys of the pages that a tile may meet */
-    int64_t padded;    /* width in whole vectors */
-    size_t queries;    /* of a thread: [QUERIES][units] */
-    size_t scores;     /* [QUERIES][slots] f32; then weights in the same place, as units */
-    size_t sums;       /* [QUERIES][padded] */
-    size_t thread_bytes;
-    size_t runs;    /* offset of the first rows of runs, behind the ranges: i32 [rows + 1] */
-    size_t threads; /* offset of the threads' parts */
-} plan;
-
-/* Queries of one key head and session that meet pages together. */
-typedef struct tile {
-    const by__call *call;
-    const plan *p;
-    int64_t kv;
-    const int32_t *pages;                  /* of the session */
-    int64_t first[QUERIES], last[QUERIES]; /* positions that a query sees */
-    int64_t begin, end;                    /* columns of the page table that one of them sees */
-    float totals[QUERIES];                 /* sums of weights */
-    char *work;
-} tile;
-
-/* The pages of row t's session; NULL: the row reads and writes nothing. */
-static const int32_t *pages_of(const by__call *call, const plan *p, int64_t t)
-{
-    int32_t position = ((const int32_t *)call->in[POSITIONS].data)[t];
-    int32_t session = ((const int32_t *)call->in[SESSIONS].data)[t];
-    if (position < 0 || position / BY_PAGE_TOKENS >= p->columns || session < 0 ||
-        session >= call->in[TABLE].shape.dim[0]) {
-        return NULL;
-    }
-    const int32_t *table = call->in[TABLE].data;
-    assert(table != NULL);
-    const int32_t *pages = table + session * p->columns;
-    int32_t page = pages[position / BY_PAGE_TOKENS];
-    return page < 0 || page >= call->in[K_POOL].shape.dim[0] ? NULL : pages;
-}
-
-/* A head's part of a page of a pool; NULL: there is no such page. */
-static char *page_at(const tile *x, int pool, int64_t column)
-{
-    const by__tensor *tensor = &x->call->in[pool];
-    int32_t page = x->pages[column];
-    if (page < 0 || page >= tensor->shape.dim[0]) {
-        return NULL;
-    }
-    int64_t heads = page * x->p->s.kv_heads + x->kv;
-    return (char *)tensor->data + (size_t)heads * x->p->head_bytes;
-}
-
-/* What is read `AHEAD` pages behind this one: values follow keys. */
-static const char *page_ahead(const tile *x, int pool, int64_t column)
-{
-    column += AHEAD;
-    if (column < x->end) {
-        return page_at(x, pool, column);
-    }
-    column += x->begin - x->end;
-    return pool == K_POOL && column < x->end ? page_at(x, V_POOL, column) : NULL;
-}
-
-/* ---- writing keys and values ---- */
-
-/* The scales of a page of codes, one for each token. */
-BY__INLINE const float *scales_of(const plan *p, const char *page)
-{
-    return (const float *)(const void *)(page + p->s.width * BY_PAGE_TOKENS);
-}
-
-BY__INLINE by__vf load_act(const void *row, int64_t i, by_dtype dtype, int n)
-{
-    return dtype == BY_F32    ? by__load_n(row, i, BY_F32, n)
-           : dtype == BY_BF16 ? by__load_n(row, i, BY_BF16, n)
-                              : by__load_n(row, i, BY_F16, n);
-}
-
-/* A key or value as codes, from code `at` on, `stride` codes apart, and its scale. What is not
- * finite has a scale that is no number. */
-static void put_codes(const plan *p, char *page, const char *row, int64_t slot, int64_t at,
-                      int64_t stride)
-{
-    by__vf most = by__zero();
-    by__vi finite = (by__vi){0} == 0;
-    int8_t *codes = (int8_t *)page + at;
-#define MEASURE(i, n)                                                                              \
-    by__vf size = by__abs(load_act(row, i, p->s.dtype, n));                                        \
-    finite &= size <= FLT_MAX;                                                                     \
-    most = by__larger(most, size)
-    BY__STEPS(0, p->s.width, MEASURE);
-#undef MEASURE
-    bool is_finite = by__sum(__builtin_convertvector(finite, by__vf)) == (float)-BY__LANES;
-    float largest = is_finite ? by__max(most) : 0.0f;
-    float inverse = largest >= SMALLEST ? LARGEST_CODE / largest : 0.0f;
-#define ENCODE(i, n)                                                                               \
-    float values[BY__LANES];                                                                       \
-    by__store(values, 0, load_act(row, i, p->s.dtype, n) * inverse, BY_F32);                       \
-    for (int lane = 0; lane < (n); lane++) {                                                       \
-        codes[((i) + lane) * stride] = is_finite ? (int8_t)rintf(values[lane]) : 0;                \
-    }
-    BY__STEPS(0, p->s.width, ENCODE);
-#undef ENCODE
-    float scale = is_finite ? largest / LARGEST_CODE : NAN;
-    memcpy(page + p->s.width * BY_PAGE_TOKENS + slot * 4, &scale, sizeof scale);
-}
-
-static void put_key(const plan *p, char *page, const char *key, int64_t slot)
-{
-    int64_t width = p->s.width;
-    if (p->kind == BY__CODES_I8) {
-        put_codes(p, page, key, slot, slot, BY_PAGE_TOKENS);
-        return;
-    }
-    if (p->s.dtype == BY_F32) {
-        for (int64_t d = 0; d < width; d++) {
-            memcpy(page + (d * BY_PAGE_TOKENS + slot) * 4, key + d * 4, 4);
-        }
-        return;
-    }
-    int64_t pairs = p->s.dtype == BY_BF16 ? width / 2 : 0;
-    for (int64_t i = 0; i < pairs; i++) {
-        memcpy(page + (i * BY_PAGE_TOKENS + slot) * 4, key + i * 4, 4);
-    }
-    for (int64_t d = 2 * pairs; d < width; d++) {
-        memcpy(page + (d * BY_PAGE_TOKENS + slot) * 2, key + d * 2, 2);
-    }
-}
-
-static void put_value(const plan *p, char *page, const char *value, int64_t slot)
-{
-    int64_t width = p->s.width;
-    if (p->kind == BY__CODES_I8) {
-        put_codes(p, page, value, slot, slot * width, 1);
-        return;
-    }
-    if (p->s.dtype != BY_BF16) {
-        size_t bytes = (size_t)width * by_dtype_size(p->s.dtype);
-        memcpy(page + (size_t)slot * bytes, value, bytes);
-        return;
-    }
-    char *at = page + (slot / 2 * width * 2 + slot % 2) * 2;
-    for (int64_t d = 0; d < width; d++) {
-        memcpy(at + d * 4, value + d * 2, 2);
-    }
-}
-
-/* Key and value of row t into their place. */
-static void fill(const by__call *call, const plan *p, const head_view in[3], int64_t t)
-{
-    tile x = {.call = call, .p = p, .pages = pages_of(call, p, t)};
-    if (x.pages == NULL) {
-        return;
-    }
-    int32_t position = ((const int32_t *)call->in[POSITIONS].data)[t];
-    int64_t column = position / BY_PAGE_TOKENS;
-    int64_t slot = position % BY_PAGE_TOKENS;
-    for (x.kv = 0; x.kv < p->s.kv_heads; x.kv++) {
-        put_key(p, page_at(&x, K_POOL, column), head_at(&in[1], &p->s, 0, t, x.kv), slot);
-        put_value(p, page_at(&x, V_POOL, column), head_at(&in[2], &p->s, 0, t, x.kv), slot);
-    }
-}
 
 /* ---- a tile ---- */
 
