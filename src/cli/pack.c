@@ -99,6 +99,24 @@ static bool parse_dedup(const char *text, by_pack_dedup *out)
     return false;
 }
 
+/* What is wrong with the arguments, or NULL. */
+static const char *find_misuse(int count, const char *output, bool negative, const char *corrupt)
+{
+    if (count == 0) {
+        return "name the files or directories to pack";
+    }
+    if (output == NULL) {
+        return "--output DIR is missing";
+    }
+    if (negative) {
+        return "--vocab, --threads and --shard-tokens are not negative";
+    }
+    if (strcmp(corrupt, "fail") != 0 && strcmp(corrupt, "skip") != 0) {
+        return "--corrupt is fail or skip";
+    }
+    return NULL;
+}
+
 static int run(int argc, char **argv)
 {
     by_error error = {0};
@@ -142,20 +160,12 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (count == 0) {
-        return cli_misuse(&cli_pack, "name the files or directories to pack");
+    const char *misuse = find_misuse(count, output, vocab < 0 || threads < 0 || shard < 0, corrupt);
+    if (misuse == NULL && !parse_dedup(dedup, &options.dedup)) {
+        misuse = "--dedup is none, exact or near";
     }
-    if (output == NULL) {
-        return cli_misuse(&cli_pack, "--output DIR is missing");
-    }
-    if (vocab < 0 || threads < 0 || shard < 0) {
-        return cli_misuse(&cli_pack, "--vocab, --threads and --shard-tokens are not negative");
-    }
-    if (!parse_dedup(dedup, &options.dedup)) {
-        return cli_misuse(&cli_pack, "--dedup is none, exact or near");
-    }
-    if (strcmp(corrupt, "fail") != 0 && strcmp(corrupt, "skip") != 0) {
-        return cli_misuse(&cli_pack, "--corrupt is fail or skip");
+    if (misuse != NULL) {
+        return cli_misuse(&cli_pack, misuse);
     }
     options = (by_pack_options){.dedup = options.dedup,
                                 .skip_corrupt = strcmp(corrupt, "skip") == 0,
