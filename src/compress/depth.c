@@ -48,7 +48,6 @@ static by_status watch(by__compression *c, int block, const float *before, const
 {
     influence *sums = user;
     BY_UNUSED(c);
-    BY_UNUSED(error);
     for (int64_t r = 0; r < rows; r++) {
         const float *x = before + r * width;
         const float *y = behind + r * width;
@@ -59,6 +58,12 @@ static by_status watch(by__compression *c, int block, const float *before, const
             xy += (double)x[i] * (double)y[i];
             xx += (double)x[i] * (double)x[i];
             yy += (double)y[i] * (double)y[i];
+        }
+        if (!isfinite(xx) || !isfinite(yy)) {
+            return by_error_set(error, BY_ESTATE,
+                                "depth: the residual stream of block %d is not finite: the "
+                                "model's weights are damaged, or its training diverged",
+                                block);
         }
         sums->alike[block] += xx > 0.0 && yy > 0.0 ? xy / sqrt(xx * yy) : 1.0;
     }
@@ -185,7 +190,7 @@ static by_status run(by__compression *c, by_error *error)
 static void resize(const by__compression *c, by_tensor_view *tensor)
 {
     int64_t left = c->config->model.layers - (int64_t)by__setting_number(c, "layers");
-    if (by__layer_of_name(tensor->name) >= (left > 1 ? left : 1)) {
+    if (c->config->model.layers > 0 && by__layer_of_name(tensor->name) >= (left > 1 ? left : 1)) {
         tensor->shape[0] = 0;
     }
 }

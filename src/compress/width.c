@@ -51,6 +51,12 @@ static void count_units(const by__compression *c, int64_t all[UNITS], int64_t le
     left[CHANNELS] = share == 0.0 || wide > all[CHANNELS] ? all[CHANNELS] : wide;
 }
 
+/* Whether the model's layers have both: an MLP, for one, has no heads. */
+static bool has_units(const int64_t all[UNITS])
+{
+    return all[HEADS] > 0 && all[CHANNELS] > 0;
+}
+
 /* Axis `which` of a parameter that has units, its name and the elements of one unit; 0: it has none
  * that go. */
 static int64_t unit_axis(unit *kind, const by__compression *c, const char *axes, int which)
@@ -102,7 +108,7 @@ static by_status put_cut(by__compression *c, const narrowing *n, by_value parame
 {
     const by__value *value = &n->graph->values[parameter];
     axis_mask masks[2] = {{0}};
-    by_tensor_view view;
+    by_tensor_view view = {0};
     char *name = by__file_name(c, value->name);
     by_status status = by__weights_describe(c->weights, name, &view, error);
     int64_t shape[2] = {view.shape[0], view.rank == 2 ? view.shape[1] : 1};
@@ -255,6 +261,12 @@ static by_status open_narrowing(narrowing *n, const by__compression *c, by_error
         }
     }
     count_units(c, n->all, n->left);
+    if (!has_units(n->all)) {
+        return by_error_set(error, BY_EARG,
+                            "width: model.kind %s has no heads and channels in layers; take a "
+                            "method that rounds weights",
+                            c->config->model.kind);
+    }
     for (int kind = 0; kind < UNITS; kind++) {
         size_t count = (size_t)(c->config->model.layers * n->all[kind]);
         BY_TRY(by__alloc((void **)&n->gone[kind], count, sizeof(bool), "units", error));
@@ -313,7 +325,7 @@ static void resize(const by__compression *c, by_tensor_view *tensor)
     int64_t left[UNITS];
     by_graph *graph;
     count_units(c, all, left);
-    if (by__compress_graph(&graph, c, NULL) != BY_OK) {
+    if (!has_units(all) || by__compress_graph(&graph, c, NULL) != BY_OK) {
         return;
     }
     for (size_t v = 0; v < graph->value_count; v++) {
