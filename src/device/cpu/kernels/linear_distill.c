@@ -128,7 +128,8 @@ static void sum_stored(row_sums *s, const float *z, const int32_t *ids, const fl
         double q = exp((double)y[i]);
         rest[ids[i]] = LEAST_LOGIT;
         s->all += q;
-        s->cross += q * ((double)y[i] - (double)((z[ids[i]] - s->top) * inverse));
+        /* A probability of 0 adds nothing, though its logarithm is -inf. */
+        s->cross += q > 0.0 ? q * ((double)y[i] - (double)((z[ids[i]] - s->top) * inverse)) : 0.0;
     }
     s->top_teacher = highest(rest, n);
 #define STEP(i, count)                                                                             \
