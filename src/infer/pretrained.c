@@ -21,13 +21,19 @@ static by_status out_of_memory(by_error *error)
     return by_error_set(error, BY_EMEMORY, "out of memory: a path");
 }
 
+/* The weights of a run are used as they are, whatever codes they are trained for. */
+static by_status open_run_config(by_pretrained *p, const char *run, by_error *error)
+{
+    BY_TRY(by_config_open_run(&p->config, run, NULL, 0, error));
+    p->is_run = true;
+    return by_config_set(p->config, "precision.qat=none", error);
+}
+
 /* PATH is a run: its config, and the directory of the wanted checkpoint. */
 static by_status find_in_run(by_pretrained *p, const char *path, const char *root, bool best,
                              by_error *error)
 {
-    BY_TRY(by_config_open_run(&p->config, path, NULL, 0, error));
-    p->is_run = true;
-    BY_TRY(by_config_set(p->config, "precision.qat=none", error)); /* weights are as they are */
+    BY_TRY(open_run_config(p, path, error));
     return best ? by_checkpoint_best(root, &p->directory, NULL, error)
                 : by_checkpoint_latest(root, &p->directory, &p->skipped, error);
 }
@@ -153,8 +159,7 @@ static by_status open_directory(by_pretrained *p, const char *path, bool best, b
 static by_status open_checkpoint(by_pretrained *p, const char *run, const char *checkpoint,
                                  by_error *error)
 {
-    BY_TRY(by_config_open_run(&p->config, run, NULL, 0, error));
-    p->is_run = true;
+    BY_TRY(open_run_config(p, run, error));
     p->directory = by__strdup(checkpoint);
     return p->directory == NULL ? out_of_memory(error)
                                 : by_weights_open(&p->weights, p->directory, error);
