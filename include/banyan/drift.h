@@ -79,7 +79,8 @@ BY_API by_status by_drift_reference_tokens(by_drift_reference *reference, const 
 BY_API by_status by_drift_reference_value(by_drift_reference *reference, const char *name,
                                           double value, by_error *error);
 /* As JSON text with a schema version, freed with free(), and back; `name` is for messages.
- * BY_EFORMAT: the text is not what by_drift_reference_print writes, or of a later version. */
+ * Printing: BY_EARG where a name or a value is not UTF-8 or a number is not finite. Parsing:
+ * BY_EFORMAT where the text is not what by_drift_reference_print writes, or of a later version. */
 BY_API by_status by_drift_reference_print(const by_drift_reference *reference, char **out,
                                           by_error *error);
 BY_API by_status by_drift_reference_parse(by_drift_reference **out, const char *name,

@@ -28,24 +28,33 @@ static json_t *list_of(const double *values, size_t count)
     return list;
 }
 
+/* NULL: out of memory, or a name or value that is not UTF-8. */
 static json_t *print_feature(const by__drift_feature *f)
 {
     json_t *o = json_pack("{ss ss sI sI so}", "name", f->name, "kind", kinds[f->kind], "rows",
                           (json_int_t)f->rows, "missing", (json_int_t)f->missing, "counts",
                           list_of(f->counts, f->bins));
+    bool failed = o == NULL;
     if (f->kind == BY_DRIFT_NUMBER) {
-        (void)json_object_set_new(o, "edges", list_of(f->edges, f->edge_count));
-        (void)json_object_set_new(o, "mean", json_real(f->mean));
-        (void)json_object_set_new(o, "deviation", json_real(f->deviation));
-        return o;
+        failed = json_object_set_new(o, "edges", list_of(f->edges, f->edge_count)) != 0 || failed;
+        failed = json_object_set_new(o, "mean", json_real(f->mean)) != 0 || failed;
+        failed = json_object_set_new(o, "deviation", json_real(f->deviation)) != 0 || failed;
+    } else {
+        json_t *kept = json_array();
+        for (size_t i = 0; i < f->kept; i++) {
+            json_t *one =
+                f->kind == BY_DRIFT_CATEGORY ? json_string(f->values[i]) : json_integer(f->ids[i]);
+            failed = json_array_append_new(kept, one) != 0 || failed;
+        }
+        const char *key = f->kind == BY_DRIFT_CATEGORY ? "values" : "ids";
+        failed = json_object_set_new(o, key, kept) != 0 || failed;
+        failed = json_object_set_new(o, "distinct", json_integer((json_int_t)f->distinct)) != 0 ||
+                 failed;
     }
-    json_t *kept = json_array();
-    for (size_t i = 0; i < f->kept; i++) {
-        (void)json_array_append_new(kept, f->kind == BY_DRIFT_CATEGORY ? json_string(f->values[i])
-                                                                       : json_integer(f->ids[i]));
+    if (failed) {
+        json_decref(o);
+        return NULL;
     }
-    (void)json_object_set_new(o, f->kind == BY_DRIFT_CATEGORY ? "values" : "ids", kept);
-    (void)json_object_set_new(o, "distinct", json_integer((json_int_t)f->distinct));
     return o;
 }
 
@@ -54,20 +63,32 @@ by_status by_drift_reference_print(const by_drift_reference *reference, char **o
     const by_drift_reference *r = reference;
     json_t *features = json_array();
     json_t *values = json_object();
+    const char *wrong = NULL;
     for (size_t i = 0; i < r->count; i++) {
-        (void)json_array_append_new(features, print_feature(&r->features[i]));
+        if (json_array_append_new(features, print_feature(&r->features[i])) != 0) {
+            wrong = r->features[i].name;
+        }
     }
     for (size_t i = 0; i < r->value_count; i++) {
-        (void)json_object_set_new(values, r->values[i].name, json_real(r->values[i].value));
+        const by__drift_value *v = &r->values[i];
+        if (json_object_set_new(values, v->name, json_real(v->value)) != 0) {
+            wrong = v->name;
+        }
     }
     json_t *all = json_pack("{ss si sI so so}", "schema", SCHEMA, "version", VERSION, "examples",
                             (json_int_t)r->examples, "values", values, "features", features);
-    char *text = all == NULL ? NULL : json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    char *text = all == NULL || wrong != NULL
+                     ? NULL
+                     : json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(all);
+    if (wrong != NULL) {
+        return by_error_set(error, BY_EARG,
+                            "the reference for drift: '%s' cannot be written: its name and its "
+                            "values must be UTF-8, and its numbers finite",
+                            wrong);
+    }
     if (text == NULL) {
-        return by_error_set(error, BY_EMEMORY,
-                            "out of memory, or a name that is not UTF-8: the "
-                            "reference for drift");
+        return by_error_set(error, BY_EMEMORY, "out of memory: the reference for drift");
     }
     *out = text;
     return BY_OK;
@@ -75,10 +96,11 @@ by_status by_drift_reference_print(const by_drift_reference *reference, char **o
 
 /* ---- reading ---- */
 
+#define ANEW "write it again with a new checkpoint"
+
 static by_status wrong(const char *file, const char *what, by_error *error)
 {
-    return by_error_set(error, BY_EFORMAT, "%s: %s; write it again with a new checkpoint", file,
-                        what);
+    return by_error_set(error, BY_EFORMAT, "%s: %s; " ANEW, file, what);
 }
 
 /* A number of [low, high]. */
@@ -87,7 +109,11 @@ static by_status take_number(double *out, const char *file, const json_t *o, con
 {
     const json_t *v = json_object_get(o, key);
     *out = json_number_value(v);
-    return json_is_number(v) && *out >= low && *out <= high ? BY_OK : wrong(file, key, error);
+    if (json_is_number(v) && *out >= low && *out <= high) {
+        return BY_OK;
+    }
+    return by_error_set(error, BY_EFORMAT, "%s: '%s' is not a number of %g to %g; " ANEW, file, key,
+                        low, high);
 }
 
 static by_status take_list(double **out, size_t *count, const char *file, const json_t *o,
@@ -96,14 +122,17 @@ static by_status take_list(double **out, size_t *count, const char *file, const 
     const json_t *list = json_object_get(o, key);
     size_t n = json_array_size(list);
     if (!json_is_array(list) || n == 0 || n > most) {
-        return wrong(file, key, error);
+        return by_error_set(error, BY_EFORMAT, "%s: '%s' is not a list of 1 to %zu numbers; " ANEW,
+                            file, key, most);
     }
     BY_TRY(by__alloc((void **)out, n, sizeof **out, "a reference", error));
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(list, i);
         (*out)[i] = json_number_value(v);
         if (!json_is_number(v) || !((*out)[i] >= low)) {
-            return wrong(file, key, error);
+            return by_error_set(error, BY_EFORMAT,
+                                "%s: '%s' has at %zu what is not a number from %g on; " ANEW, file,
+                                key, i, low);
         }
     }
     *count = n;

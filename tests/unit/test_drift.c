@@ -207,6 +207,29 @@ static void test_reference_file(void **state)
     by_drift_reference_close(&r);
 }
 
+/* What JSON cannot hold is refused, so that no file is written that cannot be read. */
+static void test_unprintable(void **state)
+{
+    static const char *const values[] = {"caf\xe9", "tea"};
+    const uint64_t counts[] = {1, 2};
+    const double huge[] = {-1e300, 1e300};
+    by_error error = {0};
+    char *text = NULL;
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        by_drift_reference *r;
+        assert_int_equal(by_drift_reference_open(&r, 3, &error), BY_OK);
+        assert_int_equal(i == 0
+                             ? by_drift_reference_category(r, "drink", values, counts, 2, 0, &error)
+                             : by_drift_reference_number(r, "drink", huge, 2, &error),
+                         BY_OK);
+        assert_int_equal(by_drift_reference_print(r, &text, &error), BY_EARG);
+        assert_non_null(strstr(error.message, "'drink'"));
+        assert_null(text);
+        by_drift_reference_close(&r);
+    }
+}
+
 /* ---- windows ---- */
 
 typedef struct shift {
@@ -393,6 +416,7 @@ int main(void)
         cmocka_unit_test(test_samples_that_cannot_be_compared),
         cmocka_unit_test(test_tails),
         cmocka_unit_test(test_reference_file),
+        cmocka_unit_test(test_unprintable),
         cmocka_unit_test(test_windows_of_a_table),
         cmocka_unit_test(test_few_requests),
         cmocka_unit_test(test_bins_against_samples),
