@@ -1,4 +1,5 @@
 /* `banyan drift`: whether data still looks like what a model was trained on. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,8 @@ static by_status write_page(const by_drift_report *report, const char *path, by_
     bool failed = file == NULL || fputs(page, file) < 0;
     failed = (file != NULL && fclose(file) != 0) || failed;
     free(page);
-    return failed ? by_error_set(error, BY_EIO, "cannot write %s", path) : BY_OK;
+    return failed ? by_error_set(error, BY_EIO, "cannot write %s: %s", path, strerror(errno))
+                  : BY_OK;
 }
 
 static by_status report_on(const char *model, const char *data, const char *field, const char *page,
@@ -83,7 +85,7 @@ static int run(int argc, char **argv)
     }
     if (window < 0 || options.threshold < 0.0 || options.alpha < 0.0 || options.alpha > 1.0) {
         return cli_misuse(&cli_drift,
-                          "--window, --threshold and --alpha are above 0, alpha up to 1");
+                          "--window and --threshold are not negative, and --alpha is 0 to 1");
     }
     options.requests = (size_t)window;
     by_status status = report_on(rest[1], data, field, page, &options, json, &error);

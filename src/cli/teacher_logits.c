@@ -55,7 +55,7 @@ static int run(int argc, char **argv)
                                                         : "--out names what to write");
     }
     if (threads < 0 || threads > 4096 || o.context < 0) {
-        return cli_misuse(&cli_logits, "--threads and --context must not be negative");
+        return cli_misuse(&cli_logits, "--threads is 0 to 4096, and --context not negative");
     }
     o.threads = (int)threads;
     o.progress = show_progress;
