@@ -20,6 +20,7 @@ typedef struct by_serve_gateway_config {
     int64_t connections; /* at most */
     double deadline;     /* seconds of a request */
     double drain;        /* seconds for what was accepted, after SIGTERM */
+    int64_t page;        /* 1: "/" is a page for browsers */
 } by_serve_gateway_config;
 
 typedef struct by_serve_worker_config {

@@ -8,6 +8,7 @@
 #include "serve/cors.h"
 
 const by__route by__routes[] = {
+    {"GET", "/", BY__SCOPE_NONE, by__answer_page},
     {"GET", "/health/live", BY__SCOPE_NONE, by__answer_live},
     {"GET", "/health/ready", BY__SCOPE_NONE, by__answer_ready},
     {"GET", "/metrics", BY__SCOPE_METRICS, by__answer_metrics},
@@ -71,8 +72,9 @@ void by__reply_json(by__gateway *g, by__exchange *x, int status, json_t *value)
 static bool fits(const by__route *row, const char *path)
 {
     size_t length = strlen(row->path);
-    return row->path[length - 1] == '/' ? strncmp(path, row->path, length) == 0 && path[length] != 0
-                                        : strcmp(path, row->path) == 0;
+    return length > 1 && row->path[length - 1] == '/'
+               ? strncmp(path, row->path, length) == 0 && path[length] != 0
+               : strcmp(path, row->path) == 0;
 }
 
 /* The route of a request; NULL for none, and *allowed is then a method that its path has, if any.
@@ -293,7 +295,7 @@ void by__gateway_done(void *user, by__exchange *x, int status, size_t bytes)
     if (g->limits != NULL && v->charged > v->used) {
         by__limits_return(g->limits, v->client->account, (double)(v->charged - v->used));
     }
-    bool quiet = v->route != NULL && v->route->scope == BY__SCOPE_NONE && status < 300;
+    bool quiet = v->route != NULL && v->route->scope == BY__SCOPE_NONE && status < 400;
     const char *key = v->client == NULL ? "" : v->client->name;
     double seconds = by__now() - v->since;
     if (!quiet) {

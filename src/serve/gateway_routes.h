@@ -12,7 +12,7 @@ typedef void by__route_answer(by__gateway *g, by__exchange *x, const by__http_re
 
 typedef struct by__route {
     const char *method;
-    const char *path; /* ends with '/': what follows is a name */
+    const char *path; /* longer than "/" and ends with '/': what follows is a name */
     by__scope scope;
     by__route_answer *answer;
 } by__route;
@@ -32,9 +32,9 @@ void by__gateway_done(void *user, by__exchange *x, int status, size_t bytes);
 
 /* ---- the routes' answers ---- */
 
-by__route_answer by__answer_live, by__answer_ready, by__answer_models, by__answer_model,
-    by__answer_metrics, by__answer_chat, by__answer_completion, by__answer_response_new,
-    by__answer_response, by__answer_embeddings, by__answer_predict, by__answer_task_new,
-    by__answer_task, by__answer_task_cancel;
+by__route_answer by__answer_page, by__answer_live, by__answer_ready, by__answer_models,
+    by__answer_model, by__answer_metrics, by__answer_chat, by__answer_completion,
+    by__answer_response_new, by__answer_response, by__answer_embeddings, by__answer_predict,
+    by__answer_task_new, by__answer_task, by__answer_task_cancel;
 
 #endif

@@ -70,6 +70,7 @@ const char *by__http_reason(int status)
                    {200, "OK"},
                    {202, "Accepted"},
                    {204, "No Content"},
+                   {304, "Not Modified"},
                    {400, "Bad Request"},
                    {401, "Unauthorized"},
                    {403, "Forbidden"},
@@ -149,7 +150,10 @@ void by__exchange_reply(by__exchange *exchange, int status, const char *type, co
     by__text text = {0};
     x->keep_alive = x->keep_alive && !x->server->draining;
     add_head(&text, x, status, type);
-    by__text_format(&text, "Content-Length: %zu\r\n\r\n", length);
+    if (status != 204 && status != 304) { /* these have no body, and say no length of one */
+        by__text_format(&text, "Content-Length: %zu\r\n", length);
+    }
+    by__text_add(&text, "\r\n");
     by__text_add_bytes(&text, body, length);
     x->bytes = length;
     /* From here on the handler is not told of the client any more. */

@@ -54,6 +54,8 @@ static const by__key keys[] = {
      .help = "seconds of a request"},
     {"gateway", "drain", BY__KEY_REAL, OWN(gateway.drain), "45", 0, 1e6, BY__ABOVE_MIN,
      .help = "seconds for what was accepted, after SIGTERM"},
+    {"gateway", "page", BY__KEY_SWITCH, OWN(gateway.page), "true",
+     .help = "whether `/` is a page for browsers, without a key (docs/serving.md)"},
 
     {"worker", "model", BY__KEY_TEXT, OWN(worker.model), "\"\"",
      .help = "a run or a directory with a model; empty: the command line names it"},

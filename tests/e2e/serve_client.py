@@ -2,9 +2,12 @@
 
 usage: serve_client.py CHECK URL [PROCESS-ID...]
 """
+import base64
+import hashlib
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -373,7 +376,7 @@ def check_tasks_lost():
 def check_keys():
     status, _, headers = call("/v1/models")
     assert status == 401 and headers["WWW-Authenticate"] == "Bearer"
-    for path, method in (("/metrics", "GET"), ("/v1/completions", "POST"), ("/v1/else", "GET"), ("/", "GET")):
+    for path, method in (("/metrics", "GET"), ("/v1/completions", "POST"), ("/v1/else", "GET")):
         assert call(path, method=method)[0] == 401, path
     assert call("/health/live")[0] == 200
     assert call("/v1/models", headers={"Authorization": "Bearer wrong"})[0] == 401
@@ -382,6 +385,41 @@ def check_keys():
     # A key without scopes in the file is for inference and tasks.
     status, body, _ = call("/metrics", headers={"X-Api-Key": "secret"})
     assert status == 403 and body["error"]["code"] == "insufficient_scope", body
+
+
+def page(**headers):
+    with urllib.request.urlopen(urllib.request.Request(url + "/", headers=headers)) as answer:
+        return answer.read().decode(), answer.headers
+
+
+def check_page():
+    """It needs no key, and its headers let it run what it holds and ask this server alone."""
+    text, headers = page()
+    assert headers["Content-Type"] == "text/html; charset=utf-8"
+    assert headers["X-Content-Type-Options"] == "nosniff" and headers["Referrer-Policy"] == "no-referrer"
+    rules = dict(rule.strip().split(" ", 1) for rule in headers["Content-Security-Policy"].split(";"))
+    assert rules["default-src"] == "'none'" and rules["connect-src"] == "'self'", rules
+    for tag in ("script", "style"):
+        (part,) = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.S)
+        digest = base64.b64encode(hashlib.sha256(part.encode()).digest()).decode()
+        assert rules[tag + "-src"] == f"'sha256-{digest}'", rules
+    for word in ("http:", "https:", "//", "src=", "style=", "innerHTML", "insertAdjacentHTML", "document.write", "eval(", " onclick"):
+        lines = [line for line in text.splitlines() if word in line and not (word == "//" and re.search(r"(^|\s)// ", line))]
+        assert not lines, lines
+    assert headers["Cache-Control"] == "no-cache"
+    try:
+        page(**{"If-None-Match": headers["ETag"]})
+        raise AssertionError("it is sent again")
+    except urllib.error.HTTPError as error:
+        assert error.code == 304 and error.read() == b"" and error.headers["ETag"] == headers["ETag"]
+        assert error.headers["Content-Length"] is None
+    assert page(**{"If-None-Match": '"other"'})[0] == text
+    assert call("/", {})[0] in (401, 405)
+
+
+def check_no_page():
+    status, body, _ = call("/")
+    assert status == 404 and body["error"]["code"] == "route_not_found", body
 
 
 def check_quota():

@@ -29,6 +29,15 @@ stop() {
 }
 check() { python3 "$client" "$@" || { tail -n 20 log >&2; fail "$*"; }; }
 
+# in_browser [KEY]: what people see of the page.
+in_browser() {
+    browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || {
+        echo "not tested: the page in a browser, since chromium is not installed"
+        return
+    }
+    timeout 240 python3 "$root/tests/e2e/page_browser.py" "$browser" "$work/browser" "$url" "$@" || fail "the page in a browser"
+}
+
 make_text text.txt 400
 echo "bob@example.com 0123456789" >>text.txt
 tiny gpt2 >c.yaml
@@ -36,7 +45,7 @@ run 0 "$banyan" train c.yaml --quiet --set model.context=1024 --set train.batch=
 
 say "answers, errors, connections"
 serve --workers 2
-for what in ready answers errors connection cancel; do
+for what in ready answers errors connection cancel page; do
     check "$what" "$url"
 done
 say "a worker that is killed, one that stops, and the broker"
@@ -74,6 +83,7 @@ serve --drift-window 60
 check ready "$url"
 check drift "$url"
 [ "$(grep -c '"event":"drift"' log)" = 1 ] || fail "$(cat log)"
+in_browser
 stop 0
 
 say "feedback, and what is kept of requests"
@@ -103,10 +113,13 @@ run 2 "$banyan" serve --config serve.yaml --set limits.key=1 --check
 holds err 'unknown key "key" in section limits'
 serve --config serve.yaml
 check keys "$url"
+check page "$url"
+in_browser secret
 check quota "$url"
 stop 0
-serve --config serve.yaml
+serve --config serve.yaml --set gateway.page=false
 check ready "$url"
+check no_page "$url"
 check quota_kept "$url"
 stop 0
 

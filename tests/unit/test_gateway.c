@@ -18,7 +18,7 @@
 #include "temporary.h"
 
 /* Routes that answer without a key. Another one of them is a decision that this list shows. */
-static const char *const open_routes[] = {"GET /health/live", "GET /health/ready"};
+static const char *const open_routes[] = {"GET /", "GET /health/live", "GET /health/ready"};
 
 static const char *const scopes[] = {"inference", "tasks", "metrics", "admin"};
 
@@ -41,7 +41,7 @@ static bool is_open(const by__route *row)
 static int ask_route(const gateway_run *run, const by__route *row, const char *headers)
 {
     char request[512];
-    bool named = row->path[strlen(row->path) - 1] == '/';
+    bool named = row->path[1] != '\0' && row->path[strlen(row->path) - 1] == '/';
     bool post = strcmp(row->method, "POST") == 0;
     int n = snprintf(request, sizeof request,
                      "%s %s%s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n%s%s\r\n%s", row->method,
