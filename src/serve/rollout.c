@@ -55,6 +55,14 @@ size_t by__rollout_workers(const by__rollout *r, size_t total)
 
 /* ---- is it worse? ---- */
 
+/* Totals that are below earlier ones are of another broker: it was started again. */
+static bool has_fallen(const by__version_load *now, const by__version_load *then)
+{
+    return now->requests < then->requests || now->errors < then->errors ||
+           now->failed < then->failed || now->same < then->same ||
+           now->different < then->different || now->first.count < then->first.count;
+}
+
 static void window_of(by__version_load *out, const by__version_load *now,
                       const by__version_load *then)
 {
@@ -147,6 +155,13 @@ static void check(by__rollout *r, const by__rollout_input *in)
 
 static void hold(by__rollout *r, const by__rollout_input *in)
 {
+    if (has_fallen(&in->before, &r->before) || has_fallen(&in->after, &r->after)) {
+        /* The share is held for its whole time again. */
+        r->since = in->now;
+        r->before = in->before;
+        r->after = in->after;
+        return;
+    }
     bool judged = judge(r, in);
     double held = in->now - r->since;
     if (r->phase == BY__ROLLOUT_FAILED || held < r->options.hold ||

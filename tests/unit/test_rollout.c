@@ -114,6 +114,29 @@ static void test_too_few_to_judge(void **state)
     assert_true(p.r.share == 0.25);
 }
 
+/* A broker that is started again counts from 0: what is below the former totals is no failure. */
+static void test_broker_starts_again(void **state)
+{
+    play p;
+    (void)state;
+    begin_canary(&p);
+    pass(&p, 100, 60, 1, 0.04);
+    for (int i = 0; i < 9; i++) {
+        pass(&p, 100, 1, 0, 0.04);
+    }
+    pass(&p, 100, 1, 0, 0.04);
+    assert_true(p.r.share == 0.25);
+    p.in.before = p.in.after = (by__version_load){0};
+    for (int i = 0; i < 10; i++) {
+        pass(&p, 40, 3, 0, 0.04);
+        assert_int_equal(p.r.phase, BY__ROLLOUT_HOLDING);
+        assert_true(p.r.share == 0.25);
+    }
+    p.in.ready = 2;
+    pass(&p, 40, 3, 0, 0.04);
+    assert_true(p.r.share == 0.5);
+}
+
 static void test_failures(void **state)
 {
     play p;
@@ -199,9 +222,13 @@ static void test_shadow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_at_once),          cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_too_few_to_judge), cmocka_unit_test(test_failures),
-        cmocka_unit_test(test_start_and_golden), cmocka_unit_test(test_shadow),
+        cmocka_unit_test(test_at_once),
+        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_too_few_to_judge),
+        cmocka_unit_test(test_failures),
+        cmocka_unit_test(test_start_and_golden),
+        cmocka_unit_test(test_shadow),
+        cmocka_unit_test(test_broker_starts_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
