@@ -210,6 +210,8 @@ by_status by__control_open(by__supervisor *s, by_error *error)
 void by__control_close(by__supervisor *s)
 {
     by__link_listener_close(&s->control);
+    /* Closed links tell nobody: weights that are still being looked for have nobody to tell. */
+    s->asker = NULL;
     for (size_t i = 0; i < BY__OPERATORS; i++) {
         by__link_close(&s->operators[i]);
     }
