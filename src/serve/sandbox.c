@@ -58,7 +58,7 @@ static const int forbidden[] = {
     /* programs and processes */
     SCMP_SYS(execve), SCMP_SYS(execveat), SCMP_SYS(fork), SCMP_SYS(vfork), SCMP_SYS(ptrace),
     SCMP_SYS(process_vm_readv), SCMP_SYS(process_vm_writev), SCMP_SYS(pidfd_open),
-    SCMP_SYS(pidfd_getfd), SCMP_SYS(pidfd_send_signal),
+    SCMP_SYS(pidfd_getfd), SCMP_SYS(pidfd_send_signal), SCMP_SYS(tkill),
     /* other machines, as a server */
     SCMP_SYS(bind), SCMP_SYS(listen), SCMP_SYS(accept), SCMP_SYS(accept4),
     /* the file system */
@@ -92,7 +92,8 @@ static int add_file_rules(scmp_filter_ctx filter)
     static const struct {
         uint64_t mask;
         uint64_t value;
-    } writes[] = {{O_ACCMODE, O_WRONLY}, {O_ACCMODE, O_RDWR}, {O_CREAT, O_CREAT}};
+    } writes[] = {
+        {O_ACCMODE, O_WRONLY}, {O_ACCMODE, O_RDWR}, {O_CREAT, O_CREAT}, {O_TRUNC, O_TRUNC}};
     int code = 0;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(writes) && code == 0; i++) {
 #ifdef SYS_open
@@ -114,12 +115,13 @@ static int add_process_rules(scmp_filter_ctx filter)
     int code = refuse_masked(filter, SCMP_SYS(clone), 0, CLONE_THREAD, 0);
     code = code != 0 ? code : seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
     /* Signals go to this process alone. */
-    code = code != 0 ? code
-                     : seccomp_rule_add(filter, SCMP_ACT_TRAP, SCMP_SYS(kill), 1,
-                                        SCMP_A0_32(SCMP_CMP_NE, self));
-    return code != 0 ? code
-                     : seccomp_rule_add(filter, SCMP_ACT_TRAP, SCMP_SYS(tgkill), 1,
-                                        SCMP_A0_32(SCMP_CMP_NE, self));
+    static const int signals[] = {SCMP_SYS(kill), SCMP_SYS(tgkill), SCMP_SYS(rt_sigqueueinfo),
+                                  SCMP_SYS(rt_tgsigqueueinfo)};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(signals) && code == 0; i++) {
+        code =
+            seccomp_rule_add(filter, SCMP_ACT_TRAP, signals[i], 1, SCMP_A0_32(SCMP_CMP_NE, self));
+    }
+    return code;
 }
 
 /* Sockets of this machine, and of the internet where that is allowed; the C library looks for

@@ -63,6 +63,12 @@ static int try_create(void)
     return open(directory, O_RDONLY | O_CREAT, 0600);
 }
 
+/* Linux empties the file, although it is opened for reading. */
+static int try_truncate(void)
+{
+    return open(path, O_RDONLY | O_TRUNC);
+}
+
 static int try_unlink(void)
 {
     return unlink(path);
@@ -76,6 +82,16 @@ static int try_rename(void)
 static int try_kill(void)
 {
     return kill(parent, 0);
+}
+
+static int try_queue(void)
+{
+    return sigqueue(parent, 0, (union sigval){0});
+}
+
+static int try_thread_kill(void)
+{
+    return (int)syscall(SYS_tkill, parent, 0);
 }
 
 static int try_trace(void)
@@ -123,9 +139,12 @@ static const struct {
             {"bind", try_bind, "bind"},
             {"open for writing", try_write, "openat"},
             {"create", try_create, "openat"},
+            {"open that empties the file", try_truncate, "openat"},
             {"unlink", try_unlink, "a system call"},
             {"rename", try_rename, "a system call"},
             {"kill of another process", try_kill, "kill"},
+            {"a queued signal for another process", try_queue, "a system call"},
+            {"a signal for another thread", try_thread_kill, "a system call"},
             {"ptrace", try_trace, "ptrace"},
             {"keyctl", try_keys, "a system call"},
             {"what is allowed", try_allowed, NULL}};
