@@ -1,6 +1,5 @@
-/* A worker's side of a link to Redis: it takes what it has room for, says four
- * times a second that it lives, and once a second that it still has what it
- * took. */
+/* A worker's side of a link to Redis: it takes what it has room for, says four times a second that
+ * it lives, and once a second that it still has what it took. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,9 +8,10 @@
 #include "serve/redis_link.h"
 #include "serve/task_answer.h"
 
-/* Beats between two claims of what it has, and between two looks for what
- * others have left. */
+/* Beats between two claims of what it has, and between two looks for what others have left. */
 #define BEATS 4
+/* Arguments of a call, about: Lua spreads at most some 8000 of them. */
+#define MOST_ARGUMENTS 4000
 
 /* A request that the worker has. */
 typedef struct held {
@@ -56,8 +56,7 @@ static void end_held(by__redis_link *l, held *h)
     by__redis_tell(l, cancel);
 }
 
-/* An answer that lists, by id and attempt, what is not the worker's any more.
- */
+/* An answer that lists, by id and attempt, what is not the worker's any more. */
 static void on_gone(void *user, const char *about, const redisReply *reply)
 {
     by__redis_link *l = user;
@@ -161,6 +160,17 @@ static void take(by__redis_link *l, bool looks_for_left)
 
 /* ---- events ---- */
 
+static void send_events(by__redis_link *l, by__redis_call *call)
+{
+    if (call->count > 1) {
+        by__redis_run(l->redis, call, false, on_gone, l, "");
+    } else {
+        by__text_free(&call->text);
+    }
+    *call = (by__redis_call){0};
+    by__redis_add_text(call, "events");
+}
+
 /* The end of a task: what was gathered is its result. */
 static void end_task(by__redis_link *l, const held *h, const json_t *event)
 {
@@ -203,6 +213,9 @@ static void take_events(by__redis_link *l, const json_t *list)
             by__redis_add_integer(&call, h->attempt);
             by__redis_add_text(&call, last ? "1" : "0");
             by__redis_add_json(&call, event);
+            if (call.count > MOST_ARGUMENTS) {
+                send_events(l, &call);
+            }
         } else if (last) {
             end_task(l, h, event);
         } else {
@@ -213,11 +226,8 @@ static void take_events(by__redis_link *l, const json_t *list)
             ended = true;
         }
     }
-    if (call.count > 1) {
-        by__redis_run(l->redis, &call, false, on_gone, l, "");
-    } else {
-        by__text_free(&call.text);
-    }
+    send_events(l, &call);
+    by__text_free(&call.text);
     if (ended) {
         take(l, false);
     }
@@ -237,8 +247,8 @@ static void beat(by__redis_link *l, const json_t *m)
     w->steps = steps;
     w->hangs = by__now() - w->moved > l->address.hang;
     if (w->hangs) {
-        /* As if it were dead: others take its requests, and a supervisor kills it.
-     * The link stays, since a new one would begin as if all were well. */
+        /* As if it were dead: others take its requests, and a supervisor kills it. The link stays,
+         * since a new one would begin as if all were well. */
         l->heard = by__now();
         return;
     }
