@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "serve/messages.h"
+#include "serve/redis_address.h"
 #include "serve/sandbox.h"
 
 /* Seconds that an example waits for others of its batch, where no option says so. */
@@ -458,8 +459,7 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
         status = open_ready_file(&w, error);
     }
     if (status == BY_OK && !options->open) {
-        /* A path is a socket of this machine. */
-        status = by__sandbox_enter(options->broker[0] != '/', error);
+        status = by__sandbox_enter(by__redis_is_address(options->broker), error);
     }
     if (status == BY_OK) {
         by__broker_link_handler handler = {

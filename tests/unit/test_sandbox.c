@@ -167,13 +167,29 @@ static int in_sandbox(size_t row, bool closed)
     return right && by__sandbox_violation() == NULL ? 0 : 3;
 }
 
+/* 0: a worker whose broker is on the network has sockets of the internet, and no others. */
+static int with_network(void)
+{
+    by_error error = {0};
+    if (by__sandbox_enter(true, &error) != BY_OK) {
+        fprintf(stderr, "%s\n", error.message);
+        return 1;
+    }
+    bool open = socket(AF_INET, SOCK_STREAM, 0) >= 0 && socket(AF_UNIX, SOCK_STREAM, 0) >= 0;
+    errno = 0;
+    bool closed = socket(AF_PACKET, SOCK_RAW, 0) == -1 && errno == EPERM;
+    const char *told = by__sandbox_violation();
+    return open && closed && told != NULL && strcmp(told, "socket") == 0 ? 0 : 2;
+}
+
+/* `row` behind the last one: with_network. */
 static int code_of(size_t row, bool closed)
 {
     int status = 0;
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        _exit(in_sandbox(row, closed));
+        _exit(row == BY_ARRAY_LENGTH(rows) ? with_network() : in_sandbox(row, closed));
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -188,6 +204,7 @@ static void test_calls(void **state)
             fail_msg("%s: %d", rows[i].name, code);
         }
     }
+    assert_int_equal(code_of(BY_ARRAY_LENGTH(rows), true), 0);
     assert_int_equal(access(path, R_OK), 0);
     /* The attempts would work without the sandbox. */
     assert_int_not_equal(code_of(2, false), 0);
