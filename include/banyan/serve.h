@@ -98,6 +98,7 @@ typedef struct by_gateway_options {
     double drain_seconds; /* for what was accepted, after SIGTERM; 0: 45 */
     double deadline;      /* seconds of a request; 0: 600 */
     const by_serve_config *config; /* limits and origins; NULL: none. The fields above count. */
+    const char *traces;            /* URL of a collector of traces; NULL: as `config` says */
     const char *quota;             /* file that keeps what keys have used today; NULL: nowhere */
     bool child;
     by_serve_log *log; /* events, and every request: the access log */

@@ -76,6 +76,14 @@ typedef struct by_serve_feedback_config {
     char *directory; /* "": none is kept */
 } by_serve_feedback_config;
 
+/* Spans for a collector of OpenTelemetry. */
+typedef struct by_serve_tracing_config {
+    char *endpoint;  /* URL; "": none are sent */
+    char *service;   /* name of the server there */
+    double fraction; /* of traces that begin here */
+    int64_t queue;   /* spans that wait, at most */
+} by_serve_tracing_config;
+
 typedef struct by_serve_config {
     by_config *config; /* whose keys the fields are; NULL in one that is not open */
     by_serve_gateway_config gateway;
@@ -85,6 +93,7 @@ typedef struct by_serve_config {
     by_serve_cors_config cors;
     by_serve_payload_config payload;
     by_serve_feedback_config feedback;
+    by_serve_tracing_config tracing;
 } by_serve_config;
 
 /* Reads a file (NULL: all keys have their defaults) and overrides. BY_ECONFIG with file and line.

@@ -106,7 +106,8 @@ static arguments begin(const char *program, const char *command, const char *dir
 /* What the flags say; NULL: a default of the part that takes it. */
 typedef struct choices {
     const char *listen, *keys, *name, *precision, *sessions, *context, *threads;
-    const char *directory, *broker, *queue, *deadline, *tasks, *config, *rate, *silence, *window;
+    const char *directory, *broker, *queue, *deadline, *traces, *tasks, *config, *rate, *silence,
+        *window;
     const char *pool, *batch, *delay;
     const char *workers; /* "N" or "LEAST:MOST"; NULL: the config's */
     const char *target;  /* "200ms", "0.2s", "0.2" */
@@ -209,6 +210,7 @@ static arguments gateway_of(const choices *c, const char *program, const char *d
     add_value(&gateway, "--listen", c->listen);
     add_value(&gateway, "--keys", c->keys);
     add_value(&gateway, "--deadline", c->deadline);
+    add_value(&gateway, "--traces", c->traces);
     if (c->insecure) {
         add(&gateway, "--insecure");
     }
@@ -409,6 +411,7 @@ static int run(int argc, char **argv)
         {"tasks", CLI_STRING, &c.tasks, "FILE", "keep tasks in it (default DIR/tasks.sqlite)"},
         {"queue", CLI_STRING, &c.queue, "N", "requests that may wait (default 1024)"},
         {"deadline", CLI_STRING, &c.deadline, "SECONDS", "of a request (default 600)"},
+        {"traces", CLI_STRING, &c.traces, "URL", "send spans to a collector of OpenTelemetry"},
         {"keys", CLI_STRING, &c.keys, "FILE",
          "hashes of the clients' keys; none: no key is asked for"},
         {"no-sandbox", CLI_SWITCH, &c.open, NULL, "of workers (docs/security.md)"},

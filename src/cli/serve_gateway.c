@@ -41,6 +41,8 @@ static int run(int argc, char **argv)
         {"listen", CLI_STRING, &options.listen, "ADDRESS", "HOST:PORT or unix:PATH"},
         {"keys", CLI_STRING, &options.keys, "FILE", "hashes of the clients' keys"},
         {"insecure", CLI_SWITCH, &options.insecure, NULL, "serve other machines without keys"},
+        {"traces", CLI_STRING, &options.traces, "URL",
+         "send spans to a collector of OpenTelemetry"},
         {"deadline", CLI_NUMBER, &options.deadline, "SECONDS", "of a request (default 600)"},
         {"drain", CLI_NUMBER, &options.drain_seconds, "SECONDS",
          "for what was accepted, after SIGTERM (default 45)"},

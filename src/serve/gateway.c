@@ -161,6 +161,11 @@ static by_status open_gateway(by__gateway *g, by_error *error)
     if (o->config != NULL) {
         BY_TRY(by__limits_open(&g->limits, &o->config->limits, g->keys, o->quota, error));
         BY_TRY(by__payload_log_open(&g->payload, &g->loop, &o->config->payload, error));
+        const by_serve_tracing_config *tracing = &o->config->tracing;
+        g->tracing.fraction = tracing->fraction;
+        BY_TRY(by__trace_export_open(&g->tracing.exports,
+                                     o->traces != NULL ? o->traces : tracing->endpoint,
+                                     tracing->service, (size_t)tracing->queue, error));
         BY_TRY(by__feedback_open(&g->feedback, g, o->config->feedback.directory, error));
     }
     BY_TRY(by__request_id(g->id, "gateway_", error));
@@ -216,6 +221,7 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     save_quota(&g); /* with what the last requests did not use */
     (void)uv_run(&g.loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&g.loop);
+    by__trace_export_close(&g.tracing.exports);
     by__id_table_free(&g.parts);
     by__limits_close(&g.limits);
     by__keys_close(&g.keys);

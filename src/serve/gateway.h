@@ -6,6 +6,7 @@
 
 #include "serve/broker_link.h"
 #include "serve/event_queue.h"
+#include "serve/gateway_trace.h"
 #include "serve/http_server.h"
 #include "serve/id_table.h"
 #include "serve/keys.h"
@@ -39,6 +40,7 @@ typedef struct by__gateway {
     by__limits *limits;              /* NULL: there are none */
     struct by__payload_log *payload; /* NULL: none is kept; so is */
     struct by__feedback *feedback;
+    by__gateway_tracing tracing;
     by__id_table parts;
     struct by__call *calls;    /* without an end */
     struct by__ask *asks;      /* questions about tasks */
@@ -175,6 +177,9 @@ bool by__gateway_charge(by__gateway *g, by__exchange *x, int64_t tokens);
 /* Of those, so many were needed; the rest goes back when the exchange ends. Without this call all
  * of them were. */
 void by__gateway_used(by__exchange *x, int64_t tokens);
+/* One prompt of an exchange, which was submitted at `since` (by__now), has its answer; timing: a
+ * worker's. */
+void by__gateway_part_ended(by__gateway *g, by__exchange *x, double since, const json_t *timing);
 /* Adds {"name": value, ...} to the access log's line of an exchange, once. Takes the object. */
 void by__gateway_detail(by__exchange *x, json_t *details);
 

@@ -445,6 +445,8 @@ static void take_end(by__part *part, const json_t *event)
     m->prompt_tokens += (uint64_t)part->prompt_tokens;
     m->generated_tokens += (uint64_t)part->generated;
     part->done = true;
+    by__gateway_part_ended(call->gateway, call->exchange, call->since,
+                           json_object_get(event, "timing"));
     by__id_remove(&call->gateway->parts, &part->entry);
     for (size_t i = 0; i < call->part_count; i++) {
         if (!call->parts[i].done) {

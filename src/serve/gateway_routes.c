@@ -37,6 +37,7 @@ typedef struct visit {
     double since;
     int64_t charged; /* tokens, by guess */
     int64_t used;
+    by__request_trace trace;
     json_t *details; /* NULL: none; what the answer adds to the log's line */
     char id[65];
     char method[16];
@@ -108,7 +109,7 @@ static const by__client *client_of(const by__gateway *g, const by__http_request 
 }
 
 /* Makes the record of an exchange; NULL when memory or random numbers are exhausted. */
-static visit *open_visit(by__exchange *x, const by__http_request *r)
+static visit *open_visit(const by__gateway *g, by__exchange *x, const by__http_request *r)
 {
     const char *given = by__http_header_of(r, "x-request-id");
     size_t length = strlen(r->path);
@@ -122,6 +123,10 @@ static visit *open_visit(by__exchange *x, const by__http_request *r)
     } else if (by__request_id(id, "req_", NULL) == BY_OK) {
         memcpy(v->id, id, sizeof id);
     } else {
+        free(v);
+        return NULL;
+    }
+    if (by__request_trace_begin(&v->trace, &g->tracing, x, r, NULL) != BY_OK) {
         free(v);
         return NULL;
     }
@@ -219,7 +224,7 @@ bool by__gateway_head(void *user, by__exchange *x, const by__http_request *r)
     const char *allowed;
     char message[96];
     const by__route *route = find_route(r, &allowed);
-    visit *v = open_visit(x, r);
+    visit *v = open_visit(g, x, r);
     if (v == NULL) {
         by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
         return false;
@@ -281,6 +286,19 @@ void by__gateway_detail(by__exchange *x, json_t *details)
     }
 }
 
+/* Probes and the reading of metrics are no part of what users wait for. */
+static bool is_traced(const visit *v)
+{
+    return v->route != NULL &&
+           (v->route->scope == BY__SCOPE_INFERENCE || v->route->scope == BY__SCOPE_TASKS);
+}
+
+void by__gateway_part_ended(by__gateway *g, by__exchange *x, double since, const json_t *timing)
+{
+    const visit *v = by__exchange_noted(x);
+    by__request_trace_part(&v->trace, &g->tracing, since, timing);
+}
+
 void by__gateway_done(void *user, by__exchange *x, int status, size_t bytes)
 {
     by__gateway *g = user;
@@ -299,9 +317,10 @@ void by__gateway_done(void *user, by__exchange *x, int status, size_t bytes)
     const char *key = v->client == NULL ? "" : v->client->name;
     double seconds = by__now() - v->since;
     if (!quiet) {
-        json_t *line = json_pack("{ss ss ss ss ss si sI sf}", "request_id", v->id, "key", key,
-                                 "peer", peer, "method", v->method, "path", v->path, "status",
-                                 status, "bytes", (json_int_t)bytes, "seconds", seconds);
+        json_t *line =
+            json_pack("{ss ss ss ss ss ss si sI sf}", "request_id", v->id, "trace_id",
+                      v->trace.context.trace, "key", key, "peer", peer, "method", v->method, "path",
+                      v->path, "status", status, "bytes", (json_int_t)bytes, "seconds", seconds);
         (void)json_object_update(line, v->details);
         by__log_object(&g->log, "request", line);
     }
@@ -309,6 +328,17 @@ void by__gateway_done(void *user, by__exchange *x, int status, size_t bytes)
         by__log_event(&g->log, "audit", "{ss ss ss ss ss si}", "request_id", v->id, "key", key,
                       "peer", peer, "method", v->method, "path", v->path, "status", status);
     }
+    if (is_traced(v)) {
+        by__request_trace_end(&v->trace, &g->tracing,
+                              &(by__traced_answer){.since = v->since,
+                                                   .method = v->method,
+                                                   .route = v->route->path,
+                                                   .path = v->path,
+                                                   .peer = peer,
+                                                   .status = status,
+                                                   .details = v->details});
+    }
+    by__request_trace_free(&v->trace);
     json_decref(v->details);
     free(v);
     by__exchange_note(x, NULL);

@@ -38,8 +38,9 @@
  *             of the model that answers
  *   text      "i" (of n), "text", "tokens" (how many it stands for), "logprobs" where wanted
  *   stop      "i", "reason": that sequence is complete
- *   end       "usage"; the last one
- *   result    "result": the whole answer of a request without a stream; the last one
+ *   end       "usage", and "timing": seconds of the worker for "prefill" and "decode"; the last one
+ *   result    "result": the whole answer of a request without a stream, "usage", and "timing" with
+ *             its "compute"; the last one
  *   error     "status" (of HTTP), "code", "message", "param"; the last one
  *   again     of the broker: the worker was lost, and another one begins from the beginning. The
  *             same text comes again, since it is a function of the request. */

@@ -22,6 +22,7 @@ static const by__section sections[] = {
     {"payload", "Requests and their answers, kept as JSON lines to train on later (docs/drift.md).",
      0},
     {"feedback", "What clients say of answers (docs/drift.md).", 0},
+    {"tracing", "Spans of requests, sent to a collector of OpenTelemetry (docs/operations.md).", 0},
 };
 
 /* clang-format off: one row a key */
@@ -116,6 +117,16 @@ static const by__key keys[] = {
 
     {"feedback", "directory", BY__KEY_TEXT, OWN(feedback.directory), "\"\"",
      .help = "where the records of POST /v1/feedback are kept; empty: there is no such route"},
+
+    {"tracing", "endpoint", BY__KEY_TEXT, OWN(tracing.endpoint), "\"\"",
+     .help =
+         "`http://HOST:4318/v1/traces`, where OTLP over HTTP is taken; empty: no spans are sent"},
+    {"tracing", "service", BY__KEY_TEXT, OWN(tracing.service), "banyan", .min = 1,
+     .help = "the resource's `service.name`"},
+    {"tracing", "fraction", BY__KEY_REAL, OWN(tracing.fraction), "1", 0, 1,
+     .help = "of traces that begin here; of others the caller says whether they are sampled"},
+    {"tracing", "queue", BY__KEY_INT, OWN(tracing.queue), "4096", 1, BY__MI20,
+     .help = "spans that may wait for the collector; more are dropped and counted"},
 };
 /* clang-format on */
 static const by__section_list section_list = {sections, BY_ARRAY_LENGTH(sections)};
@@ -217,6 +228,19 @@ static by_status check_origins(const by_serve_config *c, by_error *error)
     return BY_OK;
 }
 
+static by_status check_tracing(const by_serve_config *c, by_error *error)
+{
+    const char *url = c->tracing.endpoint;
+    if (url[0] != '\0' && strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: tracing.endpoint is %s: it must be a URL such as "
+                            "http://127.0.0.1:4318/v1/traces",
+                            by__config_where(c->config, "tracing.endpoint", "tracing.endpoint"),
+                            url);
+    }
+    return BY_OK;
+}
+
 by_status by_serve_config_check(const by_serve_config *config, by_error *error)
 {
     const by_serve_config *c = config;
@@ -238,6 +262,9 @@ by_status by_serve_config_check(const by_serve_config *config, by_error *error)
     }
     if (status == BY_OK) {
         status = check_origins(c, error);
+    }
+    if (status == BY_OK) {
+        status = check_tracing(c, error);
     }
     by__keys_close(&file);
     return status;

@@ -151,6 +151,7 @@ static void on_wake(uv_async_t *async)
         by__work *work = outs[i].work;
         switch (outs[i].kind) {
         case BY__OUT_BEGUN: {
+            work->since = by__now();
             json_t *event = by__event_new(work->id, "begin");
             (void)json_object_set_new(event, "prompt_tokens",
                                       json_integer((json_int_t)work->request.prompt_count));

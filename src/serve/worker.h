@@ -70,6 +70,8 @@ typedef struct by__work {
     bool logprobs;
     size_t offsets[BY__MOST_N]; /* characters of the tokens so far, where `logprobs` */
     bool silent;                /* nobody waits for it */
+    double since;               /* by__now when the engine accepted it */
+    double first;               /* by__now of its first token; 0: none yet */
     bool began;
     bool held;  /* the engine has not got it yet */
     double due; /* by__now when it gets it */

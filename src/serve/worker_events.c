@@ -135,6 +135,11 @@ static void end_sequence(by__worker *w, by__work *work, const by_event *e, const
                               json_pack("{sI sI}", "prompt_tokens",
                                         (json_int_t)work->request.prompt_count, "completion_tokens",
                                         (json_int_t)work->generated));
+    double now = by__now();
+    double first = work->first > 0.0 ? work->first : now;
+    (void)json_object_set_new(
+        event, "timing",
+        json_pack("{sf sf}", "prefill", first - work->since, "decode", now - first));
     by__worker_tell(w, work, event);
     by__worker_silence(w, work);
 }
@@ -160,6 +165,7 @@ void by__worker_token(by__worker *w, by__work *work, const by__out *out)
         return;
     }
     bool is_end = e->finish == BY_FINISH_STOP;
+    work->first = work->first > 0.0 ? work->first : by__now();
     work->generated += e->token >= 0;
     if (e->token >= 0 && !is_end) {
         if (by_text_stream_push(work->streams[e->index], (uint32_t)e->token, &text, &stopped,
@@ -207,6 +213,8 @@ void by__worker_job(by__worker *w, by__batch_job *job)
         (void)json_object_set_new(event, "usage",
                                   json_pack("{sI sI}", "prompt_tokens", (json_int_t)job->tokens,
                                             "completion_tokens", (json_int_t)0));
+        (void)json_object_set_new(event, "timing",
+                                  json_pack("{sf}", "compute", by__now() - job->since));
     }
     json_t *begin = by__event_new(job->id, "begin");
     (void)json_object_set_new(begin, "prompt_tokens", json_integer((json_int_t)job->tokens));

@@ -5,7 +5,9 @@
 client="$root/tests/e2e/serve_client.py"
 on_exit=end_server
 server=
+silent=
 end_server() {
+    [ -z "$silent" ] || kill "$silent"
     [ -z "$server" ] || kill -9 $(ps -o pid= --ppid "$server") "$server" 2>/dev/null
 }
 # serve FLAG...: its address is in $url, its process in $server.
@@ -98,6 +100,27 @@ grep -q '"prompt":"apple <email>"' payload/payload-000001.jsonl || fail "$(cat p
 grep -q '"prompt":"cedar <number>"' payload/payload-000001.jsonl || fail "$(cat payload/*)"
 run 0 "$banyan" pack payload --tokenizer char --output packed --json
 holds out '"documents": 2'
+
+say "traces"
+traces=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+serve --traces "http://127.0.0.1:$traces/v1/traces"
+check ready "$url"
+python3 "$root/tests/e2e/trace_client.py" "$url" "$traces" || { tail -n 20 log >&2; fail "traces"; }
+grep '"event":"request"' log | grep -q '"trace_id":"4bf92f3577b34da6a3ce929d0e0e4736"' || fail "$(cat log)"
+stop 0
+# One that takes connections and never answers.
+python3 -c 'import socket, time
+s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1], flush=True); time.sleep(600)' >silent &
+silent=$!
+until [ -s silent ]; do sleep 0.1; done
+serve --set tracing.endpoint="http://127.0.0.1:$(cat silent)/v1/traces" --set tracing.queue=8
+check ready "$url"
+python3 "$root/tests/e2e/trace_client.py" "$url" dead || fail "traces without a collector"
+stop 0
+kill "$silent"
+silent=
+run 2 "$banyan" serve runs/tiny --set tracing.endpoint=collector:4318 --check
+holds err "tracing.endpoint is collector:4318"
 
 say "keys and limits, by a configuration"
 printf '# a comment\n%s test\n%s few inference\n' "$(printf secret | sha256sum | cut -d' ' -f1)" "$(printf few | sha256sum | cut -d' ' -f1)" >keys
