@@ -21,8 +21,8 @@ typedef struct by__request_trace {
 by_status by__request_trace_begin(by__request_trace *trace, const by__gateway_tracing *tracing,
                                   by__exchange *x, const by__http_request *r, by_error *error);
 void by__request_trace_free(by__request_trace *trace);
-/* One prompt has its answer: `since` is by__now when it was submitted, `timing` a worker's object of
- * durations. */
+/* One prompt has its answer: `since` is by__now when it was submitted, `timing` a worker's object
+ * of durations. */
 void by__request_trace_part(const by__request_trace *trace, const by__gateway_tracing *tracing,
                             double since, const json_t *timing);
 /* How a request has ended. */

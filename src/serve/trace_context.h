@@ -20,8 +20,8 @@ typedef struct by__trace_context {
 /* Reads a header of version 00: "00-", 32 digits, "-", 16 digits, "-", 2 digits, in lower case, and
  * neither identifier all zeros. False: it is none, and *out is as it was. Sets all but `span`. */
 bool by__trace_read(by__trace_context *out, const char *header);
-/* The context of a request with this header, or (NULL, or an invalid one) of a new trace. A caller's
- * flag says whether the trace is sampled; of new ones the fraction (0 to 1) is, by their
+/* The context of a request with this header, or (NULL, or an invalid one) of a new trace. A
+ * caller's flag says whether the trace is sampled; of new ones the fraction (0 to 1) is, by their
  * identifiers. BY_EIO: the system has no random numbers. */
 by_status by__trace_begin(by__trace_context *out, const char *header, double fraction,
                           by_error *error);

@@ -14,7 +14,7 @@
 #define FIRST_PAUSE 1.0
 /* Seconds in which spans gather, so that a request to the collector has more than one. */
 #define GATHERING 0.5
-/* Milliseconds that the collector has to be reached and to answer, and at the end of the process. */
+/* Milliseconds that the collector has to be reached, to answer, and at the end of the process. */
 #define CONNECT_TIME 3000L
 #define ANSWER_TIME  10000L
 #define CLOSING_TIME 2000L

@@ -25,7 +25,8 @@ holds err "its port is no number"
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 export REDISCLI_AUTH=secret
 broker="redis://127.0.0.1:$port/2?queue=64"
-"$banyan" gateway --broker "$broker" --listen 127.0.0.1:0 >url 2>gateway.log &
+traces=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+"$banyan" gateway --broker "$broker" --listen 127.0.0.1:0 --traces "http://127.0.0.1:$traces/v1/traces" >url 2>gateway.log &
 gateway=$!
 background=$gateway
 wait_for http url
@@ -38,7 +39,10 @@ redis-server --port "$port" --bind 127.0.0.1 --daemonize yes --dir "$work" --pid
 first=$!
 "$banyan" worker runs/tiny --broker "$broker" --threads 1 2>second.log &
 second=$!
-for what in ready answers errors connection cancel tasks; do check "$what" "$url"; done
+check ready "$url"
+# The first of all: spans of other requests would find no collector.
+python3 "$root/tests/e2e/trace_client.py" "$url" "$traces" || fail "traces"
+for what in answers errors connection cancel tasks; do check "$what" "$url"; done
 REDISCLI_AUTH=other "$banyan" worker runs/tiny --broker "$broker" --threads 1 2>third.log &
 background=$!
 wait_for WRONGPASS third.log
