@@ -78,17 +78,25 @@ static bool fits(const by__route *row, const char *path)
                : strcmp(path, row->path) == 0;
 }
 
-/* The route of a request; NULL for none, and *allowed is then a method that its path has, if any.
- */
-static const by__route *find_route(const by__http_request *r, const char **allowed)
+/* Bytes of a list of methods. */
+#define METHODS 48
+
+/* The route of a request; NULL for none, and `allowed` then lists the methods that its path has. */
+static const by__route *find_route(const by__http_request *r, char allowed[METHODS])
 {
-    *allowed = NULL;
+    size_t length = 0;
+    allowed[0] = '\0';
     for (size_t i = 0; i < by__route_count; i++) {
-        if (fits(&by__routes[i], r->path)) {
-            *allowed = by__routes[i].method;
-            if (strcmp(r->method, *allowed) == 0) {
-                return &by__routes[i];
-            }
+        const by__route *row = &by__routes[i];
+        if (!fits(row, r->path)) {
+            continue;
+        }
+        if (strcmp(r->method, row->method) == 0) {
+            return row;
+        }
+        if (length < METHODS) {
+            length += (size_t)snprintf(allowed + length, METHODS - length, "%s%s",
+                                       length == 0 ? "" : ", ", row->method);
         }
     }
     return NULL;
@@ -221,9 +229,9 @@ void by__gateway_used(by__exchange *x, int64_t tokens)
 bool by__gateway_head(void *user, by__exchange *x, const by__http_request *r)
 {
     by__gateway *g = user;
-    const char *allowed;
+    char allowed[METHODS];
     char message[96];
-    const by__route *route = find_route(r, &allowed);
+    const by__route *route = find_route(r, allowed);
     visit *v = open_visit(g, x, r);
     if (v == NULL) {
         by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
@@ -242,9 +250,10 @@ bool by__gateway_head(void *user, by__exchange *x, const by__http_request *r)
         by__exchange_header(x, "WWW-Authenticate", "Bearer");
         by__reply_error(g, x, 401, "invalid_api_key", NULL,
                         "a key is needed: Authorization: Bearer KEY");
-    } else if (route == NULL && allowed != NULL) {
+    } else if (route == NULL && allowed[0] != '\0') {
         by__exchange_header(x, "Allow", allowed);
-        by__reply_error(g, x, 405, "method_not_allowed", NULL, "this route has another method");
+        (void)snprintf(message, sizeof message, "this route takes %s", allowed);
+        by__reply_error(g, x, 405, "method_not_allowed", NULL, message);
     } else if (route == NULL) {
         by__reply_error(g, x, 404, "route_not_found", NULL, "there is no such route");
     } else if ((route->scope & ~v->client->scopes) != 0) {

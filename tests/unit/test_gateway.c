@@ -109,6 +109,10 @@ static void test_routes(void **state)
         bool plain = row->scope == BY__SCOPE_INFERENCE || row->scope == BY__SCOPE_TASKS;
         assert_int_equal(ask_route(&run, row, "X-Api-Key: key-plain\r\n") == 403, !plain);
     }
+    assert_int_equal(ask(&run, "PUT /v1/tasks/a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+                               "X-Api-Key: key-all\r\n\r\n"),
+                     405);
+    assert_non_null(strstr(answer, "\r\nAllow: GET, DELETE, POST\r\n"));
     /* What is not in the table does not tell strangers so. */
     assert_int_equal(ask(&run, "GET /else HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"), 401);
     assert_int_equal(ask(&run, "PUT /health/live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"),
