@@ -148,6 +148,14 @@ void by__broker_submit(by__broker *b, by__peer *from, const json_t *message)
     }
     /* What was accepted once has its place. */
     bool again = json_is_true(json_object_get(message, "again"));
+    const char *name = by__get_text(message, "version");
+    by__version *version = name == NULL ? NULL : by__broker_version(pool, name, true);
+    if (name != NULL && version == NULL) {
+        tell_new(from,
+                 by__event_error(id, 503, "version_gone", NULL,
+                                 "the version of the model that was asked for is not served"));
+        return;
+    }
     if (!again && (pool->queue.count >= b->options.queue_requests ||
                    pool->queue.cost + cost > b->options.queue_tokens)) {
         tell_new(from, refused(id, "full", by__retry_after((double)pool->queue.count, pool->rate)));
@@ -174,12 +182,8 @@ void by__broker_submit(by__broker *b, by__peer *from, const json_t *message)
     job->deadline = left > 0.0 ? by__now() + left : 0.0;
     job->whole = json_is_true(json_object_get(message, "whole"));
     job->since = by__now();
-    const char *version = by__get_text(message, "version");
-    job->version = version == NULL ? NULL : by__broker_version(pool, version, true);
-    job->bound = job->version != NULL;
-    if (!job->bound && pool->routed) {
-        job->version = by__broker_pick(pool, id);
-    }
+    job->bound = version != NULL;
+    job->version = version == NULL && pool->routed ? by__broker_pick(pool, id) : version;
     pool->arrived++;
     by__job_enqueue(&pool->queue, job, false);
     by__broker_mirror(b, job);
