@@ -101,6 +101,14 @@ by_status by__embedder_prepare(const by__embedder *e, by__batch_job *job, const 
         return by_error_set(error, BY_EARG, "'input' has %zu texts; 1 to %d are possible",
                             job->count, MOST_TEXTS);
     }
+    /* Base64 takes 4 bytes for 3; a sixth of the message is for what is around it. */
+    size_t most = BY__LINK_MESSAGE / 8 * 5 / ((size_t)e->model->width * sizeof(float));
+    if (job->count > most) {
+        return by_error_set(error, BY_EARG,
+                            "'input' has %zu texts, whose vectors of %lld dimensions do not fit "
+                            "an answer: ask for at most %zu at a time",
+                            job->count, (long long)e->model->width, most);
+    }
     return fill(job, e->model, a.input, error);
 }
 
