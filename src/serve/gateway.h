@@ -147,6 +147,9 @@ typedef struct by__call {
 /* A new call with an id; it has no exchange yet. Freed with by__call_free. */
 by_status by__call_open(by__call **out, by__gateway *gateway, const by__call_form *form,
                         const char *key, by_error *error);
+/* BY_EARG: the request of a body of `length` bytes does not fit a message to a worker: numbers and
+ * images take more bytes there than in the body. */
+by_status by__call_check(const by__call *call, size_t length, by_error *error);
 /* Sends all parts to the broker. The call is the gateway's, and ends by itself. */
 void by__call_start(by__call *call);
 /* The form of a route, or of a task's kind; NULL: there is none. */

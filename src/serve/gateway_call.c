@@ -8,6 +8,8 @@
 
 /* Seconds behind a deadline that broker and worker have to say so themselves. */
 #define LATE 10.0
+/* Bytes of a message around a request, at most. */
+#define AROUND ((size_t)1 << 16)
 
 /* ---- the broker ---- */
 
@@ -97,6 +99,20 @@ by_status by__call_one_part(by__call *call, json_t *request, int64_t cost, int64
     return call->parts[0].message == NULL
                ? by_error_set(error, BY_EMEMORY, "out of memory: a request")
                : BY_OK;
+}
+
+by_status by__call_check(const by__call *call, size_t length, by_error *error)
+{
+    for (size_t i = 0; i < call->part_count && length > BY__LINK_MESSAGE / 16; i++) {
+        size_t bytes = json_dumpb(call->parts[i].message, NULL, 0, JSON_COMPACT);
+        if (bytes > BY__LINK_MESSAGE - AROUND) {
+            return by_error_set(error, BY_EARG,
+                                "the request takes %zu bytes for a worker, and %zu are possible: "
+                                "send less at a time",
+                                bytes, BY__LINK_MESSAGE - AROUND);
+        }
+    }
+    return BY_OK;
 }
 
 void by__call_start(by__call *call)
@@ -511,6 +527,9 @@ static void answer_call(by__gateway *g, by__exchange *x, const by__http_request 
     if (status == BY_OK) {
         call->exchange = x;
         status = form->read(call, r, &param, &error);
+    }
+    if (status == BY_OK) {
+        status = by__call_check(call, r->body_length, &error);
     }
     if (status == BY_OK) {
         (form->start == NULL ? by__call_start : form->start)(call);

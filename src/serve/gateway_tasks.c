@@ -248,6 +248,9 @@ static by_status make_task(json_t **out, by__gateway *g, const asked *a, const c
                                           .body = body == NULL ? "" : body,
                                           .body_length = body == NULL ? 0 : strlen(body)};
         status = form->read(call, &request, param, error);
+        if (status == BY_OK) {
+            status = by__call_check(call, request.body_length, error);
+        }
     }
     if (status == BY_OK && (call->part_count != 1 || call->stream || call->logprobs)) {
         *param = call->stream ? "stream" : call->logprobs ? "logprobs" : "prompt";

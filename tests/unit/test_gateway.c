@@ -155,6 +155,32 @@ static void test_before_the_body(void **state)
     free(keys);
 }
 
+/* A body that is allowed may still be more than a message to a worker: a number of three bytes takes
+ * nineteen there. */
+static void test_too_large(void **state)
+{
+    static const char head[] = "POST /v1/predict HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+                               "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n"
+                               "{\"model\":\"a\",\"rows\":[[";
+    const size_t count = (size_t)4 << 20;
+    gateway_run run;
+    (void)state;
+    char *request = malloc(sizeof head + 32 + 4 * count + 4);
+    assert_non_null(request);
+    size_t n =
+        (size_t)sprintf(request, head, sizeof "{\"model\":\"a\",\"rows\":[[" + 4 * count + 1);
+    for (size_t i = 0; i < count; i++) {
+        memcpy(request + n, i + 1 < count ? "0.1," : "0.1]", 4);
+        n += 4;
+    }
+    memcpy(request + n, "]}", 2);
+    gateway_begin(&run, &(by_gateway_options){.body = (size_t)32 << 20});
+    assert_int_equal(gateway_ask(&run, request, n + 2, answer, sizeof answer), 400);
+    assert_non_null(strstr(answer, "send less at a time"));
+    gateway_end(&run);
+    free(request);
+}
+
 static void test_log(void **state)
 {
     gateway_run run;
@@ -319,9 +345,10 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_routes), cmocka_unit_test(test_before_the_body),
-        cmocka_unit_test(test_log),    cmocka_unit_test(test_cors),
-        cmocka_unit_test(test_limits), cmocka_unit_test(test_bad_keys),
+        cmocka_unit_test(test_routes),   cmocka_unit_test(test_before_the_body),
+        cmocka_unit_test(test_log),      cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_cors),     cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_bad_keys),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
