@@ -1,26 +1,31 @@
--- The broker inside Redis: every change of a request's state is one call of this script, so it happens as a
--- whole or not at all. ARGV[1] names the operation; its arguments follow. Times are milliseconds of Redis'
--- own clock, and what is sent is a duration, so that the clocks of hosts need not agree.
+-- The broker inside Redis: every change of a request's state is one call of this script, so it
+-- happens as a whole or not at all. ARGV[1] names the operation; its arguments follow. Times are
+-- milliseconds of Redis' own clock, and what is sent is a duration, so that the clocks of hosts
+-- need not agree.
 --
 --   banyan:job:ID             hash of a request, see FIELDS
---   banyan:queue:MODEL:LEVEL  stream with consumer group "workers": the ids of requests. What is pending is at a
---                             worker; an entry whose request is gone, or has another entry, says nothing
+--   banyan:queue:MODEL:LEVEL  stream with consumer group "workers": the ids of requests. What is
+--                             pending is at a worker; an entry whose request is gone, or has
+--                             another entry, says nothing
 --   banyan:model:MODEL        hash: info, n and cost (of what waits), ended (requests so far)
 --   banyan:models             sorted set: models by the time at which a worker last named them
 --   banyan:workers            hash: what each worker said last; banyan:alive: sorted set, and when
 --   banyan:deadlines          sorted set: requests by the time at which they end unanswered
---   banyan:key:N:OWNER:KEY    string: the task that a key of idempotency stands for; N is the owner's length
+--   banyan:key:N:OWNER:KEY    string: the task that a key of idempotency stands for; N is the
+--                             owner's length
 --   banyan:dead               stream of requests that lost too many workers
 --   banyan:pulse, banyan:counters
 --   banyan:to:NAME            channel of a gateway or a worker; banyan:wake:MODEL: something waits
 local P = 'banyan:'
 local call = redis.call
 local LEVELS = {'high', 'normal', 'low'}
--- state, model, level, entry of the stream, cost, deadline (0: none), gateway, attempt (counts up with every
--- delivery: what an earlier one says is no news), workers lost, worker, owner (of a task alone), request
+-- state, model, level, entry of the stream, cost, deadline (0: none), gateway, attempt (counts up
+-- with every delivery: what an earlier one says is no news), workers lost, worker, owner (of a task
+-- alone), request
 local FIELDS = {'s', 'm', 'p', 'e', 'c', 'd', 'g', 'a', 'l', 'w', 'o', 'r'}
--- Milliseconds: without a call of any process, after which nobody counts as silent for a while; that a worker
--- has to end a request behind its deadline; until what is silent, or was long not named, is forgotten.
+-- Milliseconds: without a call of any process, after which nobody counts as silent for a while;
+-- that a worker has to end a request behind its deadline; until what is silent, or was long not
+-- named, is forgotten.
 local PAUSE, LATE, SILENT, UNNAMED = 1500, 60000, 60000, 3600000
 
 local function clock()
@@ -39,8 +44,8 @@ local function load(id)
     return job
 end
 
--- Takes a request out of its queue, or from its worker. What was never delivered stays in the stream: to delete
--- it there would make the group's lag unknown, by which autoscalers go.
+-- Takes a request out of its queue, or from its worker. What was never delivered stays in the
+-- stream: to delete it there would make the group's lag unknown, by which autoscalers go.
 local function unlink(job)
     if job.s == 'queued' then
         call('HINCRBY', P .. 'model:' .. job.m, 'n', -1)
@@ -109,9 +114,9 @@ local function refusal(model, cost, seen, most, most_cost)
     return nil
 end
 
--- Every gateway and worker calls this several times a second. A pause (of Redis, or of all of them) or a clock that
--- was set is no silence of workers: from here on they have their whole time again. Gives the time since which
--- silence counts.
+-- Every gateway and worker calls this several times a second. A pause (of Redis, or of all of them)
+-- or a clock that was set is no silence of workers: from here on they have their whole time again.
+-- Gives the time since which silence counts.
 local function pulse(now)
     local was = call('HMGET', P .. 'pulse', 'last', 'since')
     local last, since = tonumber(was[1] or 0), tonumber(was[2] or now)
@@ -306,8 +311,8 @@ function ops.hello(worker, model, info)
     return {}
 end
 
--- Pairs of id and attempt follow, of what it has, which is claimed again: that says to the group that it is at work. Gives the pairs that are
--- not the worker's any more.
+-- Pairs of id and attempt follow, of what it has, which is claimed again: that says to the group
+-- that it is at work. Gives the pairs that are not the worker's any more.
 function ops.beat(worker, model, record, ...)
     local now = clock()
     local has = {...}
