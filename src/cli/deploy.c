@@ -6,16 +6,33 @@
 
 #include "serving.h"
 
+/* A key and its text, which may have quotes and backslashes, and a comma. */
+static void print_text(const char *key, const char *text)
+{
+    printf("\"%s\":", key);
+    cli_print_json_string(text);
+    printf(",");
+}
+
 static void print_json(const by_deploy_status *s)
 {
-    printf("{\"model\":\"%s\",\"version\":\"%s\",\"previous\":\"%s\",\"workers\":%zu,\"ready\":%zu,"
-           "\"least\":%zu,\"most\":%zu,\"waiting\":%zu,\"p95\":%.4f,\"coming\":\"%s\","
-           "\"phase\":\"%s\",\"share\":%.4f,\"coming_ready\":%zu,\"same\":%llu,\"different\":%llu,"
-           "\"failed\":%llu,\"last\":\"%s\",\"outcome\":\"%s\",\"reason\":\"%s\"}\n",
-           s->model, s->version, s->previous, s->workers, s->ready, s->least, s->most, s->waiting,
-           s->p95, s->coming, s->phase, s->share, s->coming_ready, (unsigned long long)s->same,
-           (unsigned long long)s->different, (unsigned long long)s->failed, s->last, s->outcome,
-           s->reason);
+    printf("{");
+    print_text("model", s->model);
+    print_text("version", s->version);
+    print_text("previous", s->previous);
+    printf("\"workers\":%zu,\"ready\":%zu,\"least\":%zu,\"most\":%zu,\"waiting\":%zu,"
+           "\"p95\":%.4f,",
+           s->workers, s->ready, s->least, s->most, s->waiting, s->p95);
+    print_text("coming", s->coming);
+    print_text("phase", s->phase);
+    printf("\"share\":%.4f,\"coming_ready\":%zu,\"same\":%llu,\"different\":%llu,\"failed\":%llu,",
+           s->share, s->coming_ready, (unsigned long long)s->same, (unsigned long long)s->different,
+           (unsigned long long)s->failed);
+    print_text("last", s->last);
+    print_text("outcome", s->outcome);
+    printf("\"reason\":");
+    cli_print_json_string(s->reason);
+    printf("}\n");
 }
 
 static void print_status(const by_deploy_status *s)
