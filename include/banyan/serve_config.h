@@ -21,6 +21,11 @@ typedef struct by_serve_gateway_config {
     double deadline;     /* seconds of a request */
     double drain;        /* seconds for what was accepted, after SIGTERM */
     int64_t page;        /* 1: "/" is a page for browsers */
+    double head_timeout; /* seconds, as the next three */
+    double body_timeout;
+    double idle_timeout;
+    double output_timeout;
+    int64_t output; /* bytes of a stream that are kept for a slow reader */
 } by_serve_gateway_config;
 
 typedef struct by_serve_worker_config {

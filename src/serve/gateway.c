@@ -159,6 +159,12 @@ static by_status open_gateway(by__gateway *g, by_error *error)
     }
     BY_TRY(by__link_check(o->broker, error));
     if (o->config != NULL) {
+        const by_serve_gateway_config *c = &o->config->gateway;
+        http.head_seconds = c->head_timeout;
+        http.body_seconds = c->body_timeout;
+        http.idle_seconds = c->idle_timeout;
+        http.output_seconds = c->output_timeout;
+        http.output = (size_t)c->output;
         BY_TRY(by__limits_open(&g->limits, &o->config->limits, g->keys, o->quota, error));
         BY_TRY(by__payload_log_open(&g->payload, &g->loop, &o->config->payload, error));
         const by_serve_tracing_config *tracing = &o->config->tracing;

@@ -6,9 +6,6 @@
 
 #include "serve/http_connection.h"
 
-/* Milliseconds after which a peer that acknowledges nothing counts as gone: half-open connections
- * of clients that vanished would take their stream without end. */
-#define UNANSWERED 20000
 /* Seconds of silence after which the kernel asks a peer whether it is still there. */
 #define KEEPALIVE 60
 
@@ -26,10 +23,10 @@ static void tell_done(by__exchange *x)
     }
 }
 
-/* Counts what a parser holds of a body. */
+/* Counts what is held of requests. */
 static void count_held(by__exchange *x)
 {
-    size_t held = x->parser == NULL ? 0 : by__http_parser_held(x->parser);
+    size_t held = x->early_length + (x->parser == NULL ? 0 : by__http_parser_held(x->parser));
     x->server->held += held - x->held;
     x->held = held;
 }
@@ -52,9 +49,10 @@ static void on_closed(uv_handle_t *handle)
     if (x->next != NULL) {
         x->next->previous = x->previous;
     }
+    free(x->early);
+    x->early_length = 0;
     close_parser(x);
     by__text_free(&x->headers);
-    free(x->early);
     free(x);
     s->connections--;
     if (s->closing) {
@@ -97,6 +95,20 @@ void by__connection_written_out(by__exchange *x)
     }
 }
 
+/* The bytes that have waited for the end of an answer. */
+static void take_early(by__exchange *x)
+{
+    char *early = x->early;
+    size_t length = x->early_length;
+    if (early != NULL) {
+        x->early = NULL;
+        x->early_length = 0;
+        count_held(x);
+        by__connection_take(x, early, length);
+        free(early);
+    }
+}
+
 void by__connection_finish(by__exchange *x)
 {
     by__http_server *s = x->server;
@@ -113,13 +125,8 @@ void by__connection_finish(by__exchange *x)
         if (x->pending == 0) {
             by__connection_written_out(x);
         }
-    } else if (x->early != NULL && !x->handling) {
-        char *early = x->early;
-        size_t length = x->early_length;
-        x->early = NULL;
-        x->early_length = 0;
-        by__connection_take(x, early, length);
-        free(early);
+    } else if (!x->handling) {
+        take_early(x);
     }
 }
 
@@ -138,10 +145,14 @@ void by__connection_refuse(by__exchange *x, int status, const char *reason)
     by__exchange_reply(x, status, "application/json", body, (size_t)n);
 }
 
+/* Keeps what comes before the present answer is written: some bytes, or what was read at once. */
 static bool keep_early(by__exchange *x, const char *data, size_t length)
 {
+    by__http_server *s = x->server;
+    size_t most = x->paused ? BY__HTTP_READ : s->options.limits.head;
     size_t total;
-    if (!by__size_add(x->early_length, length, &total) || total > x->server->options.limits.head) {
+    if (!by__size_add(x->early_length, length, &total) || total > most ||
+        s->held > s->options.bodies) {
         return false;
     }
     char *grown = realloc(x->early, total);
@@ -151,7 +162,20 @@ static bool keep_early(by__exchange *x, const char *data, size_t length)
     memcpy(grown + x->early_length, data, length);
     x->early = grown;
     x->early_length = total;
+    count_held(x);
     return true;
+}
+
+/* Whether the next request has to wait: until the present one is answered; and until the client has
+ * taken its answers, which could otherwise fill the memory, as an answer is longer than what asks
+ * for it. */
+static bool must_wait(by__exchange *x)
+{
+    if (x->stage == BY__READING && x->pending > 0 && !x->paused) {
+        x->paused = true;
+        (void)uv_read_stop(&x->uv.stream);
+    }
+    return x->stage != BY__READING || x->pending > 0;
 }
 
 /* The head is there. False: it was refused, or the client is gone. */
@@ -214,7 +238,7 @@ void by__connection_take(by__exchange *x, const char *data, size_t length)
     bool again = false; /* the parser has stopped behind a head */
     while ((length > 0 || again) && x->stage != BY__CLOSING && !x->last) {
         size_t used;
-        if (x->stage != BY__READING) {
+        if (must_wait(x)) {
             if (!keep_early(x, data, length)) {
                 by__connection_hang_up(x);
             }
@@ -265,6 +289,18 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
     }
 }
 
+void by__connection_resume(by__exchange *x)
+{
+    if (!x->paused || x->stage == BY__CLOSING) {
+        return;
+    }
+    x->paused = false;
+    take_early(x);
+    if (!x->paused && x->stage != BY__CLOSING) {
+        (void)uv_read_start(&x->uv.stream, on_alloc, on_read); /* cannot fail: it was read before */
+    }
+}
+
 void by__connection_accept(uv_stream_t *listener, int status)
 {
     by__http_server *s = listener->data;
@@ -295,7 +331,9 @@ void by__connection_accept(uv_stream_t *listener, int status)
     if (s->path == NULL) {
         struct sockaddr_storage address;
         int length = sizeof address;
-        int milliseconds = UNANSWERED;
+        /* After which a peer that acknowledges nothing counts as gone: half-open connections of
+         * clients that vanished would take their stream without end. */
+        int milliseconds = (int)(s->options.output_seconds * 1e3);
         uv_os_fd_t fd;
         (void)uv_tcp_nodelay(&x->uv.tcp, 1);
         (void)uv_tcp_keepalive(&x->uv.tcp, 1, KEEPALIVE);

@@ -35,11 +35,14 @@ struct by__exchange {
     char peer[INET6_ADDRSTRLEN];
     void *user;
     void *note;
-    size_t held;    /* bytes of the parser's body, as the server counts them */
+    size_t held;    /* bytes of the parser and of `early`, as the server counts them */
     double since;   /* the stage began, or a reader last took something */
     size_t pending; /* bytes that libuv has to write */
+    size_t given;   /* bytes that libuv was given so far */
+    size_t taken;   /* of them, those that the socket had taken at the last sweep */
     by__stage stage;
     bool keep_alive;
+    bool paused;   /* nothing is read until the client has taken its answers */
     bool handling; /* inside the handler: its answer does not start the next request yet */
     bool last;     /* close when all is written */
     bool admitted; /* the head was accepted */
@@ -63,7 +66,7 @@ struct by__http_server {
     char *url;
     by__exchange *first;
     size_t connections;
-    size_t held;    /* bytes of bodies */
+    size_t held;    /* bytes of requests */
     size_t handles; /* of libuv that are still open */
     bool draining;
     bool closing;
@@ -76,6 +79,8 @@ struct by__http_server {
 void by__connection_accept(uv_stream_t *listener, int status);
 /* Bytes of the client. */
 void by__connection_take(by__exchange *x, const char *data, size_t length);
+/* Reads on, where that had to wait until all was written. */
+void by__connection_resume(by__exchange *x);
 /* Refuses what is no request, or comes too slowly, and ends the connection. */
 void by__connection_refuse(by__exchange *x, int status, const char *reason);
 /* Ends a connection now; the handler hears of it if it still has the exchange. */

@@ -23,6 +23,8 @@ static void on_written(uv_write_t *request, int status)
         by__connection_hang_up(x);
     } else if (x->last && x->pending == 0) {
         by__connection_written_out(x);
+    } else if (x->pending == 0) {
+        by__connection_resume(x);
     }
 }
 
@@ -58,6 +60,7 @@ bool by__connection_put(by__exchange *x, const char *data, size_t length)
         return false;
     }
     x->pending += length;
+    x->given += length;
     return true;
 }
 

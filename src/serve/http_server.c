@@ -41,7 +41,12 @@ static void on_sweep(uv_timer_t *timer)
                 by__connection_hang_up(x);
             }
         } else if (x->pending > 0) {
-            if (waited > o->output_seconds) {
+            /* Of a long write, libuv tells only the end. */
+            size_t taken = x->given - uv_stream_get_write_queue_size(&x->uv.stream);
+            if (taken != x->taken) {
+                x->taken = taken;
+                x->since = now;
+            } else if (waited > o->output_seconds) {
                 by__connection_hang_up(x);
             }
         } else if (x->stage == BY__READING && x->parser == NULL) {

@@ -16,12 +16,12 @@ typedef struct by__exchange by__exchange;
 typedef struct by__http_options {
     const char *listen; /* "HOST:PORT", "[::1]:PORT", port 0: any; or "unix:PATH" */
     by__http_limits limits;
-    size_t connections;  /* at most; more are closed at once; 0: 20000 */
-    size_t bodies;       /* bytes of all bodies at a time; a request above is refused; 0: 256 MiB */
-    size_t output;       /* bytes that a stream may hold back for a slow reader; 0: 256 KiB */
-    double head_seconds; /* for a whole head; 0: 10 */
-    double body_seconds; /* for a whole body; 0: 60 */
-    double idle_seconds; /* between requests; 0: 75 */
+    size_t connections;    /* at most; more are closed at once; 0: 20000 */
+    size_t bodies;         /* bytes of all requests at a time; one above is refused; 0: 256 MiB */
+    size_t output;         /* bytes that a stream may hold back for a slow reader; 0: 256 KiB */
+    double head_seconds;   /* for a whole head; 0: 10 */
+    double body_seconds;   /* for a whole body; 0: 60 */
+    double idle_seconds;   /* between requests; 0: 75 */
     double output_seconds; /* without a byte that a reader takes; 0: 30 */
     /* The head of a request is there, and perhaps a body still to come. False: it was answered (and
      * refused), and the body is not read. May be NULL. */

@@ -57,6 +57,18 @@ static const by__key keys[] = {
      .help = "seconds for what was accepted, after SIGTERM"},
     {"gateway", "page", BY__KEY_SWITCH, OWN(gateway.page), "true",
      .help = "whether `/` is a page for browsers, without a key (docs/serving.md)"},
+    {"gateway", "head_timeout", BY__KEY_REAL, OWN(gateway.head_timeout), "10", 0, 1e6,
+     BY__ABOVE_MIN, .help = "seconds from the first byte of a request to the end of its head"},
+    {"gateway", "body_timeout", BY__KEY_REAL, OWN(gateway.body_timeout), "60", 0, 1e6,
+     BY__ABOVE_MIN, .help = "seconds from the first byte of a request to the end of its body"},
+    {"gateway", "idle_timeout", BY__KEY_REAL, OWN(gateway.idle_timeout), "75", 0, 1e6,
+     BY__ABOVE_MIN, .help = "seconds of a connection between requests"},
+    {"gateway", "output_timeout", BY__KEY_REAL, OWN(gateway.output_timeout), "30", 0, 1e6,
+     BY__ABOVE_MIN,
+     .help = "seconds in which a client takes, or acknowledges, nothing of what is sent to it"},
+    {"gateway", "output", BY__KEY_SIZE, OWN(gateway.output), "256KiB", 1, BY__MI30,
+     .help = "of a stream that are kept for a slow reader, beyond the kernel's own buffers; a "
+             "client that is further behind is cut off"},
 
     {"worker", "model", BY__KEY_TEXT, OWN(worker.model), "\"\"",
      .help = "a run or a directory with a model; empty: the command line names it"},

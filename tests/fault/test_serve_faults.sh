@@ -3,34 +3,16 @@
 # once and right, or fails with an error that says so; tasks end with their one result.
 #   SECONDS_SLOW=12 tests/fault/test_serve_faults.sh   also outlasts the time after which a link to Redis is given up
 . "$(dirname "$0")/../support/shell.sh"
+. "$root/tests/support/serve.sh"
 faults="$root/tests/fault/serve_faults.py"
-server=
 on_exit=end_all
 end_all() {
-    [ -z "$server" ] || kill -9 $(ps -o pid= --ppid "$server") "$server" 2>/dev/null
+    end_server
     [ ! -s redis.pid ] || kill -9 "$(cat redis.pid)" 2>/dev/null
-}
-free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
-# serve FLAG...: its address is in $url, its process in $server.
-serve() {
-    rm -f url
-    url=http://127.0.0.1:$(free_port)
-    "$banyan" serve runs/tiny --listen "${url#http://}" --dir "$work/sock" --threads 1 --workers 2 "$@" >url 2>log &
-    server=$!
-    while [ ! -s url ]; do
-        kill -0 "$server" 2>/dev/null || { cat log >&2; fail "the server has ended"; }
-        sleep 0.1
-    done
-}
-stop() {
-    kill -TERM "$server"
-    wait "$server" || { tail -n 20 log >&2; fail "the server ended with an error"; }
-    server=
 }
 cause() { python3 "$faults" "$url" "$@" || { grep -v '"event":"request"' log | tail -n 30 >&2; fail "$1"; }; }
 
-tiny gpt2 >c.yaml
-run 0 "$banyan" train c.yaml --quiet --set model.context=1024 --set train.batch=1 --set train.steps=2 --set optimizer.warmup=1 --set train.threads=1
+train_tiny
 
 # The clock of processes that load it is set by the seconds in the file `shift`; clocks that nobody sets go on. An
 # engine can be made to hang.
@@ -97,7 +79,7 @@ echo 0 >shift
 cc -shared -fPIC -O1 -DSHIFT="\"$work/shift\"" -DHANG="\"$work/hang\"" shift.c -o shift.so -ldl
 
 say "the embedded broker"
-LD_PRELOAD="$work/shift.so" serve
+LD_PRELOAD="$work/shift.so" serve --workers 2
 for what in worker_kill worker_stop broker_kill gateway_kill disk_full; do cause "$what" "$server"; done
 cause clock "$server" shift="$work/shift"
 stop
@@ -121,7 +103,7 @@ END
 
 say "Redis"
 LD_PRELOAD="$work/shift.so" redis-server redis.conf
-LD_PRELOAD="$work/shift.so" serve --broker "redis://127.0.0.1:$port?silence=1.5&hang=1"
+LD_PRELOAD="$work/shift.so" serve --workers 2 --broker "redis://127.0.0.1:$port?silence=1.5&hang=1"
 for what in worker_kill worker_stop gateway_kill; do cause "$what" "$server"; done
 cause worker_pause "$server" seconds=2.8
 cause worker_hang "$server" file="$work/hang"

@@ -1,0 +1,26 @@
+# A server of a tiny model, for scripts that cause its faults; sourced by them behind shell.sh, POSIX sh.
+server=
+end_server() { [ -z "$server" ] || kill -9 $(ps -o pid= --ppid "$server") "$server" 2>/dev/null; }
+on_exit=end_server
+free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+# train_tiny: the run runs/tiny, with a context in which answers take a while.
+train_tiny() {
+    tiny gpt2 >c.yaml
+    run 0 "$banyan" train c.yaml --quiet --set model.context=1024 --set train.batch=1 --set train.steps=2 --set optimizer.warmup=1 --set train.threads=1
+}
+# serve FLAG...: its address is in $url, its process in $server.
+serve() {
+    rm -f url
+    url=http://127.0.0.1:$(free_port)
+    "$banyan" serve runs/tiny --listen "${url#http://}" --dir "$work/sock" --threads 1 "$@" >url 2>log &
+    server=$!
+    while [ ! -s url ]; do
+        kill -0 "$server" 2>/dev/null || { cat log >&2; fail "the server has ended"; }
+        sleep 0.1
+    done
+}
+stop() {
+    kill -TERM "$server"
+    wait "$server" || { tail -n 20 log >&2; fail "the server ended with an error"; }
+    server=
+}
