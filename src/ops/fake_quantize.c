@@ -40,7 +40,8 @@ static bool shard(const by__signature *s, const by__type *out, by__sharding *sh)
     by_packing *p = &sh->attrs.packing;
     int outputs = s->attrs->trans_b ? 0 : 1;
     BY_UNUSED(out);
-    if (split.axis < 0) {
+    /* The sizes in the packing are those of every rank, so that parts must be alike. */
+    if (split.axis < 0 || s->in[0].shape.dim[split.axis] % (split.parts * sh->ranks) != 0) {
         return false;
     }
     sh->out[0] = split;
