@@ -155,8 +155,8 @@ static void test_before_the_body(void **state)
     free(keys);
 }
 
-/* A body that is allowed may still be more than a message to a worker: a number of three bytes takes
- * nineteen there. */
+/* A body that is allowed may still be more than a message to a worker: a number of three bytes
+ * takes nineteen there. */
 static void test_too_large(void **state)
 {
     static const char head[] = "POST /v1/predict HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
