@@ -1,6 +1,6 @@
 """Clients that misbehave, while a normal one asks all the time.
 
-usage: serve_clients.py URL   of a server with the time limits of test_serve_clients.sh
+usage: hostile_clients.py URL   of a server with the time limits of test_serve_clients.sh
 """
 import concurrent.futures
 import http.client
