@@ -230,8 +230,8 @@ static int run(int argc, char **argv)
         {"seed", CLI_SEED, &r.options.seed, "N", "which sequences (default: 0)"},
         {"eval", CLI_STRING, &r.eval, "WHAT",
          "print the loss on this data before and after; " HELD_OUT ": what the run held out"},
-        {"best", CLI_SWITCH, &r.best, NULL, "the best checkpoint on held-out data, not the newest"},
-        {"ema", CLI_SWITCH, &r.ema, NULL, "the moving average of the weights (optimizer.ema)"},
+        {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
+        {"ema", CLI_SWITCH, &r.ema, NULL, CLI_EMA_HELP},
         {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;

@@ -109,7 +109,7 @@ static int run(int argc, char **argv)
          "f32, bf16, fp16, int8, w8a8 or int4 (default: the run's)"},
         {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the run's)"},
         {"best", CLI_SWITCH, &r.best, NULL, "the checkpoint with the lowest validation loss"},
-        {"ema", CLI_SWITCH, &r.ema, NULL, "the moving average of the weights (optimizer.ema)"},
+        {"ema", CLI_SWITCH, &r.ema, NULL, CLI_EMA_HELP},
         {"adapter", CLI_STRING, &r.adapter, "DIR", CLI_ADAPTER_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;

@@ -229,8 +229,8 @@ static int run(int argc, char **argv)
          "input "
          "(default: what the run held out)"},
         {"batches", CLI_INTEGER, &r.batches, "N", "micro-batches to evaluate (default: all)"},
-        {"best", CLI_SWITCH, &r.best, NULL, "the best checkpoint on held-out data, not the newest"},
-        {"ema", CLI_SWITCH, &r.ema, NULL, "the moving average of the weights (optimizer.ema)"},
+        {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
+        {"ema", CLI_SWITCH, &r.ema, NULL, CLI_EMA_HELP},
         {"adapter", CLI_STRING, &r.adapter, "DIR", CLI_ADAPTER_HELP},
         {"precision", CLI_STRING, &r.precision, "TYPE",
          "as inference computes it: f32, bf16, fp16, int8, w8a8 or int4"},

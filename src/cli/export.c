@@ -93,8 +93,8 @@ static int run(int argc, char **argv)
          "of matrices (default: that of the weights); safetensors: f32, bf16, f16; gguf also q8_0, "
          "q4_0, q4_k"},
         {"output", CLI_STRING, &r.output, "PATH", "file or directory that is made"},
-        {"best", CLI_SWITCH, &r.best, NULL, "the best checkpoint on held-out data, not the newest"},
-        {"ema", CLI_SWITCH, &r.ema, NULL, "the moving average of the weights (optimizer.ema)"},
+        {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
+        {"ema", CLI_SWITCH, &r.ema, NULL, CLI_EMA_HELP},
         {"adapter", CLI_STRING, &r.adapter, "DIR", CLI_ADAPTER_HELP},
         {"no-cache", CLI_SWITCH, &r.no_cache, NULL,
          "onnx: the whole sequence at once, without past keys and values"},

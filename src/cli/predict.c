@@ -112,7 +112,7 @@ static int run(int argc, char **argv)
     request r = {0};
     const cli_flag flags[] = {
         {"csv", CLI_SWITCH, &r.csv, NULL, "CSV with a header instead of JSON lines"},
-        {"best", CLI_SWITCH, &r.best, NULL, "the best checkpoint on held-out data, not the newest"},
+        {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;

@@ -36,8 +36,8 @@ static int run(int argc, char **argv)
         {"precision", CLI_STRING, &o.precision, "NAME",
          "format of the weights, as `banyan generate` takes it"},
         {"threads", CLI_INTEGER, &threads, "N", "threads (default: the run's train.threads)"},
-        {"best", CLI_SWITCH, &best, NULL, "the best checkpoint on held-out data, not the newest"},
-        {"ema", CLI_SWITCH, &ema, NULL, "the moving average of the weights (optimizer.ema)"},
+        {"best", CLI_SWITCH, &best, NULL, CLI_BEST_HELP},
+        {"ema", CLI_SWITCH, &ema, NULL, CLI_EMA_HELP},
         {"json", CLI_SWITCH, &json, NULL, "one JSON line"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
