@@ -13,21 +13,15 @@
 #define MEASURED 256
 
 static const by_compress_setting settings[] = {
-    {.name = "group", .fallback = "64", .words = "32 64 128", .help = "inputs that share a scale"},
+    BY__SETTING_GROUP,
     {.name = "steps",
      .fallback = "20",
      .least = 1,
      .most = 100,
      .whole = true,
      .help = "values of alpha from 0 to 1 that are tried"},
-    {.name = "scale",
-     .fallback = "search",
-     .words = "largest search",
-     .help = "largest: clips nothing; search: of least square error"},
-    {.name = "head",
-     .fallback = "8",
-     .words = "8 16",
-     .help = "bits of the matrix that makes logits; 16: it stays bf16"},
+    BY__SETTING_SCALE("search"),
+    BY__SETTING_HEAD,
     {0}};
 
 void by__awq_factors(float *out, const double *hessian, int64_t k, double alpha)
@@ -162,8 +156,8 @@ static by_status search(float *best, const by__compression *c, const by__calibra
         for (size_t i = 0; i < what->count && status == BY_OK; i++) {
             double one = 0.0;
             status = by__awq_error(&one, what->weights[i], what->linears[i]->n, what->k,
-                                   (int64_t)by__setting_number(c, "group"), what->hessian, factors,
-                                   rule, c->threads, error);
+                                   by__group_setting(c), what->hessian, factors, rule, c->threads,
+                                   error);
             sum += one;
         }
         if (sum < least) {
@@ -212,8 +206,7 @@ static by_status round_layer(by__compression *c, by__calibrated *what, size_t i,
 {
     by__linear *l = what->linears[i];
     by__codes codes;
-    BY_TRY(by__codes_open(&codes, BY__CODE_INT4, l->n, l->k,
-                          (int64_t)by__setting_number(c, "group"), error));
+    BY_TRY(by__codes_open(&codes, BY__CODE_INT4, l->n, l->k, by__group_setting(c), error));
     by_status status =
         by__awq_round(&codes, what->weights[i], what->hessian, factors, rule, c->threads, error);
     if (status == BY_OK) {
@@ -229,8 +222,7 @@ static by_status round_layer(by__compression *c, by__calibrated *what, size_t i,
 
 static by_status round_group(by__compression *c, by__calibrated *what, void *user, by_error *error)
 {
-    bool searched = strcmp(by__setting_text(c, "scale"), "search") == 0;
-    by__scale_rule rule = searched ? BY__SCALE_SEARCH : BY__SCALE_LARGEST;
+    by__scale_rule rule = by__scale_setting(c);
     float *factors = NULL;
     by_status status = BY_OK;
     BY_UNUSED(user);
@@ -250,7 +242,7 @@ static by_status round_group(by__compression *c, by__calibrated *what, void *use
 
 static by_status run(by__compression *c, by_error *error)
 {
-    int64_t group = (int64_t)by__setting_number(c, "group");
+    int64_t group = by__group_setting(c);
     BY_TRY(by__calibrate(c, round_group, NULL, error));
     BY_TRY(by__round_rest(c, BY__CODE_INT4, group, error));
     return by__codes_finish(c, BY__CODE_INT4, group, false, error);

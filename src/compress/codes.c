@@ -12,6 +12,17 @@
 #define SEARCH_STEPS 20
 #define SEARCH_LEAST 0.6f
 
+int64_t by__group_setting(const by__compression *c)
+{
+    return (int64_t)by__setting_number(c, "group");
+}
+
+by__scale_rule by__scale_setting(const by__compression *c)
+{
+    return strcmp(by__setting_text(c, "scale"), "search") == 0 ? BY__SCALE_SEARCH
+                                                               : BY__SCALE_LARGEST;
+}
+
 by_status by__codes_open(by__codes *out, by__code_kind kind, int64_t n, int64_t k, int64_t group,
                          by_error *error)
 {

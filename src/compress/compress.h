@@ -198,11 +198,32 @@ by_status by__compress_finish(by__compression *c, by_compressed *out, by_error *
 
 /* ---- codes (codes.c) ---- */
 
+/* Settings that several methods of codes have. */
+#define BY__SETTING_GROUP                                                                          \
+    {                                                                                              \
+        .name = "group", .fallback = "64", .words = "32 64 128",                                   \
+        .help = "inputs that share a scale"                                                        \
+    }
+#define BY__SETTING_SCALE(value)                                                                   \
+    {                                                                                              \
+        .name = "scale", .fallback = (value), .words = "largest search",                           \
+        .help = "largest: clips nothing; search: of least square error"                            \
+    }
+#define BY__SETTING_HEAD                                                                           \
+    {                                                                                              \
+        .name = "head", .fallback = "8", .words = "8 16",                                          \
+        .help = "bits of the matrix that makes logits; 16: it stays bf16, as others' loaders want" \
+    }
+
 /* How a scale of 4 bits is chosen. */
 typedef enum by__scale_rule {
     BY__SCALE_LARGEST = 0, /* the weight of the largest magnitude is exact, as packing.h has it */
     BY__SCALE_SEARCH       /* the least square error among some that clip */
 } by__scale_rule;
+
+/* What the settings "group" and "scale" say. */
+int64_t by__group_setting(const by__compression *c);
+by__scale_rule by__scale_setting(const by__compression *c);
 
 /* Codes of a weight and what they stand for. Owned. */
 typedef struct by__codes {

@@ -12,7 +12,7 @@
 #define ROWS  16
 
 static const by_compress_setting settings[] = {
-    {.name = "group", .fallback = "64", .words = "32 64 128", .help = "inputs that share a scale"},
+    BY__SETTING_GROUP,
     {.name = "damp",
      .fallback = "0.01",
      .least = 0.0,
@@ -22,14 +22,8 @@ static const by_compress_setting settings[] = {
      .fallback = "activation",
      .words = "natural activation",
      .help = "activation: the inputs that are the largest first"},
-    {.name = "scale",
-     .fallback = "search",
-     .words = "largest search",
-     .help = "largest: clips nothing; search: of least square error"},
-    {.name = "head",
-     .fallback = "8",
-     .words = "8 16",
-     .help = "bits of the matrix that makes logits; 16: it stays bf16"},
+    BY__SETTING_SCALE("search"),
+    BY__SETTING_HEAD,
     {0}};
 
 /* A layer whose columns are in the order in which they are rounded. */
@@ -192,8 +186,7 @@ by_status by__gptq_round(by__codes *codes, const float *weight, const double *u,
 static by_status round_group(by__compression *c, by__calibrated *what, void *user, by_error *error)
 {
     bool natural = strcmp(by__setting_text(c, "order"), "natural") == 0;
-    bool search = strcmp(by__setting_text(c, "scale"), "search") == 0;
-    by__scale_rule rule = search ? BY__SCALE_SEARCH : BY__SCALE_LARGEST;
+    by__scale_rule rule = by__scale_setting(c);
     double *u = NULL;
     int64_t *order;
     BY_UNUSED(user);
@@ -206,8 +199,7 @@ static by_status round_group(by__compression *c, by__calibrated *what, void *use
     for (size_t i = 0; i < what->count && status == BY_OK; i++) {
         by__linear *l = what->linears[i];
         by__codes codes;
-        status = by__codes_open(&codes, BY__CODE_INT4, l->n, l->k,
-                                (int64_t)by__setting_number(c, "group"), error);
+        status = by__codes_open(&codes, BY__CODE_INT4, l->n, l->k, by__group_setting(c), error);
         if (status != BY_OK) {
             break;
         }
@@ -227,9 +219,8 @@ static by_status round_group(by__compression *c, by__calibrated *what, void *use
 static by_status run(by__compression *c, by_error *error)
 {
     BY_TRY(by__calibrate(c, round_group, NULL, error));
-    BY_TRY(by__round_rest(c, BY__CODE_INT4, (int64_t)by__setting_number(c, "group"), error));
-    return by__codes_finish(c, BY__CODE_INT4, (int64_t)by__setting_number(c, "group"), false,
-                            error);
+    BY_TRY(by__round_rest(c, BY__CODE_INT4, by__group_setting(c), error));
+    return by__codes_finish(c, BY__CODE_INT4, by__group_setting(c), false, error);
 }
 
 const by__method by__method_gptq = {

@@ -4,19 +4,10 @@
 
 #include "compress/compress.h"
 
-#define HEAD_HELP "bits of the matrix that makes logits; 16: it stays bf16, as others' loaders want"
-
-static const by_compress_setting int8_settings[] = {
-    {.name = "head", .fallback = "8", .words = "8 16", .help = HEAD_HELP}, {0}};
+static const by_compress_setting int8_settings[] = {BY__SETTING_HEAD, {0}};
 
 static const by_compress_setting int4_settings[] = {
-    {.name = "group", .fallback = "64", .words = "32 64 128", .help = "inputs that share a scale"},
-    {.name = "scale",
-     .fallback = "largest",
-     .words = "largest search",
-     .help = "largest: clips nothing; search: of least square error"},
-    {.name = "head", .fallback = "8", .words = "8 16", .help = HEAD_HELP},
-    {0}};
+    BY__SETTING_GROUP, BY__SETTING_SCALE("largest"), BY__SETTING_HEAD, {0}};
 
 by_status by__round_layer(by__compression *c, by__linear *l, by__code_kind kind, int64_t group,
                           by__scale_rule rule, by_error *error)
@@ -77,9 +68,7 @@ static by_status run_w8a8(by__compression *c, by_error *error)
 
 static by_status run_int4(by__compression *c, by_error *error)
 {
-    bool search = strcmp(by__setting_text(c, "scale"), "search") == 0;
-    return round_all(c, BY__CODE_INT4, (int64_t)by__setting_number(c, "group"),
-                     search ? BY__SCALE_SEARCH : BY__SCALE_LARGEST, false, error);
+    return round_all(c, BY__CODE_INT4, by__group_setting(c), by__scale_setting(c), false, error);
 }
 
 static by_status run_fp8(by__compression *c, by_error *error)
@@ -104,7 +93,7 @@ static by__stored_as store_int8(const by__compression *c, const by__linear *l)
 
 by__stored_as by__store_int4(const by__compression *c, const by__linear *l)
 {
-    return store(c, l, BY__CODE_INT4, (int64_t)by__setting_number(c, "group"));
+    return store(c, l, BY__CODE_INT4, by__group_setting(c));
 }
 
 static by__stored_as store_fp8(const by__compression *c, const by__linear *l)
