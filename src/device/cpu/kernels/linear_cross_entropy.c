@@ -1,31 +1,21 @@
-/* LINEAR_CROSS_ENTROPY, _PART, _GRAD and _TRAIN. Rows go in chunks, so that logits exist for a
- * chunk only: logits = x w^T in f32; each row is then replaced by its gradient in x's dtype, and
- * the chunk adds to dx = dlogits w and dw = dlogits^T x. The chunk depends on the shapes alone. */
+/* LINEAR_CROSS_ENTROPY, _PART, _GRAD and _TRAIN. Rows go in chunks (vocabulary_products.h): logits
+ * are computed, each row of them is replaced by its gradient, and the chunk adds to dx and dw. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "device/cpu/cpu.h"
-#include "device/cpu/gemm.h"
 #include "device/cpu/kernels/simd_math.h"
 #include "device/cpu/panel.h"
-
-/* Logits of a chunk take at most this many bytes (or one row). Every chunk reads and writes all of
- * dw, so smaller is slower. */
-#define CHUNK_BYTES (128 << 20)
+#include "device/cpu/vocabulary_products.h"
 
 typedef enum mode { FORWARD, PART, GRAD, TRAIN } mode;
 
 typedef struct plan {
     mode mode;
-    int64_t rows, columns, vocabulary;
-    int64_t first, all; /* w is entries first ... first + vocabulary - 1 of so many */
-    int64_t chunk;      /* rows; the last chunk may have fewer */
-    int64_t stride;     /* f32 elements from one row of logits, or of their gradient, to the next */
+    by__vocabulary v;
+    int64_t first, all; /* w is entries first ... first + v.vocabulary - 1 of so many */
     bool outside;       /* logits are PART's result, or GRAD's operand, which stays as it is */
-    by_dtype dtype;
-    /* [1] are for the last chunk when it is shorter. dw[2] is the first chunk's: it does not add.
-     */
-    by__gemm *logits[2], *dx[2], *dw[3];
+    by__gemm *logits[2];
     size_t losses, gemm_work; /* offsets in the workspace; logits come first */
 } plan;
 
@@ -57,7 +47,7 @@ static operands bind(const by__call *call)
     }
     if (p->mode == PART) {
         o.lse = call->out[0].data;
-        o.own = o.lse + p->rows;
+        o.own = o.lse + p->v.rows;
         o.logits = p->outside ? call->out[1].data : NULL;
         return o;
     }
@@ -151,7 +141,7 @@ static inline __attribute__((always_inline)) void set_row(const float *row, floa
 static void run_row(const plan *p, const operands *o, int64_t r, float *row, float *to,
                     double *loss)
 {
-    int64_t n = p->vocabulary;
+    int64_t n = p->v.vocabulary;
     int64_t target = o->targets[r];
     bool counts = target >= 0 && target < p->all;
     target = counts && target >= p->first && target < p->first + n ? target - p->first : -1;
@@ -172,14 +162,14 @@ static void run_row(const plan *p, const operands *o, int64_t r, float *row, flo
         return;
     }
     if (!counts) {
-        memset(to, 0, (size_t)n * by_dtype_size(p->dtype));
+        memset(to, 0, (size_t)n * by_dtype_size(p->v.dtype));
         return;
     }
     float hot = (expf(own - base) / total - 1.0f) * o->dloss;
     bool exponentiate = p->mode == GRAD;
-    if (p->dtype == BY_F32) {
+    if (p->v.dtype == BY_F32) {
         set_row(row, to, n, exponentiate, base, o->dloss / total, target, hot, BY_F32);
-    } else if (p->dtype == BY_F16) {
+    } else if (p->v.dtype == BY_F16) {
         set_row(row, to, n, exponentiate, base, o->dloss / total, target, hot, BY_F16);
     } else {
         set_row(row, to, n, exponentiate, base, o->dloss / total, target, hot, BY_BF16);
@@ -190,14 +180,14 @@ static void run_chunk(const by__call *call, const by__context *context, const op
                       int64_t begin)
 {
     const plan *p = call->state;
-    int64_t rows = by__min_i64(p->chunk, p->rows - begin);
-    int last = rows < p->chunk ? 1 : 0;
+    int last;
+    int64_t rows = by__vocabulary_rows(&p->v, begin, &last);
     char *work = call->work;
     float *gradients = call->work;
-    float *logits = p->outside ? o->logits + begin * p->vocabulary : gradients;
-    int64_t stride = p->outside ? p->vocabulary : p->stride;
+    float *logits = p->outside ? o->logits + begin * p->v.vocabulary : gradients;
+    int64_t stride = p->outside ? p->v.vocabulary : p->v.stride;
     double *losses = (double *)(work + p->losses);
-    size_t offset = (size_t)(begin * p->columns) * by_dtype_size(p->dtype);
+    size_t offset = (size_t)(begin * p->v.columns) * by_dtype_size(p->v.dtype);
     const char *x = (const char *)o->x + offset;
     void *gemm_work = work + p->gemm_work;
     if (p->logits[last] != NULL) {
@@ -207,33 +197,31 @@ static void run_chunk(const by__call *call, const by__context *context, const op
 #pragma omp parallel for schedule(static) num_threads(context->threads) if (context->threads > 1)
     for (int64_t r = 0; r < rows; r++) {
         float *row = logits + r * stride;
-        float *to = p->mode == GRAD ? gradients + r * p->stride : row;
+        float *to = p->mode == GRAD ? gradients + r * p->v.stride : row;
         run_row(p, o, begin + r, row, to, &losses[begin + r]);
     }
     if (p->mode <= PART) {
         return;
     }
-    by__gemm_run(p->dx[last],
-                 &(by__gemm_operands){
-                     .a = gradients, .b = o->w, .c = (char *)o->dx + offset, .work = gemm_work});
-    by__gemm_run(p->dw[begin == 0 ? 2 : last],
-                 &(by__gemm_operands){.a = gradients, .b = x, .c = o->dw, .work = gemm_work});
+    by__vocabulary_gradients(&p->v, begin,
+                             &(by__vocabulary_operands){.gradients = gradients,
+                                                        .x = x,
+                                                        .w = o->w,
+                                                        .dx = (char *)o->dx + offset,
+                                                        .dw = o->dw,
+                                                        .work = gemm_work});
 }
 
 static by_status run(const by__call *call, const by__context *context)
 {
     const plan *p = call->state;
     operands o = bind(call);
-    for (int64_t begin = 0; begin < p->rows; begin += p->chunk) {
+    for (int64_t begin = 0; begin < p->v.rows; begin += p->v.chunk) {
         run_chunk(call, context, &o, begin);
     }
     if (o.loss != NULL) {
         const double *losses = (const double *)((const char *)call->work + p->losses);
-        double loss = 0.0;
-        for (int64_t r = 0; r < p->rows; r++) {
-            loss += losses[r];
-        }
-        *o.loss = (float)loss;
+        *o.loss = by__vocabulary_loss(&p->v, losses);
     }
     return BY_OK;
 }
@@ -242,64 +230,21 @@ static void release(by__call *call)
 {
     plan *p = call->state;
     if (p != NULL) {
-        for (int i = 0; i < 2; i++) {
-            by__gemm_close(&p->logits[i]);
-            by__gemm_close(&p->dx[i]);
-        }
-        for (int i = 0; i < 3; i++) {
-            by__gemm_close(&p->dw[i]);
-        }
+        by__gemm_close(&p->logits[0]);
+        by__gemm_close(&p->logits[1]);
+        by__vocabulary_close(&p->v);
         free(p);
         call->state = NULL;
     }
 }
 
-static by_status open_gemm(by__gemm **out, const by__call *call, const by__context *context,
-                           by__gemm_options options, size_t *work, by_error *error)
+static by_status open_products(plan *p, by_error *error)
 {
-    const plan *p = call->state;
-    options.dtype = p->dtype;
-    options.isa = BY__AT_LEVEL(BY__LEVEL);
-    options.threads = context->threads;
-    BY_TRY(by__gemm_open(out, &options, error));
-    size_t bytes = by__gemm_work(*out);
-    *work = bytes > *work ? bytes : *work;
-    return BY_OK;
-}
-
-static by_status open_gemms(by__call *call, const by__context *context, size_t *work,
-                            by_error *error)
-{
-    plan *p = call->state;
-    int64_t v = p->vocabulary;
-    int64_t c = p->columns;
-    /* A row of gradients has the bytes of a row of logits. */
-    int64_t ld = p->stride * 4 / (int64_t)by_dtype_size(p->dtype);
-    int64_t sizes[2] = {p->chunk, p->rows % p->chunk};
-    for (int i = 0; i < 2; i++) {
-        if (sizes[i] == 0) {
-            continue;
-        }
-        by__gemm_options logits = {.m = sizes[i], .n = v, .k = c, .trans_b = true};
-        logits.ldc = p->outside ? v : p->stride;
-        logits.out = BY_F32;
-        if (p->mode != GRAD || !p->outside) {
-            BY_TRY(open_gemm(&p->logits[i], call, context, logits, work, error));
-        }
-        if (p->mode <= PART) {
-            continue;
-        }
-        by__gemm_options dx = {.m = sizes[i], .n = c, .k = v, .lda = ld, .out = p->dtype};
-        BY_TRY(open_gemm(&p->dx[i], call, context, dx, work, error));
-        by__gemm_options dw = {.m = v, .n = c, .k = sizes[i], .trans_a = true, .lda = ld};
-        dw.out = BY_F32;
-        if (i == 0) {
-            BY_TRY(open_gemm(&p->dw[2], call, context, dw, work, error));
-        }
-        dw.accumulate = true;
-        BY_TRY(open_gemm(&p->dw[i], call, context, dw, work, error));
+    if (p->mode != GRAD || !p->outside) {
+        int64_t ldc = p->outside ? p->v.vocabulary : p->v.stride;
+        BY_TRY(by__vocabulary_open_logits(p->logits, &p->v, p->v.columns, ldc, error));
     }
-    return BY_OK;
+    return p->mode <= PART ? BY_OK : by__vocabulary_open_gradients(&p->v, error);
 }
 
 static by_status prepare(by__call *call, const by__context *context, by_error *error)
@@ -311,29 +256,25 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
               : call->op == BY_OP_LINEAR_CROSS_ENTROPY_PART ? PART
               : call->op == BY_OP_LINEAR_CROSS_ENTROPY_GRAD ? GRAD
                                                             : TRAIN;
-    p->rows = by__tensor_rows(&call->in[0]);
-    p->columns = by__tensor_columns(&call->in[0]);
-    p->vocabulary = by__tensor_rows(&call->in[1]);
+    p->v = (by__vocabulary){.rows = by__tensor_rows(&call->in[0]),
+                            .columns = by__tensor_columns(&call->in[0]),
+                            .vocabulary = by__tensor_rows(&call->in[1]),
+                            .dtype = call->in[0].dtype,
+                            .isa = BY__AT_LEVEL(BY__LEVEL),
+                            .threads = context->threads};
+    by__vocabulary_cut(&p->v, 1);
     p->first = call->attrs.begin;
-    p->all = call->attrs.rows > 0 ? call->attrs.rows : p->vocabulary;
-    p->dtype = call->in[0].dtype;
+    p->all = call->attrs.rows > 0 ? call->attrs.rows : p->v.vocabulary;
     p->outside = p->mode == PART ? call->attrs.keep : p->mode == GRAD && call->input_count > 5;
-    p->stride = (int64_t)by__round_up((size_t)p->vocabulary, 16);
-    if (p->stride % 1024 == 0) {
-        p->stride += 16; /* rows a multiple of a page apart would share cache sets */
-    }
-    int64_t most = CHUNK_BYTES / (p->stride * 4);
-    int64_t chunks = by__ceil_div(p->rows, most < 1 ? 1 : most);
-    p->chunk = by__ceil_div(p->rows, chunks);
-    size_t work = 0;
-    by_status status = open_gemms(call, context, &work, error);
+    by_status status = open_products(p, error);
     if (status != BY_OK) {
         release(call);
         return status;
     }
-    p->losses = p->mode == PART && p->outside ? 0 : (size_t)(p->chunk * p->stride) * sizeof(float);
-    p->gemm_work = by__round_up(p->losses + (size_t)p->rows * sizeof(double), 4096);
-    call->work_bytes = p->gemm_work + work;
+    p->losses =
+        p->mode == PART && p->outside ? 0 : (size_t)(p->v.chunk * p->v.stride) * sizeof(float);
+    p->gemm_work = by__round_up(p->losses + (size_t)p->v.rows * sizeof(double), 4096);
+    call->work_bytes = p->gemm_work + p->v.work;
     return BY_OK;
 }
 

@@ -1,17 +1,14 @@
 /* LINEAR_DISTILL, _GRAD and _TRAIN. As linear_cross_entropy.c, with a second block of logits: the
- * teacher's. Rows go in chunks; logits = x w^T and x' w'^T in f32; each row of the second block is
- * then replaced by the gradient of the student's logits in x's dtype, and the chunk adds to dx =
- * dlogits w and dw = dlogits^T x. The chunk depends on the shapes alone. */
+ * teacher's, x' w'^T. Rows go in chunks (vocabulary_products.h); each row of the second block is
+ * replaced by the gradient of the student's logits, and the chunk adds to dx and dw. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "device/cpu/cpu.h"
-#include "device/cpu/gemm.h"
 #include "device/cpu/kernels/simd_math.h"
 #include "device/cpu/panel.h"
+#include "device/cpu/vocabulary_products.h"
 
-/* Logits of a chunk, of both models, take at most this many bytes (or one row). */
-#define CHUNK_BYTES (128 << 20)
 /* Of a token that is not among those that are summed; finite, and its exponential is 0. */
 #define LEAST_LOGIT (-1e30f)
 
@@ -20,18 +17,13 @@ enum { X, W, TARGETS, HIDDEN, HEAD, IDS, LOGARITHMS, DLOSS };
 typedef struct plan {
     bool forward;  /* the loss alone */
     bool has_loss; /* out 0 */
-    int64_t rows, columns, vocabulary;
-    int64_t chunk;  /* rows; the last chunk may have fewer */
-    int64_t stride; /* f32 elements from one row of logits to the next */
+    by__vocabulary v;
     int64_t width;  /* of the teacher; 0: probabilities are stored ... */
     int64_t stored; /* ... of so many tokens of a row */
     float inverse;  /* 1 / temperature */
     float hard;     /* share of the cross-entropy */
     float soft;     /* share times temperature */
-    by_dtype dtype;
-    /* [1] are for the last chunk when it is shorter. dw[2] is the first chunk's: it does not add.
-     */
-    by__gemm *logits[2], *teacher[2], *dx[2], *dw[3];
+    by__gemm *logits[2], *teacher[2];
     size_t second, losses,
         gemm_work; /* offsets in the workspace; the student's logits come first */
 } plan;
@@ -191,7 +183,7 @@ set_row(const plan *p, const row_sums *s, const row_factors *f, float hot, const
 {
     /* Of y, which `to` may overwrite. */
     float own = expf((y[target] - s->top_teacher) * p->inverse) * f->teacher;
-    write_row(s, f, z, y, to, p->vocabulary, p->inverse, dtype);
+    write_row(s, f, z, y, to, p->v.vocabulary, p->inverse, dtype);
     by__store_n(to, target, by__splat(one(p, s, f, z[target]) - own - hot), dtype, 1);
     for (int64_t i = 0; ids != NULL && i < p->stored; i++) {
         float g = one(p, s, f, z[ids[i]]) - expf(logarithms[i]) * f->stored;
@@ -231,15 +223,15 @@ static double run_row(const plan *p, const by__call *call, int64_t r, const floa
 {
     int64_t target = ((const int32_t *)call->in[TARGETS].data)[r];
     row_sums s = {0};
-    if (target < 0 || target >= p->vocabulary) {
+    if (target < 0 || target >= p->v.vocabulary) {
         if (!p->forward) {
-            memset(to, 0, (size_t)p->vocabulary * by_dtype_size(p->dtype));
+            memset(to, 0, (size_t)p->v.vocabulary * by_dtype_size(p->v.dtype));
         }
         return 0.0;
     }
-    sum_row(&s, z, ids == NULL ? y : NULL, p->vocabulary, p->inverse);
+    sum_row(&s, z, ids == NULL ? y : NULL, p->v.vocabulary, p->inverse);
     if (ids != NULL) {
-        sum_stored(&s, z, ids, y, p->stored, p->vocabulary, p->inverse, to);
+        sum_stored(&s, z, ids, y, p->stored, p->v.vocabulary, p->inverse, to);
     }
     double inverse = (double)p->inverse;
     double divergence = divergence_of(&s, ids != NULL, inverse);
@@ -252,9 +244,9 @@ static double run_row(const plan *p, const by__call *call, int64_t r, const floa
     float hot = dloss * p->hard;
     const row_factors f = factors_of(p, &s, ids != NULL, dloss);
     const float *row = ids == NULL ? y : to;
-    if (p->dtype == BY_F32) {
+    if (p->v.dtype == BY_F32) {
         set_row(p, &s, &f, hot, z, row, ids, y, to, target, BY_F32);
-    } else if (p->dtype == BY_F16) {
+    } else if (p->v.dtype == BY_F16) {
         set_row(p, &s, &f, hot, z, row, ids, y, to, target, BY_F16);
     } else {
         set_row(p, &s, &f, hot, z, row, ids, y, to, target, BY_BF16);
@@ -271,8 +263,8 @@ static const char *row_of(const by__tensor *tensor, int64_t row)
 static void run_chunk(const by__call *call, const by__context *context, int64_t begin)
 {
     const plan *p = call->state;
-    int64_t rows = by__min_i64(p->chunk, p->rows - begin);
-    int last = rows < p->chunk ? 1 : 0;
+    int last;
+    int64_t rows = by__vocabulary_rows(&p->v, begin, &last);
     char *work = call->work;
     float *logits = call->work;
     float *second = (float *)(void *)(work + p->second);
@@ -290,39 +282,37 @@ static void run_chunk(const by__call *call, const by__context *context, int64_t 
     }
 #pragma omp parallel for schedule(static) num_threads(context->threads) if (context->threads > 1)
     for (int64_t r = 0; r < rows; r++) {
-        float *to = second + r * p->stride;
+        float *to = second + r * p->v.stride;
         int64_t at = begin + r;
         const int32_t *ids =
             p->width > 0 ? NULL : (const int32_t *)call->in[IDS].data + at * p->stored;
         const float *y =
             p->width > 0 ? to : (const float *)call->in[LOGARITHMS].data + at * (p->stored + 1);
-        losses[begin + r] = run_row(p, call, begin + r, logits + r * p->stride, y, ids, to);
+        losses[begin + r] = run_row(p, call, begin + r, logits + r * p->v.stride, y, ids, to);
     }
     if (p->forward) {
         return;
     }
     int first = p->has_loss ? 1 : 0;
-    void *dx = (void *)(uintptr_t)row_of(&call->out[first], begin);
-    by__gemm_run(p->dx[last],
-                 &(by__gemm_operands){.a = second, .b = w, .c = dx, .work = gemm_work});
-    by__gemm_run(p->dw[begin == 0 ? 2 : last],
-                 &(by__gemm_operands){
-                     .a = second, .b = x, .c = call->out[first + 1].data, .work = gemm_work});
+    by__vocabulary_gradients(
+        &p->v, begin,
+        &(by__vocabulary_operands){.gradients = second,
+                                   .x = x,
+                                   .w = w,
+                                   .dx = (void *)(uintptr_t)row_of(&call->out[first], begin),
+                                   .dw = call->out[first + 1].data,
+                                   .work = gemm_work});
 }
 
 static by_status run(const by__call *call, const by__context *context)
 {
     const plan *p = call->state;
-    for (int64_t begin = 0; begin < p->rows; begin += p->chunk) {
+    for (int64_t begin = 0; begin < p->v.rows; begin += p->v.chunk) {
         run_chunk(call, context, begin);
     }
     if (p->has_loss) {
         const double *losses = (const double *)((const char *)call->work + p->losses);
-        double loss = 0.0;
-        for (int64_t r = 0; r < p->rows; r++) {
-            loss += losses[r];
-        }
-        *(float *)call->out[0].data = (float)loss;
+        *(float *)call->out[0].data = by__vocabulary_loss(&p->v, losses);
     }
     return BY_OK;
 }
@@ -334,62 +324,21 @@ static void release(by__call *call)
         for (int i = 0; i < 2; i++) {
             by__gemm_close(&p->logits[i]);
             by__gemm_close(&p->teacher[i]);
-            by__gemm_close(&p->dx[i]);
         }
-        for (int i = 0; i < 3; i++) {
-            by__gemm_close(&p->dw[i]);
-        }
+        by__vocabulary_close(&p->v);
         free(p);
         call->state = NULL;
     }
 }
 
-static by_status open_gemm(by__gemm **out, const by__call *call, const by__context *context,
-                           by__gemm_options options, size_t *work, by_error *error)
+static by_status open_products(plan *p, by_error *error)
 {
-    const plan *p = call->state;
-    options.dtype = p->dtype;
-    options.isa = BY__AT_LEVEL(BY__LEVEL);
-    options.threads = context->threads;
-    BY_TRY(by__gemm_open(out, &options, error));
-    size_t bytes = by__gemm_work(*out);
-    *work = bytes > *work ? bytes : *work;
-    return BY_OK;
-}
-
-static by_status open_gemms(by__call *call, const by__context *context, size_t *work,
-                            by_error *error)
-{
-    plan *p = call->state;
-    int64_t v = p->vocabulary;
-    /* A row of gradients has the bytes of a row of logits. */
-    int64_t ld = p->stride * 4 / (int64_t)by_dtype_size(p->dtype);
-    int64_t sizes[2] = {p->chunk, p->rows % p->chunk};
-    for (int i = 0; i < 2; i++) {
-        if (sizes[i] == 0) {
-            continue;
-        }
-        by__gemm_options logits = {.m = sizes[i], .n = v, .k = p->columns, .trans_b = true};
-        logits.ldc = p->stride;
-        logits.out = BY_F32;
-        BY_TRY(open_gemm(&p->logits[i], call, context, logits, work, error));
-        logits.k = p->width;
-        BY_TRY(p->width > 0 ? open_gemm(&p->teacher[i], call, context, logits, work, error)
-                            : BY_OK);
-        if (p->forward) {
-            continue;
-        }
-        by__gemm_options dx = {.m = sizes[i], .n = p->columns, .k = v, .lda = ld, .out = p->dtype};
-        BY_TRY(open_gemm(&p->dx[i], call, context, dx, work, error));
-        by__gemm_options dw = {.m = v, .n = p->columns, .k = sizes[i], .trans_a = true, .lda = ld};
-        dw.out = BY_F32;
-        if (i == 0) {
-            BY_TRY(open_gemm(&p->dw[2], call, context, dw, work, error));
-        }
-        dw.accumulate = true;
-        BY_TRY(open_gemm(&p->dw[i], call, context, dw, work, error));
+    by__vocabulary *v = &p->v;
+    BY_TRY(by__vocabulary_open_logits(p->logits, v, v->columns, v->stride, error));
+    if (p->width > 0) {
+        BY_TRY(by__vocabulary_open_logits(p->teacher, v, p->width, v->stride, error));
     }
-    return BY_OK;
+    return p->forward ? BY_OK : by__vocabulary_open_gradients(v, error);
 }
 
 static by_status prepare(by__call *call, const by__context *context, by_error *error)
@@ -399,33 +348,28 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     call->state = p;
     p->forward = call->op == BY_OP_LINEAR_DISTILL;
     p->has_loss = call->op != BY_OP_LINEAR_DISTILL_GRAD;
-    p->rows = by__tensor_rows(&call->in[X]);
-    p->columns = by__tensor_columns(&call->in[X]);
-    p->vocabulary = by__tensor_rows(&call->in[W]);
+    p->v = (by__vocabulary){.rows = by__tensor_rows(&call->in[X]),
+                            .columns = by__tensor_columns(&call->in[X]),
+                            .vocabulary = by__tensor_rows(&call->in[W]),
+                            .dtype = call->in[X].dtype,
+                            .isa = BY__AT_LEVEL(BY__LEVEL),
+                            .threads = context->threads};
+    by__vocabulary_cut(&p->v, 2);
     bool is_stored = call->in[HIDDEN].shape.rank < 1;
     p->width = is_stored ? 0 : by__tensor_columns(&call->in[HIDDEN]);
     p->stored = is_stored ? by__tensor_columns(&call->in[IDS]) : 0;
     p->inverse = 1.0f / call->attrs.theta;
     p->hard = 1.0f - call->attrs.p;
     p->soft = call->attrs.p * call->attrs.theta;
-    p->dtype = call->in[X].dtype;
-    p->stride = (int64_t)by__round_up((size_t)p->vocabulary, 16);
-    if (p->stride % 1024 == 0) {
-        p->stride += 16; /* rows a multiple of a page apart would share cache sets */
-    }
-    int64_t most = CHUNK_BYTES / (2 * p->stride * 4);
-    int64_t chunks = by__ceil_div(p->rows, most < 1 ? 1 : most);
-    p->chunk = by__ceil_div(p->rows, chunks);
-    size_t work = 0;
-    by_status status = open_gemms(call, context, &work, error);
+    by_status status = open_products(p, error);
     if (status != BY_OK) {
         release(call);
         return status;
     }
-    p->second = (size_t)(p->chunk * p->stride) * sizeof(float);
+    p->second = (size_t)(p->v.chunk * p->v.stride) * sizeof(float);
     p->losses = 2 * p->second;
-    p->gemm_work = by__round_up(p->losses + (size_t)p->rows * sizeof(double), 4096);
-    call->work_bytes = p->gemm_work + work;
+    p->gemm_work = by__round_up(p->losses + (size_t)p->v.rows * sizeof(double), 4096);
+    call->work_bytes = p->gemm_work + p->v.work;
     return BY_OK;
 }
 
