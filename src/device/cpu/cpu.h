@@ -90,6 +90,14 @@ static inline int64_t by__min_i64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* Reserves `bytes` of a workspace of which *used are taken; returns their offset. */
+static inline size_t by__work_reserve(size_t *used, size_t bytes)
+{
+    size_t offset = *used;
+    *used += by__round_up(bytes, BY_CACHE_LINE);
+    return offset;
+}
+
 static inline int64_t by__ceil_div(int64_t a, int64_t b)
 {
     return (a + b - 1) / b; /* NOLINT(clang-analyzer-core.DivideZero): pieces have a size */

@@ -317,12 +317,13 @@ static by_status plan_attention(by__call *call, const by__context *context, bool
                                    : call->in[1].shape.dim[2];
     p->keys_unpacked = attention_reads_rows(p->panel, s, k_stride, slots);
     size_t used = 0;
-    p->keys = reserve(&used, p->keys_unpacked ? 0 : by__panel_a_bytes(p->panel, slots, s->width));
-    p->values = reserve(&used, by__panel_a_bytes(p->panel, s->width, slots));
-    p->queries = reserve(&used, by__panel_b_stride(p->panel, s->width));
-    p->scores = reserve(&used, (size_t)(s->key_block * PANEL_QUERIES) * sizeof(float));
-    p->weights = reserve(&used, by__panel_b_stride(p->panel, s->key_block));
-    p->sums = reserve(&used, (size_t)(s->width * PANEL_QUERIES) * sizeof(float));
+    p->keys = by__work_reserve(&used,
+                               p->keys_unpacked ? 0 : by__panel_a_bytes(p->panel, slots, s->width));
+    p->values = by__work_reserve(&used, by__panel_a_bytes(p->panel, s->width, slots));
+    p->queries = by__work_reserve(&used, by__panel_b_stride(p->panel, s->width));
+    p->scores = by__work_reserve(&used, (size_t)(s->key_block * PANEL_QUERIES) * sizeof(float));
+    p->weights = by__work_reserve(&used, by__panel_b_stride(p->panel, s->key_block));
+    p->sums = by__work_reserve(&used, (size_t)(s->width * PANEL_QUERIES) * sizeof(float));
     p->thread_bytes = by__round_up(used, 4096);
     call->state = p;
     p->ranges = p->thread_bytes * (size_t)context->threads;

@@ -400,12 +400,4 @@ static inline void attention_run_tasks(by__work_range *ranges, int64_t tasks,
     }
 }
 
-/* Reserves `bytes` of a scratch area; returns their offset. */
-static inline size_t reserve(size_t *used, size_t bytes)
-{
-    size_t offset = *used;
-    *used += by__round_up(bytes, BY_CACHE_LINE);
-    return offset;
-}
-
 #endif

@@ -197,10 +197,10 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     size_t tasks = pairs * (size_t)p->chunks;
     size_t used = 0;
     p->query_dtype = p->panel->step == 2 ? BY_BF16 : BY_F32;
-    p->queries =
-        reserve(&used, pairs * (size_t)(p->rows * p->s.width) * by_dtype_size(p->query_dtype));
-    p->scores = reserve(&used, tasks * BY__GEMV_ROWS * CHUNK * sizeof(float));
-    p->parts = reserve(&used, tasks * (size_t)(p->rows * p->part) * sizeof(float));
+    p->queries = by__work_reserve(&used, pairs * (size_t)(p->rows * p->s.width) *
+                                             by_dtype_size(p->query_dtype));
+    p->scores = by__work_reserve(&used, tasks * BY__GEMV_ROWS * CHUNK * sizeof(float));
+    p->parts = by__work_reserve(&used, tasks * (size_t)(p->rows * p->part) * sizeof(float));
     call->state = p;
     call->work_bytes = used;
     return BY_OK;

@@ -403,23 +403,25 @@ static void plan_scratch(plan *p)
     size_t tile = (size_t)(p->query_block * s->key_block);
     size_t panel_tile = (size_t)(PANEL_QUERIES * s->key_block) * sizeof(float);
     size_t rows_size = by_dtype_size(p->rows_dtype);
-    p->key_rows = reserve(&used, p->unpacked ? 0 : by__panel_a_bytes(panel, s->length, s->width));
-    p->value_rows = reserve(&used, p->unpacked ? 0 : by__panel_a_bytes(panel, s->length, s->width));
-    p->key_columns = reserve(&used, by__panel_a_bytes(panel, s->width, s->length));
-    p->rows_q = reserve(&used, by__panel_b_bytes(panel, p->query_block, s->width));
-    p->rows_dy = reserve(&used, by__panel_b_bytes(panel, p->query_block, s->width));
-    p->columns_q = reserve(&used, by__panel_b_bytes(panel, s->width, p->query_block));
-    p->columns_dy = reserve(&used, by__panel_b_bytes(panel, s->width, p->query_block));
-    p->scores = reserve(&used, panel_tile);
-    p->dweights = reserve(&used, panel_tile);
-    p->weights = reserve(&used, tile * rows_size);
-    p->dscores = reserve(&used, tile * rows_size);
-    p->dscores_panel = reserve(&used, by__panel_b_stride(panel, s->key_block));
-    p->packed_rows = reserve(
+    p->key_rows =
+        by__work_reserve(&used, p->unpacked ? 0 : by__panel_a_bytes(panel, s->length, s->width));
+    p->value_rows =
+        by__work_reserve(&used, p->unpacked ? 0 : by__panel_a_bytes(panel, s->length, s->width));
+    p->key_columns = by__work_reserve(&used, by__panel_a_bytes(panel, s->width, s->length));
+    p->rows_q = by__work_reserve(&used, by__panel_b_bytes(panel, p->query_block, s->width));
+    p->rows_dy = by__work_reserve(&used, by__panel_b_bytes(panel, p->query_block, s->width));
+    p->columns_q = by__work_reserve(&used, by__panel_b_bytes(panel, s->width, p->query_block));
+    p->columns_dy = by__work_reserve(&used, by__panel_b_bytes(panel, s->width, p->query_block));
+    p->scores = by__work_reserve(&used, panel_tile);
+    p->dweights = by__work_reserve(&used, panel_tile);
+    p->weights = by__work_reserve(&used, tile * rows_size);
+    p->dscores = by__work_reserve(&used, tile * rows_size);
+    p->dscores_panel = by__work_reserve(&used, by__panel_b_stride(panel, s->key_block));
+    p->packed_rows = by__work_reserve(
         &used, p->weights_lie ? 0 : by__panel_a_bytes(p->rows_panel, s->key_block, p->query_block));
-    p->dq = reserve(&used, (size_t)(p->query_block * s->width) * sizeof(float));
-    p->delta = reserve(&used, (size_t)p->query_block * sizeof(float));
-    p->lse = reserve(&used, (size_t)p->query_block * sizeof(float));
+    p->dq = by__work_reserve(&used, (size_t)(p->query_block * s->width) * sizeof(float));
+    p->delta = by__work_reserve(&used, (size_t)p->query_block * sizeof(float));
+    p->lse = by__work_reserve(&used, (size_t)p->query_block * sizeof(float));
     p->thread_bytes = by__round_up(used, 4096);
 }
 

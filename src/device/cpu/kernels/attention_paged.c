@@ -487,9 +487,9 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     p->slots = pages * BY_PAGE_TOKENS;
     p->padded = (int64_t)by__round_up((size_t)p->s.width, BY__LANES);
     size_t used = 0;
-    p->queries = reserve(&used, (size_t)(QUERIES * p->units) * sizeof(float));
-    p->sums = reserve(&used, (size_t)(QUERIES * p->padded) * sizeof(float));
-    p->scores = reserve(&used, (size_t)(QUERIES * p->slots) * sizeof(float));
+    p->queries = by__work_reserve(&used, (size_t)(QUERIES * p->units) * sizeof(float));
+    p->sums = by__work_reserve(&used, (size_t)(QUERIES * p->padded) * sizeof(float));
+    p->scores = by__work_reserve(&used, (size_t)(QUERIES * p->slots) * sizeof(float));
     p->thread_bytes = used;
     p->runs = by__round_up((size_t)context->threads * sizeof(by__work_range), BY_CACHE_LINE);
     p->threads = p->runs + by__round_up((size_t)(p->s.length + 1) * sizeof(int32_t), BY_CACHE_LINE);

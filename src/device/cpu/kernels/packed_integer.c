@@ -328,13 +328,6 @@ static bool supports(const by__call *call)
            (!by__present(&call->in[2]) || by__tensor_is_act(&call->in[2]));
 }
 
-static size_t reserve(size_t *used, size_t bytes)
-{
-    size_t offset = *used;
-    *used += by__round_up(bytes, BY_CACHE_LINE);
-    return offset;
-}
-
 static by_status prepare(by__call *call, const by__context *context, by_error *error)
 {
     plan *p = NULL;
@@ -349,9 +342,9 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     /* A line more, so that rows do not share cache sets. */
     p->row_words = p->blocks * p->block / 4 * QUAD_WORDS + (int64_t)BY_CACHE_LINE / 4;
     size_t used = by__round_up((size_t)p->threads * sizeof(by__work_range), BY_CACHE_LINE);
-    p->words = reserve(&used, (size_t)(p->m * p->row_words) * sizeof(int32_t));
-    p->scales = reserve(&used, (size_t)(p->m * p->blocks) * sizeof(float));
-    p->offsets = reserve(&used, (size_t)(p->m * p->blocks) * sizeof(int32_t));
+    p->words = by__work_reserve(&used, (size_t)(p->m * p->row_words) * sizeof(int32_t));
+    p->scales = by__work_reserve(&used, (size_t)(p->m * p->blocks) * sizeof(float));
+    p->offsets = by__work_reserve(&used, (size_t)(p->m * p->blocks) * sizeof(int32_t));
     call->work_bytes = used;
     call->state = p;
     return BY_OK;

@@ -315,13 +315,6 @@ static void plan_blocks(plan *p)
     p->block_rows = by__ceil_div(all, p->blocks) * HEIGHT;
 }
 
-static size_t reserve(size_t *used, size_t bytes)
-{
-    size_t offset = *used;
-    *used += by__round_up(bytes, BY_CACHE_LINE);
-    return offset;
-}
-
 static by_status prepare(by__call *call, const by__context *context, by_error *error)
 {
     plan *p = NULL;
@@ -336,11 +329,11 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     p->row_words = p->quads * QUAD_WORDS + (int64_t)BY_CACHE_LINE / 4;
     plan_blocks(p);
     size_t used = by__round_up((size_t)p->threads * sizeof(by__work_range), BY_CACHE_LINE);
-    p->words = reserve(&used, (size_t)(p->m * p->row_words) * sizeof(int32_t));
-    p->scales = reserve(&used, (size_t)p->m * sizeof(float));
-    p->offsets = reserve(&used, (size_t)p->m * sizeof(int32_t));
+    p->words = by__work_reserve(&used, (size_t)(p->m * p->row_words) * sizeof(int32_t));
+    p->scales = by__work_reserve(&used, (size_t)p->m * sizeof(float));
+    p->offsets = by__work_reserve(&used, (size_t)p->m * sizeof(int32_t));
     p->sums_bytes = (size_t)p->block_rows * BY_PACKED_COLUMNS * sizeof(int32_t);
-    p->sums = reserve(&used, (size_t)p->threads * p->sums_bytes);
+    p->sums = by__work_reserve(&used, (size_t)p->threads * p->sums_bytes);
     call->work_bytes = used;
     call->state = p;
     return BY_OK;
