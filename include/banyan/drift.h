@@ -1,9 +1,9 @@
 /* Drift: does what a model is asked still look like what it was trained on?
  *
  * Three parts. Comparisons of two samples, as statistics defines them and as Evidently computes
- * them. A reference: what training data looked like, in a few kilobytes that are kept with the
- * weights (drift_reference.json). And a watch: requests are counted in windows of fixed memory, and
- * each full window is compared with the reference.
+ * them. A reference: what training data, and predictions of what is held out, looked like, in a few
+ * kilobytes that are kept with the weights (drift_reference.json). And a watch: requests are
+ * counted in windows of fixed memory, and each full window is compared with the reference.
  */
 #ifndef BANYAN_DRIFT_H
 #define BANYAN_DRIFT_H
@@ -59,6 +59,13 @@ typedef enum by_drift_kind {
     BY_DRIFT_TOKENS /* of text: ids that follow each other in a request depend on each other */
 } by_drift_kind;
 
+/* What a feature is of: of requests, or of what the model says to them. */
+typedef enum by_drift_role {
+    BY_DRIFT_INPUT = 0,
+    BY_DRIFT_OUTCOME,   /* the class, or the number, that is predicted */
+    BY_DRIFT_CONFIDENCE /* the probability of that class */
+} by_drift_role;
+
 /* An empty reference of `examples` examples. */
 BY_API by_status by_drift_reference_open(by_drift_reference **out, uint64_t examples,
                                          by_error *error);
@@ -94,6 +101,14 @@ BY_API const char *by_drift_reference_feature(const by_drift_reference *referenc
                                               by_drift_kind *kind);
 /* Index of a name; by_drift_reference_features() where there is none. */
 BY_API size_t by_drift_reference_find(const by_drift_reference *reference, const char *name);
+/* Says what a feature is of; until then, of requests. BY_EARG: another feature has this role of
+ * predictions, or the kind is not that of the role: a category or a number is predicted, and a
+ * confidence is a number. */
+BY_API by_status by_drift_reference_assign(by_drift_reference *reference, size_t index,
+                                           by_drift_role role, by_error *error);
+BY_API by_drift_role by_drift_reference_role(const by_drift_reference *reference, size_t index);
+/* Index of the feature with a role of predictions; by_drift_reference_features(): none has it. */
+BY_API size_t by_drift_reference_predicted(const by_drift_reference *reference, by_drift_role role);
 
 /* ---- windows ---- */
 

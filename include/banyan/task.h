@@ -170,7 +170,9 @@ struct by_task {
     /* Refuses to go on from a checkpoint that was trained on other data. NULL: takes any. */
     by_status (*check)(const by_task_data *data, const by_checkpoint *checkpoint, by_error *error);
     /* Says what was predicted for a micro-batch, example by example in order. `loss` is its sum.
-     * NULL: there is nothing to predict. */
+     * NULL: there is nothing to predict. Where there is `take`, what is held out is predicted too
+     * while the model trains: "index", "class" and "probability", or "value", are kept as a
+     * reference for drift. */
     by_status (*predict)(by_task_data *data, const by_batch *batch, double loss,
                          const float *values, size_t width, by_predicted *say, void *user,
                          by_error *error);

@@ -29,6 +29,7 @@
 typedef struct by__drift_feature {
     char *name;
     by_drift_kind kind;
+    by_drift_role role;
     double rows;    /* values that are there */
     double missing; /* and those that are not */
     double *counts; /* [bins], of the rows */
@@ -80,6 +81,8 @@ double by__distance_jensen_shannon(const double *reference, const double *curren
 /* A new feature of this name at the end of the list; its arrays are filled by the caller. */
 by_status by__drift_feature_add(by_drift_reference *r, by__drift_feature **out, const char *name,
                                 by_drift_kind kind, by_error *error);
+/* A figure about the training data by name; NaN: it is not kept. */
+double by__drift_value_of(const by_drift_reference *r, const char *name);
 /* The bin of a value. */
 size_t by__drift_bin_number(const by__drift_feature *f, double value);
 size_t by__drift_bin_category(const by__drift_feature *f, const char *value);

@@ -65,6 +65,42 @@ size_t by_drift_reference_find(const by_drift_reference *reference, const char *
     return i;
 }
 
+size_t by_drift_reference_predicted(const by_drift_reference *reference, by_drift_role role)
+{
+    size_t i = 0;
+    while (i < reference->count &&
+           (role == BY_DRIFT_INPUT || reference->features[i].role != role)) {
+        i++;
+    }
+    return i;
+}
+
+by_drift_role by_drift_reference_role(const by_drift_reference *reference, size_t index)
+{
+    return reference->features[index].role;
+}
+
+by_status by_drift_reference_assign(by_drift_reference *reference, size_t index, by_drift_role role,
+                                    by_error *error)
+{
+    by__drift_feature *f = &reference->features[index];
+    size_t other = by_drift_reference_predicted(reference, role);
+    if (other < reference->count && other != index) {
+        return by_error_set(error, BY_EARG, "'%s' and '%s' cannot both be the %s", f->name,
+                            reference->features[other].name,
+                            role == BY_DRIFT_OUTCOME ? "prediction" : "confidence");
+    }
+    if ((role == BY_DRIFT_OUTCOME && f->kind == BY_DRIFT_TOKENS) ||
+        (role == BY_DRIFT_CONFIDENCE && f->kind != BY_DRIFT_NUMBER)) {
+        return by_error_set(error, BY_EARG,
+                            "'%s' cannot be predicted: a prediction is a category or a number, and "
+                            "a confidence a number",
+                            f->name);
+    }
+    f->role = role;
+    return BY_OK;
+}
+
 by_status by__drift_feature_add(by_drift_reference *r, by__drift_feature **out, const char *name,
                                 by_drift_kind kind, by_error *error)
 {
@@ -104,6 +140,16 @@ by_status by_drift_reference_value(by_drift_reference *reference, const char *na
     }
     r->values[r->value_count++] = (by__drift_value){.name = copy, .value = value};
     return BY_OK;
+}
+
+double by__drift_value_of(const by_drift_reference *r, const char *name)
+{
+    for (size_t i = 0; i < r->value_count; i++) {
+        if (strcmp(r->values[i].name, name) == 0) {
+            return r->values[i].value;
+        }
+    }
+    return (double)NAN;
 }
 
 /* ---- numbers ---- */

@@ -7,12 +7,13 @@
 #include "drift/drift.h"
 
 #define SCHEMA     "banyan.drift_reference"
-#define VERSION    1
+#define VERSION    2 /* 1: features have no roles */
 #define MOST_BYTES ((size_t)64 << 20)
 #define MOST       ((size_t)100000) /* features */
 #define MOST_COUNT 9007199254740992.0
 
 static const char *const kinds[] = {"number", "category", "tokens"};
+static const char *const roles[] = {"input", "outcome", "confidence"};
 
 /* ---- printing ---- */
 
@@ -35,6 +36,9 @@ static json_t *print_feature(const by__drift_feature *f)
                           (json_int_t)f->rows, "missing", (json_int_t)f->missing, "counts",
                           list_of(f->counts, f->bins));
     bool failed = o == NULL;
+    if (f->role != BY_DRIFT_INPUT) {
+        failed = json_object_set_new(o, "role", json_string(roles[f->role])) != 0 || failed;
+    }
     if (f->kind == BY_DRIFT_NUMBER) {
         failed = json_object_set_new(o, "edges", list_of(f->edges, f->edge_count)) != 0 || failed;
         failed = json_object_set_new(o, "mean", json_real(f->mean)) != 0 || failed;
@@ -201,6 +205,23 @@ static by_status parse_kept(by__drift_feature *f, const char *file, const json_t
     return BY_OK;
 }
 
+/* The role of the last feature. */
+static by_status parse_role(by_drift_reference *r, const char *file, const json_t *value,
+                            by_error *error)
+{
+    const char *role = json_string_value(value);
+    size_t k = 0;
+    if (value == NULL) {
+        return BY_OK;
+    }
+    while (role != NULL && k < BY_ARRAY_LENGTH(roles) && strcmp(roles[k], role) != 0) {
+        k++;
+    }
+    return role == NULL || k == BY_ARRAY_LENGTH(roles)
+               ? wrong(file, "a feature has a role that is not known", error)
+               : by_drift_reference_assign(r, r->count - 1, (by_drift_role)k, error);
+}
+
 static by_status parse_feature(by_drift_reference *r, const char *file, const json_t *o,
                                by_error *error)
 {
@@ -216,6 +237,7 @@ static by_status parse_feature(by_drift_reference *r, const char *file, const js
         return wrong(file, "a feature has no name, or a kind that is not known", error);
     }
     BY_TRY(by__drift_feature_add(r, &f, name, (by_drift_kind)k, error));
+    BY_TRY(parse_role(r, file, json_object_get(o, "role"), error));
     BY_TRY(take_number(&f->rows, file, o, "rows", 1.0, MOST_COUNT, error));
     BY_TRY(take_number(&f->missing, file, o, "missing", 0.0, MOST_COUNT, error));
     BY_TRY(take_list(&f->counts, &f->bins, file, o, "counts", BY__DRIFT_KEPT + 1, 0.0, error));
@@ -240,10 +262,11 @@ static by_status parse_all(by_drift_reference *r, const char *file, const json_t
     if (schema == NULL || strcmp(schema, SCHEMA) != 0) {
         return wrong(file, "'schema' is not " SCHEMA, error);
     }
-    if (json_integer_value(json_object_get(all, "version")) != VERSION) {
+    json_int_t version = json_integer_value(json_object_get(all, "version"));
+    if (version < 1 || version > VERSION) {
         return by_error_set(error, BY_EFORMAT,
-                            "%s: its version is not %d: another version of this "
-                            "program wrote it",
+                            "%s: its version is not 1 to %d: a later version of this program wrote "
+                            "it",
                             file, VERSION);
     }
     if (!json_is_array(features) || json_array_size(features) > MOST || !json_is_object(values)) {

@@ -86,7 +86,7 @@ static by_status replay_table(by_drift_report *r, const char *data, by_error *er
     }
     for (uint64_t i = 0; status == BY_OK && i < by_table_rows(table); i++) {
         json_t *row = row_of(table, i);
-        by__served_drift_row(r->drift, row);
+        by__served_drift_example(r->drift, row, NULL);
         json_decref(row);
         r->requests++;
         status = take_window(r, error);
@@ -119,7 +119,12 @@ static by_status count_line(const reader *in, const json_t *line, by_error *erro
     const char *text = text_of(in, line);
     if (in->tokenizer == NULL) {
         const json_t *row = json_object_get(line, "row");
-        by__served_drift_row(in->report->drift, json_is_object(row) ? row : line);
+        const json_t *predicted = json_object_get(line, "prediction");
+        row = json_is_object(row) ? row : line;
+        if (!json_is_object(predicted) && !by__served_drift_knows(in->report->drift, row)) {
+            predicted = line; /* as `banyan predict` writes it */
+        }
+        by__served_drift_example(in->report->drift, row, predicted);
     } else if (text != NULL) {
         by_status status = by_tokenizer_encode(in->tokenizer, text, strlen(text), &tokens,
                                                BY_ENCODE_SPECIAL, error);

@@ -110,7 +110,27 @@ void by__served_drift_tokens(by__served_drift *drift, const int32_t *ids, size_t
     }
 }
 
-void by__served_drift_row(by__served_drift *drift, const json_t *row)
+static void count_value(by__served_drift *d, size_t feature, by_drift_kind kind,
+                        const json_t *value)
+{
+    char text[32];
+    if (value == NULL) {
+        return; /* it is not asked about: a target, say */
+    }
+    if (kind == BY_DRIFT_NUMBER) {
+        by_drift_watch_number(d->watch, feature,
+                              json_is_number(value) ? json_number_value(value) : NAN);
+    } else if (kind == BY_DRIFT_CATEGORY && json_is_number(value)) {
+        /* As a cell of a table has it. */
+        (void)snprintf(text, sizeof text, json_is_integer(value) ? "%.0f" : "%.17g",
+                       json_number_value(value));
+        by_drift_watch_category(d->watch, feature, text);
+    } else if (kind == BY_DRIFT_CATEGORY) {
+        by_drift_watch_category(d->watch, feature, json_string_value(value));
+    }
+}
+
+void by__served_drift_example(by__served_drift *drift, const json_t *row, const json_t *predicted)
 {
     if (drift == NULL) {
         return;
@@ -118,36 +138,46 @@ void by__served_drift_row(by__served_drift *drift, const json_t *row)
     for (size_t i = 0; i < by_drift_reference_features(drift->reference); i++) {
         by_drift_kind kind;
         const char *name = by_drift_reference_feature(drift->reference, i, &kind);
-        const json_t *value = json_object_get(row, name);
-        char text[32];
-        if (value == NULL) {
-            continue; /* it is not asked about: a target, say */
+        const json_t *value = NULL;
+        switch (by_drift_reference_role(drift->reference, i)) {
+        case BY_DRIFT_INPUT:
+            value = json_object_get(row, name);
+            break;
+        case BY_DRIFT_OUTCOME:
+            value = json_object_get(predicted, kind == BY_DRIFT_CATEGORY ? "label" : "value");
+            break;
+        case BY_DRIFT_CONFIDENCE:
+            value = json_object_get(predicted, "probability");
+            break;
         }
-        if (kind == BY_DRIFT_NUMBER) {
-            by_drift_watch_number(drift->watch, i,
-                                  json_is_number(value) ? json_number_value(value) : NAN);
-        } else if (kind == BY_DRIFT_CATEGORY && json_is_number(value)) {
-            /* As a cell of a table has it. */
-            (void)snprintf(text, sizeof text, json_is_integer(value) ? "%.0f" : "%.17g",
-                           json_number_value(value));
-            by_drift_watch_category(drift->watch, i, text);
-        } else if (kind == BY_DRIFT_CATEGORY) {
-            by_drift_watch_category(drift->watch, i, json_string_value(value));
-        }
+        count_value(drift, i, kind, value);
     }
     next(drift);
 }
 
-void by__served_drift_rows(by__served_drift *drift, const json_t *request)
+void by__served_drift_answer(by__served_drift *drift, const json_t *rows, const json_t *answer)
 {
     size_t i;
-    json_t *row;
-    json_array_foreach(json_object_get(request, "rows"), i, row)
-    {
-        if (json_is_object(row)) {
-            by__served_drift_row(drift, row);
-        }
+    json_t *predicted;
+    if (drift == NULL ||
+        (rows == NULL && by_drift_reference_predicted(drift->reference, BY_DRIFT_OUTCOME) ==
+                             by_drift_reference_features(drift->reference))) {
+        return;
     }
+    json_array_foreach(answer, i, predicted)
+    {
+        by__served_drift_example(drift, json_array_get(rows, i), predicted);
+    }
+}
+
+bool by__served_drift_knows(const by__served_drift *drift, const json_t *row)
+{
+    bool known = false;
+    for (size_t i = 0; i < by_drift_reference_features(drift->reference) && !known; i++) {
+        known = by_drift_reference_role(drift->reference, i) == BY_DRIFT_INPUT &&
+                json_object_get(row, by_drift_reference_feature(drift->reference, i, NULL)) != NULL;
+    }
+    return known;
 }
 
 /* ---- telling ---- */

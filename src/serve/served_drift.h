@@ -17,11 +17,15 @@ by_status by__served_drift_open(by__served_drift **out, const char *directory,
 void by__served_drift_close(by__served_drift **drift);
 /* Counts a request: the tokens of its prompt, */
 void by__served_drift_tokens(by__served_drift *drift, const int32_t *ids, size_t count);
-/* or its fields by name; what was predicted may be among them, under the target's name. null:
- * missing; fields that are not there at all, or not in the reference, are passed over. */
-void by__served_drift_row(by__served_drift *drift, const json_t *row);
-/* Counts the rows of a request for predictions, those that are objects. */
-void by__served_drift_rows(by__served_drift *drift, const json_t *request);
+/* or a row by the names of its fields and what was predicted for it, as /v1/predict says it
+ * ("label" or "value", "probability"); either may be NULL. null: missing; fields that are not there
+ * at all, or not in the reference, are passed over. */
+void by__served_drift_example(by__served_drift *drift, const json_t *row, const json_t *predicted);
+/* Counts a request for predictions: its rows (NULL: images), of which those that are objects have
+ * names, and its answer in their order. Answers of models that predict nothing are passed over. */
+void by__served_drift_answer(by__served_drift *drift, const json_t *rows, const json_t *answer);
+/* Whether the reference has a field of a row. */
+bool by__served_drift_knows(const by__served_drift *drift, const json_t *row);
 /* The rest of a file: what is left is compared, if it is enough. */
 void by__served_drift_end(by__served_drift *drift);
 /* The window that was compared last, and the features of the reference. drift is not NULL. */

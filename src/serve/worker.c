@@ -100,7 +100,8 @@ static void take_prepared(by__worker *w)
         by_error error = item->error;
         by_status status = item->status;
         if (item->job != NULL && status == BY_OK && !item->cancelled) {
-            by__served_drift_rows(w->model.drift, json_object_get(item->message, "request"));
+            item->job->rows =
+                json_incref(json_object_get(json_object_get(item->message, "request"), "rows"));
             by__batcher_give(w->batcher, item->job);
             item->job = NULL;
         } else if (status == BY_OK && !item->cancelled) {
@@ -133,6 +134,9 @@ static void take_jobs(by__worker *w)
     by__batch_job *job;
     while ((job = by__batcher_take(w->batcher)) != NULL) {
         by__worker_job(w, job);
+        if (job->status == BY_OK && !job->cancelled && !job->late) {
+            by__served_drift_answer(w->model.drift, job->rows, job->results);
+        }
         by__batch_job_free(job);
     }
 }

@@ -103,6 +103,7 @@ typedef struct by__batch_job {
     void *input;     /* freed by `close`; NULL: none */
     void (*close)(void *input);
     json_t *results; /* a list: what came of the examples, in their order */
+    json_t *rows;    /* that it asks about, as they came; NULL: none */
     by_status status;
     by_error error;
     bool late;      /* its deadline came before its first batch */

@@ -47,6 +47,7 @@ void by__batch_job_free(by__batch_job *job)
             job->close(job->input);
         }
         json_decref(job->results);
+        json_decref(job->rows);
         free(job);
     }
 }

@@ -18,12 +18,15 @@ typedef struct portion {
  * order of micro-batches, so that the result does not depend on the number of ranks. */
 typedef struct evaluating {
     by_trainer *trainer;
-    const by_task_data *data;
+    by_task_data *data;
     by_loader *loader;
+    by__outcomes *outcomes; /* NULL: nobody wants them */
     bool (*stop)(void *user);
     void *user;
     portion *portions; /* a round of all ranks */
     size_t *counts;    /* words of a portion, for each */
+    by__outcome *said; /* [ranks, micro-batch], of the round; NULL without outcomes */
+    size_t *said_counts;
     size_t ranks;
     size_t rank;
 } evaluating;
@@ -40,7 +43,10 @@ static by_status measure_one(const evaluating *e, portion *out, const by_batch *
     if (task->measure != NULL) {
         task->measure(e->data, out->sums, batch, values, width);
     }
-    return BY_OK;
+    return e->outcomes == NULL
+               ? BY_OK
+               : by__outcomes_predict(e->outcomes, e->said + e->rank * e->outcomes->micro_batch,
+                                      e->data, batch, out->loss, values, width, error);
 }
 
 /* *together: whether this rank runs the program in this round. A rank without a micro-batch does so
@@ -83,7 +89,11 @@ static by_status measure_round(const evaluating *e, by_error *error)
                    ? measure_one(e, mine, &batch, error)
                    : by__ranks_evaluate_nothing(e->trainer, error));
     }
-    return by__ranks_gather(e->trainer, mine, e->portions, e->counts, error);
+    BY_TRY(by__ranks_gather(e->trainer, mine, e->portions, e->counts, error));
+    return e->outcomes == NULL
+               ? BY_OK
+               : by__ranks_gather(e->trainer, e->said + e->rank * e->outcomes->micro_batch, e->said,
+                                  e->said_counts, error);
 }
 
 /* The part that a sample of the pass is of. */
@@ -116,6 +126,9 @@ static by_status measure_all(const evaluating *e, int64_t batches, portion *tota
                 return BY_OK;
             }
             portion *part = &parts[part_of(e, p->sample)];
+            if (e->outcomes != NULL) {
+                by__outcomes_add(e->outcomes, e->said + r * e->outcomes->micro_batch, p->sample);
+            }
             part->loss += p->loss;
             part->targets += p->targets;
             total->loss += p->loss;
@@ -140,21 +153,44 @@ static by_status open_evaluating(evaluating *e, by_error *error)
     return BY_OK;
 }
 
-by_status by__evaluate_loader(by_evaluation *out, by_trainer *trainer, const by_task_data *data,
-                              by_loader *loader, int64_t batches, bool (*stop)(void *user),
-                              void *user, by_error *error)
+static by_status open_outcomes(evaluating *e, by_error *error)
+{
+    size_t micro_batch = e->outcomes->micro_batch;
+    e->outcomes->count = 0;
+    BY_TRY(
+        by__alloc((void **)&e->said_counts, e->ranks, sizeof *e->said_counts, "evaluation", error));
+    for (size_t r = 0; r < e->ranks; r++) {
+        e->said_counts[r] = micro_batch * sizeof(by__outcome) / sizeof(int32_t);
+    }
+    return by__alloc((void **)&e->said, e->ranks * micro_batch, sizeof *e->said, "evaluation",
+                     error);
+}
+
+by_status by__evaluate_loader(by_evaluation *out, by_trainer *trainer, by_task_data *data,
+                              by_loader *loader, int64_t batches, by__outcomes *outcomes,
+                              bool (*stop)(void *user), void *user, by_error *error)
 {
     const by_task *task = by_trainer_task(trainer);
     portion total = {0};
     portion parts[BY_TASK_PARTS] = {{0}};
     by_evaluation result = {.task = task};
-    evaluating e = {.trainer = trainer, .data = data, .loader = loader, .stop = stop, .user = user};
+    evaluating e = {.trainer = trainer,
+                    .data = data,
+                    .loader = loader,
+                    .outcomes = outcomes,
+                    .stop = stop,
+                    .user = user};
     by_status status = open_evaluating(&e, error);
+    if (status == BY_OK && outcomes != NULL) {
+        status = open_outcomes(&e, error);
+    }
     if (status == BY_OK) {
         status = measure_all(&e, batches, &total, parts, error);
     }
     free(e.portions);
     free(e.counts);
+    free(e.said);
+    free(e.said_counts);
     BY_TRY(status);
     if (total.targets == 0) {
         return by_error_set(error, BY_EARG, "evaluation: there is nothing to predict in the data");
@@ -213,7 +249,8 @@ by_status by_evaluate(by_evaluation *out, const by_config *config, const by_weig
     pass p = {0};
     by_status status = open_pass(&p, config, weights, data, error);
     if (status == BY_OK) {
-        status = by__evaluate_loader(out, p.trainer, data, p.loader, batches, stop, user, error);
+        status =
+            by__evaluate_loader(out, p.trainer, data, p.loader, batches, NULL, stop, user, error);
     }
     close_pass(&p);
     return status;

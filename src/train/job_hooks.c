@@ -147,9 +147,9 @@ static by_status evaluate_weights(by__job *job, by_evaluation *out, by_error *er
         job->is_torn = true;
         BY_TRY(by__trainer_swap_average(job->trainer, false, error));
     }
-    by_status status =
-        by__evaluate_loader(out, job->trainer, job->data, job->valid_loader,
-                            job->config->train.eval_batches, stop_evaluation, job, error);
+    by_status status = by__evaluate_loader(out, job->trainer, job->data, job->valid_loader,
+                                           job->config->train.eval_batches, job->outcomes,
+                                           stop_evaluation, job, error);
     /* Ranks end together at a request to stop; of another failure the others do not know. */
     if (average && (status == BY_OK || status == BY_ESTOPPED || job->comm == NULL)) {
         by_status back = by__trainer_swap_average(job->trainer, true, &late);

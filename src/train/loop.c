@@ -100,9 +100,11 @@ static by_status plan_data(by__job *job, by_error *error)
 static by_status open_loaders(by__job *job, by_error *error)
 {
     BY_TRY(by_trainer_loader(&job->loader, job->trainer, job->data, true, error));
-    return job->data->valid_examples == 0
-               ? BY_OK
-               : by_trainer_loader(&job->valid_loader, job->trainer, job->data, false, error);
+    if (job->data->valid_examples == 0) {
+        return BY_OK;
+    }
+    BY_TRY(by_trainer_loader(&job->valid_loader, job->trainer, job->data, false, error));
+    return by__outcomes_open(&job->outcomes, job->config, job->data, error);
 }
 
 by__recipe by__job_recipe(const by__job *job)
@@ -238,6 +240,7 @@ static void close_job(by__job *job)
     by__job_sample_close(&job->texts);
     by_loader_close(&job->loader);
     by_loader_close(&job->valid_loader);
+    by__outcomes_close(&job->outcomes);
     by_task_close(&job->data);
     by_trainer_close(&job->trainer);
     by_config_close(&job->config);

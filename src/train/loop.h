@@ -1,9 +1,9 @@
 /* A running job: what loop.c (the loop, events), job_hooks.c (what follows a step), job_guard.c
  * (steps that were not applied), job_damage.c (data that is left out), job_layers.c (records of
  * tensors), job_activations.c (of activations), job_names.c (what ranks have of things by name),
- * job_sample.c (texts), evaluate.c, save.c and restore.c (checkpoints), run_dir.c (its directory),
- * fit.c (whether its plan fits) and, of many ranks, job_ranks.c, job_cores.c, job_times.c and
- * ranks_alike.c share. */
+ * job_sample.c (texts), job_outcomes.c (predictions), evaluate.c, save.c and restore.c
+ * (checkpoints), run_dir.c (its directory), fit.c (whether its plan fits) and, of many ranks,
+ * job_ranks.c, job_cores.c, job_times.c and ranks_alike.c share. */
 #ifndef BY_TRAIN_LOOP_H
 #define BY_TRAIN_LOOP_H
 
@@ -25,6 +25,22 @@ typedef struct by__job_layers by__job_layers;
 typedef struct by__job_activations by__job_activations;
 typedef struct by__job_sample by__job_sample;
 typedef struct by__saving by__saving;
+
+/* What is predicted for an example: a class or a number, and the probability of the class. */
+typedef struct by__outcome {
+    double value;      /* NaN: nothing */
+    double confidence; /* NaN: there is none */
+} by__outcome;
+
+/* What the last evaluation predicted, in the order of samples. */
+typedef struct by__outcomes {
+    bool are_classes;
+    uint64_t stride; /* every so many samples, one is kept */
+    size_t micro_batch;
+    by__outcome *items;
+    size_t count;
+    size_t capacity;
+} by__outcomes;
 
 typedef struct by__job {
     const by_train_options *options;
@@ -59,8 +75,9 @@ typedef struct by__job {
     double best_loss;   /* NaN: none yet */
     double best_metric; /* of the task's first, where that decides; NaN: none yet */
     uint64_t best_step;
-    double valid_loss;  /* of the last evaluation ... */
-    int64_t valid_step; /* ... which was after this step; -1: there was none */
+    double valid_loss;      /* of the last evaluation ... */
+    int64_t valid_step;     /* ... which was after this step; -1: there was none */
+    by__outcomes *outcomes; /* ... and predicted these; NULL: the task predicts no examples */
     /* Seconds of the steps since the last logged one, see by_step_result. */
     double disk;
     double exchange;
@@ -267,8 +284,29 @@ by_status by__job_fits(const by__job *job, by_error *error);
 by_status by__refuse_plan(const by__job *job, const by_memory_report *planned,
                           const by__host_memory *memory, by_error *error);
 
-by_status by__evaluate_loader(by_evaluation *out, by_trainer *trainer, const by_task_data *data,
-                              by_loader *loader, int64_t batches, bool (*stop)(void *user),
-                              void *user, by_error *error);
+/* One pass of a loader over what is held out. `outcomes` (or NULL) gets what was predicted. */
+by_status by__evaluate_loader(by_evaluation *out, by_trainer *trainer, by_task_data *data,
+                              by_loader *loader, int64_t batches, by__outcomes *outcomes,
+                              bool (*stop)(void *user), void *user, by_error *error);
+
+/* ---- job_outcomes.c: what was predicted for what is held out ---- */
+
+/* Of tasks that predict single examples; else *out is NULL. Up to 65,536 predictions, spread over
+ * what an evaluation reads, are kept. */
+by_status by__outcomes_open(by__outcomes **out, const by_config *config, const by_task_data *data,
+                            by_error *error);
+void by__outcomes_close(by__outcomes **outcomes);
+/* Fills slots[micro_batch] with what is predicted for a micro-batch; values that are NaN: nothing
+ * is. */
+by_status by__outcomes_predict(by__outcomes *outcomes, by__outcome *slots, by_task_data *data,
+                               const by_batch *batch, double loss, const float *values,
+                               size_t width, by_error *error);
+/* Keeps them; they begin at sample `first`. */
+void by__outcomes_add(by__outcomes *outcomes, const by__outcome *slots, uint64_t first);
+/* Adds them (NULL: none), and bits per byte at the loss of the held-out text, to the reference for
+ * drift among the files that are kept. *out is that file's text, which `kept` points to, freed with
+ * free(); NULL: nothing was added. `examples` are those of the training data. */
+by_status by__outcomes_describe(char **out, const by__outcomes *outcomes, by_task_kept *kept,
+                                uint64_t examples, double loss, by_error *error);
 
 #endif

@@ -304,11 +304,16 @@ by_status by__job_describe(by__job *job, by__save_request *request, taker *take,
     by_task_kept kept = {.eos = -1};
     char *json = NULL;
     char *adapter = NULL;
+    char *reference = NULL;
     if (!by__job_leads(job)) {
         return take(job, request, error);
     }
     if (task->keep != NULL) {
         BY_TRY(task->keep(job->data, job->config, &kept, error));
+    }
+    if (job->valid_step == by_trainer_updates(job->trainer)) {
+        BY_TRY(by__outcomes_describe(&reference, job->outcomes, &kept, job->data->train_examples,
+                                     job->valid_loss, error));
     }
     by_status status = by_model_config_json(&json, &job->config->model, kept.eos, error);
     if (status == BY_OK && kept.labels != NULL) {
@@ -321,6 +326,7 @@ by_status by__job_describe(by__job *job, by__save_request *request, taker *take,
     if (status == BY_OK) {
         status = describe(job, request, &kept, json, adapter, take, error);
     }
+    free(reference);
     free(adapter);
     free(json);
     return status;

@@ -1,4 +1,5 @@
 """A client of the routes of a server: serve_api_client.py CHECK URL. `files` makes what is trained on."""
+
 import array
 import base64
 import json
@@ -39,7 +40,12 @@ def rows(count, seed):
     r = random.Random(seed)
     for _ in range(count):
         rooms, place = r.uniform(1, 9), r.choice(["coast", 'in"land', "hill, high"])
-        yield {"rooms": None if r.random() < 0.1 else rooms, "place": None if r.random() < 0.1 else place, "age": r.randrange(50), "price": rooms * 10 + len(place)}
+        yield {
+            "rooms": None if r.random() < 0.1 else rooms,
+            "place": None if r.random() < 0.1 else place,
+            "age": r.randrange(50),
+            "price": rooms * 10 + len(place),
+        }
 
 
 def pictures(count, seed):
@@ -62,7 +68,12 @@ def png(pixels, size=SIZE):
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
     lines = b"".join(b"\x00" + pixels[y * size : (y + 1) * size] for y in range(size))
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", size, size, 8, 0, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", struct.pack(">IIBBBBB", size, size, 8, 0, 0, 0, 0))
+        + chunk(b"IDAT", zlib.compress(lines))
+        + chunk(b"IEND", b"")
+    )
 
 
 def check_files():
@@ -88,12 +99,21 @@ def check_models():
     models = {m["id"]: m for m in call("/v1/models")[1]["data"]}
     assert all(abs(m["created"] - time.time()) < 3600 for m in models.values()), models
     assert models["talk"]["info"]["chat"] and not models["tiny"]["info"]["chat"]
-    assert models["houses"]["info"]["columns"] == [{"name": "rooms", "kind": "number"}, {"name": "age", "kind": "number"}, {"name": "place", "kind": "category"}]
+    assert models["houses"]["info"]["columns"] == [
+        {"name": "rooms", "kind": "number"},
+        {"name": "age", "kind": "number"},
+        {"name": "place", "kind": "category"},
+    ]
     assert models["digits"]["info"]["image"] == [1, SIZE, SIZE]
     # Each name has its own weights.
     with open("adapted.text") as f:
         adapted = f.read().rstrip("\n")
-    texts = {m: call("/v1/completions", {"model": m, "prompt": "apple ", "max_tokens": 20, "temperature": 0})[1]["choices"][0]["text"] for m in ("tiny", "talk", "adapted")}
+    texts = {
+        m: call("/v1/completions", {"model": m, "prompt": "apple ", "max_tokens": 20, "temperature": 0})[1]["choices"][
+            0
+        ]["text"]
+        for m in ("tiny", "talk", "adapted")
+    }
     assert texts["tiny"] == texts["talk"] and texts["adapted"] == adapted != texts["talk"], (texts, adapted)
     # A model is asked for what it does.
     for path, body in (("/v1/completions", {"prompt": "a"}), ("/v1/embeddings", {"input": "a"})):
@@ -114,16 +134,29 @@ def check_embeddings():
     got = [d["embedding"] for d in answer["data"]]
     assert [d["index"] for d in answer["data"]] == [0, 1, 2]
     assert all(abs(a - b) < 1e-6 for x, y in zip(got, wanted) for a, b in zip(x, y)) and len(got) == len(wanted)
-    assert answer["usage"] == {"prompt_tokens": sum(map(len, texts)), "total_tokens": sum(map(len, texts))}, answer["usage"]
+    assert answer["usage"] == {"prompt_tokens": sum(map(len, texts)), "total_tokens": sum(map(len, texts))}, answer[
+        "usage"
+    ]
     packed = ask(encoding_format="base64")[1]["data"]
     for d, vector in zip(packed, got):
-        assert list(array.array("f", base64.b64decode(d["embedding"]))) == [struct.unpack("f", struct.pack("f", x))[0] for x in vector]
+        assert list(array.array("f", base64.b64decode(d["embedding"]))) == [
+            struct.unpack("f", struct.pack("f", x))[0] for x in vector
+        ]
     assert ask(dimensions=64)[0] == 200 and ask(dimensions=32)[1]["error"]["param"] == "dimensions"
     one = ask(input=texts[0])[1]["data"]
     assert all(abs(a - b) < 1e-6 for a, b in zip(one[0]["embedding"], got[0])) and len(one) == 1
     assert ask(input=[[1, 2, 3], [4]])[1]["usage"]["prompt_tokens"] == 4
     assert ask(input=[1, 2, 3])[1]["usage"]["prompt_tokens"] == 3
-    for wrong in ({"input": []}, {"input": ""}, {"input": [99999]}, {"input": [["a"]]}, {"input": "a" * 300}, {"input": "a" * 6000000}, {"encoding_format": "x"}, {"inputs": 1}):
+    for wrong in (
+        {"input": []},
+        {"input": ""},
+        {"input": [99999]},
+        {"input": [["a"]]},
+        {"input": "a" * 300},
+        {"input": "a" * 6000000},
+        {"encoding_format": "x"},
+        {"inputs": 1},
+    ):
         assert ask(**wrong)[0] == 400, wrong
     status, task = call("/v1/tasks", {"endpoint": "/v1/embeddings", "body": {"model": "tiny", "input": texts}})
     assert status == 202, task
@@ -154,12 +187,38 @@ def check_predict():
             break
         time.sleep(0.05)
     assert found and found[0].endswith(" 50"), found
+    # What is predicted is compared with the predictions of the held-out rows, too.
+    for count, scale, drifted in ((450, 1, 0), (500, 9, 1)):
+        asked = [
+            {"rooms": row["rooms"] and row["rooms"] * scale, "age": row["age"] * scale, "place": row["place"]}
+            for row in rows(count, 7)
+        ]
+        assert call("/v1/predict", {"model": "houses", "rows": asked})[0] == 200
+        wanted_state = [drifted + 1.0, float(drifted)]
+        end = time.time() + 20
+        while True:
+            with urllib.request.urlopen(url + "/metrics") as page:
+                text = page.read().decode()
+            found = [
+                re.findall(r"^banyan_drift_" + what + r"\} (\S+)$", text, re.M)
+                for what in (
+                    r'windows_total\{model="houses",[^}]*',
+                    r'detected\{model="houses",[^}]*feature="prediction"',
+                )
+            ]
+            state = [float(v[0]) if v else 0.0 for v in found]
+            if state == wanted_state:
+                break
+            assert time.time() < end, (state, wanted_state)
+            time.sleep(0.05)
     # Lists in the order of columns, and many clients at a time, whose rows share batches.
     got = [None] * len(new)
 
     def ask(i):
         row = new[i]
-        got[i] = call("/v1/predict", {"model": "houses", "rows": [[row["rooms"], row["age"], row["place"]]]})[1]["predictions"][0]
+        got[i] = call("/v1/predict", {"model": "houses", "rows": [[row["rooms"], row["age"], row["place"]]]})[1][
+            "predictions"
+        ][0]
 
     threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(new))]
     for thread in threads:
@@ -168,15 +227,22 @@ def check_predict():
         thread.join()
     same_predictions([{**p, "index": i} for i, p in enumerate(got)], wanted)
     counts, end = {"batch_examples": 0}, time.time() + 20
-    while counts["batch_examples"] < 100:
+    while counts["batch_examples"] < 1050:
         assert time.time() < end, counts
         with urllib.request.urlopen(url + "/metrics") as page:
-            counts = {m: float(v) for m, v in re.findall(r'^banyan_(batches|batch_examples)_total\{model="houses"[^}]*\} (\S+)$', page.read().decode(), re.M)}
+            counts = {
+                m: float(v)
+                for m, v in re.findall(
+                    r'^banyan_(batches|batch_examples)_total\{model="houses"[^}]*\} (\S+)$', page.read().decode(), re.M
+                )
+            }
     assert 0 < counts["batches"] < counts["batch_examples"], counts
     for wrong in ([], [{"room": 1}], [{"rooms": "many"}], [[1]], [3], [{"rooms": True}], [{"place": "a\0b"}]):
         status, error = call("/v1/predict", {"model": "houses", "rows": wrong})
         assert status == 400, (wrong, error)
-    assert "did you mean 'rooms'" in call("/v1/predict", {"model": "houses", "rows": [{"room": 1}]})[1]["error"]["message"]
+    assert (
+        "did you mean 'rooms'" in call("/v1/predict", {"model": "houses", "rows": [{"room": 1}]})[1]["error"]["message"]
+    )
     images, wanted = [png(p) for p in pictures(20, 4)], lines("digits.lines")
     status, answer = call("/v1/predict", {"model": "digits", "images": [base64.b64encode(i).decode() for i in images]})
     assert status == 200, answer
@@ -185,12 +251,23 @@ def check_predict():
     same_predictions(call("/v1/predict?model=digits", images[0], "image/png")[1]["predictions"], wanted[:1])
     form = b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\ndigits\r\n'
     for image in images[:3]:
-        form += b'--b\r\nContent-Disposition: form-data; name="image"; filename="a.png"\r\nContent-Type: image/png\r\n\r\n' + image + b"\r\n"
-    same_predictions(call("/v1/predict", form + b"--b--\r\n", "multipart/form-data; boundary=b")[1]["predictions"], wanted[:3])
+        form += (
+            b'--b\r\nContent-Disposition: form-data; name="image"; filename="a.png"\r\nContent-Type: image/png\r\n\r\n'
+            + image
+            + b"\r\n"
+        )
+    same_predictions(
+        call("/v1/predict", form + b"--b--\r\n", "multipart/form-data; boundary=b")[1]["predictions"], wanted[:3]
+    )
     damaged = images[0][:60] + b"x" + images[0][61:]
     for image in (b"", b"GIF89a", images[0][:50], damaged, png(bytes(16 * 16), 16)):
         assert call("/v1/predict?model=digits", image, "image/png")[0] == 400, image
-    for body, kind in ((images[0], "image/png"), (form, "multipart/form-data; boundary=b"), (form, "multipart/form-data"), (b"{}", "text/plain")):
+    for body, kind in (
+        (images[0], "image/png"),
+        (form, "multipart/form-data; boundary=b"),
+        (form, "multipart/form-data"),
+        (b"{}", "text/plain"),
+    ):
         assert call("/v1/predict", body, kind)[0] == 400, kind
     assert call("/v1/predict", {"model": "digits", "images": ["%"]})[0] == 400
     status, task = call("/v1/tasks", {"endpoint": "/v1/predict", "body": {"model": "houses", "rows": new[:2]}})
@@ -207,27 +284,53 @@ def check_probabilities():
     assert "".join(p["tokens"]) == choice["text"] and p["text_offset"] == list(range(6)), p
     for token, chosen, top in zip(p["tokens"], p["token_logprobs"], p["top_logprobs"]):
         values = list(top.values())
-        assert max(top, key=top.get) == token and top[token] == chosen == max(values) and values == sorted(values, reverse=True)
+        assert (
+            max(top, key=top.get) == token
+            and top[token] == chosen == max(values)
+            and values == sorted(values, reverse=True)
+        )
         assert 0.5 < sum(map(math.exp, values)) < 1 + 1e-5
     sampled = call("/v1/completions", {**ask, "temperature": 1, "seed": 3, "logprobs": 3, "n": 2})[1]["choices"]
     alone = call("/v1/completions", {**ask, "temperature": 1, "seed": 4, "logprobs": 3})[1]["choices"][0]
     assert sampled[1]["logprobs"] == alone["logprobs"] and all(len(t) == 3 for t in alone["logprobs"]["top_logprobs"])
-    chat = {"model": "talk", "messages": [{"role": "user", "content": "apple"}], "max_completion_tokens": 4, "temperature": 0}
-    content = call("/v1/chat/completions", {**chat, "logprobs": True, "top_logprobs": 2})[1]["choices"][0]["logprobs"]["content"]
+    chat = {
+        "model": "talk",
+        "messages": [{"role": "user", "content": "apple"}],
+        "max_completion_tokens": 4,
+        "temperature": 0,
+    }
+    content = call("/v1/chat/completions", {**chat, "logprobs": True, "top_logprobs": 2})[1]["choices"][0]["logprobs"][
+        "content"
+    ]
     assert len(content) == 4
     for token in content:
-        assert len(token["top_logprobs"]) == 2 and token["top_logprobs"][0]["token"] == token["token"] and bytes(token["bytes"]).decode() == token["token"]
+        assert (
+            len(token["top_logprobs"]) == 2
+            and token["top_logprobs"][0]["token"] == token["token"]
+            and bytes(token["bytes"]).decode() == token["token"]
+        )
     assert call("/v1/chat/completions", {**chat, "top_logprobs": 2})[0] == 400
     assert call("/v1/completions", {**ask, "logprobs": 21})[0] == 400
 
 
 def check_encoding():
     """While long conversations and heavy schemas are read, streams of others go on."""
+
     def schema(depth):
         return {"type": "object", "properties": {f"k{i}": schema(depth - 1) for i in range(4)} if depth else {}}
 
     def heavy(i):
-        call("/v1/chat/completions", {"model": "talk", "messages": [{"role": "user", "content": "a" * 3000000}] if i % 2 else [{"role": "user", "content": "a"}], "max_tokens": 1, "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": schema(4)}}})
+        call(
+            "/v1/chat/completions",
+            {
+                "model": "talk",
+                "messages": (
+                    [{"role": "user", "content": "a" * 3000000}] if i % 2 else [{"role": "user", "content": "a"}]
+                ),
+                "max_tokens": 1,
+                "response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": schema(4)}},
+            },
+        )
 
     body = {"model": "talk", "prompt": "apple", "max_tokens": 200, "seed": 3}
     wanted = call("/v1/completions", body)[1]["choices"]
@@ -247,7 +350,9 @@ def check_jpeg():
     from PIL import Image
 
     def predict(images):
-        status, answer = call("/v1/predict", {"model": "digits", "images": [base64.b64encode(i).decode() for i in images]})
+        status, answer = call(
+            "/v1/predict", {"model": "digits", "images": [base64.b64encode(i).decode() for i in images]}
+        )
         assert status == 200, answer
         return answer["predictions"]
 
@@ -306,28 +411,77 @@ def check_responses(client):
 
     ask = {"model": "talk", "input": "apple", "max_output_tokens": 9, "extra_body": {"seed": 3}}
     whole = client.responses.create(**ask)
-    chat = client.chat.completions.create(model="talk", messages=[{"role": "user", "content": "apple"}], max_tokens=9, seed=3)
-    assert whole.output_text == chat.choices[0].message.content and whole.usage.output_tokens == 9 and whole.usage.input_tokens == chat.usage.prompt_tokens
+    chat = client.chat.completions.create(
+        model="talk", messages=[{"role": "user", "content": "apple"}], max_tokens=9, seed=3
+    )
+    assert (
+        whole.output_text == chat.choices[0].message.content
+        and whole.usage.output_tokens == 9
+        and whole.usage.input_tokens == chat.usage.prompt_tokens
+    )
     assert whole.status == "incomplete" and whole.incomplete_details.reason == "max_output_tokens"
     assert client.responses.retrieve(whole.id).to_dict() == whole.to_dict()
     client.responses.delete(whole.id)
     # Messages, instructions, probabilities, a schema.
-    said = [{"role": "user", "content": [{"type": "input_text", "text": "apple"}]}, {"role": "assistant", "content": "bay"}, {"role": "user", "content": "moss"}]
-    listed = client.responses.create(**{**ask, "input": said}, instructions="oak", store=False, include=["message.output_text.logprobs"], top_logprobs=2)
-    same = client.chat.completions.create(model="talk", messages=[{"role": "system", "content": "oak"}, {"role": "user", "content": "apple"}, *said[1:]], max_tokens=9, seed=3)
+    said = [
+        {"role": "user", "content": [{"type": "input_text", "text": "apple"}]},
+        {"role": "assistant", "content": "bay"},
+        {"role": "user", "content": "moss"},
+    ]
+    listed = client.responses.create(
+        **{**ask, "input": said},
+        instructions="oak",
+        store=False,
+        include=["message.output_text.logprobs"],
+        top_logprobs=2,
+    )
+    same = client.chat.completions.create(
+        model="talk",
+        messages=[{"role": "system", "content": "oak"}, {"role": "user", "content": "apple"}, *said[1:]],
+        max_tokens=9,
+        seed=3,
+    )
     assert listed.output_text == same.choices[0].message.content and listed.instructions == "oak"
     logprobs = listed.output[0].content[0].logprobs
     assert "".join(p.token for p in logprobs) == listed.output_text and all(len(p.top_logprobs) == 2 for p in logprobs)
-    schema = {"type": "object", "properties": {"a": {"enum": ["a", "e"]}}, "required": ["a"], "additionalProperties": False}
-    formed = client.responses.create(model="talk", input="apple", text={"format": {"type": "json_schema", "name": "a", "strict": True, "schema": schema}})
-    assert formed.status == "completed" and json.loads(formed.output_text)["a"] in "ae" and formed.text.format.type == "json_schema"
+    schema = {
+        "type": "object",
+        "properties": {"a": {"enum": ["a", "e"]}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    formed = client.responses.create(
+        model="talk",
+        input="apple",
+        text={"format": {"type": "json_schema", "name": "a", "strict": True, "schema": schema}},
+    )
+    assert (
+        formed.status == "completed"
+        and json.loads(formed.output_text)["a"] in "ae"
+        and formed.text.format.type == "json_schema"
+    )
     # A stream: numbered events, whose last one is the response that is kept.
     events = list(client.responses.create(**ask, stream=True))
     assert [e.sequence_number for e in events] == list(range(len(events)))
     kinds = [e.type for e in events]
-    assert kinds[:4] == ["response.created", "response.in_progress", "response.output_item.added", "response.content_part.added"], kinds
-    assert kinds[-4:] == ["response.output_text.done", "response.content_part.done", "response.output_item.done", "response.incomplete"], kinds
-    assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == whole.output_text == events[-1].response.output_text == events[-4].text
+    assert kinds[:4] == [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.content_part.added",
+    ], kinds
+    assert kinds[-4:] == [
+        "response.output_text.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "response.incomplete",
+    ], kinds
+    assert (
+        "".join(e.delta for e in events if e.type == "response.output_text.delta")
+        == whole.output_text
+        == events[-1].response.output_text
+        == events[-4].text
+    )
     assert client.responses.retrieve(events[-1].response.id).output == events[-1].response.output
     # In the background, cancelled, deleted; what is not kept or another's is not found.
     later = client.responses.create(**ask, background=True)
@@ -346,7 +500,13 @@ def check_responses(client):
             raise AssertionError(missing)
         except openai.NotFoundError as error:
             assert error.code == "response_not_found"
-    for wrong in ({"previous_response_id": later.id}, {"tools": [{"type": "function", "name": "a", "parameters": {}}]}, {"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, {"background": True, "store": False}, {"model": "tiny"}):
+    for wrong in (
+        {"previous_response_id": later.id},
+        {"tools": [{"type": "function", "name": "a", "parameters": {}}]},
+        {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
+        {"background": True, "store": False},
+        {"model": "tiny"},
+    ):
         try:
             client.responses.create(**{**ask, **wrong})
             raise AssertionError(wrong)
@@ -364,19 +524,47 @@ def check_openai():
     assert "".join(c.choices[0].text for c in client.completions.create(**ask, stream=True)) == whole.choices[0].text
     assert len(whole.choices[0].logprobs.top_logprobs[0]) == 2 and whole.usage.completion_tokens == 20
     said = [{"role": "user", "content": "apple"}]
-    chat = client.chat.completions.create(model="talk", messages=said, max_tokens=9, seed=3, logprobs=True, top_logprobs=3)
+    chat = client.chat.completions.create(
+        model="talk", messages=said, max_tokens=9, seed=3, logprobs=True, top_logprobs=3
+    )
     text = chat.choices[0].message.content
     assert chat.choices[0].finish_reason == "length" and len(chat.choices[0].logprobs.content[0].top_logprobs) == 3
-    stream = client.chat.completions.create(model="talk", messages=said, max_tokens=9, seed=3, stream=True, stream_options={"include_usage": True})
+    stream = client.chat.completions.create(
+        model="talk", messages=said, max_tokens=9, seed=3, stream=True, stream_options={"include_usage": True}
+    )
     chunks = list(stream)
-    assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == text and chunks[-1].usage.completion_tokens == 9
-    form = {"type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": {"type": "object", "properties": {"a": {"enum": ["a", "e"]}}, "required": ["a"], "additionalProperties": False}}}
-    assert json.loads(client.chat.completions.create(model="talk", messages=said, response_format=form).choices[0].message.content)["a"] in "ae"
+    assert (
+        "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == text
+        and chunks[-1].usage.completion_tokens == 9
+    )
+    form = {
+        "type": "json_schema",
+        "json_schema": {
+            "name": "a",
+            "strict": True,
+            "schema": {
+                "type": "object",
+                "properties": {"a": {"enum": ["a", "e"]}},
+                "required": ["a"],
+                "additionalProperties": False,
+            },
+        },
+    }
+    assert (
+        json.loads(
+            client.chat.completions.create(model="talk", messages=said, response_format=form).choices[0].message.content
+        )["a"]
+        in "ae"
+    )
     floats = client.embeddings.create(model="tiny", input=["apple", "bay"], encoding_format="float").data
     packed = client.embeddings.create(model="tiny", input=["apple", "bay"]).data
     assert all(abs(a - b) < 1e-7 for x, y in zip(floats, packed) for a, b in zip(x.embedding, y.embedding))
     check_responses(client)
-    for error, wrong in ((openai.NotFoundError, {"model": "none"}), (openai.BadRequestError, {"prompt": [99999]}), (openai.BadRequestError, {"extra_body": {"max_token": 1}})):
+    for error, wrong in (
+        (openai.NotFoundError, {"model": "none"}),
+        (openai.BadRequestError, {"prompt": [99999]}),
+        (openai.BadRequestError, {"extra_body": {"max_token": 1}}),
+    ):
         try:
             client.completions.create(**{**ask, **wrong})
             raise AssertionError(wrong)

@@ -28,7 +28,8 @@ cat >images.yaml <<'END'
 name: images
 task: {kind: classify, smoothing: 0.05}
 model: {kind: vit, layers: 1, heads: 2, width: 16, patch: 4, dropout: 0.1}
-data: {images: images.idx, labels: labels.idx, valid_fraction: 0.2, shift: 1, flip: true, label_names: [low, middle, high]}
+data: {images: images.idx, labels: labels.idx, valid_fraction: 0.2, shift: 1, flip: true,
+       label_names: [low, middle, high]}
 train: {steps: 40, batch: 12, micro_batch: 4, eval_every: 20, log_every: 10, threads: 1}
 optimizer: {lr: 3e-3}
 checkpoint: {every: 10, keep: 9}
@@ -71,6 +72,18 @@ run 0 "$banyan" eval runs/images --data images.idx,labels.idx --json
 [ "$(field samples <out)" = 110 ] || fail "$(cat out)"
 run 0 "$banyan" eval runs/images --best --json
 
+say "drift of what is predicted: none for the same images, and some where most have one class"
+run 0 "$banyan" predict runs/images images.idx
+cp out predicted.jsonl
+run 0 "$banyan" drift report runs/images --data predicted.jsonl --window 110 --json
+holds out '"requests":110,"windows":1,"alarms":0,'
+holds out '"name":"prediction","kind":"category"'
+holds out '"name":"confidence","kind":"number"'
+grep '"label":"high"' predicted.jsonl >high
+for i in 1 2 3 4 5 6 7 8 9; do cat high; done | head -n 110 >shifted.jsonl
+run 0 "$banyan" drift report runs/images --data shifted.jsonl --window 110
+holds out "with_drift	1"
+
 say "a directory of weights without its run"
 cp -r "$last" weights
 run 0 "$banyan" predict runs/images images.idx
@@ -84,7 +97,8 @@ run 0 "$banyan" info images.yaml
 holds out "images of 1 x 8 x 8, 3 outputs"
 run 0 "$banyan" profile images.yaml --steps 1 --json
 holds out '"samples_per_s":'
-run 0 "$banyan" bench train images.yaml --steps 1 --set data.images=[] --set data.labels=[] --set model.image_height=8 --json
+run 0 "$banyan" bench train images.yaml --steps 1 --set data.images=[] --set data.labels=[] \
+    --set model.image_height=8 --json
 holds out '"samples_per_s":'
 
 say "other data is refused"

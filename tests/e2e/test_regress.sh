@@ -40,9 +40,20 @@ run 0 "$banyan" drift report runs/rooms --data moved.csv --window 100 --out repo
 holds out "with_drift	4"
 [ "$(grep -c '<td class="yes">' report.html)" = 1 ] || fail "$(cat report.html)"
 grep -q '<tr><td>area</td><td class="yes">' report.html || fail "$(cat report.html)"
-sed 's/^\(.*\),\(.*\),\(.*\)$/{"area": "\1", "kind": "\2", "floor": "\3"}/; 1d; s/"\([0-9.]*\)", "kind"/\1, "kind"/; s/"NA"/null/' rooms_new.csv >rows.jsonl
+sed -e 's/^\(.*\),\(.*\),\(.*\)$/{"area": "\1", "kind": "\2", "floor": "\3"}/' \
+    -e '1d; s/"\([0-9.]*\)", "kind"/\1, "kind"/; s/"NA"/null/' rooms_new.csv >rows.jsonl
 run 0 "$banyan" drift report runs/rooms --data rows.jsonl --window 100 --json
 holds out '"requests":400,"windows":4,"alarms":0,'
+holds "$last/drift_reference.json" '"name":"prediction","kind":"number","rows":80,'
+run 0 "$banyan" predict runs/rooms rooms_new.csv
+cp out usual.jsonl
+run 0 "$banyan" predict runs/rooms moved.csv
+cp out shifted.jsonl
+run 0 "$banyan" drift report runs/rooms --data usual.jsonl --window 200 --json
+holds out '"requests":400,"windows":2,"alarms":0,'
+run 0 "$banyan" drift report runs/rooms --data shifted.jsonl --window 200 --out report.html
+holds out "with_drift	2"
+grep -q '<tr><td>prediction</td><td class="yes">' report.html || fail "$(cat report.html)"
 run 1 "$banyan" drift report runs/rooms --data none.csv
 holds err none.csv
 run 2 "$banyan" drift report runs/rooms
@@ -50,19 +61,26 @@ run 2 "$banyan" drift report runs/rooms
 say "the same bits with two threads, and resumed"
 run 0 "$banyan" train rooms.yaml --set train.threads=2 --set name=two
 same "$last/model.safetensors" runs/two/checkpoints/step-00000300/model.safetensors
+same "$last/drift_reference.json" runs/two/checkpoints/step-00000300/drift_reference.json
 rm -r runs/two/checkpoints/step-00000200 runs/two/checkpoints/step-00000300
 run 0 "$banyan" train --resume runs/two
 same "$last/model.safetensors" runs/two/checkpoints/step-00000300/model.safetensors
 same "$last/optimizer.safetensors" runs/two/checkpoints/step-00000300/optimizer.safetensors
+same "$last/drift_reference.json" runs/two/checkpoints/step-00000300/drift_reference.json
 
 say "damaged rows are an error, or left out: the bits of a table without them"
-awk 'NR == 41 { print "50,old" } NR == 100 { print "\"50,old,1,90000" } NR == 200 { print "50,new,2,?" } NR == 300 { print "50,new,2,dear" } { print }' \
-    rooms.csv >torn.csv
+awk 'NR == 41 { print "50,old" }
+    NR == 100 { print "\"50,old,1,90000" }
+    NR == 200 { print "50,new,2,?" }
+    NR == 300 { print "50,new,2,dear" }
+    { print }' rooms.csv >torn.csv
 run 1 "$banyan" train rooms.yaml --set name=torn --set data.table=torn.csv
 holds err "torn.csv:41: the row has only 2 cells"
-run 1 "$banyan" train rooms.yaml --set name=torn --set data.table=torn.csv --set data.corrupt=skip --set data.corrupt_budget=3
+run 1 "$banyan" train rooms.yaml --set name=torn --set data.table=torn.csv --set data.corrupt=skip \
+    --set data.corrupt_budget=3
 holds err "4 of 404 rows are damaged, and data.corrupt_budget 3 allows 3; the most, 4, are in torn.csv, first at 41"
-run 0 "$banyan" train rooms.yaml --set name=torn --set data.table=torn.csv --set data.corrupt=skip --set data.corrupt_budget=0.01
+run 0 "$banyan" train rooms.yaml --set name=torn --set data.table=torn.csv --set data.corrupt=skip \
+    --set data.corrupt_budget=0.01
 holds err "left out: torn.csv, at 41: 1 rows from number 39 on: the row has only 2 cells, but the header has 4"
 holds err "at 202: 1 rows from number 200 on: there is no value in 'price'"
 holds err "'dear' is not a number"

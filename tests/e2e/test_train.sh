@@ -52,6 +52,9 @@ near "$(awk -v l="$valid" 'BEGIN { print l / log(2) }')" "$(field bits_per_byte 
 holds out "runs/tiny/checkpoints/step-00000020\""
 run 0 "$banyan" eval runs/tiny --batches 4 --json
 near "$(field valid_loss <out)" "$(grep '"eval"' runs/tiny/events.jsonl | tail -n 1 | field valid_loss)" 1e-6
+reference=runs/tiny/checkpoints/step-00000020/drift_reference.json
+bits=$(awk "BEGIN { print $(field valid_loss <out) / log(2) / $(field bytes_per_token <$reference) }")
+near "$(field bits_per_byte <$reference)" "$bits" 1e-5
 
 say "eval on packed data"
 run 0 "$banyan" pack text.txt --output packed --tokenizer runs/tiny/checkpoints/step-00000020/tokenizer.json \

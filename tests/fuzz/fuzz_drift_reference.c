@@ -21,6 +21,10 @@ static void count_requests(const by_drift_reference *r)
     for (int i = 0; i < 8; i++) {
         for (size_t f = 0; f < by_drift_reference_features(r); f++) {
             (void)by_drift_reference_feature(r, f, &kind);
+            by_drift_role role = by_drift_reference_role(r, f);
+            if (role != BY_DRIFT_INPUT && by_drift_reference_predicted(r, role) != f) {
+                abort(); /* two features have one role */
+            }
             if (kind == BY_DRIFT_NUMBER) {
                 by_drift_watch_number(watch, f, i == 0 ? NAN : i * 1.5);
             } else if (kind == BY_DRIFT_CATEGORY) {

@@ -196,14 +196,52 @@ static void test_reference_file(void **state)
     for (size_t cut = 0; cut < strlen(text); cut += 7) {
         assert_int_equal(by_drift_reference_parse(&back, "r.json", text, cut, &error), BY_EFORMAT);
     }
-    char *version = strstr(text, "\"version\":1");
+    /* The first version, of features without roles, is read; a later one is not. */
+    char *version = strstr(text, "\"version\":2");
     assert_non_null(version);
-    version[strlen("\"version\":")] = '2';
+    version[strlen("\"version\":")] = '1';
+    assert_int_equal(by_drift_reference_parse(&back, "r.json", text, strlen(text), &error), BY_OK);
+    by_drift_reference_close(&back);
+    version[strlen("\"version\":")] = '3';
     assert_int_equal(by_drift_reference_parse(&back, "r.json", text, strlen(text), &error),
                      BY_EFORMAT);
     assert_non_null(strstr(error.message, "version"));
     free(text);
     free(again);
+    by_drift_reference_close(&r);
+}
+
+/* Which features are of predictions comes back, and each role has one feature of its kind. */
+static void test_roles(void **state)
+{
+    const double shares[4] = {0.5, 0.75, 0.9, 0.99};
+    const uint64_t counts[2] = {3, 1};
+    by_error error = {0};
+    by_drift_reference *r = table_reference();
+    by_drift_reference *back = NULL;
+    char *text;
+    (void)state;
+    assert_int_equal(by_drift_reference_predicted(r, BY_DRIFT_OUTCOME), 3);
+    assert_int_equal(by_drift_reference_category(r, "class", colours, counts, 2, 0, &error), BY_OK);
+    assert_int_equal(by_drift_reference_number(r, "sure", shares, 4, &error), BY_OK);
+    assert_int_equal(by_drift_reference_assign(r, 3, BY_DRIFT_CONFIDENCE, &error), BY_EARG);
+    assert_int_equal(by_drift_reference_assign(r, 3, BY_DRIFT_OUTCOME, &error), BY_OK);
+    assert_int_equal(by_drift_reference_assign(r, 4, BY_DRIFT_OUTCOME, &error), BY_EARG);
+    assert_non_null(strstr(error.message, "'sure' and 'class'"));
+    assert_int_equal(by_drift_reference_assign(r, 4, BY_DRIFT_CONFIDENCE, &error), BY_OK);
+    assert_int_equal(by_drift_reference_print(r, &text, &error), BY_OK);
+    assert_int_equal(by_drift_reference_parse(&back, "r.json", text, strlen(text), &error), BY_OK);
+    assert_int_equal(by_drift_reference_role(back, 0), BY_DRIFT_INPUT);
+    assert_int_equal(by_drift_reference_predicted(back, BY_DRIFT_OUTCOME), 3);
+    assert_int_equal(by_drift_reference_predicted(back, BY_DRIFT_CONFIDENCE), 4);
+    by_drift_reference_close(&back);
+    char *role = strstr(text, "\"role\":\"confidence\"");
+    assert_non_null(role);
+    memcpy(role, "\"role\":\"outcomes!!\"", strlen("\"role\":\"outcomes!!\""));
+    assert_int_equal(by_drift_reference_parse(&back, "r.json", text, strlen(text), &error),
+                     BY_EFORMAT);
+    assert_non_null(strstr(error.message, "role"));
+    free(text);
     by_drift_reference_close(&r);
 }
 
@@ -416,6 +454,7 @@ int main(void)
         cmocka_unit_test(test_samples_that_cannot_be_compared),
         cmocka_unit_test(test_tails),
         cmocka_unit_test(test_reference_file),
+        cmocka_unit_test(test_roles),
         cmocka_unit_test(test_unprintable),
         cmocka_unit_test(test_windows_of_a_table),
         cmocka_unit_test(test_few_requests),
