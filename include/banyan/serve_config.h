@@ -81,6 +81,17 @@ typedef struct by_serve_feedback_config {
     char *directory; /* "": none is kept */
 } by_serve_feedback_config;
 
+/* Messages about the ends of tasks. */
+typedef struct by_serve_webhooks_config {
+    by_string_list origins; /* that URLs may have, "https://hooks.example.com"; none: no messages */
+    by_string_list networks; /* that are not public and may be sent to, "10.0.0.0/8" */
+    char *secret;            /* file of secrets that sign them */
+    char *certificates;      /* file of authorities; "": the system's */
+    int64_t attempts;        /* for a message */
+    double pause;            /* seconds between the first two attempts */
+    double timeout;          /* seconds of an attempt */
+} by_serve_webhooks_config;
+
 /* Spans for a collector of OpenTelemetry. */
 typedef struct by_serve_tracing_config {
     char *endpoint;  /* URL; "": none are sent */
@@ -98,6 +109,7 @@ typedef struct by_serve_config {
     by_serve_cors_config cors;
     by_serve_payload_config payload;
     by_serve_feedback_config feedback;
+    by_serve_webhooks_config webhooks;
     by_serve_tracing_config tracing;
 } by_serve_config;
 

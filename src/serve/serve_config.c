@@ -7,6 +7,7 @@
 #include "config/schema.h"
 #include "serve/keys.h"
 #include "serve/serve.h"
+#include "serve/webhook.h"
 
 static const by__section sections[] = {
     {"", "Keys at the top of the file.", 0},
@@ -22,6 +23,10 @@ static const by__section sections[] = {
     {"payload", "Requests and their answers, kept as JSON lines to train on later (docs/drift.md).",
      0},
     {"feedback", "What clients say of answers (docs/drift.md).", 0},
+    {"webhooks",
+     "Messages about the ends of tasks, sent to receivers that the operator lists "
+     "(docs/operations.md).",
+     0},
     {"tracing", "Spans of requests, sent to a collector of OpenTelemetry (docs/operations.md).", 0},
 };
 
@@ -129,6 +134,25 @@ static const by__key keys[] = {
 
     {"feedback", "directory", BY__KEY_TEXT, OWN(feedback.directory), "\"\"",
      .help = "where the records of POST /v1/feedback are kept; empty: there is no such route"},
+
+    {"webhooks", "origins", BY__KEY_TEXTS, OWN(webhooks.origins), "[]",
+     .help = "of URLs that a task may name: `https://hooks.example.com`, with a port where it is "
+             "not 443; empty: none"},
+    {"webhooks", "networks", BY__KEY_TEXTS, OWN(webhooks.networks), "[]",
+     .help = "that are not public, and that messages may be sent to all the same: `10.1.0.0/16`"},
+    {"webhooks", "secret", BY__KEY_TEXT, OWN(webhooks.secret), "\"\"",
+     .help = "file of the secret that signs messages: a line `whsec_BASE64`, up to 4 while one "
+             "replaces another"},
+    {"webhooks", "certificates", BY__KEY_TEXT, OWN(webhooks.certificates), "\"\"",
+     .help = "PEM file of the authorities that receivers' certificates are checked against; "
+             "empty: the system's"},
+    {"webhooks", "attempts", BY__KEY_INT, OWN(webhooks.attempts), "10", 1, 100,
+     .help = "for a message"},
+    {"webhooks", "pause", BY__KEY_REAL, OWN(webhooks.pause), "5", 0, 3600, BY__ABOVE_MIN,
+     .help = "seconds between the first two attempts, less a random part of up to a half; it "
+             "doubles with each, up to an hour"},
+    {"webhooks", "timeout", BY__KEY_REAL, OWN(webhooks.timeout), "10", 0, 600, BY__ABOVE_MIN,
+     .help = "seconds of an attempt"},
 
     {"tracing", "endpoint", BY__KEY_TEXT, OWN(tracing.endpoint), "\"\"",
      .help =
@@ -253,6 +277,14 @@ static by_status check_tracing(const by_serve_config *c, by_error *error)
     return BY_OK;
 }
 
+static by_status check_webhooks(const by_serve_config *c, by_error *error)
+{
+    by__webhook_rules *rules = NULL;
+    by_status status = by__webhook_rules_open(&rules, &c->webhooks, error);
+    by__webhook_rules_close(&rules);
+    return status;
+}
+
 by_status by_serve_config_check(const by_serve_config *config, by_error *error)
 {
     const by_serve_config *c = config;
@@ -277,6 +309,9 @@ by_status by_serve_config_check(const by_serve_config *config, by_error *error)
     }
     if (status == BY_OK) {
         status = check_tracing(c, error);
+    }
+    if (status == BY_OK) {
+        status = check_webhooks(c, error);
     }
     by__keys_close(&file);
     return status;
