@@ -7,6 +7,8 @@
 
 /* Seconds after a write that failed until what it was about runs again. */
 #define RETRY 5.0
+/* Webhooks that a gateway is given at once, at most. */
+#define HOOKS 64
 
 /* A write that fails is told: on disk the task stays what it is, and runs again later. */
 static void write_state(by__broker *b, const by__job *job, by__task_state state,
@@ -207,6 +209,38 @@ static void tell_task(by__broker *b, by__peer *from, const json_t *message, cons
     hold(from, answer_of(message, task));
 }
 
+/* ---- webhooks ---- */
+
+/* Messages about ends that are due; the gateway has them once that they are leased is on disk. */
+static void tell_hooks(by__broker *b, by__peer *from, const json_t *message)
+{
+    json_t *hooks = NULL;
+    by_error error = {0};
+    int64_t most = by__get_integer(message, "most");
+    if (by__tasks_hooks(b->tasks, by__wall_clock(), by__get_number(message, "lease", 10.0),
+                        most < 0       ? 0
+                        : most > HOOKS ? HOOKS
+                                       : most,
+                        &hooks, &error) != BY_OK) {
+        by__log_event(&b->log, "hooks_not_read", "{ss}", "reason", error.message);
+    }
+    hold(from, json_pack("{ss so}", "t", "hooks", "hooks", hooks == NULL ? json_array() : hooks));
+}
+
+static void take_outcome(by__broker *b, const json_t *message)
+{
+    const char *id = by__get_text(message, "id");
+    const char *state = by__get_text(message, "state");
+    double due = by__wall_clock() + by__get_number(message, "delay", 0.0);
+    by_error error = {0};
+    if (id != NULL && state != NULL &&
+        by__tasks_set_hook(b->tasks, id, by__get_integer(message, "try"), state, due, &error) !=
+            BY_OK) {
+        /* It is due again when its lease ends. */
+        by__log_event(&b->log, "hook_not_written", "{ss ss}", "id", id, "reason", error.message);
+    }
+}
+
 bool by__broker_task(by__broker *b, by__peer *from, const char *kind, const json_t *message)
 {
     if (strncmp(kind, "task_", 5) != 0) {
@@ -216,6 +250,10 @@ bool by__broker_task(by__broker *b, by__peer *from, const char *kind, const json
         refuse(from, message, 501, "no_tasks", "this server keeps no tasks");
     } else if (strcmp(kind, "task_add") == 0) {
         add_task(b, from, message);
+    } else if (strcmp(kind, "task_hooks") == 0) {
+        tell_hooks(b, from, message);
+    } else if (strcmp(kind, "task_hook") == 0) {
+        take_outcome(b, message);
     } else {
         tell_task(b, from, message, kind);
     }
@@ -240,6 +278,7 @@ void by__broker_tasks_commit(by__broker *b)
         json_array_foreach(held, i, answer)
         {
             if (status != BY_OK) {
+                (void)json_object_set_new(answer, "hooks", json_array());
                 (void)json_object_set_new(answer, "task", json_null());
                 (void)json_object_set_new(answer, "error",
                                           json_pack("{si ss ss}", "status", 503, "code",

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "serve/feedback.h"
+#include "serve/gateway_webhooks.h"
 #include "serve/messages.h"
 #include "serve/payload_log.h"
 #include "serve/stop.h"
@@ -33,6 +34,8 @@ static void on_message(void *user, json_t *message)
         }
     } else if (kind != NULL && strcmp(kind, "task") == 0) {
         by__task_answer(g, message);
+    } else if (kind != NULL && strcmp(kind, "hooks") == 0) {
+        by__webhooks_take(g->webhooks, message);
     } else if (kind != NULL && strcmp(kind, "state") == 0) {
         json_decref(g->state);
         g->state = json_incref(message);
@@ -173,6 +176,7 @@ static by_status open_gateway(by__gateway *g, by_error *error)
                                      o->traces != NULL ? o->traces : tracing->endpoint,
                                      tracing->service, (size_t)tracing->queue, error));
         BY_TRY(by__feedback_open(&g->feedback, g, o->config->feedback.directory, error));
+        BY_TRY(by__webhooks_open(&g->webhooks, g, &o->config->webhooks, error));
     }
     BY_TRY(by__request_id(g->id, "gateway_", error));
     return by__http_server_open(&g->server, &g->loop, &http, error);
@@ -218,6 +222,7 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     by__tasks_lost(&g);
     by__payload_log_close(&g.payload);
     by__feedback_close(&g.feedback);
+    by__webhooks_close(&g.webhooks);
     by__stop_close(&stop);
     by__event_queue_close(&g.events);
     uv_close((uv_handle_t *)&g.drain, NULL);

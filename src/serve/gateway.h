@@ -40,6 +40,7 @@ typedef struct by__gateway {
     by__limits *limits;              /* NULL: there are none */
     struct by__payload_log *payload; /* NULL: none is kept; so is */
     struct by__feedback *feedback;
+    struct by__webhooks *webhooks; /* NULL: none are sent */
     by__gateway_tracing tracing;
     by__id_table parts;
     struct by__call *calls;    /* without an end */
@@ -188,9 +189,10 @@ void by__gateway_detail(by__exchange *x, json_t *details);
 
 /* ---- tasks (gateway_tasks.c) ---- */
 
-/* The message that keeps a call of one part as a task, for `expires` seconds. */
+/* The message that keeps a call of one part as a task, for `expires` seconds; webhook: a URL that
+ * is told its end, NULL for none. */
 json_t *by__task_message(const by__call *call, const char *id, const char *idempotency,
-                         double expires);
+                         const char *webhook, double expires);
 /* Shows a client a task that the broker has, as by__tasks_get gives it. */
 typedef void by__task_show(by__gateway *g, by__exchange *x, const json_t *row);
 /* Asks the broker about a task; the exchange is answered when it has. Takes the message. what: the

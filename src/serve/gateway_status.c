@@ -4,6 +4,7 @@
 
 #include "serve/feedback.h"
 #include "serve/gateway_routes.h"
+#include "serve/gateway_webhooks.h"
 #include "serve/messages.h"
 #include "serve/payload_log.h"
 #include "serve/served_drift.h"
@@ -185,6 +186,7 @@ void by__answer_metrics(by__gateway *g, by__exchange *x, const by__http_request 
     by__feedback_print(g->feedback, &out);
     by__payload_log_print(g->payload, &out);
     by__trace_export_print(g->tracing.exports, &out);
+    by__webhooks_print(g->webhooks, &out);
     by__exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8",
                        out.failed ? "" : out.data, out.failed ? 0 : out.length);
     by__text_free(&out);

@@ -5,6 +5,7 @@
 
 #include "serve/fields.h"
 #include "serve/gateway_routes.h"
+#include "serve/gateway_webhooks.h"
 #include "serve/messages.h"
 
 /* Seconds that a task is kept. */
@@ -114,6 +115,10 @@ json_t *by__task_view(const json_t *row)
                   (json_int_t)by__get_number(row, "created_at", 0.0), "expires_at",
                   (json_int_t)by__get_number(row, "expires_at", 0.0), "attempts",
                   json_object_get(row, "attempts"), "error", json_object_get(row, "error"));
+    json_t *hook = json_object_get(row, "hook");
+    if (hook != NULL) {
+        (void)json_object_set(out, "webhook", hook);
+    }
     (void)json_object_set_new(out, "result",
                               json_is_object(result)
                                   ? by__task_result(json_object_get(row, "task"), result)
@@ -199,27 +204,29 @@ void by__tasks_lost(by__gateway *g)
 typedef struct asked {
     const char *endpoint;
     const json_t *body;
+    const char *webhook;
     double expires;
 } asked;
 
 static const by__field fields[] = {
     {"endpoint", BY__FIELD_TEXT, offsetof(asked, endpoint), 0, 64},
     {"body", BY__FIELD_ANY, offsetof(asked, body), 0, 0},
+    {"webhook", BY__FIELD_TEXT, offsetof(asked, webhook), 1, BY__WEBHOOK_URL},
     {"expires_after", BY__FIELD_NUMBER, offsetof(asked, expires), 1, MOST_KEPT},
 };
 
 json_t *by__task_message(const by__call *call, const char *id, const char *idempotency,
-                         double expires)
+                         const char *webhook, double expires)
 {
     const json_t *m = call->parts[0].message;
     double now = by__wall_clock();
-    return json_pack("{ss ss ss ss? sf sb s{ss ss ss sI sO sO sO sO?}}", "t", "task_add", "id", id,
-                     "owner", call->key, "key", idempotency, "expires", now + expires, "seen",
+    return json_pack("{ss ss ss ss? sf sb s{ss ss ss sI sO sO sO sO? ss*}}", "t", "task_add", "id",
+                     id, "owner", call->key, "key", idempotency, "expires", now + expires, "seen",
                      (int)(by__gateway_model(call->gateway, call->model) != NULL), "task", "kind",
                      call->form->name, "call", call->id, "model", call->model, "created",
                      (json_int_t)call->created, "cost", json_object_get(m, "cost"), "priority",
                      json_object_get(m, "priority"), "request", json_object_get(m, "request"),
-                     "own", call->own);
+                     "own", call->own, "webhook", webhook);
 }
 
 /* The message that adds a task, of a body that its own route would take. */
@@ -229,6 +236,10 @@ static by_status make_task(json_t **out, by__gateway *g, const asked *a, const c
     const by__call_form *form = by__form_of_route(a->endpoint);
     by__call *call = NULL;
     char id[BY__ID_BYTES];
+    if (a->webhook != NULL) {
+        *param = "webhook";
+        BY_TRY(by__webhooks_check(g->webhooks, a->webhook, error));
+    }
     *param = "endpoint";
     if (form == NULL) {
         return by_error_set(error, BY_EARG,
@@ -258,7 +269,7 @@ static by_status make_task(json_t **out, by__gateway *g, const asked *a, const c
                               "a task has one prompt, is no stream, and has no 'logprobs'");
     }
     if (status == BY_OK) {
-        *out = by__task_message(call, id, idempotency, a->expires);
+        *out = by__task_message(call, id, idempotency, a->webhook, a->expires);
     }
     free(body);
     if (call != NULL) {

@@ -13,9 +13,13 @@
  *             accepted before the link was made anew
  *   cancel    "id": nobody waits for it any more; no event follows
  *   task_add  "ref", "id", "owner", "expires", "seen", "task": a request to keep on disk ("model",
- *             "cost", "priority", "request", and what the gateway wants back), and perhaps "key";
+ *             "cost", "priority", "request", "webhook": a URL that is told the end, and what the
+ *             gateway wants back), and perhaps "key";
  *             or, with "result", one that has ended, to keep
  *   task_get, task_cancel, task_delete   "ref", "id", "owner"
+ *   task_hooks   asks for up to "most" webhooks that are due, and has them for "lease" seconds
+ *   task_hook    what became of one: "id", "try", "state" ("delivered", "failed" or "pending": due
+ *             again in "delay" seconds)
  * Of a worker:
  *   events    "events": a list, see below, each with the "attempt" that it was given
  *   beat      every 250 ms: "steps" of the engine so far, "busy", and "engine": its statistics
@@ -29,6 +33,7 @@
  *   work      to a worker: "id", "attempt", "request", "left" (0: it is never too late)
  *   cancel    to a worker: "id"
  *   events    to a gateway
+ *   hooks     to a gateway, behind task_hooks: "hooks", a list as by__tasks_hooks gives it
  *   task      to a gateway: "ref", "task" as by__tasks_get gives it, or null, and perhaps "error"
  *   state     to gateways and supervisors every 250 ms: "workers" and "models", what /health, the
  *             page and autoscaling look at

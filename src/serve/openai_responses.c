@@ -349,7 +349,7 @@ static void store(const by__call *call)
     }
     const by__choice *c = &call->choices[0];
     const by__part *p = &call->parts[0];
-    json_t *message = by__task_message(call, call->id, NULL, KEPT);
+    json_t *message = by__task_message(call, call->id, NULL, NULL, KEPT);
     json_t *result = json_pack("{s[{ss% ss}] s{sI sI}}", "choices", "text",
                                c->text.data == NULL ? "" : c->text.data, c->text.length, "reason",
                                c->reason, "usage", "prompt_tokens", (json_int_t)p->prompt_tokens,
@@ -493,7 +493,7 @@ static void start(by__call *call)
     int64_t cost = by__get_integer(call->parts[0].message, "cost");
     if (by__gateway_charge(call->gateway, call->exchange, cost)) {
         by__task_ask(call->gateway, call->exchange, show, "response",
-                     by__task_message(call, call->id, NULL, KEPT));
+                     by__task_message(call, call->id, NULL, NULL, KEPT));
     }
     by__call_free(call);
 }

@@ -13,6 +13,8 @@
 --   banyan:deadlines          sorted set: requests by the time at which they end unanswered
 --   banyan:key:N:OWNER:KEY    string: the task that a key of idempotency stands for; N is the
 --                             owner's length
+--   banyan:hooks              sorted set: tasks that have ended by the time at which their webhook
+--                             is due
 --   banyan:dead               stream of requests that lost too many workers
 --   banyan:pulse, banyan:counters
 --   banyan:to:NAME            channel of a gateway or a worker; banyan:wake:MODEL: something waits
@@ -21,12 +23,13 @@ local call = redis.call
 local LEVELS = {'high', 'normal', 'low'}
 -- state, model, level, entry of the stream, cost, deadline (0: none), gateway, attempt (counts up
 -- with every delivery: what an earlier one says is no news), workers lost, worker, owner (of a task
--- alone), request
+-- alone), request. A task has more: b (when it came), t (what brought it), v, f (its result, or
+-- failure), and one with a webhook h (its outcome), k (attempts), n (when the task ended)
 local FIELDS = {'s', 'm', 'p', 'e', 'c', 'd', 'g', 'a', 'l', 'w', 'o', 'r'}
 -- Milliseconds: without a call of any process, after which nobody counts as silent for a while;
 -- that a worker has to end a request behind its deadline; until what is silent, or was long not
--- named, is forgotten.
-local PAUSE, LATE, SILENT, UNNAMED = 1500, 60000, 60000, 3600000
+-- named, is forgotten; that a task with a webhook to be sent is kept behind its end.
+local PAUSE, LATE, SILENT, UNNAMED, HOOKED = 1500, 60000, 60000, 3600000, 86400000
 
 local function clock()
     local t = call('TIME')
@@ -78,7 +81,14 @@ local function settle(id, job, state, result, failure)
     if failure ~= '' then call('HSET', key, 'f', failure) end
     call('HDEL', key, 'r', 'e', 'w')
     call('ZREM', P .. 'deadlines', id)
-    call('PEXPIREAT', key, job.d)
+    local kept = tonumber(job.d)
+    if call('HEXISTS', key, 'h') == 1 then
+        local now = clock()
+        call('HSET', key, 'n', text(now))
+        call('ZADD', P .. 'hooks', text(now), id)
+        kept = math.max(kept, now + HOOKED)
+    end
+    call('PEXPIREAT', key, text(kept))
 end
 
 -- Ends a request by an error, whoever waits for it.
@@ -216,13 +226,13 @@ end
 
 local function row(id, owner)
     local key = P .. 'job:' .. id
-    local v = call('HMGET', key, 'o', 's', 'b', 'd', 'a', 't', 'v', 'f')
+    local v = call('HMGET', key, 'o', 's', 'b', 'd', 'a', 't', 'v', 'f', 'h', 'k')
     -- An owner is stored behind a letter: it may be empty.
     if not v[1] or v[1] ~= 'o' .. owner then return {'none'} end
-    return {'task', id, v[2], v[3], v[4], v[5], v[6], v[7] or '', v[8] or ''}
+    return {'task', id, v[2], v[3], v[4], v[5], v[6], v[7] or '', v[8] or '', v[9] or '', v[10] or ''}
 end
 
-function ops.task_add(id, owner, idempotency, model, level, cost, left, seen, most, most_cost, task, request)
+function ops.task_add(id, owner, idempotency, model, level, cost, left, seen, most, most_cost, task, request, hook)
     local now = clock()
     local named = P .. 'key:' .. #owner .. ':' .. owner .. ':' .. idempotency
     local earlier = idempotency ~= '' and call('GET', named)
@@ -232,6 +242,7 @@ function ops.task_add(id, owner, idempotency, model, level, cost, left, seen, mo
     local d = text(now + tonumber(left))
     call('HSET', P .. 'job:' .. id, 'a', 0, 'm', model, 'p', level, 'c', cost, 'd', d, 'l', 0, 'o', 'o' .. owner,
          'b', text(now), 't', task, 'r', request)
+    if hook == '1' then call('HSET', P .. 'job:' .. id, 'h', 'pending', 'k', 0) end
     if idempotency ~= '' then call('SET', named, id, 'PX', left) end
     enqueue(id, {m = model, p = level, c = cost, d = d})
     return row(id, owner)
@@ -260,8 +271,47 @@ end
 
 function ops.task_delete(id, owner)
     local was = ops.task_cancel(id, owner)
-    if was[1] == 'task' then call('DEL', P .. 'job:' .. id) end
+    if was[1] == 'task' then
+        call('DEL', P .. 'job:' .. id)
+        call('ZREM', P .. 'hooks', id)
+    end
     return was
+end
+
+-- Webhooks that are due, which then are again behind the lease: who takes them may die. One that is
+-- due in a day or later is from before Redis' clock was put back.
+function ops.task_hooks(lease, most)
+    local now = clock()
+    local key, out = P .. 'hooks', {}
+    local due = call('ZRANGEBYSCORE', key, '-inf', text(now), 'LIMIT', 0, most)
+    if #due < tonumber(most) then
+        local later = call('ZRANGEBYSCORE', key, text(now + HOOKED), '+inf', 'LIMIT', 0, tonumber(most) - #due)
+        for _, id in ipairs(later) do due[#due + 1] = id end
+    end
+    for _, id in ipairs(due) do
+        local v = call('HMGET', P .. 'job:' .. id, 's', 'b', 'd', 'a', 't', 'f', 'n')
+        if v[1] then
+            call('ZADD', key, text(now + tonumber(lease)), id)
+            out[#out + 1] = {id, v[1], v[2], v[3], v[4], v[5], v[6] or '', v[7],
+                             call('HINCRBY', P .. 'job:' .. id, 'k', 1)}
+        else
+            call('ZREM', key, id)
+        end
+    end
+    return out
+end
+
+-- What became of an attempt: of the last one alone.
+function ops.task_hook(id, try, state, delay)
+    local key = P .. 'job:' .. id
+    if call('HGET', key, 'k') ~= try or not call('ZSCORE', P .. 'hooks', id) then return {} end
+    call('HSET', key, 'h', state)
+    if state == 'pending' then
+        call('ZADD', P .. 'hooks', text(clock() + tonumber(delay)), id)
+    else
+        call('ZREM', P .. 'hooks', id)
+    end
+    return {}
 end
 
 -- What /health, /v1/models, metrics and autoscaling look at.

@@ -129,6 +129,22 @@ static json_t *json_at(const redisReply *reply, size_t i)
     return value == NULL ? json_null() : value;
 }
 
+static json_t *task_of(const redisReply *reply)
+{
+    const char *hook = by__redis_text(reply, 9);
+    json_t *task = json_pack(
+        "{ss ss sf sf sI so so so}", "id", by__redis_text(reply, 1), "status",
+        by__redis_text(reply, 2), "created_at", by__redis_number(reply, 3) * 1e-3, "expires_at",
+        by__redis_number(reply, 4) * 1e-3, "attempts", (json_int_t)by__redis_number(reply, 5),
+        "task", json_at(reply, 6), "result", json_at(reply, 7), "error", json_at(reply, 8));
+    if (hook[0] != '\0') {
+        (void)json_object_set_new(task, "hook",
+                                  json_pack("{ss sI}", "status", hook, "attempts",
+                                            (json_int_t)by__redis_number(reply, 10)));
+    }
+    return task;
+}
+
 /* about: the question's number, and behind it the model. */
 static void on_task(void *user, const char *about, const redisReply *reply)
 {
@@ -141,11 +157,7 @@ static void on_task(void *user, const char *about, const redisReply *reply)
     const by__refusal *why = refusal_of(l, reply, model == NULL ? "" : model + 1, &seconds);
     json_t *task = json_null();
     if (why == NULL && strcmp(by__redis_text(reply, 0), "task") == 0) {
-        task = json_pack("{ss ss sf sf sI so so so}", "id", by__redis_text(reply, 1), "status",
-                         by__redis_text(reply, 2), "created_at", by__redis_number(reply, 3) * 1e-3,
-                         "expires_at", by__redis_number(reply, 4) * 1e-3, "attempts",
-                         (json_int_t)by__redis_number(reply, 5), "task", json_at(reply, 6),
-                         "result", json_at(reply, 7), "error", json_at(reply, 8));
+        task = task_of(reply);
     }
     json_t *answer = json_pack("{ss sI so}", "t", "task", "ref",
                                (json_int_t)strtoll(about, NULL, 10), "task", task);
@@ -176,6 +188,7 @@ static void add_task(const by__redis_link *l, by__redis_call *call, const json_t
     by__redis_add_json(call, rest);
     json_decref(rest);
     by__redis_add_json(call, json_object_get(task, "request"));
+    by__redis_add_text(call, by__get_text(task, "webhook") == NULL ? "0" : "1");
 }
 
 static void keep_task(by__redis_call *call, const json_t *m)
@@ -206,6 +219,54 @@ static void ask_task(by__redis_link *l, const char *kind, const json_t *m)
     (void)snprintf(about, sizeof about, "%lld %s", (long long)by__get_integer(m, "ref"),
                    model == NULL ? "" : model);
     by__redis_run(l->redis, &call, adds, on_task, l, about);
+}
+
+/* ---- webhooks ---- */
+
+static void on_hooks(void *user, const char *about, const redisReply *reply)
+{
+    by__redis_link *l = user;
+    BY_UNUSED(about);
+    if (by__redis_bad(l, reply)) {
+        return;
+    }
+    json_t *hooks = json_array();
+    for (size_t i = 0; i < reply->elements; i++) {
+        const redisReply *h = by__redis_array(reply, i);
+        if (h != NULL) {
+            (void)json_array_append_new(
+                hooks,
+                json_pack("{ss ss sf sf sI so so sf sI}", "id", by__redis_text(h, 0), "status",
+                          by__redis_text(h, 1), "created_at", by__redis_number(h, 2) * 1e-3,
+                          "expires_at", by__redis_number(h, 3) * 1e-3, "attempts",
+                          (json_int_t)by__redis_number(h, 4), "task", json_at(h, 5), "error",
+                          json_at(h, 6), "ended_at", by__redis_number(h, 7) * 1e-3, "tries",
+                          (json_int_t)by__redis_number(h, 8)));
+        }
+    }
+    by__redis_tell(l, json_pack("{ss so}", "t", "hooks", "hooks", hooks));
+}
+
+static void ask_hooks(by__redis_link *l, const json_t *m)
+{
+    by__redis_call call = {0};
+    by__redis_add_text(&call, "task_hooks");
+    by__redis_add_integer(&call, (int64_t)(by__get_number(m, "lease", 10.0) * 1e3));
+    by__redis_add_integer(&call, by__get_integer(m, "most"));
+    by__redis_run(l->redis, &call, false, on_hooks, l, "");
+}
+
+static void tell_outcome(by__redis_link *l, const json_t *m)
+{
+    by__redis_call call = {0};
+    const char *id = by__get_text(m, "id");
+    const char *state = by__get_text(m, "state");
+    by__redis_add_text(&call, "task_hook");
+    by__redis_add_text(&call, id == NULL ? "" : id);
+    by__redis_add_integer(&call, by__get_integer(m, "try"));
+    by__redis_add_text(&call, state == NULL ? "failed" : state);
+    by__redis_add_integer(&call, (int64_t)(by__get_number(m, "delay", 0.0) * 1e3));
+    by__redis_run(l->redis, &call, false, by__redis_ignore, l, "");
 }
 
 /* ---- the state ---- */
@@ -315,6 +376,10 @@ static void send_message(by__redis_link *l, const char *kind, const json_t *m)
         submit(l, m);
     } else if (strcmp(kind, "cancel") == 0) {
         cancel(l, m);
+    } else if (strcmp(kind, "task_hooks") == 0) {
+        ask_hooks(l, m);
+    } else if (strcmp(kind, "task_hook") == 0) {
+        tell_outcome(l, m);
     } else if (strncmp(kind, "task_", 5) == 0) {
         ask_task(l, kind, m);
     }

@@ -24,11 +24,13 @@ by_status by__tasks_open(by__tasks **out, const char *path, by_error *error);
 void by__tasks_close(by__tasks **tasks);
 
 /* Writes a new task: {"id", "owner", "key" (of idempotency, or absent), "model", "expires", "task":
- * what brought it}. BY_ESTATE: its owner has a task with this key; *out is that task as
- * by__tasks_get gives it, and nothing is written. *out is NULL otherwise. */
+ * what brought it, with "webhook": a URL, where one is told its end}. BY_ESTATE: its owner has a
+ * task with this key; *out is that task as by__tasks_get gives it, and nothing is written. *out is
+ * NULL otherwise. */
 by_status by__tasks_add(by__tasks *tasks, const json_t *task, json_t **out, by_error *error);
 /* A task of an owner: {"id", "owner", "status", "created_at", "expires_at", "attempts", "task",
- * "result" or null, "error" or null}. *out is NULL when there is none; a new reference. */
+ * "result" or null, "error" or null, and of a task with a webhook "hook": {"status": "pending",
+ * "delivered" or "failed", "attempts"}}. *out is NULL when there is none; a new reference. */
 by_status by__tasks_get(by__tasks *tasks, const char *id, const char *owner, json_t **out,
                         by_error *error);
 /* Another state, of a task that has not ended; result and error (NULL: none) with it. */
@@ -38,8 +40,22 @@ by_status by__tasks_set(by__tasks *tasks, const char *id, by__task_state state, 
 by_status by__tasks_delete(by__tasks *tasks, const char *id, by_error *error);
 /* Tasks that have not ended, in the order in which they came: [task, ...], a new reference. */
 by_status by__tasks_open_ones(by__tasks *tasks, json_t **out, by_error *error);
-/* Forgets tasks that expired before `now` (seconds since 1970). */
+/* Forgets tasks that expired before `now` (seconds since 1970); one whose webhook is still to be
+ * sent is kept for up to a day longer. */
 by_status by__tasks_expire(by__tasks *tasks, double now, by_error *error);
+
+/* ---- webhooks: messages about the end of a task, kept with it ---- */
+
+/* Takes up to `most` that are due at `now`, and makes them due again `seconds` later: [task, ...]
+ * as by__tasks_get gives them, without results, with "tries" (attempts with this one) and
+ * "ended_at"; a new reference. */
+by_status by__tasks_hooks(by__tasks *tasks, double now, double seconds, int64_t most, json_t **out,
+                          by_error *error);
+/* What became of attempt `try`: "delivered", "failed" (for good), or "pending", due at `due`. What
+ * is said of an earlier attempt than the last one counts for nothing. */
+by_status by__tasks_set_hook(by__tasks *tasks, const char *id, int64_t try, const char *outcome,
+                             double due, by_error *error);
+
 /* Makes what was written since the last commit durable. */
 by_status by__tasks_commit(by__tasks *tasks, by_error *error);
 
