@@ -228,12 +228,13 @@ BY_API void by_checkpoint_abandon(by_checkpoint_writer **writer);
 /* Makes ROOT/best.json point at a step, atomically. */
 BY_API by_status by_checkpoint_mark_best(const char *root, uint64_t step, double loss,
                                          by_error *error);
-/* Removes all valid checkpoints but the newest `keep` (at least 1), the best, and those that hold a
- * file that one of these refers to. Directories that
- * are not valid checkpoints are neither counted nor touched. Each one leaves its name first. */
+/* Removes all valid checkpoints but the newest `keep` (at least 1), the best, those that a server
+ * uses, and those that hold a file that one of these refers to. Directories that are not valid
+ * checkpoints are neither counted nor touched. Each one leaves its name first. */
 BY_API by_status by_checkpoint_prune(const char *root, size_t keep, by_error *error);
 
-/* Which checkpoints stay, in addition to the best one that best.json names. */
+/* Which checkpoints stay, in addition to the best one that best.json names and to those that a
+ * server uses (docs/checkpoints.md). */
 typedef struct by_retention {
     size_t keep;         /* the newest, at least 1 */
     size_t keep_best;    /* those with the lowest validation losses, of those that were evaluated */

@@ -47,7 +47,9 @@ typedef struct by_worker_options {
     const char *broker;     /* as by_gateway_options has it; it is waited for, and found again */
     const char *model;      /* a run or a Hugging Face directory */
     const char *name;       /* under which clients ask for it; NULL: the last part of `model` */
-    const char *version;    /* an id; NULL: by_serve_version of `model` */
+    const char *version;    /* an id; NULL: the last part of the weights' directory and a hash of
+                               their checksums (or, where there are none, of samples) and of
+                               `precision` */
     const char *checkpoint; /* of the run `model`, a directory; NULL: its newest one */
     const char *adapter;    /* a directory as PEFT writes it (docs/lora.md); NULL: none */
     const char *precision;  /* as by_engine_options has it */
@@ -73,12 +75,7 @@ typedef struct by_worker_options {
     void *user;
 } by_worker_options;
 
-/* The version that a path stands for: the last part of the weights' directory and a hash of their
- * checksums (or, where there are none, of samples) and of `settings`, what else decides answers
- * (NULL: nothing). Freed with free(). */
-BY_API by_status by_serve_version(char **out, const char *path, const char *settings,
-                                  by_error *error);
-
+/* Retention of the run (banyan/checkpoint.h) leaves its checkpoint while it runs. */
 BY_API by_status by_worker_run(const by_worker_options *options, by_error *error);
 
 /* ---- the gateway ---- */

@@ -38,7 +38,8 @@ typedef struct candidate {
     uint64_t step;
     bool valid;
     bool kept;
-    double loss; /* NaN: not known */
+    by__lease *alone; /* of one that goes: nobody uses it */
+    double loss;      /* NaN: not known */
     by__manifest manifest;
 } candidate;
 
@@ -53,6 +54,7 @@ static void free_candidates(candidates *c)
 {
     for (size_t i = 0; i < c->count; i++) {
         by__manifest_free(&c->items[i].manifest);
+        by__lease_close(&c->items[i].alone);
     }
     free(c->items);
     *c = (candidates){0};
@@ -127,7 +129,17 @@ static bool is_among_best(const candidates *c, size_t i, const by_retention *r)
     return isfinite(c->items[i].loss) && better < r->keep_best;
 }
 
-static void decide(candidates *c, const by_retention *r)
+/* Whoever serves a checkpoint maps its files, and opens them again when a worker starts anew. */
+static bool is_used(candidate *item, const char *root)
+{
+    char *directory = NULL;
+    bool used = by__step_path(&directory, root, item->step, NULL) != BY_OK ||
+                !by__lease_alone(&item->alone, directory);
+    free(directory);
+    return used;
+}
+
+static void decide(candidates *c, const char *root, const by_retention *r)
 {
     size_t newest = 0;
     for (size_t i = 0; i < c->count; i++) {
@@ -139,7 +151,8 @@ static void decide(candidates *c, const by_retention *r)
         newest++;
         item->kept = item->kept || newest <= r->keep || (c->marked && item->step == c->best) ||
                      (r->keep_every > 0 && item->step % r->keep_every == 0) ||
-                     (r->also > 0 && item->step == r->also) || is_among_best(c, i, r);
+                     (r->also > 0 && item->step == r->also) || is_among_best(c, i, r) ||
+                     is_used(item, root);
         if (item->kept) {
             keep_referenced(c, &item->manifest);
         }
@@ -185,7 +198,7 @@ static by_status retain(const char *root, const by_retention *r, const candidate
     uint64_t *removed = NULL;
     size_t removed_count = 0;
     BY_TRY(find_candidates(&c, root, false, known, error));
-    decide(&c, r);
+    decide(&c, root, r);
     by_status status = steps == NULL ? BY_OK : report(&removed, &removed_count, &c, error);
     if (status == BY_OK && !r->only_say) {
         status = remove_rest(&c, root, error);

@@ -576,6 +576,24 @@ by_status by__saver_wait(by__saver *saver, by__save_end *end, by_error *error);
 /* The same on the thread that calls, without staging: by__saver_begin and wait in one. */
 by_status by__save_together(by_comm *comm, const by__save_request *request, by_error *error);
 
+/* ---- who uses a checkpoint (lease.c) ---- */
+
+/* While there is a lease of it, retention leaves a checkpoint, and those that hold its files. It is
+ * a shared lock (flock(2)) of the manifest, on any host that has the file system, and ends with the
+ * processes that have it: nobody who was killed keeps a checkpoint. */
+typedef struct by__lease by__lease;
+
+/* *out is NULL for a directory without a manifest, which retention does not touch. BY_ESTATE: it is
+ * gone, or is being removed just now. A file system without locks gives a lease that keeps nothing.
+ */
+by_status by__lease_open(by__lease **out, const char *directory, by_error *error);
+/* Another one, of the same checkpoint; NULL of NULL. */
+by_status by__lease_share(by__lease **out, const by__lease *from, by_error *error);
+/* For who removes: true when nobody has a lease, and nobody gets one until *out is closed. */
+bool by__lease_alone(by__lease **out, const char *directory);
+/* NULL is accepted. */
+void by__lease_close(by__lease **lease);
+
 /* ---- the root of a run's checkpoints (checkpoint_root.c) ---- */
 
 /* True for a name that a caller's file may not have: not plain, or one of the checkpoint's own. */
@@ -587,8 +605,8 @@ by_status by__step_path(char **out, const char *root, uint64_t step, by_error *e
 /* Takes the root's lock (*fd, closed to release it) so that one process at a time changes it.
  * BY_ESTATE when another holds it for some seconds; *fd is -1 on a file system without locks. */
 by_status by__root_lock(int *fd, const char *root, by_error *error);
-/* Removes the checkpoints of steps behind `step`, whole or not, which a run has given up
- * (retention.c). */
+/* Removes the checkpoints of steps behind `step`, whole or not, which a run has given up; leases do
+ * not keep them, since the run will save these steps again (retention.c). */
 by_status by__root_drop_behind(const char *root, uint64_t step, by_error *error);
 /* Steps of all directories that are named like checkpoints, newest first. */
 by_status by__root_steps(uint64_t **out, size_t *count, const char *root, by_error *error);

@@ -5,10 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
-
-#include "banyan/checkpoint.h"
-#include "banyan/serve.h"
 
 /* Bytes of a sample of a file, and samples at even distances. Training changes nearly every weight,
  * so that a few of them tell two checkpoints apart. */
@@ -17,6 +15,8 @@
 #define MOST    ((size_t)64 << 20)
 /* Files of a directory, at most. */
 #define FILES 512
+/* Times that a checkpoint may be removed between it was found and it was taken. */
+#define ATTEMPTS 20
 
 static by_status sample_file(by__hasher *hasher, const char *path, by_error *error)
 {
@@ -141,6 +141,32 @@ static void name_version(by__served_version *v, const char *hash)
     (void)snprintf(v->name + n, sizeof v->name - n, "-%.8s", hash);
 }
 
+/* The newest valid checkpoint of a root, with a lease. Training goes on meanwhile: what was found
+ * may be removed before there is one. */
+static by_status find_checkpoint(by__served_version *v, const char *root, by_error *error)
+{
+    const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
+    by_status status = BY_ESTATE;
+    for (int i = 0; i < ATTEMPTS && status == BY_ESTATE; i++) {
+        if (i > 0) {
+            (void)nanosleep(&pause, NULL);
+        }
+        free(v->directory);
+        v->directory = NULL;
+        BY_TRY(by_checkpoint_latest(root, &v->directory, NULL, error));
+        status = by__lease_open(&v->lease, v->directory, error);
+    }
+    return status;
+}
+
+static by_status find_directory(by__served_version *v, by_error *error)
+{
+    v->directory = by__strdup(v->path);
+    return v->directory == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path")
+           : by__path_is_dir(v->directory) ? by__lease_open(&v->lease, v->directory, error)
+                                           : BY_OK;
+}
+
 by_status by__served_version_find(by__served_version *out, const char *path, const char *settings,
                                   by_error *error)
 {
@@ -155,12 +181,8 @@ by_status by__served_version_find(by__served_version *out, const char *path, con
         status = by_error_set(error, BY_ECONFIG, "%s: there is no such run or directory", path);
     }
     v.is_run = status == BY_OK && by__path_is_dir(root);
-    if (v.is_run) {
-        status = by_checkpoint_latest(root, &v.directory, NULL, error);
-    } else if (status == BY_OK) {
-        v.directory = by__strdup(path);
-        status =
-            v.directory == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path") : BY_OK;
+    if (status == BY_OK) {
+        status = v.is_run ? find_checkpoint(&v, root, error) : find_directory(&v, error);
     }
     if (status == BY_OK) {
         status = hash_weights(hash, v.directory, settings, error);
@@ -181,9 +203,13 @@ by_status by__served_version_copy(by__served_version *out, const by__served_vers
     by__served_version v = *from;
     v.path = by__strdup(from->path);
     v.directory = by__strdup(from->directory);
-    if (v.path == NULL || v.directory == NULL) {
+    v.lease = NULL;
+    by_status status = v.path == NULL || v.directory == NULL
+                           ? by_error_set(error, BY_EMEMORY, "out of memory: a version")
+                           : by__lease_share(&v.lease, from->lease, error);
+    if (status != BY_OK) {
         by__served_version_free(&v);
-        return by_error_set(error, BY_EMEMORY, "out of memory: a version");
+        return status;
     }
     *out = v;
     return BY_OK;
@@ -193,14 +219,6 @@ void by__served_version_free(by__served_version *version)
 {
     free(version->path);
     free(version->directory);
+    by__lease_close(&version->lease);
     *version = (by__served_version){0};
-}
-
-by_status by_serve_version(char **out, const char *path, const char *settings, by_error *error)
-{
-    by__served_version v;
-    BY_TRY(by__served_version_find(&v, path, settings, error));
-    *out = by__strdup(v.name);
-    by__served_version_free(&v);
-    return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a version") : BY_OK;
 }

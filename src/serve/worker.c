@@ -3,7 +3,6 @@
  * (worker_engine.c). */
 #include "serve/worker.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -334,6 +333,22 @@ static void on_stop(void *user, bool again)
 
 /* ---- opening ---- */
 
+/* What the options leave open: the version, and of a run the checkpoint. */
+static by_status find_weights(by__worker *w, by_error *error)
+{
+    by_worker_options *o = &w->options;
+    if (o->checkpoint != NULL) {
+        BY_TRY(by__lease_open(&w->lease, o->checkpoint, error));
+    }
+    if (o->version == NULL || o->checkpoint == NULL) {
+        BY_TRY(by__served_version_find(&w->served, o->model, o->precision, error));
+        o->version = o->version == NULL ? w->served.name : o->version;
+        o->checkpoint =
+            o->checkpoint == NULL && w->served.is_run ? w->served.directory : o->checkpoint;
+    }
+    return BY_OK;
+}
+
 static by_status set_names(by__worker *w, by_error *error)
 {
     const char *path = w->options.model;
@@ -344,15 +359,8 @@ static by_status set_names(by__worker *w, by_error *error)
     const char *last = memrchr(path, '/', length);
     const char *name = w->options.name != NULL ? w->options.name : last == NULL ? path : last + 1;
     size_t n = w->options.name != NULL ? strlen(name) : (size_t)(path + length - name);
-    char *found = NULL;
     const char *version = w->options.version;
-    if (version == NULL) {
-        BY_TRY(by_serve_version(&found, path, w->options.precision, error));
-        version = found;
-        assert(version != NULL);
-    }
     if (n == 0 || n >= sizeof w->name || !by__utf8_valid(name, n) || !by__id_valid(version)) {
-        free(found);
         return by_error_set(error, BY_EARG,
                             "a model's name has 1 to %zu bytes of UTF-8, and its version 1 to 64 "
                             "of letters, digits, - and _",
@@ -360,7 +368,6 @@ static by_status set_names(by__worker *w, by_error *error)
     }
     memcpy(w->name, name, n);
     memcpy(w->version, version, strlen(version) + 1);
-    free(found);
     return by__request_id(w->id, "worker_", error);
 }
 
@@ -435,14 +442,21 @@ static void release(by__worker *w)
     free(w->works);
     json_decref(w->events);
     by__served_close(&w->model);
+    by__served_version_free(&w->served);
+    by__lease_close(&w->lease);
 }
 
 by_status by_worker_run(const by_worker_options *options, by_error *error)
 {
     by__worker w = {.options = *options, .log = {options->log, options->user}, .ready_file = -1};
     BY_TRY(by__link_check(options->broker, error));
-    BY_TRY(set_names(&w, error));
-    by_status status = by__served_open(&w.model, options, &w.log, error);
+    by_status status = find_weights(&w, error);
+    if (status == BY_OK) {
+        status = set_names(&w, error);
+    }
+    if (status == BY_OK) {
+        status = by__served_open(&w.model, &w.options, &w.log, error);
+    }
     if (status != BY_OK) {
         release(&w);
         return status;

@@ -12,6 +12,7 @@
 #include "serve/log.h"
 #include "serve/serve.h"
 #include "serve/served_drift.h"
+#include "serve/served_version.h"
 #include "serve/stop.h"
 
 /* Sequences of one request, at most. */
@@ -281,6 +282,8 @@ typedef struct by__worker {
     char id[BY__ID_BYTES];
     char name[256];
     char version[65];
+    by__served_version served; /* its lease keeps the weights; path NULL: `lease` does */
+    by__lease *lease;          /* of the checkpoint that the options name */
     by_error failure;
     bool leaving;
 } by__worker;

@@ -8,7 +8,10 @@
 #include <cmocka.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -144,6 +147,86 @@ static void the_newest_valid_one_stays(void **state)
     damage(root, 2);
     retain(root, (by_retention){.keep = 1, .last = UINT64_MAX, .verify = true}, 1);
     assert_steps(root, "2 3 4 ");
+    temporary_remove(root);
+}
+
+static by__lease *use(const char *root, uint64_t step)
+{
+    by__lease *lease;
+    by_error error = {0};
+    char *directory = file_of(root, step, "");
+    check_ok(by__lease_open(&lease, directory, &error), &error);
+    assert_non_null(lease);
+    free(directory);
+    return lease;
+}
+
+/* A server that is killed later, or ends with this process; returns when it has its lease. */
+static pid_t use_elsewhere(const char *root, uint64_t step)
+{
+    int told[2];
+    char byte = 0;
+    assert_int_equal(pipe(told), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        by__lease *lease = use(root, step);
+        (void)write(told[1], &byte, lease != NULL);
+        for (;;) {
+            (void)pause();
+        }
+    }
+    assert_int_equal(read(told[0], &byte, 1), 1);
+    assert_int_equal(close(told[0]) + close(told[1]), 0);
+    return child;
+}
+
+static void what_is_used_stays(void **state)
+{
+    BY_UNUSED(state);
+    const by_retention one = {.keep = 1, .last = UINT64_MAX};
+    by__lease *second;
+    by_error error = {0};
+    char *root = temporary_make();
+    save_many(root, 5);
+    /* First: what the process inherits it would keep as well. */
+    pid_t server = use_elsewhere(root, 3);
+    by__lease *lease = use(root, 2);
+    check_ok(by__lease_share(&second, lease, &error), &error);
+    retain(root, one, 1 + 4);
+    assert_steps(root, "2 3 5 ");
+    by__lease_close(&lease);
+    retain(root, one, 0);
+    by__lease_close(&second);
+    retain(root, (by_retention){.keep = 1, .last = UINT64_MAX, .only_say = true}, 2);
+    retain(root, one, 2);
+    assert_steps(root, "3 5 ");
+    assert_int_equal(kill(server, SIGKILL), 0);
+    assert_int_equal(waitpid(server, NULL, 0), server);
+    retain(root, one, 3);
+    assert_steps(root, "5 ");
+    temporary_remove(root);
+}
+
+/* Who looks for a checkpoint while others are removed gets one that stays, or is told. */
+static void what_goes_is_not_used(void **state)
+{
+    BY_UNUSED(state);
+    by__lease *alone;
+    by__lease *lease;
+    by_error error = {0};
+    char *root = temporary_make();
+    save_many(root, 2);
+    char *directory = file_of(root, 1, "");
+    assert_true(by__lease_alone(&alone, directory));
+    check_error(by__lease_open(&lease, directory, &error), BY_ESTATE, &error, "being removed");
+    by__lease_close(&alone);
+    retain(root, (by_retention){.keep = 1, .last = UINT64_MAX}, 1);
+    check_error(by__lease_open(&lease, directory, &error), BY_ESTATE, &error, "is gone");
+    assert_false(by__lease_alone(&alone, directory));
+    check_ok(by__lease_open(&lease, root, &error), &error);
+    assert_null(lease);
+    free(directory);
     temporary_remove(root);
 }
 
@@ -287,6 +370,8 @@ int main(void)
         cmocka_unit_test(rules_add_up),
         cmocka_unit_test(a_broken_newest_is_not_counted),
         cmocka_unit_test(the_newest_valid_one_stays),
+        cmocka_unit_test(what_is_used_stays),
+        cmocka_unit_test(what_goes_is_not_used),
         cmocka_unit_test(a_list_says_what_is_wrong),
         cmocka_unit_test(a_difference_is_measured),
         cmocka_unit_test(a_save_waits_for_who_removes),

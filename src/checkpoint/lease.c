@@ -1,0 +1,103 @@
+/* Who uses a checkpoint, so that retention leaves it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "checkpoint/storage.h"
+
+struct by__lease {
+    int fd; /* of the manifest; the lock belongs to what all copies of it share */
+};
+
+static by_status make(by__lease **out, int fd, by_error *error)
+{
+    by_status status = by__alloc((void **)out, 1, sizeof **out, "a lease", error);
+    if (status == BY_OK) {
+        (*out)->fd = fd;
+    } else {
+        (void)close(fd);
+    }
+    return status;
+}
+
+/* The file is still the one of that name: the directory has not been given up meanwhile. */
+static bool has_name(int fd, const char *path)
+{
+    struct stat own;
+    struct stat named;
+    return fstat(fd, &own) == 0 && stat(path, &named) == 0 && own.st_ino == named.st_ino &&
+           own.st_dev == named.st_dev;
+}
+
+/* Another has a lock that does not go with this one. False on a file system without locks. */
+static bool is_locked(int fd, int operation)
+{
+    return flock(fd, operation | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+by_status by__lease_open(by__lease **out, const char *directory, by_error *error)
+{
+    char *path = by__path_join(directory, "manifest.json");
+    by_status status = BY_OK;
+    *out = NULL;
+    if (path == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && (errno != ENOENT || !by__path_is_dir(directory))) {
+        status = errno == ENOENT ? by_error_set(error, BY_ESTATE, "%s is gone", directory)
+                                 : by__io_error(error, "open", path);
+    } else if (fd >= 0 && (is_locked(fd, LOCK_SH) || !has_name(fd, path))) {
+        status = by_error_set(error, BY_ESTATE, "%s is being removed", directory);
+        (void)close(fd);
+    } else if (fd >= 0) {
+        status = make(out, fd, error);
+    }
+    free(path);
+    return status;
+}
+
+by_status by__lease_share(by__lease **out, const by__lease *from, by_error *error)
+{
+    *out = NULL;
+    if (from == NULL) {
+        return BY_OK;
+    }
+    int fd = fcntl(from->fd, F_DUPFD_CLOEXEC, 0);
+    return fd < 0 ? by_error_set(error, BY_EIO, "cannot share a lease: %s", strerror(errno))
+                  : make(out, fd, error);
+}
+
+bool by__lease_alone(by__lease **out, const char *directory)
+{
+    char *path = by__path_join(directory, "manifest.json");
+    *out = NULL;
+    if (path == NULL) {
+        return false;
+    }
+    /* A network file system locks alone only what is open for writing. */
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    fd = fd < 0 && errno != EMFILE ? open(path, O_RDONLY | O_CLOEXEC) : fd;
+    free(path);
+    if (fd < 0) {
+        return false;
+    }
+    if (is_locked(fd, LOCK_EX)) {
+        (void)close(fd);
+        return false;
+    }
+    return make(out, fd, NULL) == BY_OK;
+}
+
+void by__lease_close(by__lease **lease)
+{
+    if (*lease != NULL) {
+        (void)close((*lease)->fd);
+        free(*lease);
+        *lease = NULL;
+    }
+}
