@@ -132,7 +132,8 @@ typedef struct by_serve_options {
     const by_serve_other *others;
     size_t other_count;
     size_t workers;    /* processes, at least; 0: none while there are no requests */
-    size_t most;       /* processes, at most, by load; less than `workers`: as many as these */
+    size_t most;       /* processes, at most, by load; less than `workers`: as many as these. One of
+                          the two is above 0 */
     double target_p95; /* seconds to the first text that 95 % of the requests are to have; 0: 0.2 */
     double calm;       /* seconds in which workers were not needed before they go; 0: 15 */
     double idle;       /* seconds without a request before the last worker goes; 0: 60 */
@@ -149,7 +150,7 @@ typedef struct by_serve_options {
  * The number of workers follows the load where `most` is above `workers`. SIGHUP deploys what
  * `model` is by then (as by_deploy does). Ends when it is told to (the gateway first, then workers,
  * then the broker), and with BY_ECONFIG when the broker, the gateway or every worker ends with
- * BY_EXIT_CONFIG: a restart is no help. */
+ * BY_EXIT_CONFIG: a restart is no help. BY_EARG: no worker may run. */
 BY_API by_status by_serve_run(const by_serve_options *options, by_error *error);
 
 /* ---- another version of the model ---- */

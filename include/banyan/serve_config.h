@@ -31,14 +31,24 @@ typedef struct by_serve_gateway_config {
 typedef struct by_serve_worker_config {
     char *model;   /* a run or a directory; "": the command line names it */
     char *name;    /* "": the last part of `model` */
-    int64_t count; /* processes */
+    int64_t count; /* processes; with scaling.most at least, and 0 only then */
     char *precision;
     int64_t sessions; /* 0: the engine's own default; so with the next two */
     int64_t context;
     int64_t threads;
     int64_t drift_window; /* requests */
     int64_t sandbox;      /* 0: none */
+    double max_rate;      /* requests a second that a worker begins; 0: as many as come */
+    double grace;         /* seconds that a process has to end, after SIGTERM */
 } by_serve_worker_config;
+
+/* How many workers there are. */
+typedef struct by_serve_scaling_config {
+    int64_t most;      /* processes, by load; 0: worker.count, whatever the load is */
+    double target_p95; /* seconds to the first text */
+    double calm;       /* seconds before workers that are not needed go */
+    double idle;       /* seconds without requests before the last one goes, where count is 0 */
+} by_serve_scaling_config;
 
 typedef struct by_serve_broker_config {
     char *address; /* "redis://HOST": Redis is the broker; "": one is started */
@@ -104,6 +114,7 @@ typedef struct by_serve_config {
     by_config *config; /* whose keys the fields are; NULL in one that is not open */
     by_serve_gateway_config gateway;
     by_serve_worker_config worker;
+    by_serve_scaling_config scaling;
     by_serve_broker_config broker;
     by_serve_limits_config limits;
     by_serve_cors_config cors;
@@ -122,7 +133,7 @@ BY_API by_status by_serve_config_parse(by_serve_config **out, const char *name, 
                                        size_t length, by_error *error);
 BY_API void by_serve_config_close(by_serve_config **config);
 /* What the keys of one section cannot say alone: the file of keys can be read, limits are for keys
- * that it has, and a public address has keys. */
+ * that it has, a public address has keys, and there can be a worker. */
 BY_API by_status by_serve_config_check(const by_serve_config *config, by_error *error);
 /* docs/serve_config.md. Freed with free(). */
 BY_API by_status by_serve_config_reference(char **out, by_error *error);

@@ -110,11 +110,11 @@ typedef struct choices {
         *window;
     const char *pool, *batch, *delay;
     const char *workers; /* "N" or "LEAST:MOST"; NULL: the config's */
-    const char *target;  /* "200ms", "0.2s", "0.2" */
+    const char *target;  /* "200ms", "0.2s", "0.2"; NULL: the config's */
     double calm, idle, grace;
     size_t least, most;
     double target_seconds;
-    char numbers[5][24]; /* of the config, for those that are not flags */
+    char numbers[6][24]; /* of the config, for those that are not flags */
     cli_list sets;
     bool insecure, open;
 } choices;
@@ -161,7 +161,16 @@ static void use_config(choices *c, const by_serve_config *config)
     const by_serve_worker_config *w = &config->worker;
     c->open = c->open || w->sandbox == 0;
     if (c->workers == NULL) {
-        c->least = c->most = (size_t)w->count;
+        c->least = (size_t)w->count;
+        c->most = (size_t)config->scaling.most;
+    }
+    c->target_seconds = c->target != NULL ? c->target_seconds : config->scaling.target_p95;
+    c->calm = c->calm > 0.0 ? c->calm : config->scaling.calm;
+    c->idle = c->idle > 0.0 ? c->idle : config->scaling.idle;
+    c->grace = c->grace > 0.0 ? c->grace : w->grace;
+    if (c->rate == NULL && w->max_rate > 0.0) {
+        (void)snprintf(c->numbers[5], sizeof c->numbers[5], "%.17g", w->max_rate);
+        c->rate = c->numbers[5];
     }
     c->name = c->name != NULL || w->name[0] == '\0' ? c->name : w->name;
     c->precision = c->precision != NULL || w->precision[0] == '\0' ? c->precision : w->precision;
@@ -373,7 +382,7 @@ static by_status check_or_serve(choices *c, bool checks, char *const *models, si
 
 static int run(int argc, char **argv)
 {
-    choices c = {.target = "200ms"};
+    choices c = {0};
     bool checks = false;
     const cli_flag flags[] = {
         {"config", CLI_STRING, &c.config, "FILE",
@@ -426,7 +435,7 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    c.target_seconds = read_seconds(c.target);
+    c.target_seconds = c.target == NULL ? 0.0 : read_seconds(c.target);
     if (rest_count > MOST_MODELS || c.target_seconds < 0.0 ||
         (c.workers != NULL && !read_workers(c.workers, &c.least, &c.most))) {
         return cli_misuse(&cli_serve, "%s",

@@ -31,6 +31,9 @@
 #include "banyan/serve.h"
 #include "base/base.h"
 
+/* Processes of a model, at most. */
+#define BY__MOST_WORKERS 256
+
 /* BY_EIO: "cannot VERB NAME: REASON" from an error of libuv. */
 by_status by__uv_error(by_error *error, const char *verb, const char *name, int code);
 

@@ -13,6 +13,7 @@ static const by__section sections[] = {
     {"", "Keys at the top of the file.", 0},
     {"gateway", "The process that clients speak to.", 0},
     {"worker", "The processes that have the model.", 0},
+    {"scaling", "The number of workers by load (docs/operations.md).", 0},
     {"broker", "The process between them.", 0},
     {"limits",
      "What a key may use (docs/operations.md). A request counts before it runs, with the tokens "
@@ -79,7 +80,9 @@ static const by__key keys[] = {
      .help = "a run or a directory with a model; empty: the command line names it"},
     {"worker", "name", BY__KEY_TEXT, OWN(worker.name), "\"\"",
      .help = "under which clients ask for the model; empty: the last part of its path"},
-    {"worker", "count", BY__KEY_INT, OWN(worker.count), "1", 1, 256, .help = "processes"},
+    {"worker", "count", BY__KEY_INT, OWN(worker.count), "1", 0, BY__MOST_WORKERS,
+     .help = "processes; where scaling.most is above it, at least, and 0: none while there are no "
+             "requests"},
     {"worker", "precision", BY__KEY_TEXT, OWN(worker.precision), "\"\"",
      .help = "f32, bf16, fp16, int8 or int4; empty: as the weights are"},
     {"worker", "sessions", BY__KEY_INT, OWN(worker.sessions), "0", 0, 65536,
@@ -93,6 +96,19 @@ static const by__key keys[] = {
     {"worker", "sandbox", BY__KEY_SWITCH, OWN(worker.sandbox), "true",
      .help = "whether a warm worker gives up all that it does not need of the kernel "
              "(docs/security.md)"},
+    {"worker", "max_rate", BY__KEY_REAL, OWN(worker.max_rate), "0", 0, 1e6,
+     .help = "requests a second that a worker begins, at most; 0: as many as come"},
+    {"worker", "grace", BY__KEY_REAL, OWN(worker.grace), "60", 0, 1e6, BY__ABOVE_MIN,
+     .help = "seconds that a process has to finish, after SIGTERM"},
+
+    {"scaling", "most", BY__KEY_INT, OWN(scaling.most), "0", 0, BY__MOST_WORKERS,
+     .help = "processes, at most, by load; 0: as many as worker.count"},
+    {"scaling", "target_p95", BY__KEY_REAL, OWN(scaling.target_p95), "0.2", 0, 1e6, BY__ABOVE_MIN,
+     .help = "seconds to the first text, of 95 % of the requests"},
+    {"scaling", "calm", BY__KEY_REAL, OWN(scaling.calm), "15", 0, 1e6, BY__ABOVE_MIN,
+     .help = "seconds before workers that are not needed go"},
+    {"scaling", "idle", BY__KEY_REAL, OWN(scaling.idle), "60", 0, 1e6, BY__ABOVE_MIN,
+     .help = "seconds without requests before the last worker goes, where worker.count is 0"},
 
     {"broker", "address", BY__KEY_TEXT, OWN(broker.address), "\"\"",
      .help = "`redis://HOST[:PORT]`: a Redis server is the broker; empty: one is started"},
@@ -264,6 +280,18 @@ static by_status check_origins(const by_serve_config *c, by_error *error)
     return BY_OK;
 }
 
+static by_status check_scaling(const by_serve_config *c, by_error *error)
+{
+    if (c->scaling.most == 0 ? c->worker.count > 0 : c->scaling.most >= c->worker.count) {
+        return BY_OK;
+    }
+    return by_error_set(error, BY_ECONFIG,
+                        "%s: scaling.most is %lld and worker.count, the least, is %lld: "
+                        "scaling.most must be as many, and at least 1 where worker.count is 0",
+                        by__config_where(c->config, "scaling.most", "worker.count"),
+                        (long long)c->scaling.most, (long long)c->worker.count);
+}
+
 static by_status check_tracing(const by_serve_config *c, by_error *error)
 {
     const char *url = c->tracing.endpoint;
@@ -312,6 +340,9 @@ by_status by_serve_config_check(const by_serve_config *config, by_error *error)
     }
     if (status == BY_OK) {
         status = check_webhooks(c, error);
+    }
+    if (status == BY_OK) {
+        status = check_scaling(c, error);
     }
     by__keys_close(&file);
     return status;

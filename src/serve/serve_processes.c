@@ -417,6 +417,10 @@ by_status by_serve_run(const by_serve_options *options, by_error *error)
     by__supervisor s = {.options = *options, .log = {options->log, options->user}};
     by__stop *stop = NULL;
     BY_TRY(by__link_check(options->address, error));
+    if (options->workers == 0 && options->most == 0) {
+        return by_error_set(error, BY_EARG,
+                            "no worker may run: set scaling.most, or --workers 0:8");
+    }
     set_options(&s, options);
     int code = uv_pipe(s.lifeline, 0, 0);
     if (code < 0) {

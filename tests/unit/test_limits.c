@@ -167,7 +167,10 @@ static void test_config(void **state)
     } rows[] = {
         {"gateway:\n  listn: a", "serve.yaml:2: unknown key"},
         {"model:\n  kind: gpt2", "serve.yaml:1: unknown key"},
-        {"worker:\n  count: 0", "serve.yaml:2:"},
+        {"worker:\n  count: 257", "serve.yaml:2:"},
+        {"worker:\n  count: 0", "scaling.most must be as many"},
+        {"worker: {count: 3}\nscaling: {most: 2}", "serve.yaml:2: scaling.most is 2"},
+        {"scaling:\n  target_p95: 0", "serve.yaml:2:"},
         {"limits:\n  keys: [{requests_per_minute: 1}]", "serve.yaml:2:"},
         {"limits:\n  keys: [{name: a, requests: 1}]", "serve.yaml:2:"},
         {"\ngateway: {listen: 0.0.0.0:80}", "serve.yaml:2: gateway.listen 0.0.0.0:80 is reachable"},
@@ -192,11 +195,14 @@ static void test_config(void **state)
         by_serve_config_close(&config);
     }
     by_serve_config *config = config_of("gateway: {listen: \"[::1]:80\", body: 1MiB}\n"
-                                        "cors: {origins: [\"*\", http://localhost:3000]}");
+                                        "cors: {origins: [\"*\", http://localhost:3000]}\n"
+                                        "scaling: {most: 8, target_p95: 0.3, calm: 5}");
     assert_int_equal(by_serve_config_check(config, NULL), BY_OK);
     assert_int_equal(config->gateway.body, 1 << 20);
     assert_int_equal(config->cors.origins.count, 2);
     assert_int_equal(config->worker.count, 1);
+    assert_int_equal(config->scaling.most, 8);
+    assert_true(config->scaling.target_p95 == 0.3 && config->scaling.idle == 60.0);
     by_serve_config_close(&config);
 }
 
