@@ -13,15 +13,17 @@ extern "C" {
 #endif
 
 typedef struct by_serve_gateway_config {
-    char *listen;        /* HOST:PORT or unix:PATH */
-    char *keys;          /* file of keys; "": none is asked for */
-    int64_t insecure;    /* 1: addresses beyond this machine are served without keys */
-    int64_t body;        /* bytes of a request, at most */
-    int64_t connections; /* at most */
-    double deadline;     /* seconds of a request */
-    double drain;        /* seconds for what was accepted, after SIGTERM */
-    int64_t page;        /* 1: "/" is a page for browsers */
-    double head_timeout; /* seconds, as the next three */
+    char *listen;                    /* HOST:PORT or unix:PATH */
+    char *keys;                      /* file of keys; "": none is asked for */
+    int64_t insecure;                /* 1: addresses beyond this machine are served without keys */
+    int64_t body;                    /* bytes of a request, at most */
+    int64_t connections;             /* at most */
+    int64_t connections_per_address; /* of a client, at most; 0: no limit */
+    by_string_list proxies;          /* networks of proxies that say who the client is; "unix" */
+    double deadline;                 /* seconds of a request */
+    double drain;                    /* seconds for what was accepted, after SIGTERM */
+    int64_t page;                    /* 1: "/" is a page for browsers */
+    double head_timeout;             /* seconds, as the next three */
     double body_timeout;
     double idle_timeout;
     double output_timeout;

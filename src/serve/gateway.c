@@ -168,6 +168,9 @@ static by_status open_gateway(by__gateway *g, by_error *error)
         http.idle_seconds = c->idle_timeout;
         http.output_seconds = c->output_timeout;
         http.output = (size_t)c->output;
+        BY_TRY(by__addresses_open(&g->addresses, (size_t)c->connections_per_address, &c->proxies,
+                                  error));
+        http.addresses = g->addresses;
         BY_TRY(by__limits_open(&g->limits, &o->config->limits, g->keys, o->quota, error));
         BY_TRY(by__payload_log_open(&g->payload, &g->loop, &o->config->payload, error));
         const by_serve_tracing_config *tracing = &o->config->tracing;
@@ -234,6 +237,7 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     (void)uv_loop_close(&g.loop);
     by__trace_export_close(&g.tracing.exports);
     by__id_table_free(&g.parts);
+    by__addresses_close(&g.addresses);
     by__limits_close(&g.limits);
     by__keys_close(&g.keys);
     json_decref(g.state);

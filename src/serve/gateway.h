@@ -33,6 +33,7 @@ typedef struct by__gateway {
     char *saved;      /* the text that is being written; NULL: nothing is */
     by_error unsaved; /* why the last one could not be */
     by__http_server *server;
+    by__addresses *addresses; /* NULL: nothing is counted */
     by__broker_link broker;
     by__event_queue events;          /* of the broker, that wait for their turn */
     by__keys *keys;                  /* NULL: none is asked for */

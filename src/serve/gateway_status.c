@@ -161,6 +161,16 @@ static void print_workers(const by__gateway *g, by__text *out)
     }
 }
 
+static void print_refusals(const by__gateway *g, by__text *out)
+{
+    by__http_refusals refused = by__http_server_refusals(g->server);
+    const char *name = "banyan_connections_refused_total";
+    by__metrics_family(out, name, "Connections, and requests behind proxies, above a limit.",
+                       "counter");
+    by__metrics_sample(out, name, "limit=\"all\"", (double)refused.connections);
+    by__metrics_sample(out, name, "limit=\"address\"", (double)refused.addresses);
+}
+
 void by__answer_metrics(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
 {
     by__text out = {0};
@@ -180,6 +190,7 @@ void by__answer_metrics(by__gateway *g, by__exchange *x, const by__http_request 
                         (double)count_workers(g));
     by__metrics_counter(&out, "banyan_connections", "Connections of clients.", "gauge", NULL,
                         (double)by__http_server_connections(g->server));
+    print_refusals(g, &out);
     print_workers(g, &out);
     by__metrics_models(&out, g->state);
     by__served_drift_print(&out, json_object_get(g->state, "workers"));

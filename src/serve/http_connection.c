@@ -15,6 +15,9 @@
 static void tell_done(by__exchange *x)
 {
     const by__http_options *o = &x->server->options;
+    if (x->proxied) {
+        by__addresses_give(o->addresses, &x->counted);
+    }
     if (!x->told) {
         x->told = true;
         if (o->done != NULL) {
@@ -72,6 +75,7 @@ void by__connection_hang_up(by__exchange *x)
         o->gone(o->user, x);
     }
     tell_done(x);
+    by__addresses_give(o->addresses, &x->counted);
     uv_close(&x->uv.handle, on_closed);
 }
 
@@ -136,9 +140,10 @@ void by__connection_refuse(by__exchange *x, int status, const char *reason)
 {
     char body[256];
     int n = snprintf(body, sizeof body,
-                     "{\"error\":{\"message\":\"%s\",\"type\":\"invalid_request_error\","
-                     "\"param\":null,\"code\":\"bad_http\"}}",
-                     reason);
+                     "{\"error\":{\"message\":\"%s\",\"type\":\"%s\","
+                     "\"param\":null,\"code\":\"%s\"}}",
+                     reason, status == 429 ? "rate_limit_error" : "invalid_request_error",
+                     status == 429 ? "too_many_connections" : "bad_http");
     x->told = false;
     x->keep_alive = false;
     x->lingers = true;
@@ -178,11 +183,80 @@ static bool must_wait(by__exchange *x)
     return x->stage != BY__READING || x->pending > 0;
 }
 
+/* ---- whose it is ---- */
+
+/* The address of the other side; false: it has none. */
+static bool find_peer(by__exchange *x, struct in6_addr *out)
+{
+    struct sockaddr_storage address;
+    int length = sizeof address;
+    x->peer[0] = '\0';
+    return x->server->path == NULL &&
+           uv_tcp_getpeername(&x->uv.tcp, (struct sockaddr *)&address, &length) == 0 &&
+           uv_ip_name((struct sockaddr *)&address, x->peer, sizeof x->peer) == 0 &&
+           by__network_address(out, (const struct sockaddr *)&address);
+}
+
+static void refuse_address(by__exchange *x)
+{
+    x->server->refusals.addresses++;
+    by__exchange_header(x, "Retry-After", "1");
+    by__connection_refuse(x, 429, "this address has too many connections or requests at a time");
+}
+
+/* Counts a connection, unless it is a proxy's; one too many is refused. */
+static void count_connection(by__exchange *x)
+{
+    const by__http_options *o = &x->server->options;
+    struct in6_addr peer;
+    bool has_peer = find_peer(x, &peer);
+    if (o->addresses == NULL) {
+        return;
+    }
+    x->proxied = by__addresses_trust(o->addresses, has_peer ? &peer : NULL);
+    by__address_room room = x->proxied || !has_peer
+                                ? BY__ADDRESS_ROOM
+                                : by__addresses_take(o->addresses, &peer, &x->counted);
+    if (room == BY__ADDRESS_FLOOD) {
+        x->server->refusals.addresses++;
+        by__connection_hang_up(x);
+    } else if (room == BY__ADDRESS_FULL) {
+        refuse_address(x);
+    }
+}
+
+/* Counts a proxy's request for the client that it comes from. False: it was refused. */
+static bool count_request(by__exchange *x, const by__http_request *request)
+{
+    const by__http_options *o = &x->server->options;
+    struct in6_addr client;
+    if (!x->proxied) {
+        return true;
+    }
+    if (!by__addresses_forwarded(o->addresses, request, &client)) {
+        (void)find_peer(x, &client);
+        return true;
+    }
+    const char *four = IN6_IS_ADDR_V4MAPPED(&client) ? (const char *)&client.s6_addr[12] : NULL;
+    (void)uv_inet_ntop(four != NULL ? AF_INET : AF_INET6, four != NULL ? four : (void *)&client,
+                       x->peer, sizeof x->peer);
+    if (by__addresses_take(o->addresses, &client, &x->counted) != BY__ADDRESS_ROOM) {
+        refuse_address(x);
+        return false;
+    }
+    return true;
+}
+
+/* ---- from the head on ---- */
+
 /* The head is there. False: it was refused, or the client is gone. */
 static bool admit(by__exchange *x, bool whole)
 {
     by__http_server *s = x->server;
     const by__http_request *request = by__http_parser_request(x->parser);
+    if (!count_request(x, request)) {
+        return false;
+    }
     x->stage = BY__HANDLING;
     x->told = false;
     x->status = 0;
@@ -324,13 +398,16 @@ void by__connection_accept(uv_stream_t *listener, int status)
     }
     s->first = x;
     s->connections++;
-    if (uv_accept(listener, &x->uv.stream) < 0 || s->connections > s->options.connections) {
+    if (uv_accept(listener, &x->uv.stream) < 0) {
+        by__connection_hang_up(x);
+        return;
+    }
+    if (s->connections > s->options.connections) {
+        s->refusals.connections++;
         by__connection_hang_up(x);
         return;
     }
     if (s->path == NULL) {
-        struct sockaddr_storage address;
-        int length = sizeof address;
         /* After which a peer that acknowledges nothing counts as gone: half-open connections of
          * clients that vanished would take their stream without end. */
         int milliseconds = (int)(s->options.output_seconds * 1e3);
@@ -340,11 +417,10 @@ void by__connection_accept(uv_stream_t *listener, int status)
         if (uv_fileno(&x->uv.handle, &fd) == 0) {
             (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
         }
-        if (uv_tcp_getpeername(&x->uv.tcp, (struct sockaddr *)&address, &length) == 0) {
-            (void)uv_ip_name((struct sockaddr *)&address, x->peer, sizeof x->peer);
-        }
     }
     if (uv_read_start(&x->uv.stream, on_alloc, on_read) < 0) {
         by__connection_hang_up(x);
+        return;
     }
+    count_connection(x);
 }

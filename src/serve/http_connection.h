@@ -31,8 +31,10 @@ struct by__exchange {
     by__http_parser *parser; /* NULL while nothing of a request is there */
     char *early;             /* bytes of the next request that came before the answer */
     size_t early_length;
-    by__text headers; /* of the answer */
-    char peer[INET6_ADDRSTRLEN];
+    by__text headers;            /* of the answer */
+    char peer[INET6_ADDRSTRLEN]; /* "" of a socket in the file system */
+    /* What is counted: a connection, or, where it is a proxy's, the present request. */
+    by__address_count *counted;
     void *user;
     void *note;
     size_t held;    /* bytes of the parser and of `early`, as the server counts them */
@@ -41,6 +43,7 @@ struct by__exchange {
     size_t given;   /* bytes that libuv was given so far */
     size_t taken;   /* of them, those that the socket had taken at the last sweep */
     by__stage stage;
+    bool proxied; /* the peer is a listed proxy */
     bool keep_alive;
     bool paused;   /* nothing is read until the client has taken its answers */
     bool handling; /* inside the handler: its answer does not start the next request yet */
@@ -68,6 +71,7 @@ struct by__http_server {
     size_t connections;
     size_t held;    /* bytes of requests */
     size_t handles; /* of libuv that are still open */
+    by__http_refusals refusals;
     bool draining;
     bool closing;
     char buffer[BY__HTTP_READ];

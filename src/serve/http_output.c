@@ -220,5 +220,5 @@ void by__exchange_end(by__exchange *exchange)
 
 const char *by__exchange_peer(const by__exchange *exchange)
 {
-    return exchange->server->path != NULL ? "unix" : exchange->peer;
+    return exchange->peer[0] == '\0' && exchange->server->path != NULL ? "unix" : exchange->peer;
 }

@@ -207,6 +207,11 @@ size_t by__http_server_connections(const by__http_server *server)
     return server->connections;
 }
 
+by__http_refusals by__http_server_refusals(const by__http_server *server)
+{
+    return server->refusals;
+}
+
 void by__http_server_drain(by__http_server *server)
 {
     by__http_server *s = server;

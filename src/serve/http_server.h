@@ -7,6 +7,7 @@
 #ifndef BY_SERVE_HTTP_SERVER_H
 #define BY_SERVE_HTTP_SERVER_H
 
+#include "serve/client_address.h"
 #include "serve/http_parse.h"
 #include "serve/serve.h"
 
@@ -16,7 +17,9 @@ typedef struct by__exchange by__exchange;
 typedef struct by__http_options {
     const char *listen; /* "HOST:PORT", "[::1]:PORT", port 0: any; or "unix:PATH" */
     by__http_limits limits;
-    size_t connections;    /* at most; more are closed at once; 0: 20000 */
+    size_t connections; /* at most; more are closed at once; 0: 20000 */
+    /* Counts what each address has; lives longer than the server. NULL: nothing is counted. */
+    by__addresses *addresses;
     size_t bodies;         /* bytes of all requests at a time; one above is refused; 0: 256 MiB */
     size_t output;         /* bytes that a stream may hold back for a slow reader; 0: 256 KiB */
     double head_seconds;   /* for a whole head; 0: 10 */
@@ -44,6 +47,13 @@ by_status by__http_server_open(by__http_server **out, uv_loop_t *loop,
 /* "http://127.0.0.1:8080" or "unix:PATH". */
 const char *by__http_server_url(const by__http_server *server);
 size_t by__http_server_connections(const by__http_server *server);
+/* Connections that were closed since there were too many; connections, and requests behind proxies,
+ * that were refused since their address had too many. */
+typedef struct by__http_refusals {
+    uint64_t connections;
+    uint64_t addresses;
+} by__http_refusals;
+by__http_refusals by__http_server_refusals(const by__http_server *server);
 /* Ends each connection once its present answer is whole; new ones have one request each. */
 void by__http_server_drain(by__http_server *server);
 /* A request has no whole answer, or one that is not written yet. */
@@ -71,7 +81,7 @@ bool by__exchange_stream(by__exchange *exchange);
 bool by__exchange_send(by__exchange *exchange, const char *data, size_t length);
 /* Ends the stream. The exchange is gone afterwards. */
 void by__exchange_end(by__exchange *exchange);
-/* "127.0.0.1", "::1" or "unix". */
+/* "127.0.0.1", "::1" or "unix": the client's address where a listed proxy tells it. */
 const char *by__exchange_peer(const by__exchange *exchange);
 const char *by__http_reason(int status);
 

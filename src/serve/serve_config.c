@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "config/schema.h"
+#include "serve/client_address.h"
 #include "serve/keys.h"
 #include "serve/serve.h"
 #include "serve/webhook.h"
@@ -57,6 +58,13 @@ static const by__key keys[] = {
      .help = "of a request, at most"},
     {"gateway", "connections", BY__KEY_INT, OWN(gateway.connections), "20000", 1, BY__MI20,
      .help = "at a time"},
+    {"gateway", "connections_per_address", BY__KEY_INT, OWN(gateway.connections_per_address), "0",
+     0, BY__MI20,
+     .help = "at a time, of a client's address (IPv6: of its /64); behind `proxies`, requests; 0: "
+             "no limit"},
+    {"gateway", "proxies", BY__KEY_TEXTS, OWN(gateway.proxies), "[]",
+     .help = "networks of proxies whose `X-Forwarded-For` says who the client is, such as "
+             "`10.0.0.0/8`; `unix`: who connects to a socket in the file system"},
     {"gateway", "deadline", BY__KEY_REAL, OWN(gateway.deadline), "600", 0, 1e6, BY__ABOVE_MIN,
      .help = "seconds of a request"},
     {"gateway", "drain", BY__KEY_REAL, OWN(gateway.drain), "45", 0, 1e6, BY__ABOVE_MIN,
@@ -305,6 +313,14 @@ static by_status check_tracing(const by_serve_config *c, by_error *error)
     return BY_OK;
 }
 
+static by_status check_proxies(const by_serve_config *c, by_error *error)
+{
+    by__addresses *addresses = NULL;
+    by_status status = by__addresses_open(&addresses, 0, &c->gateway.proxies, error);
+    by__addresses_close(&addresses);
+    return status;
+}
+
 static by_status check_webhooks(const by_serve_config *c, by_error *error)
 {
     by__webhook_rules *rules = NULL;
@@ -343,6 +359,9 @@ by_status by_serve_config_check(const by_serve_config *config, by_error *error)
     }
     if (status == BY_OK) {
         status = check_scaling(c, error);
+    }
+    if (status == BY_OK) {
+        status = check_proxies(c, error);
     }
     by__keys_close(&file);
     return status;

@@ -1,13 +1,12 @@
 #include "serve/webhook.h"
 
-#include <arpa/inet.h>
 #include <curl/curl.h>
-#include <netinet/in.h>
 #include <nettle/hmac.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base64.h"
+#include "serve/ip_network.h"
 
 /* Secrets of a file; more than one while the old one is replaced. */
 #define SECRETS     4
@@ -22,16 +21,10 @@ typedef struct origin {
     char *port;
 } origin;
 
-/* Addresses with the same first bits. */
-typedef struct network {
-    struct in6_addr address; /* of IPv4 as ::ffff:A.B.C.D */
-    unsigned bits;
-} network;
-
 struct by__webhook_rules {
     origin *origins;
     size_t origin_count;
-    network *networks;
+    by__network *networks;
     size_t network_count;
     uint8_t secrets[SECRETS][MOST_SECRET];
     size_t lengths[SECRETS];
@@ -107,47 +100,6 @@ by_status by__webhook_check_url(const by__webhook_rules *rules, const char *url,
 
 /* ---- addresses ---- */
 
-static bool is_in(const struct in6_addr *address, const struct in6_addr *of, unsigned bits)
-{
-    unsigned whole = bits / 8;
-    unsigned rest = bits % 8;
-    return memcmp(address->s6_addr, of->s6_addr, whole) == 0 &&
-           (rest == 0 || ((address->s6_addr[whole] ^ of->s6_addr[whole]) >> (8 - rest)) == 0);
-}
-
-/* "10.0.0.0/8", "fd00::/8", or one address. */
-static bool read_network(network *out, const char *text)
-{
-    char name[INET6_ADDRSTRLEN];
-    struct in_addr four;
-    size_t length = strcspn(text, "/");
-    if (length >= sizeof name) {
-        return false;
-    }
-    memcpy(name, text, length);
-    name[length] = '\0';
-    bool is_four = inet_pton(AF_INET, name, &four) == 1;
-    *out = (network){0};
-    if (is_four) {
-        out->address.s6_addr[10] = out->address.s6_addr[11] = 0xff;
-        memcpy(&out->address.s6_addr[12], &four, sizeof four);
-    } else if (inet_pton(AF_INET6, name, &out->address) != 1) {
-        return false;
-    }
-    unsigned most = is_four ? 32 : 128;
-    unsigned bits = most;
-    if (text[length] == '/') {
-        const char *digits = text + length + 1;
-        size_t n = strlen(digits);
-        if (n == 0 || n > 3 || strspn(digits, "0123456789") != n) {
-            return false;
-        }
-        bits = (unsigned)strtoul(digits, NULL, 10);
-    }
-    out->bits = bits + 128 - most;
-    return bits <= most;
-}
-
 /* Networks that are not of the public internet (IANA's registries of special-purpose addresses),
  * or whose addresses hold another one of IPv4, as 6to4's do. Of IPv6 only 2000::/3 is public. */
 static const char *const special[] = {
@@ -159,9 +111,9 @@ static const char *const special[] = {
 
 static bool is_public(const struct in6_addr *address)
 {
-    network n;
+    by__network n;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(special); i++) {
-        if (read_network(&n, special[i]) && is_in(address, &n.address, n.bits)) {
+        if (by__network_read(&n, special[i]) && by__network_has(&n, address)) {
             return false;
         }
     }
@@ -170,18 +122,12 @@ static bool is_public(const struct in6_addr *address)
 
 bool by__webhook_check_address(const by__webhook_rules *rules, const struct sockaddr *address)
 {
-    struct in6_addr a = {0};
-    if (address->sa_family == AF_INET) {
-        const struct sockaddr_in *four = (const struct sockaddr_in *)(const void *)address;
-        a.s6_addr[10] = a.s6_addr[11] = 0xff;
-        memcpy(&a.s6_addr[12], &four->sin_addr, sizeof four->sin_addr);
-    } else if (address->sa_family == AF_INET6) {
-        a = ((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
-    } else {
+    struct in6_addr a;
+    if (!by__network_address(&a, address)) {
         return false;
     }
     for (size_t i = 0; i < rules->network_count; i++) {
-        if (is_in(&a, &rules->networks[i].address, rules->networks[i].bits)) {
+        if (by__network_has(&rules->networks[i], &a)) {
             return true;
         }
     }
@@ -279,7 +225,7 @@ static by_status read_lists(by__webhook_rules *r, const by_serve_webhooks_config
         r->origin_count++;
     }
     for (size_t i = 0; i < c->networks.count; i++) {
-        if (!read_network(&r->networks[i], c->networks.items[i])) {
+        if (!by__network_read(&r->networks[i], c->networks.items[i])) {
             return by_error_set(error, BY_ECONFIG,
                                 "webhooks.networks has %s, which is no network: write it as "
                                 "10.0.0.0/8",

@@ -1,8 +1,9 @@
-/* Requests of HTTP, in two pieces: where they are cut changes nothing. */
+/* Requests of HTTP, in two pieces: where they are cut changes nothing; and what a proxy says of the
+ * client. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/http_parse.h"
+#include "serve/client_address.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -25,6 +26,19 @@ static by__http_state take(by__http_parser *p, const char *data, size_t size, si
     return state == BY__HTTP_MORE ? take_piece(p, data + cut, size - cut) : state;
 }
 
+static void read_forwarded(const by__http_request *r)
+{
+    char *proxies[] = {(char[]){"10.0.0.0/8"}};
+    const by_string_list list = {.items = proxies, .count = 1};
+    by__addresses *addresses = NULL;
+    struct in6_addr client;
+    if (by__addresses_open(&addresses, 1, &list, NULL) != BY_OK) {
+        abort();
+    }
+    (void)by__addresses_forwarded(addresses, r, &client);
+    by__addresses_close(&addresses);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     by__http_limits limits = {.head = 4096, .body = 4096, .chunks = 64};
@@ -43,6 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             memcmp(r->body, s->body, r->body_length) != 0) {
             abort();
         }
+        read_forwarded(r);
     }
     by__http_parser_close(&one);
     by__http_parser_close(&two);

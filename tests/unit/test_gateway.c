@@ -296,6 +296,87 @@ static void test_limits(void **state)
     free(keys);
 }
 
+#define LIVE "GET /health/live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+
+/* Asks until the gateway has seen what others have done, and answers so. */
+static void until(const gateway_run *run, int status, const char *request)
+{
+    int got = 0;
+    for (int i = 0; i < 5000 && got != status; i++) {
+        got = ask(run, request);
+    }
+    assert_int_equal(got, status);
+}
+
+static void test_connections_per_address(void **state)
+{
+    enum { MOST = 3 };
+    gateway_run run;
+    int held[2 * MOST];
+    by_serve_config *config = config_of("gateway: {connections_per_address: 3}");
+    (void)state;
+    gateway_begin(&run, &(by_gateway_options){.config = config});
+    for (int i = 0; i < 2 * MOST; i++) {
+        held[i] = gateway_connect(&run);
+        assert_true(held[i] >= 0);
+    }
+    /* Those above the limit are told; what a header says of the client is not asked. */
+    for (int i = MOST; i < 2 * MOST; i++) {
+        (void)gateway_send(held[i], LIVE "X-Forwarded-For: 9.9.9.9\r\n\r\n",
+                           sizeof LIVE "X-Forwarded-For: 9.9.9.9\r\n\r\n" - 1);
+        assert_true(gateway_read(held[i], answer, sizeof answer) > 0);
+        assert_int_equal(atoi(answer + 9), 429);
+        assert_non_null(strstr(answer, "too_many_connections"));
+        assert_non_null(strstr(answer, "Retry-After: 1\r\n"));
+    }
+    /* Above twice the limit they are closed. */
+    int flood = gateway_connect(&run);
+    assert_int_equal(gateway_read(flood, answer, sizeof answer), 0);
+    close(flood);
+    for (int i = 0; i < 2 * MOST; i++) {
+        close(held[i]);
+    }
+    /* The gateway sees that at its next turns. */
+    until(&run, 200, LIVE "\r\n");
+    assert_int_equal(ask(&run, "GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"),
+                     200);
+    const char *refused = strstr(answer, "banyan_connections_refused_total{limit=\"address\"} ");
+    assert_non_null(refused);
+    assert_true(atoi(strchr(refused, ' ') + 1) >= MOST + 1);
+    gateway_end(&run);
+    by_serve_config_close(&config);
+}
+
+/* Behind a proxy requests count, for the client that the proxy names. */
+static void test_proxies(void **state)
+{
+    static const char held_head[] = "POST /v1/completions HTTP/1.1\r\nHost: a\r\n"
+                                    "X-Forwarded-For: 8.8.8.8, 9.9.9.9\r\nContent-Length: 9\r\n"
+                                    "Content-Type: application/json\r\n\r\n{";
+    gateway_run run;
+    by_serve_config *config =
+        config_of("gateway: {connections_per_address: 1, proxies: [127.0.0.0/8, 10.0.0.0/8]}");
+    (void)state;
+    gateway_begin(&run, &(by_gateway_options){.config = config});
+    /* A request whose body does not come: it is one at a time. */
+    int held = gateway_connect(&run);
+    assert_true(gateway_send(held, held_head, sizeof held_head - 1));
+    until(&run, 429, LIVE "X-Forwarded-For: 9.9.9.9\r\n\r\n");
+    assert_int_equal(ask(&run, LIVE "X-Forwarded-For: 7.7.7.7, 9.9.9.9, 10.1.1.1\r\n\r\n"), 429);
+    assert_int_equal(ask(&run, LIVE "X-Forwarded-For: 9.9.9.9\r\nX-Forwarded-For: 7.7.7.7\r\n\r\n"),
+                     200);
+    /* Others have room, also who was named before the client, and a proxy that names nobody. */
+    assert_int_equal(ask(&run, LIVE "X-Forwarded-For: 8.8.8.8\r\n\r\n"), 200);
+    assert_int_equal(ask(&run, LIVE "\r\n"), 200);
+    close(held);
+    until(&run, 200,
+          "GET /v1/models HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+          "X-Forwarded-For: 9.9.9.9\r\n\r\n");
+    assert_true(gateway_logs(&run, "\"peer\":\"9.9.9.9\",\"method\":\"GET\""));
+    gateway_end(&run);
+    by_serve_config_close(&config);
+}
+
 static void test_bad_keys(void **state)
 {
     static const char *const lines[] = {"abc name",
@@ -348,7 +429,8 @@ int main(void)
         cmocka_unit_test(test_routes),   cmocka_unit_test(test_before_the_body),
         cmocka_unit_test(test_log),      cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_cors),     cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_bad_keys),
+        cmocka_unit_test(test_bad_keys), cmocka_unit_test(test_connections_per_address),
+        cmocka_unit_test(test_proxies),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
