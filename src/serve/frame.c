@@ -17,6 +17,9 @@ bool by__frames_take(by__frames *frames, const char *data, size_t length,
     by__frames *f = frames;
     by_error ignored = {0};
     size_t need;
+    if (length == 0) {
+        return true;
+    }
     if (!by__size_add(f->length, length, &need) ||
         by__reserve((void **)&f->data, &f->capacity, need, 1, &ignored) != BY_OK) {
         return false;

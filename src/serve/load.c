@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/event_stream.h"
 #include "serve/http_answer.h"
 #include "serve/messages.h"
 
@@ -76,8 +77,9 @@ static void add_gap(load *l, double seconds)
 
 /* One event of a stream. Of the text of a chunk only its being there counts; usage tells how many
  * tokens an answer has. */
-static void take_event(client *c, const char *data, size_t length)
+static void take_event(void *user, const char *data, size_t length)
 {
+    client *c = user;
     load *l = c->all;
     by_load_sample *s = &l->report->samples[c->sample];
     double now = by__now();
@@ -102,24 +104,11 @@ static void take_event(client *c, const char *data, size_t length)
 static void take_body(void *user, const char *data, size_t length)
 {
     client *c = user;
-    by__text_add_bytes(&c->events, data, length);
-    if (c->all->options.whole || c->answer.status != 200 || c->events.failed) {
-        return;
+    if (c->all->options.whole || c->answer.status != 200) {
+        by__text_add_bytes(&c->events, data, length);
+    } else {
+        by__event_stream_take(&c->events, data, length, take_event, c);
     }
-    size_t at = 0;
-    for (;;) {
-        char *line = c->events.data + at;
-        char *end = memchr(line, '\n', c->events.length - at);
-        if (end == NULL) {
-            break;
-        }
-        if (end - line > 6 && strncmp(line, "data: {", 7) == 0) {
-            take_event(c, line + 6, (size_t)(end - line) - 6);
-        }
-        at = (size_t)(end + 1 - c->events.data);
-    }
-    memmove(c->events.data, c->events.data + at, c->events.length - at);
-    c->events.length -= at;
 }
 
 static void finish(client *c, bool broken)

@@ -1,0 +1,76 @@
+/* Bodies of requests to the API. The first line is the route, and behind a blank the Content-Type
+ * where it is not JSON; the rest is the body. A body is refused with a sentence, or becomes
+ * messages to workers that are no longer than a link takes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/gateway.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_read(by__call *call, size_t length)
+{
+    by_error error;
+    if (call->part_count == 0 || call->part_count > BY__MOST_PARTS || call->n == 0 ||
+        call->n > BY__MOST_N || call->model == NULL) {
+        abort();
+    }
+    for (size_t i = 0; i < call->part_count; i++) {
+        if (!json_is_object(call->parts[i].message)) {
+            abort();
+        }
+    }
+    (void)by__call_check(call, length, &error);
+}
+
+static void read_body(const by__call_form *form, const by__http_request *request)
+{
+    by__gateway gateway = {.options = {.listen = NULL}};
+    by_error error = {0};
+    by__call *call;
+    const char *param = NULL;
+    if (by__call_open(&call, &gateway, form, "", &error) != BY_OK) {
+        return;
+    }
+    by_status status = form->read(call, request, &param, &error);
+    if (status == BY_OK) {
+        check_read(call, request->body_length);
+    } else if (error.message[0] == '\0') {
+        abort();
+    }
+    by__call_free(call);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    const uint8_t *line = size > 0 ? memchr(data, '\n', size) : NULL;
+    if (line == NULL) {
+        return 0;
+    }
+    char *route = strndup((const char *)data, (size_t)(line - data));
+    size_t length = (size_t)(data + size - line) - 1;
+    char *body = malloc(length + 1);
+    if (route != NULL && body != NULL) {
+        char *type = strchr(route, ' ');
+        by__http_request request = {.method = "POST",
+                                    .path = route,
+                                    .query = "model=m",
+                                    .header_count = 1,
+                                    .body = body,
+                                    .body_length = length,
+                                    .headers = {{"content-type", "application/json"}}};
+        memcpy(body, line + 1, length);
+        body[length] = '\0';
+        if (type != NULL) {
+            *type = '\0';
+            request.headers[0].value = type + 1;
+        }
+        const by__call_form *form = by__form_of_route(route);
+        if (form != NULL) {
+            read_body(form, &request);
+        }
+    }
+    free(body);
+    free(route);
+    return 0;
+}
