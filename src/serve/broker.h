@@ -1,4 +1,4 @@
-/* The broker's own records, for broker.c, broker_peers.c and broker_jobs.c. */
+/* The broker's own records, for broker.c (the process) and broker_*.c. */
 #ifndef BY_SERVE_BROKER_H
 #define BY_SERVE_BROKER_H
 
@@ -92,6 +92,25 @@ typedef struct by__broker {
     uint64_t expired;
     uint64_t dead; /* requests that lost too many workers */
 } by__broker;
+
+/* ---- peers (broker_peers.c) ---- */
+
+/* A new peer without a role; the link stays its caller's, and knows the peer (by__link_get). False:
+ * memory is exhausted. */
+bool by__broker_join(by__broker *b, by__link *link);
+/* A message of a peer. One that nobody of its role sends ends its link. */
+void by__broker_message(by__broker *b, by__peer *p, const json_t *message);
+/* Ends what a peer had; it gets nothing any more. Its link is closed by the caller. */
+void by__broker_part(by__broker *b, by__peer *p, const char *why);
+/* Ends workers that say nothing, or have work and make no step: they count as dead. */
+void by__broker_look(by__broker *b);
+/* "state", a new reference. */
+json_t *by__broker_state(const by__broker *b);
+/* Frees peers that have parted. Not before: who walks over the list may send to one whose link
+ * breaks just then. */
+void by__broker_sweep(by__broker *b);
+/* Closes all links, and frees what the broker has. */
+void by__broker_release(by__broker *b);
 
 /* ---- jobs (broker_jobs.c) ---- */
 
