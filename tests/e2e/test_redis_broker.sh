@@ -2,6 +2,7 @@
 # A Redis server as the broker: a gateway and workers that only meet there, behind a password; answers, tasks and
 # clients that go away as with the embedded broker, and a worker that goes in order leaves nothing behind.
 . "$(dirname "$0")/../support/shell.sh"
+. "$root/tests/support/serve.sh"
 client="$root/tests/e2e/serve_client.py"
 command -v redis-server >/dev/null || {
     echo "skipped: redis-server is not installed"
@@ -16,16 +17,15 @@ end_all() {
 check() { python3 "$client" "$@" || { tail -n 20 gateway.log first.log >&2; fail "$*"; }; }
 ask() { redis-cli -p "$port" "$@" 2>/dev/null; }
 
-tiny gpt2 >c.yaml
-run 0 "$banyan" train c.yaml --quiet --set model.context=1024 --set train.batch=1 --set train.steps=2 --set optimizer.warmup=1 --set train.threads=1
+train_tiny
 
 say "an address that is wrong, and a server that is not there"
 run 2 "$banyan" gateway --broker redis://h:x --listen 127.0.0.1:0
 holds err "its port is no number"
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+port=$(free_port)
 export REDISCLI_AUTH=secret
 broker="redis://127.0.0.1:$port/2?queue=64"
-traces=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+traces=$(free_port)
 "$banyan" gateway --broker "$broker" --listen 127.0.0.1:0 --traces "http://127.0.0.1:$traces/v1/traces" >url 2>gateway.log &
 gateway=$!
 background=$gateway

@@ -2,33 +2,8 @@
 # A server: answers equal streams, errors come before answers, clients that go away end their own request alone,
 # and processes that die in the middle of streams change nothing of them.
 . "$(dirname "$0")/../support/shell.sh"
+. "$root/tests/support/serve.sh"
 client="$root/tests/e2e/serve_client.py"
-on_exit=end_server
-server=
-silent=
-end_server() {
-    [ -z "$silent" ] || kill "$silent"
-    [ -z "$server" ] || kill -9 $(ps -o pid= --ppid "$server") "$server" 2>/dev/null
-}
-# serve FLAG...: its address is in $url, its process in $server.
-serve() {
-    rm -f url
-    "$banyan" serve runs/tiny --listen 127.0.0.1:0 --dir "$work/sock" --threads 1 "$@" >url 2>log &
-    server=$!
-    while [ ! -s url ]; do
-        kill -0 "$server" 2>/dev/null || { cat log >&2; fail "the server has ended"; }
-        sleep 0.1
-    done
-    url=$(cat url)
-}
-# stop CODE: SIGTERM, and its exit code.
-stop() {
-    kill -TERM "$server"
-    wait "$server"
-    code=$?
-    server=
-    [ "$code" -eq "$1" ] || { cat log >&2; fail "the server ended with $code"; }
-}
 check() { python3 "$client" "$@" || { tail -n 20 log >&2; fail "$*"; }; }
 
 # in_browser [KEY]: what people see of the page.
@@ -42,8 +17,7 @@ in_browser() {
 
 make_text text.txt 400
 echo "bob@example.com 0123456789" >>text.txt
-tiny gpt2 >c.yaml
-run 0 "$banyan" train c.yaml --quiet --set model.context=1024 --set train.batch=1 --set train.steps=2 --set optimizer.warmup=1 --set train.threads=1
+train_tiny
 
 say "answers, errors, connections"
 serve --workers 2
@@ -75,7 +49,7 @@ run 0 "$banyan" bench serve "$url" --model tiny --requests 40 --rate 400 --concu
 run 1 "$banyan" bench serve "$url" --model other --requests 4
 run 1 "$banyan" bench serve http://127.0.0.1:1 --model tiny
 holds err "connection refused"
-stop 0
+stop
 ! grep -q sandbox_violation log || fail "a worker asks for what it gave up: $(grep sandbox_violation log)"
 [ -z "$(ps -eo args= | grep "[-]-dir $work/sock")" ] || fail "processes are left"
 
@@ -86,7 +60,7 @@ check ready "$url"
 check drift "$url"
 [ "$(grep -c '"event":"drift"' log)" = 1 ] || fail "$(cat log)"
 in_browser
-stop 0
+stop
 
 say "feedback, and what is kept of requests"
 serve --set feedback.directory=feedback --set payload.directory=payload --set payload.fraction=1
@@ -107,18 +81,18 @@ serve --traces "http://127.0.0.1:$traces/v1/traces"
 check ready "$url"
 python3 "$root/tests/e2e/trace_client.py" "$url" "$traces" || { tail -n 20 log >&2; fail "traces"; }
 grep '"event":"request"' log | grep -q '"trace_id":"4bf92f3577b34da6a3ce929d0e0e4736"' || fail "$(cat log)"
-stop 0
+stop
 # One that takes connections and never answers.
 python3 -c 'import socket, time
 s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1], flush=True); time.sleep(600)' >silent &
-silent=$!
+aside=$!
 until [ -s silent ]; do sleep 0.1; done
 serve --set tracing.endpoint="http://127.0.0.1:$(cat silent)/v1/traces" --set tracing.queue=8
 check ready "$url"
 python3 "$root/tests/e2e/trace_client.py" "$url" dead || fail "traces without a collector"
-stop 0
-kill "$silent"
-silent=
+stop
+kill "$aside"
+aside=
 run 2 "$banyan" serve runs/tiny --set tracing.endpoint=collector:4318 --check
 holds err "tracing.endpoint is collector:4318"
 
@@ -139,12 +113,12 @@ check keys "$url"
 check page "$url"
 in_browser secret
 check quota "$url"
-stop 0
+stop
 serve --config serve.yaml --set gateway.page=false
 check ready "$url"
 check no_page "$url"
 check quota_kept "$url"
-stop 0
+stop
 
 say "what cannot be served"
 run 2 "$banyan" serve runs/tiny --listen 0.0.0.0:0 --dir "$work/sock"

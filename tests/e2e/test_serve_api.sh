@@ -3,13 +3,8 @@
 # are those of `banyan predict` and `banyan embed`; the last part asks with the real openai package and needs the
 # environment of scripts/serve-env.
 . "$(dirname "$0")/../support/shell.sh"
+. "$root/tests/support/serve.sh"
 client="$root/tests/e2e/serve_api_client.py"
-on_exit=end_server
-server=
-end_server() {
-    # shellcheck disable=SC2046
-    [ -z "$server" ] || kill -9 $(ps -o pid= --ppid "$server") "$server" 2>/dev/null
-}
 check() { "$@" || { tail -n 20 log >&2; fail "$*"; }; }
 
 make_text text.txt 400
@@ -54,13 +49,7 @@ run 0 "$banyan" generate talk --adapter adapter --prompt "apple " --no-prompt --
 mv out adapted.text
 
 say "a server of five models"
-"$banyan" serve runs/tiny talk adapted=talk+adapter runs/houses runs/digits/ --listen 127.0.0.1:0 --dir "$work/sock" --threads 1 >url 2>log &
-server=$!
-while [ ! -s url ]; do
-    kill -0 "$server" 2>/dev/null || { cat log >&2; fail "the server has ended"; }
-    sleep 0.1
-done
-url=$(cat url)
+serve_models runs/tiny talk adapted=talk+adapter runs/houses runs/digits/
 for what in models embeddings predict probabilities encoding; do
     say "$what"
     check python3 "$client" "$what" "$url"

@@ -2,42 +2,22 @@
 # Versions of a served model: deployed, checked, given a share of the requests or copies of them, rolled back, by hand and by
 # themselves, while clients ask; not one of their requests fails. Workers that follow the load, down to none.
 . "$(dirname "$0")/../support/shell.sh"
+. "$root/tests/support/serve.sh"
 client="$root/tests/e2e/update_client.py"
-on_exit=end_server
-server=
-load=
-end_server() {
-    [ -z "$load" ] || kill -9 "$load" 2>/dev/null
-    [ -z "$server" ] || kill -9 $(ps -o pid= --ppid "$server") "$server" 2>/dev/null
-}
-serve() {
-    rm -f url
-    "$banyan" serve runs/tiny --listen 127.0.0.1:0 --dir "$work/sock" --threads 1 "$@" >url 2>log &
-    server=$!
-    while [ ! -s url ]; do
-        kill -0 "$server" 2>/dev/null || { cat log >&2; fail "the server has ended"; }
-        sleep 0.1
-    done
-    url=$(cat url)
+serve_ready() {
+    serve "$@"
     until curl -sf "$url/health/ready" >/dev/null; do sleep 0.1; done
-}
-stop() {
-    kill -TERM "$server"
-    wait "$server"
-    code=$?
-    server=
-    [ "$code" -eq 0 ] || { tail log >&2; fail "the server ended with $code"; }
 }
 begin_load() {
     rm -f enough
     python3 "$client" load "$url" enough 300 >load.out 2>load.err &
-    load=$!
+    aside=$!
 }
 # end_load VERSIONS: every request was answered, by so many versions.
 end_load() {
     : >enough
-    wait "$load" || { cat load.err load.out >&2; tail -n 20 log >&2; fail "requests have failed"; }
-    load=
+    wait "$aside" || { cat load.err load.out >&2; tail -n 20 log >&2; fail "requests have failed"; }
+    aside=
     holds load.out '"failed": 0'
     [ "$(field versions <load.out)" = "$1" ] || fail "answers of other versions: $(cat load.out)"
 }
@@ -74,7 +54,7 @@ open(path, "wb").write(data)
 END
 
 say "a version that serves, is replaced and comes back, under load"
-serve --workers 2
+serve_ready --workers 2
 first=$(python3 "$client" answer "$url")
 begin_load
 run 0 deploy runs/other
@@ -120,7 +100,7 @@ is version "$before" || fail "$(cat status)"
 stop
 
 say "none while nothing comes, more than one under load, then fewer"
-serve --workers 0:3 --idle 1 --calm 1 --max-rate 6 --sessions 4
+serve_ready --workers 0:3 --idle 1 --calm 1 --max-rate 6 --sessions 4
 until_is workers 0
 curl -sf "$url/health/ready" >/dev/null || fail "a server that starts workers for requests is ready"
 python3 "$client" answer "$url" >/dev/null || fail "a request does not start a worker"

@@ -79,6 +79,8 @@ echo 0 >shift
 cc -shared -fPIC -O1 -DSHIFT="\"$work/shift\"" -DHANG="\"$work/hang\"" shift.c -o shift.so -ldl
 
 say "the embedded broker"
+# A gateway that is started again is found where it was.
+listen=127.0.0.1:$(free_port)
 LD_PRELOAD="$work/shift.so" serve --workers 2
 for what in worker_kill worker_stop broker_kill gateway_kill disk_full; do cause "$what" "$server"; done
 cause clock "$server" shift="$work/shift"

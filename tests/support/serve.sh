@@ -1,6 +1,11 @@
-# A server of a tiny model, for scripts that cause its faults; sourced by them behind shell.sh, POSIX sh.
+# Servers of tiny models, for scripts that source this behind shell.sh, POSIX sh.
 server=
-end_server() { [ -z "$server" ] || kill -9 $(ps -o pid= --ppid "$server") "$server" 2>/dev/null; }
+aside= # another process that must not outlive the script
+end_server() {
+    # shellcheck disable=SC2046
+    [ -z "$server" ] || kill -9 $(ps -o pid= --ppid "$server") "$server" 2>/dev/null
+    [ -z "$aside" ] || kill -9 "$aside" 2>/dev/null
+}
 on_exit=end_server
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 # train_tiny: the run runs/tiny, with a context in which answers take a while.
@@ -8,17 +13,21 @@ train_tiny() {
     tiny gpt2 >c.yaml
     run 0 "$banyan" train c.yaml --quiet --set model.context=1024 --set train.batch=1 --set train.steps=2 --set optimizer.warmup=1 --set train.threads=1
 }
-# serve FLAG...: its address is in $url, its process in $server.
-serve() {
+# serve_models MODEL... FLAG...: its address is in $url, its process in $server. A gateway that is started again has the
+# same address with $listen, a port that is free.
+listen=127.0.0.1:0
+serve_models() {
     rm -f url
-    url=http://127.0.0.1:$(free_port)
-    "$banyan" serve runs/tiny --listen "${url#http://}" --dir "$work/sock" --threads 1 "$@" >url 2>log &
+    "$banyan" serve --listen "$listen" --dir "$work/sock" --threads 1 "$@" >url 2>log &
     server=$!
     while [ ! -s url ]; do
         kill -0 "$server" 2>/dev/null || { cat log >&2; fail "the server has ended"; }
         sleep 0.1
     done
+    url=$(cat url)
 }
+serve() { serve_models runs/tiny "$@"; }
+# stop: SIGTERM, behind which it ends without an error.
 stop() {
     kill -TERM "$server"
     wait "$server" || { tail -n 20 log >&2; fail "the server ended with an error"; }
