@@ -17,6 +17,33 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+by_status cli_parse_counts(int *out, size_t *count, size_t most, const char *flag, const char *text,
+                           int largest, by_error *error)
+{
+    int before = 0;
+    const char *at = text;
+    *count = 0;
+    while (*count < most) {
+        char *end;
+        long value = strtol(at, &end, 10);
+        if (end == at || value <= before || value > largest) {
+            break;
+        }
+        before = (int)value;
+        out[(*count)++] = before;
+        if (*end == '\0') {
+            return BY_OK;
+        }
+        if (*end != ',') {
+            break;
+        }
+        at = end + 1;
+    }
+    return by_error_set(error, BY_EARG,
+                        "%s %s: wanted are up to %zu numbers from 1 to %d, ascending: 1,2,4", flag,
+                        text, most, largest);
+}
+
 double cli_median(double *values, size_t count)
 {
     if (count == 0) {
@@ -69,7 +96,6 @@ double cli_process_age_ms(void)
                   (double)ticks / (double)sysconf(_SC_CLK_TCK));
 }
 
-/* A linear congruential sequence (Knuth's MMIX constants). */
 by_status cli_assume_sizes(by_config *config, by_error *error)
 {
     const by_task *task;
@@ -84,6 +110,7 @@ by_status cli_assume_sizes(by_config *config, by_error *error)
     return status;
 }
 
+/* A linear congruential sequence (Knuth's MMIX constants). */
 void cli_random_tokens(int32_t *tokens, size_t count, int64_t vocab)
 {
     uint64_t state = 1;

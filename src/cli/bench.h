@@ -53,6 +53,10 @@ void cli_draft_close(cli_draft *draft);
 unsigned cli_peak_figures(const char *precision, by_dtype dtype);
 double cli_peak(const by_machine *machine, const char *precision, by_dtype dtype);
 
+/* Reads ascending numbers from 1 to `largest` such as "1,2,4", at most `most`, into out[*count].
+ * BY_EARG names the flag. */
+by_status cli_parse_counts(int *out, size_t *count, size_t most, const char *flag, const char *text,
+                           int largest, by_error *error);
 /* Median of `count` values, which it sorts. */
 double cli_median(double *values, size_t count);
 /* Milliseconds since this process was started. */

@@ -261,10 +261,12 @@ static by_status run_requests(cli_engine_bench *b, by_error *error)
     return status;
 }
 
-static by_status measure(cli_engine_request *r, const char *path, by_error *error)
+by_status cli_engine_measure(const cli_engine_request *request, const char *path,
+                             cli_engine_rates *rates, by_error *error)
 {
-    cli_engine_bench b = {.r = r};
-    by_status status = open_engine(&b, r, path, error);
+    cli_engine_request r = *request; /* opening fills what was not given */
+    cli_engine_bench b = {.r = &r};
+    by_status status = open_engine(&b, &r, path, error);
     if (status == BY_OK) {
         status = run_requests(&b, error);
     }
@@ -273,7 +275,7 @@ static by_status measure(cli_engine_request *r, const char *path, by_error *erro
         status = by_machine_measure(&b.machine, products | BY_MACHINE_MEMORY, error);
     }
     if (status == BY_OK) {
-        status = cli_engine_report(&b, error);
+        status = cli_engine_report(&b, rates, error);
     }
     by_profile_close(&b.profile);
     by_engine_close(&b.engine);
@@ -290,7 +292,9 @@ static bool is_right(const cli_engine_request *r)
            r->pattern >= 0 && r->beside >= 0 && r->beside <= MAX_TOKENS && r->threads >= 0 &&
            r->threads <= 4096 && r->sessions >= 1 && r->sessions <= 4096 &&
            r->requests <= MAX_REQUESTS && r->requests != 0 && r->rate >= 0.0 && r->rate < 1e6 &&
-           !(r->beside > 0 && (r->rate > 0.0 || r->shared > 0));
+           !(r->beside > 0 && (r->rate > 0.0 || r->shared > 0)) &&
+           (r->sweep == NULL ? r->picture == NULL
+                             : r->beside == 0 && r->rate == 0.0 && !r->profile);
 }
 
 static int run(int argc, char **argv)
@@ -299,6 +303,9 @@ static int run(int argc, char **argv)
     const cli_flag flags[] = {
         {"sessions", CLI_INTEGER, &r.sessions, "N",
          "sequences at a time, each followed by the next (16)"},
+        {"sweep", CLI_STRING, &r.sweep, "N,N,...",
+         "one after the other with so many sessions, as many requests as sessions"},
+        {"out", CLI_STRING, &r.picture, "FILE", "draw the sweep and its limits (.png or .svg)"},
         {"rate", CLI_NUMBER, &r.rate, "R",
          "instead, R requests arrive a second, at random (Poisson)"},
         {"beside", CLI_INTEGER, &r.beside, "N",
@@ -335,14 +342,17 @@ static int run(int argc, char **argv)
         return cli_misuse(&cli_bench_engine,
                           "--sessions and --threads must be 1 to 4096, --requests 1 to %d, tokens "
                           "at most %d, --rate and --beside not negative; --beside goes without "
-                          "--rate and --shared-tokens",
+                          "--rate and --shared-tokens, --sweep without --beside, --rate and "
+                          "--profile, --out with --sweep only",
                           MAX_REQUESTS, MAX_TOKENS);
     }
     r.sessions = r.beside > 0 ? 1 : r.sessions;
     if ((code = cli_check_precision(&cli_bench_engine, r.precision)) >= 0) {
         return code;
     }
-    return measure(&r, rest[0], &error) == BY_OK ? CLI_DONE : cli_fail(&cli_bench_engine, &error);
+    by_status status = r.sweep == NULL ? cli_engine_measure(&r, rest[0], NULL, &error)
+                                       : cli_engine_sweep(&r, rest[0], &error);
+    return status == BY_OK ? CLI_DONE : cli_fail(&cli_bench_engine, &error);
 }
 
 const cli_command cli_bench_engine = {
@@ -350,7 +360,8 @@ const cli_command cli_bench_engine = {
     .summary = "time many requests at once",
     .usage = "banyan bench engine RUN|MODEL|CONFIG [--sessions N | --rate R | --beside N] "
              "[--requests N]\n"
-             "                    [--profile] [--json]",
+             "                    [--profile] [--json]\n"
+             "banyan bench engine RUN|MODEL|CONFIG --sweep N,N,... [--out FILE] [--json]",
     .text =
         "Gives the engine requests with random prompts: so many at a time, at random times at a\n"
         "rate, or one at a time beside a long prompt that is being taken in. Prints the time to\n"
@@ -360,5 +371,6 @@ const cli_command cli_bench_engine = {
         "matrix-product peak and of main memory's speed. With as many requests as sessions the\n"
         "latter two are what llama.cpp's batched-bench calls S_PP and S_TG. A config file is\n"
         "timed with initial weights.\n\n"
-        "  banyan bench engine examples/gpt2_124m.yaml --sessions 16 --requests 16 --json",
+        "  banyan bench engine examples/gpt2_124m.yaml --sessions 16 --requests 16 --json\n"
+        "  banyan bench engine examples/gpt2_124m.yaml --sweep 1,2,4,8,16,32,64 --out engine.png",
     .run = run};

@@ -1,6 +1,7 @@
 /* bench engine: what its files share. bench_engine.c submits requests and takes steps,
  * bench_engine_beside.c times one request beside a long prompt, bench_engine_report.c makes figures
- * of it and prints them. */
+ * of it and prints them, bench_engine_sweep.c repeats it for several numbers of sessions and draws
+ * them. */
 #ifndef BY_CLI_BENCH_ENGINE_H
 #define BY_CLI_BENCH_ENGINE_H
 
@@ -23,6 +24,8 @@ typedef struct cli_engine_request {
     int64_t beside;   /* tokens of a prompt that is taken in at the same time; 0: none is */
     int64_t rows;
     int64_t threads;
+    const char *sweep;   /* numbers of sessions, "1,4,16"; NULL: one measurement */
+    const char *picture; /* of the sweep, a file; may be NULL */
     bool profile;
     bool json;
 } cli_engine_request;
@@ -77,7 +80,28 @@ by_status cli_engine_step_once(cli_engine_bench *b, by_error *error);
  * end beside it. */
 by_status cli_engine_run_beside(cli_engine_bench *b, by_error *error);
 
-/* Figures of what was measured, printed. */
-by_status cli_engine_report(cli_engine_bench *b, by_error *error);
+/* Tokens a second of steps of one kind, and the most that the machine's products and memory allow
+ * for the work of these steps: the lesser of both limits. 0: there was no such step. */
+typedef struct cli_engine_rate {
+    double tokens_per_s;
+    double limit;
+} cli_engine_rate;
+
+typedef struct cli_engine_rates {
+    cli_engine_rate prompts; /* steps that took in prompts alone */
+    cli_engine_rate decode;  /* steps in which all sequences decoded */
+    double ttft;             /* seconds to the first token, median */
+} cli_engine_rates;
+
+/* Figures of what was measured, printed, those of `rates` also stored; with rates, text alone is not
+ * printed: the caller makes a table of it. rates may be NULL. */
+by_status cli_engine_report(cli_engine_bench *b, cli_engine_rates *rates, by_error *error);
+
+/* The whole measurement of one request: opens the engine, runs, reports. */
+by_status cli_engine_measure(const cli_engine_request *r, const char *path, cli_engine_rates *rates,
+                             by_error *error);
+/* Measures with each number of sessions of r->sweep, as many requests as sessions; prints a table
+ * and, with r->picture, draws it. */
+by_status cli_engine_sweep(const cli_engine_request *r, const char *path, by_error *error);
 
 #endif

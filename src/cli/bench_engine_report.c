@@ -264,7 +264,15 @@ static void print(const cli_engine_bench *b, const figures *f)
     printf("memory      %s\n", by_format_bytes(text, by_engine_memory(b->engine)->total));
 }
 
-by_status cli_engine_report(cli_engine_bench *b, by_error *error)
+static cli_engine_rate rate_of(const phase *p, const cli_engine_bench *b, const figures *f)
+{
+    double products = p->gflops / f->peak;
+    double memory = p->gbps / b->machine.read_gbps;
+    double share = products > memory ? products : memory;
+    return (cli_engine_rate){p->per_s, share > 0.0 ? p->per_s / share : 0.0};
+}
+
+by_status cli_engine_report(cli_engine_bench *b, cli_engine_rates *rates, by_error *error)
 {
     figures f = {0};
     by_profile_row *rows = NULL;
@@ -276,11 +284,15 @@ by_status cli_engine_report(cli_engine_bench *b, by_error *error)
     }
     if (status == BY_OK && b->r->json) {
         print_json(b, &f, rows, count);
-    } else if (status == BY_OK) {
+    } else if (status == BY_OK && rates == NULL) {
         print(b, &f);
         if (b->profile != NULL) {
             print_profile(b, rows, count);
         }
+    }
+    if (status == BY_OK && rates != NULL) {
+        *rates = (cli_engine_rates){rate_of(&f.prompts, b, &f), rate_of(&f.decode, b, &f),
+                                    1e-3 * f.ttft[0]};
     }
     by_profile_rows_free(rows, count);
     return status;

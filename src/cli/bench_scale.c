@@ -18,32 +18,6 @@ typedef struct curve {
     cli_timing timing[MOST_COUNTS]; /* of rank 0 */
 } curve;
 
-/* "1,2,4" */
-static by_status parse_ranks(curve *c, const char *text, by_error *error)
-{
-    int before = 0;
-    const char *at = text;
-    while (c->count < MOST_COUNTS) {
-        char *end;
-        long value = strtol(at, &end, 10);
-        if (end == at || value <= before || value > MOST_RANKS) {
-            break;
-        }
-        before = (int)value;
-        c->ranks[c->count++] = before;
-        if (*end == '\0') {
-            return BY_OK;
-        }
-        if (*end != ',') {
-            break;
-        }
-        at = end + 1;
-    }
-    return by_error_set(error, BY_EARG,
-                        "--ranks %s: wanted are up to %d numbers from 1 to %d, ascending: 1,2,4",
-                        text, MOST_COUNTS, MOST_RANKS);
-}
-
 /* The config with micro-batches small enough for so many ranks: the global batch stays. */
 static by_status fit_config(by_config **out, const by_config *config, int ranks, by_error *error)
 {
@@ -180,7 +154,8 @@ static by_status measure(void *user, by_config *config, by_error *error)
     const request *r = user;
     by_comm *world = NULL;
     curve c = {.config = config, .steps = r->steps, .json = r->json};
-    by_status status = parse_ranks(&c, r->ranks, error);
+    by_status status =
+        cli_parse_counts(c.ranks, &c.count, MOST_COUNTS, "--ranks", r->ranks, MOST_RANKS, error);
     if (status == BY_OK) {
         status = cli_assume_sizes(config, error);
     }

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "banyan/serve.h"
+#include "banyan/track.h"
 #include "bench.h"
 
 typedef struct summary {
@@ -45,12 +46,40 @@ static void print_row(const char *name, summary s, bool json)
     }
 }
 
+enum { CURVES = 4, POINTS = 100 };
+
+/* Times in milliseconds by percentile; values[i] are counts[i] seconds in ascending order. */
+static by_status draw(const char *path, const char *const names[CURVES],
+                      double *const values[CURVES], const size_t counts[CURVES], by_error *error)
+{
+    double percents[POINTS];
+    double milliseconds[CURVES][POINTS];
+    by_plot_series series[CURVES];
+    by_plot_options chart = {.title = "Times of requests",
+                             .x_label = "percentile",
+                             .y_label = "milliseconds",
+                             .log_y = true,
+                             .series = series};
+    for (size_t i = 0; i < CURVES; i++) {
+        for (size_t p = 0; counts[i] > 0 && p < POINTS; p++) {
+            percents[p] = (double)p;
+            milliseconds[i][p] = 1e3 * values[i][p * (counts[i] - 1) / (POINTS - 1)];
+        }
+        if (counts[i] > 0) {
+            series[chart.series_count++] =
+                (by_plot_series){names[i], percents, milliseconds[i], POINTS, 0.0};
+        }
+    }
+    return by_plot_write(&chart, path, error);
+}
+
 typedef struct goals {
     double first; /* seconds; 0: any */
     double end;
 } goals;
 
-static int print_report(const by_load_report *r, goals goal, bool json)
+/* Sorts the report's gaps. path: of a picture, or NULL. */
+static int print_report(const by_load_report *r, goals goal, const char *path, bool json)
 {
     double *first = calloc(4 * r->count + 1, sizeof *first);
     double *token = first + r->count;
@@ -89,12 +118,19 @@ static int print_report(const by_load_report *r, goals goal, bool json)
                r->count, good, refused, r->count - good - refused, r->seconds,
                (double)good / seconds, (double)tokens / seconds, (double)met / seconds);
     }
-    print_row("ttft", summarize(first, good), json);
-    print_row("tpot", summarize(token, good), json);
-    print_row("itl", summarize(r->gaps, r->gap_count), json);
-    print_row("e2e", summarize(end, good), json);
+    static const char *const names[CURVES] = {"ttft", "tpot", "itl", "e2e"};
+    double *const values[CURVES] = {first, token, r->gaps, end};
+    const size_t counts[CURVES] = {good, good, r->gap_count, good};
+    for (size_t i = 0; i < CURVES; i++) {
+        print_row(names[i], summarize(values[i], counts[i]), json);
+    }
     printf(json ? "}\n" : "");
+    by_error error = {0};
+    by_status status = path == NULL ? BY_OK : draw(path, names, values, counts, &error);
     free(first);
+    if (status != BY_OK) {
+        return cli_fail(&cli_bench_serve, &error);
+    }
     return good + refused == r->count ? CLI_DONE : CLI_FAILED;
 }
 
@@ -107,6 +143,7 @@ static int run(int argc, char **argv)
     int64_t prompt = 32;
     int64_t tokens = 32;
     goals goal = {0};
+    const char *picture = NULL;
     bool json = false;
     options.vocab = 50;
     const cli_flag flags[] = {
@@ -126,6 +163,7 @@ static int run(int argc, char **argv)
          "of prompts and times (default: a new one, so that no prompt is in the server's cache)"},
         {"ttft", CLI_NUMBER, &goal.first, "SECONDS", "goodput: first text within"},
         {"e2e", CLI_NUMBER, &goal.end, "SECONDS", "goodput: whole answer within"},
+        {"out", CLI_STRING, &picture, "FILE", "draw the times by percentile (.png or .svg)"},
         {"json", CLI_SWITCH, &json, NULL, "one JSON object"},
         {0}};
     char **rest;
@@ -149,7 +187,7 @@ static int run(int argc, char **argv)
     if (status != BY_OK) {
         return cli_fail(&cli_bench_serve, &error);
     }
-    code = print_report(&report, goal, json);
+    code = print_report(&report, goal, picture, json);
     by_load_report_free(&report);
     return code;
 }
@@ -162,5 +200,6 @@ const cli_command cli_bench_serve = {
     "from\n"
     "the time at which a request was to be sent. An error inside a stream is a failure.\n\n"
     "  banyan bench serve http://127.0.0.1:8080 --model tiny --concurrency 64 --requests 1000\n"
-    "  banyan bench serve http://127.0.0.1:8080 --model tiny --rate 20 --ttft 0.2\n",
+    "  banyan bench serve http://127.0.0.1:8080 --model tiny --rate 20 --ttft 0.2 --out "
+    "times.png\n",
     run};

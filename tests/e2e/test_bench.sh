@@ -94,6 +94,17 @@ json "sum(k['seconds'] for k in d['profile']) < d['seconds']"
 run 0 "$banyan" bench engine c.yaml --sessions 2 --requests 2 --prompt-tokens 20 --tokens 6 --kv int8 --profile
 holds out "between nodes"
 
+say "bench engine, with several numbers of sessions"
+run 0 "$banyan" bench engine c.yaml --sweep 1,3 --prompt-tokens 20 --tokens 6 --out sweep.svg
+[ "$(cut -f 1 out | paste -sd ' ' -)" = "sessions 1 3" ] || fail "$(cat out)"
+awk -F '\t' 'NR > 1 && !($2 > 0 && $3 > $2 * 0.2 && $4 > 0 && $5 > 0) { exit 1 }' out || fail "$(cat out)"
+grep -q "<svg" sweep.svg || fail "no picture"
+run 0 "$banyan" bench engine c.yaml --sweep 2 --prompt-tokens 20 --tokens 6 --json
+[ "$(field requests <out)" = 2 ] || fail "$(cat out)"
+run 2 "$banyan" bench engine c.yaml --sweep 1,,2
+holds err "--sweep 1,,2: wanted are up to 32 numbers"
+run 2 "$banyan" bench engine c.yaml --out sweep.svg
+
 say "bench engine, beside a long prompt: a short one has half of a step's rows"
 run 0 "$banyan" bench engine c.yaml --beside 28 --requests 2 --prompt-tokens 4 --tokens 2 --rows 4 --json
 json "d['beside'] == 28 and d['least_steps'] == 1 and d['first_token_steps'] == 2 and d['ttft_ms'] > 0"

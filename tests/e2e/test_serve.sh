@@ -42,7 +42,8 @@ run 2 "$banyan" broker --dir "$work/sock"
 holds err "another broker listens"
 
 say "a load"
-run 0 "$banyan" bench serve "$url" --model tiny --requests 60 --concurrency 8 --prompt-tokens 5 --tokens 7 --vocab 20 --json
+run 0 "$banyan" bench serve "$url" --model tiny --requests 60 --concurrency 8 --prompt-tokens 5 --tokens 7 --vocab 20 --json --out times.svg
+grep -q "<svg" times.svg || fail "no picture"
 holds out '"requests":60,"ok":60,"refused":0,"failed":0,'
 run 0 "$banyan" bench serve "$url" --model tiny --requests 40 --rate 400 --concurrency 40 --tokens 7 --vocab 20 --whole
 [ "$(sed -n 's/^ok\t//p' out)" = 40 ] || fail "$(cat out)"
