@@ -93,8 +93,8 @@ typedef struct cli_engine_rates {
     double ttft;             /* seconds to the first token, median */
 } cli_engine_rates;
 
-/* Figures of what was measured, printed, those of `rates` also stored; with rates, text alone is not
- * printed: the caller makes a table of it. rates may be NULL. */
+/* Prints figures of what was measured. rates: where some of them are stored, for a caller that
+ * makes a table of them, so that only JSON is printed here; or NULL. */
 by_status cli_engine_report(cli_engine_bench *b, cli_engine_rates *rates, by_error *error);
 
 /* The whole measurement of one request: opens the engine, runs, reports. */
