@@ -52,9 +52,9 @@ typedef struct by_table_options {
 /* Reads a CSV file (RFC 4180; gzip may have compressed it) whose first row names the columns.
  * Missing cells: empty, NA, N/A, NaN, nan, null, NULL or ?. Or a Parquet file
  * (src/data/formats/parquet.h says which): integers, reals and times are numbers, text is
- * categories; nulls, NaN and empty text are missing; `skip` leaves none of its rows out. `options`
- * may be NULL. BY_EFORMAT: names the line and column of what is wrong; BY_EARG: a typed column is
- * not there. */
+ * categories; nulls, NaN and the texts above are missing; `skip` leaves none of its rows out.
+ * `options` may be NULL. BY_EFORMAT: names the line and column of what is wrong; BY_EARG: a typed
+ * column is not there. */
 BY_API by_status by_table_open(by_table **out, const char *path, const by_table_options *options,
                                by_error *error);
 /* The same from memory; `name` is for messages. */

@@ -30,13 +30,7 @@ typedef struct row_reader {
 
 static bool is_missing(const by__csv_cell *cell)
 {
-    static const char *const marks[] = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "?"};
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(marks); i++) {
-        if (cell->length == strlen(marks[i]) && memcmp(cell->text, marks[i], cell->length) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return by__table_missing(cell->text, cell->length);
 }
 
 static bool read_number(const by__csv_cell *cell, double *out)

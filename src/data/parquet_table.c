@@ -9,10 +9,13 @@
 
 #define MOST_ROWS ((uint64_t)1 << 40)
 
-static bool is_null(const by__parquet_column *from, const by__parquet_value *value)
+/* Texts are missing as in CSV files, so that a row means the same in both, and in a request. */
+static bool is_null(const by__parquet_column *from, const by__parquet_values *values,
+                    const by__parquet_value *value)
 {
     return value->length < 0 || (from->kind == BY__PARQUET_REAL && isnan(value->as.real)) ||
-           (from->kind == BY__PARQUET_TEXT && value->length == 0);
+           (from->kind == BY__PARQUET_TEXT &&
+            by__table_missing(values->bytes + value->as.offset, (size_t)value->length));
 }
 
 /* A value as the text of a category. */
@@ -45,7 +48,7 @@ static by_status take_value(by__table_column *c, uint64_t row, const by__parquet
     char text[32];
     size_t length;
     const by__parquet_value *value = &values->items[row];
-    bool missing = is_null(from, value);
+    bool missing = is_null(from, values, value);
     c->info.missing += missing;
     if (c->numbers != NULL) {
         c->numbers[row] = (double)NAN;

@@ -89,6 +89,17 @@ bool by__table_number(const char *at, size_t length, double *out)
     return strspn(text, "+-.0123456789eE") == n && by__parse_f64(text, out) && isfinite(*out);
 }
 
+bool by__table_missing(const char *text, size_t length)
+{
+    static const char *const marks[] = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "?"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(marks); i++) {
+        if (length == strlen(marks[i]) && memcmp(text, marks[i], length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 by_status by__table_set_types(by_table *t, const by_table_options *o, by_error *error)
 {
     for (size_t i = 0; i < o->type_count; i++) {

@@ -40,6 +40,8 @@ by_status by__table_value(by__table_values *values, const char *text, size_t len
 by_status by__table_set_types(by_table *table, const by_table_options *options, by_error *error);
 /* A finite decimal number, with blanks around it or not. */
 bool by__table_number(const char *text, size_t length, double *out);
+/* A text that stands for a missing cell, in files of any format: "", "NA", "null", ... */
+bool by__table_missing(const char *text, size_t length);
 /* Shows what was read in the columns' info. */
 void by__table_finish(by_table *table);
 
