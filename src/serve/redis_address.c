@@ -14,7 +14,7 @@ bool by__redis_is_address(const char *broker)
 static by_status wrong(const char *what, by_error *error)
 {
     return by_error_set(error, BY_ECONFIG,
-                        "the broker's address: %s; it is redis://[[USER]:PASSWORD@]HOST[:PORT]"
+                        "the address of Redis: %s; it is redis://[[USER]:PASSWORD@]HOST[:PORT]"
                         "[/"
                         "DATABASE][?queue=N&queue_tokens=N&silence=SECONDS&hang=SECONDS&attempts="
                         "N]",

@@ -287,44 +287,25 @@ static void on_disconnected(const redisAsyncContext *context, int status)
     finish_closing(r);
 }
 
-static redisAsyncContext *connect_one(by__redis *r, const char *address)
+static redisAsyncContext *connect_one(by__redis *r, const struct addrinfo *list)
 {
-    redisAsyncContext *c = redisAsyncConnect(address, r->address.port);
+    redisAsyncContext *c = NULL;
     by_error error = {0};
-    if (c == NULL || c->err != 0 || by__redis_attach(c, r->loop, &error) != BY_OK) {
-        char why[256];
-        (void)snprintf(why, sizeof why, "cannot reach Redis: %.200s",
-                       c == NULL     ? "out of memory"
-                       : c->err != 0 ? c->errstr
-                                     : error.message);
-        if (c != NULL) {
-            redisAsyncFree(c);
-        }
-        by__redis_fail(r, why);
+    if (by__redis_connect(&c, r->loop, &r->address, list, on_login, r, &error) != BY_OK) {
+        by__redis_fail(r, error.message);
         return NULL;
     }
-    c->data = r;
     (void)redisAsyncSetConnectCallback(c, on_connected);
     (void)redisAsyncSetDisconnectCallback(c, on_disconnected);
-    (void)redisEnableKeepAlive(&c->c);
-    const by__redis_address *a = &r->address;
-    if (a->password[0] != '\0' && a->user[0] != '\0') {
-        (void)redisAsyncCommand(c, on_login, r, "AUTH %s %s", a->user, a->password);
-    } else if (a->password[0] != '\0') {
-        (void)redisAsyncCommand(c, on_login, r, "AUTH %s", a->password);
-    }
-    if (a->database != 0) {
-        (void)redisAsyncCommand(c, on_login, r, "SELECT %d", a->database);
-    }
     return c;
 }
 
-static void connect_both(by__redis *r, const char *address)
+static void connect_both(by__redis *r, const struct addrinfo *list)
 {
     static const char *const heads[] = {"#!lua flags=no-cluster\n",
                                         "#!lua flags=no-cluster,allow-oom\n"};
-    r->caller = connect_one(r, address);
-    r->listener = r->caller == NULL ? NULL : connect_one(r, address);
+    r->caller = connect_one(r, list);
+    r->listener = r->caller == NULL ? NULL : connect_one(r, list);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(heads) && r->listener != NULL; i++) {
         by__text script = {0};
         by__text_add(&script, heads[i]);
@@ -341,7 +322,6 @@ static void connect_both(by__redis *r, const char *address)
 static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *list)
 {
     by__redis *r = request->data;
-    char address[INET6_ADDRSTRLEN] = "";
     r->resolving = false;
     if (r->closing) {
         uv_freeaddrinfo(list);
@@ -349,21 +329,14 @@ static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *
         return;
     }
     if (status == 0) {
-        status = list->ai_family == AF_INET6
-                     ? uv_ip6_name((const struct sockaddr_in6 *)(const void *)list->ai_addr,
-                                   address, sizeof address)
-                     : uv_ip4_name((const struct sockaddr_in *)(const void *)list->ai_addr, address,
-                                   sizeof address);
-    }
-    uv_freeaddrinfo(list);
-    if (status == 0) {
-        connect_both(r, address);
+        connect_both(r, list);
     } else {
         char why[400];
         (void)snprintf(why, sizeof why, "cannot find Redis' host %.200s: %s", r->address.host,
                        uv_strerror(status));
         by__redis_fail(r, why);
     }
+    uv_freeaddrinfo(list);
 }
 
 by_status by__redis_open(by__redis **out, uv_loop_t *loop, const by__redis_address *address,

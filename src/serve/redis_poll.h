@@ -5,9 +5,13 @@
 
 #include <hiredis/async.h>
 
-#include "serve/serve.h"
+#include "serve/redis_address.h"
 
-/* The handle is freed by the loop when hiredis frees the context. */
-by_status by__redis_attach(redisAsyncContext *context, uv_loop_t *loop, by_error *error);
+/* Begins to connect to the first host of `list`, which is that of the address, and sends AUTH and
+ * SELECT where it has them; `login` gets their answers, with `user`, which is also the context's
+ * `data`. The context has no callbacks of its own yet. BY_EIO. */
+by_status by__redis_connect(redisAsyncContext **out, uv_loop_t *loop,
+                            const by__redis_address *address, const struct addrinfo *list,
+                            redisCallbackFn *login, void *user, by_error *error);
 
 #endif
