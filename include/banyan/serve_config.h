@@ -112,6 +112,43 @@ typedef struct by_serve_tracing_config {
     int64_t queue;   /* spans that wait, at most */
 } by_serve_tracing_config;
 
+/* What an entity of the feature store is named by. */
+typedef struct by_feature_entity_config {
+    char *name; /* join key */
+    char *type; /* int64, int32, string, bytes, unix_timestamp */
+} by_feature_entity_config;
+
+typedef struct by_feature_view_config {
+    char *name;
+    char *entities; /* names of its entities, with commas between them */
+    double ttl;     /* seconds after which a feature counts as missing; 0: never */
+} by_feature_view_config;
+
+/* A column of a model that the store has. */
+typedef struct by_feature_column_config {
+    char *column;
+    char *feature;    /* VIEW:FEATURE */
+    char *model;      /* whose column it is; "": of every model that is asked */
+    char *otherwise;  /* the cell where the store has no value; "": a missing one */
+    int64_t required; /* 1: without a value the request is refused */
+    char *time_unit;  /* s, ms, us, ns: of the numbers that a timestamp becomes */
+} by_feature_column_config;
+
+/* A Feast online store, from which features of entities are fetched. */
+typedef struct by_serve_features_config {
+    char *store;         /* redis://HOST[:PORT][/DATABASE] or http://HOST:PORT; "": there is none */
+    char *password_file; /* "": the environment's BANYAN_FEATURES_PASSWORD, if any */
+    char *project;       /* of Feast */
+    int64_t key_version; /* Feast's entity_key_serialization_version */
+    double timeout;      /* seconds of a fetch */
+    char *fallback;      /* "missing" or "error": what a fetch that fails makes of a request */
+    int64_t cache;       /* entities that are remembered; 0: none */
+    double cache_time;   /* seconds for which they are */
+    by_record_list entities; /* by_feature_entity_config */
+    by_record_list views;    /* by_feature_view_config */
+    by_record_list columns;  /* by_feature_column_config */
+} by_serve_features_config;
+
 typedef struct by_serve_config {
     by_config *config; /* whose keys the fields are; NULL in one that is not open */
     by_serve_gateway_config gateway;
@@ -124,6 +161,7 @@ typedef struct by_serve_config {
     by_serve_feedback_config feedback;
     by_serve_webhooks_config webhooks;
     by_serve_tracing_config tracing;
+    by_serve_features_config features;
 } by_serve_config;
 
 /* Reads a file (NULL: all keys have their defaults) and overrides. BY_ECONFIG with file and line.
@@ -135,7 +173,8 @@ BY_API by_status by_serve_config_parse(by_serve_config **out, const char *name, 
                                        size_t length, by_error *error);
 BY_API void by_serve_config_close(by_serve_config **config);
 /* What the keys of one section cannot say alone: the file of keys can be read, limits are for keys
- * that it has, a public address has keys, and there can be a worker. */
+ * that it has, features are of views and entities that are named, a public address has keys, and
+ * there can be a worker. */
 BY_API by_status by_serve_config_check(const by_serve_config *config, by_error *error);
 /* docs/serve_config.md. Freed with free(). */
 BY_API by_status by_serve_config_reference(char **out, by_error *error);

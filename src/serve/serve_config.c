@@ -6,6 +6,7 @@
 
 #include "config/schema.h"
 #include "serve/client_address.h"
+#include "serve/feature_map.h"
 #include "serve/keys.h"
 #include "serve/serve.h"
 #include "serve/webhook.h"
@@ -30,6 +31,10 @@ static const by__section sections[] = {
      "(docs/operations.md).",
      0},
     {"tracing", "Spans of requests, sent to a collector of OpenTelemetry (docs/operations.md).", 0},
+    {"features",
+     "A Feast online store, from which columns of a table's model are fetched for the entities that "
+     "a request names (docs/features.md).",
+     0},
 };
 
 /* clang-format off: one row a key */
@@ -45,6 +50,45 @@ static const by__key limit_fields[] = {
      BY__MANY, .help = "from midnight to midnight, UTC; 0: no limit"},
 };
 static const by__key_list limit_list = BY__KEY_LIST(limit_fields);
+
+static const by__key entity_fields[] = {
+    {"features.entities", "name", BY__KEY_TEXT, BY__OWN(by_feature_entity_config, name), NULL,
+     .min = 1, .help = "join key of an entity, as Feast has it"},
+    {"features.entities", "type", BY__KEY_TEXT, BY__OWN(by_feature_entity_config, type), "int64",
+     .choices = "int64|int32|string|bytes|unix_timestamp",
+     .help = "of its values, as Feast has it; bytes are base64 in a request"},
+};
+static const by__key_list entity_list = BY__KEY_LIST(entity_fields);
+
+static const by__key view_fields[] = {
+    {"features.views", "name", BY__KEY_TEXT, BY__OWN(by_feature_view_config, name), NULL, .min = 1,
+     .help = "of a feature view"},
+    {"features.views", "entities", BY__KEY_TEXT, BY__OWN(by_feature_view_config, entities), NULL,
+     .min = 1, .help = "its join keys, with commas between them"},
+    {"features.views", "ttl", BY__KEY_REAL, BY__OWN(by_feature_view_config, ttl), "0", 0, 1e12,
+     .help = "seconds after which a feature is too old, and missing; 0: never"},
+};
+static const by__key_list view_list = BY__KEY_LIST(view_fields);
+
+static const by__key column_fields[] = {
+    {"features.columns", "column", BY__KEY_TEXT, BY__OWN(by_feature_column_config, column), NULL,
+     .min = 1, .help = "of the model"},
+    {"features.columns", "feature", BY__KEY_TEXT, BY__OWN(by_feature_column_config, feature), NULL,
+     .min = 3, .help = "`VIEW:FEATURE`"},
+    {"features.columns", "model", BY__KEY_TEXT, BY__OWN(by_feature_column_config, model), "\"\"",
+     .help = "the name of the model whose column it is; empty: every model that entities are asked "
+             "of has it"},
+    {"features.columns", "default", BY__KEY_TEXT, BY__OWN(by_feature_column_config, otherwise),
+     "\"\"",
+     .help =
+         "the cell where the store has no value; empty: a missing one, as in the training data"},
+    {"features.columns", "required", BY__KEY_SWITCH, BY__OWN(by_feature_column_config, required),
+     "false", .help = "whether a request is refused where the store has no value"},
+    {"features.columns", "time_unit", BY__KEY_TEXT, BY__OWN(by_feature_column_config, time_unit),
+     "s", .choices = "s|ms|us|ns",
+     .help = "of the numbers that a timestamp of Feast becomes: that of the training data"},
+};
+static const by__key_list column_list = BY__KEY_LIST(column_fields);
 
 static const by__key keys[] = {
     {"gateway", "listen", BY__KEY_TEXT, OWN(gateway.listen), "127.0.0.1:8080", .min = 1,
@@ -187,6 +231,36 @@ static const by__key keys[] = {
      .help = "of traces that begin here; of others the caller says whether they are sampled"},
     {"tracing", "queue", BY__KEY_INT, OWN(tracing.queue), "4096", 1, BY__MI20,
      .help = "spans that may wait for the collector; more are dropped and counted"},
+
+    {"features", "store", BY__KEY_TEXT, OWN(features.store), "\"\"",
+     .help = "`redis://[USER@]HOST[:PORT][/DATABASE]`, or `http://HOST:6566` of a `feast serve`; "
+             "empty: there is none"},
+    {"features", "password_file", BY__KEY_TEXT, OWN(features.password_file), "\"\"",
+     .help = "whose first line is the password of Redis; empty: the environment's "
+             "BANYAN_FEATURES_PASSWORD, if any"},
+    {"features", "project", BY__KEY_TEXT, OWN(features.project), "\"\"",
+     .help = "of Feast, which keys in Redis end with"},
+    {"features", "key_version", BY__KEY_INT, OWN(features.key_version), "3", 2, 3,
+     .help = "Feast's `entity_key_serialization_version`"},
+    {"features", "timeout", BY__KEY_REAL, OWN(features.timeout), "0.1", 0, 60, BY__ABOVE_MIN,
+     .help = "seconds of a fetch"},
+    {"features", "fallback", BY__KEY_TEXT, OWN(features.fallback), "error",
+     .choices = "error|missing",
+     .help = "where the store does not answer in time: error answers 503, missing goes on as if it "
+             "had no values"},
+    {"features", "cache", BY__KEY_INT, OWN(features.cache), "0", 0, BY__MI20,
+     .help = "entities whose features are remembered; 0: none"},
+    {"features", "cache_time", BY__KEY_REAL, OWN(features.cache_time), "1", 0, 86400,
+     .help = "seconds for which they are"},
+    {"features", "entities", BY__KEY_RECORDS, OWN(features.entities), "[]", .fields = &entity_list,
+     .size = sizeof(by_feature_entity_config),
+     .help = "what a request names: `[{name: driver_id, type: int64}]`"},
+    {"features", "views", BY__KEY_RECORDS, OWN(features.views), "[]", .fields = &view_list,
+     .size = sizeof(by_feature_view_config),
+     .help = "feature views: `[{name: driver_stats, entities: driver_id, ttl: 86400}]`"},
+    {"features", "columns", BY__KEY_RECORDS, OWN(features.columns), "[]", .fields = &column_list,
+     .size = sizeof(by_feature_column_config),
+     .help = "columns and their features: `[{column: rate, feature: driver_stats:conv_rate}]`"},
 };
 /* clang-format on */
 static const by__section_list section_list = {sections, BY_ARRAY_LENGTH(sections)};
@@ -333,6 +407,7 @@ by_status by_serve_config_check(const by_serve_config *config, by_error *error)
 {
     const by_serve_config *c = config;
     by__keys *file = NULL;
+    by__feature_map *features = NULL;
     by_status status = BY_OK;
     if (c->gateway.keys[0] == '\0' && c->gateway.insecure == 0 &&
         !by__listens_locally(c->gateway.listen)) {
@@ -363,6 +438,10 @@ by_status by_serve_config_check(const by_serve_config *config, by_error *error)
     if (status == BY_OK) {
         status = check_proxies(c, error);
     }
+    if (status == BY_OK) {
+        status = by__feature_map_open(&features, c, error);
+    }
+    by__feature_map_close(&features);
     by__keys_close(&file);
     return status;
 }
