@@ -180,6 +180,7 @@ static by_status open_gateway(by__gateway *g, by_error *error)
                                      tracing->service, (size_t)tracing->queue, error));
         BY_TRY(by__feedback_open(&g->feedback, g, o->config->feedback.directory, error));
         BY_TRY(by__webhooks_open(&g->webhooks, g, &o->config->webhooks, error));
+        BY_TRY(by__features_open(&g->features, &g->loop, o->config, &g->log, error));
     }
     BY_TRY(by__request_id(g->id, "gateway_", error));
     return by__http_server_open(&g->server, &g->loop, &http, error);
@@ -226,6 +227,7 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     by__payload_log_close(&g.payload);
     by__feedback_close(&g.feedback);
     by__webhooks_close(&g.webhooks);
+    by__features_close(&g.features);
     by__stop_close(&stop);
     by__event_queue_close(&g.events);
     uv_close((uv_handle_t *)&g.drain, NULL);

@@ -6,6 +6,7 @@
 
 #include "serve/broker_link.h"
 #include "serve/event_queue.h"
+#include "serve/features.h"
 #include "serve/gateway_trace.h"
 #include "serve/http_server.h"
 #include "serve/id_table.h"
@@ -42,6 +43,7 @@ typedef struct by__gateway {
     struct by__payload_log *payload; /* NULL: none is kept; so is */
     struct by__feedback *feedback;
     struct by__webhooks *webhooks; /* NULL: none are sent */
+    by__features *features;        /* NULL: there is no store of them */
     by__gateway_tracing tracing;
     by__id_table parts;
     struct by__call *calls;    /* without an end */
@@ -131,13 +133,15 @@ typedef struct by__call {
     bool stream;
     bool usage; /* a last chunk of a stream says it */
     bool logprobs;
-    bool kept;       /* it goes into the payload log: texts of streams are gathered too */
-    int64_t top;     /* most probable tokens that are told of each */
-    bool keeps;      /* text is kept even where it is sent */
-    bool began;      /* the stream's head is out */
-    json_t *own;     /* what the form keeps; NULL: nothing */
-    json_t *whole;   /* "result" of a worker's event */
-    uint64_t frames; /* that the form has counted */
+    bool kept;    /* it goes into the payload log: texts of streams are gathered too */
+    int64_t top;  /* most probable tokens that are told of each */
+    bool keeps;   /* text is kept even where it is sent */
+    bool began;   /* the stream's head is out */
+    json_t *own;  /* what the form keeps; NULL: nothing */
+    bool fetches; /* its rows are those of entities, in `own`, and are fetched when it starts */
+    by__feature_fetch *fetch; /* on its way; NULL: none */
+    json_t *whole;            /* "result" of a worker's event */
+    uint64_t frames;          /* that the form has counted */
     size_t part_count;
     size_t n;
     by__part *parts;     /* [part_count] */
@@ -185,6 +189,8 @@ void by__gateway_used(by__exchange *x, int64_t tokens);
 /* One prompt of an exchange, which was submitted at `since` (by__now), has its answer; timing: a
  * worker's. */
 void by__gateway_part_ended(by__gateway *g, by__exchange *x, double since, const json_t *timing);
+/* A part of an exchange in its trace, from `begin` to `end` (by__now). */
+void by__gateway_span(by__gateway *g, by__exchange *x, const char *name, double begin, double end);
 /* Adds {"name": value, ...} to the access log's line of an exchange, once. Takes the object. */
 void by__gateway_detail(by__exchange *x, json_t *details);
 

@@ -308,6 +308,12 @@ void by__gateway_part_ended(by__gateway *g, by__exchange *x, double since, const
     by__request_trace_part(&v->trace, &g->tracing, since, timing);
 }
 
+void by__gateway_span(by__gateway *g, by__exchange *x, const char *name, double begin, double end)
+{
+    const visit *v = by__exchange_noted(x);
+    by__request_trace_span(&v->trace, &g->tracing, name, begin, end);
+}
+
 void by__gateway_done(void *user, by__exchange *x, int status, size_t bytes)
 {
     by__gateway *g = user;

@@ -195,6 +195,7 @@ void by__answer_metrics(by__gateway *g, by__exchange *x, const by__http_request 
     by__metrics_models(&out, g->state);
     by__served_drift_print(&out, json_object_get(g->state, "workers"));
     by__feedback_print(g->feedback, &out);
+    by__features_print(g->features, &out);
     by__payload_log_print(g->payload, &out);
     by__trace_export_print(g->tracing.exports, &out);
     by__webhooks_print(g->webhooks, &out);

@@ -268,6 +268,10 @@ static by_status make_task(json_t **out, by__gateway *g, const asked *a, const c
         status = by_error_set(error, BY_EARG,
                               "a task has one prompt, is no stream, and has no 'logprobs'");
     }
+    if (status == BY_OK && call->fetches) {
+        *param = "entities";
+        status = by_error_set(error, BY_EARG, "a task has 'rows', and no 'entities'");
+    }
     if (status == BY_OK) {
         *out = by__task_message(call, id, idempotency, a->webhook, a->expires);
     }

@@ -69,6 +69,14 @@ void by__request_trace_part(const by__request_trace *trace, const by__gateway_tr
     add_part(trace, tracing, "queue", since, end);
 }
 
+void by__request_trace_span(const by__request_trace *trace, const by__gateway_tracing *tracing,
+                            const char *name, double begin, double end)
+{
+    if (tracing->exports != NULL && trace->context.sampled) {
+        add_part(trace, tracing, name, begin, end);
+    }
+}
+
 /* Attributes by OpenTelemetry's conventions for HTTP and for generative models. */
 static json_t *attributes_of(const by__traced_answer *answer)
 {

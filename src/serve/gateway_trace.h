@@ -25,6 +25,9 @@ void by__request_trace_free(by__request_trace *trace);
  * of durations. */
 void by__request_trace_part(const by__request_trace *trace, const by__gateway_tracing *tracing,
                             double since, const json_t *timing);
+/* Anything else that a request waited for. */
+void by__request_trace_span(const by__request_trace *trace, const by__gateway_tracing *tracing,
+                            const char *name, double begin, double end);
 /* How a request has ended. */
 typedef struct by__traced_answer {
     double since; /* by__now when it came */

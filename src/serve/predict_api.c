@@ -1,5 +1,5 @@
 /* POST /v1/predict: rows of tables and images, as JSON, as multipart/form-data, or one image as the
- * body. */
+ * body; and entities, whose features are fetched from a store before a worker gets the rows. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +15,7 @@ typedef struct asked {
     const char *model;
     const json_t *rows;
     const json_t *images;
+    const json_t *entities;
     int64_t priority;
 } asked;
 
@@ -22,6 +23,7 @@ static const by__field fields[] = {
     {"model", BY__FIELD_TEXT, offsetof(asked, model), 0, MOST_NAME},
     {"rows", BY__FIELD_ANY, offsetof(asked, rows), 0, 0},
     {"images", BY__FIELD_ANY, offsetof(asked, images), 0, 0},
+    {"entities", BY__FIELD_ANY, offsetof(asked, entities), 0, 0},
     {"priority", BY__FIELD_INTEGER, offsetof(asked, priority), -100, 100},
 };
 
@@ -147,16 +149,21 @@ static by_status read_fields(by__call *call, const asked *a, size_t length, cons
         return by_error_set(error, BY_EARG, "'model' is missing");
     }
     *param = "rows";
-    const json_t *list = a->rows != NULL ? a->rows : a->images;
-    if ((a->rows == NULL) == (a->images == NULL) || json_array_size(list) == 0) {
+    const json_t *list = a->entities != NULL ? a->entities : a->rows != NULL ? a->rows : a->images;
+    if ((a->rows == NULL && a->entities == NULL) == (a->images == NULL) ||
+        json_array_size(list) == 0) {
         return by_error_set(error, BY_EARG,
-                            "one of 'rows' and 'images' must be a list of examples");
+                            "one of 'rows', 'entities' and 'images' must be a list of examples");
     }
     *param = NULL;
     call->model = by__strdup(a->model);
     json_t *request =
-        json_pack("{ss sO}", "kind", "predict", a->rows != NULL ? "rows" : "images", list);
-    if (call->model == NULL || request == NULL) {
+        json_pack("{ss sO}", "kind", "predict", a->images != NULL ? "images" : "rows", list);
+    if (a->entities != NULL) {
+        call->fetches = true;
+        call->own = json_pack("{sO sO*}", "entities", list, "rows", a->rows);
+    }
+    if (call->model == NULL || request == NULL || (call->fetches && call->own == NULL)) {
         json_decref(request);
         return by_error_set(error, BY_EMEMORY, "out of memory: a request");
     }
@@ -175,6 +182,77 @@ static by_status read_request(by__call *call, const by__http_request *request, c
     }
     json_decref(body);
     return status;
+}
+
+/* ---- features ---- */
+
+static void refuse(by__call *call, int status, const char *code, const char *param,
+                   const char *message)
+{
+    by__gateway *g = call->gateway;
+    by__gateway_detail(call->exchange,
+                       json_pack("{ss ss ss}", "id", call->id, "model", call->model, "code", code));
+    if (status == 503) {
+        by__exchange_header(call->exchange, "Retry-After", "1");
+    }
+    by__reply_error(g, call->exchange, status, code, param, message);
+    by__call_free(call);
+}
+
+static void on_gone(by__waiter *waiter)
+{
+    by__call *call = (by__call *)(void *)waiter;
+    by__feature_fetch_cancel(call->fetch);
+    call->gateway->metrics.cancelled++;
+    by__call_free(call);
+}
+
+static void on_features(void *user, const by__feature_result *result)
+{
+    by__call *call = user;
+    by__gateway *g = call->gateway;
+    by_error error = {0};
+    json_t *request = json_object_get(call->parts[0].message, "request");
+    by__gateway_span(g, call->exchange, "features", by__feature_fetch_since(call->fetch),
+                     by__now());
+    call->fetch = NULL;
+    call->waiter.gone = by__call_gone;
+    if (result->rows == NULL) {
+        refuse(call, result->status, result->code, "entities", result->message);
+    } else if (json_object_set_new(request, "rows", result->rows) != 0) {
+        refuse(call, 503, "out_of_memory", NULL, "no memory for features");
+    } else if (by__call_check(call, SIZE_MAX, &error) != BY_OK) {
+        refuse(call, 400, "invalid_request", "entities", error.message);
+    } else {
+        by__call_start(call);
+    }
+}
+
+static void start(by__call *call)
+{
+    by__gateway *g = call->gateway;
+    const json_t *model = by__gateway_model(g, call->model);
+    const char *param = NULL;
+    by_error error = {0};
+    if (!call->fetches) {
+        by__call_start(call);
+        return;
+    }
+    const by__feature_request request = {
+        .model = call->model,
+        .entities = json_object_get(call->own, "entities"),
+        .rows = json_object_get(call->own, "rows"),
+        .columns = json_object_get(json_object_get(model, "info"), "columns")};
+    by_status status = by__feature_fetch_begin(&call->fetch, g->features, &request, on_features,
+                                               call, &param, &error);
+    if (status != BY_OK) {
+        bool theirs = status == BY_EARG;
+        refuse(call, theirs ? 400 : 503, theirs ? "invalid_request" : "out_of_memory", param,
+               error.message);
+        return;
+    }
+    call->waiter.gone = on_gone;
+    by__exchange_set(call->exchange, &call->waiter);
 }
 
 static void add_answer(by__call *call, by__text *out)
@@ -196,4 +274,5 @@ const by__call_form by__predict_form = {.name = "predict",
                                         .kind = BY__CALL_PREDICT,
                                         .any_type = true,
                                         .read = read_request,
+                                        .start = start,
                                         .answer = add_answer};

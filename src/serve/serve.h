@@ -14,6 +14,9 @@
  * whose worker dies is run again elsewhere, and its stream goes on where it stopped: the gateway
  * passes over what the client already has.
  *
+ * Where a request names entities, the gateway fetches their features from a store of others first
+ * (features.h), on its loop as all else.
+ *
  * Who owns what: a loop's handles belong to the object that opened them, which closes them and is
  * freed when the last one is closed. A JSON value that a function is given stays the caller's.
  *
