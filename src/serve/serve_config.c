@@ -32,8 +32,8 @@ static const by__section sections[] = {
      0},
     {"tracing", "Spans of requests, sent to a collector of OpenTelemetry (docs/operations.md).", 0},
     {"features",
-     "A Feast online store, from which columns of a table's model are fetched for the entities that "
-     "a request names (docs/features.md).",
+     "A Feast online store, from which columns of a table's model are fetched for the entities "
+     "that a request names (docs/features.md).",
      0},
 };
 
