@@ -96,6 +96,8 @@ typedef struct by_gateway_options {
     double deadline;      /* seconds of a request; 0: 600 */
     const by_serve_config *config; /* limits and origins; NULL: none. The fields above count. */
     const char *traces;            /* URL of a collector of traces; NULL: as `config` says */
+    const char *control;           /* as by_serve_options has it: routes of the scope admin ask
+                                      there; NULL: they answer 501 */
     const char *quota;             /* file that keeps what keys have used today; NULL: nowhere */
     bool child;
     by_serve_log *log; /* events, and every request: the access log */

@@ -91,6 +91,16 @@ static void add_value(arguments *a, const char *name, const char *value)
     }
 }
 
+/* Files of the server in its directory. */
+typedef struct files {
+    char *socket;
+    char *local; /* of the directory, which has files even where Redis is the broker */
+    char *tasks;
+    char *quota;
+    char *control;
+    char *golden;
+} files;
+
 /* How a part begins, which finds the broker by a directory or by an address. */
 static arguments begin(const char *program, const char *command, const char *directory,
                        const char *broker)
@@ -208,14 +218,15 @@ static arguments worker_of(const choices *c, const char *program, const char *di
 }
 
 static arguments gateway_of(const choices *c, const char *program, const char *directory,
-                            const char *quota)
+                            const files *f)
 {
     arguments gateway = begin(program, "gateway", directory, c->broker);
     add_value(&gateway, "--config", c->config);
     for (size_t i = 0; i < c->sets.count; i++) {
         add_value(&gateway, "--set", c->sets.items[i]);
     }
-    add_value(&gateway, "--quota", quota);
+    add_value(&gateway, "--quota", f->quota);
+    add_value(&gateway, "--control", f->control);
     add_value(&gateway, "--listen", c->listen);
     add_value(&gateway, "--keys", c->keys);
     add_value(&gateway, "--deadline", c->deadline);
@@ -236,16 +247,6 @@ static arguments broker_of(const choices *c, const char *program, const char *di
     add_value(&broker, "--silence", c->silence);
     return broker;
 }
-
-/* Files of the server in its directory. */
-typedef struct files {
-    char *socket;
-    char *local; /* of the directory, which has files even where Redis is the broker */
-    char *tasks;
-    char *quota;
-    char *control;
-    char *golden;
-} files;
 
 static by_status name_files(files *f, const choices *c, const char *directory, by_error *error)
 {
@@ -289,7 +290,7 @@ static by_status serve(const choices *c, const cli_served *models, size_t count,
                            : name_files(&f, c, directory, error);
     if (status == BY_OK) {
         const arguments broker = broker_of(c, program, directory, f.tasks);
-        const arguments gateway = gateway_of(c, program, directory, f.quota);
+        const arguments gateway = gateway_of(c, program, directory, &f);
         for (size_t i = 0; i < count; i++) {
             workers[i] = worker_of(c, program, directory, &models[i]);
             others[i] = (by_serve_other){.worker = workers[i].items,

@@ -38,6 +38,8 @@ static int run(int argc, char **argv)
         {"config", CLI_STRING, &path, "FILE", "keys of docs/serve_config.md"},
         {"set", CLI_LIST, &sets, "KEY=VALUE", "replace a key of it"},
         {"quota", CLI_STRING, &options.quota, "FILE", "keep what keys have used today in it"},
+        {"control", CLI_STRING, &options.control, "FILE",
+         "socket of `banyan serve`, for the routes of operators"},
         {"listen", CLI_STRING, &options.listen, "ADDRESS", "HOST:PORT or unix:PATH"},
         {"keys", CLI_STRING, &options.keys, "FILE", "hashes of the clients' keys"},
         {"insecure", CLI_SWITCH, &options.insecure, NULL, "serve other machines without keys"},

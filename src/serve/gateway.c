@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "serve/feedback.h"
+#include "serve/gateway_admin.h"
 #include "serve/gateway_webhooks.h"
 #include "serve/messages.h"
 #include "serve/payload_log.h"
@@ -156,7 +157,7 @@ static by_status open_gateway(by__gateway *g, by_error *error)
                             "127.0.0.1, or say --insecure",
                             o->listen);
     }
-    g->anyone.scopes = o->insecure ? BY__SCOPES_ALL & ~(unsigned)BY__SCOPE_ADMIN : BY__SCOPES_ALL;
+    g->anyone.scopes = BY__SCOPES_ALL & ~(unsigned)BY__SCOPE_ADMIN;
     if (o->keys != NULL) {
         BY_TRY(by__keys_open(&g->keys, o->keys, error));
     }
@@ -219,6 +220,7 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
         }
         (void)uv_run(&g.loop, UV_RUN_DEFAULT);
     }
+    by__admin_close(&g);
     by__http_server_close(&g.server);
     if (g.broker.loop != NULL) {
         by__broker_link_close(&g.broker);

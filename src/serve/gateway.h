@@ -46,9 +46,10 @@ typedef struct by__gateway {
     by__features *features;        /* NULL: there is no store of them */
     by__gateway_tracing tracing;
     by__id_table parts;
-    struct by__call *calls;    /* without an end */
-    struct by__ask *asks;      /* questions about tasks */
-    struct by__watch *watches; /* clients that follow a task */
+    struct by__call *calls;      /* without an end */
+    struct by__ask *asks;        /* questions about tasks */
+    struct by__admin_ask *admin; /* of operators */
+    struct by__watch *watches;   /* clients that follow a task */
     uv_timer_t watching;
     uint64_t asked;
     by__metrics metrics;

@@ -27,6 +27,9 @@ const by__route by__routes[] = {
     {"GET", "/v1/tasks/", BY__SCOPE_TASKS, by__answer_task},
     {"DELETE", "/v1/tasks/", BY__SCOPE_TASKS, by__answer_task_cancel},
     {"POST", "/v1/tasks/", BY__SCOPE_TASKS, by__answer_task_cancel},
+    {"GET", "/v1/admin/versions", BY__SCOPE_ADMIN, by__answer_versions},
+    {"POST", "/v1/admin/deploy", BY__SCOPE_ADMIN, by__answer_deploy},
+    {"POST", "/v1/admin/rollback", BY__SCOPE_ADMIN, by__answer_rollback},
 };
 const size_t by__route_count = BY_ARRAY_LENGTH(by__routes);
 
@@ -340,8 +343,10 @@ void by__gateway_done(void *user, by__exchange *x, int status, size_t bytes)
         by__log_object(&g->log, "request", line);
     }
     if (v->route != NULL && v->route->scope == BY__SCOPE_ADMIN) {
-        by__log_event(&g->log, "audit", "{ss ss ss ss ss si}", "request_id", v->id, "key", key,
-                      "peer", peer, "method", v->method, "path", v->path, "status", status);
+        json_t *line = json_pack("{ss ss ss ss ss si}", "request_id", v->id, "key", key, "peer",
+                                 peer, "method", v->method, "path", v->path, "status", status);
+        (void)json_object_update(line, v->details);
+        by__log_object(&g->log, "audit", line);
     }
     if (is_traced(v)) {
         by__request_trace_end(&v->trace, &g->tracing,

@@ -106,6 +106,8 @@ static void test_routes(void **state)
         }
         int all = ask_route(&run, row, "Authorization: bearer key-all\r\n");
         assert_true(all >= 200 && all != 401 && all != 403);
+        /* This gateway has no supervisor. */
+        assert_true((all == 501) == (row->scope == BY__SCOPE_ADMIN));
         bool plain = row->scope == BY__SCOPE_INFERENCE || row->scope == BY__SCOPE_TASKS;
         assert_int_equal(ask_route(&run, row, "X-Api-Key: key-plain\r\n") == 403, !plain);
     }
@@ -195,6 +197,11 @@ static void test_log(void **state)
                                "X-Request-Id: a\"}b\r\nConnection: close\r\n\r\n"),
                      404);
     assert_non_null(strstr(answer, "X-Request-Id: req_"));
+    /* Without keys nobody is an operator, and who tries is in the audit log. */
+    assert_int_equal(ask(&run, "POST /v1/admin/rollback HTTP/1.1\r\nHost: a\r\n"
+                               "Connection: close\r\nContent-Length: 0\r\n\r\n"),
+                     403);
+    assert_true(gateway_logs(&run, "\"event\":\"audit\""));
     assert_int_equal(ask(&run, "GET /\x01 HTTP/1.1\r\nHost: a\r\n\r\n"), 400);
     assert_true(gateway_logs(&run, "\"status\":400"));
     assert_true(gateway_logs(&run, "\"status\":404"));
@@ -208,7 +215,7 @@ static void test_log(void **state)
         count += strcmp(json_string_value(json_object_get(value, "event")), "request") == 0;
         json_decref(value);
     }
-    assert_int_equal(count, 3);
+    assert_int_equal(count, 4);
     gateway_end(&run);
 }
 
