@@ -37,7 +37,25 @@ BY_API const char *by_array_set_hash(const by_array_set *set);
  * They live as long as the set. */
 BY_API const by_damage *by_array_set_damage(const by_array_set *set, size_t *count);
 
-/* Image files, each of which gzip may have compressed. */
+/* How an image of another size becomes one of the size that a model reads. */
+typedef enum by_image_resize {
+    BY_RESIZE_NONE = 0, /* not at all: it is refused */
+    BY_RESIZE_STRETCH,  /* both sides, each by its own factor */
+    BY_RESIZE_CROP      /* the shorter side, and the longer one with it, whose middle is taken */
+} by_image_resize;
+
+typedef enum by_image_resample { BY_RESAMPLE_BILINEAR = 0, BY_RESAMPLE_BICUBIC } by_image_resample;
+
+typedef struct by_image_fit {
+    by_image_resize resize;
+    by_image_resample resample; /* as Pillow's, antialiased */
+    int64_t height;
+    int64_t width;
+    int64_t edge; /* of BY_RESIZE_CROP: the shorter side before the middle is taken, at least height
+                     and width; 0: the larger of these */
+} by_image_fit;
+
+/* Image files: arrays, each of which gzip may have compressed, or a JPEG or PNG each. */
 typedef struct by_image_files {
     /* "auto": pairs of files, IDX (MNIST) or npy by their first bytes; "cifar10" or "cifar100":
      * binary files that hold labels (the fine ones) and images. NULL: "auto". */
@@ -47,12 +65,15 @@ typedef struct by_image_files {
     const char *const *labels; /* with "auto": one for each file of images; NULL: no labels */
     size_t label_count;
     bool skip; /* CIFAR records that are cut short or have no label of the classes are left out */
+    const by_image_fit *fit; /* that images go through; NULL: they keep their size */
+    int64_t channels;        /* of a JPEG or PNG: 1, grey, or 3, RGB; 0: 3 */
 } by_image_files;
 
 /* Reads images u8 [N, C, H, W] and labels i32 [N] (when there are any). Files of shape [N, H, W]
  * get one channel; npy files whose last extent is 1, 3 or 4 and whose second is not are taken as
- * [N, H, W, C] and transposed. BY_EIO, BY_EFORMAT name the file; BY_EARG: the numbers of files or
- * examples do not agree. */
+ * [N, H, W, C] and transposed. A JPEG or PNG is one image; its orientation in EXIF is not applied,
+ * as Pillow and torchvision do not. BY_EIO, BY_EFORMAT name the file; BY_EARG: the numbers of files
+ * or examples do not agree, or an image does not have the size of `fit`, which resizes nothing. */
 BY_API by_status by_image_set_open(by_array_set **out, const by_image_files *files,
                                    by_error *error);
 

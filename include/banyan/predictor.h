@@ -44,7 +44,8 @@ BY_API by_status by_predictor_table(by_table **out, const by_predictor *predicto
 typedef struct by_predictor_input by_predictor_input;
 
 /* Copies and transforms examples. Any number of threads may call it. Errors as those of
- * by_task.take; BY_EARG: the images have another size. */
+ * by_task.take; BY_EARG: the images have another size, and are arrays or of a model that was
+ * trained without data.resize. */
 BY_API by_status by_predictor_take(by_predictor_input **out, const by_predictor *predictor,
                                    const by_task_examples *examples, by_error *error);
 BY_API void by_predictor_input_close(by_predictor_input **input);

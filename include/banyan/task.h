@@ -123,10 +123,19 @@ enum {
     BY_TASK_HOLDS_OUT = 4 /* and some of it is held out */
 };
 
-/* Examples in memory to predict on: one of the two. */
+/* A JPEG or PNG in memory. */
+typedef struct by_image_bytes {
+    const void *data;
+    size_t size;
+} by_image_bytes;
+
+/* Examples in memory to predict on: one of the three. */
 typedef struct by_task_examples {
     const by_table *table;
-    const by_array *images; /* u8 [N, C, H, W] */
+    const by_array *images;      /* u8 [N, C, H, W] */
+    const by_image_bytes *files; /* that are decoded, and resized as the weights were trained */
+    size_t file_count;
+    int64_t size[3]; /* C, H and W of the model, for `files` */
 } by_task_examples;
 
 struct by_task {
@@ -178,8 +187,9 @@ struct by_task {
                          by_error *error);
     /* Of data that were opened to predict without a path: */
     /* A source of examples in memory, which are copied into *set, to be closed behind the source.
-     * Any number of threads may call it. BY_EFORMAT: a column is missing or of the other kind;
-     * BY_EARG: they are of the other sort. NULL: the task takes files alone. */
+     * Any number of threads may call it. BY_EFORMAT: a column is missing or of the other kind, or
+     * an image is damaged; BY_EARG: they are of the other sort, or of a size that is not resized.
+     * NULL: the task takes files alone. */
     by_status (*take)(const by_task_data *data, const by_task_examples *examples,
                       by_array_set **set, by_source **source, by_error *error);
     /* Name and kind of column i of the tables that it takes; false: there are no more. */

@@ -144,9 +144,9 @@ const cli_command cli_predict = {
     .usage = "banyan predict RUN FILE [--csv] [--best]",
     .text =
         "Prints one line an example, as JSON or CSV. FILE is of the kind that the run was\n"
-        "trained on, and needs no targets: images (IDX, npy or CIFAR), a table (CSV), or text,\n"
-        "of which each document gets its loss. Scales, categories and names of classes are\n"
-        "those that the checkpoint has kept.\n\n"
+        "trained on, and needs no targets: images (IDX, npy or CIFAR, or one JPEG or PNG), a\n"
+        "table (CSV), or text, of which each document gets its loss. Scales, categories, names of\n"
+        "classes and how images are resized are those that the checkpoint has kept.\n\n"
         "  banyan predict runs/mnist-vit t10k-images-idx3-ubyte.gz\n"
         "  banyan predict runs/housing-mlp new.csv --csv",
     .run = run};

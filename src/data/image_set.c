@@ -6,6 +6,7 @@
 #include "data/array_set.h"
 #include "data/formats/array_file.h"
 #include "data/formats/cifar.h"
+#include "data/formats/image_file.h"
 
 #define FILE_LIMIT ((size_t)1 << 36)
 
@@ -13,7 +14,9 @@
 typedef struct images {
     uint8_t *pixels;
     int32_t *labels;
-    by_shape shape; /* of all images: [N, C, H, W] */
+    by_shape shape;          /* of all images: [N, C, H, W] */
+    const by_image_fit *fit; /* NULL: images keep their size */
+    int64_t channels;        /* of a JPEG or PNG */
     bool skip;
     by__damage damage; /* records that were left out */
 } images;
@@ -94,28 +97,54 @@ static by_status to_channels_first(uint8_t *pixels, const by_shape *shape, const
     return BY_OK;
 }
 
-static by_status add_images(images *s, const char *path, bool labels, by_error *error)
+static by_status add_arrays(images *s, const char *path, const uint8_t *data, size_t size,
+                            bool labels, by_error *error)
 {
-    uint8_t *data;
-    size_t size;
     by__array_view view;
     by_shape shape;
     bool last = false;
     size_t before = s->shape.rank == 0 ? 0 : (size_t)by_shape_count(&s->shape);
+    BY_TRY(by__array_file_parse(&view, path, data, size, error));
+    BY_TRY(image_shape(&shape, &last, &view, path, error));
+    BY_TRY(grow(s, &shape, labels, path, error));
+    BY_TRY(by__array_convert(s->pixels + before, BY_U8, &view, path, error));
+    return last ? to_channels_first(s->pixels + before, &shape, path, error) : BY_OK;
+}
+
+/* ---- JPEG and PNG ---- */
+
+static by_status add_picture(images *s, const char *path, const uint8_t *data, size_t size,
+                             bool labels, by_error *error)
+{
+    static const by_image_fit own = {.resize = BY_RESIZE_NONE};
+    uint8_t *pixels;
+    int64_t height;
+    int64_t width;
+    by_error why;
+    size_t before = s->shape.rank == 0 ? 0 : (size_t)by_shape_count(&s->shape);
+    by_status status = by__image_decode(&pixels, &height, &width, s->channels,
+                                        s->fit == NULL ? &own : s->fit, data, size, &why);
+    if (status != BY_OK) {
+        return by_error_set(error, status, "%s: %s", path, why.message);
+    }
+    by_shape shape = BY_SHAPE(1, s->channels, height, width);
+    status = grow(s, &shape, labels, path, error);
+    if (status == BY_OK) {
+        memcpy(s->pixels + before, pixels, (size_t)by_shape_count(&shape));
+    }
+    free(pixels);
+    return status;
+}
+
+static by_status add_images(images *s, const char *path, bool labels, bool *decoded,
+                            by_error *error)
+{
+    uint8_t *data;
+    size_t size;
     BY_TRY(by__array_file_read(&data, &size, path, FILE_LIMIT, error));
-    by_status status = by__array_file_parse(&view, path, data, size, error);
-    if (status == BY_OK) {
-        status = image_shape(&shape, &last, &view, path, error);
-    }
-    if (status == BY_OK) {
-        status = grow(s, &shape, labels, path, error);
-    }
-    if (status == BY_OK) {
-        status = by__array_convert(s->pixels + before, BY_U8, &view, path, error);
-    }
-    if (status == BY_OK && last) {
-        status = to_channels_first(s->pixels + before, &shape, path, error);
-    }
+    *decoded = by__image_is_file(data, size);
+    by_status status = *decoded ? add_picture(s, path, data, size, labels, error)
+                                : add_arrays(s, path, data, size, labels, error);
     free(data);
     return status;
 }
@@ -140,20 +169,59 @@ static by_status add_labels(images *s, const char *path, int64_t count, by_error
     return status;
 }
 
+/* Images of arrays, which have one size, get that of `fit`. */
+static by_status fit_all(images *s, const char *path, by_error *error)
+{
+    by_shape shape = s->shape;
+    uint8_t *fitted;
+    size_t bytes;
+    by_error why;
+    if (s->fit == NULL) {
+        return BY_OK;
+    }
+    shape.dim[2] = s->fit->height;
+    shape.dim[3] = s->fit->width;
+    BY_TRY(by__array_bytes(&bytes, BY_U8, &shape, path, error));
+    BY_TRY(by__alloc((void **)&fitted, bytes, 1, path, error));
+    by_status status = BY_OK;
+    for (int64_t i = 0; i < shape.dim[0] && status == BY_OK; i++) {
+        status = by__image_fit(fitted + i * shape.dim[1] * shape.dim[2] * shape.dim[3], s->fit,
+                               shape.dim[1],
+                               s->pixels + i * shape.dim[1] * s->shape.dim[2] * s->shape.dim[3],
+                               s->shape.dim[2], s->shape.dim[3], &why);
+    }
+    if (status != BY_OK) {
+        free(fitted);
+        return by_error_set(error, status, "%s: %s", path, why.message);
+    }
+    free(s->pixels);
+    s->pixels = fitted;
+    s->shape = shape;
+    return BY_OK;
+}
+
 static by_status read_pairs(images *s, const by_image_files *files, by_error *error)
 {
     if (files->label_count != 0 && files->label_count != files->image_count) {
         return by_error_set(error, BY_EARG, "%zu files of labels for %zu of images",
                             files->label_count, files->image_count);
     }
+    bool fitted = false;
     for (size_t i = 0; i < files->image_count; i++) {
         int64_t before = s->shape.dim[0];
-        BY_TRY(add_images(s, files->images[i], files->label_count > 0, error));
+        bool decoded;
+        BY_TRY(add_images(s, files->images[i], files->label_count > 0, &decoded, error));
+        fitted = i == 0 ? decoded : fitted;
+        if (decoded != fitted) {
+            return by_error_set(error, BY_EFORMAT,
+                                "%s: arrays of images, and a JPEG or PNG each, are not mixed",
+                                files->images[i]);
+        }
         if (files->label_count > 0) {
             BY_TRY(add_labels(s, files->labels[i], s->shape.dim[0] - before, error));
         }
     }
-    return BY_OK;
+    return fitted ? BY_OK : fit_all(s, files->images[0], error);
 }
 
 /* ---- CIFAR ---- */
@@ -217,13 +285,15 @@ static by_status read_cifar(images *s, const by_image_files *files, int classes,
     for (size_t i = 0; i < files->image_count; i++) {
         BY_TRY(add_cifar(s, files->images[i], classes, error));
     }
-    return BY_OK;
+    return fit_all(s, files->images[0], error);
 }
 
 by_status by_image_set_open(by_array_set **out, const by_image_files *files, by_error *error)
 {
     const char *format = files->format == NULL ? "auto" : files->format;
-    images s = {.skip = files->skip};
+    images s = {.fit = files->fit,
+                .channels = files->channels == 0 ? 3 : files->channels,
+                .skip = files->skip};
     by_status status;
     if (files->image_count == 0) {
         return by_error_set(error, BY_EARG, "there are no files of images to read");

@@ -5,7 +5,6 @@
 
 #include "banyan/predictor.h"
 #include "base/base64.h"
-#include "data/formats/image_file.h"
 #include "serve/fields.h"
 #include "serve/messages.h"
 #include "serve/worker.h"
@@ -150,50 +149,43 @@ static by_status take_rows(by__batch_job *job, const by__predicting *p, const js
     return status;
 }
 
-static by_status decode_image(uint8_t *out, const by__predicting *p, const json_t *image,
-                              by_error *error)
+static by_status decode_base64(by_image_bytes *out, const json_t *image, by_error *error)
 {
     size_t length = json_string_length(image);
     uint8_t *data;
-    size_t size;
     if (!json_is_string(image)) {
         return by_error_set(error, BY_EARG, "'images' must be texts in base64");
     }
     BY_TRY(by__alloc((void **)&data, BY__BASE64_BYTES(length) + 1, 1, "an image", error));
-    by_status status =
-        by__base64_decode(json_string_value(image), length, data, &size)
-            ? by__image_decode(out, p->image[0], p->image[1], p->image[2], data, size, error)
-            : by_error_set(error, BY_EARG, "an image is not base64");
-    free(data);
-    return status;
+    out->data = data;
+    return by__base64_decode(json_string_value(image), length, data, &out->size)
+               ? BY_OK
+               : by_error_set(error, BY_EARG, "an image is not base64");
 }
 
 static by_status take_images(by__batch_job *job, const by__predicting *p, const json_t *list,
                              by_error *error)
 {
     size_t count = json_array_size(list);
-    size_t bytes = (size_t)(p->image[0] * p->image[1] * p->image[2]);
-    uint8_t *pixels;
+    by_image_bytes *files;
     by_predictor_input *input = NULL;
     if (count < 1 || count > MOST_IMAGES) {
         return by_error_set(error, BY_EARG, "'images' must be a list of 1 to %d images",
                             MOST_IMAGES);
     }
-    BY_TRY(by__alloc((void **)&pixels, count, bytes, "images", error));
+    BY_TRY(by__alloc((void **)&files, count, sizeof *files, "images", error));
     by_status status = BY_OK;
     for (size_t i = 0; i < count && status == BY_OK; i++) {
-        status = decode_image(pixels + i * bytes, p, json_array_get(list, i), error);
+        status = decode_base64(&files[i], json_array_get(list, i), error);
     }
     if (status == BY_OK) {
-        const by_array images = {
-            .name = "images",
-            .dtype = BY_U8,
-            .shape = BY_SHAPE((int64_t)count, p->image[0], p->image[1], p->image[2]),
-            .data = pixels};
-        const by_task_examples examples = {.images = &images};
+        const by_task_examples examples = {.files = files, .file_count = count};
         status = by_predictor_take(&input, p->predictor, &examples, error);
     }
-    free(pixels);
+    for (size_t i = 0; i < count; i++) {
+        free((void *)(uintptr_t)files[i].data);
+    }
+    free(files);
     job->input = input;
     return status;
 }

@@ -44,8 +44,10 @@ by_status by_predictor_take(by_predictor_input **out, const by_predictor *p,
             (long long)images->shape.dim[2], (long long)m->channels, (long long)m->image_width,
             (long long)m->image_height);
     }
+    by_task_examples taken = *examples;
+    by_predictor_image(p, taken.size);
     BY_TRY(by__alloc((void **)&in, 1, sizeof *in, "examples", error));
-    by_status status = p->data->task->take(p->data, examples, &in->set, &in->source, error);
+    by_status status = p->data->task->take(p->data, &taken, &in->set, &in->source, error);
     if (status != BY_OK) {
         free(in);
         return status;

@@ -15,7 +15,8 @@ import urllib.request
 import zlib
 
 url = sys.argv[2] if len(sys.argv) > 2 else ""
-SIZE = 8
+SIZE = 8  # that the model of images reads
+TALL, WIDE = 12, 16  # of the images
 
 
 def call(path, body=None, kind="application/json", method=None):
@@ -50,7 +51,7 @@ def rows(count, seed):
 
 def pictures(count, seed):
     r = random.Random(seed)
-    return [bytes(r.randrange(256) for _ in range(SIZE * SIZE)) for _ in range(count)]
+    return [bytes(r.randrange(256) for _ in range(TALL * WIDE)) for _ in range(count)]
 
 
 def write_csv(path, table):
@@ -63,14 +64,14 @@ def write_csv(path, table):
             f.write(",".join(cell(row[k]) for k in ("rooms", "place", "age", "price")) + "\n")
 
 
-def png(pixels, size=SIZE):
+def png(pixels, height=TALL, width=WIDE):
     def chunk(name, data):
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
-    lines = b"".join(b"\x00" + pixels[y * size : (y + 1) * size] for y in range(size))
+    lines = b"".join(b"\x00" + pixels[y * width : (y + 1) * width] for y in range(height))
     return (
         b"\x89PNG\r\n\x1a\n"
-        + chunk(b"IHDR", struct.pack(">IIBBBBB", size, size, 8, 0, 0, 0, 0))
+        + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
         + chunk(b"IDAT", zlib.compress(lines))
         + chunk(b"IEND", b"")
     )
@@ -80,9 +81,11 @@ def check_files():
     write_csv("table.csv", list(rows(100, 1)))
     write_csv("new.csv", list(rows(50, 2)))
     train, new = pictures(64, 3), pictures(20, 4)
-    npy("images.npy", "|u1", (64, SIZE, SIZE), b"".join(train))
+    npy("images.npy", "|u1", (64, TALL, WIDE), b"".join(train))
     npy("labels.npy", "|u1", (64,), bytes(i % 3 for i in range(64)))
-    npy("new.npy", "|u1", (20, SIZE, SIZE), b"".join(new))
+    npy("new.npy", "|u1", (20, TALL, WIDE), b"".join(new))
+    with open("new.png", "wb") as f:
+        f.write(png(new[0]))
 
 
 def lines(path):
@@ -260,7 +263,7 @@ def check_predict():
         call("/v1/predict", form + b"--b--\r\n", "multipart/form-data; boundary=b")[1]["predictions"], wanted[:3]
     )
     damaged = images[0][:60] + b"x" + images[0][61:]
-    for image in (b"", b"GIF89a", images[0][:50], damaged, png(bytes(16 * 16), 16)):
+    for image in (b"", b"GIF89a", images[0][:50], damaged, png(b"", 60000, 60000)):
         assert call("/v1/predict?model=digits", image, "image/png")[0] == 400, image
     for body, kind in (
         (images[0], "image/png"),
@@ -357,16 +360,20 @@ def check_jpeg():
         return answer["predictions"]
 
     for form, mode in (("JPEG", "L"), ("PNG", "L"), ("PNG", "1"), ("PNG", "P")):
-        files, pixels = [], []
+        files, pixels, resized = [], [], []
         for picture in pictures(6, 5):
             out = io.BytesIO()
-            image = Image.frombytes("L", (SIZE, SIZE), picture).convert(mode)
+            image = Image.frombytes("L", (WIDE, TALL), picture).convert(mode)
             image.save(out, form, **({"quality": 90, "progressive": True} if form == "JPEG" else {}))
             files.append(out.getvalue())
-            pixels.append(png(Image.open(out).convert("L").tobytes()))
-        assert predict(files) == predict(pixels), (form, mode)
+            grey = Image.open(out).convert("L")
+            pixels.append(png(grey.tobytes()))
+            # What torchvision's Resize(8) and CenterCrop(8) make of it.
+            middle = grey.resize((10, 8), Image.Resampling.BILINEAR).crop((1, 0, 9, 8))
+            resized.append(png(middle.tobytes(), SIZE, SIZE))
+        assert predict(files) == predict(pixels) == predict(resized), (form, mode)
     jpeg = io.BytesIO()
-    Image.frombytes("L", (SIZE, SIZE), pictures(1, 5)[0]).save(jpeg, "JPEG")
+    Image.frombytes("L", (WIDE, TALL), pictures(1, 5)[0]).save(jpeg, "JPEG")
     for damaged in (jpeg.getvalue()[:-20], jpeg.getvalue()[:30], b"\xff\xd8\xff" + bytes(100)):
         assert call("/v1/predict?model=digits", damaged, "image/jpeg")[0] == 400
 

@@ -72,6 +72,26 @@ run 0 "$banyan" eval runs/images --data images.idx,labels.idx --json
 [ "$(field samples <out)" = 110 ] || fail "$(cat out)"
 run 0 "$banyan" eval runs/images --best --json
 
+say "other sizes: refused, or resized as while training"
+python3 - <<'END' || fail "no data"
+import struct
+data = open("images.idx", "rb").read()[16:]
+twice = lambda row: bytes(p for p in row for _ in "ab")
+rows = [twice(data[i : i + 8]) * 2 for i in range(0, len(data), 8)]
+open("large.idx", "wb").write(struct.pack(">IIII", 0x803, 110, 16, 16) + b"".join(rows))
+END
+run 2 "$banyan" predict runs/images large.idx
+holds err "16"
+run 2 "$banyan" train images.yaml --set data.resize=stretch
+holds err "set model.image_height and model.image_width"
+set -- --set model.image_height=8 --set model.image_width=8 --set data.resize=stretch --set data.resample=bicubic
+run 0 "$banyan" train images.yaml "$@" --set data.images=large.idx --set name=resized
+holds runs/resized/checkpoints/step-00000040/preprocessor_config.json '"resample": 3,'
+run 0 "$banyan" eval runs/resized --data large.idx,labels.idx --json
+[ "$(field samples <out)" = 110 ] || fail "$(cat out)"
+run 0 "$banyan" predict runs/resized images.idx
+[ "$(wc -l <out)" = 110 ] || fail "$(cat out)"
+
 say "drift of what is predicted: none for the same images, and some where most have one class"
 run 0 "$banyan" predict runs/images images.idx
 cp out predicted.jsonl

@@ -14,7 +14,8 @@ set -- --quiet --set train.threads=1 --set optimizer.warmup=1 --set train.steps=
 run 0 "$banyan" train c.yaml "$@" --set model.context=256 --set train.batch=1
 cp -r "$(ls -d runs/tiny/checkpoints/step-* | tail -n 1)" talk
 printf '%s' '{% for m in messages %}{{ m.content + " " }}{% endfor %}' >talk/chat_template.jinja
-run 0 "$banyan" train c.yaml "$@" --set model.context=256 --set train.batch=1 --set name=adapted --set model.from=talk --set lora.rank=2 --set optimizer.lr=1
+run 0 "$banyan" train c.yaml "$@" --set model.context=256 --set train.batch=1 --set name=adapted \
+    --set model.from=talk --set lora.rank=2 --set optimizer.lr=1
 cp -r "$(ls -d runs/adapted/checkpoints/step-* | tail -n 1)" adapter
 python3 "$client" files
 
@@ -30,8 +31,8 @@ END
 cat >images.yaml <<END
 name: digits
 task: {kind: classify}
-model: {kind: vit, layers: 1, heads: 2, width: 16, patch: 4}
-data: {images: [images.npy], labels: [labels.npy], valid_fraction: 0.2}
+model: {kind: vit, layers: 1, heads: 2, width: 16, patch: 4, image_height: 8, image_width: 8}
+data: {images: [images.npy], labels: [labels.npy], valid_fraction: 0.2, resize: crop}
 train: {steps: 10, batch: 8}
 optimizer: {lr: 1e-2}
 run: {dir: runs}
@@ -42,6 +43,8 @@ run 0 "$banyan" predict runs/houses new.csv
 mv out houses.lines
 run 0 "$banyan" predict runs/digits new.npy
 mv out digits.lines
+run 0 "$banyan" predict runs/digits new.png
+[ "$(cat out)" = "$(head -n 1 digits.lines)" ] || fail "$(cat out) is not $(head -n 1 digits.lines)"
 printf 'apple bay\ncedar\nmoss nut oak pine apple bay cedar dune\n' >texts
 run 0 "$banyan" embed runs/tiny --batch texts --normalize
 mv out vectors.lines

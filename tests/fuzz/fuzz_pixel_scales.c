@@ -1,7 +1,9 @@
-/* preprocessor_config.json: what is taken has as many means as deviations, all of them usable. */
+/* preprocessor_config.json: what is taken has as many means as deviations, all of them usable, and
+ * sizes that images can be resized to. */
 #include <math.h>
 #include <stdlib.h>
 
+#include "data/image_fit.h"
 #include "data/pixel_scales.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -18,5 +20,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
     }
     by__pixel_scales_free(&d);
+    by_image_fit fit;
+    by__image_fit_parse(&fit, (const char *)data, size);
+    if (fit.resize != BY_RESIZE_NONE && (fit.height < 1 || fit.height > BY__IMAGE_SIDE ||
+                                         fit.width < 1 || fit.width > BY__IMAGE_SIDE)) {
+        abort();
+    }
     return 0;
 }

@@ -2,13 +2,21 @@
 #ifndef BY_DATA_IMAGE_FILE_H
 #define BY_DATA_IMAGE_FILE_H
 
-#include "base/base.h"
+#include "data/image_fit.h"
 
-/* Decodes an image into u8 [channels, height, width], 1 or 3 channels: grey or RGB, into which the
- * library converts other ones; alpha is laid on black. Nothing is allocated for an image of another
- * size. BY_EFORMAT: the data are neither JPEG nor PNG, or are damaged; BY_EARG: another height or
- * width. */
-by_status by__image_decode(uint8_t *out, int64_t channels, int64_t height, int64_t width,
-                           const uint8_t *data, size_t size, by_error *error);
+/* Pixels of an image that is decoded to be resized: a file of some bytes can hold any number. */
+#define BY__IMAGE_PIXELS ((int64_t)1 << 24)
+
+/* Whether a file begins as a JPEG or PNG does. */
+bool by__image_is_file(const uint8_t *data, size_t size);
+/* Decodes an image into u8 [channels, fit->height, fit->width], 1 or 3 channels: grey or RGB, into
+ * which the library converts other ones; alpha is laid on black, and the orientation in EXIF is not
+ * applied. Where `fit` resizes nothing, nothing is allocated for an image of another size. *out is
+ * freed with free(); its height and width are those of `fit`, or, where these are 0, the image's
+ * own. BY_EFORMAT: the data are neither JPEG nor PNG, or are damaged; BY_EARG: a size that `fit`
+ * does not take, or more than BY__IMAGE_PIXELS. */
+by_status by__image_decode(uint8_t **out, int64_t *height, int64_t *width, int64_t channels,
+                           const by_image_fit *fit, const uint8_t *data, size_t size,
+                           by_error *error);
 
 #endif

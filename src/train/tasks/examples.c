@@ -26,6 +26,14 @@ static const by__key image_keys[] = {
      .help = "images to train on are moved by up to so many pixels along each axis, at random"},
     {"data", "flip", BY__KEY_SWITCH, BY__OWN(by__examples_keys, flip), "false",
      .help = "images to train on are mirrored left to right, one time in two"},
+    {"data", "resize", BY__KEY_TEXT, BY__OWN(by__examples_keys, resize), "none",
+     .choices = "none|crop|stretch",
+     .help = "images become model.image_height x model.image_width, here and wherever the model is "
+             "used: crop resizes the shorter side to the larger of both and takes the middle, "
+             "stretch each side by its own factor"},
+    {"data", "resample", BY__KEY_TEXT, BY__OWN(by__examples_keys, resample), "bilinear",
+     .choices = "bilinear|bicubic",
+     .help = "how images are resized, antialiased: Pillow's filters"},
 };
 const by__key_list by__image_data_keys = BY__KEY_LIST(image_keys);
 
@@ -128,7 +136,9 @@ static by_status open_images(by_array_set **out, by__examples *d, const by_strin
                                   .image_count = images->count,
                                   .labels = (const char *const *)labels->items,
                                   .label_count = labels->count,
-                                  .skip = d->skip};
+                                  .skip = d->skip,
+                                  .fit = d->fit.resize != BY_RESIZE_NONE ? &d->fit : NULL,
+                                  .channels = d->channels};
     BY_TRY(by_image_set_open(out, &files, error));
     const by_damage *damage = by_array_set_damage(*out, &count);
     return add_damage(d, damage, count, by_array_set_examples(*out), error);
@@ -196,10 +206,34 @@ static by_status split(by__examples *d, const by_config *config, uint64_t exampl
     return by_split_parts(&d->train_part, &d->valid_part, NULL, examples, &how, error);
 }
 
+/* What the keys say of the size of images, unless a checkpoint has said it. */
+static by_status take_fit(by__examples *d, const by_model_config *m, by_error *error)
+{
+    const by__examples_keys *k = d->keys;
+    if (d->learned != NULL || strcmp(k->resize, "none") == 0) {
+        return BY_OK;
+    }
+    if (m->image_height < 1 || m->image_width < 1) {
+        return by_error_set(
+            error, BY_ECONFIG,
+            "data.resize %s: set model.image_height and model.image_width, to which "
+            "images are resized",
+            k->resize);
+    }
+    d->fit = (by_image_fit){.resize =
+                                strcmp(k->resize, "crop") == 0 ? BY_RESIZE_CROP : BY_RESIZE_STRETCH,
+                            .resample = strcmp(k->resample, "bicubic") == 0 ? BY_RESAMPLE_BICUBIC
+                                                                            : BY_RESAMPLE_BILINEAR,
+                            .height = m->image_height,
+                            .width = m->image_width};
+    return BY_OK;
+}
+
 static by_status open_config_images(by__examples *d, const by_task_request *r, by_error *error)
 {
     const by__examples_keys *k = d->keys;
     bool apart = k->valid_images.count > 0;
+    BY_TRY(take_fit(d, &r->config->model, error));
     BY_TRY(open_images(&d->train, d, &k->images, &k->labels, error));
     BY_TRY(split(d, r->config, by_array_set_examples(d->train), apart, error));
     if (apart) {
@@ -328,6 +362,7 @@ by_status by__examples_open(by__examples **out, const by__task_row *row,
     BY_TRY(by__alloc((void **)&d, 1, sizeof *d, "the data", error));
     d->base.task = &row->task;
     d->keys = keys;
+    d->channels = request->config->model.channels > 0 ? request->config->model.channels : 0;
     /* Predictions are matched to rows by their number. */
     d->skip =
         strcmp(request->config->data.corrupt, "skip") == 0 && request->purpose != BY_TASK_PREDICT;

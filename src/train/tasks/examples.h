@@ -8,6 +8,7 @@
 
 #include "banyan/table.h"
 #include "data/damage.h"
+#include "data/image_fit.h"
 #include "data/pixel_scales.h"
 #include "train/tasks/tasks.h"
 #include "train/train.h"
@@ -22,6 +23,8 @@ typedef struct by__examples_keys {
     char *format;
     int64_t shift;
     int64_t flip;
+    char *resize;
+    char *resample;
     char *table;
     char *valid_table;
     char *target;
@@ -43,6 +46,8 @@ typedef struct by__examples {
     by_part valid_part;
     by_encoding *encoding;   /* of tables; NULL: images */
     by__pixel_scales scales; /* of images */
+    by_image_fit fit;        /* what is learned of their size, or the config says */
+    int64_t channels;        /* of a JPEG or PNG; 0: those that the model does not say */
     char *learned;           /* the JSON text of what was learned */
     char learned_hash[33];
     char *reference;     /* of a table: the text of BY_DRIFT_FILE; NULL: there is none */
@@ -68,6 +73,8 @@ by_status by__examples_complete(by_task_data *data, by_config *config, int64_t o
                                 by_error *error);
 by_status by__examples_source(by_source **out, by_task_data *data, const by_config *config,
                               bool training, by_error *error);
+/* How images become those of a model of this size: as while it was trained. */
+by_image_fit by__examples_fit(const by__examples *data, int64_t height, int64_t width);
 /* The same of a part of a set. */
 by_status by__examples_source_of(by_source **out, const by__examples *data, const by_array_set *set,
                                  const by_part *part, bool training, by_error *error);

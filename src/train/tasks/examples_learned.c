@@ -50,18 +50,40 @@ static void add_scales(by__text *text, const char *name, const float *scales, si
     by__text_add(text, "],\n");
 }
 
+/* As transformers says it: ViT's processor stretches, CLIP's crops. */
+static void add_fit(by__text *text, const by_image_fit *fit)
+{
+    bool crops = fit->resize == BY_RESIZE_CROP;
+    by__text_format(text, "{\n  \"image_processor_type\": \"%s\",\n",
+                    crops ? "CLIPImageProcessor" : "ViTImageProcessor");
+    if (fit->resize == BY_RESIZE_NONE) {
+        by__text_add(text, "  \"do_resize\": false,\n");
+        return;
+    }
+    by__text_format(text, "  \"do_resize\": true,\n  \"resample\": %d,\n",
+                    fit->resample == BY_RESAMPLE_BICUBIC ? 3 : 2);
+    by__text_add(text, crops ? "  \"do_center_crop\": true,\n" : "");
+}
+
 static by_status print_images(by__examples *d, by_error *error)
 {
     by__text text = {0};
     const by_shape *shape = &by_array_set_find(d->train, "images")->shape;
-    by__text_add(&text, "{\n  \"image_processor_type\": \"ViTImageProcessor\",\n"
-                        "  \"do_resize\": false,\n  \"do_rescale\": true,\n"
+    add_fit(&text, &d->fit);
+    by__text_add(&text, "  \"do_rescale\": true,\n"
                         "  \"rescale_factor\": 0.00392156862745098,\n"
                         "  \"do_normalize\": true,\n");
     add_scales(&text, "image_mean", d->scales.mean, (size_t)shape->dim[1]);
     add_scales(&text, "image_std", d->scales.deviation, (size_t)shape->dim[1]);
-    by__text_format(&text, "  \"size\": {\"height\": %lld, \"width\": %lld}\n}\n",
-                    (long long)shape->dim[2], (long long)shape->dim[3]);
+    if (d->fit.resize == BY_RESIZE_CROP) {
+        int64_t edge = shape->dim[2] > shape->dim[3] ? shape->dim[2] : shape->dim[3];
+        by__text_format(&text, "  \"size\": {\"shortest_edge\": %lld},\n  \"crop_size\"",
+                        (long long)edge);
+    } else {
+        by__text_add(&text, "  \"size\"");
+    }
+    by__text_format(&text, ": {\"height\": %lld, \"width\": %lld}\n}\n", (long long)shape->dim[2],
+                    (long long)shape->dim[3]);
     return by__text_take(&text, &d->learned, error);
 }
 
@@ -84,6 +106,9 @@ static by_status read_file(by__examples *d, const char *path, bool images, by_er
     size_t length;
     BY_TRY(by__file_read(&d->learned, &length, path, LEARNED_LIMIT, error));
     by__hash128_hex(d->learned_hash, d->learned, length);
+    if (images) {
+        by__image_fit_parse(&d->fit, d->learned, length);
+    }
     return images ? by__pixel_scales_parse(&d->scales, path, d->learned, length, error)
                   : by_encoding_parse(&d->encoding, path, d->learned, length, error);
 }

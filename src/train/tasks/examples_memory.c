@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/formats/image_file.h"
 #include "train/tasks/examples.h"
 
 by_status by__examples_replace_targets(by_array_set **set, const char *target, by_error *error)
@@ -47,6 +48,44 @@ by_status by__examples_source_of(by_source **out, const by__examples *d, const b
     return by_array_source_open(out, set, part, &options, error);
 }
 
+by_image_fit by__examples_fit(const by__examples *d, int64_t height, int64_t width)
+{
+    by_image_fit fit = {.height = height, .width = width};
+    return d->fit.height == height && d->fit.width == width ? d->fit : fit;
+}
+
+/* JPEG and PNG as the files of a config are: the same function resizes them. */
+static by_status decode(by_array_set **out, const by__examples *d, const by_task_examples *examples,
+                        by_error *error)
+{
+    const int64_t *size = examples->size;
+    const by_image_fit fit = by__examples_fit(d, size[1], size[2]);
+    by_array images = {.name = "images",
+                       .dtype = BY_U8,
+                       .shape = BY_SHAPE((int64_t)examples->file_count, size[0], size[1], size[2])};
+    size_t bytes = (size_t)(size[0] * size[1] * size[2]);
+    uint8_t *all;
+    BY_TRY(by__alloc((void **)&all, examples->file_count, bytes, "images", error));
+    by_status status = BY_OK;
+    for (size_t i = 0; i < examples->file_count && status == BY_OK; i++) {
+        uint8_t *pixels;
+        int64_t height;
+        int64_t width;
+        status = by__image_decode(&pixels, &height, &width, size[0], &fit, examples->files[i].data,
+                                  examples->files[i].size, error);
+        if (status == BY_OK) {
+            memcpy(all + i * bytes, pixels, bytes);
+            free(pixels);
+        }
+    }
+    if (status == BY_OK) {
+        images.data = all;
+        status = by_array_set_open(out, "the images", &images, 1, error);
+    }
+    free(all);
+    return status;
+}
+
 static by_status make_set(by_array_set **out, const by__examples *d,
                           const by_task_examples *examples, by_error *error)
 {
@@ -54,6 +93,9 @@ static by_status make_set(by_array_set **out, const by__examples *d,
         return examples->table != NULL
                    ? by_encoding_apply(d->encoding, examples->table, false, out, error)
                    : by_error_set(error, BY_EARG, "the model reads rows of a table");
+    }
+    if (examples->files != NULL) {
+        return decode(out, d, examples, error);
     }
     if (examples->images == NULL) {
         return by_error_set(error, BY_EARG, "the model reads images");

@@ -1,0 +1,149 @@
+/* Images of other sizes against Pillow (tests/parity/make_resize_golden.py), and what
+ * preprocessor_config.json says of them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "data/image_fit.h"
+#include "runner.h"
+
+#define GOLDEN BY_SOURCE_DIR "/tests/parity/golden/resize.json"
+
+/* Two channels, of which the second is the first turned over. */
+static uint8_t *picture(int64_t height, int64_t width)
+{
+    int64_t count = height * width;
+    uint8_t *pixels = malloc((size_t)(2 * count));
+    assert_non_null(pixels);
+    for (int64_t y = 0; y < height; y++) {
+        for (int64_t x = 0; x < width; x++) {
+            int64_t p = x * 5 + y * 3 + x * y % 7 * 29 + (x / 3 + y / 4) % 2 * 90 + x * x * y % 11;
+            pixels[y * width + x] = (uint8_t)(p % 256);
+            pixels[count + (height - 1 - y) * width + x] = (uint8_t)(p % 256);
+        }
+    }
+    return pixels;
+}
+
+static void compare(const uint8_t *got, const char *hex, int64_t height, int64_t width)
+{
+    assert_int_equal(strlen(hex), 2 * height * width);
+    for (int64_t i = 0; i < height * width; i++) {
+        const char digits[3] = {hex[2 * i], hex[2 * i + 1], '\0'};
+        assert_int_equal(got[i], strtol(digits, NULL, 16));
+    }
+}
+
+static void test_pillow(void **state)
+{
+    json_t *golden = json_load_file(GOLDEN, 0, NULL);
+    by_error error = {0};
+    json_t *o;
+    size_t i;
+    (void)state;
+    assert_non_null(golden);
+    json_array_foreach(golden, i, o)
+    {
+        const json_t *from = json_object_get(o, "from");
+        const json_t *to = json_object_get(o, "to");
+        int64_t h = json_integer_value(json_array_get(from, 0));
+        int64_t w = json_integer_value(json_array_get(from, 1));
+        bool cubic = strcmp(json_string_value(json_object_get(o, "resample")), "bicubic") == 0;
+        by_image_fit fit = {.resize = BY_RESIZE_STRETCH,
+                            .resample = cubic ? BY_RESAMPLE_BICUBIC : BY_RESAMPLE_BILINEAR,
+                            .height = json_integer_value(json_array_get(to, 0)),
+                            .width = json_integer_value(json_array_get(to, 1))};
+        uint8_t out[2 * 12 * 9];
+        uint8_t *pixels = picture(h, w);
+        check_ok(by__image_fit(out, &fit, 2, pixels, h, w, &error), &error);
+        compare(out, json_string_value(json_object_get(o, "stretch")), fit.height, fit.width);
+        fit.resize = BY_RESIZE_CROP;
+        fit.edge = json_integer_value(json_array_get(to, 2));
+        check_ok(by__image_fit(out, &fit, 2, pixels, h, w, &error), &error);
+        compare(out, json_string_value(json_object_get(o, "crop")), fit.height, fit.width);
+        free(pixels);
+    }
+    assert_int_equal(i, 64);
+    json_decref(golden);
+}
+
+/* Channels are resized alone, each the same way. */
+static void test_channels(void **state)
+{
+    const by_image_fit fit = {.resize = BY_RESIZE_STRETCH, .height = 6, .width = 5};
+    by_error error = {0};
+    uint8_t *pixels = picture(24, 15);
+    uint8_t out[2 * 6 * 5];
+    (void)state;
+    check_ok(by__image_fit(out, &fit, 2, pixels, 24, 15, &error), &error);
+    for (size_t y = 0; y < 6; y++) {
+        assert_memory_equal(out + y * 5, out + 30 + (5 - y) * 5, 5);
+    }
+    free(pixels);
+}
+
+static void test_sizes_that_are_refused(void **state)
+{
+    by_image_fit fit = {.height = 2, .width = 3};
+    by_error error = {0};
+    const uint8_t pixels[6] = {1, 2, 3, 4, 5, 6};
+    uint8_t out[6];
+    (void)state;
+    check_ok(by__image_fit(out, &fit, 1, pixels, 2, 3, &error), &error);
+    assert_memory_equal(out, pixels, 6);
+    assert_int_equal(by__image_fit(out, &fit, 1, pixels, 3, 2, &error), BY_EARG);
+    assert_non_null(strstr(error.message, "2 x 3 pixels; the model reads 3 x 2"));
+    fit.resize = BY_RESIZE_CROP;
+    assert_int_equal(by__image_fit_takes(&fit, 1, BY__IMAGE_SIDE, &error), BY_OK);
+    assert_int_equal(by__image_fit_takes(&fit, BY__IMAGE_SIDE + 1, 1, &error), BY_EARG);
+}
+
+static void test_texts(void **state)
+{
+    static const struct {
+        const char *text;
+        by_image_fit fit;
+    } texts[] = {
+        {"{\"do_resize\":true,\"size\":{\"height\":8,\"width\":9}}",
+         {BY_RESIZE_STRETCH, BY_RESAMPLE_BILINEAR, 8, 9, 0}},
+        {"{\"do_resize\":false,\"size\":{\"height\":8,\"width\":9}}",
+         {BY_RESIZE_NONE, BY_RESAMPLE_BILINEAR, 8, 9, 0}},
+        {"{\"do_resize\":true,\"resample\":3,\"do_center_crop\":true,"
+         "\"size\":{\"shortest_edge\":16},\"crop_size\":{\"height\":14,\"width\":12}}",
+         {BY_RESIZE_CROP, BY_RESAMPLE_BICUBIC, 14, 12, 16}},
+        /* A middle that is larger than the image, a filter that is not built, no middle. */
+        {"{\"do_resize\":true,\"do_center_crop\":true,\"size\":{\"shortest_edge\":16},"
+         "\"crop_size\":{\"height\":14,\"width\":17}}",
+         {BY_RESIZE_NONE, BY_RESAMPLE_BILINEAR, 14, 17, 16}},
+        {"{\"do_resize\":true,\"resample\":1,\"size\":{\"height\":8,\"width\":9}}",
+         {BY_RESIZE_NONE, BY_RESAMPLE_BILINEAR, 8, 9, 0}},
+        {"{\"do_resize\":true,\"size\":224}", {BY_RESIZE_NONE, BY_RESAMPLE_BILINEAR, 0, 0, 0}},
+        {"[", {BY_RESIZE_NONE, BY_RESAMPLE_BILINEAR, 0, 0, 0}},
+    };
+    (void)state;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(texts); i++) {
+        const by_image_fit *want = &texts[i].fit;
+        by_image_fit fit;
+        by__image_fit_parse(&fit, texts[i].text, strlen(texts[i].text));
+        assert_true(fit.resize == want->resize && fit.resample == want->resample &&
+                    fit.height == want->height && fit.width == want->width &&
+                    fit.edge == want->edge);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pillow),
+        cmocka_unit_test(test_channels),
+        cmocka_unit_test(test_sizes_that_are_refused),
+        cmocka_unit_test(test_texts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
