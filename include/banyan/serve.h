@@ -78,6 +78,14 @@ typedef struct by_worker_options {
 /* Retention of the run (banyan/checkpoint.h) leaves its checkpoint while it runs. */
 BY_API by_status by_worker_run(const by_worker_options *options, by_error *error);
 
+/* ---- the address of a Redis server ---- */
+
+#define BY_SERVE_PASSWORD_BYTES 256
+
+/* Takes the password out of "redis://[USER]:PASSWORD@HOST...", in place: the text becomes shorter.
+ * True: there was one, and `password` has it, ended by NUL, with %XX decoded. */
+BY_API bool by_serve_take_password(char *address, char password[BY_SERVE_PASSWORD_BYTES]);
+
 /* ---- the gateway ---- */
 
 typedef struct by_gateway_options {
@@ -85,7 +93,8 @@ typedef struct by_gateway_options {
      * gateways and workers on any number of hosts meet:
      * "redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE][?OPTION=VALUE[&...]]", with the options
      * queue, queue_tokens, silence, hang and attempts (see by_broker_options; those of gateways and
-     * workers should agree). The environment's REDISCLI_AUTH may have the password instead. */
+     * workers should agree) and password_file, whose first line is the password. Without either it
+     * is that of the environment's BANYAN_REDIS_PASSWORD, else REDISCLI_AUTH. */
     const char *broker;
     const char *listen;   /* "127.0.0.1:8080", "[::1]:8080", "unix:PATH" */
     const char *keys;     /* file of keys, one "SHA-256 NAME" a line; NULL: none is asked for */

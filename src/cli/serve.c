@@ -366,6 +366,7 @@ static by_status check_or_serve(choices *c, bool checks, char *const *models, si
     if (status == BY_OK && checks) {
         status = by_serve_config_check(config, error);
     } else if (status == BY_OK) {
+        cli_hide_password(config->broker.address, NULL);
         use_config(c, config);
         models = count > 0 ? models : &config->worker.model;
         status = models[0][0] == '\0'
@@ -436,6 +437,7 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
+    cli_hide_password(c.broker, &c.sets);
     c.target_seconds = c.target == NULL ? 0.0 : read_seconds(c.target);
     if (rest_count > MOST_MODELS || c.target_seconds < 0.0 ||
         (c.workers != NULL && !read_workers(c.workers, &c.least, &c.most))) {

@@ -60,6 +60,7 @@ static int run(int argc, char **argv)
     if (rest_count != 0) {
         return cli_misuse(&cli_gateway, "it takes flags only");
     }
+    cli_hide_password(address, &sets);
     char *broker = NULL;
     by_serve_config *config = NULL;
     by_status status = by_serve_config_open(&config, path, sets.items, sets.count, &error);

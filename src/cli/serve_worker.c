@@ -57,6 +57,7 @@ static int run(int argc, char **argv)
         return cli_misuse(&cli_worker, "--pool %s: it is mean or last", pool);
     }
     options.pool_last = strcmp(pool, "last") == 0;
+    cli_hide_password(address, NULL);
     char *broker = NULL;
     by_status status = cli_serve_broker(&broker, address, directory, &error);
     if (status == BY_OK) {

@@ -12,6 +12,10 @@ by_status cli_serve_socket(char **out, const char *directory, by_error *error);
 /* What a gateway or a worker connects to: a copy of `broker` where it is given, else the socket in
  * `directory` (NULL: its default). Freed with free(). */
 by_status cli_serve_broker(char **out, const char *broker, const char *directory, by_error *error);
+/* Takes the password out of the address of a broker, and out of broker.address in --set (either may
+ * be NULL), where a list of processes and the command lines of children would show it; it goes to
+ * BANYAN_REDIS_PASSWORD. The texts are changed. */
+void cli_hide_password(const char *address, const cli_list *sets);
 /* "$XDG_RUNTIME_DIR/banyan", else "/tmp/banyan-UID". Freed with free(). */
 char *cli_serve_directory(void);
 

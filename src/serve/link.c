@@ -14,8 +14,12 @@ by_status by__link_connect(by__link **out, uv_loop_t *loop, const char *broker,
 
 by_status by__link_check(const char *broker, by_error *error)
 {
-    by__redis_address ignored;
-    return by__redis_is_address(broker) ? by__redis_address_read(&ignored, broker, error) : BY_OK;
+    by__redis_address address;
+    if (!by__redis_is_address(broker)) {
+        return BY_OK;
+    }
+    BY_TRY(by__redis_address_read(&address, broker, error));
+    return by__redis_address_login(&address, error);
 }
 
 bool by__link_send(by__link *link, const json_t *message)

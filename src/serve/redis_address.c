@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MOST_FILE ((size_t)4096)
+
 static const char scheme[] = "redis://";
 
 bool by__redis_is_address(const char *broker)
@@ -17,7 +19,7 @@ static by_status wrong(const char *what, by_error *error)
                         "the address of Redis: %s; it is redis://[[USER]:PASSWORD@]HOST[:PORT]"
                         "[/"
                         "DATABASE][?queue=N&queue_tokens=N&silence=SECONDS&hang=SECONDS&attempts="
-                        "N]",
+                        "N&password_file=FILE]",
                         what);
 }
 
@@ -126,6 +128,13 @@ static by_status read_option(by__redis_address *a, const char *text, size_t leng
                        : wrong("a number of its options is too large, or none", error);
         }
     }
+    static const char file[] = "password_file=";
+    if (length >= sizeof file && memcmp(text, file, sizeof file - 1) == 0) {
+        return copy_decoded(a->password_file, sizeof a->password_file, text + sizeof file - 1,
+                            length - sizeof file + 1)
+                   ? BY_OK
+                   : wrong("the name of its password_file is too long, or has a wrong %XX", error);
+    }
     const struct {
         const char *name;
         double *value;
@@ -153,7 +162,6 @@ by_status by__redis_address_read(by__redis_address *out, const char *url, by_err
                            .silence = 5.0,
                            .hang = 60.0,
                            .attempts = 3};
-    const char *environment = getenv("REDISCLI_AUTH");
     if (!by__redis_is_address(url)) {
         return wrong("it does not begin with redis://", error);
     }
@@ -179,9 +187,73 @@ by_status by__redis_address_read(by__redis_address *out, const char *url, by_err
         BY_TRY(read_option(&a, query + 1, n, error));
         query += 1 + n;
     }
-    if (a.password[0] == '\0' && environment != NULL && strlen(environment) < sizeof a.password) {
-        memcpy(a.password, environment, strlen(environment) + 1);
+    if (a.password[0] != '\0' && a.password_file[0] != '\0') {
+        return wrong("it has a password and a password_file", error);
     }
     *out = a;
     return BY_OK;
+}
+
+static by_status read_password(by__redis_address *a, by_error *error)
+{
+    char *text = NULL;
+    size_t length = 0;
+    /* A start again does not help where the file is not there. */
+    by_status status = by__path_exists(a->password_file)
+                           ? by__file_read(&text, &length, a->password_file, MOST_FILE, error)
+                           : by_error_set(error, BY_ECONFIG,
+                                          "there is no file %s with the "
+                                          "password of Redis",
+                                          a->password_file);
+    BY_TRY(status);
+    length = strcspn(text, "\r\n");
+    bool fits = length > 0 && length < sizeof a->password;
+    if (fits) {
+        memcpy(a->password, text, length);
+        a->password[length] = '\0';
+    }
+    explicit_bzero(text, strlen(text));
+    free(text);
+    return fits ? BY_OK
+                : by_error_set(error, BY_ECONFIG,
+                               "the first line of %s is no password of 1 to %zu bytes",
+                               a->password_file, sizeof a->password - 1);
+}
+
+by_status by__redis_address_login(by__redis_address *address, by_error *error)
+{
+    static const char *const names[] = {"BANYAN_REDIS_PASSWORD", "REDISCLI_AUTH"};
+    if (address->password[0] != '\0') {
+        return BY_OK;
+    }
+    if (address->password_file[0] != '\0') {
+        return read_password(address, error);
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
+        const char *value = getenv(names[i]);
+        if (value != NULL && strlen(value) < sizeof address->password) {
+            memcpy(address->password, value, strlen(value) + 1);
+            return BY_OK;
+        }
+    }
+    return BY_OK;
+}
+
+bool by_serve_take_password(char *address, char password[BY_SERVE_PASSWORD_BYTES])
+{
+    if (!by__redis_is_address(address)) {
+        return false;
+    }
+    char *text = address + strlen(scheme);
+    const char *at = memrchr(text, '@', strcspn(text, "/?"));
+    char *colon = at == NULL ? NULL : memchr(text, ':', (size_t)(at - text));
+    if (colon == NULL ||
+        !copy_decoded(password, BY_SERVE_PASSWORD_BYTES, colon + 1, (size_t)(at - colon) - 1)) {
+        return false;
+    }
+    size_t rest = strlen(at);
+    size_t taken = (size_t)(at - colon);
+    memmove(colon, at, rest);
+    memset(colon + rest, 0, taken); /* of what was behind it, too */
+    return true;
 }

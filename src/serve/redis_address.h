@@ -3,9 +3,7 @@
  *   redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE][?OPTION=N&...]
  *
  * The options are the names of the fields below. HOST may be an IPv6 address in
- * brackets. USER and PASSWORD may have bytes as %XX. Without a password, that
- * of the environment's REDISCLI_AUTH is used, which no list of processes shows.
- */
+ * brackets. USER, PASSWORD and a file's name may have bytes as %XX. */
 #ifndef BY_SERVE_REDIS_ADDRESS_H
 #define BY_SERVE_REDIS_ADDRESS_H
 
@@ -13,9 +11,10 @@
 
 typedef struct by__redis_address {
     char host[256];
-    char user[128];     /* "": Redis' own */
-    char password[256]; /* "": none is asked for */
-    int port;           /* 6379 */
+    char user[128];                         /* "": Redis' own */
+    char password[BY_SERVE_PASSWORD_BYTES]; /* "": none is asked for */
+    char password_file[1024];               /* whose first line is the password; "": none */
+    int port;                               /* 6379 */
     int database;
     int64_t queue;        /* requests that may wait for a model; 1024 */
     int64_t queue_tokens; /* prompts and answers that wait, by guess; 4,000,000 */
@@ -30,5 +29,9 @@ typedef struct by__redis_address {
 bool by__redis_is_address(const char *broker);
 /* BY_ECONFIG: a sentence without the password. */
 by_status by__redis_address_read(by__redis_address *out, const char *url, by_error *error);
+/* Completes the address of a broker without a password: by its file, else by the environment's
+ * BANYAN_REDIS_PASSWORD, else REDISCLI_AUTH, which no list of processes shows. BY_ECONFIG: the file
+ * has none. */
+by_status by__redis_address_login(by__redis_address *address, by_error *error);
 
 #endif

@@ -26,7 +26,8 @@ port=$(free_port)
 export REDISCLI_AUTH=secret
 broker="redis://127.0.0.1:$port/2?queue=64"
 traces=$(free_port)
-"$banyan" gateway --broker "$broker" --listen 127.0.0.1:0 --traces "http://127.0.0.1:$traces/v1/traces" >url 2>gateway.log &
+"$banyan" gateway --broker "$broker" --listen 127.0.0.1:0 --traces "http://127.0.0.1:$traces/v1/traces" \
+    >url 2>gateway.log &
 gateway=$!
 background=$gateway
 wait_for http url
@@ -34,12 +35,16 @@ url=$(cat url)
 curl -s "$url/health/ready" >answer && holds answer "not ready"
 
 say "it comes, with a password"
-redis-server --port "$port" --bind 127.0.0.1 --daemonize yes --dir "$work" --pidfile "$work/redis.pid" --save '' --requirepass secret >/dev/null
-"$banyan" worker runs/tiny --broker "$broker" --threads 1 2>first.log &
+redis-server --port "$port" --bind 127.0.0.1 --daemonize yes --dir "$work" --pidfile "$work/redis.pid" --save '' \
+    --requirepass secret >/dev/null
+env -u REDISCLI_AUTH "$banyan" worker runs/tiny --broker "redis://:secret@${broker#redis://}" --threads 1 2>first.log &
 first=$!
-"$banyan" worker runs/tiny --broker "$broker" --threads 1 2>second.log &
+echo secret >password
+env -u REDISCLI_AUTH "$banyan" worker runs/tiny --broker "$broker&password_file=password" --threads 1 2>second.log &
 second=$!
 check ready "$url"
+until [ "$(ask -n 2 zcard banyan:alive)" = 2 ]; do sleep 0.1; done
+! grep -q secret "/proc/$first/cmdline" || fail "a list of processes shows the password"
 # The first of all: spans of other requests would find no collector.
 python3 "$root/tests/e2e/trace_client.py" "$url" "$traces" || fail "traces"
 for what in answers errors connection cancel tasks; do check "$what" "$url"; done
@@ -50,7 +55,8 @@ kill -TERM $background && wait $background
 background=
 
 say "a load, and a worker that goes in the middle of it"
-"$banyan" bench serve "$url" --model tiny --requests 60 --concurrency 8 --prompt-tokens 5 --tokens 300 --vocab 20 --json >out 2>err &
+"$banyan" bench serve "$url" --model tiny --requests 60 --concurrency 8 --prompt-tokens 5 --tokens 300 \
+    --vocab 20 --json >out 2>err &
 background=$!
 until [ "$(ask -n 2 hget banyan:model:tiny ended)" -gt 20 ]; do sleep 0.02; done
 kill -TERM $second
@@ -61,6 +67,18 @@ background=
 holds out '"requests":60,"ok":60,"refused":0,"failed":0,'
 [ "$(ask -n 2 zcard banyan:alive)" = 1 ] || fail "the worker is still known"
 [ "$(ask -n 2 xpending banyan:queue:tiny:normal workers | head -n 1)" = 0 ] || fail "something is pending"
+
+say "a server with the password in its address shows it to nobody"
+own=$url
+unset REDISCLI_AUTH
+serve --set "broker.address=redis://:secret@${broker#redis://}"
+check ready "$url"
+for process in "$server" $(ps -o pid= --ppid "$server"); do
+    ! grep -q secret "/proc/$process/cmdline" || fail "a list of processes shows the password: $process"
+done
+stop
+url=$own
+export REDISCLI_AUTH=secret
 
 say "the script: one result of many deliveries, and the end of a request that kills workers"
 { echo '#!lua flags=allow-oom' && cat "$root/src/serve/redis_broker.lua"; } >script.lua

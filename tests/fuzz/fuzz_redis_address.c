@@ -21,6 +21,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
          address.attempts < 1)) {
         abort();
     }
+    char password[BY_SERVE_PASSWORD_BYTES];
+    size_t length = strlen(url);
+    if (by_serve_take_password(url, password) &&
+        (strlen(url) >= length || by_serve_take_password(url, password))) {
+        abort();
+    }
     free(url);
     return 0;
 }

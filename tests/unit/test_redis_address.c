@@ -4,12 +4,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "serve/redis_address.h"
+#include "temporary.h"
 
 static void test_whole(void **state)
 {
@@ -38,27 +40,56 @@ static void test_defaults(void **state)
     by_error error = {0};
     (void)state;
     assert_int_equal(setenv("REDISCLI_AUTH", "of the environment", 1), 0);
+    assert_int_equal(unsetenv("BANYAN_REDIS_PASSWORD"), 0);
     assert_int_equal(by__redis_address_read(&a, "redis://redis.example", &error), BY_OK);
     assert_string_equal(a.host, "redis.example");
     assert_string_equal(a.user, "");
+    assert_string_equal(a.password, "");
+    assert_int_equal(by__redis_address_login(&a, &error), BY_OK);
     assert_string_equal(a.password, "of the environment");
+    assert_int_equal(setenv("BANYAN_REDIS_PASSWORD", "of its own", 1), 0);
+    a.password[0] = '\0';
+    assert_int_equal(by__redis_address_login(&a, &error), BY_OK);
+    assert_string_equal(a.password, "of its own");
     assert_int_equal(a.port, 6379);
     assert_int_equal(a.database, 0);
     assert_int_equal(a.queue, 1024);
     assert_int_equal(by__redis_address_read(&a, "redis://:own@h:1/", &error), BY_OK);
+    assert_int_equal(by__redis_address_login(&a, &error), BY_OK);
     assert_string_equal(a.password, "own");
+    assert_int_equal(unsetenv("BANYAN_REDIS_PASSWORD"), 0);
     assert_int_equal(unsetenv("REDISCLI_AUTH"), 0);
 }
 
 static void test_refused(void **state)
 {
-    static const char *const urls[] = {
-        "redis:/h",          "rediss://h",          "redis://",           "redis://:secret@",
-        "redis://h:0",       "redis://h:65536",     "redis://h:1x",       "redis://h/x",
-        "redis://h/-1",      "redis://[::1",        "redis://[]:1",       "redis://[::1]1",
-        "redis://h?queue=0", "redis://h?queue=",    "redis://h?other=1",  "redis://h?silence=0.1",
-        "redis://h?",        "redis://h?queue=1&&", "redis://u%0:s@h",    "redis://u:secret%zz@h",
-        "redis://u:%00@h",   "redis://h?silence=x", "redis://h?queue=1e", "redis://h:secret"};
+    static const char *const urls[] = {"redis:/h",
+                                       "rediss://h",
+                                       "redis://",
+                                       "redis://:secret@",
+                                       "redis://h:0",
+                                       "redis://h:65536",
+                                       "redis://h:1x",
+                                       "redis://h/x",
+                                       "redis://h/-1",
+                                       "redis://[::1",
+                                       "redis://[]:1",
+                                       "redis://[::1]1",
+                                       "redis://h?queue=0",
+                                       "redis://h?queue=",
+                                       "redis://h?other=1",
+                                       "redis://h?silence=0.1",
+                                       "redis://h?",
+                                       "redis://h?queue=1&&",
+                                       "redis://u%0:s@h",
+                                       "redis://u:secret%zz@h",
+                                       "redis://u:%00@h",
+                                       "redis://h?silence=x",
+                                       "redis://h?queue=1e",
+                                       "redis://h:secret",
+                                       "redis://:secret@h?password_file=f",
+                                       "redis://h?password_file=",
+                                       "redis://h?password_file=%zz"};
     (void)state;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(urls); i++) {
         by__redis_address a;
@@ -70,12 +101,77 @@ static void test_refused(void **state)
     }
 }
 
+static void test_file(void **state)
+{
+    static const struct {
+        const char *text; /* NULL: there is no file */
+        const char *password;
+    } rows[] = {{"secret\nelse\n", "secret"},
+                {"secret", "secret"},
+                {"", NULL},
+                {"\nsecret", NULL},
+                {NULL, NULL}};
+    char *directory = temporary_make();
+    char *path = by__path_join(directory, "a&b");
+    char url[512];
+    (void)state;
+    assert_non_null(path);
+    (void)snprintf(url, sizeof url, "redis://h?password_file=%s/a%%26b&queue=7", directory);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        by__redis_address a;
+        by_error error = {0};
+        (void)remove(path);
+        FILE *file = rows[i].text == NULL ? NULL : fopen(path, "w");
+        if (file != NULL) {
+            fputs(rows[i].text, file);
+            fclose(file);
+        }
+        assert_int_equal(by__redis_address_read(&a, url, &error), BY_OK);
+        assert_int_equal(a.queue, 7);
+        by_status status = by__redis_address_login(&a, &error);
+        assert_int_equal(status, rows[i].password == NULL ? BY_ECONFIG : BY_OK);
+        assert_string_equal(a.password, rows[i].password == NULL ? "" : rows[i].password);
+        assert_null(strstr(error.message, "secret"));
+    }
+    free(path);
+    temporary_remove(directory);
+}
+
+/* What is behind the shorter text, a list of processes would show. */
+static void test_taken(void **state)
+{
+    static const char *const rows[][3] = {
+        {"redis://me:p%40:s@[::1]:7000/3?queue=1", "redis://me@[::1]:7000/3?queue=1", "p@:s"},
+        {"redis://:secret@h", "redis://@h", "secret"},
+        {"redis://me@h", NULL, NULL},
+        {"redis://h:6379", NULL, NULL},
+        {"redis://h/0?a=b:c@d", NULL, NULL},
+        {"/a:b@c", NULL, NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        char text[64] = {0};
+        char password[BY_SERVE_PASSWORD_BYTES];
+        by__redis_address a;
+        strcpy(text, rows[i][0]);
+        assert_int_equal(by_serve_take_password(text, password), rows[i][1] != NULL);
+        assert_string_equal(text, rows[i][1] == NULL ? rows[i][0] : rows[i][1]);
+        if (rows[i][1] != NULL) {
+            assert_string_equal(password, rows[i][2]);
+            for (size_t k = strlen(text); k < sizeof text; k++) {
+                assert_int_equal(text[k], 0);
+            }
+            assert_int_equal(by__redis_address_read(&a, text, NULL), BY_OK);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole),
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_whole),   cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_file),
+        cmocka_unit_test(test_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,30 @@
+/* Passwords that a command line has. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serving.h"
+
+static void hide(char *address)
+{
+    char password[BY_SERVE_PASSWORD_BYTES];
+    if (by_serve_take_password(address, password)) {
+        (void)setenv("BANYAN_REDIS_PASSWORD", password, 1);
+    }
+    explicit_bzero(password, sizeof password);
+}
+
+void cli_hide_password(const char *address, const cli_list *sets)
+{
+    static const char key[] = "broker.address=";
+    /* They are the arguments of main, which are the program's to change. */
+    if (address != NULL) {
+        hide((char *)(uintptr_t)address);
+    }
+    for (size_t i = 0; sets != NULL && i < sets->count; i++) {
+        char *text = (char *)(uintptr_t)sets->items[i];
+        char *found = strncmp(text, key, sizeof key - 1) == 0 ? strstr(text, "redis://") : NULL;
+        if (found != NULL) {
+            hide(found);
+        }
+    }
+}
