@@ -79,9 +79,12 @@ typedef struct by_compress_forecast {
     uint64_t bytes;       /* of all tensors in the directory */
     uint64_t memory;      /* of the weights while inference runs */
     uint64_t token_bytes; /* of them that each token of one sequence reads */
+    char refused[512];    /* why the method does not take the model, and nothing else is told; "":
+                             it does */
 } by_compress_forecast;
 
-/* From shapes and settings alone: options->data is not looked at. */
+/* From shapes and settings alone: options->data is not looked at. BY_EARG: no such method or
+ * setting, or a value that the setting cannot have. */
 BY_API by_status by_compress_forecast_make(by_compress_forecast *out, const by_pretrained *model,
                                            const by_compress_options *options, by_error *error);
 

@@ -140,6 +140,23 @@ static by_status compress(request *r, const by_pretrained *model, by_error *erro
     return status;
 }
 
+/* Of a method that is named it is an error, of one of all a line. */
+static by_status tell_refusal(const request *r, const char *method, const char *why,
+                              by_error *error)
+{
+    if (r->options.method != NULL) {
+        return by_error_set(error, BY_EARG, "%s", why);
+    }
+    if (!r->json) {
+        printf("%-10s not for this model: %s\n", method, why);
+        return BY_OK;
+    }
+    printf("{\"method\":\"%s\",\"refused\":", method);
+    cli_print_json_string(why);
+    printf("}\n");
+    return BY_OK;
+}
+
 static by_status plan_one(const request *r, const by_pretrained *model, const char *method,
                           double gbps, by_error *error)
 {
@@ -149,6 +166,9 @@ static by_status plan_one(const request *r, const by_pretrained *model, const ch
     by_status status = by_compress_forecast_make(&f, model, &options, error);
     if (status != BY_OK) {
         return status;
+    }
+    if (f.refused[0] != '\0') {
+        return tell_refusal(r, method, f.refused, error);
     }
     double speed = gbps > 0.0 ? 1e9 * gbps / (double)f.token_bytes : (double)NAN;
     if (r->json) {

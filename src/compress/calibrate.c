@@ -533,11 +533,6 @@ static by_status open_walk(walk *w, by_error *error)
 {
     by_model model = BY_MODEL_NONE;
     const by_model_config *config = &w->c->config->model;
-    if (strcmp(by_model_reads(config), "tokens") != 0) {
-        return by_error_set(error, BY_EARG,
-                            "model.kind %s: methods that look at data take models of tokens",
-                            config->kind);
-    }
     const by_model_request request = {
         .mode = BY_MODEL_LOSS, .batch = w->tokens.batch, .time = w->tokens.time};
     BY_TRY(by_graph_open(&w->graph, error));

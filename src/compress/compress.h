@@ -78,6 +78,9 @@ typedef struct by__stored_as {
 struct by__method {
     by_compress_method shown;
     by_status (*run)(by__compression *c, by_error *error);
+    /* BY_EARG: says why the method is not for this model, before anything is computed. NULL: it is
+     * for all, or, where it calibrates, for all that read tokens. */
+    by_status (*takes)(by__compression *c, by_error *error);
     /* For plans, before anything is computed; NULL: all tensors stay as they are. */
     by__stored_as (*store)(const by__compression *c, const by__linear *linear);
     /* For plans: the shape that a tensor will have; a dimension of 0: it goes away. NULL: the one
@@ -87,6 +90,8 @@ struct by__method {
 
 /* The rows of the table; NULL behind the last. */
 const by__method *by__method_at(size_t i);
+/* Whether the method of a job is for its model; BY_EARG says why it is not. */
+by_status by__method_takes(by__compression *c, by_error *error);
 
 /* ---- settings, by name (settings.c) ---- */
 

@@ -136,9 +136,10 @@ static by_status take_out(by__compression *c, const bool *stays, by_error *error
     return status;
 }
 
-static by_status check_count(const by__compression *c, int64_t count, by_error *error)
+static by_status takes(by__compression *c, by_error *error)
 {
     int64_t layers = c->config->model.layers;
+    int64_t count = (int64_t)by__setting_number(c, "layers");
     return count < layers
                ? BY_OK
                : by_error_set(error, BY_EARG,
@@ -164,7 +165,6 @@ static by_status run(by__compression *c, by_error *error)
     int64_t count = (int64_t)by__setting_number(c, "layers");
     influence sums = {0};
     bool *stays = NULL;
-    BY_TRY(check_count(c, count, error));
     by_status status = by__alloc((void **)&sums.alike, layers, sizeof *sums.alike, "layers", error);
     if (status == BY_OK) {
         status = by__alloc((void **)&sums.rows, layers, sizeof *sums.rows, "layers", error);
@@ -200,4 +200,5 @@ const by__method by__method_depth = {.shown = {.name = "depth",
                                                .settings = settings,
                                                .calibrates = true},
                                      .run = run,
+                                     .takes = takes,
                                      .resize = resize};

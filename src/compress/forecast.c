@@ -75,7 +75,17 @@ by_status by_compress_forecast_make(by_compress_forecast *out, const by_pretrain
 {
     by__compression c = {0};
     by_compress_forecast forecast = {0};
+    by_error why = {0};
     by_status status = by__job_look(&c, model, options, error);
+    if (status == BY_OK && by__method_takes(&c, &why) != BY_OK) {
+        by__job_close(&c);
+        if (why.status != BY_EARG) {
+            return by_error_set(error, why.status, "%s", why.message);
+        }
+        (void)snprintf(forecast.refused, sizeof forecast.refused, "%s", why.message);
+        *out = forecast;
+        return BY_OK;
+    }
     for (size_t i = 0; status == BY_OK && i < by_weights_count(c.weights); i++) {
         status = add_tensor(&forecast, &c, by_weights_name(c.weights, i), error);
     }

@@ -91,6 +91,7 @@ by_status by__job_open(by__compression *c, const char *directory, const by_pretr
                        const by_compress_options *options, by_error *error)
 {
     BY_TRY(by__job_look(c, model, options, error));
+    BY_TRY(by__method_takes(c, error));
     return open_directory(c, directory, error);
 }
 

@@ -14,6 +14,17 @@ const by__method *by__method_at(size_t i)
     return i < BY_ARRAY_LENGTH(methods) ? methods[i] : NULL;
 }
 
+by_status by__method_takes(by__compression *c, by_error *error)
+{
+    const by_model_config *config = &c->config->model;
+    if (c->method->shown.calibrates && strcmp(by_model_reads(config), "tokens") != 0) {
+        return by_error_set(error, BY_EARG,
+                            "model.kind %s: methods that look at data take models of tokens",
+                            config->kind);
+    }
+    return c->method->takes == NULL ? BY_OK : c->method->takes(c, error);
+}
+
 const by_compress_method *by_compress_method_at(size_t i)
 {
     return i < BY_ARRAY_LENGTH(methods) ? &methods[i]->shown : NULL;

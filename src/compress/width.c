@@ -281,6 +281,16 @@ static by_status open_narrowing(narrowing *n, const by__compression *c, by_error
     return check_parameters(c, n, error);
 }
 
+static void close_narrowing(narrowing *n)
+{
+    for (int kind = 0; kind < UNITS; kind++) {
+        free(n->gone[kind]);
+    }
+    free(n->done);
+    free(n->block);
+    by_graph_close(&n->graph);
+}
+
 static by_status resize_model(by__compression *c, const narrowing *n, by_error *error)
 {
     by_config *to;
@@ -310,12 +320,19 @@ static by_status run(by__compression *c, by_error *error)
     if (status == BY_OK) {
         status = narrow_rest(c, &n, error);
     }
-    for (int kind = 0; kind < UNITS; kind++) {
-        free(n.gone[kind]);
+    close_narrowing(&n);
+    return status;
+}
+
+/* The sizes that are left must be those of a model. config.json is made again when it runs. */
+static by_status takes(by__compression *c, by_error *error)
+{
+    narrowing n = {0};
+    by_status status = open_narrowing(&n, c, error);
+    if (status == BY_OK) {
+        status = resize_model(c, &n, error);
     }
-    free(n.done);
-    free(n.block);
-    by_graph_close(&n.graph);
+    close_narrowing(&n);
     return status;
 }
 
@@ -347,4 +364,5 @@ const by__method by__method_width = {
               .settings = settings,
               .calibrates = true},
     .run = run,
+    .takes = takes,
     .resize = resize};

@@ -164,3 +164,19 @@ cp runs/two/config.yaml kept.yaml
 run 0 "$banyan" train --resume runs/table
 run 2 "$banyan" train table.yaml --set model.kind=vit
 holds err "the data is a table"
+
+say "compress: a plan says which methods the model takes, and why not the others"
+for from in images table; do
+    run 0 "$banyan" compress runs/$from --plan
+    [ "$(grep -c "not for this model: model.kind" out)" -ge 6 ] || fail "$(cat out)"
+    run 0 "$banyan" compress runs/$from --plan --json
+    cp out plan
+    while read -r line; do
+        method=$(echo "$line" | field method)
+        why=$(echo "$line" | field refused)
+        rm -rf small
+        run $((${#why} > 0 ? 2 : 0)) "$banyan" compress runs/$from --method "$method" --out small
+        [ -z "$why" ] || holds err "$why"
+        [ ! -e small ] || run 0 "$banyan" predict small "$([ $from = images ] && echo images.idx || echo table.csv)"
+    done <plan
+done
