@@ -5,9 +5,10 @@
  * src/data/formats/token_manifest.h). by_dataset_open reads it.
  *
  * Inputs are files and directories. A file whose name ends in .jsonl or .ndjson holds one JSON
- * object a line, whose string `field` is a document; any other file is one document. Of a directory
- * (searched down, in the byte order of names) the files that end in .txt, .text, .md, .jsonl and
- * .ndjson are taken.
+ * object a line, whose string `field` is a document; one whose name ends in .parquet has them in
+ * the column `field`, one a row; any other file is one document. Of a directory (searched down, in
+ * the byte order of names) the files that end in .txt, .text, .md, .jsonl, .ndjson and .parquet
+ * are taken.
  *
  * A byte-order mark at the beginning of a file is left out, and a symbolic link that leads back to
  * a directory above it is not followed; both are reported through `note`.
@@ -53,7 +54,7 @@ typedef struct by_pack_options {
     const char *tokenizer_kind;    /* "char": the characters of the inputs; "bpe": learned from the
                                part    that is not held out; else a path for by_tokenizer_open */
     size_t tokenizer_vocab;        /* size of a BPE that is learned here */
-    const char *field;             /* of JSON lines; NULL: "text" */
+    const char *field;             /* of JSON lines and Parquet files; NULL: "text" */
     uint64_t shard_tokens;         /* tokens of a shard; 0: 2^27 */
     size_t threads;                /* 0: one a core */
     double valid_fraction;         /* in [0, 1). Above 0: OUTPUT/train holds the first

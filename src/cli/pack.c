@@ -140,7 +140,8 @@ static int run(int argc, char **argv)
         {"tokenizer", CLI_STRING, &tokenizer, "WHAT",
          "bpe (learned here; the default), char, or a tokenizer.json, .tiktoken or directory"},
         {"vocab", CLI_INTEGER, &vocab, "N", "tokens of a BPE that is learned here (8192)"},
-        {"field", CLI_STRING, &field, "NAME", "field of JSON lines that holds the text (text)"},
+        {"field", CLI_STRING, &field, "NAME",
+         "of JSON lines, or column of Parquet files, that holds the text (text)"},
         {"valid-fraction", CLI_NUMBER, &valid, "F",
          "hold out the last part of the text: writes DIR/train and DIR/valid"},
         {"dedup", CLI_STRING, &dedup, "WHAT",
@@ -201,9 +202,10 @@ const cli_command cli_pack = {
     .summary = "pack text or JSON lines into token shards",
     .usage = "banyan pack FILE|DIR... --output DIR [--tokenizer WHAT] [--valid-fraction F]",
     .text =
-        "Encodes text files, JSON lines (.jsonl, .ndjson) and directories of them into npy shards\n"
-        "with a manifest, in parallel, and keeps the tokenizer with them. Training takes the\n"
-        "directories as data.train and data.valid.\n\n"
+        "Encodes text files, JSON lines (.jsonl, .ndjson), Parquet files (.parquet) and "
+        "directories\n"
+        "of them into npy shards with a manifest, in parallel, and keeps the tokenizer with them.\n"
+        "Training takes the directories as data.train and data.valid.\n\n"
         "  banyan pack books/ --output packed --vocab 8192 --valid-fraction 0.1\n"
         "  banyan pack crawl.jsonl --field content --tokenizer gpt2/ --output crawl --dedup near",
     .run = run};

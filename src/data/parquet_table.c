@@ -7,8 +7,6 @@
 #include "data/formats/parquet.h"
 #include "data/table_parts.h"
 
-#define MOST_ROWS ((uint64_t)1 << 40)
-
 /* Texts are missing as in CSV files, so that a row means the same in both, and in a request. */
 static bool is_null(const by__parquet_column *from, const by__parquet_values *values,
                     const by__parquet_value *value)
@@ -114,9 +112,7 @@ by_status by__table_read_parquet(by_table *t, const uint8_t *data, size_t size,
                                  const by_table_options *options, by_error *error)
 {
     by__parquet file;
-    /* So many rows a byte are more than runs of nulls in groups of any writer have. */
-    uint64_t most = size > MOST_ROWS / 65536 ? MOST_ROWS : (uint64_t)size * 65536;
-    by_status status = by__parquet_open(&file, t->name, data, size, most, error);
+    by_status status = by__parquet_open(&file, t->name, data, size, by__parquet_most(size), error);
     if (status == BY_OK && file.rows == 0) {
         status = by_error_set(error, BY_EFORMAT, "%s: there are no rows", t->name);
     }

@@ -9,6 +9,7 @@ import decimal
 import itertools
 import json
 import math
+import os
 import random
 import subprocess
 import sys
@@ -115,6 +116,19 @@ refused("a list", pa.table({"a": [[1, 2], [3]]}), "it is a list or a map")
 refused("another codec", pa.table({"a": [1, 2]}), "compressed by LZ4", compression="lz4")
 refused("another encoding", pa.table({"a": [1, 2]}), "has encoding 5", use_dictionary=False,
         column_encoding={"a": "DELTA_BINARY_PACKED"})
+
+# Texts to pack, and the same ones as JSON lines; as parts in a directory; rows without a text.
+texts = [f"line {i} \u00e9 \"quoted\"\\ \n\t\U0001f600" + "x" * (i % 90) for i in range(3000)] + [""]
+with open(f"{WORK}/texts.jsonl", "w") as file:
+    file.writelines(json.dumps({"body": t}, ensure_ascii=False) + "\n" for t in texts)
+pq.write_table(pa.table({"id": range(len(texts)), "body": texts}), f"{WORK}/texts.parquet", row_group_size=700)
+os.makedirs(f"{WORK}/parts")
+for part in range(3):
+    rows = texts[part * 1000:(part + 1) * 1000 + part // 2]
+    pq.write_table(pa.table({"body": rows}), f"{WORK}/parts/part-{part}.parquet")
+open(f"{WORK}/parts/_SUCCESS", "w").close()
+pq.write_table(pa.table({"body": ["a", None, "b"]}), f"{WORK}/nulls.parquet")
+pq.write_table(pa.table({"body": pa.array([b"a", b"\xff"], pa.binary())}), f"{WORK}/bytes.parquet")
 
 # A flipped bit in a page is found by the page's checksum; anywhere else it never harms more than the values.
 pq.write_table(make(50, True), path, write_page_checksum=True)

@@ -11,3 +11,22 @@ python=$root/build/venv-tracking/bin/python
 say "types, nulls, dictionaries, codecs and pages"
 run 0 "$python" "$root/tests/parity/check_parquet.py" "${BY_TOOLS:-$root/build/release/tests}/table_tool" "$work"
 cat out
+say "texts to pack"
+for what in texts.jsonl texts.parquet parts; do
+    run 0 "$banyan" pack $what --field body --vocab 300 --valid-fraction 0.1 --output "packed-${what#texts.}"
+done
+for part in train valid; do
+    for file in packed-jsonl/$part/*.npy packed-jsonl/$part/tokenizer.json; do
+        cmp "$file" "packed-parquet/$part/${file##*/}" || fail "$file is not that of the Parquet file"
+        cmp "$file" "packed-parts/$part/${file##*/}" || fail "$file is not that of the parts"
+    done
+done
+run 1 "$banyan" pack nulls.parquet --field body --tokenizer char --output none
+holds err 'nulls.parquet:2: the field "body" is missing'
+run 0 "$banyan" pack nulls.parquet --field body --tokenizer char --corrupt skip --corrupt-budget 1 --output some
+run 1 "$banyan" pack bytes.parquet --field body --tokenizer char --output none
+holds err 'bytes.parquet:2'
+run 1 "$banyan" pack texts.parquet --field bodi --tokenizer char --output none
+holds err "did you mean 'body'"
+run 1 "$banyan" pack texts.parquet --field id --tokenizer char --output none
+holds err "column 'id' holds no text"

@@ -316,6 +316,12 @@ by_status by__parquet_open(by__parquet *out, const char *name, const uint8_t *da
     return read_metadata(out, most, error);
 }
 
+uint64_t by__parquet_most(size_t size)
+{
+    const uint64_t all = (uint64_t)1 << 40;
+    return size > all / 65536 ? all : (uint64_t)size * 65536;
+}
+
 void by__parquet_close(by__parquet *p)
 {
     for (size_t i = 0; i < p->column_count; i++) {

@@ -74,9 +74,14 @@ bool by__parquet_is(const uint8_t *data, size_t size);
 by_status by__parquet_open(by__parquet *out, const char *name, const uint8_t *data, size_t size,
                            uint64_t most, by_error *error);
 void by__parquet_close(by__parquet *file);
+/* Rows that a file of so many bytes may have: runs of nulls in groups of any writer have less. */
+uint64_t by__parquet_most(size_t size);
 /* All values of a column. BY_EFORMAT names the column. */
 by_status by__parquet_read(const by__parquet *file, size_t column, by__parquet_values *out,
                            by_error *error);
+/* The same of one row group; adds to what `out` holds. */
+by_status by__parquet_read_group(const by__parquet *file, size_t column, size_t group,
+                                 by__parquet_values *out, by_error *error);
 void by__parquet_values_free(by__parquet_values *values);
 
 /* ---- parquet_codec.c ---- */

@@ -291,28 +291,35 @@ static by_status read_chunk(reading *r)
     return BY_OK;
 }
 
-by_status by__parquet_read(const by__parquet *file, size_t column, by__parquet_values *out,
-                           by_error *error)
+by_status by__parquet_read_group(const by__parquet *file, size_t column, size_t group,
+                                 by__parquet_values *out, by_error *error)
 {
     const by__parquet_column *c = &file->columns[column];
-    by__parquet_values values = {0};
+    const by__parquet_chunk *chunk = &file->chunks[group * file->column_count + column];
     if (c->kind == BY__PARQUET_OTHER) {
         return by_error_set(error, BY_EFORMAT, "%s: column '%.60s' cannot be read: %s", file->name,
                             c->name, c->problem);
     }
+    reading r = {
+        .file = file,
+        .column = c,
+        .chunk = chunk,
+        .at = {.at = file->data + chunk->begin, .end = file->data + chunk->begin + chunk->size},
+        .out = out,
+        .error = error};
+    by_status status = read_chunk(&r);
+    free(r.words);
+    free(r.buffer);
+    return status;
+}
+
+by_status by__parquet_read(const by__parquet *file, size_t column, by__parquet_values *out,
+                           by_error *error)
+{
+    by__parquet_values values = {0};
     by_status status = BY_OK;
     for (size_t g = 0; g < file->groups && status == BY_OK; g++) {
-        const by__parquet_chunk *chunk = &file->chunks[g * file->column_count + column];
-        reading r = {
-            .file = file,
-            .column = c,
-            .chunk = chunk,
-            .at = {.at = file->data + chunk->begin, .end = file->data + chunk->begin + chunk->size},
-            .out = &values,
-            .error = error};
-        status = read_chunk(&r);
-        free(r.words);
-        free(r.buffer);
+        status = by__parquet_read_group(file, column, g, &values, error);
     }
     if (status != BY_OK) {
         by__parquet_values_free(&values);

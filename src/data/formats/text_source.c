@@ -11,6 +11,7 @@
 
 #include "base/threads.h"
 #include "data/formats/json_lines.h"
+#include "data/formats/parquet_text.h"
 #include "data/tokenizer/split.h"
 
 #define BLOCK      ((size_t)1 << 20)
@@ -31,10 +32,38 @@ static bool is_json_lines(const char *path)
     return ends_with(path, ".jsonl") || ends_with(path, ".ndjson");
 }
 
+static bool is_parquet(const char *path)
+{
+    return ends_with(path, ".parquet");
+}
+
 static bool is_text(const char *path)
 {
-    return is_json_lines(path) || ends_with(path, ".txt") || ends_with(path, ".text") ||
-           ends_with(path, ".md");
+    return is_json_lines(path) || is_parquet(path) || ends_with(path, ".txt") ||
+           ends_with(path, ".text") || ends_with(path, ".md");
+}
+
+/* Makes the lines that stand for a Parquet file. */
+static by_status open_lines(by__source_file *file, const char *field, by_error *error)
+{
+    struct stat info;
+    char path[40];
+    int fd;
+    BY_TRY(by__parquet_text_lines(&fd, file->path, field, error));
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    char *content = by__strdup(path);
+    if (content == NULL || fstat(fd, &info) != 0) {
+        by_status status = content == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path")
+                                           : by__io_error(error, "read", path);
+        (void)close(fd);
+        free(content);
+        return status;
+    }
+    file->content = content;
+    file->content_file = fd;
+    file->json_lines = true;
+    file->bytes = (uint64_t)info.st_size;
+    return BY_OK;
 }
 
 static by_status add_file(by__source *s, const char *path, by_error *error)
@@ -51,9 +80,13 @@ static by_status add_file(by__source *s, const char *path, by_error *error)
     if (copy == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: path");
     }
-    s->files[s->count++] = (by__source_file){
+    by__source_file *file = &s->files[s->count++];
+    *file = (by__source_file){
         .path = copy, .json_lines = is_json_lines(path), .bytes = (uint64_t)info.st_size};
-    s->bytes += (uint64_t)info.st_size;
+    if (is_parquet(path)) {
+        BY_TRY(open_lines(file, s->field, error));
+    }
+    s->bytes += file->bytes;
     return BY_OK;
 }
 
@@ -129,8 +162,8 @@ by_status by__source_open(by__source *out, const char *const *inputs, size_t cou
                                             : add_file(&s, inputs[i], error);
         if (status == BY_OK && s.count == before) {
             status = by_error_set(error, BY_EARG,
-                                  "%s holds no file that ends in .txt, .text, .md, .jsonl or "
-                                  ".ndjson",
+                                  "%s holds no file that ends in .txt, .text, .md, .jsonl, "
+                                  ".ndjson or .parquet",
                                   inputs[i]);
         }
     }
@@ -146,6 +179,10 @@ by_status by__source_open(by__source *out, const char *const *inputs, size_t cou
 void by__source_close(by__source *source)
 {
     for (size_t i = 0; i < source->count; i++) {
+        if (source->files[i].content != NULL) {
+            (void)close(source->files[i].content_file);
+        }
+        free(source->files[i].content);
         free(source->files[i].path);
     }
     free(source->files);
@@ -155,10 +192,10 @@ void by__source_close(by__source *source)
 
 /* ---- reading ---- */
 
-static by_status open_file(int *fd, const char *path, by_error *error)
+static by_status open_file(int *fd, const by__source_file *file, by_error *error)
 {
-    *fd = open(path, O_RDONLY | O_CLOEXEC);
-    return *fd >= 0 ? BY_OK : by__io_error(error, "open", path);
+    *fd = open(file->content == NULL ? file->path : file->content, O_RDONLY | O_CLOEXEC);
+    return *fd >= 0 ? BY_OK : by__io_error(error, "open", file->path);
 }
 
 static uint64_t count_characters(const char *data, size_t n)
@@ -198,7 +235,7 @@ static by_status scan_file(scan *s, by__source_file *file, char *block, by_error
     int fd;
     by__hasher *hasher;
     BY_TRY(by__hasher_open(&hasher, error));
-    by_status status = open_file(&fd, file->path, error);
+    by_status status = open_file(&fd, file, error);
     if (status != BY_OK) {
         by__hasher_close(&hasher);
         return status;
@@ -263,7 +300,7 @@ static by_status find_character(const by__source_file *file, uint64_t wanted, ui
 {
     char *block;
     int fd;
-    BY_TRY(open_file(&fd, file->path, error));
+    BY_TRY(open_file(&fd, file, error));
     by_status status = by__alloc((void **)&block, BLOCK, 1, "read buffer", error);
     uint64_t seen = 0;
     uint64_t line = file->mark_bytes;
@@ -358,7 +395,7 @@ static by_status find_cut(const by__source_file *file, uint64_t at, uint64_t end
 {
     int fd;
     char *block;
-    BY_TRY(open_file(&fd, file->path, error));
+    BY_TRY(open_file(&fd, file, error));
     by_status status = by__alloc((void **)&block, BLOCK, 1, "read buffer", error);
     if (status == BY_OK) {
         status = file->json_lines ? find_line_end(fd, file->path, at, end, block, out, error)
@@ -410,7 +447,7 @@ by_status by__unit_read(const by__unit *unit, char **buffer, size_t *capacity, b
                             n);
     }
     BY_TRY(by__reserve((void **)buffer, capacity, (size_t)n, 1, error));
-    BY_TRY(open_file(&fd, unit->file->path, error));
+    BY_TRY(open_file(&fd, unit->file, error));
     by_status status = by__read_at(fd, unit->file->path, unit->begin, *buffer, (size_t)n, error);
     (void)close(fd);
     return status;
@@ -422,7 +459,7 @@ static by_status line_error(const by__unit *unit, size_t line, by_status status,
     int fd;
     char *block;
     uint64_t before = 0; /* lines in front of the unit: counted only when one is broken */
-    if (open_file(&fd, unit->file->path, NULL) == BY_OK) {
+    if (open_file(&fd, unit->file, NULL) == BY_OK) {
         if (by__alloc((void **)&block, BLOCK, 1, "read buffer", NULL) == BY_OK) {
             for (uint64_t at = 0; at < unit->begin;) {
                 size_t n = unit->begin - at < BLOCK ? (size_t)(unit->begin - at) : BLOCK;

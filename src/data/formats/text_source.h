@@ -4,7 +4,7 @@
  * in order, but for byte-order marks: a large text is cut where its parts can be encoded apart
  * (tokenizer/split.h), JSON lines between lines. The units are a function of the files, the split
  * and the two settings of by__units, so that what is made of them does not depend on who takes
- * which. */
+ * which. A Parquet file is read as JSON lines (parquet_text.h). */
 #ifndef BY_DATA_FORMATS_TEXT_SOURCE_H
 #define BY_DATA_FORMATS_TEXT_SOURCE_H
 
@@ -16,7 +16,9 @@
 
 typedef struct by__source_file {
     char *path;
-    bool json_lines;
+    char *content;    /* what is read: NULL is the file itself, else the lines of a Parquet file, */
+    int content_file; /* which are open here */
+    bool json_lines;  /* it is read as such */
     uint64_t bytes;
     uint64_t mark_bytes; /* of a byte-order mark at its beginning, which no unit holds: 3 or 0 */
     uint64_t characters; /* bytes behind it that do not continue a UTF-8 sequence */

@@ -16,14 +16,15 @@
 /* clang-format off: one row a key */
 static const by__key keys[] = {
     {"data", "text", BY__KEY_TEXTS, BY__FIELD(data.text), "[]",
-     .help = "raw text files or directories; packed on first use, cached by content"},
+     .help = "text files, JSON lines, Parquet files or directories; packed on first use, cached by "
+             "content"},
     {"data", "tokenizer", BY__KEY_TEXT, BY__FIELD(data.tokenizer), "bpe", .min = 1,
      .help = "`char`, `bpe` (trained here), or a path: a tokenizer.json, a directory that holds "
              "one, or a directory with encoder.json and vocab.bpe"},
     {"data", "tokenizer_vocab", BY__KEY_INT, BY__FIELD(data.tokenizer_vocab), "8192", 257, BY__MI24,
      .help = "size of the vocabulary that `tokenizer: bpe` trains"},
     {"data", "field", BY__KEY_TEXT, BY__FIELD(data.field), "text", .min = 1,
-     .help = "field of JSON lines that holds the text"},
+     .help = "field of JSON lines, or column of Parquet files, that holds the text"},
     {"data", "dedup", BY__KEY_TEXT, BY__FIELD(data.dedup), "none", .choices = "none|exact|near",
      .later = true,
      .help = "documents of text that are left out: none; exact: those with the bytes of an earlier "
