@@ -33,6 +33,51 @@ static void put_text(by__text *out, const char *text)
     by__text_add(out, text);
 }
 
+/* The head of a file with metadata alone. */
+static void put_head(by__text *out, uint64_t pairs)
+{
+    by__text_add(out, "GGUF");
+    put(out, 3, 4);
+    put(out, 0, 8);
+    put(out, pairs, 8);
+}
+
+static void put_pair(by__text *out, const char *key, uint64_t kind, uint64_t value)
+{
+    put_text(out, key);
+    put(out, kind, 4);
+    put(out, value, kind == BY__GGUF_KIND_BOOL ? 1 : 4);
+}
+
+static void put_text_pair(by__text *out, const char *key, const char *text)
+{
+    put_text(out, key);
+    put(out, BY__GGUF_KIND_STRING, 4);
+    put_text(out, text);
+}
+
+static void put_texts(by__text *out, const char *key, const char *const *texts, size_t count)
+{
+    put_text(out, key);
+    put(out, BY__GGUF_KIND_ARRAY, 4);
+    put(out, BY__GGUF_KIND_STRING, 4);
+    put(out, count, 8);
+    for (size_t i = 0; i < count; i++) {
+        put_text(out, texts[i]);
+    }
+}
+
+/* Values of 4 bytes. */
+static void put_values(by__text *out, const char *key, uint64_t kind, const void *values,
+                       size_t count)
+{
+    put_text(out, key);
+    put(out, BY__GGUF_KIND_ARRAY, 4);
+    put(out, kind, 4);
+    put(out, count, 8);
+    by__text_add_bytes(out, values, count * 4);
+}
+
 /* A file: magic, version, counts; pairs; two tensors, f32 [4, 3] and q8_0 [2, 64]; their data. */
 typedef struct parts {
     const char *magic;
@@ -356,6 +401,30 @@ static void other_models_are_refused(void **state)
 
 /* ---- tokenizers ---- */
 
+static by_tokenizer *open_tokenizer(by__gguf_file *file, by__text *text)
+{
+    by_tokenizer *tokenizer;
+    by_error error = {0};
+    assert_false(text->failed);
+    assert_int_equal(by__gguf_parse(file, "x", (uint8_t *)text->data, text->length, NULL), BY_OK);
+    if (by__tokenizer_from_gguf(&tokenizer, "x", file, &error) != BY_OK) {
+        fail_msg("%s", error.message);
+    }
+    return tokenizer;
+}
+
+static void check_encoding(const by_tokenizer *tokenizer, const char *text, const uint32_t *ids,
+                           size_t count)
+{
+    by_token_buffer found = {0};
+    assert_int_equal(
+        by_tokenizer_encode(tokenizer, text, strlen(text), &found, BY_ENCODE_ORDINARY, NULL),
+        BY_OK);
+    assert_int_equal(found.count, count);
+    assert_memory_equal(found.ids, ids, count * sizeof *ids);
+    by_token_buffer_free(&found);
+}
+
 /* A SentencePiece vocabulary: merges come from scores, the highest first, and a token that the user
  * defined, here one that two others would make, is none of them. */
 static void merges_come_from_scores(void **state)
@@ -364,63 +433,27 @@ static void merges_come_from_scores(void **state)
     static const char *const tokens[] = {"<unk>", "a", "b", "c", "ab", "bc", "abc", "ca"};
     static const float scores[] = {0, -9, -9, -9, -3, -1, -2, 0};
     static const uint32_t types[] = {2, 1, 1, 1, 1, 1, 1, 4};
-    static const uint32_t expected[] = {6, 4, 5, 7};
+    /* "bc" before "ab": a bc, then a + bc is abc. */
+    static const uint32_t abc_ca[] = {6, 7};
+    static const uint32_t ab_bc[] = {4, 5};
     by__text text = {0};
     by__gguf_file file;
-    by_tokenizer *tokenizer;
-    by_token_buffer ids = {0};
     by_error error = {0};
-    by__text_add(&text, "GGUF");
-    put(&text, 3, 4);
-    put(&text, 0, 8);
-    put(&text, 6, 8);
-    put_text(&text, "tokenizer.ggml.model");
-    put(&text, 8, 4);
-    put_text(&text, "llama");
-    put_text(&text, "tokenizer.ggml.tokens");
-    put(&text, 9, 4);
-    put(&text, 8, 4);
-    put(&text, BY_ARRAY_LENGTH(tokens), 8);
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(tokens); i++) {
-        put_text(&text, tokens[i]);
-    }
-    put_text(&text, "tokenizer.ggml.scores");
-    put(&text, 9, 4);
-    put(&text, 6, 4);
-    put(&text, BY_ARRAY_LENGTH(scores), 8);
-    size_t scores_at = text.length;
-    by__text_add_bytes(&text, scores, sizeof scores);
-    put_text(&text, "tokenizer.ggml.token_type");
-    put(&text, 9, 4);
-    put(&text, 5, 4);
-    put(&text, BY_ARRAY_LENGTH(types), 8);
-    by__text_add_bytes(&text, types, sizeof types);
-    put_text(&text, "tokenizer.ggml.unknown_token_id");
-    put(&text, 4, 4);
-    put(&text, 0, 4);
-    put_text(&text, "tokenizer.ggml.add_space_prefix");
-    put(&text, 7, 4);
-    put(&text, 0, 1);
-    assert_int_equal(by__gguf_parse(&file, "x", (uint8_t *)text.data, text.length, NULL), BY_OK);
-    if (by__tokenizer_from_gguf(&tokenizer, "x", &file, &error) != BY_OK) {
-        fail_msg("%s", error.message);
-    }
-    assert_int_equal(by_tokenizer_encode(tokenizer, "abcca", 5, &ids, BY_ENCODE_ORDINARY, NULL),
-                     BY_OK);
-    /* "bc" before "ab": a bc, then a + bc is abc. */
-    assert_int_equal(ids.count, 2);
-    assert_int_equal(ids.ids[0], expected[0]);
-    assert_int_equal(ids.ids[1], expected[3]);
-    by_token_buffer_free(&ids);
-    assert_int_equal(by_tokenizer_encode(tokenizer, "abbc", 4, &ids, BY_ENCODE_ORDINARY, NULL),
-                     BY_OK);
-    assert_int_equal(ids.count, 2);
-    assert_int_equal(ids.ids[0], expected[1]);
-    assert_int_equal(ids.ids[1], expected[2]);
-    by_token_buffer_free(&ids);
+    put_head(&text, 6);
+    put_text_pair(&text, "tokenizer.ggml.model", "llama");
+    put_texts(&text, "tokenizer.ggml.tokens", tokens, BY_ARRAY_LENGTH(tokens));
+    put_values(&text, "tokenizer.ggml.scores", BY__GGUF_KIND_F32, scores, BY_ARRAY_LENGTH(scores));
+    size_t scores_end = text.length;
+    put_values(&text, "tokenizer.ggml.token_type", BY__GGUF_KIND_I32, types,
+               BY_ARRAY_LENGTH(types));
+    put_pair(&text, "tokenizer.ggml.unknown_token_id", BY__GGUF_KIND_U32, 0);
+    put_pair(&text, "tokenizer.ggml.add_space_prefix", BY__GGUF_KIND_BOOL, 0);
+    by_tokenizer *tokenizer = open_tokenizer(&file, &text);
+    check_encoding(tokenizer, "abcca", abc_ca, BY_ARRAY_LENGTH(abc_ca));
+    check_encoding(tokenizer, "abbc", ab_bc, BY_ARRAY_LENGTH(ab_bc));
     by_tokenizer_close(&tokenizer);
     const float nan = NAN; /* which has no place in an order */
-    memcpy(text.data + scores_at, &nan, sizeof nan);
+    memcpy(text.data + scores_end - sizeof scores, &nan, sizeof nan);
     assert_int_equal(by__tokenizer_from_gguf(&tokenizer, "x", &file, &error), BY_EFORMAT);
     by__gguf_free(&file);
     by__text_free(&text);
@@ -430,46 +463,20 @@ static void merges_come_from_scores(void **state)
 static size_t ids_of(uint32_t ids[4], const char *pre)
 {
     static const char *const tokens[] = {"<s>", "a", "b", "c", "ab", "abc"};
+    static const char *const merges[] = {"a b"};
     static const uint32_t types[] = {3, 1, 1, 1, 1, 1};
     by__text text = {0};
     by__gguf_file file;
-    by_tokenizer *tokenizer;
     by_token_buffer found = {0};
-    by_error error = {0};
-    by__text_add(&text, "GGUF");
-    put(&text, 3, 4);
-    put(&text, 0, 8);
-    put(&text, 6, 8);
-    put_text(&text, "tokenizer.ggml.model");
-    put(&text, 8, 4);
-    put_text(&text, "gpt2");
-    put_text(&text, "tokenizer.ggml.pre");
-    put(&text, 8, 4);
-    put_text(&text, pre);
-    put_text(&text, "tokenizer.ggml.tokens");
-    put(&text, 9, 4);
-    put(&text, 8, 4);
-    put(&text, BY_ARRAY_LENGTH(tokens), 8);
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(tokens); i++) {
-        put_text(&text, tokens[i]);
-    }
-    put_text(&text, "tokenizer.ggml.token_type");
-    put(&text, 9, 4);
-    put(&text, 5, 4);
-    put(&text, BY_ARRAY_LENGTH(types), 8);
-    by__text_add_bytes(&text, types, sizeof types);
-    put_text(&text, "tokenizer.ggml.merges");
-    put(&text, 9, 4);
-    put(&text, 8, 4);
-    put(&text, 1, 8);
-    put_text(&text, "a b");
-    put_text(&text, "tokenizer.ggml.bos_token_id");
-    put(&text, 4, 4);
-    put(&text, 0, 4);
-    assert_int_equal(by__gguf_parse(&file, "x", (uint8_t *)text.data, text.length, NULL), BY_OK);
-    if (by__tokenizer_from_gguf(&tokenizer, "x", &file, &error) != BY_OK) {
-        fail_msg("%s", error.message);
-    }
+    put_head(&text, 6);
+    put_text_pair(&text, "tokenizer.ggml.model", "gpt2");
+    put_text_pair(&text, "tokenizer.ggml.pre", pre);
+    put_texts(&text, "tokenizer.ggml.tokens", tokens, BY_ARRAY_LENGTH(tokens));
+    put_values(&text, "tokenizer.ggml.token_type", BY__GGUF_KIND_I32, types,
+               BY_ARRAY_LENGTH(types));
+    put_texts(&text, "tokenizer.ggml.merges", merges, BY_ARRAY_LENGTH(merges));
+    put_pair(&text, "tokenizer.ggml.bos_token_id", BY__GGUF_KIND_U32, 0);
+    by_tokenizer *tokenizer = open_tokenizer(&file, &text);
     assert_int_equal(by_tokenizer_encode(tokenizer, "abc", 3, &found, BY_ENCODE_AROUND, NULL),
                      BY_OK);
     size_t count = found.count;
