@@ -318,9 +318,19 @@ static void check_drafts(const by_config *config, const char *precision, const c
     assert_true(st.steps < plain.steps);
 }
 
-static void check_invariance(const char *kind, const char *precision, const char *kv, int threads)
+typedef struct invariance {
+    const char *kind;
+    const char *precision;
+    const char *kv; /* NULL: as precision */
+    int threads;
+} invariance;
+
+static void test_invariance(void **state)
 {
-    by_config *config = make_config(kind, "f32");
+    const invariance *c = *state;
+    const char *precision = c->precision;
+    const char *kv = c->kv;
+    by_config *config = make_config(c->kind, "f32");
     job *alone = calloc(REQUESTS, sizeof *alone);
     job *together = calloc(REQUESTS, sizeof *together);
     by_engine_options options = {
@@ -341,7 +351,7 @@ static void check_invariance(const char *kind, const char *precision, const char
     options = (by_engine_options){.sessions = 40,
                                   .waiting = 200,
                                   .rows = 77,
-                                  .threads = threads,
+                                  .threads = c->threads,
                                   .precision = precision,
                                   .kv = kv};
     by_engine_statistics st = run_together(config, &options, together);
@@ -351,49 +361,6 @@ static void check_invariance(const char *kind, const char *precision, const char
     free(alone);
     free(together);
     by_config_close(&config);
-}
-
-static void test_invariance_gpt2(void **state)
-{
-    BY_UNUSED(state);
-    check_invariance("gpt2", "f32", NULL, 1);
-}
-
-static void test_invariance_llama_bf16(void **state)
-{
-    BY_UNUSED(state);
-    check_invariance("llama", "bf16", NULL, 2);
-}
-
-static void test_invariance_gpt2_fp16(void **state)
-{
-    BY_UNUSED(state);
-    check_invariance("gpt2", "fp16", NULL, 1);
-}
-
-static void test_invariance_llama_int8(void **state)
-{
-    BY_UNUSED(state);
-    check_invariance("llama", "int8", NULL, 2);
-}
-
-static void test_invariance_gpt2_int4(void **state)
-{
-    BY_UNUSED(state);
-    check_invariance("gpt2", "int4", NULL, 1);
-}
-
-static void test_invariance_gpt2_w8a8(void **state)
-{
-    BY_UNUSED(state);
-    check_invariance("gpt2", "w8a8", NULL, 1);
-}
-
-static void test_invariance_codes(void **state)
-{
-    BY_UNUSED(state);
-    check_invariance("gpt2", "f32", "int8", 2);
-    check_invariance("llama", "bf16", "int8", 1);
 }
 
 /* Keys and values of 8 bits take a quarter of the memory and the scales, and change
@@ -877,16 +844,25 @@ static void test_memory_and_defaults(void **state)
     by_config_close(&config);
 }
 
+#define INVARIANCE(...)                                                                            \
+    {                                                                                              \
+        "invariance: " #__VA_ARGS__, test_invariance, NULL, NULL, &(invariance)                    \
+        {                                                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_invariance_gpt2),
-        cmocka_unit_test(test_invariance_llama_bf16),
-        cmocka_unit_test(test_invariance_gpt2_fp16),
-        cmocka_unit_test(test_invariance_llama_int8),
-        cmocka_unit_test(test_invariance_gpt2_w8a8),
-        cmocka_unit_test(test_invariance_gpt2_int4),
-        cmocka_unit_test(test_invariance_codes),
+        INVARIANCE("gpt2", "f32", NULL, 1),
+        INVARIANCE("llama", "bf16", NULL, 2),
+        INVARIANCE("gpt2", "fp16", NULL, 1),
+        INVARIANCE("llama", "int8", NULL, 2),
+        INVARIANCE("gpt2", "w8a8", NULL, 1),
+        INVARIANCE("gpt2", "int4", NULL, 1),
+        INVARIANCE("gpt2", "f32", "int8", 2),
+        INVARIANCE("llama", "bf16", "int8", 1),
         cmocka_unit_test(test_codes),
         cmocka_unit_test(test_log_probabilities),
         cmocka_unit_test(test_like_a_generator),
