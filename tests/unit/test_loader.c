@@ -1,6 +1,5 @@
-/* Packed data sets and the loader: what a batch holds is a function of its place alone, each token
- * of a pass is a target once, ranks' parts make up the whole, and damaged files are refused by
- * name. */
+/* The loader: what a batch holds is a function of its place alone, each token of a pass is a target
+ * once, and ranks' parts make up the whole. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,350 +12,7 @@
 
 #include "banyan/data.h"
 #include "base/base.h"
-#include "data/formats/npy.h"
-#include "data/formats/token_manifest.h"
-
-/* ---- packed directories ---- */
-
-enum { SHARD_TOKENS = 100, DOCUMENT_TOKENS = 30 };
-
-static int make_folder(void **state)
-{
-    static char path[64];
-    (void)snprintf(path, sizeof path, "/tmp/banyan-loader-XXXXXX");
-    *state = path;
-    return mkdtemp(path) == NULL ? -1 : 0;
-}
-
-static int drop_folder(void **state)
-{
-    return by__remove_tree(*state, NULL) == BY_OK ? 0 : -1;
-}
-
-static void write_npy(const char *folder, const char *file, unsigned width, const uint64_t *values,
-                      size_t count, char hash[33])
-{
-    by__npy_writer *writer;
-    char path[128];
-    (void)snprintf(path, sizeof path, "%s/%s", folder, file);
-    assert_int_equal(by__npy_writer_open(&writer, path, width, NULL), BY_OK);
-    for (size_t i = 0; i < count; i++) {
-        uint32_t value = (uint32_t)values[i];
-        assert_int_equal(width == 8 ? by__npy_writer_add_u64(writer, &values[i], 1, NULL)
-                                    : by__npy_writer_add_u32(writer, &value, 1, NULL),
-                         BY_OK);
-    }
-    assert_int_equal(by__npy_writer_finish(writer, hash, NULL), BY_OK);
-    by__npy_writer_close(&writer);
-}
-
-/* Packs tokens 0, 1, 2, ... into shards of 100 (the second is empty) and documents of 30 (the third
- * is empty). */
-static void pack(const char *folder, uint64_t tokens, const char *dtype)
-{
-    unsigned width = strcmp(dtype, "u16") == 0 ? 2 : 4;
-    by__token_shard shards[32] = {0};
-    char names[32][32];
-    uint64_t values[128];
-    by__token_manifest m = {.width = width,
-                            .vocab = (uint32_t)tokens,
-                            .eos = -1,
-                            .tokens = tokens,
-                            .text_bytes = 4 * tokens,
-                            .tokenizer_file = (char *)(uintptr_t) "tokenizer.json",
-                            .tokenizer_hash = "0123456789abcdef0123456789abcdef",
-                            .offsets_file = (char *)(uintptr_t) "documents.npy",
-                            .shards = shards};
-    for (uint64_t at = 0; at < tokens || m.shard_count < 2;) {
-        size_t n = 0;
-        for (; m.shard_count != 1 && n < SHARD_TOKENS && at < tokens; n++) {
-            values[n] = at++;
-        }
-        by__token_shard *shard = &shards[m.shard_count];
-        shard->file = names[m.shard_count];
-        shard->tokens = n;
-        (void)snprintf(shard->file, sizeof names[0], "tokens-%05zu.npy", m.shard_count++);
-        write_npy(folder, shard->file, width, values, n, shard->hash);
-    }
-    size_t offsets = 0;
-    for (uint64_t at = 0; at < tokens; at += DOCUMENT_TOKENS) {
-        values[offsets++] = at;
-        if (offsets == 3) {
-            values[offsets++] = at;
-        }
-    }
-    values[offsets++] = tokens;
-    m.documents = offsets - 1;
-    write_npy(folder, m.offsets_file, 8, values, offsets, m.offsets_hash);
-    assert_int_equal(by__token_manifest_write(&m, folder, NULL), BY_OK);
-}
-
-static by_dataset *packed(void **state, uint64_t tokens, const char *dtype)
-{
-    by_dataset *data;
-    by_error error = {0};
-    pack(*state, tokens, dtype);
-    if (by_dataset_open(&data, *state, &(by_dataset_options){.verify = true}, &error) != BY_OK) {
-        fail_msg("%s", error.message);
-    }
-    return data;
-}
-
-/* ---- data sets ---- */
-
-static void test_dataset(void **state)
-{
-    static const char *const dtypes[] = {"u16", "u32"};
-    for (size_t k = 0; k < 2; k++) {
-        int32_t tokens[1003];
-        uint64_t document;
-        uint64_t begin;
-        uint64_t end;
-        by_error error;
-        by_dataset *data = packed(state, 1003, dtypes[k]);
-        assert_int_equal(by_dataset_tokens(data), 1003);
-        assert_int_equal(by_dataset_vocab(data), 1003);
-        assert_int_equal(by_dataset_documents(data), 35);
-        assert_int_equal(by_dataset_text_bytes(data), 4012);
-        assert_string_equal(by_dataset_tokenizer_hash(data), "0123456789abcdef0123456789abcdef");
-        for (uint64_t from = 0; from < 1003; from += 9) {
-            for (size_t count = 0; count <= 1003 - from; count += 53) {
-                assert_int_equal(by_dataset_read(data, from, count, tokens, NULL), BY_OK);
-                for (size_t i = 0; i < count; i++) {
-                    assert_int_equal(tokens[i], from + i);
-                }
-            }
-        }
-        for (uint64_t at = 0; at < 1003; at++) {
-            assert_int_equal(by_dataset_document_at(data, at, &document, &begin, &end, NULL),
-                             BY_OK);
-            assert_true(begin == at / 30 * 30 && begin <= at && at < end);
-            assert_true(end == (begin + 30 < 1003 ? begin + 30 : 1003));
-            /* Behind the empty third document, numbers are one higher. */
-            assert_true(document == at / 30 + (at >= 60 ? 1 : 0));
-        }
-        assert_int_equal(by_dataset_document_at(data, 1003, NULL, NULL, NULL, NULL), BY_EARG);
-        assert_int_equal(by_dataset_document_at(data, 5, NULL, NULL, NULL, NULL), BY_OK);
-        assert_int_equal(by_dataset_read(data, 1003, 0, tokens, NULL), BY_OK);
-        assert_int_equal(by_dataset_read(data, 1000, 4, tokens, &error), BY_EARG);
-        assert_int_equal(by_dataset_read(data, UINT64_MAX, SIZE_MAX, tokens, &error), BY_EARG);
-        by_dataset_close(&data);
-        by_dataset_close(&data);
-        by_dataset_close(NULL);
-    }
-}
-
-/* Writes bytes into a file of the folder, or cuts it when `bytes` is NULL. */
-static void damage(const char *folder, const char *file, size_t offset, const char *bytes, size_t n)
-{
-    char path[128];
-    (void)snprintf(path, sizeof path, "%s/%s", folder, file);
-    if (bytes == NULL) {
-        assert_int_equal(truncate(path, (off_t)offset), 0);
-        return;
-    }
-    FILE *f = fopen(path, "r+b");
-    assert_non_null(f);
-    assert_int_equal(fseek(f, (long)offset, SEEK_SET), 0);
-    assert_int_equal(fwrite(bytes, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
-}
-
-/* `message` has @ where the folder is named. */
-static void not_opened(void **state, bool verify, by_status status, const char *message)
-{
-    by_dataset *data = NULL;
-    by_error error = {0};
-    by_dataset_options options = {.verify = verify};
-    char expected[600];
-    const char *at = strchr(message, '@');
-    (void)snprintf(expected, sizeof expected, "%.*s%s%s", (int)(at - message), message,
-                   (const char *)*state, at + 1);
-    assert_int_equal(by_dataset_open(&data, *state, &options, &error), status);
-    assert_string_equal(error.message, expected);
-    assert_null(data);
-}
-
-static void test_damaged_files(void **state)
-{
-    char path[128];
-    not_opened(state, false, BY_EIO, "cannot open @/manifest.json: No such file or directory");
-    /* Truncated, as by a full disk. */
-    pack(*state, 250, "u16");
-    damage(*state, "tokens-00002.npy", 128 + 198, NULL, 0);
-    not_opened(
-        state, false, BY_EFORMAT,
-        "@/tokens-00002.npy: the header promises 100 elements of 2 bytes from offset 128, but "
-        "the file has 326 bytes");
-    damage(*state, "tokens-00002.npy", 0, NULL, 0);
-    not_opened(state, false, BY_EFORMAT,
-               "@/tokens-00002.npy: not an npy file (no \\x93NUMPY at offset 0)");
-    /* Missing. */
-    pack(*state, 250, "u16");
-    (void)snprintf(path, sizeof path, "%s/tokens-00003.npy", (const char *)*state);
-    assert_int_equal(unlink(path), 0);
-    not_opened(state, false, BY_EIO, "cannot open @/tokens-00003.npy: No such file or directory");
-    /* Good npy files, but not those of the manifest. */
-    pack(*state, 250, "u16");
-    uint64_t zeros[100] = {0};
-    char hash[33];
-    write_npy(*state, "tokens-00000.npy", 2, zeros, 99, hash);
-    not_opened(state, false, BY_EFORMAT,
-               "@/tokens-00000.npy: 99 elements of 2 bytes, but the manifest says 100 of 2 bytes");
-    write_npy(*state, "tokens-00000.npy", 4, zeros, 100, hash);
-    not_opened(state, false, BY_EFORMAT,
-               "@/tokens-00000.npy: 100 elements of 4 bytes, but the manifest says 100 of 2 bytes");
-    /* One flipped bit: found by the checksum. */
-    pack(*state, 250, "u16");
-    damage(*state, "tokens-00000.npy", 128 + 20, "\x0b", 1);
-    by_dataset *data;
-    assert_int_equal(by_dataset_open(&data, *state, NULL, NULL), BY_OK);
-    by_dataset_close(&data);
-    by_error error = {0};
-    assert_int_equal(by_dataset_open(&data, *state, &(by_dataset_options){.verify = true}, &error),
-                     BY_EFORMAT);
-    assert_non_null(strstr(error.message,
-                           "/tokens-00000.npy: damaged: the 200 bytes from offset 128 "
-                           "have checksum "));
-    assert_non_null(strstr(error.message, ", but the manifest says "));
-    /* Document offsets. */
-    pack(*state, 250, "u16");
-    damage(*state, "documents.npy", 128 + 8, "\xff", 1);
-    not_opened(state, false, BY_EFORMAT,
-               "@/documents.npy: the number at offset 144 is 60, but offsets start at 0, never "
-               "decrease and end at 250, the number of tokens");
-    pack(*state, 250, "u16");
-    damage(*state, "documents.npy", 128, "\x01", 1);
-    not_opened(state, false, BY_EFORMAT,
-               "@/documents.npy: the number at offset 128 is 1, but offsets start at 0, never "
-               "decrease and end at 250, the number of tokens");
-    pack(*state, 20, "u16");
-    damage(*state, "documents.npy", 128 + 8, "\x15", 1);
-    not_opened(state, false, BY_EFORMAT,
-               "@/documents.npy: the number at offset 136 is 21, but offsets start at 0, never "
-               "decrease and end at 20, the number of tokens");
-}
-
-/* A token beyond the vocabulary never reaches a model. */
-static void test_bad_token(void **state)
-{
-    static const char *const dtypes[] = {"u16", "u32"};
-    for (size_t k = 0; k < 2; k++) {
-        by_dataset *data;
-        by_loader *loader;
-        by_batch batch;
-        by_error error = {0};
-        char expected[300];
-        size_t offset = 128 + 5 * (k == 0 ? 2 : 4);
-        pack(*state, 250, dtypes[k]);
-        damage(*state, "tokens-00002.npy", offset, "\xfa\x00", 2);
-        assert_int_equal(by_dataset_open(&data, *state, NULL, NULL), BY_OK);
-        by_source *source;
-        by_loader_options options = {.batch = 2};
-        assert_int_equal(by_token_source_open(&source, data,
-                                              &(by_token_options){.context = 20, .shuffle = false},
-                                              NULL),
-                         BY_OK);
-        assert_int_equal(by_loader_open(&loader, source, &options, NULL), BY_OK);
-        (void)snprintf(expected, sizeof expected,
-                       "%s/tokens-00002.npy: damaged: token 250 at offset %zu is not below the "
-                       "vocabulary of 250; pack the data again",
-                       (const char *)*state, offset);
-        for (int i = 0; i < 2; i++) { /* tokens 0 to 80: good */
-            assert_int_equal(by_loader_next(loader, &batch, &error), BY_OK);
-        }
-        for (int i = 0; i < 3; i++) { /* token 105 is bad, now and later */
-            memset(&error, 0, sizeof error);
-            assert_int_equal(by_loader_next(loader, &batch, &error), BY_EFORMAT);
-            assert_string_equal(error.message, expected);
-            assert_true(by_loader_position(loader) == 4);
-        }
-        assert_int_equal(by_loader_seek(loader, 7, NULL), BY_OK); /* behind it */
-        assert_int_equal(by_loader_next(loader, &batch, &error), BY_OK);
-        const int32_t *first = by_batch_array(&batch, "tokens")->data;
-        assert_int_equal(first[0], 140);
-        by_loader_close(&loader);
-        by_dataset_close(&data);
-    }
-}
-
-/* A shard that is cut short while it is in use is an error that names it, not the end of the
- * process. */
-static void test_cut_short_in_use(void **state)
-{
-    static const char *const dtypes[] = {"u16", "u32"};
-    for (size_t k = 0; k < 2; k++) {
-        by_dataset *data = packed(state, 250, dtypes[k]);
-        by_loader *loader;
-        by_batch batch;
-        by_error error = {0};
-        int32_t tokens[8];
-        char expected[300];
-        uint64_t document;
-        uint64_t begin;
-        by_source *source;
-        by_loader_options options = {.batch = 2, .prefetch = 1};
-        damage(*state, "tokens-00002.npy", 128 + 2, NULL, 0);
-        damage(*state, "documents.npy", 128, NULL, 0);
-        (void)snprintf(
-            expected, sizeof expected,
-            "%s/tokens-00002.npy has no byte 130 any more: it became shorter while it was in "
-            "use",
-            (const char *)*state);
-        assert_int_equal(by_dataset_read(data, 98, 8, tokens, &error), BY_EFORMAT);
-        assert_string_equal(error.message, expected);
-        assert_int_equal(by_dataset_document_at(data, 40, &document, &begin, NULL, &error),
-                         BY_EFORMAT);
-        assert_int_equal(by_token_source_open(&source, data,
-                                              &(by_token_options){.context = 20, .shuffle = false},
-                                              NULL),
-                         BY_OK);
-        assert_int_equal(by_loader_open(&loader, source, &options, NULL), BY_OK);
-        for (int i = 0; i < 2; i++) {
-            assert_int_equal(by_loader_next(loader, &batch, &error), BY_OK);
-        }
-        assert_int_equal(by_loader_next(loader, &batch, &error), BY_EFORMAT);
-        assert_string_equal(error.message, expected);
-        by_loader_close(&loader);
-        by_dataset_close(&data);
-    }
-}
-
-/* More shards than are held open at a time: the others are opened for each read. */
-static void test_many_shards(void **state)
-{
-    enum { SHARDS = 300 };
-    static by__token_shard shards[SHARDS];
-    static char names[SHARDS][32];
-    int32_t tokens[SHARDS];
-    uint64_t offsets[2] = {0, SHARDS};
-    by_dataset *data;
-    by__token_manifest m = {.width = 2,
-                            .vocab = SHARDS,
-                            .eos = -1,
-                            .tokens = SHARDS,
-                            .documents = 1,
-                            .tokenizer_file = (char *)(uintptr_t) "tokenizer.json",
-                            .tokenizer_hash = "0123456789abcdef0123456789abcdef",
-                            .offsets_file = (char *)(uintptr_t) "documents.npy",
-                            .shards = shards,
-                            .shard_count = SHARDS};
-    for (uint64_t i = 0; i < SHARDS; i++) {
-        (void)snprintf(names[i], sizeof names[i], "tokens-%05d.npy", (int)i);
-        shards[i].file = names[i];
-        shards[i].tokens = 1;
-        write_npy(*state, names[i], 2, &i, 1, shards[i].hash);
-    }
-    write_npy(*state, m.offsets_file, 8, offsets, 2, m.offsets_hash);
-    assert_int_equal(by__token_manifest_write(&m, *state, NULL), BY_OK);
-    assert_int_equal(by_dataset_open(&data, *state, &(by_dataset_options){.verify = true}, NULL),
-                     BY_OK);
-    assert_int_equal(by_dataset_read(data, 0, SHARDS, tokens, NULL), BY_OK);
-    for (int i = 0; i < SHARDS; i++) {
-        assert_int_equal(tokens[i], i);
-    }
-    by_dataset_close(&data);
-}
+#include "packed_folder.h"
 
 /* What a plan counts is what a loader takes: its ring, the batch in use included. */
 static void test_loader_bytes(void **state)
@@ -377,8 +33,6 @@ static void test_loader_bytes(void **state)
     assert_int_equal(by_loader_bytes(&bytes, arrays, 2, &options, NULL), BY_EARG);
 }
 
-/* ---- loaders ---- */
-
 static by_source *windows(const by_dataset *data, size_t context, bool shuffle)
 {
     by_source *source;
@@ -391,20 +45,10 @@ static by_source *windows(const by_dataset *data, size_t context, bool shuffle)
     return source;
 }
 
-static by_loader *open_source(by_source *source, by_loader_options options)
-{
-    by_loader *loader;
-    by_error error = {0};
-    if (by_loader_open(&loader, source, &options, &error) != BY_OK) {
-        fail_msg("%s", error.message);
-    }
-    return loader;
-}
-
 static by_loader *open_loader(const by_dataset *data, size_t context, bool shuffle,
                               by_loader_options options)
 {
-    return open_source(windows(data, context, shuffle), options);
+    return packed_loader(windows(data, context, shuffle), options);
 }
 
 static const int32_t *tokens_of(const by_batch *batch)
@@ -445,7 +89,7 @@ static int32_t *record(by_loader *loader, size_t batches, size_t batch_tokens)
  */
 static void test_epochs(void **state)
 {
-    by_dataset *data = packed(state, 1003, "u16");
+    by_dataset *data = packed_folder_open(state, 1003, "u16");
     enum { CONTEXT = 16, BATCH = 5 };
     by_loader *loader =
         open_loader(data, CONTEXT, true, (by_loader_options){.batch = BATCH, .seed = 3});
@@ -491,7 +135,7 @@ static void test_epochs(void **state)
 /* Opened or sought anywhere, with any depth of prefetch, the stream is the same. */
 static void test_resume(void **state)
 {
-    by_dataset *data = packed(state, 1003, "u32");
+    by_dataset *data = packed_folder_open(state, 1003, "u32");
     by_loader_options options = {.batch = 3, .seed = 11};
     enum { BATCHES = 120, TOKENS = 24 };
     by_loader *loader = open_loader(data, 8, true, options);
@@ -535,7 +179,7 @@ static void test_resume(void **state)
 /* Batches of another size, and other parts of them, go on in the same stream. */
 static void test_resize(void **state)
 {
-    by_dataset *data = packed(state, 1003, "u32");
+    by_dataset *data = packed_folder_open(state, 1003, "u32");
     enum { TOKENS = 8 };
     by_loader_options one = {.batch = 1, .seed = 11};
     by_loader_options options = {.batch = 6, .seed = 11, .first = 2, .count = 3, .prefetch = 2};
@@ -573,7 +217,7 @@ static void test_resize(void **state)
 /* A seek while the thread fills a batch: nothing of the old place comes through. */
 static void test_seek_while_filling(void **state)
 {
-    by_dataset *data = packed(state, 1003, "u16");
+    by_dataset *data = packed_folder_open(state, 1003, "u16");
     /* Nine windows: each step of their order walks thousands of places, so that filling takes
      * time. */
     enum { CONTEXT = 100, BATCH = 16 };
@@ -599,7 +243,7 @@ static void test_seek_while_filling(void **state)
 /* The parts of the ranks, one behind the other, are the global batch. */
 static void test_ranks(void **state)
 {
-    by_dataset *data = packed(state, 1003, "u16");
+    by_dataset *data = packed_folder_open(state, 1003, "u16");
     for (int shuffle = 0; shuffle < 2; shuffle++) {
         by_loader_options options = {.batch = 7, .seed = 5};
         static const size_t cuts[] = {0, 2, 3, 7};
@@ -639,7 +283,7 @@ static void test_ranks(void **state)
 /* Parts in turn: rank r of 3 has blocks r, r + 3, ... of two samples of the global batch. */
 static void test_blocks(void **state)
 {
-    by_dataset *data = packed(state, 1003, "u16");
+    by_dataset *data = packed_folder_open(state, 1003, "u16");
     for (int shuffle = 0; shuffle < 2; shuffle++) {
         by_loader_options options = {.batch = 14, .seed = 5};
         by_loader *whole = open_loader(data, 10, shuffle == 1, options);
@@ -715,14 +359,14 @@ static void check_pass(const by_dataset *data, size_t context, size_t batch)
 
 static void test_pass(void **state)
 {
-    by_dataset *data = packed(state, 203, "u16");
+    by_dataset *data = packed_folder_open(state, 203, "u16");
     static const size_t shapes[][2] = {{1, 1},  {7, 3},   {101, 2}, {202, 1}, {203, 1},
                                        {64, 4}, {500, 3}, {201, 1}, {2, 300}};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(shapes); i++) {
         check_pass(data, shapes[i][0], shapes[i][1]);
     }
     by_dataset_close(&data);
-    data = packed(state, 2, "u16");
+    data = packed_folder_open(state, 2, "u16");
     check_pass(data, 4, 2);
     by_dataset_close(&data);
 }
@@ -732,7 +376,7 @@ static void test_short_data(void **state)
     by_source *source = NULL;
     by_error error;
     char expected[300];
-    by_dataset *data = packed(state, 9, "u16");
+    by_dataset *data = packed_folder_open(state, 9, "u16");
     assert_int_equal(by_token_source_open(
                          &source, data, &(by_token_options){.context = 9, .shuffle = true}, &error),
                      BY_EARG);
@@ -758,7 +402,7 @@ static void test_short_data(void **state)
     }
     by_dataset_close(&data);
 
-    data = packed(state, 1, "u16");
+    data = packed_folder_open(state, 1, "u16");
     assert_int_equal(by_token_source_open(&source, data,
                                           &(by_token_options){.context = 4, .shuffle = false},
                                           &error),
@@ -774,7 +418,7 @@ static void test_short_data(void **state)
 
 static void test_options(void **state)
 {
-    by_dataset *data = packed(state, 100, "u16");
+    by_dataset *data = packed_folder_open(state, 100, "u16");
     static const struct {
         by_loader_options options;
         by_status status;
@@ -845,7 +489,7 @@ static void test_options(void **state)
 
 static void test_statistics(void **state)
 {
-    by_dataset *data = packed(state, 500, "u16");
+    by_dataset *data = packed_folder_open(state, 500, "u16");
     by_loader *loader = open_loader(data, 8, true, (by_loader_options){.batch = 2, .prefetch = 3});
     by_loader_statistics s;
     for (int i = 0; i < 50; i++) {
@@ -915,7 +559,7 @@ static void test_own_source(void **state)
     own_source own;
     bool is_closed;
     by_loader *loader =
-        open_source(open_own(&own, true, &is_closed), (by_loader_options){.batch = 5, .seed = 9});
+        packed_loader(open_own(&own, true, &is_closed), (by_loader_options){.batch = 5, .seed = 9});
     float values[20];
     for (size_t epoch = 0; epoch < 4; epoch++) {
         unsigned seen = 0;
@@ -943,15 +587,15 @@ static void test_own_source(void **state)
         }
     }
     /* One at a time, from the middle. */
-    loader = open_source(open_own(&own, true, &is_closed),
-                         (by_loader_options){.batch = 1, .seed = 9, .start = 7});
+    loader = packed_loader(open_own(&own, true, &is_closed),
+                           (by_loader_options){.batch = 1, .seed = 9, .start = 7});
     for (size_t i = 7; i < 20; i++) {
         by_batch b = next(loader);
         assert_memory_equal(by_batch_array(&b, "value")->data, values + i, sizeof *values);
     }
     by_loader_close(&loader);
 
-    loader = open_source(open_own(&own, false, &is_closed), (by_loader_options){.batch = 3});
+    loader = packed_loader(open_own(&own, false, &is_closed), (by_loader_options){.batch = 3});
     (void)next(loader);
     by_batch b = next(loader);
     const uint8_t *last = by_batch_array(&b, "bytes")->data;
@@ -977,145 +621,21 @@ static void test_own_source(void **state)
     assert_true(is_closed);
 }
 
-/* ---- documents ---- */
-
-/* Checks a sample of tokens that are their own places, of documents of 30: which targets count, and
- * where the document of each token begins. Returns the targets. */
-static uint64_t check_sample(const int32_t *tokens, const int32_t *targets, const int32_t *starts,
-                             size_t context, bool pieces)
-{
-    uint64_t count = 0;
-    int32_t first = 0;
-    size_t used = context;
-    while (used > 0 && tokens[used - 1] == 0 && targets[used - 1] == -1) {
-        used--; /* filled up */
-    }
-    for (size_t i = 0; i < used; i++) {
-        bool follows = i > 0 && tokens[i] == tokens[i - 1] + 1;
-        if (i > 0 && (!follows || (pieces ? targets[i - 1] == -1 : tokens[i] % 30 == 0))) {
-            assert_int_equal(tokens[i] % 30, 0);
-            first = (int32_t)i;
-        }
-        assert_int_equal(starts[i], first);
-        bool counts = (tokens[i] + 1) % 30 != 0 && tokens[i] != 1002;
-        assert_int_equal(targets[i], counts ? tokens[i] + 1 : -1);
-        count += counts;
-    }
-    return count;
-}
-
-static by_source *open_documents(const by_dataset *data, by_token_options options)
-{
-    by_source *source;
-    by_error error = {0};
-    options.documents = true;
-    if (by_token_source_open(&source, data, &options, &error) != BY_OK) {
-        fail_msg("%s", error.message);
-    }
-    return source;
-}
-
-/* Counts and targets of all batches; the part of a rank of two has its own and knows of all. */
-static void check_documents(by_source *(*open)(const by_dataset *, by_token_options),
-                            const by_dataset *data, by_token_options options, uint64_t batches)
-{
-    by_loader *all = open_source(open(data, options), (by_loader_options){.batch = 4, .seed = 7});
-    by_loader *half = open_source(
-        open(data, options), (by_loader_options){.batch = 4, .first = 2, .count = 2, .seed = 7});
-    bool pieces = options.packing == BY_TOKENS_BEST_FIT;
-    for (uint64_t k = 0; k < batches; k++) {
-        by_batch batch;
-        by_batch part;
-        uint64_t targets[4];
-        assert_int_equal(by_loader_next(all, &batch, NULL), BY_OK);
-        assert_int_equal(by_loader_next(half, &part, NULL), BY_OK);
-        assert_int_equal(batch.array_count, 3);
-        for (size_t i = 0; i < batch.batch; i++) {
-            size_t at = i * options.context;
-            targets[i] =
-                check_sample((const int32_t *)batch.arrays[0].data + at,
-                             (const int32_t *)batch.arrays[1].data + at,
-                             (const int32_t *)batch.arrays[2].data + at, options.context, pieces);
-        }
-        assert_memory_equal(part.arrays[2].data,
-                            (const int32_t *)batch.arrays[2].data + 2 * options.context,
-                            2 * options.context * sizeof(int32_t));
-        uint64_t sum = targets[0] + targets[1] + targets[2] + targets[3];
-        assert_true(batch.valid_targets == sum && batch.global_targets == sum);
-        assert_true(part.valid_targets == targets[2] + targets[3] && part.global_targets == sum);
-    }
-    by_loader_close(&all);
-    by_loader_close(&half);
-}
-
-static by_source *open_mixed_documents(const by_dataset *data, by_token_options options)
-{
-    by_source *mix;
-    by_source *parts[2] = {open_documents(data, options), open_documents(data, options)};
-    const by_mix_stage stage = {.weights = (const double[]){0.3, 0.7}};
-    by_mix_options mixed = {.stages = &stage, .stage_count = 1, .shuffle = true};
-    assert_int_equal(by_mix_source_open(&mix, parts, 2, &mixed, NULL), BY_OK);
-    return mix;
-}
-
-/* Windows of one pass and of epochs, and bins, in which a document is longer than some. */
-static void test_documents(void **state)
-{
-    static const size_t contexts[] = {1, 7, 29, 30, 31, 100};
-    by_dataset *data = packed(state, 1003, "u16");
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(contexts); i++) {
-        by_token_options options = {.context = contexts[i]};
-        uint64_t batches = (1002 + contexts[i] - 1) / contexts[i] / 4;
-        check_documents(open_documents, data, options, batches);
-        options.shuffle = true;
-        check_documents(open_documents, data, options, 30);
-        check_documents(open_mixed_documents, data, options, 30);
-    }
-    by_dataset_close(&data);
-}
-
-static void test_best_fit_samples(void **state)
-{
-    static const size_t contexts[] = {29, 64, 100};
-    by_dataset *data = packed(state, 1003, "u16");
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(contexts); i++) {
-        by_token_options options = {
-            .context = contexts[i], .shuffle = true, .packing = BY_TOKENS_BEST_FIT};
-        by_source *source = open_documents(data, options);
-        assert_true(source->targets == 1003 - 34); /* all but the first of each document */
-        by_source_close(&source);
-        check_documents(open_documents, data, options, 30);
-        check_documents(open_mixed_documents, data, options, 30);
-    }
-    /* Longer documents than samples: pieces begin with the last token of the one before. */
-    by_source *source = open_documents(
-        data, (by_token_options){.context = 7, .shuffle = true, .packing = BY_TOKENS_BEST_FIT});
-    assert_true(source->targets == 1003 - 34);
-    by_source_close(&source);
-    by_dataset_close(&data);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_dataset, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(test_damaged_files, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(test_bad_token, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(test_cut_short_in_use, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(test_many_shards, make_folder, drop_folder),
         cmocka_unit_test(test_loader_bytes),
-        cmocka_unit_test_setup_teardown(test_documents, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(test_best_fit_samples, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(test_epochs, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(test_resume, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(test_resize, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(test_seek_while_filling, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(test_ranks, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(test_blocks, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(test_pass, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(test_short_data, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(test_options, make_folder, drop_folder),
-        cmocka_unit_test_setup_teardown(test_statistics, make_folder, drop_folder),
+        cmocka_unit_test_setup_teardown(test_epochs, packed_folder_make, packed_folder_drop),
+        cmocka_unit_test_setup_teardown(test_resume, packed_folder_make, packed_folder_drop),
+        cmocka_unit_test_setup_teardown(test_resize, packed_folder_make, packed_folder_drop),
+        cmocka_unit_test_setup_teardown(test_seek_while_filling, packed_folder_make,
+                                        packed_folder_drop),
+        cmocka_unit_test_setup_teardown(test_ranks, packed_folder_make, packed_folder_drop),
+        cmocka_unit_test_setup_teardown(test_blocks, packed_folder_make, packed_folder_drop),
+        cmocka_unit_test_setup_teardown(test_pass, packed_folder_make, packed_folder_drop),
+        cmocka_unit_test_setup_teardown(test_short_data, packed_folder_make, packed_folder_drop),
+        cmocka_unit_test_setup_teardown(test_options, packed_folder_make, packed_folder_drop),
+        cmocka_unit_test_setup_teardown(test_statistics, packed_folder_make, packed_folder_drop),
         cmocka_unit_test(test_own_source),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
