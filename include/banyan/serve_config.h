@@ -27,7 +27,8 @@ typedef struct by_serve_gateway_config {
     double body_timeout;
     double idle_timeout;
     double output_timeout;
-    int64_t output; /* bytes of a stream that are kept for a slow reader */
+    int64_t output;       /* bytes of a stream that are kept for a slow reader */
+    int64_t output_total; /* of all streams */
 } by_serve_gateway_config;
 
 typedef struct by_serve_worker_config {

@@ -169,6 +169,7 @@ static by_status open_gateway(by__gateway *g, by_error *error)
         http.idle_seconds = c->idle_timeout;
         http.output_seconds = c->output_timeout;
         http.output = (size_t)c->output;
+        http.output_total = (size_t)c->output_total;
         BY_TRY(by__addresses_open(&g->addresses, (size_t)c->connections_per_address, &c->proxies,
                                   error));
         http.addresses = g->addresses;

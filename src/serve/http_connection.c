@@ -56,6 +56,8 @@ static void on_closed(uv_handle_t *handle)
     x->early_length = 0;
     close_parser(x);
     by__text_free(&x->headers);
+    by__text_free(&x->out);
+    s->slow -= x->slow;
     free(x);
     s->connections--;
     if (s->closing) {
@@ -337,7 +339,8 @@ void by__connection_take(by__exchange *x, const char *data, size_t length)
         }
         if ((state == BY__HTTP_HEAD && !admit(x, false)) ||
             (state == BY__HTTP_CONTINUE &&
-             !by__connection_put(x, "HTTP/1.1 100 Continue\r\n\r\n", 25))) {
+             !(by__connection_put(x, "HTTP/1.1 100 Continue\r\n\r\n", 25) &&
+               by__connection_flush(x)))) {
             return;
         }
         if (state == BY__HTTP_DONE) {

@@ -37,17 +37,23 @@ struct by__exchange {
     by__address_count *counted;
     void *user;
     void *note;
-    size_t held;    /* bytes of the parser and of `early`, as the server counts them */
-    double since;   /* the stage began, or a reader last took something */
-    size_t pending; /* bytes that libuv has to write */
-    size_t given;   /* bytes that libuv was given so far */
-    size_t taken;   /* of them, those that the socket had taken at the last sweep */
+    size_t held;            /* bytes of the parser and of `early`, as the server counts them */
+    double since;           /* the stage began, or a reader last took something */
+    by__text out;           /* what is to be written, and libuv has not got */
+    size_t writing;         /* bytes that libuv has to write */
+    size_t pending;         /* the sum of both */
+    size_t slow;            /* of `pending`, what the server counts as held back by streams */
+    size_t given;           /* bytes that libuv was given so far */
+    size_t taken;           /* of them, those that the socket had taken at the last sweep */
+    by__exchange *gathered; /* the next one in the server's list */
     by__stage stage;
     bool proxied; /* the peer is a listed proxy */
     bool keep_alive;
     bool paused;   /* nothing is read until the client has taken its answers */
     bool handling; /* inside the handler: its answer does not start the next request yet */
     bool last;     /* close when all is written */
+    bool streams;  /* the answer is a stream */
+    bool gathers;  /* in the server's list of those whose `out` is written at the turn's end */
     bool admitted; /* the head was accepted */
     bool told;     /* `done` has been called for the present request, or there is none */
     bool lingers;  /* what comes is thrown away, so that the client reads its answer */
@@ -63,13 +69,18 @@ struct by__http_server {
         uv_pipe_t pipe;
     } uv;
     uv_timer_t timer;
+    uv_prepare_t before; /* these two write what a turn of the loop has gathered */
+    uv_check_t behind;
     by__http_options options;
     char *listen;
     char *path; /* of a socket in the file system, NULL for none */
     char *url;
     by__exchange *first;
     size_t connections;
-    size_t held;    /* bytes of requests */
+    size_t held; /* bytes of requests */
+    size_t slow; /* bytes that streams hold back for their readers */
+    by__exchange *gathered;
+    by__http_counts counts;
     size_t handles; /* of libuv that are still open */
     by__http_refusals refusals;
     bool draining;
@@ -96,8 +107,12 @@ void by__connection_finish(by__exchange *x);
 
 /* ---- http_output.c ---- */
 
-/* Writes; what the socket does not take at once is kept. False: the connection has ended. */
+/* Adds to what is written next. False: the connection has ended. */
 bool by__connection_put(by__exchange *x, const char *data, size_t length);
+/* Writes it; what the socket does not take at once is kept. False: the connection has ended. */
+bool by__connection_flush(by__exchange *x);
+/* Writes what streams have gathered. */
+void by__connections_flush(by__http_server *s);
 
 /* ---- http_server.c ---- */
 

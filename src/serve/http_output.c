@@ -4,23 +4,42 @@
 
 #include "serve/http_connection.h"
 
+/* Bytes that a stream may always hold back: some frames of this turn, which no reader could have
+ * taken yet. */
+#define LEAST ((size_t)2 << 10)
+
 /* A write that libuv has taken. */
 typedef struct output {
     uv_write_t request;
     by__exchange *exchange;
-    size_t length;
-    char data[];
+    by__text text;
+    size_t length; /* of its end, which is written */
 } output;
+
+/* `pending` has changed, or is about to. */
+static void count(by__exchange *x)
+{
+    by__http_server *s = x->server;
+    x->pending = x->out.length + x->writing;
+    size_t now = x->streams ? x->pending : 0;
+    s->slow += now - x->slow;
+    x->slow = now;
+    s->counts.slow = s->slow > s->counts.slow ? s->slow : s->counts.slow;
+}
 
 static void on_written(uv_write_t *request, int status)
 {
     output *o = (output *)(void *)request;
     by__exchange *x = o->exchange;
-    x->pending -= o->length;
+    x->writing -= o->length;
+    count(x);
     x->since = by__now();
+    by__text_free(&o->text);
     free(o);
     if (status < 0) {
         by__connection_hang_up(x);
+    } else if (!by__connection_flush(x)) {
+        return;
     } else if (x->last && x->pending == 0) {
         by__connection_written_out(x);
     } else if (x->pending == 0) {
@@ -30,38 +49,85 @@ static void on_written(uv_write_t *request, int status)
 
 bool by__connection_put(by__exchange *x, const char *data, size_t length)
 {
-    if (x->pending == 0) {
-        uv_buf_t now = uv_buf_init((char *)(uintptr_t)data, (unsigned)length);
-        int n = uv_try_write(&x->uv.stream, &now, 1);
-        if (n > 0) {
-            x->since = by__now();
-            data += n;
-            length -= (size_t)n;
-        } else if (n < 0 && n != UV_EAGAIN) {
-            by__connection_hang_up(x);
-            return false;
-        }
-    }
-    if (length == 0) {
-        return true;
-    }
-    output *o = malloc(sizeof *o + length);
-    if (o == NULL) {
+    by__text_add_bytes(&x->out, data, length);
+    if (x->out.failed) {
         by__connection_hang_up(x);
         return false;
     }
-    memcpy(o->data, data, length);
-    o->exchange = x;
-    o->length = length;
-    uv_buf_t later = uv_buf_init(o->data, (unsigned)length);
+    count(x);
+    return true;
+}
+
+/* Gives libuv the end of a text, which is taken. */
+static bool write_later(by__exchange *x, by__text *text, size_t begin)
+{
+    output *o = malloc(sizeof *o);
+    if (o == NULL) {
+        by__text_free(text);
+        by__connection_hang_up(x);
+        return false;
+    }
+    *o = (output){.exchange = x, .text = *text, .length = text->length - begin};
+    uv_buf_t later = uv_buf_init(text->data + begin, (unsigned)o->length);
     if (uv_write(&o->request, &x->uv.stream, &later, 1, on_written) < 0) {
+        by__text_free(&o->text);
         free(o);
         by__connection_hang_up(x);
         return false;
     }
-    x->pending += length;
-    x->given += length;
+    x->writing = o->length;
+    x->given += o->length;
+    count(x);
     return true;
+}
+
+bool by__connection_flush(by__exchange *x)
+{
+    by__text text = x->out;
+    if (x->stage == BY__CLOSING || x->writing > 0 || text.length == 0) {
+        return x->stage != BY__CLOSING;
+    }
+    x->out = (by__text){0};
+    x->server->counts.writes++;
+    uv_buf_t now = uv_buf_init(text.data, (unsigned)text.length);
+    int n = uv_try_write(&x->uv.stream, &now, 1);
+    if (n < 0 && n != UV_EAGAIN) {
+        by__text_free(&text);
+        count(x);
+        by__connection_hang_up(x);
+        return false;
+    }
+    if (n > 0) {
+        x->since = by__now();
+    }
+    if (n > 0 && (size_t)n == text.length) {
+        by__text_free(&text);
+        count(x);
+        return true;
+    }
+    return write_later(x, &text, n > 0 ? (size_t)n : 0);
+}
+
+void by__connections_flush(by__http_server *s)
+{
+    while (s->gathered != NULL) {
+        by__exchange *x = s->gathered;
+        s->gathered = x->gathered;
+        x->gathers = false;
+        (void)by__connection_flush(x);
+    }
+}
+
+/* Has it written at the end of this turn. No connection is freed before: libuv calls closing ones
+ * behind both places at which the list is worked off. */
+static void gather(by__exchange *x)
+{
+    by__http_server *s = x->server;
+    if (!x->gathers) {
+        x->gathers = true;
+        x->gathered = s->gathered;
+        s->gathered = x;
+    }
 }
 
 const char *by__http_reason(int status)
@@ -157,13 +223,14 @@ void by__exchange_reply(by__exchange *exchange, int status, const char *type, co
         by__text_format(&text, "Content-Length: %zu\r\n", length);
     }
     by__text_add(&text, "\r\n");
-    by__text_add_bytes(&text, body, length);
     x->bytes = length;
     /* From here on the handler is not told of the client any more. */
     x->stage = BY__READING;
+    x->streams = false;
     if (text.failed) {
         by__connection_hang_up(x);
-    } else if (by__connection_put(x, text.data, text.length)) {
+    } else if (by__connection_put(x, text.data, text.length) &&
+               by__connection_put(x, body, length) && by__connection_flush(x)) {
         by__connection_finish(x);
     }
     by__text_free(&text);
@@ -175,6 +242,7 @@ bool by__exchange_stream(by__exchange *exchange)
     by__text text = {0};
     x->keep_alive = x->keep_alive && !x->server->draining;
     x->stage = BY__STREAMING;
+    x->streams = true;
     add_head(&text, x, 200, "text/event-stream; charset=utf-8");
     by__text_add(&text, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n"
                         "Transfer-Encoding: chunked\r\n\r\n");
@@ -183,37 +251,61 @@ bool by__exchange_stream(by__exchange *exchange)
         by__connection_hang_up(x);
     }
     by__text_free(&text);
+    gather(x);
     return sent;
+}
+
+/* Bytes that a stream may hold back now: as many as all others leave it, so that many slow readers
+ * have equal shares and a single one has enough. (The rule of buffers that switches share, with a
+ * factor of one: Choudhury and Hahne, Dynamic queue length thresholds, 1998.) */
+static size_t most_pending(const by__http_server *s)
+{
+    const by__http_options *o = &s->options;
+    size_t left = s->slow < o->output_total ? o->output_total - s->slow : 0;
+    left = left < LEAST ? LEAST : left;
+    return left < o->output ? left : o->output;
+}
+
+/* "LENGTH in hexadecimal\r\n". */
+static void put_chunk_head(by__text *out, size_t length)
+{
+    char head[2 * sizeof length + 2];
+    size_t at = sizeof head;
+    head[--at] = '\n';
+    head[--at] = '\r';
+    do {
+        head[--at] = "0123456789abcdef"[length & 15];
+        length >>= 4;
+    } while (length > 0);
+    by__text_add_bytes(out, head + at, sizeof head - at);
 }
 
 bool by__exchange_send(by__exchange *exchange, const char *data, size_t length)
 {
     by__exchange *x = exchange;
-    by__text text = {0};
+    by__http_server *s = x->server;
     if (x->stage == BY__CLOSING) {
         return false;
     }
-    if (x->pending > x->server->options.output) {
+    if (x->pending > most_pending(s)) {
+        s->counts.cut++;
         by__connection_hang_up(x);
         return false;
     }
-    by__text_format(&text, "%zx\r\n", length);
-    by__text_add_bytes(&text, data, length);
-    by__text_add(&text, "\r\n");
+    /* A text that has failed stays as it is, and by__connection_put tells. */
+    put_chunk_head(&x->out, length);
+    by__text_add_bytes(&x->out, data, length);
     x->bytes += length;
-    bool sent = !text.failed && by__connection_put(x, text.data, text.length);
-    if (text.failed) {
-        by__connection_hang_up(x);
-    }
-    by__text_free(&text);
-    return sent;
+    s->counts.frames++;
+    gather(x);
+    return by__connection_put(x, "\r\n", 2);
 }
 
 void by__exchange_end(by__exchange *exchange)
 {
     by__exchange *x = exchange;
     x->stage = BY__READING;
-    if (by__connection_put(x, "0\r\n\r\n", 5)) {
+    if (by__connection_put(x, "0\r\n\r\n", 5) && by__connection_flush(x)) {
         by__connection_finish(x);
     }
 }

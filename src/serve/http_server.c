@@ -64,6 +64,16 @@ static void on_sweep(uv_timer_t *timer)
     }
 }
 
+static void on_before(uv_prepare_t *prepare)
+{
+    by__connections_flush(prepare->data);
+}
+
+static void on_behind(uv_check_t *check)
+{
+    by__connections_flush(check->data);
+}
+
 /* ---- the server ---- */
 
 static void on_handle_closed(uv_handle_t *handle)
@@ -156,6 +166,7 @@ static void set_defaults(by__http_options *o)
     o->connections = o->connections > 0 ? o->connections : 20000;
     o->bodies = o->bodies > 0 ? o->bodies : (size_t)256 << 20;
     o->output = o->output > 0 ? o->output : (size_t)256 << 10;
+    o->output_total = o->output_total > 0 ? o->output_total : (size_t)16 << 20;
     o->head_seconds = o->head_seconds > 0.0 ? o->head_seconds : 10.0;
     o->body_seconds = o->body_seconds > 0.0 ? o->body_seconds : 60.0;
     o->idle_seconds = o->idle_seconds > 0.0 ? o->idle_seconds : 75.0;
@@ -185,14 +196,18 @@ by_status by__http_server_open(by__http_server **out, uv_loop_t *loop,
     s->uv.handle.data = s;
     s->handles = 1;
     (void)uv_timer_init(loop, &s->timer); /* cannot fail */
-    s->timer.data = s;
-    s->handles++;
+    (void)uv_prepare_init(loop, &s->before);
+    (void)uv_check_init(loop, &s->behind);
+    s->timer.data = s->before.data = s->behind.data = s;
+    s->handles += 3;
     by_status status = local ? bind_pipe(s, error) : bind_tcp(s, error);
     if (status != BY_OK) {
         by__http_server_close(&s);
         return status;
     }
     (void)uv_timer_start(&s->timer, on_sweep, SWEEP, SWEEP);
+    (void)uv_prepare_start(&s->before, on_before);
+    (void)uv_check_start(&s->behind, on_behind);
     *out = s;
     return BY_OK;
 }
@@ -205,6 +220,11 @@ const char *by__http_server_url(const by__http_server *server)
 size_t by__http_server_connections(const by__http_server *server)
 {
     return server->connections;
+}
+
+by__http_counts by__http_server_counts(const by__http_server *server)
+{
+    return server->counts;
 }
 
 by__http_refusals by__http_server_refusals(const by__http_server *server)
@@ -253,4 +273,6 @@ void by__http_server_close(by__http_server **server)
     }
     uv_close(&s->uv.handle, on_handle_closed);
     uv_close((uv_handle_t *)&s->timer, on_handle_closed);
+    uv_close((uv_handle_t *)&s->before, on_handle_closed);
+    uv_close((uv_handle_t *)&s->behind, on_handle_closed);
 }

@@ -2,7 +2,8 @@
  *
  * A connection has one request at a time. The handler gets an exchange, and answers at once or
  * later; until it has answered, `gone` tells it when the client goes away, which a server that
- * keeps reading sees at once. An idle connection holds a few hundred bytes: buffers exist while
+ * keeps reading sees at once. Frames that a client does not read are kept within bounds for one
+ * stream and for all: who reads too slowly, or nothing for a time, is cut off. An idle connection holds a few hundred bytes: buffers exist while
  * something is in them. */
 #ifndef BY_SERVE_HTTP_SERVER_H
 #define BY_SERVE_HTTP_SERVER_H
@@ -22,6 +23,7 @@ typedef struct by__http_options {
     by__addresses *addresses;
     size_t bodies;         /* bytes of all requests at a time; one above is refused; 0: 256 MiB */
     size_t output;         /* bytes that a stream may hold back for a slow reader; 0: 256 KiB */
+    size_t output_total;   /* bytes that all of them may, about; 0: 16 MiB */
     double head_seconds;   /* for a whole head; 0: 10 */
     double body_seconds;   /* for a whole body; 0: 60 */
     double idle_seconds;   /* between requests; 0: 75 */
@@ -41,12 +43,21 @@ typedef struct by__http_options {
     void *user;
 } by__http_options;
 
+/* What a server has done, for tests. */
+typedef struct by__http_counts {
+    uint64_t frames; /* of streams */
+    uint64_t writes; /* calls of the system for answers, without those that libuv makes later */
+    uint64_t cut;    /* streams whose readers were too slow */
+    size_t slow;     /* bytes that streams held back at a time, at most */
+} by__http_counts;
+
 /* Listens. BY_EIO, BY_EARG: the address cannot be had. */
 by_status by__http_server_open(by__http_server **out, uv_loop_t *loop,
                                const by__http_options *options, by_error *error);
 /* "http://127.0.0.1:8080" or "unix:PATH". */
 const char *by__http_server_url(const by__http_server *server);
 size_t by__http_server_connections(const by__http_server *server);
+by__http_counts by__http_server_counts(const by__http_server *server);
 /* Connections that were closed since there were too many; connections, and requests behind proxies,
  * that were refused since their address had too many. */
 typedef struct by__http_refusals {
@@ -77,7 +88,9 @@ void by__exchange_reply(by__exchange *exchange, int status, const char *type, co
                         size_t length);
 /* Begins a stream of server-sent events. False: the client is gone (`gone` was called). */
 bool by__exchange_stream(by__exchange *exchange);
-/* Sends one frame of it whole: "data: ...\n\n". False: the client is gone (`gone` was called). */
+/* Sends one frame of it whole: "data: ...\n\n". What is sent in one turn of the loop is written
+ * together, at its end. False: the client is gone (`gone` was called), or it was cut off: it holds
+ * back more than `output`, or than what `output_total` leaves. */
 bool by__exchange_send(by__exchange *exchange, const char *data, size_t length);
 /* Ends the stream. The exchange is gone afterwards. */
 void by__exchange_end(by__exchange *exchange);

@@ -127,6 +127,9 @@ static const by__key keys[] = {
     {"gateway", "output", BY__KEY_SIZE, OWN(gateway.output), "256KiB", 1, BY__MI30,
      .help = "of a stream that are kept for a slow reader, beyond the kernel's own buffers; a "
              "client that is further behind is cut off"},
+    {"gateway", "output_total", BY__KEY_SIZE, OWN(gateway.output_total), "16MiB", 1, BY__MI30,
+     .help = "of all streams together; as they hold back more, a single one may hold back less: as "
+             "much as the others leave"},
 
     {"worker", "model", BY__KEY_TEXT, OWN(worker.model), "\"\"",
      .help = "a run or a directory with a model; empty: the command line names it"},
