@@ -83,37 +83,58 @@ bool by__utf8_valid(const char *s, size_t n)
     return true;
 }
 
+/* Adds s[begin, end). */
+static void add_run(by__text *text, const char *s, size_t begin, size_t end)
+{
+    if (end > begin) {
+        by__text_add_bytes(text, s + begin, end - begin);
+    }
+}
+
 void by__text_add_valid(by__text *text, const char *s, size_t n)
 {
     const unsigned char *bytes = (const unsigned char *)s;
-    for (size_t i = 0; i < n;) {
+    size_t begin = 0; /* of what is valid and not added yet */
+    size_t i = 0;
+    while (i < n) {
         size_t length = bytes[i] == 0 ? 0 : utf8_length(bytes + i, n - i);
-        by__text_add_bytes(text, length == 0 ? "\xef\xbf\xbd" : s + i, length == 0 ? 3 : length);
+        if (length == 0) {
+            add_run(text, s, begin, i);
+            by__text_add_bytes(text, "\xef\xbf\xbd", 3);
+            begin = i + 1;
+        }
         i += length == 0 ? 1 : length;
     }
+    add_run(text, s, begin, n);
 }
 
 void by__text_json(by__text *text, const char *s, size_t n)
 {
     const unsigned char *bytes = (const unsigned char *)s;
-    by__text_add(text, "\"");
-    for (size_t i = 0; i < n;) {
+    size_t begin = 0; /* of what stands for itself and is not added yet */
+    size_t i = 0;
+    by__text_add_bytes(text, "\"", 1);
+    while (i < n) {
         unsigned char c = bytes[i];
         size_t length = utf8_length(bytes + i, n - i);
+        if (c >= 0x20 && c != '"' && c != '\\' && c != 0x7f && length > 0) {
+            i += length;
+            continue;
+        }
+        add_run(text, s, begin, i);
         if (c == '"' || c == '\\') {
             by__text_format(text, "\\%c", c);
         } else if (c == '\n') {
             by__text_add(text, "\\n");
         } else if (c < 0x20 || c == 0x7f) {
             by__text_format(text, "\\u%04x", c);
-        } else if (length == 0) {
-            by__text_add(text, "\xef\xbf\xbd");
         } else {
-            by__text_add_bytes(text, bytes + i, length);
+            by__text_add(text, "\xef\xbf\xbd");
         }
-        i += length == 0 ? 1 : length;
+        begin = ++i;
     }
-    by__text_add(text, "\"");
+    add_run(text, s, begin, n);
+    by__text_add_bytes(text, "\"", 1);
 }
 
 void by__text_free(by__text *text)

@@ -12,6 +12,11 @@ static void on_message(void *user, by__link *link, json_t *message)
     by__broker_message(user, by__link_get(link), message);
 }
 
+static void on_events(void *user, by__link *link, const char *list, size_t length)
+{
+    by__broker_list(user, by__link_get(link), list, length);
+}
+
 static void on_lost(void *user, by__link *link, const char *why)
 {
     by__broker_part(user, by__link_get(link), why);
@@ -88,7 +93,8 @@ static void set_defaults(by_broker_options *o)
 by_status by_broker_run(const by_broker_options *options, by_error *error)
 {
     by__broker b = {.options = *options, .log = {options->log, options->user}, .began = by__now()};
-    by__link_handler handler = {.message = on_message, .lost = on_lost, .user = &b};
+    by__link_handler handler = {
+        .message = on_message, .events = on_events, .lost = on_lost, .user = &b};
     by__stop *stop = NULL;
     int lock = -1;
     set_defaults(&b.options);

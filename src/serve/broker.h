@@ -2,6 +2,7 @@
 #ifndef BY_SERVE_BROKER_H
 #define BY_SERVE_BROKER_H
 
+#include "serve/event_list.h"
 #include "serve/job_list.h"
 #include "serve/link.h"
 #include "serve/log.h"
@@ -42,8 +43,8 @@ struct by__peer {
     char name[65];
     int64_t pid;
     by__peer *next;
-    json_t *batch; /* events for a gateway that are sent together */
-    json_t *held;  /* answers about tasks that wait for the disk */
+    by__text batch; /* events for a gateway that are sent together (event_list.h) */
+    json_t *held;   /* answers about tasks that wait for the disk */
     /* of a worker */
     by__pool *pool;
     by__version *version;
@@ -100,6 +101,8 @@ typedef struct by__broker {
 bool by__broker_join(by__broker *b, by__link *link);
 /* A message of a peer. One that nobody of its role sends ends its link. */
 void by__broker_message(by__broker *b, by__peer *p, const json_t *message);
+/* The same of a list of events (by__events_valid). */
+void by__broker_list(by__broker *b, by__peer *p, const char *list, size_t length);
 /* Ends what a peer had; it gets nothing any more. Its link is closed by the caller. */
 void by__broker_part(by__broker *b, by__peer *p, const char *why);
 /* Ends workers that say nothing, or have work and make no step: they count as dead. */
@@ -125,8 +128,8 @@ by__job *by__broker_job(const by__broker *b, const char *id);
 /* A request of a gateway; what is wrong with it is told by an event. */
 void by__broker_submit(by__broker *b, by__peer *from, const json_t *message);
 void by__broker_cancel(by__broker *b, const char *name);
-/* Events of a worker: to the gateways that wait. */
-void by__broker_events(by__broker *b, by__peer *worker, const json_t *message);
+/* A list of events of a worker: to the gateways that wait. */
+void by__broker_events(by__broker *b, by__peer *worker, const char *list, size_t length);
 /* Gives what waits to workers that have room. */
 void by__broker_give(by__broker *b, by__pool *pool);
 /* The worker is gone: what it had is run again elsewhere, or fails. */
@@ -155,9 +158,10 @@ void by__broker_reroute(by__broker *b, by__pool *pool);
 void by__broker_versions_tend(by__broker *b);
 /* "route" of the supervisor. */
 void by__broker_route(by__broker *b, const json_t *message);
-/* The first text of a request is about to go out; its last event has. */
+/* The first text of a request is about to go out; its last event has, with this status (of HTTP;
+ * 0: it ended well). */
 void by__broker_count_first(by__job *job);
-void by__broker_count_end(const by__job *job, const json_t *event);
+void by__broker_count_end(const by__job *job, int status);
 json_t *by__broker_versions_state(const by__pool *pool);
 
 /* ---- shadow traffic (broker_shadow.c) ---- */

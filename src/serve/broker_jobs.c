@@ -6,33 +6,31 @@
 
 /* Bounds of "priority". */
 #define MOST_PRIORITY 100
-/* Puts an event into what is sent to a gateway. */
-static void tell(by__peer *gateway, json_t *event)
-{
-    if (gateway == NULL) {
-        return;
-    }
-    if (gateway->batch == NULL) {
-        gateway->batch = json_array();
-    }
-    (void)json_array_append(gateway->batch, event);
-}
+/* Bytes that are kept for what is sent to a gateway next. */
+#define MOST_KEPT ((size_t)256 << 10)
 
+/* Puts an event into what is sent to a gateway, and drops the reference. */
 static void tell_new(by__peer *gateway, json_t *event)
 {
-    tell(gateway, event);
+    if (gateway != NULL) {
+        by__events_add(&gateway->batch, 0, event);
+    }
     json_decref(event);
 }
 
 void by__broker_flush(by__broker *b)
 {
     for (by__peer *p = b->peers; p != NULL; p = p->next) {
-        if (p->batch != NULL && p->link != NULL) {
-            json_t *message = json_pack("{ss so}", "t", "events", "events", p->batch);
-            p->batch = NULL;
-            (void)by__link_send(p->link, message);
-            json_decref(message);
+        by__text *batch = &p->batch;
+        if (p->link != NULL && batch->failed) {
+            by__link_lose(p->link, "no memory for its events");
+        } else if (p->link != NULL && batch->length > 0) {
+            (void)by__link_send_events(p->link, batch->data, batch->length);
         }
+        if (batch->failed || batch->capacity > MOST_KEPT) {
+            by__text_free(batch);
+        }
+        batch->length = 0;
     }
 }
 
@@ -42,20 +40,38 @@ by__job *by__broker_job(const by__broker *b, const char *id)
 }
 
 /* The same to who waits for a job: a gateway, or the file of tasks. */
-static void tell_of(by__broker *b, by__job *job, json_t *event)
-{
-    by__mirror_event(job, event);
-    if (job->gather != NULL) {
-        by__broker_task_event(b, job, event);
-    } else {
-        tell(job->from, event);
-    }
-}
-
 static void tell_new_of(by__broker *b, by__job *job, json_t *event)
 {
-    tell_of(b, job, event);
+    by__mirror_event(job, event);
+    if (job->gather == NULL) {
+        tell_new(job->from, event);
+        return;
+    }
+    by__broker_task_event(b, job, event);
     json_decref(event);
+}
+
+/* An event of a worker. What goes to a gateway alone is passed on unread. */
+static void relay(by__broker *b, by__job *job, const by__event *event)
+{
+    bool read = job->gather != NULL || job->mirror != NULL || job->mirrors != NULL;
+    json_t *json = read ? by__event_json(event) : NULL;
+    by__mirror_event(job, json);
+    if (job->gather != NULL) {
+        by__broker_task_event(b, job, json);
+    } else if (job->from != NULL) {
+        by__text_add_bytes(&job->from->batch, event->record, event->size);
+    }
+    json_decref(json);
+}
+
+/* The status that an event tells; 0: none, which is not an error. */
+static int status_of(const by__event *event)
+{
+    json_t *json = event->kind == BY__EVENT_ERROR ? by__event_json(event) : NULL;
+    int status = (int)by__get_integer(json, "status");
+    json_decref(json);
+    return status;
 }
 
 /* Takes a job out of everything. */
@@ -69,7 +85,7 @@ static void forget(by__broker *b, by__job *job)
 void by__broker_fail(by__broker *b, by__job *job, int status, const char *code, const char *message)
 {
     json_t *event = by__event_error(job->entry.id, status, code, NULL, message);
-    by__broker_count_end(job, event);
+    by__broker_count_end(job, status);
     tell_new_of(b, job, event);
     forget(b, job);
 }
@@ -289,35 +305,31 @@ static void count_end(by__pool *pool)
     pool->rated = now;
 }
 
-void by__broker_events(by__broker *b, by__peer *worker, const json_t *message)
+void by__broker_events(by__broker *b, by__peer *worker, const char *list, size_t length)
 {
-    const json_t *events = json_object_get(message, "events");
-    size_t i;
-    json_t *event;
-    json_array_foreach(events, i, event)
-    {
-        const char *id = by__get_text(event, "id");
-        by__job *job = id == NULL ? NULL : by__broker_job(b, id);
+    by__event event;
+    size_t at = 0;
+    bool ended = false;
+    while (by__events_next(list, length, &at, &event)) {
+        by__job *job = by__broker_job(b, event.id);
         /* What a worker says of a request that another one has since been given is no news. */
-        if (job == NULL || job->worker != worker ||
-            by__get_integer(event, "attempt") != job->attempt) {
+        if (job == NULL || job->worker != worker || event.attempt != job->attempt) {
             continue;
         }
-        const char *kind = by__get_text(event, "e");
-        bool is_text = kind != NULL && strcmp(kind, "text") == 0;
-        if (is_text) {
+        if (event.kind == BY__EVENT_PIECE || event.kind == BY__EVENT_TEXT) {
             by__broker_count_first(job);
             job->told = true;
             job->bound = job->bound || (job->gather == NULL && !job->whole);
         }
-        tell_of(b, job, event);
-        if (by__event_is_last(event)) {
+        relay(b, job, &event);
+        if (by__event_ends(&event)) {
             count_end(job->pool);
-            by__broker_count_end(job, event);
+            by__broker_count_end(job, status_of(&event));
             forget(b, job);
+            ended = true;
         }
     }
-    if (worker->pool != NULL) {
+    if (ended && worker->pool != NULL) {
         by__broker_give(b, worker->pool);
     }
 }

@@ -29,6 +29,15 @@ static void on_message(void *user, by__link *link, json_t *message)
     }
 }
 
+static void on_events(void *user, by__link *link, const char *list, size_t length)
+{
+    const by__broker_link *b = user;
+    BY_UNUSED(link);
+    if (b->handler.events != NULL) {
+        b->handler.events(b->handler.user, list, length);
+    }
+}
+
 static void on_ready(void *user, by__link *link)
 {
     by__broker_link *b = user;
@@ -48,7 +57,7 @@ static void on_lost(void *user, by__link *link, const char *why)
 static void attempt(by__broker_link *b)
 {
     by__link_handler handler = {
-        .message = on_message, .lost = on_lost, .ready = on_ready, .user = b};
+        .message = on_message, .events = on_events, .lost = on_lost, .ready = on_ready, .user = b};
     by_error ignored = {0};
     if (by__link_connect(&b->link, b->loop, b->broker, &handler, &ignored) != BY_OK) {
         (void)uv_timer_start(&b->retry, on_retry, RETRY, 0);
@@ -69,6 +78,18 @@ void by__broker_link_open(by__broker_link *b, uv_loop_t *loop, const char *broke
 bool by__broker_link_send(by__broker_link *b, const json_t *message)
 {
     return b->link != NULL && by__link_send(b->link, message);
+}
+
+bool by__broker_link_send_events(by__broker_link *b, const char *list, size_t length)
+{
+    return b->link != NULL && by__link_send_events(b->link, list, length);
+}
+
+void by__broker_link_hold(by__broker_link *b, bool holds)
+{
+    if (b->link != NULL) {
+        by__link_hold(b->link, holds);
+    }
 }
 
 void by__broker_link_drop(by__broker_link *b, const char *why)

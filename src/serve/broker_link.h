@@ -13,6 +13,8 @@ typedef struct by__broker_link_handler {
     void (*ready)(void *user);
     /* The message is the link's. */
     void (*message)(void *user, json_t *message);
+    /* A list of events (event_list.h), for the time of the call. */
+    void (*events)(void *user, const char *list, size_t length);
     /* The link is gone; the next attempt follows by itself. Not called by by__broker_link_close. */
     void (*lost)(void *user, const char *why);
     void *user;
@@ -33,6 +35,9 @@ void by__broker_link_open(by__broker_link *b, uv_loop_t *loop, const char *broke
                           const by__broker_link_handler *handler);
 /* False: there is no link, or it was lost by this. */
 bool by__broker_link_send(by__broker_link *b, const json_t *message);
+bool by__broker_link_send_events(by__broker_link *b, const char *list, size_t length);
+/* by__link_hold, where there is a link. */
+void by__broker_link_hold(by__broker_link *b, bool holds);
 /* Gives up a link on which the broker says nothing; `lost` is called. */
 void by__broker_link_drop(by__broker_link *b, const char *why);
 /* Once, after by__broker_link_open; the loop then has to turn before the memory goes. */

@@ -15,7 +15,7 @@ void by__broker_sweep(by__broker *b)
         }
         *at = p->next;
         json_decref(p->beat);
-        json_decref(p->batch);
+        by__text_free(&p->batch);
         json_decref(p->held);
         free(p);
     }
@@ -114,8 +114,6 @@ static bool take_message(by__broker *b, by__peer *p, const char *kind, const jso
         if (job != NULL && job->from == p) {
             by__broker_cancel(b, id);
         }
-    } else if (p->role == BY__WORKER && strcmp(kind, "events") == 0) {
-        by__broker_events(b, p, m);
     } else if (p->role == BY__WORKER && strcmp(kind, "beat") == 0) {
         take_beat(p, m);
     } else if (p->role == BY__WORKER && strcmp(kind, "leaving") == 0) {
@@ -126,6 +124,15 @@ static bool take_message(by__broker *b, by__peer *p, const char *kind, const jso
         return false;
     }
     return true;
+}
+
+void by__broker_list(by__broker *b, by__peer *p, const char *list, size_t length)
+{
+    if (p->role == BY__WORKER) {
+        by__broker_events(b, p, list, length);
+    } else {
+        drop(b, p, "events, which workers alone send");
+    }
 }
 
 void by__broker_message(by__broker *b, by__peer *p, const json_t *message)

@@ -165,17 +165,17 @@ void by__broker_count_first(by__job *job)
     }
 }
 
-void by__broker_count_end(const by__job *job, const json_t *event)
+void by__broker_count_end(const by__job *job, int status)
 {
     by__version *v = job->version;
     if (v == NULL || job->mirror != NULL) {
         return;
     }
-    if (!job->told && by__get_integer(event, "status") == 0) {
+    if (!job->told && status == 0) {
         by__histogram_add(&v->first, by__now() - job->since); /* an answer in one piece */
     }
     v->requests++;
-    v->errors += by__get_integer(event, "status") >= 500;
+    v->errors += status >= 500;
     by__histogram_add(&v->whole, by__now() - job->since);
 }
 

@@ -1,18 +1,19 @@
 #include "serve/event_queue.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Seconds of a slice. */
-#define SLICE 0.004
+#define SLICE 0.0015
 /* Events between two looks at the clock. */
 #define STRIDE 16
-/* Events that wait at most: a bound of memory, about a hundred bytes each. */
-#define MOST 65536
 
 struct by__event_batch {
-    json_t *events;
-    size_t next; /* the first that waits */
     by__event_batch *behind;
+    size_t length;
+    size_t next; /* where the first event is that waits */
+    bool inside; /* an event of it is being handed out: it is freed behind that */
+    char list[];
 };
 
 static void drop_first(by__event_queue *q)
@@ -20,21 +21,40 @@ static void drop_first(by__event_queue *q)
     by__event_batch *b = q->first;
     q->first = b->behind;
     q->last = q->first == NULL ? NULL : q->last;
-    json_decref(b->events);
-    free(b);
+    q->bytes -= b->length;
+    if (!b->inside) {
+        free(b);
+    }
 }
 
-/* Hands out the oldest event. */
+/* Hands out the oldest event, whose list stays until it is taken, even if the queue is cleared. */
 static void step(by__event_queue *q)
 {
     by__event_batch *b = q->first;
-    json_t *event = json_incref(json_array_get(b->events, b->next++));
-    q->count--;
-    if (b->next == json_array_size(b->events)) {
-        drop_first(q);
+    by__event event;
+    bool more = by__events_next(b->list, b->length, &b->next, &event);
+    b->inside = true;
+    if (more && b->next < b->length) {
+        q->handler.event(q->handler.user, &event);
+        b->inside = false;
+        if (q->first != b) {
+            free(b); /* the queue was cleared */
+        }
+        return;
     }
-    q->event(q->user, event);
-    json_decref(event);
+    drop_first(q);
+    if (more) {
+        q->handler.event(q->handler.user, &event);
+    }
+    free(b);
+}
+
+static void let_go_on(by__event_queue *q)
+{
+    if (q->held && q->bytes <= BY__EVENTS_WAIT / 2) {
+        q->held = false;
+        q->handler.hold(q->handler.user, false);
+    }
 }
 
 static void on_idle(uv_idle_t *idle)
@@ -49,33 +69,36 @@ static void on_idle(uv_idle_t *idle)
     if (q->first == NULL) {
         (void)uv_idle_stop(&q->idle);
     }
+    let_go_on(q);
 }
 
-void by__event_queue_open(by__event_queue *q, uv_loop_t *loop,
-                          void (*event)(void *user, const json_t *event), void *user)
+void by__event_queue_open(by__event_queue *q, uv_loop_t *loop, const by__event_handler *handler)
 {
-    *q = (by__event_queue){.event = event, .user = user};
+    *q = (by__event_queue){.handler = *handler};
     (void)uv_idle_init(loop, &q->idle); /* cannot fail */
     q->idle.data = q;
 }
 
-bool by__event_queue_add(by__event_queue *q, json_t *events)
+bool by__event_queue_add(by__event_queue *q, const char *list, size_t length)
 {
-    by__event_batch *b = NULL;
-    size_t count = json_array_size(events);
-    if (count == 0) {
+    if (length == 0) {
         return true;
     }
-    b = malloc(sizeof *b);
+    by__event_batch *b = malloc(sizeof *b + length);
     if (b == NULL) {
         return false;
     }
-    *b = (by__event_batch){.events = json_incref(events)};
+    *b = (by__event_batch){.length = length};
+    memcpy(b->list, list, length);
     *(q->last == NULL ? &q->first : &q->last->behind) = b;
     q->last = b;
-    q->count += count;
-    while (q->count > MOST) {
+    q->bytes += length;
+    while (q->bytes > BY__EVENTS_MOST) {
         step(q);
+    }
+    if (!q->held && q->bytes > BY__EVENTS_WAIT) {
+        q->held = true;
+        q->handler.hold(q->handler.user, true);
     }
     (void)uv_idle_start(&q->idle, on_idle);
     return true;
@@ -86,7 +109,7 @@ void by__event_queue_clear(by__event_queue *q)
     while (q->first != NULL) {
         drop_first(q);
     }
-    q->count = 0;
+    q->held = false;
     (void)uv_idle_stop(&q->idle);
 }
 

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/event_list.h"
 #include "serve/link.h"
 
 #define HEAD 4u
@@ -11,8 +12,19 @@ static size_t length_of(const char *head)
     return (size_t)b[0] | (size_t)b[1] << 8 | (size_t)b[2] << 16 | (size_t)b[3] << 24;
 }
 
+static bool take_frame(const char *data, size_t length, const by__frame_handler *h)
+{
+    if (length > 0 && data[0] == BY__LINK_EVENTS) {
+        return by__events_valid(data + 1, length - 1) && h->events(h->user, data + 1, length - 1);
+    }
+    json_t *object = json_loadb(data, length, JSON_REJECT_DUPLICATES, NULL);
+    bool good = json_is_object(object) && h->message(h->user, object);
+    json_decref(object);
+    return good;
+}
+
 bool by__frames_take(by__frames *frames, const char *data, size_t length,
-                     bool (*message)(void *user, json_t *message), void *user)
+                     const by__frame_handler *handler)
 {
     by__frames *f = frames;
     by_error ignored = {0};
@@ -37,9 +49,7 @@ bool by__frames_take(by__frames *frames, const char *data, size_t length,
         if (f->length - at - HEAD < n) {
             break;
         }
-        json_t *object = json_loadb(f->data + at + HEAD, n, JSON_REJECT_DUPLICATES, NULL);
-        good = json_is_object(object) && message(user, object);
-        json_decref(object);
+        good = take_frame(f->data + at + HEAD, n, handler);
         at += HEAD + n;
     }
     if (good && at > 0) {

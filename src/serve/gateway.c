@@ -19,9 +19,25 @@
 
 /* ---- the broker ---- */
 
-static void on_event(void *user, const json_t *event)
+static void on_event(void *user, const by__event *event)
 {
     by__call_event(user, event);
+}
+
+static void on_hold(void *user, bool holds)
+{
+    by__gateway *g = user;
+    g->heard = by__now();
+    by__broker_link_hold(&g->broker, holds);
+}
+
+static void on_events(void *user, const char *list, size_t length)
+{
+    by__gateway *g = user;
+    g->heard = by__now();
+    if (!by__event_queue_add(&g->events, list, length)) {
+        by__broker_link_drop(&g->broker, "no memory for its events");
+    }
 }
 
 static void on_message(void *user, json_t *message)
@@ -29,11 +45,7 @@ static void on_message(void *user, json_t *message)
     by__gateway *g = user;
     const char *kind = by__get_text(message, "t");
     g->heard = by__now();
-    if (kind != NULL && strcmp(kind, "events") == 0) {
-        if (!by__event_queue_add(&g->events, json_object_get(message, "events"))) {
-            by__broker_link_drop(&g->broker, "no memory for its events");
-        }
-    } else if (kind != NULL && strcmp(kind, "task") == 0) {
+    if (kind != NULL && strcmp(kind, "task") == 0) {
         by__task_answer(g, message);
     } else if (kind != NULL && strcmp(kind, "hooks") == 0) {
         by__webhooks_take(g->webhooks, message);
@@ -107,7 +119,8 @@ static void save_quota(by__gateway *g)
 static void on_tick(uv_timer_t *timer)
 {
     by__gateway *g = timer->data;
-    if (by__now() - g->heard > BROKER_SILENCE) {
+    /* What a link that is held has to say is not read yet. */
+    if (!g->events.held && by__now() - g->heard > BROKER_SILENCE) {
         by__broker_link_drop(&g->broker, "it says nothing");
     }
     by__calls_expire(g);
@@ -202,7 +215,8 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     (void)uv_timer_init(&g.loop, &g.tick);
     (void)uv_timer_init(&g.loop, &g.watching);
     g.drain.data = g.tick.data = &g;
-    by__event_queue_open(&g.events, &g.loop, on_event, &g);
+    by__event_queue_open(&g.events, &g.loop,
+                         &(by__event_handler){.event = on_event, .hold = on_hold, .user = &g});
     by_status status = open_gateway(&g, error);
     if (status == BY_OK) {
         status = by__stop_open(&stop, &g.loop, options->child, on_stop, &g, error);
@@ -211,6 +225,7 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
         by__broker_link_handler handler = {.greet = on_greet,
                                            .ready = on_ready,
                                            .message = on_message,
+                                           .events = on_events,
                                            .lost = on_lost,
                                            .user = &g};
         by__broker_link_open(&g.broker, &g.loop, g.options.broker, &handler);
@@ -241,6 +256,7 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     (void)uv_run(&g.loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&g.loop);
     by__trace_export_close(&g.tracing.exports);
+    by__text_free(&g.frame);
     by__id_table_free(&g.parts);
     by__addresses_close(&g.addresses);
     by__limits_close(&g.limits);

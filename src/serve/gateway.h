@@ -37,6 +37,7 @@ typedef struct by__gateway {
     by__addresses *addresses; /* NULL: nothing is counted */
     by__broker_link broker;
     by__event_queue events;          /* of the broker, that wait for their turn */
+    by__text frame;                  /* of a stream, while it is made */
     by__keys *keys;                  /* NULL: none is asked for */
     by__client anyone;               /* who needs no key */
     by__limits *limits;              /* NULL: there are none */
@@ -143,6 +144,7 @@ typedef struct by__call {
     by__feature_fetch *fetch; /* on its way; NULL: none */
     json_t *whole;            /* "result" of a worker's event */
     uint64_t frames;          /* that the form has counted */
+    by__text head;            /* of each frame of a stream, where the form keeps one */
     size_t part_count;
     size_t n;
     by__part *parts;     /* [part_count] */
@@ -165,7 +167,7 @@ const by__call_form *by__form_named(const char *name);
 /* Frees a call and what it holds. */
 void by__call_free(by__call *call);
 /* An event of the broker. */
-void by__call_event(by__gateway *g, const json_t *event);
+void by__call_event(by__gateway *g, const by__event *event);
 /* The client is gone. */
 void by__call_gone(by__waiter *waiter);
 /* Ends what is far behind its deadline, which broker and worker keep while they live. */

@@ -10,6 +10,8 @@
 #define LATE 10.0
 /* Bytes of a message around a request, at most. */
 #define AROUND ((size_t)1 << 16)
+/* Bytes that are kept for frames of streams. */
+#define MOST_FRAME ((size_t)16 << 10)
 
 /* ---- the broker ---- */
 
@@ -199,6 +201,7 @@ void by__call_free(by__call *call)
         by__text_free(&call->choices[i].text);
         json_decref(call->choices[i].logprobs);
     }
+    by__text_free(&call->head);
     json_decref(call->own);
     json_decref(call->whole);
     free(call->parts);
@@ -326,10 +329,10 @@ void by__calls_expire(by__gateway *g)
 
 /* ---- events ---- */
 
-static size_t choice_of(const by__part *part, const json_t *event)
+/* i: the sequence that an event names. */
+static size_t choice_of(const by__part *part, int64_t i)
 {
     const by__call *call = part->call;
-    int64_t i = by__get_integer(event, "i");
     size_t at = i < 0 || (uint64_t)i >= call->n ? 0 : (size_t)i;
     return (size_t)(part - call->parts) * call->n + at;
 }
@@ -398,16 +401,12 @@ static void keep_text(by__call *call, size_t choice, const char *text, size_t le
     }
 }
 
-static void take_text(by__part *part, const json_t *event)
+static void take_text(by__part *part, size_t choice, const char *text, size_t length,
+                      const json_t *logprobs)
 {
     by__call *call = part->call;
     by__metrics *m = &call->gateway->metrics;
-    size_t choice = choice_of(part, event);
     by__choice *c = &call->choices[choice];
-    const json_t *value = json_object_get(event, "text");
-    const json_t *logprobs = json_object_get(event, "logprobs");
-    const char *text = json_string_value(value);
-    size_t length = json_string_length(value);
     double now = by__now();
     if (text == NULL || c->reason[0] != '\0') {
         return;
@@ -427,16 +426,21 @@ static void take_text(by__part *part, const json_t *event)
         keep_text(call, choice, text, length, logprobs);
     }
     if (call->stream && begin(call)) {
-        by__text out = {0};
-        call->form->text(call, choice, text, length, logprobs, &out);
-        (void)put(call, &out);
+        by__text *out = &call->gateway->frame; /* its memory serves all frames */
+        out->length = 0;
+        call->form->text(call, choice, text, length, logprobs, out);
+        if (out->failed || out->capacity > MOST_FRAME) {
+            (void)put(call, out);
+        } else {
+            (void)by__exchange_send(call->exchange, out->data, out->length);
+        }
     }
 }
 
 static void take_stop(by__part *part, const json_t *event)
 {
     by__call *call = part->call;
-    size_t choice = choice_of(part, event);
+    size_t choice = choice_of(part, by__get_integer(event, "i"));
     by__choice *c = &call->choices[choice];
     const char *reason = by__get_text(event, "reason");
     if (c->reason[0] != '\0') {
@@ -472,37 +476,54 @@ static void take_end(by__part *part, const json_t *event)
     finish(call);
 }
 
-void by__call_event(by__gateway *g, const json_t *event)
+static void take_again(by__part *part)
 {
-    const char *id = by__get_text(event, "id");
-    const char *kind = by__get_text(event, "e");
-    by__part *part = id == NULL ? NULL : (by__part *)(void *)by__id_find(&g->parts, id);
-    if (part == NULL || kind == NULL) {
-        return;
+    size_t first = (size_t)(part - part->call->parts) * part->call->n;
+    part->call->gateway->metrics.again++;
+    for (size_t i = 0; i < part->call->n; i++) {
+        part->call->choices[first + i].passed = 0;
     }
-    if (strcmp(kind, "begin") == 0) {
-        if (take_version(part, event)) {
-            part->prompt_tokens = by__get_integer(event, "prompt_tokens");
-            (void)begin(part->call);
-        }
-    } else if (strcmp(kind, "text") == 0) {
-        take_text(part, event);
-    } else if (strcmp(kind, "stop") == 0) {
+}
+
+/* Whatever is more than a piece of text. */
+static void take_other(by__part *part, by__event_kind kind, const json_t *event)
+{
+    const json_t *text = json_object_get(event, "text");
+    const char *name = by__get_text(event, "e");
+    if (name != NULL && strcmp(name, "error") == 0) { /* also what another kind has become */
+        fail(part->call, event);
+    } else if (kind == BY__EVENT_TEXT) {
+        take_text(part, choice_of(part, by__get_integer(event, "i")), json_string_value(text),
+                  json_string_length(text), json_object_get(event, "logprobs"));
+    } else if (kind == BY__EVENT_BEGIN && take_version(part, event)) {
+        part->prompt_tokens = by__get_integer(event, "prompt_tokens");
+        (void)begin(part->call);
+    } else if (kind == BY__EVENT_STOP) {
         take_stop(part, event);
-    } else if (strcmp(kind, "end") == 0) {
+    } else if (kind == BY__EVENT_END) {
         take_end(part, event);
-    } else if (strcmp(kind, "result") == 0 && part->call->whole == NULL) {
+    } else if (kind == BY__EVENT_RESULT && part->call->whole == NULL) {
         part->call->whole = json_incref(json_object_get(event, "result"));
         take_end(part, event);
-    } else if (strcmp(kind, "error") == 0) {
-        fail(part->call, event);
-    } else if (strcmp(kind, "again") == 0) {
-        size_t first = (size_t)(part - part->call->parts) * part->call->n;
-        g->metrics.again++;
-        for (size_t i = 0; i < part->call->n; i++) {
-            part->call->choices[first + i].passed = 0;
-        }
+    } else if (kind == BY__EVENT_AGAIN) {
+        take_again(part);
     }
+}
+
+void by__call_event(by__gateway *g, const by__event *event)
+{
+    by__part *part = (by__part *)(void *)by__id_find(&g->parts, event->id);
+    if (part == NULL) {
+        return;
+    }
+    if (event->kind == BY__EVENT_PIECE) {
+        take_text(part, choice_of(part, (int64_t)event->sequence), event->data, event->length,
+                  NULL);
+        return;
+    }
+    json_t *json = by__event_json(event);
+    take_other(part, event->kind, json);
+    json_decref(json);
 }
 
 /* ---- routes ---- */

@@ -3,8 +3,8 @@
  * A connection has one request at a time. The handler gets an exchange, and answers at once or
  * later; until it has answered, `gone` tells it when the client goes away, which a server that
  * keeps reading sees at once. Frames that a client does not read are kept within bounds for one
- * stream and for all: who reads too slowly, or nothing for a time, is cut off. An idle connection holds a few hundred bytes: buffers exist while
- * something is in them. */
+ * stream and for all: who reads too slowly, or nothing for a time, is cut off. An idle connection
+ * holds a few hundred bytes: buffers exist while something is in them. */
 #ifndef BY_SERVE_HTTP_SERVER_H
 #define BY_SERVE_HTTP_SERVER_H
 

@@ -27,6 +27,18 @@ bool by__link_send(by__link *link, const json_t *message)
     return !link->closed && link->kind->send(link, message);
 }
 
+bool by__link_send_events(by__link *link, const char *list, size_t length)
+{
+    return !link->closed && link->kind->send_events(link, list, length);
+}
+
+void by__link_hold(by__link *link, bool holds)
+{
+    if (!link->closed && link->kind->hold != NULL) {
+        link->kind->hold(link, holds);
+    }
+}
+
 void by__link_close(by__link **link)
 {
     by__link *l = *link;

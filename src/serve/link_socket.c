@@ -1,3 +1,4 @@
+#include "serve/event_list.h"
 #include "serve/link.h"
 
 #include <stdlib.h>
@@ -6,6 +7,7 @@
 
 #define BACKLOG 128
 #define READ    ((size_t)64 << 10)
+#define EVENTS  ((size_t)64 << 10)
 
 typedef struct socket_link {
     by__link base;
@@ -55,6 +57,15 @@ static bool on_message(void *user, json_t *message)
     return !l->closed;
 }
 
+static bool on_events(void *user, const char *list, size_t length)
+{
+    by__link *l = user;
+    if (!l->closed) {
+        l->handler.events(l->handler.user, l, list, length);
+    }
+    return !l->closed;
+}
+
 static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
 {
     socket_link *l = handle->data;
@@ -65,11 +76,11 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
 {
     socket_link *l = stream->data;
+    by__frame_handler handler = {on_message, on_events, &l->base};
     if (n < 0) {
         lose(l, n == UV_EOF ? "the other side has closed the link" : uv_strerror((int)n));
-    } else if (n > 0 &&
-               !by__frames_take(&l->frames, buffer->base, (size_t)n, on_message, &l->base)) {
-        lose(l, "a message is no JSON object of at most 64 MiB");
+    } else if (n > 0 && !by__frames_take(&l->frames, buffer->base, (size_t)n, &handler)) {
+        lose(l, "a message is no JSON object and no list of events of at most 64 MiB");
     }
 }
 
@@ -89,12 +100,11 @@ static void on_connect(uv_connect_t *request, int status)
     }
 }
 
-static bool send_frame(by__link *link, const json_t *message);
+static const by__link_kind kind;
 
 static by_status open_link(socket_link **out, uv_loop_t *loop, const by__link_handler *handler,
                            by_error *error)
 {
-    static const by__link_kind kind = {send_frame, close_socket};
     socket_link *l = NULL;
     *out = NULL;
     BY_TRY(by__alloc((void **)&l, 1, sizeof *l, "a link", error));
@@ -136,25 +146,29 @@ static void on_written(uv_write_t *request, int status)
     }
 }
 
-static bool send_frame(by__link *link, const json_t *message)
+/* A frame of n bytes, which the caller writes behind the first four; NULL: the link is lost. */
+static output *new_frame(socket_link *l, size_t n)
 {
-    socket_link *l = (socket_link *)(void *)link;
+    output *o = NULL;
     if (l->pending > BY__LINK_PENDING) {
         lose(l, "the other side does not read");
-        return false;
+        return NULL;
     }
-    size_t n = json_dumpb(message, NULL, 0, JSON_COMPACT);
-    output *o = n == 0 || n > BY__LINK_MESSAGE ? NULL : malloc(sizeof *o + 4 + n);
+    o = n == 0 || n > BY__LINK_MESSAGE ? NULL : malloc(sizeof *o + 4 + n);
     if (o == NULL) {
         lose(l, "a message cannot be sent");
-        return false;
+        return NULL;
     }
     for (unsigned i = 0; i < 4; i++) {
         o->data[i] = (char)(unsigned char)(n >> (8 * i));
     }
-    (void)json_dumpb(message, o->data + 4, n, JSON_COMPACT);
     o->link = l;
     o->length = n + 4;
+    return o;
+}
+
+static bool send_frame(socket_link *l, output *o)
+{
     uv_buf_t buffer = uv_buf_init(o->data, (unsigned)o->length);
     l->pending += o->length;
     /* libuv writes at once what the socket takes. */
@@ -167,6 +181,59 @@ static bool send_frame(by__link *link, const json_t *message)
     }
     return true;
 }
+
+static bool send_message(by__link *link, const json_t *message)
+{
+    socket_link *l = (socket_link *)(void *)link;
+    size_t n = json_dumpb(message, NULL, 0, JSON_COMPACT);
+    output *o = new_frame(l, n);
+    if (o == NULL) {
+        return false;
+    }
+    (void)json_dumpb(message, o->data + 4, n, JSON_COMPACT);
+    return send_frame(l, o);
+}
+
+/* In frames of at most EVENTS bytes, where an event is not longer: who takes a frame does so
+ * without a pause. */
+static bool send_events(by__link *link, const char *list, size_t length)
+{
+    socket_link *l = (socket_link *)(void *)link;
+    by__event event;
+    size_t begin = 0;
+    size_t at = 0;
+    while (begin < length) {
+        size_t end = begin;
+        while (by__events_next(list, length, &at, &event) &&
+               (at - begin <= EVENTS || end == begin)) {
+            end = at;
+        }
+        output *o = new_frame(l, 1 + end - begin);
+        if (o == NULL) {
+            return false;
+        }
+        o->data[4] = BY__LINK_EVENTS;
+        memcpy(o->data + 5, list + begin, end - begin);
+        if (!send_frame(l, o)) {
+            return false;
+        }
+        begin = at = end;
+    }
+    return true;
+}
+
+static void hold_socket(by__link *link, bool holds)
+{
+    socket_link *l = (socket_link *)(void *)link;
+    if (holds) {
+        (void)uv_read_stop((uv_stream_t *)&l->pipe);
+    } else {
+        (void)uv_read_start((uv_stream_t *)&l->pipe, on_alloc, on_read); /* it was read before */
+    }
+}
+
+static const by__link_kind kind = {
+    .send = send_message, .send_events = send_events, .hold = hold_socket, .close = close_socket};
 
 /* ---- listening ---- */
 

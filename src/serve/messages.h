@@ -21,7 +21,7 @@
  *   task_hook    what became of one: "id", "try", "state" ("delivered", "failed" or "pending": due
  *             again in "delay" seconds)
  * Of a worker:
- *   events    "events": a list, see below, each with the "attempt" that it was given
+ *   (events   go as lists, see event_list.h, each with the attempt that it was given)
  *   beat      every 250 ms: "steps" of the engine so far, "busy", and "engine": its statistics
  *   leaving   it takes no more work, and goes when what it has is done
  * Of a supervisor:
@@ -32,13 +32,13 @@
  * Of the broker:
  *   work      to a worker: "id", "attempt", "request", "left" (0: it is never too late)
  *   cancel    to a worker: "id"
- *   events    to a gateway
+ *   (events   as lists, to a gateway or a supervisor)
  *   hooks     to a gateway, behind task_hooks: "hooks", a list as by__tasks_hooks gives it
  *   task      to a gateway: "ref", "task" as by__tasks_get gives it, or null, and perhaps "error"
  *   state     to gateways and supervisors every 250 ms: "workers" and "models", what /health, the
  *             page and autoscaling look at
  *
- * An event is an object with "id" and "e":
+ * An event is an object with "id" and "e" (a text alone travels as a piece, event_list.h):
  *   begin     "prompt_tokens", "cached_tokens": the request is valid and was accepted; "version":
  *             of the model that answers
  *   text      "i" (of n), "text", "tokens" (how many it stands for), "logprobs" where wanted

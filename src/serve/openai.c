@@ -354,11 +354,26 @@ static void add_logprobs(const by__call *call, const json_t *list, by__text *out
     by__openai_places(list, call->top > 0, out);
 }
 
-static void begin_frame(const by__call *call, size_t choice, by__text *out)
+/* All but the number of the choice is the same in each frame of a stream, and written once. */
+static void begin_frame(by__call *call, size_t choice, by__text *out)
 {
-    by__text_add(out, "data: ");
-    add_head(call, chunk_of(call), out);
-    by__text_format(out, ",\"choices\":[{\"index\":%zu,", choice);
+    char digits[8];
+    size_t at = sizeof digits;
+    if (call->head.length == 0) {
+        by__text_add(&call->head, "data: ");
+        add_head(call, chunk_of(call), &call->head);
+        by__text_add(&call->head, ",\"choices\":[{\"index\":");
+    }
+    out->failed = out->failed || call->head.failed;
+    digits[--at] = ',';
+    do {
+        digits[--at] = (char)('0' + choice % 10);
+        choice /= 10;
+    } while (choice > 0 && at > 0);
+    if (!out->failed) {
+        by__text_add_bytes(out, call->head.data, call->head.length);
+    }
+    by__text_add_bytes(out, digits + at, sizeof digits - at);
 }
 
 static void end_frame(const by__call *call, by__text *out)

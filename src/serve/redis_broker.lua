@@ -66,10 +66,14 @@ local function forget(id, job)
     call('ZREM', P .. 'deadlines', id)
 end
 
+-- A list of one event (event_list.h), behind the byte that says so.
+local KINDS = {error = 'x', again = 'a'}
 local function event(id, kind, more)
     local e = more or {}
     e.id, e.e = id, kind
-    return cjson.encode({t = 'events', events = {e}})
+    local json = cjson.encode(e)
+    local head = struct.pack('<I4', 7 + #id + #json) .. KINDS[kind] .. struct.pack('<BI4', #id, 0)
+    return '\1' .. head .. id .. '\0' .. json
 end
 
 -- The end of a task: its result stays until the task expires.
@@ -463,7 +467,7 @@ function ops.take(worker, model, most, silence, most_lost)
     return out
 end
 
--- Fours of id, attempt, "1" for the last one, and the event. Gives the pairs of id and
+-- Fours of id, attempt, "1" for the last one, and the event as event_list.h has it. Gives the pairs of id and
 -- attempt that are not the worker's any more.
 function ops.events(...)
     local said = {...}
@@ -490,7 +494,7 @@ function ops.events(...)
     end
     for _, name in ipairs(names) do
         local batch = batches[name]
-        if tell(name, '{"t":"events","events":[' .. table.concat(batch.events, ',') .. ']}') == 0 then
+        if tell(name, '\1' .. table.concat(batch.events)) == 0 then
             for id, attempt in pairs(batch.ids) do
                 local job = load(id)
                 if job then

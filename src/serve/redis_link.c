@@ -17,7 +17,13 @@ void by__redis_tell(by__redis_link *link, json_t *message)
 
 void by__redis_tell_event(by__redis_link *link, json_t *event)
 {
-    by__redis_tell(link, json_pack("{ss s[o]}", "t", "events", "events", event));
+    by__text list = {0};
+    by__events_add(&list, 0, event);
+    if (!link->base.closed && !list.failed && list.length > 0) {
+        link->base.handler.events(link->base.handler.user, &link->base, list.data, list.length);
+    }
+    by__text_free(&list);
+    json_decref(event);
 }
 
 bool by__redis_bad(by__redis_link *link, const redisReply *reply)
@@ -89,6 +95,12 @@ static void on_message(void *user, const char *text, size_t length)
     by__redis_link *l = user;
     l->heard = by__now();
     if (!l->ready || l->base.closed) {
+        return;
+    }
+    if (length > 0 && text[0] == BY__LINK_EVENTS) {
+        if (by__events_valid(text + 1, length - 1)) {
+            l->base.handler.events(l->base.handler.user, &l->base, text + 1, length - 1);
+        }
         return;
     }
     json_t *message = length == 0 ? NULL : json_loadb(text, length, JSON_REJECT_DUPLICATES, NULL);
@@ -200,10 +212,18 @@ static bool send_message(by__link *link, const json_t *message)
     return true;
 }
 
+/* Events are of requests, which are given behind `ready`. */
+static bool send_events(by__link *link, const char *list, size_t length)
+{
+    by__redis_link *l = (by__redis_link *)(void *)link;
+    return l->ready && l->role->send_events != NULL && l->role->send_events(l, list, length);
+}
+
 by_status by__redis_link_connect(by__link **out, uv_loop_t *loop, const char *url,
                                  const by__link_handler *handler, by_error *error)
 {
-    static const by__link_kind kind = {send_message, close_link};
+    static const by__link_kind kind = {
+        .send = send_message, .send_events = send_events, .close = close_link};
     by__redis_address address;
     by__redis_link *l = NULL;
     *out = NULL;

@@ -3,6 +3,7 @@
 #ifndef BY_SERVE_REDIS_LINK_H
 #define BY_SERVE_REDIS_LINK_H
 
+#include "serve/event_list.h"
 #include "serve/link.h"
 #include "serve/messages.h"
 #include "serve/redis_client.h"
@@ -16,6 +17,8 @@ typedef struct by__redis_role {
     void (*ready)(by__redis_link *link);
     /* A message of the link's owner. */
     void (*send)(by__redis_link *link, const char *kind, const json_t *message);
+    /* A list of events of the link's owner; false: the link is lost. NULL: it has none. */
+    bool (*send_events)(by__redis_link *link, const char *list, size_t length);
     /* What was published for it: a message, or NULL: something is to be looked at. */
     void (*published)(by__redis_link *link, json_t *message);
     /* Every BY__BEAT milliseconds. */
@@ -48,7 +51,7 @@ by_status by__redis_link_connect(by__link **out, uv_loop_t *loop, const char *ur
                                  const by__link_handler *handler, by_error *error);
 /* Gives the owner a message, and drops the reference. */
 void by__redis_tell(by__redis_link *link, json_t *message);
-/* {"t": "events", "events": [event]}; the event is taken. */
+/* Gives the owner a list of one event, and drops the reference. */
 void by__redis_tell_event(by__redis_link *link, json_t *event);
 /* True for an answer that is none: the link is lost then. */
 bool by__redis_bad(by__redis_link *link, const redisReply *reply);

@@ -174,7 +174,8 @@ static void send_events(by__redis_link *l, by__redis_call *call)
 /* The end of a task: what was gathered is its result. */
 static void end_task(by__redis_link *l, const held *h, const json_t *event)
 {
-    bool failed = strcmp(by__get_text(event, "e"), "error") == 0;
+    const char *kind = by__get_text(event, "e");
+    bool failed = kind == NULL || strcmp(kind, "error") == 0;
     json_t *value = failed ? by__gather_failure(event) : by__gather_result(h->gather, event);
     by__redis_call call = {0};
     by__redis_add_text(&call, "task_end");
@@ -192,34 +193,41 @@ static void end_task(by__redis_link *l, const held *h, const json_t *event)
     by__redis_run(l->redis, &call, false, on_gone, l, "");
 }
 
-static void take_events(by__redis_link *l, const json_t *list)
+static void gather_event(by__redis_link *l, const held *h, const by__event *event)
+{
+    json_t *json = by__event_json(event);
+    if (by__event_ends(event)) {
+        end_task(l, h, json);
+    } else {
+        by__gather_add(h->gather, json);
+    }
+    json_decref(json);
+}
+
+static bool send_list(by__redis_link *l, const char *list, size_t length)
 {
     worker *w = l->own;
     by__redis_call call = {0};
+    by__event event;
+    size_t at = 0;
     bool ended = false;
-    size_t i;
-    json_t *event;
     by__redis_add_text(&call, "events");
-    json_array_foreach(list, i, event)
-    {
-        const char *id = by__get_text(event, "id");
-        held *h = id == NULL ? NULL : find(w, id);
-        bool last = by__event_is_last(event);
-        if (h == NULL || h->attempt != by__get_integer(event, "attempt")) {
+    while (by__events_next(list, length, &at, &event)) {
+        held *h = find(w, event.id);
+        bool last = by__event_ends(&event);
+        if (h == NULL || h->attempt != event.attempt) {
             continue;
         }
         if (h->gather == NULL) {
-            by__redis_add_text(&call, id);
+            by__redis_add_text(&call, event.id);
             by__redis_add_integer(&call, h->attempt);
             by__redis_add_text(&call, last ? "1" : "0");
-            by__redis_add_json(&call, event);
+            by__redis_add(&call, event.record, event.size);
             if (call.count > MOST_ARGUMENTS) {
                 send_events(l, &call);
             }
-        } else if (last) {
-            end_task(l, h, event);
         } else {
-            by__gather_add(h->gather, event);
+            gather_event(l, h, &event);
         }
         if (last) {
             drop(w, h);
@@ -231,6 +239,7 @@ static void take_events(by__redis_link *l, const json_t *list)
     if (ended) {
         take(l, false);
     }
+    return !l->base.closed;
 }
 
 /* ---- beats ---- */
@@ -304,9 +313,7 @@ static void on_ready(by__redis_link *l)
 static void send_message(by__redis_link *l, const char *kind, const json_t *m)
 {
     worker *w = l->own;
-    if (strcmp(kind, "events") == 0) {
-        take_events(l, json_object_get(m, "events"));
-    } else if (strcmp(kind, "beat") == 0) {
+    if (strcmp(kind, "beat") == 0) {
         beat(l, m);
     } else if (strcmp(kind, "leaving") == 0) {
         w->leaving = true;
@@ -362,6 +369,7 @@ const by__redis_role by__redis_worker = {
     .open = open_worker,
     .ready = on_ready,
     .send = send_message,
+    .send_events = send_list,
     .published = on_published,
     .tick = stay_silent,
     .bye = say_bye,

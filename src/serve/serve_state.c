@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "serve/event_list.h"
 #include "serve/serve_processes.h"
 
 /* Seconds after which a worker is killed that the broker knew and knows no more: it has stopped to
@@ -313,15 +314,19 @@ static void on_message(void *user, json_t *message)
 {
     by__supervisor *s = user;
     const char *kind = by__get_text(message, "t");
-    size_t i;
-    json_t *event;
     if (kind != NULL && strcmp(kind, "state") == 0 && !s->ending) {
         on_state(s, message);
-    } else if (kind != NULL && strcmp(kind, "events") == 0) {
-        json_array_foreach(json_object_get(message, "events"), i, event)
-        {
-            by__golden_event(s, event);
-        }
+    }
+}
+
+static void on_events(void *user, const char *list, size_t length)
+{
+    by__event event;
+    size_t at = 0;
+    while (by__events_next(list, length, &at, &event)) {
+        json_t *json = by__event_json(&event);
+        by__golden_event(user, json);
+        json_decref(json);
     }
 }
 
@@ -358,7 +363,11 @@ static void on_lost(void *user, const char *why)
 
 void by__supervisor_connect(by__supervisor *s)
 {
-    by__broker_link_handler handler = {
-        .greet = on_greet, .ready = on_ready, .message = on_message, .lost = on_lost, .user = s};
+    by__broker_link_handler handler = {.greet = on_greet,
+                                       .ready = on_ready,
+                                       .message = on_message,
+                                       .events = on_events,
+                                       .lost = on_lost,
+                                       .user = s};
     by__broker_link_open(&s->link, &s->loop, s->options.address, &handler);
 }

@@ -440,7 +440,7 @@ static void release(by__worker *w)
         by__work_close(&w->works[i]);
     }
     free(w->works);
-    json_decref(w->events);
+    by__text_free(&w->events);
     by__served_close(&w->model);
     by__served_version_free(&w->served);
     by__lease_close(&w->lease);

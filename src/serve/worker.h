@@ -9,6 +9,7 @@
 #include "banyan/logit_process.h"
 #include "banyan/text_stream.h"
 #include "serve/broker_link.h"
+#include "serve/event_list.h"
 #include "serve/log.h"
 #include "serve/serve.h"
 #include "serve/served_drift.h"
@@ -278,7 +279,7 @@ typedef struct by__worker {
     by__work **works; /* that the engine's thread has, or that wait for its last word */
     size_t work_count;
     size_t work_capacity;
-    json_t *events; /* gathered for one message */
+    by__text events; /* gathered for one list (event_list.h) */
     char id[BY__ID_BYTES];
     char name[256];
     char version[65];

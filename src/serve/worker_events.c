@@ -5,6 +5,9 @@
 #include "serve/messages.h"
 #include "serve/worker.h"
 
+/* Bytes that are kept for the next step's events. */
+#define MOST_KEPT ((size_t)256 << 10)
+
 void by__worker_post(by__worker *w, json_t *message)
 {
     if (message != NULL) {
@@ -19,20 +22,21 @@ void by__worker_tell(by__worker *w, const by__work *work, json_t *event)
         json_decref(event);
         return;
     }
-    (void)json_object_set_new(event, "attempt", json_integer(work->attempt));
-    if (w->events == NULL) {
-        w->events = json_array();
-    }
-    (void)json_array_append_new(w->events, event);
+    by__events_add(&w->events, work->attempt, event);
+    json_decref(event);
 }
 
 void by__worker_flush(by__worker *w)
 {
-    if (w->events != NULL) {
-        json_t *events = w->events;
-        w->events = NULL;
-        by__worker_post(w, json_pack("{ss so}", "t", "events", "events", events));
+    if (w->events.failed) {
+        by__broker_link_drop(&w->broker, "no memory for events");
+    } else if (w->events.length > 0) {
+        (void)by__broker_link_send_events(&w->broker, w->events.data, w->events.length);
     }
+    if (w->events.failed || w->events.capacity > MOST_KEPT) {
+        by__text_free(&w->events);
+    }
+    w->events.length = 0;
 }
 
 /* The work ends for the client; the engine may need a step more. */
@@ -101,15 +105,17 @@ static void tell_text(by__worker *w, by__work *work, const by__out *out, by_text
     }
     by__text valid = {0};
     by__text_add_valid(&valid, text.data, text.length);
-    json_t *event = by__event_new(work->id, "text");
-    (void)json_object_set_new(event, "i", json_integer(e->index));
-    (void)json_object_set_new(event, "text",
-                              json_stringn(valid.data == NULL ? "" : valid.data, valid.length));
+    const char *data = valid.data == NULL ? "" : valid.data;
     if (work->logprobs && e->token >= 0) {
-        (void)json_object_set_new(event, "logprobs", logprobs_of(w, work, out));
+        by__worker_tell(w, work,
+                        json_pack("{ss ss si ss% so}", "id", work->id, "e", "text", "i",
+                                  (int)e->index, "text", data, valid.length, "logprobs",
+                                  logprobs_of(w, work, out)));
+    } else if (!work->silent) {
+        by__events_add_piece(&w->events, work->id, work->attempt, (size_t)e->index, data,
+                             valid.length);
     }
     by__text_free(&valid);
-    by__worker_tell(w, work, event);
 }
 
 /* A sequence ends for the client; with the last one the request does. */
@@ -192,8 +198,9 @@ void by__worker_refuse(by__worker *w, const char *id, int64_t attempt, by_status
                                     : status == BY_ESTATE ? "worker_busy"
                                                           : "out_of_memory",
                                     param, error->message);
-    (void)json_object_set_new(event, "attempt", json_integer(attempt));
-    by__worker_post(w, json_pack("{ss s[o]}", "t", "events", "events", event));
+    by__events_add(&w->events, attempt, event);
+    json_decref(event);
+    by__worker_flush(w);
 }
 
 void by__worker_job(by__worker *w, by__batch_job *job)
@@ -219,7 +226,9 @@ void by__worker_job(by__worker *w, by__batch_job *job)
     json_t *begin = by__event_new(job->id, "begin");
     (void)json_object_set_new(begin, "prompt_tokens", json_integer((json_int_t)job->tokens));
     (void)json_object_set_new(begin, "version", json_string(w->version));
-    (void)json_object_set_new(begin, "attempt", json_integer(job->attempt));
-    (void)json_object_set_new(event, "attempt", json_integer(job->attempt));
-    by__worker_post(w, json_pack("{ss s[oo]}", "t", "events", "events", begin, event));
+    by__events_add(&w->events, job->attempt, begin);
+    by__events_add(&w->events, job->attempt, event);
+    json_decref(begin);
+    json_decref(event);
+    by__worker_flush(w);
 }

@@ -1,5 +1,5 @@
-"""A broker's peers, played by this program: which worker a request is given to, by its version and by what became of its
-former workers.
+"""A broker's peers, played by this program: which worker a request is given to, by its version and by what became of
+its former workers.
 
 usage: broker_peers.py SOCKET
 """
@@ -21,8 +21,19 @@ class Peer:
         self.send(t="hello", pid=1, **hello)
 
     def send(self, **message):
-        text = json.dumps(message).encode()
+        self.send_frame(json.dumps(message).encode())
+
+    def send_frame(self, text):
         self.socket.sendall(struct.pack("<I", len(text)) + text)
+
+    @staticmethod
+    def events_of(data):
+        """The events of a list (event_list.h)."""
+        while data:
+            size, kind, id_length, _ = struct.unpack("<IcBI", data[:10])
+            id, rest = data[10 : 10 + id_length].decode(), data[11 + id_length : 4 + size]
+            yield {"id": id, "e": "text", "i": rest[0], "text": rest[1:].decode()} if kind == b"p" else json.loads(rest)
+            data = data[4 + size :]
 
     def take(self, seconds=0.0):
         """Messages that have come, without states of the broker, of which the last one is kept."""
@@ -35,7 +46,8 @@ class Peer:
             seconds = 0.0
         while len(self.data) >= 4 and len(self.data) >= 4 + struct.unpack("<I", self.data[:4])[0]:
             length = struct.unpack("<I", self.data[:4])[0]
-            message = json.loads(self.data[4 : 4 + length])
+            frame = self.data[4 : 4 + length]
+            message = {"t": "events", "events": [*self.events_of(frame[1:])]} if frame[0] == 1 else json.loads(frame)
             self.data = self.data[4 + length :]
             if message["t"] == "state":
                 self.state = message
@@ -63,7 +75,15 @@ class Worker(Peer):
         return self.jobs
 
     def tell(self, job, *events):
-        self.send(t="events", events=[{"id": job["id"], "attempt": job["attempt"], **e} for e in events])
+        frame = b"\1"
+        for event in events:
+            piece = event["e"] == "text"
+            whole = json.dumps({"id": job["id"], **event}).encode()
+            rest = bytes([event["i"]]) + event["text"].encode() if piece else whole
+            kind = {"text": b"p", "end": b"e", "error": b"x"}[event["e"]]
+            id = job["id"].encode() + b"\0"
+            frame += struct.pack("<IcBI", 6 + len(id) + len(rest), kind, len(id) - 1, job["attempt"]) + id + rest
+        self.send_frame(frame)
 
     def answer(self, text="a"):
         for job in self.jobs:
@@ -163,7 +183,8 @@ while not all(f"copy{i}-0" in gateway.events and gateway.events[f"copy{i}-0"][-1
     one.work(), one.answer("x"), gateway.take(0.1)
 assert all(j["id"].startswith("shadow_") for j in two.jobs)
 for i, job in enumerate(two.jobs):
-    two.tell(job, {"e": "text", "i": 0, "text": "x" if i < 3 else "y"}, {"e": "end"} if i < 5 else {"e": "error", "status": 500})
+    end = {"e": "end"} if i < 5 else {"e": "error", "status": 500}
+    two.tell(job, {"e": "text", "i": 0, "text": "x" if i < 3 else "y"}, end)
 two.jobs = []
 wait_for(lambda: sum(gateway.version("two")["mirrored"][k] for k in ("same", "different", "failed")) == 6)
 assert gateway.version("two")["mirrored"] == {"sent": 6, "same": 3, "different": 2, "failed": 1}

@@ -1,6 +1,7 @@
 /* What gateways, workers and supervisors say to a broker, in any order. A line is a message: a
- * digit is the peer that says it, the rest is JSON. A digit alone: the peer's connection breaks.
- * What the broker says is a message of its own, and at the end it has given up all that it had. */
+ * digit is the peer that says it, the rest is JSON, which may have "events". A digit alone: the
+ * peer's connection breaks. What the broker says is a message of its own, and at the end it has
+ * given up all that it had. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +24,38 @@ static void keep(by__link *link)
     link->peer = NULL;
 }
 
-static const by__link_kind kind = {check_message, keep};
+static bool check_events(by__link *link, const char *list, size_t length)
+{
+    if (link->closed || length == 0 || !by__events_valid(list, length)) {
+        abort();
+    }
+    return true;
+}
+
+static const by__link_kind kind = {
+    .send = check_message, .send_events = check_events, .close = keep};
+
+/* Events stand in a line as JSON, and go to the broker as a worker sends them. */
+static void take_events(by__broker *b, by__link *link, const json_t *events)
+{
+    by__text list = {0};
+    size_t i;
+    json_t *event;
+    json_array_foreach(events, i, event)
+    {
+        const char *id = by__get_text(event, "id");
+        const char *text = by__get_text(event, "text");
+        int64_t attempt = by__get_integer(event, "attempt");
+        if (id != NULL && by__id_valid(id) && text != NULL) {
+            by__events_add_piece(&list, id, attempt, (size_t)by__get_integer(event, "i"), text,
+                                 strlen(text));
+        } else {
+            by__events_add(&list, attempt, event);
+        }
+    }
+    by__broker_list(b, by__link_get(link), list.data, list.length);
+    by__text_free(&list);
+}
 
 static void take_line(by__broker *b, by__link *link, const char *line, size_t length)
 {
@@ -40,7 +72,9 @@ static void take_line(by__broker *b, by__link *link, const char *line, size_t le
         return;
     }
     json_t *message = json_loadb(line, length, JSON_REJECT_DUPLICATES, NULL);
-    if (json_is_object(message)) {
+    if (json_is_array(json_object_get(message, "events"))) {
+        take_events(b, link, json_object_get(message, "events"));
+    } else if (json_is_object(message)) {
         by__broker_message(b, by__link_get(link), message);
     }
     json_decref(message);

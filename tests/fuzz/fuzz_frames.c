@@ -1,4 +1,5 @@
-/* Messages between the processes of a server. */
+/* Messages and lists of events between the processes of a server. */
+#include "serve/event_list.h"
 #include "serve/link.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -10,13 +11,30 @@ static bool take(void *user, json_t *message)
     return true;
 }
 
+/* Lists that come here are whole: each event of them can be read. */
+static bool take_list(void *user, const char *list, size_t length)
+{
+    by__event event;
+    size_t at = 0;
+    while (by__events_next(list, length, &at, &event)) {
+        json_t *json = by__event_json(&event);
+        *(size_t *)user += json_object_size(json) + event.length + (size_t)event.attempt;
+        json_decref(json);
+    }
+    if (at != length) {
+        __builtin_trap();
+    }
+    return true;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     by__frames frames = {0};
     size_t count = 0;
     size_t cut = size / 3;
-    if (by__frames_take(&frames, (const char *)data, cut, take, &count)) {
-        (void)by__frames_take(&frames, (const char *)data + cut, size - cut, take, &count);
+    const by__frame_handler handler = {take, take_list, &count};
+    if (by__frames_take(&frames, (const char *)data, cut, &handler)) {
+        (void)by__frames_take(&frames, (const char *)data + cut, size - cut, &handler);
     }
     by__frames_free(&frames);
     return 0;

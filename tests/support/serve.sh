@@ -11,7 +11,9 @@ free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1
 # train_tiny: the run runs/tiny, with a context in which answers take a while.
 train_tiny() {
     tiny gpt2 >c.yaml
-    run 0 "$banyan" train c.yaml --quiet --set model.context=1024 --set train.batch=1 --set train.steps=2 --set optimizer.warmup=1 --set train.threads=1
+    # Deep enough that streams last for some tenths of a second: processes are killed in the middle of them.
+    run 0 "$banyan" train c.yaml --quiet --set model.context=1024 --set model.layers=6 --set train.batch=1 \
+        --set train.steps=2 --set optimizer.warmup=1 --set train.threads=1
 }
 # serve_models MODEL... FLAG...: its address is in $url, its process in $server. A gateway that is started again has the
 # same address with $listen, a port that is free.

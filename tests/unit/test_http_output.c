@@ -1,5 +1,5 @@
-/* Streams of a server: what one turn of the loop sends is one write, and what readers leave is bounded
- * for each of them and for all. */
+/* Streams of a server: what one turn of the loop sends is one write, and what readers leave is
+ * bounded for each of them and for all. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -70,7 +70,8 @@ static void close_bench(bench *b)
     }
 }
 
-/* Client i asks for a stream, which begins. receive: bytes that its socket takes; 0: the default. */
+/* Client i asks for a stream, which begins. receive: bytes that its socket takes; 0: the default.
+ */
 static void begin_stream(bench *b, int i, int receive)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
