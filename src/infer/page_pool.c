@@ -18,6 +18,28 @@ size_t by__pool_bytes(int64_t pages)
     return (size_t)pages * sizeof(by__page) + (size_t)lists_for(pages) * sizeof(int32_t);
 }
 
+static void link_free(by__page_pool *pool, int32_t page)
+{
+    by__page *p = &pool->pages[page];
+    p->older = BY__NO_PAGE;
+    p->newer = pool->free;
+    if (pool->free != BY__NO_PAGE) {
+        pool->pages[pool->free].older = page;
+    }
+    pool->free = page;
+    pool->free_count++;
+}
+
+static void unlink_free(by__page_pool *pool, int32_t page)
+{
+    const by__page *p = &pool->pages[page];
+    *(p->older == BY__NO_PAGE ? &pool->free : &pool->pages[p->older].newer) = p->newer;
+    if (p->newer != BY__NO_PAGE) {
+        pool->pages[p->newer].older = p->older;
+    }
+    pool->free_count--;
+}
+
 by_status by__pool_open(by__page_pool *out, int64_t pages, by_error *error)
 {
     by__page_pool pool = {.count = pages,
@@ -36,10 +58,8 @@ by_status by__pool_open(by__page_pool *out, int64_t pages, by_error *error)
         pool.table[i] = BY__NO_PAGE;
     }
     for (int64_t i = pages; i-- > 0;) { /* page 0 is taken first */
-        pool.pages[i].newer = pool.free;
-        pool.free = (int32_t)i;
+        link_free(&pool, (int32_t)i);
     }
-    pool.free_count = pages;
     *out = pool;
     return BY_OK;
 }
@@ -74,8 +94,7 @@ int32_t by__pool_take(by__page_pool *pool)
 {
     int32_t page = pool->free;
     if (page != BY__NO_PAGE) {
-        pool->free = pool->pages[page].newer;
-        pool->free_count--;
+        unlink_free(pool, page);
     } else if (pool->oldest != BY__NO_PAGE) {
         page = pool->oldest;
         unlink_kept(pool, page);
@@ -86,6 +105,23 @@ int32_t by__pool_take(by__page_pool *pool)
     }
     pool->pages[page].uses = 1;
     return page;
+}
+
+int32_t by__pool_take_at(by__page_pool *pool, int64_t page)
+{
+    if (page < 0 || page >= pool->count || pool->pages[page].uses > 0 || pool->pages[page].cached) {
+        return by__pool_take(pool);
+    }
+    unlink_free(pool, (int32_t)page);
+    pool->pages[page].uses = 1;
+    return (int32_t)page;
+}
+
+int64_t by__pool_stretch(by__page_pool *pool, int64_t pages)
+{
+    int64_t begin = pool->stretch + pages <= pool->count ? pool->stretch : 0;
+    pool->stretch = begin + pages;
+    return begin;
 }
 
 void by__pool_share(by__page_pool *pool, int32_t page)
@@ -107,9 +143,7 @@ void by__pool_release(by__page_pool *pool, int32_t page)
         keep(pool, page);
         return;
     }
-    p->newer = pool->free;
-    pool->free = page;
-    pool->free_count++;
+    link_free(pool, page);
 }
 
 int64_t by__pool_available(const by__page_pool *pool)

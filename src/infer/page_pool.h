@@ -32,7 +32,7 @@ typedef struct by__page {
     by__prefix behind;
     int32_t tokens[BY_PAGE_TOKENS];
     int32_t next;  /* in its list of the hash table */
-    int32_t older; /* neighbours among unused cached pages; `newer` also links free ones */
+    int32_t older; /* neighbours among unused cached pages, or among free ones */
     int32_t newer;
 } by__page;
 
@@ -41,7 +41,8 @@ typedef struct by__page_pool {
     int64_t count;
     int32_t *table; /* heads of the lists of the hash table */
     int64_t table_size;
-    int32_t free; /* first free page */
+    int32_t free;    /* first free page */
+    int64_t stretch; /* where by__pool_stretch goes on */
     int32_t oldest;
     int32_t newest;
     int64_t free_count;
@@ -58,6 +59,12 @@ void by__pool_close(by__page_pool *pool);
 /* A page for one sequence: a free one, else the cached one whose last use is longest ago.
  * BY__NO_PAGE when all are in use. */
 int32_t by__pool_take(by__page_pool *pool);
+/* The same, but `page` if it is free (any number may be asked for). A sequence whose pages follow
+ * each other is read faster. */
+int32_t by__pool_take_at(by__page_pool *pool, int64_t page);
+/* Where a sequence of up to `pages` pages should begin, so that it does not meet those that began
+ * before it: behind them, and in the end from page 0 on. */
+int64_t by__pool_stretch(by__page_pool *pool, int64_t pages);
 /* One sequence more uses it. */
 void by__pool_share(by__page_pool *pool, int32_t page);
 /* One sequence less. Unused, it is free, or the newest of those that the prefix cache keeps. */

@@ -58,10 +58,20 @@ static bool preempt_behind(by_engine *e, int64_t at)
     return false;
 }
 
-/* A page for the sequence in place `at`, at the cost of those behind it. */
-static int32_t take_page(by_engine *e, int64_t at)
+/* The sequence's next page, behind its last one if that is free. */
+static int32_t next_page(by_engine *e, const by__sequence *s)
 {
-    int32_t page = by__pool_take(&e->pool);
+    int64_t wanted = s->pages > 0 ? pages_of(e, s)[s->pages - 1] + 1
+                                  : by__pool_stretch(&e->pool, pages_for(s->limit));
+    return by__pool_take_at(&e->pool, wanted);
+}
+
+/* A page for the sequence in place `at`, at the cost of those behind it: one more, or instead of
+ * another. */
+static int32_t take_page(by_engine *e, int64_t at, bool more)
+{
+    const by__sequence *s = &e->slots[e->order[at]];
+    int32_t page = more ? next_page(e, s) : by__pool_take(&e->pool);
     while (page == BY__NO_PAGE && preempt_behind(e, at)) {
         page = by__pool_take(&e->pool);
     }
@@ -76,7 +86,7 @@ static int64_t make_room(by_engine *e, int64_t at, int64_t end)
     int32_t *pages = pages_of(e, s);
     int64_t next = s->cached / BY_PAGE_TOKENS;
     if (next < s->pages && e->pool.pages[pages[next]].uses > 1) {
-        int32_t own = take_page(e, at);
+        int32_t own = take_page(e, at, false);
         if (own == BY__NO_PAGE) {
             return s->cached;
         }
@@ -86,7 +96,7 @@ static int64_t make_room(by_engine *e, int64_t at, int64_t end)
         pages[next] = own;
     }
     while (s->pages < pages_for(end)) {
-        int32_t page = take_page(e, at);
+        int32_t page = take_page(e, at, true);
         if (page == BY__NO_PAGE) {
             break;
         }
@@ -98,7 +108,7 @@ static int64_t make_room(by_engine *e, int64_t at, int64_t end)
 int64_t by__grow(by_engine *e, by__sequence *s, int64_t end)
 {
     while (s->pages < pages_for(end)) {
-        int32_t page = by__pool_take(&e->pool);
+        int32_t page = next_page(e, s);
         if (page == BY__NO_PAGE) {
             break;
         }

@@ -568,6 +568,8 @@ const op_case op_cases[] = {
          U(29, 3, 16, 11), I(1, 33), I(33), I(2, 9)),
     CASE(PAGED_ATTENTION, (.heads = 2, .kv_heads = 1, .window = 40), A(1, 40, 256), NONE, NONE,
          U(64, 1, 16, 68), U(64, 1, 16, 68), I(1, 40), I(40), I(2, 12)),
+    CASE(PAGED_ATTENTION, (.heads = 6, .kv_heads = 3, .window = 20), A(1, 9, 132), NONE, NONE,
+         U(29, 3, 16, 15), U(29, 3, 16, 15), I(1, 9), I(9), I(9, 3)),
     BENCH(PAGED_ATTENTION, (.heads = 12, .kv_heads = 12), A(1, 16, 2304), NONE, NONE,
           A(1024, 12, 16, 64), A(1024, 12, 16, 64), I(1, 16), I(16), I(16, 64)),
     CASE(CACHED_ATTENTION, (.heads = 4, .kv_heads = 2, .window = 20), A(2, 1, 128), A(2, 1, 64),

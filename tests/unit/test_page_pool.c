@@ -44,6 +44,33 @@ static void test_take_and_release(void **state)
     by__pool_close(&pool);
 }
 
+/* Sequences that grow in turn have pages that follow each other, as long as these are free. */
+static void test_stretches(void **state)
+{
+    enum { EACH = 4 };
+    BY_UNUSED(state);
+    by__page_pool pool = open_pool(3 * EACH + 1);
+    int32_t held[4][EACH];
+    for (int page = 0; page < EACH; page++) {
+        for (int s = 0; s < 3; s++) {
+            int64_t wanted = page > 0 ? held[s][page - 1] + 1 : by__pool_stretch(&pool, EACH);
+            held[s][page] = by__pool_take_at(&pool, wanted);
+            assert_int_equal(held[s][page], held[s][0] + page);
+        }
+    }
+    int32_t rest = by__pool_take_at(&pool, held[1][2]); /* it has a sequence: another one */
+    assert_int_equal(rest, 3 * EACH);
+    assert_int_equal(by__pool_take_at(&pool, 0), BY__NO_PAGE);
+    for (int page = 0; page < EACH; page++) {
+        by__pool_release(&pool, held[0][page]);
+    }
+    assert_int_equal(by__pool_stretch(&pool, EACH), 0); /* behind the last one is no room */
+    assert_int_equal(by__pool_take_at(&pool, 2), 2);
+    assert_int_not_equal(by__pool_take_at(&pool, -1), by__pool_take_at(&pool, 3 * EACH + 1));
+    assert_int_equal(by__pool_available(&pool), 1);
+    by__pool_close(&pool);
+}
+
 /* Equal tokens are found behind what they were behind, and under their salt, alone. */
 static void test_prefix(void **state)
 {
@@ -146,7 +173,8 @@ static void test_random(void **state)
         } else if (page != BY__NO_PAGE && count < PAGES) {
             by__pool_share(&pool, page);
             held[count++] = page;
-        } else if (count < PAGES && (page = by__pool_take(&pool)) != BY__NO_PAGE) {
+        } else if (count < PAGES && (page = by__pool_take_at(
+                                         &pool, (int64_t)(bits[2] % (2 * PAGES)))) != BY__NO_PAGE) {
             held[count++] = page;
             if (bits[3] % 3 != 0) {
                 assert_int_equal(by__prefix_insert(&pool, page, salt, text(which)), page);
@@ -165,9 +193,9 @@ static void test_random(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_take_and_release), cmocka_unit_test(test_prefix),
-        cmocka_unit_test(test_eviction),         cmocka_unit_test(test_serials),
-        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_take_and_release), cmocka_unit_test(test_stretches),
+        cmocka_unit_test(test_prefix),           cmocka_unit_test(test_eviction),
+        cmocka_unit_test(test_serials),          cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,8 +15,9 @@
  * Pages of codes (pools of u8) hold integers of 8 bits and a scale for each token and head, which
  * scores and weights are multiplied with.
  *
- * With one query a session, all that matters is how fast pages arrive. They are too short for the
- * processor to follow by itself, so each fetches the one that is read two later. */
+ * With one query a session, all that matters is how fast pages arrive. The heads' parts of a page
+ * lie side by side, so a task has all heads where it can and reads whole pages. Those that follow
+ * each other in memory the processor follows by itself; what lies elsewhere is fetched ahead. */
 #include <omp.h>
 #include <stdlib.h>
 
@@ -29,6 +30,9 @@ enum { CHAINS = 2 };
 enum { SERIAL_ROWS = 4 };
 /* Rows of a run, at most. */
 enum { RUN = 16 };
+/* Tasks for each thread that there should be before a task has several heads; bytes of their scores
+ * that a thread has, at most. */
+enum { TASKS = 4, SCORE_BYTES = 1 << 20 };
 /* Score of a key whose page there is not: its weight is 0. */
 #define ABSENT (-1e30f)
 
@@ -36,17 +40,23 @@ enum { RUN = 16 };
 
 static by__unit *query_of(const tile *x, int64_t r)
 {
-    return (by__unit *)(x->work + x->p->queries) + r * x->p->units;
+    return (by__unit *)(x->work + x->p->queries) + (x->row + r) * x->p->units;
 }
 
 static float *scores_of(const tile *x, int64_t r)
 {
-    return (float *)(x->work + x->p->scores) + r * x->p->slots;
+    return (float *)(x->work + x->p->scores) + (x->row + r) * x->p->slots;
 }
 
 static float *sums_of(const tile *x, int64_t r)
 {
-    return (float *)(x->work + x->p->sums) + r * x->p->padded;
+    return (float *)(x->work + x->p->sums) + (x->row + r) * x->p->padded;
+}
+
+/* The sum of a query's weights. */
+static float *total_of(const tile *x, int64_t r)
+{
+    return (float *)(x->work + x->p->totals) + x->row + r;
 }
 
 #define EACH_QUERY _Pragma("GCC unroll 4") for (int r = 0; r < height; r++)
@@ -99,30 +109,28 @@ BY__INLINE void score_keys(by__arithmetic kind, const tile *x, const char *page,
     }
 }
 
-BY__INLINE void score_pages(by__arithmetic kind, const tile *x, int height)
+BY__INLINE void score_page(by__arithmetic kind, const tile *x, int64_t column, int height)
 {
-    for (int64_t column = x->begin; column < x->end; column++) {
-        const char *keys = page_at(x, K_POOL, column);
-        const char *next = page_ahead(x, K_POOL, column);
-        float *scores = scores_of(x, 0) + (column - x->begin) * BY_PAGE_TOKENS;
-        for (int64_t j = 0; j < BY_PAGE_TOKENS && keys != NULL; j += BY__LANES) {
-            score_keys(kind, x, keys, next == NULL ? keys : next, j, scores + j, height);
-        }
-        for (int64_t j = 0; j < BY_PAGE_TOKENS * height && keys == NULL; j++) {
-            scores[j / BY_PAGE_TOKENS * x->p->slots + j % BY_PAGE_TOKENS] = ABSENT;
-        }
+    const char *keys = page_at(x, K_POOL, column);
+    const char *next = page_ahead(x, K_POOL, column);
+    float *scores = scores_of(x, 0) + (column - x->begin) * BY_PAGE_TOKENS;
+    for (int64_t j = 0; j < BY_PAGE_TOKENS && keys != NULL; j += BY__LANES) {
+        score_keys(kind, x, keys, next, j, scores + j, height);
+    }
+    for (int64_t j = 0; j < BY_PAGE_TOKENS * height && keys == NULL; j++) {
+        scores[j / BY_PAGE_TOKENS * x->p->slots + j % BY_PAGE_TOKENS] = ABSENT;
     }
 }
 
 /* Scores of query r become weights, and units of the steps of pages. */
-BY__INLINE void weigh(by__arithmetic kind, tile *x, int64_t r)
+BY__INLINE void weigh(by__arithmetic kind, const tile *x, int64_t r)
 {
     float *scores = scores_of(x, r);
     int64_t keys = (x->end - x->begin) * BY_PAGE_TOKENS;
     int64_t first = x->first[r] - x->begin * BY_PAGE_TOKENS;
     int64_t stop = x->last[r] + 1 - x->begin * BY_PAGE_TOKENS;
     float highest;
-    x->totals[r] = attention_weigh(scores, first, stop, x->p->s.scale, &highest);
+    *total_of(x, r) = attention_weigh(scores, first, stop, x->p->s.scale, &highest);
     for (int64_t column = x->begin; column < x->end && kind == BY__CODES_I8; column++) {
         const char *values = page_at(x, V_POOL, column);
         float *weights = scores + (column - x->begin) * BY_PAGE_TOKENS;
@@ -190,7 +198,7 @@ BY__INLINE void add_strip(by__arithmetic kind, const tile *x, int64_t r0, const 
             continue;
         }
         values += i * by__step_size(kind);
-        next = next == NULL ? values : next + i * by__step_size(kind);
+        next += i * by__step_size(kind);
         for (int64_t s = low; s < high; s++) {
             by__step step[STRIP];
 #pragma GCC unroll 4
@@ -254,7 +262,7 @@ BY__INLINE void add_alone(by__arithmetic kind, const tile *x, int64_t r, int64_t
 /* The parts of an arithmetic that take one query at a time: functions of their own, which all
  * heights call. */
 typedef struct steps {
-    void (*weigh)(tile *x, int64_t r);
+    void (*weigh)(const tile *x, int64_t r);
     void (*add_alone)(const tile *x, int64_t r, int64_t begin, int64_t end);
 } steps;
 
@@ -266,15 +274,31 @@ BY__INLINE void attend_queries(by__arithmetic kind, steps one, tile *x, int heig
                 .end = (x->last[0] + 1) / BY_PAGE_TOKENS};
     all.begin = by__min_i64(all.begin, x->end);
     all.end = all.end < all.begin ? all.begin : all.end;
-    score_pages(kind, x, height);
-    for (int64_t r = 0; r < height; r++) {
+    for (int64_t column = x->begin; column < x->end; column++) {
+        for (int64_t h = 0; h < x->heads; h++) {
+            select_head(x, h, height);
+            score_page(kind, x, column, height);
+        }
+    }
+    for (int64_t i = 0; i < x->heads * height; i++) {
+        int64_t r = i % height;
+        select_head(x, i / height, height);
         one.weigh(x, r);
         memset(sums_of(x, r), 0, (size_t)x->p->padded * sizeof(float));
         one.add_alone(x, r, x->begin, all.begin);
     }
-    add_values(kind, x, 0, all, true, height);
-    for (int64_t r = 0; r < height; r++) {
-        one.add_alone(x, r, all.end, x->end);
+    /* One head keeps its sums in registers over all pages. */
+    int64_t columns = x->heads == 1 ? x->end - x->begin : 1;
+    for (int64_t end = all.end; all.begin < end; all.begin = all.end) {
+        all.end = by__min_i64(all.begin + columns, end);
+        for (int64_t h = 0; h < x->heads; h++) {
+            select_head(x, h, height);
+            add_values(kind, x, 0, all, true, height);
+        }
+    }
+    for (int64_t i = 0; i < x->heads * height; i++) {
+        select_head(x, i / height, height);
+        one.add_alone(x, i % height, all.end, x->end);
     }
 }
 
@@ -298,7 +322,7 @@ BY__INLINE void attend_as(by__arithmetic kind, steps one, tile *x, int64_t heigh
 }
 
 #define ARITHMETIC(name, kind)                                                                     \
-    static __attribute__((noinline)) void weigh_##name(tile *x, int64_t r)                         \
+    static __attribute__((noinline)) void weigh_##name(const tile *x, int64_t r)                   \
     {                                                                                              \
         weigh(kind, x, r);                                                                         \
     }                                                                                              \
@@ -360,50 +384,72 @@ static void take_query(const tile *x, const head_view *in, int64_t r, int64_t t,
 
 /* ---- tasks ---- */
 
-/* `count` queries of rows from t on, the first of them of head g of the group. */
+/* `count` queries of rows from t on, the first of them of query head g of the group, of each of
+ * `heads` key heads from kv on. */
 static void run_tile(const by__call *call, const plan *p, const head_view in[3], int64_t t,
-                     int64_t g, int64_t count, int64_t kv, char *work)
+                     int64_t g, int64_t count, int64_t kv, int64_t heads, char *work)
 {
-    tile x = {.call = call, .p = p, .kv = kv, .work = work, .pages = pages_of(call, p, t)};
+    tile x = {.call = call,
+              .p = p,
+              .kv = kv,
+              .heads = heads,
+              .work = work,
+              .pages = pages_of(call, p, t)};
     const head_view y = {call->out[0].data, p->s.heads * p->s.width, 0};
     for (int64_t r = 0; r < count; r++) {
         int64_t row = t + (g + r) / p->group;
         x.last[r] = ((const int32_t *)call->in[POSITIONS].data)[row];
         x.first[r] = call->attrs.window > 0 ? x.last[r] - call->attrs.window + 1 : 0;
         x.first[r] = x.first[r] < 0 ? 0 : x.first[r];
-        take_query(&x, &in[0], r, row, kv * p->group + (g + r) % p->group);
+    }
+    for (int64_t i = 0; i < heads * count; i++) {
+        int64_t at = g + i % count;
+        select_head(&x, i / count, count);
+        take_query(&x, &in[0], i % count, t + at / p->group, x.kv * p->group + at % p->group);
     }
     x.begin = x.first[0] / BY_PAGE_TOKENS;
     x.end = x.last[count - 1] / BY_PAGE_TOKENS + 1;
     attend(&x, count);
-    for (int64_t r = 0; r < count; r++) {
-        int64_t row = t + (g + r) / p->group;
-        float *sums = sums_of(&x, r);
+    for (int64_t i = 0; i < heads * count; i++) {
+        int64_t at = g + i % count;
+        select_head(&x, i / count, count);
+        float *sums = sums_of(&x, i % count);
         for (int64_t d = 0; d < p->s.width; d++) {
-            sums[d] /= x.totals[r];
+            sums[d] /= *total_of(&x, i % count);
         }
         by__panel_target target = {
-            .y = head_at(&y, &p->s, 0, row, kv * p->group + (g + r) % p->group),
+            .y = head_at(&y, &p->s, 0, t + at / p->group, x.kv * p->group + at % p->group),
             .ldy = p->s.width,
             .dtype = p->s.dtype};
         BY__AT_LEVEL(by__panel_store)(&target, sums, p->s.width, 1, p->s.width);
     }
 }
 
-/* Rows t .. t + rows of one session, all query heads of a key head. */
+/* Rows t .. t + rows of one session, all query heads of `heads` key heads from kv on. */
 static void run_task(const by__call *call, const plan *p, const head_view in[3], int64_t t,
-                     int64_t rows, int64_t kv, char *work)
+                     int64_t rows, int64_t kv, int64_t heads, char *work)
 {
     const head_view y = {call->out[0].data, p->s.heads * p->s.width, 0};
-    size_t bytes = (size_t)(p->group * p->s.width) * by_dtype_size(p->s.dtype);
+    size_t bytes = (size_t)(heads * p->group * p->s.width) * by_dtype_size(p->s.dtype);
     if (pages_of(call, p, t) == NULL) {
         memset(head_at(&y, &p->s, 0, t, kv * p->group), 0, bytes);
         return;
     }
     for (int64_t i = 0; i < rows * p->group; i += QUERIES) {
         int64_t count = by__min_i64(QUERIES, rows * p->group - i);
-        run_tile(call, p, in, t + i / p->group, i % p->group, count, kv, work);
+        run_tile(call, p, in, t + i / p->group, i % p->group, count, kv, heads, work);
     }
+}
+
+/* Key heads of a task: one where a session has several rows, which meet a page while it is in the
+ * cache. */
+static int64_t heads_of_task(const plan *p, int64_t runs, int threads)
+{
+    int64_t heads = runs == p->s.length ? p->together : 1;
+    while (heads > 1 && runs * by__ceil_div(p->s.kv_heads, heads) < TASKS * threads) {
+        heads = (heads + 1) / 2;
+    }
+    return heads;
 }
 
 /* Writes where runs of rows begin, and the end; returns their number. */
@@ -433,8 +479,10 @@ static by_status run(const by__call *call, const by__context *context)
     int32_t *runs = (int32_t *)((char *)call->work + p->runs);
     int64_t count = find_runs(call, p, runs);
     assert(count > 0);
+    int64_t heads = heads_of_task(p, count, context->threads);
+    int64_t blocks = by__ceil_div(p->s.kv_heads, heads);
     for (int thread = 0; thread < context->threads; thread++) {
-        by__work_range_open(ranges, count * p->s.kv_heads, thread, context->threads);
+        by__work_range_open(ranges, count * blocks, thread, context->threads);
     }
     int64_t serial = p->s.length <= SERIAL_ROWS ? p->s.length : 0;
     for (int64_t t = 0; t < serial; t++) {
@@ -452,8 +500,10 @@ static by_status run(const by__call *call, const by__context *context)
         }
         int64_t i;
         while ((i = by__work_range_take(ranges, me, context->threads)) >= 0) {
-            int64_t t = runs[i % count];
-            run_task(call, p, in, t, runs[i % count + 1] - t, i / count, work);
+            int64_t t = runs[i / blocks];
+            int64_t kv = i % blocks * heads;
+            run_task(call, p, in, t, runs[i / blocks + 1] - t, kv,
+                     by__min_i64(heads, p->s.kv_heads - kv), work);
         }
     }
     return BY_OK;
@@ -486,10 +536,15 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     }
     p->slots = pages * BY_PAGE_TOKENS;
     p->padded = (int64_t)by__round_up((size_t)p->s.width, BY__LANES);
+    int64_t fit = SCORE_BYTES / (p->group * p->slots * (int64_t)sizeof(float));
+    p->together = p->group > QUERIES || fit < 1 ? 1 : by__min_i64(fit, p->s.kv_heads);
+    int64_t queries = p->together * p->group;
+    p->rows = p->together > 1 && queries > QUERIES ? queries : QUERIES;
     size_t used = 0;
-    p->queries = by__work_reserve(&used, (size_t)(QUERIES * p->units) * sizeof(float));
-    p->sums = by__work_reserve(&used, (size_t)(QUERIES * p->padded) * sizeof(float));
-    p->scores = by__work_reserve(&used, (size_t)(QUERIES * p->slots) * sizeof(float));
+    p->queries = by__work_reserve(&used, (size_t)(p->rows * p->units) * sizeof(float));
+    p->sums = by__work_reserve(&used, (size_t)(p->rows * p->padded) * sizeof(float));
+    p->scores = by__work_reserve(&used, (size_t)(p->rows * p->slots) * sizeof(float));
+    p->totals = by__work_reserve(&used, (size_t)p->rows * sizeof(float));
     p->thread_bytes = used;
     p->runs = by__round_up((size_t)context->threads * sizeof(by__work_range), BY_CACHE_LINE);
     p->threads = p->runs + by__round_up((size_t)(p->s.length + 1) * sizeof(int32_t), BY_CACHE_LINE);

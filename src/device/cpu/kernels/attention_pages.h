@@ -20,7 +20,7 @@ enum { QUERIES = 4, STRIP = 4 };
 #else
 enum { QUERIES = 2, STRIP = 2 };
 #endif
-/* Pages ahead of use at which a page is fetched. */
+/* How far ahead of use a head's part of a page is fetched, in such parts. */
 enum { AHEAD = 4 };
 /* The largest code, and the magnitude below which a row is zeros: its inverse would not be finite.
  */
@@ -38,25 +38,39 @@ typedef struct plan {
     int64_t units;     /* of a query */
     int64_t slots;     /* keys of the pages that a tile may meet */
     int64_t padded;    /* width in whole vectors */
-    size_t queries;    /* of a thread: [QUERIES][units] */
-    size_t scores;     /* [QUERIES][slots] f32; then weights in the same place, as units */
-    size_t sums;       /* [QUERIES][padded] */
+    int64_t together;  /* key heads whose parts of a page a task may read in turn, at most */
+    int64_t rows;      /* queries of a task: QUERIES, or those of all these heads */
+    size_t queries;    /* of a thread: [rows][units] */
+    size_t scores;     /* [rows][slots] f32; then weights in the same place, as units */
+    size_t sums;       /* [rows][padded] */
+    size_t totals;     /* [rows]: sums of weights */
     size_t thread_bytes;
     size_t runs;    /* offset of the first rows of runs, behind the ranges: i32 [rows + 1] */
     size_t threads; /* offset of the threads' parts */
 } plan;
 
-/* Queries of one key head and session that meet pages together. */
+/* Queries of one session that meet pages together: of each of `heads` key heads as many, at the
+ * same positions. */
 typedef struct tile {
     const by__call *call;
     const plan *p;
-    int64_t kv;
+    int64_t kv;                            /* the present key head */
+    int64_t head;                          /* which of the tile's it is */
+    int64_t heads;                         /* of the tile */
+    int64_t row;                           /* first of its queries among those of the tile */
     const int32_t *pages;                  /* of the session */
-    int64_t first[QUERIES], last[QUERIES]; /* positions that a query sees */
+    int64_t first[QUERIES], last[QUERIES]; /* positions that a query of a head sees */
     int64_t begin, end;                    /* columns of the page table that one of them sees */
-    float totals[QUERIES];                 /* sums of weights */
     char *work;
 } tile;
+
+/* Makes head h of a tile the present one; a head has `height` queries. */
+BY__INLINE void select_head(tile *x, int64_t h, int64_t height)
+{
+    x->kv += h - x->head;
+    x->head = h;
+    x->row = h * height;
+}
 
 /* The pages of row t's session; NULL: the row reads and writes nothing. */
 static const int32_t *pages_of(const by__call *call, const plan *p, int64_t t)
@@ -86,15 +100,32 @@ static char *page_at(const tile *x, int pool, int64_t column)
     return (char *)tensor->data + (size_t)heads * x->p->head_bytes;
 }
 
-/* What is read `AHEAD` pages behind this one: values follow keys. */
+/* Whether a page's place in memory is behind that of the page before it, and all of both is read:
+ * the processor has followed. Fetches would take its place: it reads half as much again without. */
+BY__INLINE bool follows(const tile *x, int64_t column)
+{
+    return x->heads == x->p->s.kv_heads && column > x->begin &&
+           x->pages[column] == x->pages[column - 1] + 1;
+}
+
+/* What is to be fetched while this part is read: that `AHEAD` parts behind it. The heads of a tile
+ * take turns at a page, values follow keys, and behind a head alone come the keys of the next one.
+ * Where there is none, what is in the cache anyway. */
 static const char *page_ahead(const tile *x, int pool, int64_t column)
 {
-    column += AHEAD;
-    if (column < x->end) {
-        return page_at(x, pool, column);
+    int64_t head = x->head + AHEAD;
+    for (; head >= x->heads; head -= x->heads) {
+        column++;
     }
-    column += x->begin - x->end;
-    return pool == K_POOL && column < x->end ? page_at(x, V_POOL, column) : NULL;
+    bool ends = column >= x->end;
+    column += ends ? x->begin - x->end : 0;
+    bool next_head = ends && pool == V_POOL;
+    if (column >= x->end || follows(x, column) || (next_head && x->kv + 1 == x->p->s.kv_heads)) {
+        return x->work;
+    }
+    const char *page = page_at(x, next_head ? K_POOL : ends ? V_POOL : pool, column);
+    int64_t parts = next_head ? 1 : head - x->head;
+    return page == NULL ? x->work : page + parts * (int64_t)x->p->head_bytes;
 }
 
 /* ---- writing keys and values ---- */
