@@ -38,7 +38,9 @@ by_status cli_engine_submit(cli_engine_bench *b, uint64_t *session, int64_t prom
     by_request q = {.prompt = b->prompt,
                     .prompt_count = (size_t)prompt,
                     .tokens = tokens,
-                    .sampling = {.temperature = 0.0, .top_p = 1.0}};
+                    .sampling = {.temperature = b->r->temperature,
+                                 .top_p = 1.0,
+                                 .seed = (uint64_t)b->submitted + 1}};
     uint64_t state = (uint64_t)b->submitted + 1;
     for (int64_t i = b->r->shared; i < prompt; i++) {
         bool repeats = b->r->pattern > 0 && i - b->r->shared >= b->r->pattern;
@@ -292,6 +294,7 @@ static bool is_right(const cli_engine_request *r)
            r->pattern >= 0 && r->beside >= 0 && r->beside <= MAX_TOKENS && r->threads >= 0 &&
            r->threads <= 4096 && r->sessions >= 1 && r->sessions <= 4096 &&
            r->requests <= MAX_REQUESTS && r->requests != 0 && r->rate >= 0.0 && r->rate < 1e6 &&
+           r->temperature >= 0.0 && r->temperature <= 100.0 &&
            !(r->beside > 0 && (r->rate > 0.0 || r->shared > 0)) &&
            (r->sweep == NULL ? r->picture == NULL
                              : r->beside == 0 && r->rate == 0.0 && !r->profile);
@@ -317,6 +320,8 @@ static int run(int argc, char **argv)
         {"tokens", CLI_INTEGER, &r.tokens, "N", "tokens to generate (64, or what fits)"},
         {"pattern-tokens", CLI_INTEGER, &r.pattern, "N",
          "prompts repeat themselves after N tokens (0: never)"},
+        {"temperature", CLI_NUMBER, &r.temperature, "T",
+         "of the choice of tokens; models that were not trained repeat themselves at 0 (0)"},
         {"rows", CLI_INTEGER, &r.rows, "N", "rows of a step, at most (256)"},
         {"speculate", CLI_STRING, &r.speculate, "ngram|MODEL", CLI_SPECULATE_HELP},
         {"precision", CLI_STRING, &r.precision, "TYPE",
@@ -341,9 +346,9 @@ static int run(int argc, char **argv)
     if (!is_right(&r)) {
         return cli_misuse(&cli_bench_engine,
                           "--sessions and --threads must be 1 to 4096, --requests 1 to %d, tokens "
-                          "at most %d, --rate and --beside not negative; --beside goes without "
-                          "--rate and --shared-tokens, --sweep without --beside, --rate and "
-                          "--profile, --out with --sweep only",
+                          "at most %d, --rate and --beside not negative, --temperature 0 to 100; "
+                          "--beside goes without --rate and --shared-tokens, --sweep without "
+                          "--beside, --rate and --profile, --out with --sweep only",
                           MAX_REQUESTS, MAX_TOKENS);
     }
     r.sessions = r.beside > 0 ? 1 : r.sessions;

@@ -15,6 +15,7 @@ typedef struct cli_engine_request {
     const char *kv;        /* NULL: as precision */
     const char *speculate; /* NULL: no drafts */
     double rate;           /* requests a second; 0: closed loop */
+    double temperature;    /* 0: the most probable token */
     int64_t sessions;
     int64_t requests; /* -1: not given */
     int64_t prompt;   /* -1: not given */

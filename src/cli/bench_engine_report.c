@@ -187,12 +187,12 @@ static void print_json(const cli_engine_bench *b, const figures *f, const by_pro
     }
     printf("\"rows_per_step\":%.5g,\"found_tokens\":%llu,\"preemptions\":%llu,"
            "\"drafted\":%llu,\"accepted\":%llu,\"requests\":%lld,\"sessions\":%lld,\"rate\":%.6g,"
-           "\"prompt_tokens\":%lld,"
+           "\"temperature\":%.6g,\"prompt_tokens\":%lld,"
            "\"tokens\":%lld,\"seconds\":%.5g,\"memory_bytes\":%llu,\"precision\":\"%s\"",
            (double)st.rows / (double)st.steps, (unsigned long long)st.found,
            (unsigned long long)st.preemptions, (unsigned long long)st.drafted,
            (unsigned long long)st.accepted, (long long)r->requests, (long long)r->sessions, r->rate,
-           (long long)r->prompt, (long long)r->tokens, b->seconds,
+           r->temperature, (long long)r->prompt, (long long)r->tokens, b->seconds,
            (unsigned long long)by_engine_memory(b->engine)->total, b->precision);
     if (r->profile) {
         print_profile_json(rows, count);
