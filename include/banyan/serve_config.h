@@ -22,6 +22,7 @@ typedef struct by_serve_gateway_config {
     by_string_list proxies;          /* networks of proxies that say who the client is; "unix" */
     double deadline;                 /* seconds of a request */
     double drain;                    /* seconds for what was accepted, after SIGTERM */
+    char *metrics_names;             /* of /metrics: "banyan" or "vllm" */
     int64_t page;                    /* 1: "/" is a page for browsers */
     double head_timeout;             /* seconds, as the next three */
     double body_timeout;

@@ -259,6 +259,7 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     by__text_free(&g.frame);
     by__id_table_free(&g.parts);
     by__addresses_close(&g.addresses);
+    by__model_metrics_free(&g.models);
     by__limits_close(&g.limits);
     by__keys_close(&g.keys);
     json_decref(g.state);

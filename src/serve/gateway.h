@@ -13,7 +13,7 @@
 #include "serve/keys.h"
 #include "serve/limits.h"
 #include "serve/log.h"
-#include "serve/metrics.h"
+#include "serve/metrics_vllm.h"
 
 /* Prompts of one request, and sequences of each, at most. */
 #define BY__MOST_PARTS 16
@@ -54,6 +54,7 @@ typedef struct by__gateway {
     uv_timer_t watching;
     uint64_t asked;
     by__metrics metrics;
+    by__model_metrics *models; /* of those that have been asked for */
     double heard;  /* by__now when the broker last said something, or was connected to */
     json_t *state; /* of the broker, the last one */
     double stated; /* by__now of it */
@@ -128,10 +129,12 @@ typedef struct by__call {
     by__call_kind kind;
     char id[BY__ID_BYTES];
     char *model;
-    const char *key;  /* its name, "" for none */
-    int64_t created;  /* seconds since 1970 */
-    double since;     /* by__now when it came */
-    double last_text; /* by__now of the last text; 0: none yet */
+    const char *key;           /* its name, "" for none */
+    int64_t created;           /* seconds since 1970 */
+    double since;              /* by__now when it came */
+    double last_text;          /* by__now of the last text; 0: none yet */
+    by__model_metrics *counts; /* of its model; NULL: of none that is known */
+    bool queued;               /* no worker has accepted it yet */
     bool stream;
     bool usage; /* a last chunk of a stream says it */
     bool logprobs;

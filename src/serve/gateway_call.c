@@ -135,6 +135,11 @@ void by__call_start(by__call *call)
     }
     g->calls = call;
     g->metrics.running++;
+    /* Clients make no metrics by the names that they ask for. */
+    call->counts = by__gateway_model(g, call->model) == NULL
+                       ? NULL
+                       : by__model_metrics_of(&g->models, call->model);
+    call->queued = true;
     call->kept = by__payload_wants(g->payload, call->id);
     by__exchange_set(call->exchange, &call->waiter);
     for (size_t i = 0; i < call->part_count; i++) {
@@ -239,10 +244,37 @@ static void log_call(const by__call *call, const char *code)
                                  (json_int_t)prompt, "generated_tokens", (json_int_t)generated));
 }
 
+static void count_end(by__call *call, by__finish finish)
+{
+    if (call->counts != NULL) {
+        call->counts->finished[finish]++;
+    }
+}
+
+/* A call that is complete, and each of its sequences. */
+static void count_ends(by__call *call)
+{
+    double seconds = by__now() - call->since;
+    by__histogram_add(&call->gateway->metrics.whole, seconds);
+    if (call->counts == NULL) {
+        return;
+    }
+    by__histogram_add(&call->counts->whole, seconds);
+    for (size_t i = 0; i < call->part_count; i++) {
+        call->counts->prompt_tokens += (uint64_t)call->parts[i].prompt_tokens;
+        call->counts->generated_tokens += (uint64_t)call->parts[i].generated;
+    }
+    for (size_t i = 0; i < call->part_count * call->n; i++) {
+        bool cut = strcmp(call->choices[i].reason, "length") == 0;
+        count_end(call, cut ? BY__FINISH_LENGTH : BY__FINISH_STOP);
+    }
+}
+
 void by__call_gone(by__waiter *waiter)
 {
     by__call *call = (by__call *)(void *)waiter;
     call->gateway->metrics.cancelled++;
+    count_end(call, BY__FINISH_ABORT);
     log_call(call, "client_gone");
     leave(call);
     by__call_free(call);
@@ -253,7 +285,7 @@ static void finish(by__call *call)
     by__gateway *g = call->gateway;
     by__exchange *x = call->exchange;
     by__text out = {0};
-    by__histogram_add(&g->metrics.whole, by__now() - call->since);
+    count_ends(call);
     log_call(call, NULL);
     leave(call);
     if (call->kept && call->whole == NULL) { /* vectors and predictions are no text */
@@ -292,6 +324,7 @@ static void fail(by__call *call, const json_t *event)
     status = status < 400 || status > 599 ? 500 : status;
     g->metrics.rejected_full += status == 429;
     g->metrics.failed += status >= 500;
+    count_end(call, BY__FINISH_ERROR);
     log_call(call, code);
     leave(call);
     if (!call->began) {
@@ -419,8 +452,12 @@ static void take_text(by__part *part, size_t choice, const char *text, size_t le
     c->sent++;
     c->passed = c->sent;
     part->generated++; /* until the end says how many: a piece is a token or more */
-    by__histogram_add(call->last_text == 0.0 ? &m->first : &m->token,
-                      now - (call->last_text == 0.0 ? call->since : call->last_text));
+    bool first = call->last_text == 0.0;
+    double seconds = now - (first ? call->since : call->last_text);
+    by__histogram_add(first ? &m->first : &m->token, seconds);
+    if (call->counts != NULL) {
+        by__histogram_add(first ? &call->counts->first : &call->counts->token, seconds);
+    }
     call->last_text = now;
     if (!call->stream || call->keeps || call->kept) {
         keep_text(call, choice, text, length, logprobs);
@@ -485,6 +522,20 @@ static void take_again(by__part *part)
     }
 }
 
+/* A worker has accepted the request. */
+static void take_begin(by__part *part, const json_t *event)
+{
+    by__call *call = part->call;
+    if (call->queued && call->counts != NULL) {
+        by__histogram_add(&call->counts->queue, by__now() - call->since);
+    }
+    call->queued = false;
+    if (take_version(part, event)) {
+        part->prompt_tokens = by__get_integer(event, "prompt_tokens");
+        (void)begin(call);
+    }
+}
+
 /* Whatever is more than a piece of text. */
 static void take_other(by__part *part, by__event_kind kind, const json_t *event)
 {
@@ -495,9 +546,8 @@ static void take_other(by__part *part, by__event_kind kind, const json_t *event)
     } else if (kind == BY__EVENT_TEXT) {
         take_text(part, choice_of(part, by__get_integer(event, "i")), json_string_value(text),
                   json_string_length(text), json_object_get(event, "logprobs"));
-    } else if (kind == BY__EVENT_BEGIN && take_version(part, event)) {
-        part->prompt_tokens = by__get_integer(event, "prompt_tokens");
-        (void)begin(part->call);
+    } else if (kind == BY__EVENT_BEGIN) {
+        take_begin(part, event);
     } else if (kind == BY__EVENT_STOP) {
         take_stop(part, event);
     } else if (kind == BY__EVENT_END) {

@@ -171,34 +171,61 @@ static void print_refusals(const by__gateway *g, by__text *out)
     by__metrics_sample(out, name, "limit=\"address\"", (double)refused.addresses);
 }
 
-void by__answer_metrics(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
+static void print_own(by__gateway *g, by__text *out)
 {
-    by__text out = {0};
     int64_t queue = 0;
     size_t i;
     json_t *m;
-    BY_UNUSED(r);
-    BY_UNUSED(key);
     json_array_foreach(json_object_get(g->state, "models"), i, m)
     {
         queue += by__get_integer(m, "queue");
     }
-    by__metrics_print(&out, &g->metrics);
-    by__metrics_counter(&out, "banyan_queue_requests", "Requests that wait for a worker.", "gauge",
+    by__metrics_print(out, &g->metrics);
+    by__metrics_counter(out, "banyan_queue_requests", "Requests that wait for a worker.", "gauge",
                         NULL, (double)queue);
-    by__metrics_counter(&out, "banyan_workers_ready", "Workers that answer.", "gauge", NULL,
+    by__metrics_counter(out, "banyan_workers_ready", "Workers that answer.", "gauge", NULL,
                         (double)count_workers(g));
-    by__metrics_counter(&out, "banyan_connections", "Connections of clients.", "gauge", NULL,
+    by__metrics_counter(out, "banyan_connections", "Connections of clients.", "gauge", NULL,
                         (double)by__http_server_connections(g->server));
-    print_refusals(g, &out);
-    print_workers(g, &out);
-    by__metrics_models(&out, g->state);
-    by__served_drift_print(&out, json_object_get(g->state, "workers"));
-    by__feedback_print(g->feedback, &out);
-    by__features_print(g->features, &out);
-    by__payload_log_print(g->payload, &out);
-    by__trace_export_print(g->tracing.exports, &out);
-    by__webhooks_print(g->webhooks, &out);
+    print_refusals(g, out);
+    print_workers(g, out);
+    by__metrics_models(out, g->state);
+    by__served_drift_print(out, json_object_get(g->state, "workers"));
+    by__feedback_print(g->feedback, out);
+    by__features_print(g->features, out);
+    by__payload_log_print(g->payload, out);
+    by__trace_export_print(g->tracing.exports, out);
+    by__webhooks_print(g->webhooks, out);
+}
+
+/* The names of metrics that are asked for: by the query, else by the configuration. NULL: neither
+ * word of them. */
+static const char *names_of(const by__gateway *g, const char *query)
+{
+    const char *own =
+        g->options.config == NULL ? "banyan" : g->options.config->gateway.metrics_names;
+    return query[0] == '\0'                     ? own
+           : strcmp(query, "names=banyan") == 0 ? "banyan"
+           : strcmp(query, "names=vllm") == 0   ? "vllm"
+                                                : NULL;
+}
+
+void by__answer_metrics(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
+{
+    by__text out = {0};
+    const char *names = names_of(g, r->query);
+    BY_UNUSED(key);
+    if (names == NULL) {
+        by__reply_error(g, x, 400, "invalid_request", "names",
+                        "the query of this route is empty, names=banyan or names=vllm");
+        return;
+    }
+    if (strcmp(names, "vllm") == 0) {
+        by__metrics_vllm(&out, g->models, g->state);
+        by__metrics_process(&out);
+    } else {
+        print_own(g, &out);
+    }
     by__exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8",
                        out.failed ? "" : out.data, out.failed ? 0 : out.length);
     by__text_free(&out);

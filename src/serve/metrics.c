@@ -171,7 +171,7 @@ static double open_files(void)
     return count;
 }
 
-static void print_process(by__text *out)
+void by__metrics_process(by__text *out)
 {
     struct rusage usage = {0};
     struct rlimit limit = {0};
@@ -213,5 +213,5 @@ void by__metrics_print(by__text *out, const by__metrics *metrics)
                         (double)m->prompt_tokens);
     by__metrics_counter(out, "banyan_generated_tokens_total", "Tokens of answers.", "counter", NULL,
                         (double)m->generated_tokens);
-    print_process(out);
+    by__metrics_process(out);
 }

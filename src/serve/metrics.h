@@ -54,6 +54,8 @@ void by__metrics_buckets(by__text *out, const char *name, const char *labels,
 void by__metrics_models(by__text *out, const json_t *state);
 /* All of `metrics`, and process_*. */
 void by__metrics_print(by__text *out, const by__metrics *metrics);
+/* process_* of this process. */
+void by__metrics_process(by__text *out);
 /* One sample without its family's head. */
 void by__metrics_sample(by__text *out, const char *name, const char *labels, double value);
 /* A label's value with \, " and LF escaped. */

@@ -113,6 +113,8 @@ static const by__key keys[] = {
      .help = "seconds of a request"},
     {"gateway", "drain", BY__KEY_REAL, OWN(gateway.drain), "45", 0, 1e6, BY__ABOVE_MIN,
      .help = "seconds for what was accepted, after SIGTERM"},
+    {"gateway", "metrics_names", BY__KEY_TEXT, OWN(gateway.metrics_names), "banyan", .min = 1,
+     .help = "of `/metrics`: `banyan`, or `vllm` for dashboards made for it (docs/operations.md)"},
     {"gateway", "page", BY__KEY_SWITCH, OWN(gateway.page), "true",
      .help = "whether `/` is a page for browsers, without a key (docs/serving.md)"},
     {"gateway", "head_timeout", BY__KEY_REAL, OWN(gateway.head_timeout), "10", 0, 1e6,
@@ -390,6 +392,17 @@ static by_status check_tracing(const by_serve_config *c, by_error *error)
     return BY_OK;
 }
 
+static by_status check_metrics(const by_serve_config *c, by_error *error)
+{
+    const char *names = c->gateway.metrics_names;
+    return strcmp(names, "banyan") == 0 || strcmp(names, "vllm") == 0
+               ? BY_OK
+               : by_error_set(
+                     error, BY_ECONFIG, "%s: gateway.metrics_names is %s: it is banyan or vllm",
+                     by__config_where(c->config, "gateway.metrics_names", "gateway.metrics_names"),
+                     names);
+}
+
 static by_status check_proxies(const by_serve_config *c, by_error *error)
 {
     by__addresses *addresses = NULL;
@@ -440,6 +453,9 @@ by_status by_serve_config_check(const by_serve_config *config, by_error *error)
     }
     if (status == BY_OK) {
         status = check_proxies(c, error);
+    }
+    if (status == BY_OK) {
+        status = check_metrics(c, error);
     }
     if (status == BY_OK) {
         status = by__feature_map_open(&features, c, error);
