@@ -1,7 +1,6 @@
 /* Features in a Redis server that Feast has filled: an HMGET for each entity and view, on one
  * connection, which is made anew where it is lost. */
 #include <hiredis/sds.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,43 +45,6 @@ typedef struct question {
 
 /* ---- answers ---- */
 
-static void put_value(by__feature_slot *slot, const by__feature_column *column,
-                      const redisReply *reply, double time)
-{
-    by__feast_value v = {.kind = BY__FEAST_VALUE_OTHER};
-    if (reply->type != REDIS_REPLY_STRING) {
-        slot->outcome = BY__FEATURE_NOT_FOUND;
-        return;
-    }
-    if (!by__feast_value_read(&v, reply->str, reply->len)) {
-        v.kind = BY__FEAST_VALUE_OTHER;
-    }
-    switch (v.kind) {
-    case BY__FEAST_VALUE_NULL:
-        slot->outcome = BY__FEATURE_NULL;
-        break;
-    case BY__FEAST_VALUE_INTEGER:
-        by__feature_put(slot, json_integer(v.integer), time);
-        break;
-    case BY__FEAST_VALUE_TIME:
-        by__feature_put_time(slot, column, v.integer, time);
-        break;
-    case BY__FEAST_VALUE_REAL:
-        if (isnan(v.real)) {
-            slot->outcome = BY__FEATURE_NULL;
-        } else {
-            by__feature_put(slot, json_real(v.real), time); /* NULL of an infinite one */
-        }
-        break;
-    case BY__FEAST_VALUE_TEXT:
-        by__feature_put(slot, json_stringn(v.text, v.length), time);
-        break;
-    case BY__FEAST_VALUE_OTHER:
-        slot->outcome = BY__FEATURE_UNUSABLE;
-        break;
-    }
-}
-
 /* The fields of one entity: the features of a view in the order of the lookup, and their time. */
 static void take_fields(const by__feature_lookup *lookup, const question *q,
                         const redisReply *reply)
@@ -97,7 +59,12 @@ static void take_fields(const by__feature_lookup *lookup, const question *q,
     for (size_t i = 0; i < lookup->column_count && field + 1 < reply->elements; i++) {
         const by__feature_column *column = &lookup->map->columns[lookup->columns[i]];
         if (column->view == q->view) {
-            put_value(&slots[i], column, reply->element[field++], time);
+            const redisReply *value = reply->element[field++];
+            if (value->type == REDIS_REPLY_STRING) {
+                by__feature_put_message(&slots[i], column, value->str, value->len, time);
+            } else {
+                slots[i].outcome = BY__FEATURE_NOT_FOUND;
+            }
         }
     }
 }

@@ -67,5 +67,8 @@ void by__feature_put(by__feature_slot *slot, json_t *value, double time);
 /* The same of a timestamp of so many seconds, in the unit of the column. */
 void by__feature_put_time(by__feature_slot *slot, const by__feature_column *column, int64_t seconds,
                           double time);
+/* The same of a message feast.types.Value. */
+void by__feature_put_message(by__feature_slot *slot, const by__feature_column *column,
+                             const void *data, size_t size, double time);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "data/table_parts.h"
+#include "serve/feast_value.h"
 #include "serve/feature_cache.h"
 #include "serve/messages.h"
 #include "serve/metrics.h"
@@ -75,6 +76,39 @@ void by__feature_put_time(by__feature_slot *slot, const by__feature_column *colu
     int64_t value;
     bool fits = !__builtin_mul_overflow(seconds, (int64_t)column->time_unit, &value);
     by__feature_put(slot, fits ? json_integer(value) : NULL, time);
+}
+
+void by__feature_put_message(by__feature_slot *slot, const by__feature_column *column,
+                             const void *data, size_t size, double time)
+{
+    by__feast_value v = {.kind = BY__FEAST_VALUE_OTHER};
+    if (!by__feast_value_read(&v, data, size)) {
+        v.kind = BY__FEAST_VALUE_OTHER;
+    }
+    switch (v.kind) {
+    case BY__FEAST_VALUE_NULL:
+        slot->outcome = BY__FEATURE_NULL;
+        break;
+    case BY__FEAST_VALUE_INTEGER:
+        by__feature_put(slot, json_integer(v.integer), time);
+        break;
+    case BY__FEAST_VALUE_TIME:
+        by__feature_put_time(slot, column, v.integer, time);
+        break;
+    case BY__FEAST_VALUE_REAL:
+        if (isnan(v.real)) {
+            slot->outcome = BY__FEATURE_NULL;
+        } else {
+            by__feature_put(slot, json_real(v.real), time); /* NULL of an infinite one */
+        }
+        break;
+    case BY__FEAST_VALUE_TEXT:
+        by__feature_put(slot, json_stringn(v.text, v.length), time);
+        break;
+    case BY__FEAST_VALUE_OTHER:
+        slot->outcome = BY__FEATURE_UNUSABLE;
+        break;
+    }
 }
 
 static void clear_slot(by__feature_slot *slot)

@@ -7,6 +7,7 @@
 #include "base/base64.h"
 #include "serve/fields.h"
 #include "serve/messages.h"
+#include "serve/row_cell.h"
 #include "serve/worker.h"
 
 #define MOST_ROWS   4096
@@ -38,31 +39,6 @@ static void close_input(void *user)
 {
     by_predictor_input *input = user;
     by_predictor_input_close(&input);
-}
-
-/* A cell as a CSV file has it, of which numbers come back with the same bits. NULL: missing, or (an
- * error) no cell. */
-static by_status copy_cell(char **out, const json_t *value, size_t row, by_error *error)
-{
-    char number[40];
-    const char *text = json_string_value(value);
-    *out = NULL;
-    if (value == NULL || json_is_null(value)) {
-        return BY_OK;
-    }
-    if (json_is_integer(value)) {
-        (void)snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value));
-        text = number;
-    } else if (json_is_real(value)) {
-        (void)snprintf(number, sizeof number, "%.17g", json_real_value(value));
-        text = number;
-    }
-    if (text == NULL || (json_is_string(value) && strlen(text) != json_string_length(value))) {
-        return by_error_set(error, BY_EARG,
-                            "row %zu: a cell is a number, a text without U+0000, or null", row);
-    }
-    *out = by__strdup(text);
-    return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a row") : BY_OK;
 }
 
 static by_status find_unknown(const by__predicting *p, const json_t *object, size_t row,
@@ -110,7 +86,7 @@ static by_status copy_row(char **cells, const by__predicting *p, const json_t *v
         const json_t *cell =
             json_is_array(value) ? json_array_get(value, i) : json_object_get(value, column.name);
         found += cell != NULL;
-        BY_TRY(copy_cell(&cells[i], cell, row, error));
+        BY_TRY(by__row_cell(&cells[i], cell, row, error));
     }
     return json_is_object(value) && found < json_object_size(value)
                ? find_unknown(p, value, row, error)

@@ -6,6 +6,7 @@
 
 #include "banyan/train.h"
 #include "base/base.h"
+#include "train/table_cells.h"
 
 #define MOST_BATCH  4096
 #define MOST_ARRAYS 8
@@ -95,16 +96,20 @@ static size_t count_columns(const by_predictor *p)
     return count;
 }
 
-by_status by_predictor_table(by_table **out, const by_predictor *p, const char *const *cells,
+by_status by__table_of_cells(by_table **out, const by_task_data *data, const char *const *cells,
                              size_t rows, by_error *error)
 {
     by__text csv = {0};
     by_column_type *types = NULL;
-    size_t columns = count_columns(p);
+    by_column_type column;
+    size_t columns = 0;
+    while (data->task->column(data, columns, &column)) {
+        columns++;
+    }
     by_status status =
         by__alloc((void **)&types, columns + 1, sizeof *types, "column types", error);
     for (size_t i = 0; i < columns && status == BY_OK; i++) {
-        (void)by_predictor_column(p, i, &types[i]);
+        (void)data->task->column(data, i, &types[i]);
         by__text_add(&csv, i == 0 ? "" : ",");
         add_cell(&csv, types[i].name);
     }
@@ -126,6 +131,12 @@ by_status by_predictor_table(by_table **out, const by_predictor *p, const char *
     by__text_free(&csv);
     free(types);
     return status;
+}
+
+by_status by_predictor_table(by_table **out, const by_predictor *p, const char *const *cells,
+                             size_t rows, by_error *error)
+{
+    return by__table_of_cells(out, p->data, cells, rows, error);
 }
 
 /* ---- opening ---- */

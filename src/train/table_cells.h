@@ -1,0 +1,11 @@
+/* Tables from cells in memory (predictor.c). */
+#ifndef BY_TRAIN_TABLE_CELLS_H
+#define BY_TRAIN_TABLE_CELLS_H
+
+#include "banyan/task.h"
+
+/* The table of by_predictor_table, of the columns that open data of a task take. */
+by_status by__table_of_cells(by_table **out, const by_task_data *data, const char *const *cells,
+                             size_t rows, by_error *error);
+
+#endif
