@@ -67,6 +67,12 @@ void by__events_add_piece(by__text *list, const char *id, int64_t attempt, size_
     }
 }
 
+static int add_dumped(const char *data, size_t length, void *list)
+{
+    by__text_add_bytes(list, data, length);
+    return ((by__text *)list)->failed ? -1 : 0;
+}
+
 void by__events_add(by__text *list, int64_t attempt, const json_t *event)
 {
     const char *id = by__get_text(event, "id");
@@ -82,18 +88,12 @@ void by__events_add(by__text *list, int64_t attempt, const json_t *event)
     if (!add_head(list, kinds[kind].kind, id, attempt, 0)) {
         return;
     }
-    /* In place, as a result may be many megabytes; what does not fit is written once more. */
-    size_t begin = list->length;
-    size_t room = list->capacity - begin;
-    size_t need = json_dumpb(event, list->data + begin, room, JSON_COMPACT);
-    if (need > room && make_room(list, need)) {
-        need = json_dumpb(event, list->data + begin, need, JSON_COMPACT);
-    }
-    if (need == 0 || need > UINT32_MAX / 2 || list->failed) {
+    /* Once, as a result may be many megabytes. */
+    if (json_dump_callback(event, add_dumped, list, JSON_COMPACT) != 0 || list->failed ||
+        list->length - before > UINT32_MAX / 2) {
         list->failed = true; /* a lost event is a lost answer */
         return;
     }
-    list->length = begin + need;
     put_u32(list->data + before, list->length - before - SIZE);
 }
 

@@ -19,6 +19,10 @@
 #define BY__MOST_PARTS 16
 #define BY__MOST_N     8
 
+/* Bytes of an answer from which another thread reads and prints it; what is shorter takes the loop
+ * less than a millisecond. */
+#define BY__LARGE ((size_t)64 << 10)
+
 /* What waits for an answer at an exchange (its user pointer): the first member of its record. */
 typedef struct by__waiter {
     void (*gone)(struct by__waiter *waiter); /* the client is */
@@ -95,6 +99,7 @@ typedef struct by__call_form {
                  const char *message, by__text *out);
     /* The whole answer of a call without a stream. */
     void (*answer)(struct by__call *call, by__text *out);
+    bool apart; /* `answer` reads the call alone, and so may run on any thread */
 } by__call_form;
 
 /* A sequence of an answer. */
@@ -146,6 +151,7 @@ typedef struct by__call {
     bool fetches; /* its rows are those of entities, in `own`, and are fetched when it starts */
     by__feature_fetch *fetch; /* on its way; NULL: none */
     json_t *whole;            /* "result" of a worker's event */
+    bool large;               /* that was read on another thread */
     uint64_t frames;          /* that the form has counted */
     by__text head;            /* of each frame of a stream, where the form keeps one */
     size_t part_count;
@@ -171,12 +177,20 @@ const by__call_form *by__form_named(const char *name);
 void by__call_free(by__call *call);
 /* An event of the broker. */
 void by__call_event(by__gateway *g, const by__event *event);
+/* One that is more than a piece of text, with its JSON. */
+void by__call_read(by__gateway *g, const by__event *event, const json_t *json);
+/* Answers with a JSON text that a form has printed, which is taken. */
+void by__call_reply(by__gateway *g, by__exchange *x, by__text *out);
 /* The client is gone. */
 void by__call_gone(by__waiter *waiter);
 /* Ends what is far behind its deadline, which broker and worker keep while they live. */
 void by__calls_expire(by__gateway *g);
 /* The broker is back: what has no end is asked for again. */
 void by__calls_again(by__gateway *g);
+/* Reads a large event, or prints a large answer (whose call has left the gateway, and is freed
+ * behind that), on another thread. False: it is not large, or cannot be: the caller does it. */
+bool by__large_read(by__gateway *g, const by__event *event);
+bool by__large_print(by__call *call);
 /* What the broker's state says of a model; NULL for one that no worker has named. */
 const json_t *by__gateway_model(const by__gateway *g, const char *name);
 /* The error of OpenAI's API: {"error": {"message", "type", "param", "code"}}. */

@@ -297,13 +297,11 @@ static void finish(by__call *call)
         if (!out.failed && by__exchange_send(x, out.data, out.length)) {
             by__exchange_end(x);
         }
+    } else if (by__large_print(call)) {
+        return;
     } else {
         call->form->answer(call, &out);
-        if (out.failed) {
-            by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for an answer");
-        } else {
-            by__exchange_reply(x, 200, "application/json", out.data, out.length);
-        }
+        by__call_reply(g, x, &out);
     }
     by__text_free(&out);
     by__call_free(call);
@@ -537,26 +535,36 @@ static void take_begin(by__part *part, const json_t *event)
 }
 
 /* Whatever is more than a piece of text. */
-static void take_other(by__part *part, by__event_kind kind, const json_t *event)
+static void take_other(by__part *part, const by__event *event, const json_t *json)
 {
-    const json_t *text = json_object_get(event, "text");
-    const char *name = by__get_text(event, "e");
+    by__call *call = part->call;
+    const json_t *text = json_object_get(json, "text");
+    const char *name = by__get_text(json, "e");
     if (name != NULL && strcmp(name, "error") == 0) { /* also what another kind has become */
-        fail(part->call, event);
-    } else if (kind == BY__EVENT_TEXT) {
-        take_text(part, choice_of(part, by__get_integer(event, "i")), json_string_value(text),
-                  json_string_length(text), json_object_get(event, "logprobs"));
-    } else if (kind == BY__EVENT_BEGIN) {
-        take_begin(part, event);
-    } else if (kind == BY__EVENT_STOP) {
-        take_stop(part, event);
-    } else if (kind == BY__EVENT_END) {
-        take_end(part, event);
-    } else if (kind == BY__EVENT_RESULT && part->call->whole == NULL) {
-        part->call->whole = json_incref(json_object_get(event, "result"));
-        take_end(part, event);
-    } else if (kind == BY__EVENT_AGAIN) {
+        fail(call, json);
+    } else if (event->kind == BY__EVENT_TEXT) {
+        take_text(part, choice_of(part, by__get_integer(json, "i")), json_string_value(text),
+                  json_string_length(text), json_object_get(json, "logprobs"));
+    } else if (event->kind == BY__EVENT_BEGIN) {
+        take_begin(part, json);
+    } else if (event->kind == BY__EVENT_STOP) {
+        take_stop(part, json);
+    } else if (event->kind == BY__EVENT_END) {
+        take_end(part, json);
+    } else if (event->kind == BY__EVENT_RESULT && call->whole == NULL) {
+        call->whole = json_incref(json_object_get(json, "result"));
+        call->large = event->length >= BY__LARGE;
+        take_end(part, json);
+    } else if (event->kind == BY__EVENT_AGAIN) {
         take_again(part);
+    }
+}
+
+void by__call_read(by__gateway *g, const by__event *event, const json_t *json)
+{
+    by__part *part = (by__part *)(void *)by__id_find(&g->parts, event->id);
+    if (part != NULL) {
+        take_other(part, event, json);
     }
 }
 
@@ -571,8 +579,11 @@ void by__call_event(by__gateway *g, const by__event *event)
                   NULL);
         return;
     }
+    if (event->kind == BY__EVENT_RESULT && by__large_read(g, event)) {
+        return;
+    }
     json_t *json = by__event_json(event);
-    take_other(part, event->kind, json);
+    take_other(part, event, json);
     json_decref(json);
 }
 

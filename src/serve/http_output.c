@@ -8,6 +8,9 @@
  * taken yet. */
 #define LEAST ((size_t)2 << 10)
 
+/* Bytes of a body that is worth a write of its own. */
+#define LONG ((size_t)64 << 10)
+
 /* A write that libuv has taken. */
 typedef struct output {
     uv_write_t request;
@@ -75,7 +78,7 @@ static bool write_later(by__exchange *x, by__text *text, size_t begin)
         by__connection_hang_up(x);
         return false;
     }
-    x->writing = o->length;
+    x->writing += o->length;
     x->given += o->length;
     count(x);
     return true;
@@ -212,10 +215,10 @@ static void add_head(by__text *text, by__exchange *x, int status, const char *ty
     x->headers = (by__text){0};
 }
 
-void by__exchange_reply(by__exchange *exchange, int status, const char *type, const char *body,
-                        size_t length)
+/* The head of an answer and, where `body` is not NULL, that. False: the connection has ended. */
+static bool put_reply(by__exchange *x, int status, const char *type, const char *body,
+                      size_t length)
 {
-    by__exchange *x = exchange;
     by__text text = {0};
     x->keep_alive = x->keep_alive && !x->server->draining;
     add_head(&text, x, status, type);
@@ -227,13 +230,35 @@ void by__exchange_reply(by__exchange *exchange, int status, const char *type, co
     /* From here on the handler is not told of the client any more. */
     x->stage = BY__READING;
     x->streams = false;
+    bool sent = !text.failed && by__connection_put(x, text.data, text.length) &&
+                (body == NULL || by__connection_put(x, body, length)) && by__connection_flush(x);
     if (text.failed) {
         by__connection_hang_up(x);
-    } else if (by__connection_put(x, text.data, text.length) &&
-               by__connection_put(x, body, length) && by__connection_flush(x)) {
-        by__connection_finish(x);
     }
     by__text_free(&text);
+    return sent;
+}
+
+void by__exchange_reply(by__exchange *exchange, int status, const char *type, const char *body,
+                        size_t length)
+{
+    if (put_reply(exchange, status, type, body, length)) {
+        by__connection_finish(exchange);
+    }
+}
+
+void by__exchange_reply_text(by__exchange *exchange, int status, const char *type, by__text *body)
+{
+    by__text text = *body;
+    *body = (by__text){0};
+    if (text.length < LONG) {
+        by__exchange_reply(exchange, status, type, text.data, text.length);
+        by__text_free(&text);
+    } else if (!put_reply(exchange, status, type, NULL, text.length)) {
+        by__text_free(&text);
+    } else if (write_later(exchange, &text, 0)) { /* libuv writes at once what the socket takes */
+        by__connection_finish(exchange);
+    }
 }
 
 bool by__exchange_stream(by__exchange *exchange)

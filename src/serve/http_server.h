@@ -86,6 +86,8 @@ void by__exchange_header(by__exchange *exchange, const char *name, const char *v
 /* A whole answer. The exchange is gone afterwards. */
 void by__exchange_reply(by__exchange *exchange, int status, const char *type, const char *body,
                         size_t length);
+/* The same; the text is taken and, where it is long, not copied. */
+void by__exchange_reply_text(by__exchange *exchange, int status, const char *type, by__text *body);
 /* Begins a stream of server-sent events. False: the client is gone (`gone` was called). */
 bool by__exchange_stream(by__exchange *exchange);
 /* Sends one frame of it whole: "data: ...\n\n". What is sent in one turn of the loop is written

@@ -35,6 +35,7 @@ typedef struct by__metrics {
     uint64_t cancelled; /* the client went away */
     uint64_t failed;    /* ended by an error behind the first text */
     uint64_t again;     /* run again since a worker was lost */
+    uint64_t apart;     /* read or printed by other threads than the loop's */
     uint64_t prompt_tokens;
     uint64_t generated_tokens;
     int64_t running; /* requests without an end */

@@ -510,7 +510,8 @@ const by__call_form by__completion_form = {.name = "completion",
                                            .stop = add_stop,
                                            .end = add_end,
                                            .fail = add_failure,
-                                           .answer = add_answer};
+                                           .answer = add_answer,
+                                           .apart = true};
 const by__call_form by__chat_form = {.name = "chat",
                                      .route = "/v1/chat/completions",
                                      .prefix = "chatcmpl-",
@@ -521,4 +522,5 @@ const by__call_form by__chat_form = {.name = "chat",
                                      .stop = add_stop,
                                      .end = add_end,
                                      .fail = add_failure,
-                                     .answer = add_answer};
+                                     .answer = add_answer,
+                                     .apart = true};

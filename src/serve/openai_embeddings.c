@@ -136,4 +136,5 @@ const by__call_form by__embeddings_form = {.name = "embeddings",
                                            .prefix = "embd-",
                                            .kind = BY__CALL_EMBEDDINGS,
                                            .read = read_body,
-                                           .answer = add_answer};
+                                           .answer = add_answer,
+                                           .apart = true};

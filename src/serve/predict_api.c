@@ -275,4 +275,5 @@ const by__call_form by__predict_form = {.name = "predict",
                                         .any_type = true,
                                         .read = read_request,
                                         .start = start,
-                                        .answer = add_answer};
+                                        .answer = add_answer,
+                                        .apart = true};

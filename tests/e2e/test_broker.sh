@@ -1,18 +1,39 @@
 #!/bin/sh
-# The broker alone: peers that are played by a script decide what comes when, which real ones cannot.
+# The broker, and a gateway, alone: peers that are played by scripts decide what comes when, which real ones cannot.
 . "$(dirname "$0")/../support/shell.sh"
 broker=
-on_exit=end_broker
-end_broker() { [ -z "$broker" ] || kill -9 "$broker" 2>/dev/null; }
+gateway=
+on_exit=end_both
+end_both() { [ -z "$broker$gateway" ] || kill -9 $broker $gateway 2>/dev/null; }
+start_broker() {
+    "$banyan" broker --dir "$work/sock" --silence 60 "$@" 2>log &
+    broker=$!
+    while [ ! -S sock/broker.socket ]; do
+        kill -0 "$broker" 2>/dev/null || { cat log >&2; fail "the broker has ended"; }
+        sleep 0.05
+    done
+}
 
 say "versions, shares, copies, and requests that kill their workers"
-"$banyan" broker --dir "$work/sock" --supervised --silence 60 2>log &
-broker=$!
-while [ ! -S sock/broker.socket ]; do
-    kill -0 "$broker" 2>/dev/null || { cat log >&2; fail "the broker has ended"; }
-    sleep 0.05
-done
+start_broker --supervised
 python3 "$root/tests/e2e/broker_peers.py" "$work/sock/broker.socket" || { tail -n 20 log >&2; fail "peers"; }
 kill -TERM "$broker"
 wait "$broker" || fail "the broker ended with $?"
+broker=
+
+say "answers that are too large for the gateway's loop"
+start_broker
+"$banyan" gateway --dir "$work/sock" --listen 127.0.0.1:0 >url 2>log &
+gateway=$!
+while [ ! -s url ]; do
+    kill -0 "$gateway" 2>/dev/null || { cat log >&2; fail "the gateway has ended"; }
+    sleep 0.05
+done
+python3 "$root/tests/e2e/gateway_large.py" "$work/sock/broker.socket" "$(cat url)" || {
+    tail -n 20 log >&2
+    fail "large"
+}
+kill -TERM "$gateway" && wait "$gateway" || fail "the gateway ended with $?"
+gateway=
+kill -TERM "$broker" && wait "$broker" || fail "the broker ended with $?"
 broker=
