@@ -89,6 +89,15 @@ BY_API by_status by_engine_open(by_engine **out, const by_config *config, const 
 /* Ends all sessions without events. */
 BY_API void by_engine_close(by_engine **engine);
 BY_API const by_engine_memory_report *by_engine_memory(const by_engine *engine);
+/* by_embed_open with the weights of an engine, which must outlive it: they are there once, as the
+ * engine has packed them. `config` is the one that the engine was opened with, and may be closed
+ * afterwards; precision and threads of the options are the engine's. It has activations and threads
+ * of its own, so another thread than the engine's may run it at the same time; the memory that
+ * by_embed_memory tells is taken by the first run. BY_EARG: the engine's device has memory of its
+ * own; BY_EMEMORY: what it takes is not free. */
+BY_API by_status by_embed_open_beside(by_embed **out, const by_engine *engine,
+                                      const by_config *config, const by_embed_options *options,
+                                      by_error *error);
 /* One of the programs that steps run, counted from 0, to watch it (banyan/profile.h); NULL behind
  * the last. It stays the engine's. */
 BY_API by_program *by_engine_program(const by_engine *engine, int index);

@@ -271,6 +271,9 @@ typedef struct by_embed_options {
  * NULL. config and weights may be closed afterwards. Errors as those of by_generator_open. */
 BY_API by_status by_embed_open(by_embed **out, const by_config *config, const by_weights *weights,
                                const by_embed_options *options, by_error *error);
+/* Bytes that it holds besides weights: activations, scratch memory, tokens and states of the
+ * largest batch. */
+BY_API uint64_t by_embed_memory(const by_embed *embed);
 BY_API void by_embed_close(by_embed **embed);
 /* The vector of `count` tokens, f32 [by_embed_width], valid until the next run. BY_EARG: there are
  * no tokens or more than the context, or one is not below the vocabulary. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "infer/infer.h"
+#include "infer/scheduler.h"
 
 #define SIZES 8
 /* Tokens of the smallest program; each next one takes four times as many. */
@@ -18,8 +18,10 @@ struct by_embed {
     int count;
     by_pooling pooling;
     bool normalize;
+    bool started;
     int64_t width;
     int64_t batch;
+    uint64_t bytes;   /* without weights */
     by_memory tokens; /* of the largest program */
     by_memory hidden;
     by_pinned host; /* tokens, hidden states, vectors */
@@ -76,19 +78,43 @@ static by_status bind(by_embed *e, by_error *error)
     return BY_OK;
 }
 
-static by_status set_up(by_embed *e, const by__forward_options *options, const by_weights *weights,
-                        int64_t context, by_error *error)
+/* What the batches of an embedding take besides weights must be free. */
+static by_status check_memory(const by_embed *e, by_error *error)
 {
-    BY_TRY(by__forward_open(&e->forward, options, error));
-    BY_TRY(add_programs(e, context, error));
-    BY_TRY(by__forward_plan(&e->forward, weights, error));
+    by__host_memory host;
+    char need[32];
+    char have[32];
+    by__memory_available(&host);
+    return !e->forward.device->host_memory || e->bytes <= host.available
+               ? BY_OK
+               : by_error_set(error, BY_EMEMORY,
+                              "vectors of %lld texts at a time need %s, and %s are free",
+                              (long long)e->batch, by_format_bytes(need, e->bytes),
+                              by_format_bytes(have, host.available));
+}
+
+/* Bytes of the ids and of the states of the largest program. The graph has checked that the extents
+ * fit. */
+static size_t id_bytes(const by_embed *e)
+{
+    size_t rows = (size_t)(e->batch * e->sizes[e->count - 1]);
+    return by__round_up(rows * sizeof(int32_t), BY_CACHE_LINE);
+}
+
+static size_t state_bytes(const by_embed *e)
+{
+    size_t rows = (size_t)(e->batch * e->sizes[e->count - 1]);
+    return by__round_up(rows * (size_t)e->width * sizeof(float), BY_CACHE_LINE);
+}
+
+/* Takes the memory, and loads the weights unless they are lent. */
+static by_status start(by_embed *e, const by_weights *weights, by_error *error)
+{
+    size_t ids = id_bytes(e);
+    size_t states = state_bytes(e);
+    size_t vectors = (size_t)(e->batch * e->width) * sizeof(float);
     BY_TRY(by__forward_start(&e->forward, weights, error));
     by_device *device = e->forward.device;
-    /* The graph has checked that the extents fit. */
-    size_t rows = (size_t)(e->batch * context);
-    size_t ids = by__round_up(rows * sizeof(int32_t), BY_CACHE_LINE);
-    size_t states = by__round_up(rows * (size_t)e->width * sizeof(float), BY_CACHE_LINE);
-    size_t vectors = (size_t)(e->batch * e->width) * sizeof(float);
     BY_TRY(by_device_alloc(&e->tokens, device, ids, "the tokens", error));
     BY_TRY(by_device_alloc(&e->hidden, device, states, "the hidden states", error));
     BY_TRY(by_device_pin(&e->host, device, ids + states + vectors, "tokens and states", error));
@@ -96,11 +122,30 @@ static by_status set_up(by_embed *e, const by__forward_options *options, const b
     e->ids = (int32_t *)(void *)host;
     e->states = (float *)(void *)(host + ids);
     e->vectors = (float *)(void *)(host + ids + states);
-    return bind(e, error);
+    BY_TRY(bind(e, error));
+    e->started = true;
+    return BY_OK;
 }
 
-by_status by_embed_open(by_embed **out, const by_config *config, const by_weights *weights,
-                        const by_embed_options *options, by_error *error)
+/* e->forward is open. Who borrows weights takes memory when a text comes. */
+static by_status set_up(by_embed *e, const by_weights *weights, int64_t context, by_error *error)
+{
+    bool borrows = e->forward.lender != NULL;
+    BY_TRY(add_programs(e, context, error));
+    if (!borrows) {
+        BY_TRY(by__forward_plan(&e->forward, weights, error));
+    }
+    e->bytes = by__set_arena_bytes(&e->forward.programs) +
+               by__set_workspace_bytes(&e->forward.programs) + 2 * (id_bytes(e) + state_bytes(e)) +
+               (size_t)(e->batch * e->width) * sizeof(float);
+    BY_TRY(check_memory(e, error));
+    return borrows ? BY_OK : start(e, weights, error);
+}
+
+/* On the weights of `lender`, or (NULL) on `weights`. */
+static by_status open_embed(by_embed **out, const by_config *config, const by__forward *lender,
+                            const by_weights *weights, const by_embed_options *options,
+                            by_error *error)
 {
     by_embed *e;
     by__forward_options how;
@@ -124,13 +169,35 @@ by_status by_embed_open(by_embed **out, const by_config *config, const by_weight
     e->batch = o.batch == 0 ? 1 : o.batch;
     e->normalize = o.normalize;
     e->width = config->model.width;
-    by_status status = set_up(e, &how, weights, context, error);
+    by_status status = lender == NULL ? by__forward_open(&e->forward, &how, error)
+                                      : by__forward_borrow(&e->forward, lender, &config->model,
+                                                           build_hidden, error);
+    if (status == BY_OK) {
+        status = set_up(e, weights, context, error);
+    }
     if (status != BY_OK) {
         by_embed_close(&e);
         return status;
     }
     *out = e;
     return BY_OK;
+}
+
+by_status by_embed_open(by_embed **out, const by_config *config, const by_weights *weights,
+                        const by_embed_options *options, by_error *error)
+{
+    return open_embed(out, config, NULL, weights, options, error);
+}
+
+by_status by_embed_open_beside(by_embed **out, const by_engine *engine, const by_config *config,
+                               const by_embed_options *options, by_error *error)
+{
+    return open_embed(out, config, &engine->forward, NULL, options, error);
+}
+
+uint64_t by_embed_memory(const by_embed *embed)
+{
+    return embed->bytes;
 }
 
 void by_embed_close(by_embed **embed)
@@ -194,6 +261,7 @@ by_status by_embed_run_batch(by_embed *e, const by_embed_text *texts, size_t cou
         BY_TRY(by_embed_check(e, texts[t].count, error));
         longest = texts[t].count > longest ? texts[t].count : longest;
     }
+    BY_TRY(e->started ? BY_OK : start(e, NULL, error));
     while (e->sizes[i] < (int64_t)longest) {
         i++;
     }

@@ -132,13 +132,34 @@ by_status by__forward_open(by__forward *out, const by__forward_options *options,
     return status;
 }
 
+by_status by__forward_borrow(by__forward *out, const by__forward *lender,
+                             const by_model_config *config, by_model_builder *builder,
+                             by_error *error)
+{
+    by__forward_options options = lender->options;
+    if (!lender->device->host_memory) {
+        return by_error_set(error, BY_EARG, "the weights are not in memory of the host");
+    }
+    options.config = config;
+    options.builder = builder;
+    options.device = NULL;
+    options.weights = NULL;
+    *out = (by__forward){.options = options, .lender = lender, .store = lender->store};
+    BY_TRY(by_device_open(&out->device, "cpu", options.threads, error));
+    out->owns_device = true;
+    out->programs.device = out->device;
+    return BY_OK;
+}
+
 void by__forward_close(by__forward *forward)
 {
     if (forward->device != NULL) {
         (void)by_device_finish(forward->device, NULL);
     }
     by__set_close(&forward->programs);
-    by__store_close(&forward->store);
+    if (forward->lender == NULL) {
+        by__store_close(&forward->store);
+    }
     if (forward->owns_device) {
         by_device_close(&forward->device);
     }
@@ -154,7 +175,9 @@ by_status by__forward_add(by__forward *forward, const char *name, const by_model
     packing_choice choice = {.options = o};
     passes.pack.choose = choose_packing;
     passes.pack.user = &choice;
-    if (forward->programs.count > 0) {
+    if (forward->lender != NULL) {
+        passes.pack.like = forward->lender->programs.rows[0].graph;
+    } else if (forward->programs.count > 0) {
         passes.pack.like = forward->programs.rows[0].graph;
     }
     *model = BY_MODEL_NONE;
@@ -206,9 +229,29 @@ by_status by__forward_plan(by__forward *forward, const by_weights *weights, by_e
                : by__store_check(forward->store, forward->weights, weights, &load, error);
 }
 
+/* Parameters are where the lender has them. */
+static by_status start_borrowed(by__forward *forward, by_error *error)
+{
+    BY_TRY(by__set_allocate(&forward->programs, error));
+    for (size_t i = 0; i < forward->programs.count; i++) {
+        by__program_row *row = &forward->programs.rows[i];
+        BY_TRY(by__row_link(row, forward->store, error));
+        for (size_t k = 0; k < row->link_count; k++) {
+            by_memory m =
+                by__store_buffer(forward->store, forward->lender->weights, row->links[k].entry);
+            BY_TRY(by_program_bind(row->program, row->links[k].value,
+                                   by_host_memory((void *)m.address, m.bytes), error));
+        }
+    }
+    return BY_OK;
+}
+
 by_status by__forward_start(by__forward *forward, const by_weights *weights, by_error *error)
 {
     const by__forward_options *o = &forward->options;
+    if (forward->lender != NULL) {
+        return start_borrowed(forward, error);
+    }
     by__load_options load = {.family = by_model_name_prefix(o->config), .threads = o->threads};
     BY_TRY(by__store_allocate(forward->store, NULL, error));
     BY_TRY(by__set_allocate(&forward->programs, error));

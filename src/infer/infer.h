@@ -62,18 +62,27 @@ by_status by__sampling_check(const by_sampling *sampling, by_error *error);
 /* Group of the key/value caches in the store of a by__forward, behind those of the parameters. */
 #define BY__GROUP_CACHES BY__GROUPS
 
-typedef struct by__forward {
+typedef struct by__forward by__forward;
+struct by__forward {
     by__forward_options options;
+    const by__forward *lender; /* whose store it is; NULL: its own */
     by_device *device;
     bool owns_device;
     by__program_set programs;
     by__store *store;
     int weights; /* flat buffers of the store */
     int caches;
-} by__forward;
+};
 
 /* Closed with by__forward_close, also when this fails. */
 by_status by__forward_open(by__forward *out, const by__forward_options *options, by_error *error);
+/* Opens programs that compute with the weights of another by__forward, which has started, as it has
+ * packed them: neither planned nor loaded. They have threads and activations of their own and may
+ * run beside those of the lender, which must outlive them. `config` and builder as in the options.
+ * BY_EARG: the lender's memory is not memory of the host. */
+by_status by__forward_borrow(by__forward *out, const by__forward *lender,
+                             const by_model_config *config, by_model_builder *builder,
+                             by_error *error);
 /* {0} is accepted. */
 void by__forward_close(by__forward *forward);
 /* Builds and compiles the program of a mode. The first one added has all parameters and caches. */

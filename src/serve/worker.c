@@ -299,6 +299,7 @@ static void on_ready(void *user)
     by__worker *w = user;
     by__log_event(&w->log, "worker_ready", "{ss ss sI}", "model", w->name, "version", w->version,
                   "slots", (json_int_t)w->model.slots);
+    by__served_log_memory(&w->model, &w->log);
     tell_ready(w, true);
 }
 
@@ -416,7 +417,7 @@ static by_status open_threads(by__worker *w, by_error *error)
         batches.user = w->model.predicting;
     } else {
         BY_TRY(by__engine_thread_open(&w->thread, w->model.engine, &w->wake, error));
-        BY_TRY(by__embedder_open(&w->embedder, &w->model, o, error));
+        BY_TRY(by__embedder_open(&w->embedder, &w->model, error));
         batches.most = by__embedder_batch();
         batches.run = by__embedder_run;
         batches.user = w->embedder;

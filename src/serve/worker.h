@@ -26,6 +26,7 @@ typedef struct by__predicting by__predicting;
  * and that, read-only once it is open. */
 typedef struct by__served_model {
     by_engine *engine;          /* the engine's thread alone calls it */
+    by_embed *embed;            /* on the engine's weights; the batcher's thread alone runs it */
     by__predicting *predicting; /* the batcher's thread alone runs it */
     by__served_drift *drift;    /* the loop alone calls it; NULL: the weights have no reference */
     int64_t slots;              /* requests that the worker takes at a time */
@@ -46,9 +47,8 @@ by_status by__served_open(by__served_model *model, const by_worker_options *opti
 void by__served_close(by__served_model *model);
 /* What /v1/models says of it. */
 json_t *by__served_info(const by__served_model *model);
-/* The run or directory that the options name, with their adapter. */
-by_status by__served_pretrained(by_pretrained **out, const by_worker_options *options,
-                                by_error *error);
+/* Tells the log what a model of text holds, in bytes: what was planned when it was opened. */
+void by__served_log_memory(const by__served_model *model, const by__log *log);
 /* The tokens of a text that may fit into the context, or of a list of ids; `name` is the field. */
 by_status by__served_encode(by_token_buffer *out, const by__served_model *model, const char *text,
                             size_t length, unsigned flags, by_error *error);
@@ -152,9 +152,8 @@ void by__batch_job_free(by__batch_job *job);
 
 typedef struct by__embedder by__embedder;
 
-/* model and options outlive it. */
-by_status by__embedder_open(by__embedder **out, const by__served_model *model,
-                            const by_worker_options *options, by_error *error);
+/* The model outlives it. */
+by_status by__embedder_open(by__embedder **out, const by__served_model *model, by_error *error);
 void by__embedder_close(by__embedder **embedder);
 /* Examples of a batch. */
 size_t by__embedder_batch(void);

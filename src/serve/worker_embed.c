@@ -1,5 +1,5 @@
-/* Vectors of texts: requests for /v1/embeddings in a worker. The programs for them, and a copy of
- * the weights, are made by the first request. */
+/* Vectors of texts: requests for /v1/embeddings in a worker. They are computed with the engine's
+ * weights. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +14,6 @@
 
 struct by__embedder {
     const by__served_model *model;
-    by_worker_options options;
-    by_embed *embed; /* NULL: nobody has asked for a vector yet */
     by_embed_text texts[BATCH];
 };
 
@@ -114,39 +112,18 @@ by_status by__embedder_prepare(const by__embedder *e, by__batch_job *job, const 
 
 /* ---- a batch, on the batcher's thread ---- */
 
-static by_status open_programs(by__embedder *e, by_error *error)
-{
-    by_pretrained *pretrained = NULL;
-    const by_worker_options *o = &e->options;
-    const by_embed_options options = {.pooling = o->pool_last ? BY_POOL_LAST : BY_POOL_MEAN,
-                                      .normalize = true,
-                                      .context = e->model->context,
-                                      .batch = BATCH,
-                                      .precision = o->precision,
-                                      .threads = o->threads};
-    by_status status = by__served_pretrained(&pretrained, o, error);
-    if (status == BY_OK) {
-        status = by_embed_open(&e->embed, by_pretrained_config(pretrained),
-                               by_pretrained_weights(pretrained), &options, error);
-    }
-    by_pretrained_close(&pretrained);
-    return status;
-}
-
 by_status by__embedder_run(void *user, const by__batch_place *places, size_t count, by_error *error)
 {
     by__embedder *e = user;
     const float *vectors;
-    if (e->embed == NULL) {
-        BY_TRY(open_programs(e, error));
-    }
-    size_t width = (size_t)by_embed_width(e->embed);
+    by_embed *embed = e->model->embed;
+    size_t width = (size_t)by_embed_width(embed);
     for (size_t i = 0; i < count; i++) {
         const by_token_buffer *text = &((inputs *)places[i].job->input)->texts[places[i].example];
         /* Ids are below 2^31, so they are the same as int32_t. */
         e->texts[i] = (by_embed_text){(const int32_t *)(const void *)text->ids, text->count};
     }
-    BY_TRY(by_embed_run_batch(e->embed, e->texts, count, &vectors, error));
+    BY_TRY(by_embed_run_batch(embed, e->texts, count, &vectors, error));
     for (size_t i = 0; i < count; i++) {
         by__text digits = {0};
         by__base64_add(&digits, vectors + i * width, width * sizeof *vectors);
@@ -161,22 +138,17 @@ by_status by__embedder_run(void *user, const by__batch_place *places, size_t cou
 
 /* ---- all ---- */
 
-by_status by__embedder_open(by__embedder **out, const by__served_model *model,
-                            const by_worker_options *options, by_error *error)
+by_status by__embedder_open(by__embedder **out, const by__served_model *model, by_error *error)
 {
     BY_TRY(by__alloc((void **)out, 1, sizeof **out, "vectors of texts", error));
     (*out)->model = model;
-    (*out)->options = *options;
     return BY_OK;
 }
 
 void by__embedder_close(by__embedder **embedder)
 {
-    if (*embedder != NULL) {
-        by_embed_close(&(*embedder)->embed);
-        free(*embedder);
-        *embedder = NULL;
-    }
+    free(*embedder);
+    *embedder = NULL;
 }
 
 size_t by__embedder_batch(void)

@@ -71,8 +71,14 @@ static by_status open_engine(by__served_model *m, const by_pretrained *pretraine
     m->width = by_pretrained_config(pretrained)->model.width;
     m->context =
         options.context > 0 ? options.context : by_pretrained_config(pretrained)->model.context;
-    return by_engine_open(&m->engine, by_pretrained_config(pretrained),
-                          by_pretrained_weights(pretrained), &options, error);
+    BY_TRY(by_engine_open(&m->engine, by_pretrained_config(pretrained),
+                          by_pretrained_weights(pretrained), &options, error));
+    const by_embed_options vectors = {.pooling = o->pool_last ? BY_POOL_LAST : BY_POOL_MEAN,
+                                      .normalize = true,
+                                      .context = m->context,
+                                      .batch = (int64_t)by__embedder_batch()};
+    return by_embed_open_beside(&m->embed, m->engine, by_pretrained_config(pretrained), &vectors,
+                                error);
 }
 
 /* One request through every part, so that the first client waits no longer than the second. */
@@ -121,8 +127,9 @@ by_status by__served_encode(by_token_buffer *out, const by__served_model *model,
     return by_tokenizer_encode(model->tokenizer, text, length, out, flags, error);
 }
 
-by_status by__served_pretrained(by_pretrained **out, const by_worker_options *options,
-                                by_error *error)
+/* The run or directory that the options name, with their adapter. */
+static by_status open_pretrained(by_pretrained **out, const by_worker_options *options,
+                                 by_error *error)
 {
     BY_TRY(options->checkpoint == NULL
                ? by_pretrained_open(out, options->model, false, error)
@@ -145,7 +152,7 @@ by_status by__served_open(by__served_model *m, const by_worker_options *options,
         return by_error_set(error, BY_ECONFIG, "%s: there is no such run or directory",
                             options->model);
     }
-    by_status status = by__served_pretrained(&pretrained, options, error);
+    by_status status = open_pretrained(&pretrained, options, error);
     if (status == BY_OK && stat(by_pretrained_directory(pretrained), &facts) == 0) {
         m->created = (int64_t)facts.st_mtime;
     }
@@ -179,8 +186,21 @@ json_t *by__served_info(const by__served_model *m)
     return info;
 }
 
+void by__served_log_memory(const by__served_model *m, const by__log *log)
+{
+    if (m->engine != NULL) {
+        const by_engine_memory_report *e = by_engine_memory(m->engine);
+        uint64_t embeddings = by_embed_memory(m->embed);
+        by__log_event(log, "worker_memory", "{sI sI sI sI sI}", "weights", (json_int_t)e->weights,
+                      "keys_and_values", (json_int_t)e->pool, "engine",
+                      (json_int_t)(e->total - e->weights - e->pool), "embeddings",
+                      (json_int_t)embeddings, "total", (json_int_t)(e->total + embeddings));
+    }
+}
+
 void by__served_close(by__served_model *m)
 {
+    by_embed_close(&m->embed);
     by_engine_close(&m->engine);
     by__predicting_close(&m->predicting);
     by__served_drift_close(&m->drift);

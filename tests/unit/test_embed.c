@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "banyan/engine.h"
 #include "banyan/infer.h"
 #include "runner.h"
 
@@ -143,6 +144,73 @@ static void test_batch(void **state)
     by_config_close(&config);
 }
 
+/* A short answer of an engine. */
+static void answer(by_engine *engine, int32_t out[4])
+{
+    static const int32_t prompt[3] = {7, 1, 8};
+    by_error error = {0};
+    uint64_t session;
+    const by_event *events;
+    size_t count;
+    size_t got = 0;
+    const by_request request = {
+        .prompt = prompt, .prompt_count = 3, .tokens = 4, .sampling = {.top_p = 1.0}};
+    check_ok(by_engine_submit(engine, &request, &session, &error), &error);
+    while (by_engine_busy(engine)) {
+        check_ok(by_engine_step(engine, &events, &count, &error), &error);
+        for (size_t i = 0; i < count && got < 4; i++) {
+            if (events[i].token >= 0) {
+                out[got++] = events[i].token;
+            }
+        }
+    }
+    assert_int_equal(got, 4);
+}
+
+/* On the weights of an engine, which has packed the matrix of the token embedding for its logits:
+ * the same bits as with weights of its own, and the engine's answers stay. Where weights are
+ * integers, a tied embedding is, too, so that vectors are near those alone. */
+static void test_beside_an_engine(void **state)
+{
+    BY_UNUSED(state);
+    static const int32_t tokens[] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3, 8};
+    static const char *const precisions[] = {"f32", "bf16", "fp16", "int8", "int4"};
+    for (size_t p = 0; p < 2 * BY_ARRAY_LENGTH(precisions); p++) {
+        bool tied = p % 2 == 0;
+        bool integers = p / 2 > 2;
+        by_error error = {0};
+        by_engine *engine;
+        by_embed *e;
+        const float *vector;
+        int32_t before[4];
+        int32_t after[4];
+        float alone[WIDTH];
+        by_config *config = make_config();
+        check_ok(by_config_set(config, tied ? "model.tied=true" : "model.tied=false", &error),
+                 &error);
+        check_ok(by_config_resolve(config, &error), &error);
+        const by_engine_options how = {.precision = precisions[p / 2], .sessions = 2};
+        const by_embed_options options = {.batch = 2, .precision = precisions[p / 2]};
+        embed(config, &options, tokens, BY_ARRAY_LENGTH(tokens), alone);
+        check_ok(by_engine_open(&engine, config, NULL, &how, &error), &error);
+        check_ok(by_embed_open_beside(&e, engine, config, &options, &error), &error);
+        by_config_close(&config);
+        assert_true(by_embed_memory(e) > 0);
+        answer(engine, before);
+        check_ok(by_embed_run(e, tokens, BY_ARRAY_LENGTH(tokens), &vector, &error), &error);
+        answer(engine, after);
+        assert_memory_equal(before, after, sizeof before);
+        for (size_t i = 0; i < WIDTH && integers && tied; i++) {
+            assert_true(fabs((double)vector[i] - (double)alone[i]) < 0.5);
+        }
+        if (!integers || !tied) {
+            assert_memory_equal(vector, alone, sizeof alone);
+        }
+        by_embed_close(&e);
+        by_engine_close(&engine);
+    }
+}
+
 static void test_errors(void **state)
 {
     BY_UNUSED(state);
@@ -163,8 +231,9 @@ static void test_errors(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_last),
-                                       cmocka_unit_test(test_mean_and_norm),
-                                       cmocka_unit_test(test_batch), cmocka_unit_test(test_errors)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_last), cmocka_unit_test(test_mean_and_norm),
+        cmocka_unit_test(test_batch), cmocka_unit_test(test_beside_an_engine),
+        cmocka_unit_test(test_errors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
