@@ -1,110 +1,23 @@
 /* Packing: what comes out is the text, in order, whatever the threads; errors leave nothing. */
-#include <fcntl.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "banyan/data.h"
 #include "banyan/pack.h"
-#include "data/formats/npy.h"
 #include "data/formats/token_manifest.h"
+#include "pack_text.h"
 #include "temporary.h"
 
-#define SMALL  BY_SOURCE_DIR "/tests/parity/golden/tokenizer_small.json"
-#define CORPUS BY_SOURCE_DIR "/tests/parity/golden/tokenizer_corpus.txt"
-
-static char *put(const char *directory, const char *name, const char *text)
-{
-    by_error error = {0};
-    char *path = by__path_join(directory, name);
-    if (by__file_write(path, text, strlen(text), &error) != BY_OK) {
-        fail_msg("%s", error.message);
-    }
-    return path;
-}
-
-static char *join(const char *a, const char *b)
-{
-    char *path = by__path_join(a, b);
-    assert_non_null(path);
-    return path;
-}
-
-/* A packed directory in memory. */
-typedef struct packed {
-    by__token_manifest manifest;
-    uint32_t *ids;
-    uint64_t *offsets;
-} packed;
-
-static void read_numbers(const char *directory, const char *file, const char *hash, unsigned width,
-                         uint64_t count, uint64_t *out)
-{
-    by_error error = {0};
-    by__map map;
-    by__npy_info info;
-    char found[33];
-    char *path = join(directory, file);
-    assert_int_equal(by__map_open(&map, path, &error), BY_OK);
-    assert_int_equal(by__npy_parse(&info, path, map.data, map.size, &error), BY_OK);
-    assert_int_equal(info.width, width);
-    assert_int_equal(info.count, count);
-    by__hash128_hex(found, map.data + info.offset, map.size - info.offset);
-    assert_string_equal(found, hash);
-    for (uint64_t i = 0; i < count; i++) {
-        out[i] = 0;
-        memcpy(&out[i], map.data + info.offset + i * width, width);
-    }
-    by__map_close(&map);
-    free(path);
-}
-
-static packed read_packed(const char *directory)
-{
-    by_error error = {0};
-    packed p;
-    if (by__token_manifest_read(&p.manifest, directory, &error) != BY_OK) {
-        fail_msg("%s", error.message);
-    }
-    const by__token_manifest *m = &p.manifest;
-    uint64_t *wide = calloc(m->tokens + 1, sizeof *wide);
-    p.ids = calloc(m->tokens + 1, sizeof *p.ids);
-    p.offsets = calloc(m->documents + 1, sizeof *p.offsets);
-    assert_true(wide != NULL && p.ids != NULL && p.offsets != NULL);
-    uint64_t at = 0;
-    for (size_t i = 0; i < m->shard_count; i++) {
-        read_numbers(directory, m->shards[i].file, m->shards[i].hash, m->width, m->shards[i].tokens,
-                     wide + at);
-        at += m->shards[i].tokens;
-    }
-    for (uint64_t i = 0; i < m->tokens; i++) {
-        p.ids[i] = (uint32_t)wide[i];
-    }
-    free(wide);
-    read_numbers(directory, m->offsets_file, m->offsets_hash, 8, m->documents + 1, p.offsets);
-    assert_int_equal(p.offsets[0], 0);
-    assert_int_equal(p.offsets[m->documents], m->tokens);
-    return p;
-}
-
-static void free_packed(packed *p)
-{
-    by__token_manifest_free(&p->manifest);
-    free(p->ids);
-    free(p->offsets);
-}
-
 /* Document i decodes to `text`, with the end-of-text token behind it or not. */
-static void check_document(const packed *p, const by_tokenizer *t, size_t i, const char *text,
+static void check_document(const packed_text *p, const by_tokenizer *t, size_t i, const char *text,
                            bool eos)
 {
     char *back;
@@ -122,39 +35,31 @@ static void check_document(const packed *p, const by_tokenizer *t, size_t i, con
     free(back);
 }
 
-static void pack(const by_pack_options *options, by_pack_result *result)
-{
-    by_error error = {0};
-    if (by_pack(options, result, &error) != BY_OK) {
-        fail_msg("%s", error.message);
-    }
-}
-
 static void test_documents(void **state)
 {
     BY_UNUSED(state);
     char *directory = temporary_make();
-    char *texts = join(directory, "texts");
-    char *output = join(directory, "packed");
+    char *texts = pack_join(directory, "texts");
+    char *output = pack_join(directory, "packed");
     by_tokenizer *t;
     by_pack_result result;
     assert_int_equal(by_tokenizer_open(&t, SMALL, NULL), BY_OK);
     assert_int_equal(by__make_dirs(texts, NULL), BY_OK);
-    free(put(texts, "b.txt", "second file"));
-    free(put(texts, "a.md", "first <|endoftext|> file\n"));
-    free(put(texts, "c.jsonl",
-             "{\"text\": \"one\", \"id\": 1}\n\n{\"text\": \"\"}\n"
-             "{\"text\": \"tw\\u00f6 \\ud83d\\ude00\"}"));
-    free(put(texts, "d.txt", ""));
-    free(put(texts, "ignored.bin", "no text"));
+    free(pack_put(texts, "b.txt", "second file"));
+    free(pack_put(texts, "a.md", "first <|endoftext|> file\n"));
+    free(pack_put(texts, "c.jsonl",
+                  "{\"text\": \"one\", \"id\": 1}\n\n{\"text\": \"\"}\n"
+                  "{\"text\": \"tw\\u00f6 \\ud83d\\ude00\"}"));
+    free(pack_put(texts, "d.txt", ""));
+    free(pack_put(texts, "ignored.bin", "no text"));
     const char *inputs[] = {texts};
     by_pack_options options = {.inputs = inputs,
                                .input_count = 1,
                                .output = output,
                                .tokenizer_kind = SMALL,
                                .shard_tokens = 5};
-    pack(&options, &result);
-    packed p = read_packed(output);
+    pack_run(&options, &result);
+    packed_text p = pack_read(output);
     assert_int_equal(p.manifest.documents, 4);
     assert_int_equal(p.manifest.width, 2);
     assert_int_equal(p.manifest.eos, 0);
@@ -179,57 +84,26 @@ static void test_documents(void **state)
     assert_int_equal(by_tokenizer_open(&copy, output, NULL), BY_OK);
     assert_string_equal(by_tokenizer_hash(copy), by_tokenizer_hash(t));
     by_tokenizer_close(&copy);
-    free_packed(&p);
+    pack_free(&p);
     by_tokenizer_close(&t);
     free(output);
     free(texts);
     temporary_remove(directory);
 }
 
-/* About 5 MB over four files, so that there are many units. The first is one long word, which takes
- * longer than the units behind it: they are done before it and have to wait. */
-static void make_large(const char *directory)
-{
-    by_error error = {0};
-    char *corpus;
-    size_t length;
-    by__text text = {0};
-    by__text lines = {0};
-    by__text word = {0};
-    for (uint32_t i = 0, random = 1; i < 300000; i++) {
-        random = random * 1664525u + 1013904223u;
-        by__text_format(&word, "%c", 'a' + (int)(random >> 28));
-    }
-    free(put(directory, "a-word.txt", word.data));
-    by__text_free(&word);
-    assert_int_equal(by__file_read(&corpus, &length, CORPUS, 1 << 20, &error), BY_OK);
-    for (unsigned i = 0; i < 200; i++) {
-        by__text_add_bytes(&text, corpus, length);
-        by__text_add(&lines, "{\"body\": ");
-        by__text_json(&lines, corpus + i, length - 20 * i);
-        by__text_add(&lines, "}\n");
-    }
-    free(put(directory, "a.txt", text.data));
-    free(put(directory, "b.ndjson", lines.data));
-    free(put(directory, "c.txt", corpus));
-    by__text_free(&text);
-    by__text_free(&lines);
-    free(corpus);
-}
-
 static void test_threads_do_not_matter(void **state)
 {
     BY_UNUSED(state);
     char *directory = temporary_make();
-    char *texts = join(directory, "texts");
-    packed first = {0};
+    char *texts = pack_join(directory, "texts");
+    packed_text first = {0};
     assert_int_equal(by__make_dirs(texts, NULL), BY_OK);
-    make_large(texts);
+    pack_make_large(texts);
     const char *inputs[] = {texts};
     for (size_t threads = 1; threads <= 4; threads++) {
         char name[16];
         (void)snprintf(name, sizeof name, "out%zu", threads);
-        char *output = join(directory, name);
+        char *output = pack_join(directory, name);
         by_pack_options options = {.inputs = inputs,
                                    .input_count = 1,
                                    .output = output,
@@ -237,8 +111,8 @@ static void test_threads_do_not_matter(void **state)
                                    .tokenizer_vocab = 400,
                                    .field = "body",
                                    .threads = threads};
-        pack(&options, NULL);
-        packed p = read_packed(output);
+        pack_run(&options, NULL);
+        packed_text p = pack_read(output);
         assert_int_equal(p.manifest.documents, 203);
         if (threads == 1) {
             first = p;
@@ -246,11 +120,11 @@ static void test_threads_do_not_matter(void **state)
             assert_string_equal(p.manifest.tokenizer_hash, first.manifest.tokenizer_hash);
             assert_string_equal(p.manifest.shards[0].hash, first.manifest.shards[0].hash);
             assert_string_equal(p.manifest.offsets_hash, first.manifest.offsets_hash);
-            free_packed(&p);
+            pack_free(&p);
         }
         free(output);
     }
-    free_packed(&first);
+    pack_free(&first);
     free(texts);
     temporary_remove(directory);
 }
@@ -260,14 +134,14 @@ static void test_held_out(void **state)
 {
     BY_UNUSED(state);
     char *directory = temporary_make();
-    char *output = join(directory, "packed");
-    char *train = join(output, "train");
-    char *valid = join(output, "valid");
+    char *output = pack_join(directory, "packed");
+    char *train = pack_join(output, "train");
+    char *valid = pack_join(output, "valid");
     by__text text = {0};
     for (unsigned i = 0; i < 97; i++) {
         by__text_add(&text, i % 3 == 0 ? "\xc3\xa9" : i % 7 == 0 ? " " : "x");
     }
-    char *path = put(directory, "a.txt", text.data);
+    char *path = pack_put(directory, "a.txt", text.data);
     const char *inputs[] = {path};
     by_pack_result result;
     by_pack_options options = {.inputs = inputs,
@@ -275,9 +149,9 @@ static void test_held_out(void **state)
                                .output = output,
                                .tokenizer_kind = "char",
                                .valid_fraction = 0.1};
-    pack(&options, &result);
-    packed a = read_packed(train);
-    packed b = read_packed(valid);
+    pack_run(&options, &result);
+    packed_text a = pack_read(train);
+    packed_text b = pack_read(valid);
     assert_int_equal(a.manifest.tokens, 87); /* int(97 * 0.9) */
     assert_int_equal(b.manifest.tokens, 10);
     assert_int_equal(result.valid_tokens, 10);
@@ -285,8 +159,8 @@ static void test_held_out(void **state)
     assert_int_equal(a.manifest.eos, -1);
     assert_int_equal(a.manifest.vocab, 3);
     assert_int_equal(a.manifest.text_bytes + b.manifest.text_bytes, text.length);
-    free_packed(&a);
-    free_packed(&b);
+    pack_free(&a);
+    pack_free(&b);
     by__text_free(&text);
     free(path);
     free(valid);
@@ -300,16 +174,16 @@ static void test_held_out_documents(void **state)
 {
     BY_UNUSED(state);
     char *directory = temporary_make();
-    char *output = join(directory, "lines");
-    char *output2 = join(directory, "text");
-    char *train = join(output, "train");
-    char *valid = join(output, "valid");
-    char *train2 = join(output2, "train");
-    char *valid2 = join(output2, "valid");
-    char *path = put(directory, "a.jsonl",
-                     "{\"text\": \"aaa\"}\n{\"text\": \"bbb\"}\n"
-                     "{\"text\": \"ccc\"}\n{\"text\": \"ddd\"}\n");
-    char *path2 = put(directory, "a.txt", "0123456789");
+    char *output = pack_join(directory, "lines");
+    char *output2 = pack_join(directory, "text");
+    char *train = pack_join(output, "train");
+    char *valid = pack_join(output, "valid");
+    char *train2 = pack_join(output2, "train");
+    char *valid2 = pack_join(output2, "valid");
+    char *path = pack_put(directory, "a.jsonl",
+                          "{\"text\": \"aaa\"}\n{\"text\": \"bbb\"}\n"
+                          "{\"text\": \"ccc\"}\n{\"text\": \"ddd\"}\n");
+    char *path2 = pack_put(directory, "a.txt", "0123456789");
     const char *inputs[] = {path};
     by_tokenizer *t;
     assert_int_equal(by_tokenizer_open(&t, SMALL, NULL), BY_OK);
@@ -318,24 +192,24 @@ static void test_held_out_documents(void **state)
                                .output = output,
                                .tokenizer = t,
                                .valid_fraction = 0.4};
-    pack(&options, NULL);
-    packed a = read_packed(train);
-    packed b = read_packed(valid);
+    pack_run(&options, NULL);
+    packed_text a = pack_read(train);
+    packed_text b = pack_read(valid);
     assert_int_equal(a.manifest.documents, 2); /* 0.6 of four lines is inside the third */
     assert_int_equal(b.manifest.documents, 2);
     check_document(&a, t, 1, "bbb", true);
     check_document(&b, t, 0, "ccc", true);
-    free_packed(&a);
-    free_packed(&b);
+    pack_free(&a);
+    pack_free(&b);
     inputs[0] = path2;
     options.output = output2;
-    pack(&options, NULL);
-    a = read_packed(train2);
-    b = read_packed(valid2);
+    pack_run(&options, NULL);
+    a = pack_read(train2);
+    b = pack_read(valid2);
     check_document(&a, t, 0, "012345", false);
     check_document(&b, t, 0, "6789", true);
-    free_packed(&a);
-    free_packed(&b);
+    pack_free(&a);
+    pack_free(&b);
     by_tokenizer_close(&t);
     free(path);
     free(path2);
@@ -367,14 +241,14 @@ static void test_errors_leave_nothing(void **state)
     BY_UNUSED(state);
     static char phases[3][12] = {"reading", "tokenizer", "packing"};
     char *directory = temporary_make();
-    char *output = join(directory, "packed");
-    char *partial = join(directory, "packed.partial");
-    char *empty = join(directory, "empty");
-    char *text = put(directory, "a.txt", "some text");
-    char *nothing = put(directory, "nothing.txt", "");
-    char *lines = put(directory, "a.jsonl", "{\"text\": \"a\"}\n\n{\"txt\": \"b\"}\n");
-    char *broken = put(directory, "b.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"\n");
-    char *number = put(directory, "c.jsonl", "{\"text\": 3}\n");
+    char *output = pack_join(directory, "packed");
+    char *partial = pack_join(directory, "packed.partial");
+    char *empty = pack_join(directory, "empty");
+    char *text = pack_put(directory, "a.txt", "some text");
+    char *nothing = pack_put(directory, "nothing.txt", "");
+    char *lines = pack_put(directory, "a.jsonl", "{\"text\": \"a\"}\n\n{\"txt\": \"b\"}\n");
+    char *broken = pack_put(directory, "b.jsonl", "{\"text\": \"a\"}\n{\"text\": \"b\"\n");
+    char *number = pack_put(directory, "c.jsonl", "{\"text\": 3}\n");
     const char *inputs[] = {text};
     by_pack_options good = {
         .inputs = inputs, .input_count = 1, .output = output, .tokenizer_kind = SMALL};
@@ -423,13 +297,13 @@ static void test_errors_leave_nothing(void **state)
     /* What a killed process has left is replaced. */
     inputs[0] = text;
     assert_int_equal(by__make_dirs(partial, NULL), BY_OK);
-    free(put(partial, ".banyan-partial", ""));
-    free(put(partial, "manifest.json", "junk"));
-    free(put(partial, "junk", "junk"));
-    pack(&good, NULL);
-    packed p = read_packed(output);
-    free_packed(&p);
-    char *junk = join(output, "junk");
+    free(pack_put(partial, ".banyan-partial", ""));
+    free(pack_put(partial, "manifest.json", "junk"));
+    free(pack_put(partial, "junk", "junk"));
+    pack_run(&good, NULL);
+    packed_text p = pack_read(output);
+    pack_free(&p);
+    char *junk = pack_join(output, "junk");
     assert_false(by__path_exists(junk));
     assert_false(by__path_exists(partial));
     check_fails(&good, BY_EARG, "exists");
@@ -451,32 +325,32 @@ static void test_partial_of_others(void **state)
 {
     BY_UNUSED(state);
     char *directory = temporary_make();
-    char *output = join(directory, "corpus");
-    char *partial = join(directory, "corpus.partial");
-    char *other = join(directory, "other");
-    char *text = put(directory, "a.txt", "some text");
+    char *output = pack_join(directory, "corpus");
+    char *partial = pack_join(directory, "corpus.partial");
+    char *other = pack_join(directory, "other");
+    char *text = pack_put(directory, "a.txt", "some text");
     const char *inputs[] = {text};
     by_pack_options o = {
         .inputs = inputs, .input_count = 1, .output = output, .tokenizer_kind = SMALL};
     assert_int_equal(by__make_dirs(partial, NULL), BY_OK);
-    char *mine = put(partial, "thesis.txt", "years of work");
+    char *mine = pack_put(partial, "thesis.txt", "years of work");
     check_fails(&o, BY_EARG, "corpus.partial is in the way: it holds files that banyan pack did");
     assert_true(by__path_exists(mine));
     assert_int_equal(rename(partial, other), 0);
     assert_int_equal(symlink("other", partial), 0);
     check_fails(&o, BY_EARG, "corpus.partial is in the way and not a directory that banyan pack");
     free(mine);
-    mine = join(other, "thesis.txt");
+    mine = pack_join(other, "thesis.txt");
     assert_true(by__path_exists(mine));
     assert_int_equal(unlink(partial), 0);
     /* Neither the link in it nor what it leads to. */
     assert_int_equal(by__make_dirs(partial, NULL), BY_OK);
-    free(put(partial, ".banyan-partial", ""));
-    char *inside = join(partial, "link");
+    free(pack_put(partial, ".banyan-partial", ""));
+    char *inside = pack_join(partial, "link");
     assert_int_equal(symlink("../other", inside), 0);
-    pack(&o, NULL);
+    pack_run(&o, NULL);
     assert_true(by__path_exists(mine));
-    char *marker = join(output, ".banyan-partial");
+    char *marker = pack_join(output, ".banyan-partial");
     assert_false(by__path_exists(marker));
     free(marker);
     free(inside);
@@ -513,9 +387,9 @@ static void test_text_that_changes(void **state)
                                            {"{\"text\": \"ab\"}\n", "{\"text\": \"ba\"}\n"}};
     for (size_t i = 0; i < 2; i++) {
         char *directory = temporary_make();
-        char *cache = join(directory, "cache");
-        char *output = join(directory, "output");
-        char *path = put(directory, names[i], texts[i][0]);
+        char *cache = pack_join(directory, "cache");
+        char *output = pack_join(directory, "output");
+        char *path = pack_put(directory, names[i], texts[i][0]);
         const char *inputs[] = {path};
         char *packed_path = NULL;
         by_error error = {0};
@@ -545,25 +419,19 @@ static void test_text_that_changes(void **state)
     }
 }
 
-static void keep_note(void *user, const char *text)
-{
-    char *notes = user;
-    (void)snprintf(notes + strlen(notes), 1000 - strlen(notes), "%s\n", text);
-}
-
 /* A link to a directory above it is not followed; one to another directory is. */
 static void test_links(void **state)
 {
     BY_UNUSED(state);
     char notes[1000] = "";
     char *directory = temporary_make();
-    char *texts = join(directory, "texts");
-    char *deep = join(texts, "deep");
-    char *output = join(directory, "output");
+    char *texts = pack_join(directory, "texts");
+    char *deep = pack_join(texts, "deep");
+    char *output = pack_join(directory, "output");
     assert_int_equal(by__make_dirs(deep, NULL), BY_OK);
-    free(put(deep, "a.txt", "some text"));
-    char *loop = join(deep, "loop");
-    char *again = join(texts, "again");
+    free(pack_put(deep, "a.txt", "some text"));
+    char *loop = pack_join(deep, "loop");
+    char *again = pack_join(texts, "again");
     assert_int_equal(symlink("..", loop), 0);
     assert_int_equal(symlink("deep", again), 0);
     const char *inputs[] = {texts};
@@ -571,12 +439,12 @@ static void test_links(void **state)
                          .input_count = 1,
                          .output = output,
                          .tokenizer_kind = SMALL,
-                         .note = keep_note,
+                         .note = pack_keep_note,
                          .user = notes};
-    pack(&o, NULL);
-    packed p = read_packed(output);
+    pack_run(&o, NULL);
+    packed_text p = pack_read(output);
     assert_int_equal(p.manifest.documents, 2); /* deep/a.txt and again/a.txt */
-    free_packed(&p);
+    pack_free(&p);
     assert_non_null(strstr(notes, "/texts/again/loop leads back to a directory that it is in: not "
                                   "followed (other links too)\n"));
     free(again);
@@ -598,28 +466,28 @@ static void test_byte_order_mark(void **state)
         for (int split = 0; split < 2; split++) {
             char notes[1000] = "";
             char *directory = temporary_make();
-            char *marked = join(directory, "marked");
-            char *plain = join(directory, "plain");
+            char *marked = pack_join(directory, "marked");
+            char *plain = pack_join(directory, "plain");
             assert_int_equal(by__make_dirs(marked, NULL), BY_OK);
             assert_int_equal(by__make_dirs(plain, NULL), BY_OK);
-            free(put(marked, names[i], with[i]));
-            free(put(plain, names[i], with[i] + 3));
-            free(put(marked, "b.txt", "\xef\xbb\xbf")); /* nothing else in it */
-            free(put(plain, "b.txt", ""));
-            char *outputs[2] = {join(directory, "0"), join(directory, "1")};
+            free(pack_put(marked, names[i], with[i]));
+            free(pack_put(plain, names[i], with[i] + 3));
+            free(pack_put(marked, "b.txt", "\xef\xbb\xbf")); /* nothing else in it */
+            free(pack_put(plain, "b.txt", ""));
+            char *outputs[2] = {pack_join(directory, "0"), pack_join(directory, "1")};
             const char *inputs[2] = {marked, plain};
-            packed p[2];
+            packed_text p[2];
             for (size_t k = 0; k < 2; k++) {
                 by_pack_options o = {.inputs = &inputs[k],
                                      .input_count = 1,
                                      .output = outputs[k],
                                      .tokenizer_kind = SMALL,
                                      .valid_fraction = split == 1 ? 0.4 : 0.0,
-                                     .note = k == 0 ? keep_note : NULL,
+                                     .note = k == 0 ? pack_keep_note : NULL,
                                      .user = notes};
-                pack(&o, NULL);
-                char *part = split == 1 ? join(outputs[k], "valid") : by__strdup(outputs[k]);
-                p[k] = read_packed(part);
+                pack_run(&o, NULL);
+                char *part = split == 1 ? pack_join(outputs[k], "valid") : by__strdup(outputs[k]);
+                p[k] = pack_read(part);
                 free(part);
             }
             assert_int_equal(p[0].manifest.tokens, p[1].manifest.tokens);
@@ -628,7 +496,7 @@ static void test_byte_order_mark(void **state)
             assert_non_null(strstr(notes, names[i]));
             assert_non_null(strstr(notes, "begins with a byte-order mark, which is left out"));
             for (size_t k = 0; k < 2; k++) {
-                free_packed(&p[k]);
+                pack_free(&p[k]);
                 free(outputs[k]);
             }
             free(plain);
@@ -660,8 +528,9 @@ static void test_damaged_lines(void **state)
             text + n, is_bad ? "{\"text\": %d\n" : "{\"text\": \"this is line %d of it\"}\n", i);
         m += is_bad ? 0 : (size_t)sprintf(clean + m, "{\"text\": \"this is line %d of it\"}\n", i);
     }
-    const char *inputs[2] = {put(directory, "a.jsonl", text), put(directory, "b.jsonl", clean)};
-    char *outputs[2] = {join(directory, "a"), join(directory, "b")};
+    const char *inputs[2] = {pack_put(directory, "a.jsonl", text),
+                             pack_put(directory, "b.jsonl", clean)};
+    char *outputs[2] = {pack_join(directory, "a"), pack_join(directory, "b")};
     by_pack_options o = {.inputs = inputs,
                          .input_count = 1,
                          .output = outputs[0],
@@ -669,7 +538,7 @@ static void test_damaged_lines(void **state)
                          .threads = 3,
                          .skip_corrupt = true,
                          .corrupt_budget = 2.0,
-                         .note = keep_note,
+                         .note = pack_keep_note,
                          .user = notes};
     check_fails(&o, BY_EFORMAT, "3 of ");
     o.corrupt_budget = 2.9 / LINES;
@@ -679,7 +548,7 @@ static void test_damaged_lines(void **state)
     o.skip_corrupt = true;
     o.corrupt_budget = 3.1 / LINES;
     notes[0] = '\0';
-    pack(&o, &result);
+    pack_run(&o, &result);
     assert_int_equal(result.corrupt_lines, 3);
     assert_int_equal(result.documents, LINES - 3);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(bad); i++) {
@@ -689,253 +558,20 @@ static void test_damaged_lines(void **state)
     }
     o.inputs = inputs + 1;
     o.output = outputs[1];
-    pack(&o, &result);
+    pack_run(&o, &result);
     assert_int_equal(result.corrupt_lines, 0);
-    packed a = read_packed(outputs[0]);
-    packed b = read_packed(outputs[1]);
+    packed_text a = pack_read(outputs[0]);
+    packed_text b = pack_read(outputs[1]);
     assert_int_equal(a.manifest.tokens, b.manifest.tokens);
     assert_memory_equal(a.ids, b.ids, a.manifest.tokens * sizeof *a.ids);
-    free_packed(&a);
-    free_packed(&b);
+    pack_free(&a);
+    pack_free(&b);
     for (int i = 0; i < 2; i++) {
         free((void *)(uintptr_t)inputs[i]);
         free(outputs[i]);
     }
     free(text);
     free(clean);
-    temporary_remove(directory);
-}
-
-static bool count_reads(void *user, uint64_t done, uint64_t total)
-{
-    int *reads = user;
-    assert_true(done <= total);
-    (*reads)++;
-    return *reads < 100;
-}
-
-/* Checksums are read at the first use, and again when a file is another one. */
-static void test_verify(void **state)
-{
-    BY_UNUSED(state);
-    char *directory = temporary_make();
-    char *output = join(directory, "packed");
-    char *text = put(directory, "a.txt", "some text to be packed");
-    char *shard = join(output, "tokens-00000.npy");
-    const char *inputs[] = {text};
-    by_error error = {0};
-    int reads = 0;
-    by_pack_options o = {
-        .inputs = inputs, .input_count = 1, .output = output, .tokenizer_kind = SMALL};
-    by_data_verify_options verify = {.progress = count_reads, .user = &reads};
-    pack(&o, NULL);
-    assert_int_equal(by_data_verify(output, &verify, &error), BY_OK);
-    assert_int_equal(reads, 2); /* a shard and the offsets */
-    assert_int_equal(by_data_verify(output, &verify, &error), BY_OK);
-    assert_int_equal(reads, 2);
-    verify.always = true;
-    assert_int_equal(by_data_verify(output, &verify, &error), BY_OK);
-    assert_int_equal(reads, 4);
-    verify.always = false;
-    /* Other bytes under the old size and time. */
-    struct stat info;
-    assert_int_equal(stat(shard, &info), 0);
-    int fd = open(shard, O_WRONLY);
-    assert_true(fd >= 0);
-    assert_int_equal(pwrite(fd, "\x01", 1, 128), 1);
-    const struct timespec times[2] = {info.st_atim, info.st_mtim};
-    assert_int_equal(futimens(fd, times), 0);
-    assert_int_equal(close(fd), 0);
-    assert_int_equal(by_data_verify(output, &verify, &error), BY_EFORMAT);
-    assert_non_null(strstr(error.message, "tokens-00000.npy: damaged"));
-    assert_int_equal(by_data_verify(output, NULL, &error), BY_EFORMAT); /* still */
-    assert_int_equal(by__remove_tree(output, NULL), BY_OK);
-    pack(&o, NULL);
-    reads = 98;
-    assert_int_equal(by_data_verify(output, &verify, &error), BY_ESTOPPED);
-    free(shard);
-    free(text);
-    free(output);
-    temporary_remove(directory);
-}
-
-/* The hash of the content sees an edit that keeps all sizes. */
-static void test_content_hash(void **state)
-{
-    BY_UNUSED(state);
-    static const char *const texts[] = {"ab ab", "ba ab", "ab ab"};
-    char hashes[3][33];
-    for (size_t i = 0; i < 3; i++) {
-        char *directory = temporary_make();
-        char *output = join(directory, "packed");
-        char *text = put(directory, "a.txt", texts[i]);
-        const char *inputs[] = {text};
-        by_dataset *data;
-        by_pack_options o = {
-            .inputs = inputs, .input_count = 1, .output = output, .tokenizer_kind = SMALL};
-        pack(&o, NULL);
-        assert_int_equal(by_dataset_open(&data, output, NULL, NULL), BY_OK);
-        by_dataset_hash(data, hashes[i]);
-        by_dataset_close(&data);
-        free(text);
-        free(output);
-        temporary_remove(directory);
-    }
-    assert_string_not_equal(hashes[0], hashes[1]);
-    assert_string_equal(hashes[0], hashes[2]);
-}
-
-/* ---- the cache ---- */
-
-static void test_cache(void **state)
-{
-    BY_UNUSED(state);
-    char *directory = temporary_make();
-    char *cache = join(directory, "cache");
-    char *text = put(directory, "a.txt", "to be or not to be");
-    const char *inputs[] = {text};
-    by_error error = {0};
-    by_pack_options options = {.inputs = inputs, .input_count = 1, .tokenizer_kind = "char"};
-    char *paths[6];
-    struct stat before;
-    struct stat after;
-    assert_int_equal(by_pack_cached(&paths[0], &options, cache, &error), BY_OK);
-    assert_int_equal(stat(paths[0], &before), 0);
-    assert_int_equal(by_pack_cached(&paths[1], &options, cache, &error), BY_OK);
-    assert_int_equal(stat(paths[1], &after), 0);
-    assert_string_equal(paths[0], paths[1]);
-    assert_int_equal(before.st_ino, after.st_ino);
-    packed p = read_packed(paths[0]);
-    assert_int_equal(p.manifest.tokens, 18);
-    free_packed(&p);
-    options.tokenizer_kind = SMALL;
-    assert_int_equal(by_pack_cached(&paths[2], &options, cache, &error), BY_OK);
-    options.valid_fraction = 0.5;
-    assert_int_equal(by_pack_cached(&paths[3], &options, cache, &error), BY_OK);
-    options.no_eos = true;
-    assert_int_equal(by_pack_cached(&paths[4], &options, cache, &error), BY_OK);
-    free(put(directory, "a.txt", "to be or not to bee"));
-    assert_int_equal(by_pack_cached(&paths[5], &options, cache, &error), BY_OK);
-    for (size_t i = 1; i < BY_ARRAY_LENGTH(paths); i++) {
-        for (size_t k = i + 1; k < BY_ARRAY_LENGTH(paths); k++) {
-            assert_string_not_equal(paths[i], paths[k]);
-        }
-    }
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(paths); i++) {
-        free(paths[i]);
-    }
-    free(text);
-    free(cache);
-    temporary_remove(directory);
-}
-
-/* Processes that ask for the same at the same time all get it, one is killed on its way. */
-static void test_cache_is_shared(void **state)
-{
-    BY_UNUSED(state);
-    char *directory = temporary_make();
-    char *texts = join(directory, "texts");
-    char *cache = join(directory, "cache");
-    assert_int_equal(by__make_dirs(texts, NULL), BY_OK);
-    make_large(texts);
-    const char *inputs[] = {texts};
-    by_pack_options options = {.inputs = inputs,
-                               .input_count = 1,
-                               .tokenizer_kind = "bpe",
-                               .tokenizer_vocab = 300,
-                               .field = "body",
-                               .threads = 2};
-    pid_t children[5];
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(children); i++) {
-        children[i] = fork();
-        assert_true(children[i] >= 0);
-        if (children[i] == 0) {
-            char *path;
-            _exit(by_pack_cached(&path, &options, cache, NULL) == BY_OK ? 0 : 1);
-        }
-        if (i == 0) {
-            /* It is gone before it is done, most likely while it holds the lock. */
-            (void)usleep(100000);
-            (void)kill(children[0], SIGKILL);
-        }
-    }
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(children); i++) {
-        int code;
-        assert_int_equal(waitpid(children[i], &code, 0), children[i]);
-        assert_true(i == 0 || (WIFEXITED(code) && WEXITSTATUS(code) == 0));
-    }
-    char *path;
-    by_error error = {0};
-    char **names;
-    size_t count;
-    assert_int_equal(by_pack_cached(&path, &options, cache, &error), BY_OK);
-    packed p = read_packed(path);
-    assert_int_equal(p.manifest.documents, 203);
-    free_packed(&p);
-    assert_int_equal(by__list_dir(&names, &count, cache, &error), BY_OK);
-    assert_int_equal(count, 1);
-    by__names_free(names, count);
-    free(path);
-    free(cache);
-    free(texts);
-    temporary_remove(directory);
-}
-
-static bool stop_waiting(void *user, const by_pack_progress *progress)
-{
-    BY_UNUSED(user);
-    return strcmp(progress->phase, "waiting") != 0;
-}
-
-static bool hold(void *user, const by_pack_progress *progress)
-{
-    const int *ready = user;
-    if (strcmp(progress->phase, "packing") == 0) {
-        assert_int_equal(write(ready[1], "x", 1), 1);
-        (void)pause();
-    }
-    return true;
-}
-
-/* Who waits for another process says so, and may be stopped. */
-static void test_waiting(void **state)
-{
-    BY_UNUSED(state);
-    char notes[1000] = "";
-    char *directory = temporary_make();
-    char *cache = join(directory, "cache");
-    char *text = put(directory, "a.txt", "some text");
-    const char *inputs[] = {text};
-    char *path = NULL;
-    by_error error = {0};
-    char byte;
-    int ready[2];
-    assert_int_equal(pipe(ready), 0);
-    by_pack_options o = {.inputs = inputs,
-                         .input_count = 1,
-                         .tokenizer_kind = SMALL,
-                         .progress = hold,
-                         .user = ready};
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        _exit(by_pack_cached(&path, &o, cache, NULL) == BY_OK ? 0 : 1);
-    }
-    assert_int_equal(read(ready[0], &byte, 1), 1);
-    o.progress = stop_waiting;
-    o.note = keep_note;
-    o.user = notes;
-    assert_int_equal(by_pack_cached(&path, &o, cache, &error), BY_ESTOPPED);
-    assert_non_null(strstr(notes, "waiting for another process that packs into "));
-    assert_non_null(strstr(error.message, "stopped while waiting"));
-    assert_int_equal(kill(child, SIGKILL), 0);
-    assert_int_equal(waitpid(child, NULL, 0), child);
-    assert_int_equal(by_pack_cached(&path, &o, cache, &error), BY_OK);
-    (void)close(ready[0]);
-    (void)close(ready[1]);
-    free(path);
-    free(text);
-    free(cache);
     temporary_remove(directory);
 }
 
@@ -952,11 +588,6 @@ int main(void)
         cmocka_unit_test(test_links),
         cmocka_unit_test(test_byte_order_mark),
         cmocka_unit_test(test_damaged_lines),
-        cmocka_unit_test(test_waiting),
-        cmocka_unit_test(test_verify),
-        cmocka_unit_test(test_content_hash),
-        cmocka_unit_test(test_cache),
-        cmocka_unit_test(test_cache_is_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
