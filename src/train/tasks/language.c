@@ -10,6 +10,7 @@
 #include "train/tasks/documents.h"
 #include "train/tasks/language.h"
 #include "train/tasks/references.h"
+#include "train/tasks/task_tokenizer.h"
 #include "train/tasks/tasks.h"
 #include "train/teacher.h"
 
@@ -86,25 +87,6 @@ typedef struct language_data {
 
 /* ---- opening ---- */
 
-/* The end-of-text token, which the checkpoint's config.json and tokenizer_config.json name. */
-static by_status find_eos(language_data *d, by_error *error)
-{
-    by_tokenizer *tokenizer;
-    const char *bytes;
-    size_t length;
-    BY_TRY(by_tokenizer_open(&tokenizer, d->paths.tokenizer, error));
-    by_status status = BY_OK;
-    d->eos = by_tokenizer_eos(tokenizer);
-    if (d->eos >= 0) {
-        status = by_tokenizer_token_bytes(tokenizer, (uint32_t)d->eos, &bytes, &length, error);
-        if (status == BY_OK && (d->eos_token = by__strndup(bytes, length)) == NULL) {
-            status = by_error_set(error, BY_EMEMORY, "out of memory: token");
-        }
-    }
-    by_tokenizer_close(&tokenizer);
-    return status;
-}
-
 /* A packed directory, whose damage is added to that of the data before. */
 static by_status open_packed(language_data *d, by_dataset **out, const char *path,
                              const by_task_request *r, by_error *error)
@@ -155,7 +137,7 @@ static by_status open_training(language_data *d, const by_task_request *r, by_er
     }
     BY_TRY(open_valid(d, d->paths.valid, d->paths.valid_count, r, error));
     BY_TRY(by__open_logits(&d->logits, r->config, d->paths.train_count, error));
-    return find_eos(d, error);
+    return by__find_eos(&d->eos, &d->eos_token, d->paths.tokenizer, error);
 }
 
 /* Predictions are matched to documents by their number: none is left out. */
@@ -449,22 +431,6 @@ static void metric(const by_task_data *base, const double *sums, by_evaluation *
 
 /* ---- checkpoints ---- */
 
-/* tokenizer_config.json: without it transformers takes the family's tokenizer class, which adds
- * tokens of its own. */
-static by_status tokenizer_config(char **out, const language_data *d, const by_config *config,
-                                  by_error *error)
-{
-    by__text text = {0};
-    by__text_add(&text, "{\n  \"tokenizer_class\": \"PreTrainedTokenizerFast\",\n");
-    if (d->eos_token != NULL) {
-        by__text_add(&text, "  \"eos_token\": ");
-        by__text_json(&text, d->eos_token, strlen(d->eos_token));
-        by__text_add(&text, ",\n");
-    }
-    by__text_format(&text, "  \"model_max_length\": %lld\n}\n", (long long)config->model.context);
-    return by__text_take(&text, out, error);
-}
-
 /* Hash of what is trained on: of a mix, of its parts and how they are mixed; and of packing that is
  * no stream. */
 static by_status hash_content(char out[33], const language_data *d, by_error *error)
@@ -507,7 +473,8 @@ static by_status keep(by_task_data *base, const by_config *config, by_task_kept 
         BY_TRY(by__reference_of_text(&d->reference, d->train,
                                      d->mix.stage_count == 0 ? NULL : d->mix.stages[0].weights,
                                      d->paths.train_count, error));
-        BY_TRY(tokenizer_config(&d->tokenizer_config, d, config, error));
+        BY_TRY(
+            by__tokenizer_config(&d->tokenizer_config, d->eos_token, config->model.context, error));
         BY_TRY(hash_content(d->content, d, error));
     }
     *out = (by_task_kept){
@@ -583,48 +550,18 @@ static by_status predict(by_task_data *base, const by_batch *batch, double sum, 
     return BY_OK;
 }
 
-/* A text now and then: the tokenizer is not kept. */
 static by_status encode(by_task_data *base, const char *text, int32_t **ids, size_t *count,
                         int64_t *vocab, by_error *error)
 {
-    language_data *d = (language_data *)base;
-    by_token_buffer tokens = {0};
-    by_tokenizer *tokenizer;
-    BY_TRY(by_tokenizer_open(&tokenizer, d->paths.tokenizer, error));
-    by_status status =
-        by_tokenizer_encode(tokenizer, text, strlen(text), &tokens, BY_ENCODE_SPECIAL, error);
-    if (status == BY_OK) {
-        status = by__alloc((void **)ids, tokens.count + 1, sizeof **ids, "text", error);
-    }
-    if (status == BY_OK) {
-        for (size_t i = 0; i < tokens.count; i++) {
-            (*ids)[i] = (int32_t)tokens.ids[i];
-        }
-        *count = tokens.count;
-        *vocab = by_tokenizer_vocab(tokenizer);
-    }
-    by_token_buffer_free(&tokens);
-    by_tokenizer_close(&tokenizer);
-    return status;
+    return by__text_to_ids(((language_data *)base)->paths.tokenizer, text, ids, count, vocab,
+                           error);
 }
 
 static by_status decode(by_task_data *base, const int32_t *ids, size_t count, char **text,
                         size_t *length, by_error *error)
 {
-    language_data *d = (language_data *)base;
-    uint32_t *tokens;
-    by_tokenizer *tokenizer;
-    BY_TRY(by_tokenizer_open(&tokenizer, d->paths.tokenizer, error));
-    by_status status = by__alloc((void **)&tokens, count + 1, sizeof *tokens, "text", error);
-    if (status == BY_OK) {
-        for (size_t i = 0; i < count; i++) {
-            tokens[i] = (uint32_t)ids[i];
-        }
-        status = by_tokenizer_decode(tokenizer, tokens, count, text, length, error);
-        free(tokens);
-    }
-    by_tokenizer_close(&tokenizer);
-    return status;
+    return by__text_of_ids(((language_data *)base)->paths.tokenizer, ids, count, text, length,
+                           error);
 }
 
 const by__task_row by__task_language = {
