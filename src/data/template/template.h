@@ -262,6 +262,13 @@ by_status by__arguments_check(by__render *r, const by__arguments *arguments, con
                               size_t most, const char *const *names);
 by_status by__call(by__render *r, const by__value *callee, const by__arguments *arguments,
                    by__value *out);
+/* A table of filters; behind the last row is one without a name. */
+typedef struct by__filter_row {
+    const char *name;
+    by_status (*call)(by__render *r, const by__value *subject, const by__arguments *arguments,
+                      by__value *out);
+} by__filter_row;
+extern const by__filter_row by__list_filters[]; /* template_list_filters.c */
 by_status by__filter(by__render *r, const char *name, const by__value *subject,
                      const by__arguments *arguments, by__value *out);
 by_status by__test(by__render *r, const char *name, const by__value *subject,

@@ -1,13 +1,10 @@
-/* Filters: "value | name(arguments)". */
+/* Filters: "value | name(arguments)"; those of plain values and of text. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "data/template/template.h"
-
-typedef by_status (*filter)(by__render *r, const by__value *v, const by__arguments *a,
-                            by__value *out);
 
 /* ---- plain values ---- */
 
@@ -248,395 +245,45 @@ static by_status filter_indent(by__render *r, const by__value *v, const by__argu
     return by__value_take_text(r, &lines, out);
 }
 
-/* ---- lists ---- */
+static const by__filter_row filters[] = {{"default", filter_default},
+                                         {"d", filter_default},
+                                         {"length", filter_length},
+                                         {"count", filter_length},
+                                         {"string", filter_string},
+                                         {"int", filter_int},
+                                         {"float", filter_float},
+                                         {"abs", filter_abs},
+                                         {"safe", filter_same},
+                                         {"trim", filter_trim},
+                                         {"upper", filter_upper},
+                                         {"lower", filter_lower},
+                                         {"capitalize", filter_capitalize},
+                                         {"title", filter_title},
+                                         {"replace", filter_replace},
+                                         {"escape", filter_escape},
+                                         {"e", filter_escape},
+                                         {"indent", filter_indent},
+                                         {"tojson", by__value_json},
+                                         {NULL, NULL}};
 
-static by_status copy_items(by__render *r, const by__value *v, by__value *out)
+static const by__filter_row *find(const by__filter_row *rows, const char *name)
 {
-    by__list *items;
-    BY_TRY(by__value_items(r, v, &items));
-    BY_TRY(by__value_list(r, items->count, false, out));
-    if (items->count > 0) {
-        memcpy(out->as.list->items, items->items, items->count * sizeof *items->items);
+    while (rows->name != NULL && strcmp(rows->name, name) != 0) {
+        rows++;
     }
-    return by__render_steps(r, items->count / 4);
+    return rows->name == NULL ? NULL : rows;
 }
-
-static by_status filter_list(by__render *r, const by__value *v, const by__arguments *a,
-                             by__value *out)
-{
-    BY_TRY(by__arguments_check(r, a, "list", 0, NULL));
-    return copy_items(r, v, out);
-}
-
-static by_status filter_items(by__render *r, const by__value *v, const by__arguments *a,
-                              by__value *out)
-{
-    BY_TRY(by__arguments_check(r, a, "items", 0, NULL));
-    if (v->kind == BY__UNDEFINED) {
-        return by__value_list(r, 0, false, out);
-    }
-    return v->kind == BY__MAP
-               ? by__method_call(r, v, "items", a, out)
-               : by__render_fail(r, "items needs a mapping, not %s", by__value_word(v));
-}
-
-static by_status filter_first(by__render *r, const by__value *v, const by__arguments *a,
-                              by__value *out)
-{
-    by__list *items;
-    BY_TRY(by__arguments_check(r, a, "first", 0, NULL));
-    BY_TRY(by__value_items(r, v, &items));
-    *out = items->count > 0 ? items->items[0] : by__value_undefined("the first of nothing");
-    return BY_OK;
-}
-
-static by_status filter_last(by__render *r, const by__value *v, const by__arguments *a,
-                             by__value *out)
-{
-    by__list *items;
-    BY_TRY(by__arguments_check(r, a, "last", 0, NULL));
-    BY_TRY(by__value_items(r, v, &items));
-    *out = items->count > 0 ? items->items[items->count - 1]
-                            : by__value_undefined("the last of nothing");
-    return BY_OK;
-}
-
-static by_status filter_reverse(by__render *r, const by__value *v, const by__arguments *a,
-                                by__value *out)
-{
-    BY_TRY(by__arguments_check(r, a, "reverse", 0, NULL));
-    if (v->kind == BY__STRING) {
-        by__value step = by__value_integer(-1);
-        by__value none = by__value_none();
-        return by__value_slice(r, v, &none, &none, &step, out);
-    }
-    BY_TRY(copy_items(r, v, out));
-    by__list *l = out->as.list;
-    for (size_t i = 0; i < l->count / 2; i++) {
-        by__value held = l->items[i];
-        l->items[i] = l->items[l->count - 1 - i];
-        l->items[l->count - 1 - i] = held;
-    }
-    return BY_OK;
-}
-
-/* The element of v that "a.b.0" leads to. */
-static by_status get_path(by__render *r, const by__value *v, const by__value *path, by__value *out)
-{
-    *out = *v;
-    if (path->kind != BY__STRING) {
-        return by__value_get(r, v, path, false, out);
-    }
-    const char *s = path->as.string.data;
-    size_t n = path->as.string.length;
-    for (size_t begin = 0; begin <= n;) {
-        const char *dot = memchr(s + begin, '.', n - begin);
-        size_t end = dot != NULL ? (size_t)(dot - s) : n;
-        by__value key;
-        by__value of = *out;
-        bool number = end > begin && end - begin < 9;
-        int64_t index = 0;
-        for (size_t i = begin; i < end; i++) {
-            number = number && s[i] >= '0' && s[i] <= '9';
-            index = index * 10 + (number ? s[i] - '0' : 0);
-        }
-        BY_TRY(by__value_copy_string(r, s + begin, end - begin, &key));
-        key = number ? by__value_integer(index) : key;
-        BY_TRY(by__value_get(r, &of, &key, false, out));
-        begin = end + 1;
-    }
-    return BY_OK;
-}
-
-static by_status filter_join(by__render *r, const by__value *v, const by__arguments *a,
-                             by__value *out)
-{
-    static const char *const names[] = {"d", "attribute", NULL};
-    const by__value *given = by__argument(a, 0, "d");
-    const by__value *path = by__argument(a, 1, "attribute");
-    by__value mark = by__value_string("", 0);
-    by__value list;
-    BY_TRY(by__arguments_check(r, a, "join", 2, names));
-    if (given != NULL) {
-        BY_TRY(by__value_text(r, given, &mark));
-    }
-    BY_TRY(copy_items(r, v, &list));
-    for (size_t i = 0; path != NULL && i < list.as.list->count; i++) {
-        by__value item = list.as.list->items[i];
-        BY_TRY(get_path(r, &item, path, &list.as.list->items[i]));
-    }
-    return by__join(r, &mark, list.as.list, out);
-}
-
-static by_status filter_map(by__render *r, const by__value *v, const by__arguments *a,
-                            by__value *out)
-{
-    const by__value *path = by__argument(a, SIZE_MAX, "attribute");
-    const by__value *other = by__argument(a, SIZE_MAX, "default");
-    const by__value *name = by__argument(a, 0, NULL);
-    if (path == NULL && (name == NULL || name->kind != BY__STRING)) {
-        return by__render_fail(r, "map needs the name of a filter or an attribute");
-    }
-    by__arguments rest = {.values = a->values + (a->count > 0 ? 1 : 0),
-                          .count = a->count > 0 ? a->count - 1 : 0,
-                          .keywords = a->keywords,
-                          .keyword_count = a->keyword_count};
-    BY_TRY(copy_items(r, v, out));
-    for (size_t i = 0; i < out->as.list->count; i++) {
-        by__value item = out->as.list->items[i];
-        by__value *result = &out->as.list->items[i];
-        if (path == NULL) {
-            BY_TRY(by__filter(r, name->as.string.data, &item, &rest, result));
-            continue;
-        }
-        BY_TRY(get_path(r, &item, path, result));
-        if (result->kind == BY__UNDEFINED && other != NULL) {
-            *result = *other;
-        }
-    }
-    return BY_OK;
-}
-
-/* select, reject, selectattr, rejectattr. */
-static by_status choose(by__render *r, const by__value *v, const by__arguments *a, bool attribute,
-                        bool wanted, by__value *out)
-{
-    size_t used = attribute ? 1 : 0;
-    const by__value *name = by__argument(a, used, NULL);
-    size_t count = 0;
-    if ((attribute && a->count == 0) || (name != NULL && name->kind != BY__STRING)) {
-        return by__render_fail(r, "%s needs %s", attribute ? "selectattr" : "select",
-                               attribute ? "an attribute" : "the name of a test");
-    }
-    by__arguments rest = {0};
-    if (a->count > used + 1) {
-        rest = (by__arguments){.values = a->values + used + 1, .count = a->count - used - 1};
-    }
-    BY_TRY(copy_items(r, v, out));
-    by__list *l = out->as.list;
-    for (size_t i = 0; i < l->count; i++) {
-        by__value item = l->items[i];
-        by__value subject = item;
-        bool holds;
-        if (attribute) {
-            BY_TRY(get_path(r, &item, &a->values[0], &subject));
-        }
-        holds = by__value_true(&subject);
-        if (name != NULL) {
-            BY_TRY(by__test(r, name->as.string.data, &subject, &rest, &holds));
-        }
-        if (holds == wanted) {
-            l->items[count++] = item;
-        }
-    }
-    l->count = count;
-    return BY_OK;
-}
-
-static by_status filter_select(by__render *r, const by__value *v, const by__arguments *a,
-                               by__value *out)
-{
-    return choose(r, v, a, false, true, out);
-}
-
-static by_status filter_reject(by__render *r, const by__value *v, const by__arguments *a,
-                               by__value *out)
-{
-    return choose(r, v, a, false, false, out);
-}
-
-static by_status filter_selectattr(by__render *r, const by__value *v, const by__arguments *a,
-                                   by__value *out)
-{
-    return choose(r, v, a, true, true, out);
-}
-
-static by_status filter_rejectattr(by__render *r, const by__value *v, const by__arguments *a,
-                                   by__value *out)
-{
-    return choose(r, v, a, true, false, out);
-}
-
-static by_status filter_unique(by__render *r, const by__value *v, const by__arguments *a,
-                               by__value *out)
-{
-    size_t count = 0;
-    BY_TRY(by__arguments_check(r, a, "unique", 0, NULL));
-    BY_TRY(copy_items(r, v, out));
-    by__list *l = out->as.list;
-    for (size_t i = 0; i < l->count; i++) {
-        bool known = false;
-        for (size_t k = 0; k < count && !known; k++) {
-            BY_TRY(by__value_equal(r, &l->items[k], &l->items[i], &known));
-        }
-        if (!known) {
-            l->items[count++] = l->items[i];
-        }
-    }
-    l->count = count;
-    return BY_OK;
-}
-
-/* Sorts keys and what belongs to them, stable; each comparison is a step. */
-static by_status merge_sort(by__render *r, by__value *keys, by__value *items, size_t count,
-                            bool descending)
-{
-    by__value *spare;
-    BY_TRY(by__render_take(r, (void **)&spare, 2 * count, sizeof *spare));
-    for (size_t width = 1; width < count; width *= 2) {
-        for (size_t begin = 0; begin < count; begin += 2 * width) {
-            size_t middle = begin + width < count ? begin + width : count;
-            size_t end = middle + width < count ? middle + width : count;
-            size_t a = begin;
-            size_t b = middle;
-            for (size_t to = begin; to < end; to++) {
-                int order = 0;
-                if (a < middle && b < end) {
-                    BY_TRY(by__value_compare(r, &keys[a], &keys[b], &order));
-                    order = descending ? -order : order;
-                }
-                size_t from = b >= end || (a < middle && order <= 0) ? a++ : b++;
-                spare[to] = keys[from];
-                spare[count + to] = items[from];
-            }
-        }
-        memcpy(keys, spare, count * sizeof *keys);
-        memcpy(items, spare + count, count * sizeof *items);
-    }
-    return BY_OK;
-}
-
-static by_status filter_sort(by__render *r, const by__value *v, const by__arguments *a,
-                             by__value *out)
-{
-    static const char *const names[] = {"reverse", "case_sensitive", "attribute", NULL};
-    const by__value *reverse = by__argument(a, 0, "reverse");
-    const by__value *exact = by__argument(a, 1, "case_sensitive");
-    const by__value *path = by__argument(a, 2, "attribute");
-    by__value keys;
-    by__arguments none = {0};
-    BY_TRY(by__arguments_check(r, a, "sort", 3, names));
-    BY_TRY(copy_items(r, v, out));
-    BY_TRY(copy_items(r, v, &keys));
-    by__list *k = keys.as.list;
-    for (size_t i = 0; i < k->count; i++) {
-        if (path != NULL) {
-            BY_TRY(get_path(r, &out->as.list->items[i], path, &k->items[i]));
-        }
-        if (k->items[i].kind == BY__STRING && (exact == NULL || !by__value_true(exact))) {
-            by__value held = k->items[i];
-            BY_TRY(by__method_call(r, &held, "lower", &none, &k->items[i]));
-        }
-    }
-    return merge_sort(r, k->items, out->as.list->items, k->count,
-                      reverse != NULL && by__value_true(reverse));
-}
-
-static by_status filter_dictsort(by__render *r, const by__value *v, const by__arguments *a,
-                                 by__value *out)
-{
-    by__value attribute = by__value_integer(0);
-    by__pair keyword = {by__value_string("attribute", 9), attribute};
-    by__arguments sorting = {.keywords = &keyword, .keyword_count = 1};
-    by__value list;
-    BY_TRY(by__arguments_check(r, a, "dictsort", 0, NULL));
-    BY_TRY(filter_items(r, v, a, &list));
-    return filter_sort(r, &list, &sorting, out);
-}
-
-static by_status extreme(by__render *r, const by__value *v, const by__arguments *a, int sign,
-                         by__value *out)
-{
-    by__list *items;
-    BY_TRY(by__arguments_check(r, a, sign < 0 ? "min" : "max", 0, NULL));
-    BY_TRY(by__value_items(r, v, &items));
-    *out = items->count > 0 ? items->items[0] : by__value_undefined("an extreme of nothing");
-    for (size_t i = 1; i < items->count; i++) {
-        int order;
-        BY_TRY(by__value_compare(r, &items->items[i], out, &order));
-        if (order * sign > 0) {
-            *out = items->items[i];
-        }
-    }
-    return BY_OK;
-}
-
-static by_status filter_min(by__render *r, const by__value *v, const by__arguments *a,
-                            by__value *out)
-{
-    return extreme(r, v, a, -1, out);
-}
-
-static by_status filter_max(by__render *r, const by__value *v, const by__arguments *a,
-                            by__value *out)
-{
-    return extreme(r, v, a, 1, out);
-}
-
-static by_status filter_sum(by__render *r, const by__value *v, const by__arguments *a,
-                            by__value *out)
-{
-    by__list *items;
-    BY_TRY(by__arguments_check(r, a, "sum", 0, NULL));
-    BY_TRY(by__value_items(r, v, &items));
-    *out = by__value_integer(0);
-    for (size_t i = 0; i < items->count; i++) {
-        by__value total = *out;
-        BY_TRY(by__value_operate(r, BY__OP_ADD, &total, &items->items[i], out));
-    }
-    return BY_OK;
-}
-
-static const struct {
-    const char *name;
-    filter call;
-} filters[] = {{"default", filter_default},
-               {"d", filter_default},
-               {"length", filter_length},
-               {"count", filter_length},
-               {"string", filter_string},
-               {"int", filter_int},
-               {"float", filter_float},
-               {"abs", filter_abs},
-               {"safe", filter_same},
-               {"trim", filter_trim},
-               {"upper", filter_upper},
-               {"lower", filter_lower},
-               {"capitalize", filter_capitalize},
-               {"title", filter_title},
-               {"replace", filter_replace},
-               {"escape", filter_escape},
-               {"e", filter_escape},
-               {"indent", filter_indent},
-               {"tojson", by__value_json},
-               {"list", filter_list},
-               {"items", filter_items},
-               {"first", filter_first},
-               {"last", filter_last},
-               {"reverse", filter_reverse},
-               {"join", filter_join},
-               {"map", filter_map},
-               {"select", filter_select},
-               {"reject", filter_reject},
-               {"selectattr", filter_selectattr},
-               {"rejectattr", filter_rejectattr},
-               {"unique", filter_unique},
-               {"sort", filter_sort},
-               {"dictsort", filter_dictsort},
-               {"min", filter_min},
-               {"max", filter_max},
-               {"sum", filter_sum}};
 
 by_status by__filter(by__render *r, const char *name, const by__value *subject,
                      const by__arguments *arguments, by__value *out)
 {
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(filters); i++) {
-        if (strcmp(filters[i].name, name) == 0) {
-            BY_TRY(by__render_enter(r)); /* map may nest filters */
-            BY_TRY(filters[i].call(r, subject, arguments, out));
-            r->depth--;
-            return BY_OK;
-        }
+    const by__filter_row *row = find(filters, name);
+    row = row == NULL ? find(by__list_filters, name) : row;
+    if (row == NULL) {
+        return by__render_fail(r, "filter '%.60s' is not known", name);
     }
-    return by__render_fail(r, "filter '%.60s' is not known", name);
+    BY_TRY(by__render_enter(r)); /* map may nest filters */
+    BY_TRY(row->call(r, subject, arguments, out));
+    r->depth--;
+    return BY_OK;
 }
