@@ -211,6 +211,8 @@ void by__gateway_used(by__exchange *x, int64_t tokens);
 void by__gateway_part_ended(by__gateway *g, by__exchange *x, double since, const json_t *timing);
 /* A part of an exchange in its trace, from `begin` to `end` (by__now). */
 void by__gateway_span(by__gateway *g, by__exchange *x, const char *name, double begin, double end);
+/* The trace of an exchange where it is sampled, by its caller or for an export; else NULL. */
+const char *by__gateway_trace(const by__gateway *g, by__exchange *x);
 /* Adds {"name": value, ...} to the access log's line of an exchange, once. Takes the object. */
 void by__gateway_detail(by__exchange *x, json_t *details);
 

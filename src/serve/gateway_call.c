@@ -141,6 +141,11 @@ void by__call_start(by__call *call)
                        : by__model_metrics_of(&g->models, call->model);
     call->queued = true;
     call->kept = by__payload_wants(g->payload, call->id);
+    const char *trace = by__gateway_trace(g, call->exchange);
+    for (size_t i = 0; i < call->part_count && trace != NULL; i++) {
+        (void)json_object_set_new(json_object_get(call->parts[i].message, "request"), "trace",
+                                  json_string(trace));
+    }
     by__exchange_set(call->exchange, &call->waiter);
     for (size_t i = 0; i < call->part_count; i++) {
         const char *id = by__get_text(call->parts[i].message, "id");

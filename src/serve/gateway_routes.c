@@ -317,6 +317,14 @@ void by__gateway_span(by__gateway *g, by__exchange *x, const char *name, double 
     by__request_trace_span(&v->trace, &g->tracing, name, begin, end);
 }
 
+const char *by__gateway_trace(const by__gateway *g, by__exchange *x)
+{
+    const visit *v = by__exchange_noted(x);
+    const by__trace_context *c = &v->trace.context;
+    /* Without an export every new trace counts as sampled, and nobody looks at it. */
+    return c->sampled && (c->parent[0] != '\0' || g->tracing.exports != NULL) ? c->trace : NULL;
+}
+
 void by__gateway_done(void *user, by__exchange *x, int status, size_t bytes)
 {
     by__gateway *g = user;

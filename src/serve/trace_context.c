@@ -79,3 +79,11 @@ void by__trace_print(char out[BY__TRACEPARENT_BYTES], const by__trace_context *c
     (void)snprintf(out, BY__TRACEPARENT_BYTES, "00-%s-%s-%s", context->trace, context->span,
                    context->sampled ? "01" : "00");
 }
+
+void by__trace_take(char out[BY__TRACE_ID_BYTES], const char *text)
+{
+    const size_t digits = BY__TRACE_ID_BYTES - 1;
+    bool good =
+        text != NULL && strlen(text) == digits && strspn(text, "0123456789abcdef") == digits;
+    memcpy(out, good ? text : "", good ? digits + 1 : 1);
+}

@@ -25,6 +25,8 @@ bool by__trace_read(by__trace_context *out, const char *header);
  * identifiers. BY_EIO: the system has no random numbers. */
 by_status by__trace_begin(by__trace_context *out, const char *header, double fraction,
                           by_error *error);
+/* Copies the identifier of a trace, or of what is none "". text may be NULL. */
+void by__trace_take(char out[BY__TRACE_ID_BYTES], const char *text);
 /* A new span's identifier. */
 by_status by__span_id(char out[BY__SPAN_ID_BYTES], by_error *error);
 /* The header that names the request's own span as the parent. */

@@ -380,6 +380,7 @@ static by_status prepare_job(const by__worker *w, by__prepared *item, const json
     BY_TRY(by__alloc((void **)&job, 1, sizeof *job, "a request", error));
     item->job = job;
     memcpy(job->id, item->id, sizeof job->id);
+    by__trace_take(job->trace, by__get_text(request, "trace"));
     job->attempt = item->attempt;
     double left = by__get_number(item->message, "left", 0.0);
     job->deadline = left > 0.0 ? item->since + left : 0.0;

@@ -15,6 +15,7 @@
 #include "serve/served_drift.h"
 #include "serve/served_version.h"
 #include "serve/stop.h"
+#include "serve/trace_context.h"
 
 /* Sequences of one request, at most. */
 #define BY__MOST_N 8
@@ -59,6 +60,7 @@ by_status by__served_ids(by_token_buffer *out, const by__served_model *model, co
  * with BY__OUT_LAST; of it that thread reads `request` and writes `session` alone. */
 typedef struct by__work {
     char id[65];
+    char trace[BY__TRACE_ID_BYTES]; /* that the log tells its end with; "": none */
     int64_t attempt;
     by_request request;
     by_token_buffer prompt;
@@ -98,6 +100,7 @@ typedef struct by__batcher by__batcher;
  * has it from by__batcher_give until by__batcher_take gives it back. */
 typedef struct by__batch_job {
     char id[65];
+    char trace[BY__TRACE_ID_BYTES]; /* as by__work has it */
     int64_t attempt;
     double deadline; /* by__now after which it is not begun; 0: none */
     size_t count;    /* examples */

@@ -43,6 +43,7 @@ typedef struct asked {
 
 static const by__field fields[] = {
     {"kind", BY__FIELD_TEXT, offsetof(asked, kind), 0, 16},
+    {"trace", BY__FIELD_IGNORED, 0, 0, 0}, /* the worker has read it */
     {"input", BY__FIELD_ANY, offsetof(asked, input), 0, 0},
     {"dimensions", BY__FIELD_INTEGER, offsetof(asked, dimensions), 0, 1 << 24},
     {"tenant", BY__FIELD_TEXT, offsetof(asked, tenant), 0, 256},

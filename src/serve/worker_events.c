@@ -50,9 +50,29 @@ void by__worker_silence(by__worker *w, by__work *work)
     }
 }
 
+/* Of requests whose trace is sampled the log tells the end, so that a trace leads to the worker. */
+static void log_end(const by__worker *w, const char *id, const char *trace, const char *code,
+                    int64_t prompt, int64_t generated, double seconds)
+{
+    if (trace[0] != '\0') {
+        by__log_event(&w->log, "traced_request", "{ss ss ss ss? sI sI sf}", "id", id, "trace_id",
+                      trace, "model", w->name, "code", code, "prompt_tokens", (json_int_t)prompt,
+                      "generated_tokens", (json_int_t)generated, "seconds", seconds);
+    }
+}
+
+static void log_work(const by__worker *w, const by__work *work, const char *code)
+{
+    log_end(w, work->id, work->trace, code, (int64_t)work->request.prompt_count, work->generated,
+            work->since > 0.0 ? by__now() - work->since : 0.0);
+}
+
 void by__worker_fail(by__worker *w, by__work *work, int status, const char *code,
                      const char *message)
 {
+    if (!work->silent) {
+        log_work(w, work, code);
+    }
     by__worker_tell(w, work, by__event_error(work->id, status, code, NULL, message));
     work->silent = true;
 }
@@ -147,6 +167,7 @@ static void end_sequence(by__worker *w, by__work *work, const by_event *e, const
         event, "timing",
         json_pack("{sf sf}", "prefill", first - work->since, "decode", now - first));
     by__worker_tell(w, work, event);
+    log_work(w, work, NULL);
     by__worker_silence(w, work);
 }
 
@@ -206,14 +227,17 @@ void by__worker_refuse(by__worker *w, const char *id, int64_t attempt, by_status
 void by__worker_job(by__worker *w, by__batch_job *job)
 {
     json_t *event;
+    const char *code = NULL;
     if (job->cancelled) {
         return;
     }
     if (job->late) {
-        event = by__event_error(job->id, 504, "deadline_exceeded", NULL,
+        code = "deadline_exceeded";
+        event = by__event_error(job->id, 504, code, NULL,
                                 "the deadline came before the request was computed");
     } else if (job->status != BY_OK) {
-        event = by__event_error(job->id, 500, "computation_failed", NULL, job->error.message);
+        code = "computation_failed";
+        event = by__event_error(job->id, 500, code, NULL, job->error.message);
     } else {
         event = by__event_new(job->id, "result");
         (void)json_object_set_new(event, "result", json_pack("{sO}", "list", job->results));
@@ -223,6 +247,7 @@ void by__worker_job(by__worker *w, by__batch_job *job)
         (void)json_object_set_new(event, "timing",
                                   json_pack("{sf}", "compute", by__now() - job->since));
     }
+    log_end(w, job->id, job->trace, code, job->tokens, 0, by__now() - job->since);
     json_t *begin = by__event_new(job->id, "begin");
     (void)json_object_set_new(begin, "prompt_tokens", json_integer((json_int_t)job->tokens));
     (void)json_object_set_new(begin, "version", json_string(w->version));

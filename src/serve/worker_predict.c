@@ -31,6 +31,7 @@ typedef struct asked {
 
 static const by__field fields[] = {
     {"kind", BY__FIELD_TEXT, offsetof(asked, kind), 0, 16},
+    {"trace", BY__FIELD_IGNORED, 0, 0, 0}, /* the worker has read it */
     {"rows", BY__FIELD_ANY, offsetof(asked, rows), 0, 0},
     {"images", BY__FIELD_ANY, offsetof(asked, images), 0, 0},
 };

@@ -21,6 +21,7 @@ typedef struct asked {
     int64_t seed;
     int64_t priority;
     const char *tenant; /* whose prefixes may be shared */
+    const char *trace;
     double temperature, top_p, min_p, typical_p;
     double presence, frequency, repetition;
     const json_t *bias;
@@ -54,6 +55,7 @@ static const by__field fields[] = {
     {"top_logprobs", BY__FIELD_INTEGER, offsetof(asked, top), 0, BY_TOP_TOKENS},
     {"logprobs", BY__FIELD_BOOL, offsetof(asked, logprobs), 0, 0},
     {"ignore_eos", BY__FIELD_BOOL, offsetof(asked, ignore_eos), 0, 0},
+    {"trace", BY__FIELD_TEXT, offsetof(asked, trace), 0, 64},
 };
 
 /* ---- the prompt ---- */
@@ -267,6 +269,7 @@ by_status by__work_open(by__work **out, const by__served_model *model, const jso
     }
     BY_TRY(by__alloc((void **)out, 1, sizeof **out, "a request", error));
     memcpy((*out)->id, id, strlen(id) + 1);
+    by__trace_take((*out)->trace, a.trace);
     (*out)->attempt = by__get_integer(message, "attempt");
     by_status status = fill(*out, model, &a, message, since, error);
     if (status != BY_OK) {

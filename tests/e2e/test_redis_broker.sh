@@ -47,6 +47,11 @@ until [ "$(ask -n 2 zcard banyan:alive)" = 2 ]; do sleep 0.1; done
 ! grep -q secret "/proc/$first/cmdline" || fail "a list of processes shows the password"
 # The first of all: spans of other requests would find no collector.
 python3 "$root/tests/e2e/trace_client.py" "$url" "$traces" || fail "traces"
+# Whose trace it is travels by Redis; a worker's log tells it of what is sampled.
+cat first.log second.log >workers.log
+[ "$(grep '"event":"traced_request"' workers.log | grep -c '"trace_id":"4bf92f3577b34da6a3ce929d0e0e4736"')" = 1 ] ||
+    fail "a trace is not in the log: $(cat workers.log)"
+! grep -q 5bf92f3577b35da6a3ce929d0e0e5736 workers.log || fail "a trace that is not sampled is in the log"
 for what in answers errors connection cancel tasks; do check "$what" "$url"; done
 REDISCLI_AUTH=other "$banyan" worker runs/tiny --broker "$broker" --threads 1 2>third.log &
 background=$!

@@ -12,7 +12,8 @@ in_browser() {
         echo "not tested: the page in a browser, since chromium is not installed"
         return
     }
-    timeout 240 python3 "$root/tests/e2e/page_browser.py" "$browser" "$work/browser" "$url" "$@" || fail "the page in a browser"
+    timeout 240 python3 "$root/tests/e2e/page_browser.py" "$browser" "$work/browser" "$url" "$@" ||
+        fail "the page in a browser"
 }
 
 make_text text.txt 400
@@ -42,7 +43,8 @@ run 2 "$banyan" broker --dir "$work/sock"
 holds err "another broker listens"
 
 say "a load"
-run 0 "$banyan" bench serve "$url" --model tiny --requests 60 --concurrency 8 --prompt-tokens 5 --tokens 7 --vocab 20 --json --out times.svg
+run 0 "$banyan" bench serve "$url" --model tiny --requests 60 --concurrency 8 --prompt-tokens 5 --tokens 7 \
+    --vocab 20 --json --out times.svg
 grep -q "<svg" times.svg || fail "no picture"
 holds out '"requests":60,"ok":60,"refused":0,"failed":0,'
 run 0 "$banyan" bench serve "$url" --model tiny --requests 40 --rate 400 --concurrency 40 --tokens 7 --vocab 20 --whole
@@ -81,7 +83,9 @@ traces=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)
 serve --traces "http://127.0.0.1:$traces/v1/traces"
 check ready "$url"
 python3 "$root/tests/e2e/trace_client.py" "$url" "$traces" || { tail -n 20 log >&2; fail "traces"; }
-grep '"event":"request"' log | grep -q '"trace_id":"4bf92f3577b34da6a3ce929d0e0e4736"' || fail "$(cat log)"
+for event in request traced_request; do
+    grep "\"event\":\"$event\"" log | grep -q '"trace_id":"4bf92f3577b34da6a3ce929d0e0e4736"' || fail "$(cat log)"
+done
 stop
 # One that takes connections and never answers.
 python3 -c 'import socket, time
@@ -98,7 +102,8 @@ run 2 "$banyan" serve runs/tiny --set tracing.endpoint=collector:4318 --check
 holds err "tracing.endpoint is collector:4318"
 
 say "keys and limits, by a configuration"
-printf '# a comment\n%s test\n%s few inference\n' "$(printf secret | sha256sum | cut -d' ' -f1)" "$(printf few | sha256sum | cut -d' ' -f1)" >keys
+printf '# a comment\n%s test\n%s few inference\n' "$(printf secret | sha256sum | cut -d' ' -f1)" \
+    "$(printf few | sha256sum | cut -d' ' -f1)" >keys
 cat >serve.yaml <<END
 gateway: {keys: keys}
 worker: {model: runs/tiny, count: 1}

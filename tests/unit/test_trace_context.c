@@ -53,6 +53,21 @@ static void test_table(void **state)
     }
 }
 
+static void test_take(void **state)
+{
+    static const char *const none[] = {"", TRACE "0", "4BF92F3577B34DA6A3CE929D0E0E4736",
+                                       "4bf92f3577b34da6a3ce929d0e0e473", NULL};
+    char out[BY__TRACE_ID_BYTES];
+    (void)state;
+    by__trace_take(out, TRACE);
+    assert_string_equal(out, TRACE);
+    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++) {
+        memset(out, 'x', sizeof out);
+        by__trace_take(out, none[i]);
+        assert_string_equal(out, "");
+    }
+}
+
 static void test_begin(void **state)
 {
     by__trace_context a;
@@ -98,6 +113,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),
+        cmocka_unit_test(test_take),
         cmocka_unit_test(test_begin),
         cmocka_unit_test(test_fraction),
     };
