@@ -2,7 +2,7 @@
  *
  * Micro-batches go round: in round j the ranks compute micro-batches j R .. j R + R - 1. Gradients
  * of a micro-batch are activations of the program. When those of a bucket are complete, a
- * collective hands them over, beside the rest of the backward pass, and their memory is free behind
+ * collective hands them over, during the rest of the backward pass, and their memory is free behind
  * it: the owner of a slice adds the slice of all ranks' micro-batches to what it holds of earlier
  * rounds (reducer.h), which is all that gradient sets have room for.
  *

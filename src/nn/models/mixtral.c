@@ -27,7 +27,7 @@ static const by__key keys[] = {
              "a micro-batch; those behind have nothing added for it"},
     {"model", "router_aux_loss_coef", BY__KEY_REAL, BY__OWN(mixtral_keys, router_aux_loss_coef),
      "0.02", 0, 1e6,
-     .help = "weight of the loss that spreads tokens over experts, beside the mean loss"},
+     .help = "weight of the loss that spreads tokens over experts, added to the mean loss"},
 };
 static const by__key_list key_list = BY__KEY_LIST(keys);
 
