@@ -4,6 +4,7 @@
 #define BANYAN_DRIFT_REPORT_H
 
 #include "banyan/drift.h"
+#include "banyan/infer.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -11,16 +12,17 @@ extern "C" {
 
 typedef struct by_drift_report by_drift_report;
 
-/* Compares a file with the reference in a directory of weights. `data`: a table (CSV or Parquet)
- * for a reference of a table; for one of text, and for rows as well, JSON lines (.jsonl, .ndjson)
- * or a directory of them (a payload log), of which the text is in `field` (NULL: "prompt", or
- * "text" where there is none); without text a line is a row, what was predicted for one (as `banyan
+/* Compares a file with the reference that lies with a model's weights. `data`: a table (CSV or
+ * Parquet) for a reference of a table, whose rows are predicted, too, where it has all columns that
+ * the model reads; for one of text, and for rows as well, JSON lines (.jsonl, .ndjson) or a
+ * directory of them (a payload log), of which the text is in `field` (NULL: "prompt", or "text"
+ * where there is none); without text a line is a row, what was predicted for one (as `banyan
  * predict` says it), or {"row", "prediction"}. A last window is compared if it has options->least
  * requests. `options` may be NULL. BY_ESTATE: the weights have no reference; BY_EFORMAT: the data
  * cannot be read, or none of it is in the reference. */
-BY_API by_status by_drift_report_open(by_drift_report **out, const char *weights, const char *data,
-                                      const char *field, const by_drift_options *options,
-                                      by_error *error);
+BY_API by_status by_drift_report_open(by_drift_report **out, const by_pretrained *model,
+                                      const char *data, const char *field,
+                                      const by_drift_options *options, by_error *error);
 BY_API void by_drift_report_close(by_drift_report **report);
 BY_API size_t by_drift_report_windows(const by_drift_report *report);
 /* Windows in which a feature had drifted. */

@@ -31,8 +31,7 @@ static by_status report_on(const char *model, const char *data, const char *fiel
     char *text = NULL;
     by_status status = cli_open_pretrained(&pretrained, &run, model, false, false, NULL, error);
     if (status == BY_OK) {
-        status = by_drift_report_open(&report, by_pretrained_directory(pretrained), data, field,
-                                      options, error);
+        status = by_drift_report_open(&report, pretrained, data, field, options, error);
     }
     if (status == BY_OK && page != NULL) {
         status = write_page(report, page, error);

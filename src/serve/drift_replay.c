@@ -7,6 +7,7 @@
 #include "banyan/tokenizer.h"
 #include "serve/drift_pages.h"
 #include "serve/messages.h"
+#include "serve/predicted.h"
 
 static bool ends_with(const char *path, const char *end)
 {
@@ -50,7 +51,34 @@ static json_t *row_of(const by_table *table, uint64_t at)
     return row;
 }
 
-static by_status replay_table(by_drift_report *r, const char *data, by_error *error)
+/* Rows, and what the model predicts for them, if it can. */
+static by_status count_rows(by_drift_report *r, const by_pretrained *model, const by_table *table,
+                            by_error *error)
+{
+    by__predicted_rows *predictions = NULL;
+    by_status status = by__served_drift_predicts(r->drift)
+                           ? by__predicted_rows_open(&predictions, model, table, error)
+                           : BY_OK;
+    for (uint64_t i = 0; status == BY_OK && i < by_table_rows(table); i++) {
+        json_t *row = row_of(table, i);
+        json_t *predicted = NULL;
+        if (predictions != NULL) {
+            status = by__predicted_rows_next(predictions, &predicted, error);
+        }
+        if (status == BY_OK) {
+            by__served_drift_example(r->drift, row, predicted);
+            r->requests++;
+            status = take_window(r, error);
+        }
+        json_decref(predicted);
+        json_decref(row);
+    }
+    by__predicted_rows_close(&predictions);
+    return status;
+}
+
+static by_status replay_table(by_drift_report *r, const by_pretrained *model, const char *data,
+                              by_error *error)
 {
     by_column_type *types;
     by_table *table;
@@ -61,7 +89,7 @@ static by_status replay_table(by_drift_report *r, const char *data, by_error *er
     for (size_t i = 0; i < r->features && status == BY_OK; i++) {
         by_drift_kind kind;
         const char *name = by__served_drift_feature(r->drift, i, &kind);
-        if (by_table_find(table, name) != NULL) {
+        if (by__served_drift_is_input(r->drift, i) && by_table_find(table, name) != NULL) {
             known++;
             if (kind == BY_DRIFT_CATEGORY) {
                 size_t k = 0;
@@ -84,14 +112,8 @@ static by_status replay_table(by_drift_report *r, const char *data, by_error *er
                 : by_error_set(error, BY_EFORMAT,
                                "%s has none of the columns that the model was trained on", data);
     }
-    for (uint64_t i = 0; status == BY_OK && i < by_table_rows(table); i++) {
-        json_t *row = row_of(table, i);
-        by__served_drift_example(r->drift, row, NULL);
-        json_decref(row);
-        r->requests++;
-        status = take_window(r, error);
-    }
     if (status == BY_OK) {
+        status = count_rows(r, model, table, error);
         by_table_close(&table);
     }
     free(types);
@@ -186,7 +208,7 @@ static by_status replay_directory(const reader *in, const char *data, by_error *
 
 /* ---- all of it ---- */
 
-static by_status replay(by_drift_report *r, const char *weights, const char *data,
+static by_status replay(by_drift_report *r, const by_pretrained *model, const char *data,
                         const char *field, by_error *error)
 {
     reader in = {.report = r, .field = field};
@@ -202,10 +224,10 @@ static by_status replay(by_drift_report *r, const char *weights, const char *dat
                             data);
     }
     if (!lines) {
-        return replay_table(r, data, error);
+        return replay_table(r, model, data, error);
     }
     if (kind == BY_DRIFT_TOKENS) {
-        BY_TRY(by_tokenizer_open(&in.tokenizer, weights, error));
+        BY_TRY(by_tokenizer_open(&in.tokenizer, by_pretrained_directory(model), error));
     }
     by_status status =
         by__path_is_dir(data) ? replay_directory(&in, data, error) : replay_lines(&in, data, error);
@@ -222,9 +244,10 @@ static bool has_values(const by_drift_report *r)
     return any;
 }
 
-by_status by_drift_report_open(by_drift_report **out, const char *weights, const char *data,
+by_status by_drift_report_open(by_drift_report **out, const by_pretrained *model, const char *data,
                                const char *field, const by_drift_options *options, by_error *error)
 {
+    const char *weights = by_pretrained_directory(model);
     by_drift_report *r;
     static const by__log silent = {0};
     BY_TRY(by__alloc((void **)&r, 1, sizeof *r, "a report", error));
@@ -241,7 +264,7 @@ by_status by_drift_report_open(by_drift_report **out, const char *weights, const
     }
     if (status == BY_OK) {
         r->features = by__served_drift_features(r->drift);
-        status = replay(r, weights, data, field, error);
+        status = replay(r, model, data, field, error);
     }
     if (status == BY_OK) {
         by__served_drift_end(r->drift);

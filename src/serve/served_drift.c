@@ -155,13 +155,22 @@ void by__served_drift_example(by__served_drift *drift, const json_t *row, const 
     next(drift);
 }
 
+bool by__served_drift_is_input(const by__served_drift *drift, size_t index)
+{
+    return by_drift_reference_role(drift->reference, index) == BY_DRIFT_INPUT;
+}
+
+bool by__served_drift_predicts(const by__served_drift *drift)
+{
+    return by_drift_reference_predicted(drift->reference, BY_DRIFT_OUTCOME) <
+           by_drift_reference_features(drift->reference);
+}
+
 void by__served_drift_answer(by__served_drift *drift, const json_t *rows, const json_t *answer)
 {
     size_t i;
     json_t *predicted;
-    if (drift == NULL ||
-        (rows == NULL && by_drift_reference_predicted(drift->reference, BY_DRIFT_OUTCOME) ==
-                             by_drift_reference_features(drift->reference))) {
+    if (drift == NULL || (rows == NULL && !by__served_drift_predicts(drift))) {
         return;
     }
     json_array_foreach(answer, i, predicted)
@@ -174,7 +183,7 @@ bool by__served_drift_knows(const by__served_drift *drift, const json_t *row)
 {
     bool known = false;
     for (size_t i = 0; i < by_drift_reference_features(drift->reference) && !known; i++) {
-        known = by_drift_reference_role(drift->reference, i) == BY_DRIFT_INPUT &&
+        known = by__served_drift_is_input(drift, i) &&
                 json_object_get(row, by_drift_reference_feature(drift->reference, i, NULL)) != NULL;
     }
     return known;

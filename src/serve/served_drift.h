@@ -24,6 +24,9 @@ void by__served_drift_example(by__served_drift *drift, const json_t *row, const 
 /* Counts a request for predictions: its rows (NULL: images), of which those that are objects have
  * names, and its answer in their order. Answers of models that predict nothing are passed over. */
 void by__served_drift_answer(by__served_drift *drift, const json_t *rows, const json_t *answer);
+/* Whether a feature is of requests, and not of predictions; whether some are of these. */
+bool by__served_drift_is_input(const by__served_drift *drift, size_t index);
+bool by__served_drift_predicts(const by__served_drift *drift);
 /* Whether the reference has a field of a row. */
 bool by__served_drift_knows(const by__served_drift *drift, const json_t *row);
 /* The rest of a file: what is left is compared, if it is enough. */

@@ -7,6 +7,7 @@
 #include "base/base64.h"
 #include "serve/fields.h"
 #include "serve/messages.h"
+#include "serve/predicted.h"
 #include "serve/row_cell.h"
 #include "serve/worker.h"
 
@@ -194,19 +195,11 @@ static void tell(void *user, const by_field *fields_of, size_t count)
 {
     telling *t = user;
     const by__batch_place *place = NULL;
-    json_t *out = json_object();
-    for (size_t i = 0; i < count; i++) {
-        const by_field *f = &fields_of[i];
-        json_t *value = f->text != NULL       ? json_string(f->text)
-                        : f->is_whole         ? json_integer((json_int_t)f->number)
-                        : isfinite(f->number) ? json_real(f->number)
-                                              : json_null();
-        if (strcmp(f->name, "index") == 0) {
-            place = &t->places[(size_t)f->number];
-            json_decref(value);
-            value = json_integer((json_int_t)place->example);
-        }
-        t->failed = json_object_set_new(out, f->name, value) != 0 || t->failed;
+    json_t *out = by__predicted_json(fields_of, count);
+    json_t *index = json_object_get(out, "index");
+    if (index != NULL) { /* the place in the batch; that of the request is told */
+        place = &t->places[(size_t)json_integer_value(index)];
+        (void)json_integer_set(index, (json_int_t)place->example);
     }
     if (place == NULL || json_array_append_new(place->job->results, out) != 0) {
         t->failed = true;

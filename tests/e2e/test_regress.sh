@@ -36,9 +36,10 @@ exists "$last/drift_reference.json"
 run 0 "$banyan" drift report runs/rooms --data rooms_new.csv --window 100 --json
 holds out '"requests":400,"windows":4,"alarms":0,'
 awk -F, -v OFS=, 'NR > 1 && $1 != "NA" { $1 *= 1.5 } { print }' rooms_new.csv >moved.csv
-run 0 "$banyan" drift report runs/rooms --data moved.csv --window 100 --out report.html
-holds out "with_drift	4"
-[ "$(grep -c '<td class="yes">' report.html)" = 1 ] || fail "$(cat report.html)"
+run 0 "$banyan" drift report runs/rooms --data moved.csv --window 200 --out report.html
+holds out "with_drift	2"
+[ "$(grep -c '<td class="yes">' report.html)" = 2 ] || fail "$(cat report.html)"
+grep -q '<tr><td>prediction</td><td class="yes">' report.html || fail "$(cat report.html)"
 grep -q '<tr><td>area</td><td class="yes">' report.html || fail "$(cat report.html)"
 sed -e 's/^\(.*\),\(.*\),\(.*\)$/{"area": "\1", "kind": "\2", "floor": "\3"}/' \
     -e '1d; s/"\([0-9.]*\)", "kind"/\1, "kind"/; s/"NA"/null/' rooms_new.csv >rows.jsonl
@@ -51,6 +52,11 @@ run 0 "$banyan" predict runs/rooms moved.csv
 cp out shifted.jsonl
 run 0 "$banyan" drift report runs/rooms --data usual.jsonl --window 200 --json
 holds out '"requests":400,"windows":2,"alarms":0,'
+run 0 "$banyan" drift report runs/rooms --data moved.csv --window 200 --json
+sed 's/.*"name":"prediction".*"psi":\[\([^]]*\)\].*/\1/' out >of-rows
+run 0 "$banyan" drift report runs/rooms --data shifted.jsonl --window 200 --json
+sed 's/.*"name":"prediction".*"psi":\[\([^]]*\)\].*/\1/' out >of-lines
+same of-rows of-lines
 run 0 "$banyan" drift report runs/rooms --data shifted.jsonl --window 200 --out report.html
 holds out "with_drift	2"
 grep -q '<tr><td>prediction</td><td class="yes">' report.html || fail "$(cat report.html)"
