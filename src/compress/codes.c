@@ -295,11 +295,15 @@ by_status by__codes_finish(by__compression *c, by__code_kind kind, int64_t group
             (void)json_array_append_new(ignored, json_stringn(name, strlen(name) - 7));
         }
     }
-    json_t *made =
-        json_pack("{s:s, s:s, s:s, s:o, s:{s:{s:[s], s:o, s:o, s:n}}}", "quant_method",
-                  "compressed-tensors", "format", formats[kind], "quantization_status",
-                  "compressed", "ignore", ignored, "config_groups", "group_0", "targets", "Linear",
-                  "weights", weights, "input_activations", inputs, "output_activations");
+    if (json_array_size(ignored) > 0 && !by_weights_has(c->weights, "lm_head.weight")) {
+        /* Others know a head that is the token embedding by a name of its own. */
+        (void)json_array_append_new(ignored, json_string("lm_head"));
+    }
+    json_t *made = json_pack(
+        "{s:s, s:s, s:s, s:o, s:{s:{s:[s], s:s, s:o, s:o, s:n}}}", "quant_method",
+        "compressed-tensors", "format", formats[kind], "quantization_status", "compressed",
+        "ignore", ignored, "config_groups", "group_0", "targets", "Linear", "format", formats[kind],
+        "weights", weights, "input_activations", inputs, "output_activations");
     if (names != NULL) {
         (void)json_object_set_new(made, "in_out", names);
     }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <jansson.h>
 
 #include "banyan/compress.h"
 #include "banyan/ops.h"
@@ -252,6 +253,31 @@ static void check_no_codes(const char *directory)
     assert_false(by_weights_in_codes(weights));
     assert_null(strstr(by_weights_config(weights), "quantization_config"));
     by_weights_close(&weights);
+}
+
+/* compressed-tensors looks for the format beside the bits of a group, and for a head that is the
+ * token embedding under a name of its own. */
+static void a_head_without_codes_is_named_twice(void **state)
+{
+    static const char *const settings[] = {"head=16"};
+    by_error error = {0};
+    by_weights *weights;
+    fixture f;
+    (void)state;
+    open_fixture(&f, gpt2, BY_ARRAY_LENGTH(gpt2));
+    compress(&f, "int8", settings, 1);
+    check(by_weights_open(&weights, f.out, &error), &error);
+    json_t *config = json_loads(by_weights_config(weights), 0, NULL);
+    const json_t *made = json_object_get(config, "quantization_config");
+    const json_t *ignored = json_object_get(made, "ignore");
+    const json_t *group = json_object_get(json_object_get(made, "config_groups"), "group_0");
+    assert_int_equal(json_array_size(ignored), 2);
+    assert_string_equal(json_string_value(json_array_get(ignored, 0)), "wte");
+    assert_string_equal(json_string_value(json_array_get(ignored, 1)), "lm_head");
+    assert_string_equal(json_string_value(json_object_get(group, "format")), "int-quantized");
+    json_decref(config);
+    by_weights_close(&weights);
+    close_fixture(&f);
 }
 
 /* What is made of codes and has none says so: a merge, and zeros in the place of codes. */
@@ -797,6 +823,7 @@ int main(void)
         cmocka_unit_test(rounding_is_to_nearest),
         cmocka_unit_test(forecasts_are_kept),
         cmocka_unit_test(directories_are_whole_checkpoints),
+        cmocka_unit_test(a_head_without_codes_is_named_twice),
         cmocka_unit_test(what_was_codes_is_numbers),
         cmocka_unit_test(values_that_are_no_numbers),
         cmocka_unit_test(what_fails_leaves_nothing),
