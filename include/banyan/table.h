@@ -53,8 +53,9 @@ typedef struct by_table_options {
  * Missing cells: empty, NA, N/A, NaN, nan, null, NULL or ?. Or a Parquet file
  * (src/data/formats/parquet.h says which): integers, reals and times are numbers, text is
  * categories; nulls, NaN and the texts above are missing; `skip` leaves none of its rows out.
- * `options` may be NULL. BY_EFORMAT: names the line and column of what is wrong; BY_EARG: a typed
- * column is not there. */
+ * Or a directory of such files, the parts of one table as Spark and Dask write them: all that end
+ * in .parquet, in the byte order of their names. `options` may be NULL. BY_EFORMAT: names the line
+ * and column of what is wrong; BY_EARG: a typed column is not there. */
 BY_API by_status by_table_open(by_table **out, const char *path, const by_table_options *options,
                                by_error *error);
 /* The same from memory; `name` is for messages. */

@@ -295,6 +295,9 @@ by_status by_table_open(by_table **out, const char *path, const by_table_options
 {
     uint8_t *data;
     size_t size;
+    if (by__path_is_dir(path)) {
+        return by__table_open_directory(out, path, options, error);
+    }
     BY_TRY(by__array_file_read(&data, &size, path, FILE_LIMIT, error));
     by_status status = by_table_parse(out, path, (const char *)data, size, options, error);
     free(data);

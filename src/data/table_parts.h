@@ -48,5 +48,9 @@ void by__table_finish(by_table *table);
 /* A Parquet file in memory (parquet_table.c); `name` is the table's already. */
 by_status by__table_read_parquet(by_table *table, const uint8_t *data, size_t size,
                                  const by_table_options *options, by_error *error);
+/* A directory of Parquet files, in the byte order of their names (table_directory.c). BY_EFORMAT:
+ * there is none with rows, or they have other columns, or columns of other types. */
+by_status by__table_open_directory(by_table **out, const char *path,
+                                   const by_table_options *options, by_error *error);
 
 #endif

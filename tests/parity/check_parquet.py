@@ -117,6 +117,34 @@ refused("another codec", pa.table({"a": [1, 2]}), "compressed by LZ4", compressi
 refused("another encoding", pa.table({"a": [1, 2]}), "has encoding 5", use_dictionary=False,
         column_encoding={"a": "DELTA_BINARY_PACKED"})
 
+# Parts of a table, with columns in another order, an empty part, and one whose column is all null.
+table = make(3000, True).drop_columns(["none"])
+parts = [table.slice(0, 1000), table.slice(0, 0), table.slice(1000, 999).select(sorted(table.column_names)),
+         table.slice(1999, 1), table.slice(2000)]
+parts[3] = parts[3].set_column(parts[3].column_names.index("few"), "few", pa.array([None], pa.int32()))
+os.makedirs(f"{WORK}/table")
+for number, part in enumerate(parts):
+    pq.write_table(part, f"{WORK}/table/part-{number}.parquet")
+open(f"{WORK}/table/_SUCCESS", "w").close()
+few = table["few"].to_pylist()
+few[1999] = None
+whole = table.set_column(table.column_names.index("few"), "few", pa.array(few, pa.string()))
+check("a directory", whole, f"{WORK}/table")
+pq.write_table(table.drop_columns(["few"]), f"{WORK}/table/part-9.parquet")
+done = subprocess.run([TOOL, f"{WORK}/table"], capture_output=True, text=True)
+if done.returncode != 1 or "other columns" not in done.stderr:
+    fail(f"parts with other columns: {done.stderr}")
+
+# A table to train on, as CSV and as parts: rows of both have the same bits.
+draw = random.Random(5)
+rows = [{"size": draw.gauss(0, 9), "place": draw.choice(["a", "b", "NA", ""]), "price": draw.random()}
+        for _ in range(120)]
+with open(f"{WORK}/train.csv", "w") as file:
+    file.writelines(["size,place,price\n"] + [f"{r['size']!r},{r['place']},{r['price']!r}\n" for r in rows])
+os.makedirs(f"{WORK}/train.parts")
+for part in range(3):
+    pq.write_table(pa.Table.from_pylist(rows[part * 40:][:40]), f"{WORK}/train.parts/part-{part}.parquet")
+
 # Texts to pack, and the same ones as JSON lines; as parts in a directory; rows without a text.
 texts = [f"line {i} \u00e9 \"quoted\"\\ \n\t\U0001f600" + "x" * (i % 90) for i in range(3000)] + [""]
 with open(f"{WORK}/texts.jsonl", "w") as file:

@@ -11,6 +11,23 @@ python=$root/build/venv-tracking/bin/python
 say "types, nulls, dictionaries, codecs and pages"
 run 0 "$python" "$root/tests/parity/check_parquet.py" "${BY_TOOLS:-$root/build/release/tests}/table_tool" "$work"
 cat out
+say "training on a table in parts"
+cat >table.yaml <<END
+task: {kind: regress}
+model: {kind: mlp, hidden: [4]}
+data: {target: price, valid_fraction: 0.2}
+train: {steps: 5, batch: 8, threads: 1}
+optimizer: {warmup: 1}
+run: {dir: runs}
+END
+for what in csv parts; do
+    run 0 "$banyan" train table.yaml --quiet --set name=$what --set data.table=train.$what
+    run 0 "$banyan" checkpoint digest runs/$what
+    grep -v runs/ out >digest.$what
+done
+[ -s digest.csv ] || fail "no digest"
+cmp digest.csv digest.parts || fail "training on parts is not that on the CSV file"
+
 say "texts to pack"
 for what in texts.jsonl texts.parquet parts; do
     run 0 "$banyan" pack $what --field body --vocab 300 --valid-fraction 0.1 --output "packed-${what#texts.}"

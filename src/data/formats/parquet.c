@@ -247,7 +247,11 @@ static by_status read_group(by__parquet *p, by__thrift *t, uint64_t *rows, by_er
         }
     }
     for (size_t i = 0; i < count; i++) {
-        const by__parquet_chunk *c = &chunks[i];
+        by__parquet_chunk *c = &chunks[i];
+        if (*rows == 0 && c->values == 0) {
+            *c = (by__parquet_chunk){0}; /* of a file without rows, which says nothing of places */
+            continue;
+        }
         if (c->begin < MAGIC_BYTES || c->begin > p->size || c->size > p->size - c->begin) {
             return damaged(p, "a chunk is not within the file", error);
         }

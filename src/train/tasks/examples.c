@@ -39,7 +39,8 @@ const by__key_list by__image_data_keys = BY__KEY_LIST(image_keys);
 
 static const by__key table_keys[] = {
     {"data", "table", BY__KEY_TEXT, BY__OWN(by__examples_keys, table), "\"\"",
-     .help = "CSV file whose first row names the columns, gzip or not; or a Parquet file"},
+     .help = "CSV file whose first row names the columns, gzip or not; or a Parquet file, or a "
+             "directory of such parts"},
     {"data", "valid_table", BY__KEY_TEXT, BY__OWN(by__examples_keys, valid_table), "\"\"",
      .help = "CSV or Parquet file to evaluate on, instead of valid_fraction"},
     {"data", "target", BY__KEY_TEXT, BY__OWN(by__examples_keys, target), "\"\"",

@@ -1,0 +1,169 @@
+/* Tables that lie in a directory as parts, one Parquet file each, as Spark and Dask write them. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/formats/array_file.h"
+#include "data/formats/parquet.h"
+#include "data/table_parts.h"
+
+#define FILE_LIMIT ((size_t)1 << 36)
+
+/* Parts that are read; writers leave empty ones where a worker had no rows. */
+typedef struct parts {
+    by_table **tables;
+    size_t count;
+    size_t capacity;
+    uint64_t rows;
+} parts;
+
+/* Names with '_' in front are those of writers' notes: _SUCCESS, _metadata. */
+static bool is_part(const char *name)
+{
+    static const char ending[] = ".parquet";
+    size_t n = strlen(name);
+    return name[0] != '.' && name[0] != '_' && n > strlen(ending) &&
+           strcmp(name + n - strlen(ending), ending) == 0;
+}
+
+static by_status add_part(parts *p, const char *path, const by_table_options *o, by_error *error)
+{
+    uint8_t *data;
+    size_t size;
+    by__parquet file;
+    BY_TRY(by__reserve((void **)&p->tables, &p->capacity, p->count + 1, sizeof *p->tables, error));
+    BY_TRY(by__array_file_read(&data, &size, path, FILE_LIMIT, error));
+    by_status status = by__parquet_open(&file, path, data, size, by__parquet_most(size), error);
+    bool empty = status == BY_OK && file.rows == 0;
+    by__parquet_close(&file);
+    if (status == BY_OK && !empty) {
+        status = by_table_parse(&p->tables[p->count], path, (const char *)data, size, o, error);
+    }
+    free(data);
+    if (status == BY_OK && !empty) {
+        p->rows += p->tables[p->count++]->rows;
+    }
+    return status;
+}
+
+static by_status read_parts(parts *p, const char *path, const by_table_options *o, by_error *error)
+{
+    char **names;
+    size_t count;
+    BY_TRY(by__list_dir(&names, &count, path, error));
+    by_status status = BY_OK;
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        char *part = is_part(names[i]) ? by__path_join(path, names[i]) : NULL;
+        if (part != NULL) {
+            status = add_part(p, part, o, error);
+        } else if (is_part(names[i])) {
+            status = by_error_set(error, BY_EMEMORY, "out of memory: path");
+        }
+        free(part);
+    }
+    by__names_free(names, count);
+    if (status == BY_OK && p->count == 0) {
+        status = by_error_set(error, BY_EFORMAT,
+                              "%s: the directory holds no file that ends in .parquet and has rows",
+                              path);
+    }
+    return status;
+}
+
+/* A part's column for one of the first part's. A column that is all null may have any type. */
+static by_status find_column(const by__table_column **out, const by_table *part,
+                             const by_table *first, size_t index, by_error *error)
+{
+    const by__table_column *c = &first->columns[index];
+    size_t i = 0;
+    while (i < part->column_count && strcmp(part->columns[i].info.name, c->info.name) != 0) {
+        i++;
+    }
+    if (i == part->column_count || part->column_count != first->column_count) {
+        return by_error_set(error, BY_EFORMAT, "%s: the part has other columns than %s", part->name,
+                            first->name);
+    }
+    *out = &part->columns[i];
+    if ((*out)->info.kind != c->info.kind && (*out)->info.missing < part->rows) {
+        return by_error_set(error, BY_EFORMAT, "%s: column '%s' has another type than in %s",
+                            part->name, c->info.name, first->name);
+    }
+    return BY_OK;
+}
+
+/* Copies a part's cells to `row` on. */
+static by_status copy_cells(by__table_column *to, const by__table_column *from, uint64_t row,
+                            uint64_t rows, by_error *error)
+{
+    bool same = to->info.kind == from->info.kind;
+    to->info.missing += from->info.missing;
+    for (uint64_t i = 0; i < rows; i++) {
+        if (to->numbers != NULL) {
+            to->numbers[row + i] = same ? from->numbers[i] : (double)NAN;
+            continue;
+        }
+        int32_t value = same ? from->categories[i] : -1;
+        to->categories[row + i] = -1;
+        if (value >= 0) {
+            const char *name = from->values.names[value];
+            BY_TRY(
+                by__table_value(&to->values, name, strlen(name), &to->categories[row + i], error));
+        }
+    }
+    return BY_OK;
+}
+
+/* Makes column `index` of the first part that of all parts. */
+static by_status join_column(const parts *p, size_t index, by_error *error)
+{
+    by_table *first = p->tables[0];
+    by__table_column *c = &first->columns[index];
+    size_t size = c->numbers != NULL ? sizeof *c->numbers : sizeof *c->categories;
+    void *own = c->numbers != NULL ? (void *)c->numbers : (void *)c->categories;
+    void *all;
+    uint64_t row = first->rows;
+    BY_TRY(by__alloc(&all, (size_t)p->rows, size, "a column", error));
+    memcpy(all, own, (size_t)first->rows * size);
+    if (c->numbers != NULL) {
+        c->numbers = all;
+    } else {
+        c->categories = all;
+    }
+    free(own);
+    for (size_t i = 1; i < p->count; i++) {
+        const by__table_column *from = NULL;
+        BY_TRY(find_column(&from, p->tables[i], first, index, error));
+        BY_TRY(copy_cells(c, from, row, p->tables[i]->rows, error));
+        row += p->tables[i]->rows;
+    }
+    return BY_OK;
+}
+
+by_status by__table_open_directory(by_table **out, const char *path,
+                                   const by_table_options *options, by_error *error)
+{
+    parts p = {0};
+    by_status status = read_parts(&p, path, options, error);
+    char *name = status == BY_OK ? by__strdup(path) : NULL;
+    if (status == BY_OK && name == NULL) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: name");
+    }
+    for (size_t i = 0; status == BY_OK && i < p.tables[0]->column_count; i++) {
+        status = join_column(&p, i, error);
+    }
+    if (status == BY_OK) {
+        by_table *t = p.tables[0];
+        t->rows = p.rows;
+        by__table_finish(t);
+        free(t->name);
+        t->name = name;
+        *out = t;
+    } else {
+        free(name);
+    }
+    for (size_t i = status == BY_OK ? 1 : 0; i < p.count; i++) {
+        by_table_close(&p.tables[i]);
+    }
+    free(p.tables);
+    return status;
+}
