@@ -55,7 +55,8 @@ static void test_table(void **state)
 
 static void test_take(void **state)
 {
-    static const char *const none[] = {"", TRACE "0", "4BF92F3577B34DA6A3CE929D0E0E4736",
+    static const char longer[] = TRACE "0";
+    static const char *const none[] = {"", longer, "4BF92F3577B34DA6A3CE929D0E0E4736",
                                        "4bf92f3577b34da6a3ce929d0e0e473", NULL};
     char out[BY__TRACE_ID_BYTES];
     (void)state;
