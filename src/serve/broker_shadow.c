@@ -3,16 +3,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/answer_hash.h"
 #include "serve/broker.h"
 
 /* Copies that run at a time, at most: a version under test must not fill the queue. */
 #define MOST_COPIES 64
-/* Of a request. */
-#define SEQUENCES 8
 
-/* An answer while it comes: hashes of its texts, since the text itself is of no use. */
+/* An answer while it comes. */
 typedef struct answer {
-    uint64_t texts[SEQUENCES];
+    by__answer_hash hash;
     bool ended;
     bool failed;
 } answer;
@@ -25,16 +24,6 @@ struct by__mirror {
     int holders;
 };
 
-/* FNV-1a, which takes a text in pieces. */
-static uint64_t add_hash(uint64_t hash, const char *data, size_t length)
-{
-    hash = hash == 0 ? 0xcbf29ce484222325u : hash;
-    for (size_t i = 0; i < length; i++) {
-        hash = (hash ^ (unsigned char)data[i]) * 0x100000001b3u;
-    }
-    return hash;
-}
-
 static void compare(const struct by__mirror *m)
 {
     by__version *v = by__broker_version(m->pool, m->version, false);
@@ -45,7 +34,7 @@ static void compare(const struct by__mirror *m)
     if (!m->answers[0].ended || m->answers[0].failed || m->answers[1].failed) {
         return;
     }
-    bool same = memcmp(m->answers[0].texts, m->answers[1].texts, sizeof m->answers[0].texts) == 0;
+    bool same = memcmp(&m->answers[0].hash, &m->answers[1].hash, sizeof m->answers[0].hash) == 0;
     v->same += same;
     v->different += !same;
 }
@@ -76,14 +65,9 @@ void by__mirror_event(by__job *job, const json_t *event)
         return;
     }
     answer *a = &m->answers[job->mirror != NULL];
-    if (strcmp(kind, "text") == 0) {
-        const json_t *text = json_object_get(event, "text");
-        int64_t i = by__get_integer(event, "i");
-        size_t at = i < 0 || i >= SEQUENCES ? 0 : (size_t)i;
-        a->texts[at] = add_hash(a->texts[at], json_is_string(text) ? json_string_value(text) : "",
-                                json_string_length(text));
-    } else if (strcmp(kind, "again") == 0) {
-        memset(a, 0, sizeof *a);
+    by__answer_hash_add(&a->hash, event);
+    if (strcmp(kind, "again") == 0) {
+        *a = (answer){0};
     } else if (by__event_is_last(event)) {
         a->ended = true;
         a->failed = by__get_integer(event, "status") >= 500;

@@ -27,7 +27,9 @@
  * Of a supervisor:
  *   route     "model", "versions": a list of {"version", "share" (of new requests), "shadow" (it
  *             gets copies of requests)}; versions that are not listed get nothing. "elastic": true
- *             when workers are started for requests that wait; "info" of the model, if known
+ *             when workers are started for requests that wait; "info" of the model, if known. The
+ *             first version is the one that serves. Of several supervisors that meet at Redis one
+ *             decides: while it lists two versions, and for as long as its first one has workers
  *   submit    as of a gateway
  * Of the broker:
  *   work      to a worker: "id", "attempt", "request", "left" (0: it is never too late)
@@ -36,7 +38,7 @@
  *   hooks     to a gateway, behind task_hooks: "hooks", a list as by__tasks_hooks gives it
  *   task      to a gateway: "ref", "task" as by__tasks_get gives it, or null, and perhaps "error"
  *   state     to gateways and supervisors every 250 ms: "workers" and "models", what /health, the
- *             page and autoscaling look at
+ *             page and autoscaling look at; "decides" of a model: the supervisor whose route holds
  *
  * An event is an object with "id" and "e" (a text alone travels as a piece, event_list.h):
  *   begin     "prompt_tokens", "cached_tokens": the request is valid and was accepted; "version":

@@ -7,14 +7,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-static const double edges[BY__EDGES] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1,
-                                        0.15,  0.2,    0.25,  0.3,  0.4,   0.5,  0.75,  1.0,
-                                        2.5,   5.0,    10.0,  30.0, 60.0,  300.0};
+const double by__edges[BY__EDGES] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1,
+                                     0.15,  0.2,    0.25,  0.3,  0.4,   0.5,  0.75,  1.0,
+                                     2.5,   5.0,    10.0,  30.0, 60.0,  300.0};
 
 void by__histogram_add(by__histogram *histogram, double seconds)
 {
     size_t i = 0;
-    while (i < BY__EDGES && seconds > edges[i]) {
+    while (i < BY__EDGES && seconds > by__edges[i]) {
         i++;
     }
     histogram->buckets[i]++;
@@ -38,12 +38,12 @@ double by__histogram_quantile(const by__histogram *histogram, double p)
     for (size_t i = 0; i < BY__EDGES && histogram->count > 0; i++) {
         double in = (double)histogram->buckets[i];
         if (in > 0.0 && before + in >= rank) {
-            double low = i == 0 ? 0.0 : edges[i - 1];
-            return low + (edges[i] - low) * (rank - before) / in;
+            double low = i == 0 ? 0.0 : by__edges[i - 1];
+            return low + (by__edges[i] - low) * (rank - before) / in;
         }
         before += in;
     }
-    return histogram->count > 0 ? edges[BY__EDGES - 1] : 0.0;
+    return histogram->count > 0 ? by__edges[BY__EDGES - 1] : 0.0;
 }
 
 void by__metrics_label(by__text *out, const char *value)
@@ -104,7 +104,7 @@ void by__metrics_buckets(by__text *out, const char *name, const char *labels,
     uint64_t sum = 0;
     for (size_t i = 0; i < BY__EDGES; i++) {
         char edge[32];
-        by__format_f64(edge, edges[i]);
+        by__format_f64(edge, by__edges[i]);
         sum += histogram->buckets[i];
         by__text_format(out, "%s_bucket{%s%sle=\"%s\"} %llu\n", name, own, comma, edge,
                         (unsigned long long)sum);

@@ -7,6 +7,7 @@
 /* Edges in seconds, of every histogram of time. Among them are 0.1, 0.15, 0.2, 0.25 and 0.3, so
  * that "95 % within 200 ms" is exact. */
 #define BY__EDGES 22
+extern const double by__edges[BY__EDGES];
 
 typedef struct by__histogram {
     uint64_t buckets[BY__EDGES + 1]; /* not cumulative; the last one is above all edges */

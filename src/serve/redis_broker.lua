@@ -1,123 +1,9 @@
--- The broker inside Redis: every change of a request's state is one call of this script, so it
--- happens as a whole or not at all. ARGV[1] names the operation; its arguments follow. Times are
--- milliseconds of Redis' own clock, and what is sent is a duration, so that the clocks of hosts
--- need not agree.
---
---   banyan:job:ID             hash of a request, see FIELDS
---   banyan:queue:MODEL:LEVEL  stream with consumer group "workers": the ids of requests. What is
---                             pending is at a worker; an entry whose request is gone, or has
---                             another entry, says nothing
---   banyan:model:MODEL        hash: info, n and cost (of what waits), ended (requests so far)
---   banyan:models             sorted set: models by the time at which a worker last named them
---   banyan:workers            hash: what each worker said last; banyan:alive: sorted set, and when
---   banyan:deadlines          sorted set: requests by the time at which they end unanswered
---   banyan:key:N:OWNER:KEY    string: the task that a key of idempotency stands for; N is the
---                             owner's length
---   banyan:hooks              sorted set: tasks that have ended by the time at which their webhook
---                             is due
---   banyan:dead               stream of requests that lost too many workers
---   banyan:pulse, banyan:counters
---   banyan:to:NAME            channel of a gateway or a worker; banyan:wake:MODEL: something waits
-local P = 'banyan:'
-local call = redis.call
-local LEVELS = {'high', 'normal', 'low'}
--- state, model, level, entry of the stream, cost, deadline (0: none), gateway, attempt (counts up
--- with every delivery: what an earlier one says is no news), workers lost, worker, owner (of a task
--- alone), request. A task has more: b (when it came), t (what brought it), v, f (its result, or
--- failure), and one with a webhook h (its outcome), k (attempts), n (when the task ended)
-local FIELDS = {'s', 'm', 'p', 'e', 'c', 'd', 'g', 'a', 'l', 'w', 'o', 'r'}
--- Milliseconds: without a call of any process, after which nobody counts as silent for a while;
--- that a worker has to end a request behind its deadline; until what is silent, or was long not
--- named, is forgotten; that a task with a webhook to be sent is kept behind its end.
-local PAUSE, LATE, SILENT, UNNAMED, HOOKED = 1500, 60000, 60000, 3600000, 86400000
-
-local function clock()
-    local t = call('TIME')
-    return t[1] * 1000 + math.floor(t[2] / 1000)
-end
-local function queue(model, level) return P .. 'queue:' .. model .. ':' .. LEVELS[tonumber(level)] end
-local function tell(name, text) return call('PUBLISH', P .. 'to:' .. name, text) end
-local function text(number) return string.format('%.0f', number) end
-
-local function load(id)
-    local values = call('HMGET', P .. 'job:' .. id, unpack(FIELDS))
-    if not values[1] then return nil end
-    local job = {}
-    for i, name in ipairs(FIELDS) do job[name] = values[i] end
-    return job
-end
-
--- Takes a request out of its queue, or from its worker. What was never delivered stays in the
--- stream: to delete it there would make the group's lag unknown, by which autoscalers go.
-local function unlink(job)
-    if job.s == 'queued' then
-        call('HINCRBY', P .. 'model:' .. job.m, 'n', -1)
-        call('HINCRBY', P .. 'model:' .. job.m, 'cost', -job.c)
-    elseif job.s == 'in_progress' then
-        local q = queue(job.m, job.p)
-        call('XACK', q, 'workers', job.e)
-        call('XDEL', q, job.e)
-    end
-end
-
-local function forget(id, job)
-    unlink(job)
-    call('DEL', P .. 'job:' .. id)
-    call('ZREM', P .. 'deadlines', id)
-end
-
--- A list of one event (event_list.h), behind the byte that says so.
-local KINDS = {error = 'x', again = 'a'}
-local function event(id, kind, more)
-    local e = more or {}
-    e.id, e.e = id, kind
-    local json = cjson.encode(e)
-    local head = struct.pack('<I4', 7 + #id + #json) .. KINDS[kind] .. struct.pack('<BI4', #id, 0)
-    return '\1' .. head .. id .. '\0' .. json
-end
-
--- The end of a task: its result stays until the task expires.
-local function settle(id, job, state, result, failure)
-    unlink(job)
-    local key = P .. 'job:' .. id
-    call('HSET', key, 's', state)
-    if result ~= '' then call('HSET', key, 'v', result) end
-    if failure ~= '' then call('HSET', key, 'f', failure) end
-    call('HDEL', key, 'r', 'e', 'w')
-    call('ZREM', P .. 'deadlines', id)
-    local kept = tonumber(job.d)
-    if call('HEXISTS', key, 'h') == 1 then
-        local now = clock()
-        call('HSET', key, 'n', text(now))
-        call('ZADD', P .. 'hooks', text(now), id)
-        kept = math.max(kept, now + HOOKED)
-    end
-    call('PEXPIREAT', key, text(kept))
-end
-
--- Ends a request by an error, whoever waits for it.
-local function fail(id, job, status, code, message)
-    local failure = {status = status, code = code, message = message}
-    if job.o then
-        settle(id, job, 'failed', '', cjson.encode(failure))
-    else
-        tell(job.g, event(id, 'error', failure))
-        forget(id, job)
-    end
-end
-
-local function enqueue(id, job)
-    job.e = call('XADD', queue(job.m, job.p), '*', 'id', id)
-    call('HSET', P .. 'job:' .. id, 's', 'queued', 'e', job.e)
-    call('HINCRBY', P .. 'model:' .. job.m, 'n', 1)
-    call('HINCRBY', P .. 'model:' .. job.m, 'cost', job.c)
-    if tonumber(job.d) > 0 then call('ZADD', P .. 'deadlines', job.d, id) end
-    call('PUBLISH', P .. 'wake:' .. job.m, '')
-end
+-- The broker inside Redis: the operations of gateways, workers and supervisors (redis_jobs.lua says
+-- what is stored).
 
 -- Whether a new request finds room: nil, or what to answer.
-local function refusal(model, cost, seen, most, most_cost)
-    if seen ~= '1' and call('ZSCORE', P .. 'models', model) == false then
+local function refusal(model, route, cost, seen, most, most_cost)
+    if seen ~= '1' and not (route and route.elastic) and call('ZSCORE', P .. 'models', model) == false then
         return {call('EXISTS', P .. 'models') == 1 and 'unknown' or 'starting'}
     end
     local waits = call('HMGET', P .. 'model:' .. model, 'n', 'cost')
@@ -126,6 +12,14 @@ local function refusal(model, cost, seen, most, most_cost)
         return {'full', tonumber(waits[1] or 0)}
     end
     return nil
+end
+
+local function queues_of_all(model, versions)
+    local all = queues(model, '')
+    for _, version in ipairs(versions) do
+        for level = 1, 3 do all[#all + 1] = queue(model, level, version) end
+    end
+    return all
 end
 
 -- Every gateway and worker calls this several times a second. A pause (of Redis, or of all of them)
@@ -138,12 +32,14 @@ local function pulse(now)
     if now < last then
         -- Set back: what was delivered "in the future" would never be idle long enough.
         for _, model in ipairs(call('ZRANGE', P .. 'models', 0, -1)) do
-            for level = 1, 3 do
-                local pending = redis.pcall('XPENDING', queue(model, level), 'workers', '-', '+', 4096)
+            local names = call('ZRANGE', P .. 'named:' .. model, 0, -1)
+            for _, q in ipairs(queues_of_all(model, names)) do
+                local pending = redis.pcall('XPENDING', q, 'workers', '-', '+', 4096)
                 for _, entry in ipairs(pending) do
-                    call('XCLAIM', queue(model, level), 'workers', entry[2], 0, entry[1], 'JUSTID')
+                    call('XCLAIM', q, 'workers', entry[2], 0, entry[1], 'JUSTID')
                 end
             end
+            for _, name in ipairs(names) do call('ZADD', P .. 'named:' .. model, now, name) end
         end
         for _, worker in ipairs(call('ZRANGE', P .. 'alive', 0, -1)) do call('ZADD', P .. 'alive', now, worker) end
         for _, model in ipairs(call('ZRANGE', P .. 'models', 0, -1)) do call('ZADD', P .. 'models', now, model) end
@@ -163,10 +59,9 @@ local function pulse(now)
 end
 
 -- What is pending for a worker that does not have it: the next worker that looks takes it.
-local function release(worker, model)
+local function release(worker, model, version)
     local left = 0
-    for level = 1, 3 do
-        local q = queue(model, level)
+    for _, q in ipairs(queues(model, version)) do
         local pending = redis.pcall('XPENDING', q, 'workers', '-', '+', 4096, worker)
         for _, entry in ipairs(pending) do
             call('XCLAIM', q, 'workers', worker, 0, entry[1], 'IDLE', 86400000, 'JUSTID')
@@ -178,10 +73,11 @@ end
 
 local function forget_worker(worker)
     local record = call('HGET', P .. 'workers', worker)
-    local model = record and cjson.decode(record).model
+    record = record and cjson.decode(record)
+    local model, version = record and record.model, record and record.version or ''
     -- A consumer that is deleted takes what is pending for it along.
-    if model and release(worker, model) == 0 then
-        for level = 1, 3 do redis.pcall('XGROUP', 'DELCONSUMER', queue(model, level), 'workers', worker) end
+    if model and release(worker, model, version) == 0 then
+        for _, q in ipairs(queues(model, version)) do redis.pcall('XGROUP', 'DELCONSUMER', q, 'workers', worker) end
         call('HDEL', P .. 'workers', worker)
     end
     if model and call('HEXISTS', P .. 'workers', worker) == 1 then
@@ -195,27 +91,40 @@ local ops = {}
 
 ---- of gateways ----
 
-function ops.submit(id, model, level, cost, left, gateway, seen, again, most, most_cost, request)
+-- version: the only one that may answer, '' for any; whole: '1' when the client gets nothing before
+-- the end.
+function ops.submit(id, model, level, cost, left, gateway, seen, again, most, most_cost, version, whole, request)
     local job = load(id)
-    local d = tonumber(left) > 0 and text(clock() + tonumber(left)) or '0'
+    local now = clock()
+    local d = tonumber(left) > 0 and text(now + tonumber(left)) or '0'
     local key = P .. 'job:' .. id
+    local route = route_of(model)
     if job and job.o then return {'ok'} end
     if job and job.s == 'queued' then
         call('HSET', key, 'g', gateway)
         return {'ok'}
     end
+    local new = {m = model, p = level, c = cost, d = d, since = text(now),
+                 bound = version ~= '' and '1' or '0'}
+    new.queue = version ~= '' and version or pick(route, id)
     if job then
-        -- A gateway that has come back asks again: from the beginning, at another attempt.
+        -- A gateway that has come back asks again: from the beginning, at another attempt, and of
+        -- the version whose text the client has.
         tell(job.w, cjson.encode({t = 'cancel', id = id}))
         unlink(job)
         call('HINCRBY', key, 'a', 1)
+        new.since = job.since
+        if job.bound == '1' then new.queue, new.bound = job.version, '1' end
     else
-        local why = again ~= '1' and refusal(model, cost, seen, most, most_cost)
+        local why = again ~= '1' and refusal(model, route, cost, seen, most, most_cost)
         if why then return why end
         call('HSET', key, 'a', 0)
+        call('HINCRBY', P .. 'model:' .. model, 'arrived', 1)
     end
-    call('HSET', key, 'm', model, 'p', level, 'c', cost, 'd', d, 'g', gateway, 'l', 0, 'r', request)
-    enqueue(id, {m = model, p = level, c = cost, d = d})
+    call('HSET', key, 'm', model, 'p', level, 'c', cost, 'd', d, 'g', gateway, 'l', 0,
+         'since', new.since, 'bound', new.bound, 'whole', whole, 'r', request)
+    enqueue(id, new)
+    if not job then mirror(id, new, route, request) end
     return {'ok'}
 end
 
@@ -239,16 +148,18 @@ end
 function ops.task_add(id, owner, idempotency, model, level, cost, left, seen, most, most_cost, task, request, hook)
     local now = clock()
     local named = P .. 'key:' .. #owner .. ':' .. owner .. ':' .. idempotency
+    local route = route_of(model)
     local earlier = idempotency ~= '' and call('GET', named)
     if earlier and call('EXISTS', P .. 'job:' .. earlier) == 1 then return row(earlier, owner) end
-    local why = refusal(model, cost, seen, most, most_cost)
+    local why = refusal(model, route, cost, seen, most, most_cost)
     if why then return why end
     local d = text(now + tonumber(left))
     call('HSET', P .. 'job:' .. id, 'a', 0, 'm', model, 'p', level, 'c', cost, 'd', d, 'l', 0, 'o', 'o' .. owner,
-         'b', text(now), 't', task, 'r', request)
+         'b', text(now), 't', task, 'since', text(now), 'r', request)
     if hook == '1' then call('HSET', P .. 'job:' .. id, 'h', 'pending', 'k', 0) end
     if idempotency ~= '' then call('SET', named, id, 'PX', left) end
-    enqueue(id, {m = model, p = level, c = cost, d = d})
+    call('HINCRBY', P .. 'model:' .. model, 'arrived', 1)
+    enqueue(id, {m = model, p = level, c = cost, d = d, queue = pick(route, id)})
     return row(id, owner)
 end
 
@@ -336,66 +247,96 @@ function ops.state(name, silence)
     local named = call('ZRANGE', P .. 'models', 0, -1, 'WITHSCORES')
     for i = 1, #named, 2 do
         local model = named[i]
-        local v = call('HMGET', P .. 'model:' .. model, 'info', 'n', 'cost', 'ended')
+        local v = call('HMGET', P .. 'model:' .. model, 'info', 'n', 'cost', 'ended', 'arrived')
+        local route = route_of(model)
         local waits, oldest = tonumber(v[2] or 0), 0
         if waits == 0 and now - tonumber(named[i + 1]) > UNNAMED then
             call('ZREM', P .. 'models', model)
         end
-        for level = 1, waits > 0 and 3 or 0 do
-            local groups = redis.pcall('XINFO', 'GROUPS', queue(model, level))
+        tend(model, now)
+        local all = waits > 0 and queues_of_all(model, call('ZRANGE', P .. 'named:' .. model, 0, -1)) or {}
+        for _, q in ipairs(all) do
+            local groups = redis.pcall('XINFO', 'GROUPS', q)
             for _, g in ipairs(groups) do
-                local next = call('XRANGE', queue(model, level), '(' .. g[8], '+', 'COUNT', 1)[1]
+                local next = call('XRANGE', q, '(' .. g[8], '+', 'COUNT', 1)[1]
                 if next then oldest = math.max(oldest, now - tonumber(string.match(next[1], '^%d+'))) end
             end
         end
-        models[#models + 1] = {model, v[1] or '', waits, tonumber(v[3] or 0), tonumber(v[4] or 0), oldest}
+        models[#models + 1] = {model, v[1] or '', waits, tonumber(v[3] or 0), tonumber(v[4] or 0), oldest,
+                               tonumber(v[5] or 0), route and route.elastic and 1 or 0, route and route.by or '',
+                               versions_of(model, now, route)}
     end
-    local counters = call('HMGET', P .. 'counters', 'rejected', 'retried', 'expired')
+    local counters = {}
+    for i, field in ipairs({'rejected', 'retried', 'expired', 'dead'}) do
+        counters[i] = tonumber(call('HGET', P .. 'counters', field) or 0)
+    end
     tell(name, '')
-    return {workers, models, tonumber(counters[1] or 0), tonumber(counters[2] or 0), tonumber(counters[3] or 0)}
+    return {workers, models, counters}
+end
+
+---- of supervisors ----
+
+-- {1} when the versions that get requests are these; {0} when somebody else decides. info: of the
+-- model, or ''.
+function ops.route(model, by, route, info)
+    local now = clock()
+    local was = route_of(model)
+    route = cjson.decode(route)
+    if not may_route(was, by, route, model, now) then return {0} end
+    route.by = by
+    route['until'] = #route.versions > 1 and now + HOLD or 0
+    call('SET', P .. 'route:' .. model, cjson.encode(route))
+    if info ~= '' then call('HSETNX', P .. 'model:' .. model, 'info', info) end
+    call('ZADD', P .. 'models', 'NX', now, model)
+    for _, v in ipairs(was and was.versions or {}) do
+        local listed = lists(route, v.version)
+        if not listed or listed.share == 0 then empty(model, v.version, route, false) end
+    end
+    call('PUBLISH', P .. 'wake:' .. model, '')
+    return {1}
 end
 
 ---- of workers ----
 
-function ops.hello(worker, model, info)
-    for level = 1, 3 do redis.pcall('XGROUP', 'CREATE', queue(model, level), 'workers', '0', 'MKSTREAM') end
+function ops.hello(worker, model, version, info)
+    for _, q in ipairs(queues(model, version)) do redis.pcall('XGROUP', 'CREATE', q, 'workers', '0', 'MKSTREAM') end
     call('HSET', P .. 'model:' .. model, 'info', info)
     -- The worker of a link that was lost has nothing any more.
-    release(worker, model)
+    release(worker, model, version)
     return {}
 end
 
 -- Pairs of id and attempt follow, of what it has, which is claimed again: that says to the group
 -- that it is at work. Gives the pairs that are not the worker's any more.
-function ops.beat(worker, model, record, ...)
+function ops.beat(worker, model, version, record, ...)
     local now = clock()
     local has = {...}
-    local gone, mine = {}, {{}, {}, {}}
+    local gone, mine = {}, {}
     pulse(now)
     call('HSET', P .. 'workers', worker, record)
     call('ZADD', P .. 'alive', now, worker)
     call('ZADD', P .. 'models', now, model)
+    call('ZADD', P .. 'named:' .. model, now, version)
     for i = 1, #has, 2 do
-        local v = call('HMGET', P .. 'job:' .. has[i], 'a', 's', 'p', 'e')
+        local v = call('HMGET', P .. 'job:' .. has[i], 'a', 's', 'p', 'e', 'queue')
         if v[1] == has[i + 1] and v[2] == 'in_progress' then
-            table.insert(mine[tonumber(v[3])], v[4])
+            local q = queue(model, v[3], v[5] or '')
+            mine[q] = mine[q] or {}
+            table.insert(mine[q], v[4])
         else
             gone[#gone + 1], gone[#gone + 2] = has[i], has[i + 1]
         end
     end
-    for level = 1, 3 do
-        if #mine[level] > 0 then
-            table.insert(mine[level], 'JUSTID')
-            call('XCLAIM', queue(model, level), 'workers', worker, 0, unpack(mine[level]))
-        end
+    for q, entries in pairs(mine) do
+        table.insert(entries, 'JUSTID')
+        call('XCLAIM', q, 'workers', worker, 0, unpack(entries))
     end
     tell(worker, '')
     return gone
 end
 
 -- Gives a request to a worker that has its entry now, or ends it.
-local function give(out, now, worker, model, level, entry, claimed, most_lost)
-    local q = queue(model, level)
+local function give(out, now, worker, model, version, q, entry, claimed, most_lost)
     local id = entry[2][2]
     local key = P .. 'job:' .. id
     local job = load(id)
@@ -413,6 +354,7 @@ local function give(out, now, worker, model, level, entry, claimed, most_lost)
         local lost = call('HINCRBY', key, 'l', 1)
         if lost >= tonumber(most_lost) then
             local why = 'its worker was lost ' .. lost .. ' times'
+            call('HINCRBY', P .. 'counters', 'dead', 1)
             call('XADD', P .. 'dead', 'MAXLEN', '~', 1024, '*', 'id', id, 'model', model, 'worker', job.w or '',
                  'reason', why, 'request', job.r)
             fail(id, job, 500, 'worker_lost', why)
@@ -426,8 +368,15 @@ local function give(out, now, worker, model, level, entry, claimed, most_lost)
         fail(id, job, 504, 'deadline_exceeded', 'no worker was free before the deadline')
         return
     end
+    if job.bound == '1' and job.queue == '' and job.version ~= version then
+        -- The client has text of another version, whose workers take it from their own queue.
+        unlink(job)
+        job.queue = job.version
+        enqueue(id, job)
+        return
+    end
     local attempt = call('HINCRBY', key, 'a', 1)
-    if not job.o then
+    if not job.o and not job.of then
         -- Nobody listens on the channel of a gateway that is gone.
         if call('PUBSUB', 'NUMSUB', P .. 'to:' .. job.g)[2] == 0 then
             forget(id, job)
@@ -436,22 +385,23 @@ local function give(out, now, worker, model, level, entry, claimed, most_lost)
         if attempt > 1 then tell(job.g, event(id, 'again')) end
         if d > 0 then call('ZADD', P .. 'deadlines', d + LATE, id) end
     end
-    call('HSET', key, 's', 'in_progress', 'w', worker)
+    call('HSET', key, 's', 'in_progress', 'w', worker, 'version', version)
     out[#out + 1] = {id, attempt, d > 0 and d - now or -1, job.o and 1 or 0, job.r}
 end
 
 -- Up to `most` requests: with `silence`, first those whose worker has said nothing for so long.
-function ops.take(worker, model, most, silence, most_lost)
+function ops.take(worker, model, version, most, silence, most_lost)
     local now = clock()
     local out = {}
     most, silence = tonumber(most), tonumber(silence)
     local since = silence > 0 and pulse(now) or now
     local claims = silence > 0 and now - since >= silence
-    for level = 1, 3 do
-        local q = queue(model, level)
+    local route = route_of(model)
+    local leads = not route or route.versions[1].version == version
+    local function look(q)
         if claims and #out < most then
             for _, entry in ipairs(call('XAUTOCLAIM', q, 'workers', worker, silence, '0-0', 'COUNT', most - #out)[2]) do
-                give(out, now, worker, model, level, entry, true, most_lost)
+                give(out, now, worker, model, version, q, entry, true, most_lost)
             end
         end
         local rounds = 0
@@ -459,22 +409,27 @@ function ops.take(worker, model, most, silence, most_lost)
             local read = call('XREADGROUP', 'GROUP', 'workers', worker, 'COUNT', most - #out, 'STREAMS', q, '>')
             if not read then break end
             for _, entry in ipairs(read[1][2]) do
-                give(out, now, worker, model, level, entry, false, most_lost)
+                give(out, now, worker, model, version, q, entry, false, most_lost)
             end
             rounds = rounds + 1
         end
     end
+    for level = 1, 3 do
+        look(queue(model, level, version))
+        if leads and version ~= '' then look(queue(model, level, '')) end
+    end
     return out
 end
 
--- Fours of id, attempt, "1" for the last one, and the event as event_list.h has it. Gives the pairs of id and
--- attempt that are not the worker's any more.
+-- Fives of id, attempt, "text", "more", "end" or "fail" (an error of the server), a hash of the
+-- texts so far, and the event as event_list.h has it. Gives the pairs of id and attempt that are
+-- not the worker's any more.
 function ops.events(...)
     local said = {...}
     local gone, batches, names = {}, {}, {}
-    for i = 1, #said, 4 do
-        local id, last = said[i], said[i + 2] == '1'
-        local v = call('HMGET', P .. 'job:' .. id, 'a', 's', 'g')
+    for i = 1, #said, 5 do
+        local id, kind = said[i], said[i + 2]
+        local v = call('HMGET', P .. 'job:' .. id, 'a', 's', 'g', 'told', 'whole')
         if v[1] ~= said[i + 1] or v[2] ~= 'in_progress' then
             gone[#gone + 1], gone[#gone + 2] = id, said[i + 1]
         else
@@ -483,10 +438,15 @@ function ops.events(...)
                 names[#names + 1] = v[3]
             end
             local batch = batches[v[3]]
-            batch.events[#batch.events + 1] = said[i + 3]
+            batch.events[#batch.events + 1] = said[i + 4]
             batch.ids[id] = said[i + 1]
-            if last then
+            if kind == 'text' and not v[4] then
+                count_first(load(id), clock())
+                call('HSET', P .. 'job:' .. id, 'told', 1)
+                if v[5] ~= '1' then call('HSET', P .. 'job:' .. id, 'bound', 1) end
+            elseif kind == 'end' or kind == 'fail' then
                 local job = load(id)
+                count_end(id, job, kind, said[i + 3])
                 forget(id, job)
                 call('HINCRBY', P .. 'model:' .. job.m, 'ended', 1)
             end
@@ -508,9 +468,10 @@ function ops.events(...)
 end
 
 -- The end of a task, written once: by the attempt that counts.
-function ops.task_end(id, attempt, state, result, failure)
+function ops.task_end(id, attempt, state, kind, result, failure)
     local job = load(id)
     if not job or job.a ~= attempt or job.s ~= 'in_progress' then return {id, attempt} end
+    count_end(id, job, kind, '')
     settle(id, job, state, result, failure)
     call('HINCRBY', P .. 'model:' .. job.m, 'ended', 1)
     return {}

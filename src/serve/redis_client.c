@@ -6,6 +6,7 @@
 
 #include "redis_broker_script.h" /* made by cmake/embed.cmake */
 #include "serve/link.h"
+#include "serve/metrics.h"
 #include "serve/redis_poll.h"
 
 /* Milliseconds between two looks at what is unanswered, and that a close waits for Redis. */
@@ -300,6 +301,16 @@ static redisAsyncContext *connect_one(by__redis *r, const struct addrinfo *list)
     return c;
 }
 
+/* What the script finds before it: the edges of histograms, which are those of all metrics. */
+static void add_edges(by__text *script)
+{
+    by__text_add(script, "local EDGES = {");
+    for (size_t i = 0; i < BY__EDGES; i++) {
+        by__text_format(script, "%.17g,", by__edges[i]);
+    }
+    by__text_add(script, "}\n");
+}
+
 static void connect_both(by__redis *r, const struct addrinfo *list)
 {
     static const char *const heads[] = {"#!lua flags=no-cluster\n",
@@ -309,6 +320,7 @@ static void connect_both(by__redis *r, const struct addrinfo *list)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(heads) && r->listener != NULL; i++) {
         by__text script = {0};
         by__text_add(&script, heads[i]);
+        add_edges(&script);
         by__text_add_bytes(&script, redis_broker_script, sizeof redis_broker_script);
         (void)redisAsyncCommand(r->caller, on_script, r, "SCRIPT LOAD %b", script.data,
                                 script.length);

@@ -1,4 +1,4 @@
-/* A gateway's side of a link to Redis, and a supervisor's, which only looks. */
+/* A gateway's side of a link to Redis, and a supervisor's, which says which versions get requests. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,8 +15,14 @@ typedef struct rate {
 
 typedef struct gateway {
     rate *rates;
-    bool looking; /* a question about the state is unanswered */
+    bool looking;   /* a question about the state is unanswered */
+    json_t *routes; /* of a supervisor: its last "route" of each model */
+    unsigned ticks;
 } gateway;
+
+/* Ticks between two times that a supervisor says its routes: Redis may have refused them, since
+ * another decides, or have lost them. */
+#define ROUTE_TICKS 4
 
 /* ---- requests ---- */
 
@@ -90,6 +96,7 @@ static void submit(by__redis_link *l, const json_t *m)
     by__redis_call call = {0};
     const char *id = by__get_text(m, "id");
     const char *model = by__get_text(m, "model");
+    const char *version = by__get_text(m, "version");
     bool again = json_is_true(json_object_get(m, "again"));
     char about[BY__REDIS_ABOUT];
     if (id == NULL || model == NULL) {
@@ -105,6 +112,8 @@ static void submit(by__redis_link *l, const json_t *m)
     by__redis_add_text(&call, json_is_true(json_object_get(m, "seen")) ? "1" : "0");
     by__redis_add_text(&call, again ? "1" : "0");
     add_limits(l, &call);
+    by__redis_add_text(&call, version == NULL ? "" : version);
+    by__redis_add_text(&call, json_is_true(json_object_get(m, "whole")) ? "1" : "0");
     by__redis_add_json(&call, json_object_get(m, "request"));
     (void)snprintf(about, sizeof about, "%s %s", id, model);
     by__redis_run(l->redis, &call, !again, on_submitted, l, about);
@@ -294,6 +303,30 @@ static void take_rate(gateway *g, const char *model, double ended)
     r->at = now;
 }
 
+/* What Redis has counted of versions, with the workers that each has. */
+static json_t *versions_of(const redisReply *m, const json_t *workers)
+{
+    json_t *versions = json_at(m, 9);
+    size_t i;
+    size_t at;
+    json_t *v;
+    json_t *w;
+    json_array_foreach(versions, i, v)
+    {
+        const char *name = by__get_text(v, "version");
+        int64_t count = 0;
+        json_array_foreach(workers, at, w)
+        {
+            const char *of = by__get_text(w, "model");
+            const char *version = by__get_text(w, "version");
+            count += of != NULL && strcmp(of, by__redis_text(m, 0)) == 0 && version != NULL &&
+                     name != NULL && strcmp(version, name) == 0;
+        }
+        (void)json_object_set_new(v, "workers", json_integer((json_int_t)count));
+    }
+    return versions;
+}
+
 static json_t *models_of(gateway *g, const redisReply *list, const json_t *workers)
 {
     json_t *models = json_array();
@@ -313,10 +346,13 @@ static json_t *models_of(gateway *g, const redisReply *list, const json_t *worke
         }
         take_rate(g, id, by__redis_number(m, 4));
         (void)json_array_append_new(
-            models, json_pack("{ss so sI sI sI sf}", "id", id, "info", json_at(m, 1), "workers",
-                              (json_int_t)count, "queue", (json_int_t)by__redis_number(m, 2),
-                              "queue_tokens", (json_int_t)by__redis_number(m, 3), "oldest",
-                              by__redis_number(m, 5) * 1e-3));
+            models,
+            json_pack("{ss so sI sI sI sf sI sb ss so}", "id", id, "info", json_at(m, 1), "workers",
+                      (json_int_t)count, "queue", (json_int_t)by__redis_number(m, 2),
+                      "queue_tokens", (json_int_t)by__redis_number(m, 3), "oldest",
+                      by__redis_number(m, 5) * 1e-3, "arrived", (json_int_t)by__redis_number(m, 6),
+                      "elastic", (int)(by__redis_number(m, 7) > 0.0), "decides",
+                      by__redis_text(m, 8), "versions", versions_of(m, workers)));
     }
     return models;
 }
@@ -342,10 +378,15 @@ static void on_state(void *user, const char *about, const redisReply *reply)
         json_decref(record);
     }
     json_t *models = models_of(g, by__redis_array(reply, 1), workers);
-    by__redis_tell(l, json_pack("{ss so so sI sI sI}", "t", "state", "workers", workers, "models",
-                                models, "rejected", (json_int_t)by__redis_number(reply, 2),
-                                "retried", (json_int_t)by__redis_number(reply, 3), "expired",
-                                (json_int_t)by__redis_number(reply, 4)));
+    const redisReply *counters = by__redis_array(reply, 2);
+    double counts[4] = {0};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(counts) && counters != NULL; i++) {
+        counts[i] = by__redis_number(counters, i);
+    }
+    by__redis_tell(l, json_pack("{ss so so sI sI sI sI}", "t", "state", "workers", workers,
+                                "models", models, "rejected", (json_int_t)counts[0], "retried",
+                                (json_int_t)counts[1], "expired", (json_int_t)counts[2], "dead",
+                                (json_int_t)counts[3]));
 }
 
 static void look(by__redis_link *l)
@@ -362,6 +403,55 @@ static void look(by__redis_link *l)
     by__redis_run(l->redis, &call, false, on_state, l, "");
 }
 
+/* ---- routes of a supervisor ---- */
+
+static void say_route(by__redis_link *l, const char *model, const json_t *m)
+{
+    by__redis_call call = {0};
+    const json_t *info = json_object_get(m, "info");
+    json_t *route = json_pack("{sO sb}", "versions", json_object_get(m, "versions"), "elastic",
+                              (int)json_is_true(json_object_get(m, "elastic")));
+    if (route == NULL) {
+        return;
+    }
+    by__redis_add_text(&call, "route");
+    by__redis_add_text(&call, model);
+    by__redis_add_text(&call, l->name);
+    by__redis_add_json(&call, route);
+    if (json_is_object(info)) {
+        by__redis_add_json(&call, info);
+    } else {
+        by__redis_add_text(&call, "");
+    }
+    json_decref(route);
+    by__redis_run(l->redis, &call, false, by__redis_ignore, l, "");
+}
+
+static void set_route(by__redis_link *l, const json_t *m)
+{
+    gateway *g = l->own;
+    const char *model = by__get_text(m, "model");
+    if (model != NULL && json_array_size(json_object_get(m, "versions")) > 0) {
+        g->routes = g->routes == NULL ? json_object() : g->routes;
+        (void)json_object_set_new(g->routes, model, json_deep_copy(m));
+        say_route(l, model, m);
+    }
+}
+
+static void supervise(by__redis_link *l)
+{
+    gateway *g = l->own;
+    const char *model;
+    json_t *m;
+    look(l);
+    if (++g->ticks % ROUTE_TICKS == 0) {
+        json_object_foreach(g->routes, model, m)
+        {
+            say_route(l, model, m);
+        }
+    }
+}
+
 /* ---- the roles ---- */
 
 static by_status open_gateway(by__redis_link *l, const json_t *hello, by_error *error)
@@ -376,6 +466,8 @@ static void send_message(by__redis_link *l, const char *kind, const json_t *m)
         submit(l, m);
     } else if (strcmp(kind, "cancel") == 0) {
         cancel(l, m);
+    } else if (strcmp(kind, "route") == 0) {
+        set_route(l, m);
     } else if (strcmp(kind, "task_hooks") == 0) {
         ask_hooks(l, m);
     } else if (strcmp(kind, "task_hook") == 0) {
@@ -405,6 +497,7 @@ static void free_gateway(by__redis_link *l)
         g->rates = r->next;
         free(r);
     }
+    json_decref(g == NULL ? NULL : g->routes);
     free(g);
 }
 
@@ -425,7 +518,7 @@ const by__redis_role by__redis_supervisor = {
     .ready = look,
     .send = send_message,
     .published = on_published,
-    .tick = look,
+    .tick = supervise,
     .bye = stay_silent,
     .free = free_gateway,
 };

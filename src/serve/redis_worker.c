@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "serve/answer_hash.h"
 #include "serve/id_table.h"
 #include "serve/redis_link.h"
 #include "serve/task_answer.h"
@@ -18,12 +19,14 @@ typedef struct held {
     by__id_entry entry;
     int64_t attempt;
     by__gather *gather; /* of a task; NULL: a gateway waits for it */
+    by__answer_hash hash;
 } held;
 
 typedef struct worker {
     by__id_table held;
     json_t *record; /* what others see of it */
     json_t *info;
+    char version[65];
     int64_t slots;
     int64_t steps;
     double moved; /* by__now when its steps last went on, or it was idle */
@@ -151,6 +154,7 @@ static void take(by__redis_link *l, bool looks_for_left)
     by__redis_add_text(&call, "take");
     by__redis_add_text(&call, l->name);
     by__redis_add_text(&call, l->model);
+    by__redis_add_text(&call, w->version);
     by__redis_add_integer(&call, most);
     by__redis_add_integer(&call, looks_for_left ? (int64_t)(l->address.silence * 1000.0) : 0);
     by__redis_add_integer(&call, l->address.attempts);
@@ -171,8 +175,34 @@ static void send_events(by__redis_link *l, by__redis_call *call)
     by__redis_add_text(call, "events");
 }
 
+/* What the script counts of an event. */
+static const char *kind_of(const by__event *event)
+{
+    bool failed = false;
+    if (event->kind == BY__EVENT_ERROR) {
+        json_t *json = by__event_json(event);
+        failed = by__get_integer(json, "status") >= 500;
+        json_decref(json);
+    }
+    return failed                                                            ? "fail"
+           : by__event_ends(event)                                           ? "end"
+           : event->kind == BY__EVENT_PIECE || event->kind == BY__EVENT_TEXT ? "text"
+                                                                             : "more";
+}
+
+static void count_text(held *h, const by__event *event)
+{
+    if (event->kind == BY__EVENT_PIECE) {
+        by__answer_hash_piece(&h->hash, event->sequence, event->data, event->length);
+    } else if (event->kind == BY__EVENT_TEXT) {
+        json_t *json = by__event_json(event);
+        by__answer_hash_add(&h->hash, json);
+        json_decref(json);
+    }
+}
+
 /* The end of a task: what was gathered is its result. */
-static void end_task(by__redis_link *l, const held *h, const json_t *event)
+static void end_task(by__redis_link *l, const held *h, const char *counts, const json_t *event)
 {
     const char *kind = by__get_text(event, "e");
     bool failed = kind == NULL || strcmp(kind, "error") == 0;
@@ -182,6 +212,7 @@ static void end_task(by__redis_link *l, const held *h, const json_t *event)
     by__redis_add_text(&call, h->entry.id);
     by__redis_add_integer(&call, h->attempt);
     by__redis_add_text(&call, failed ? "failed" : "completed");
+    by__redis_add_text(&call, counts);
     if (failed) {
         by__redis_add_text(&call, "");
     }
@@ -197,7 +228,7 @@ static void gather_event(by__redis_link *l, const held *h, const by__event *even
 {
     json_t *json = by__event_json(event);
     if (by__event_ends(event)) {
-        end_task(l, h, json);
+        end_task(l, h, kind_of(event), json);
     } else {
         by__gather_add(h->gather, json);
     }
@@ -219,9 +250,13 @@ static bool send_list(by__redis_link *l, const char *list, size_t length)
             continue;
         }
         if (h->gather == NULL) {
+            char hash[17];
+            count_text(h, &event);
+            by__answer_hash_print(hash, &h->hash);
             by__redis_add_text(&call, event.id);
             by__redis_add_integer(&call, h->attempt);
-            by__redis_add_text(&call, last ? "1" : "0");
+            by__redis_add_text(&call, kind_of(&event));
+            by__redis_add_text(&call, last ? hash : "");
             by__redis_add(&call, event.record, event.size);
             if (call.count > MOST_ARGUMENTS) {
                 send_events(l, &call);
@@ -269,6 +304,7 @@ static void beat(by__redis_link *l, const json_t *m)
     by__redis_add_text(&call, "beat");
     by__redis_add_text(&call, l->name);
     by__redis_add_text(&call, l->model);
+    by__redis_add_text(&call, w->version);
     by__redis_add_json(&call, w->record);
     for (size_t i = 0; claims && i < w->held.bucket_count; i++) {
         for (const by__id_entry *e = w->held.buckets[i]; e != NULL; e = e->next) {
@@ -294,6 +330,11 @@ static by_status open_worker(by__redis_link *l, const json_t *hello, by_error *e
         (void)json_object_set(w->record, kept[i], json_object_get(hello, kept[i]));
     }
     w->info = json_deep_copy(json_object_get(hello, "info"));
+    const char *version = by__get_text(hello, "version");
+    if (version == NULL || !by__id_valid(version)) {
+        return by_error_set(error, BY_EARG, "a worker names the version of its model");
+    }
+    memcpy(w->version, version, strlen(version) + 1);
     w->slots = by__get_integer(hello, "slots");
     w->moved = by__now();
     return BY_OK;
@@ -306,6 +347,7 @@ static void on_ready(by__redis_link *l)
     by__redis_add_text(&call, "hello");
     by__redis_add_text(&call, l->name);
     by__redis_add_text(&call, l->model);
+    by__redis_add_text(&call, w->version);
     by__redis_add_json(&call, w->info);
     by__redis_run(l->redis, &call, false, by__redis_ignore, l, "");
 }

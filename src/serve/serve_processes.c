@@ -421,6 +421,7 @@ by_status by_serve_run(const by_serve_options *options, by_error *error)
         return by_error_set(error, BY_EARG,
                             "no worker may run: set scaling.most, or --workers 0:8");
     }
+    BY_TRY(by__request_id(s.name, "supervisor_", error));
     set_options(&s, options);
     int code = uv_pipe(s.lifeline, 0, 0);
     if (code < 0) {

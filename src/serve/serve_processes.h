@@ -86,9 +86,10 @@ struct by__supervisor {
     char last[65];   /* version of the last rollout that ended, and its end */
     char outcome[16];
     char reason[160];
-    char model[256]; /* its name */
-    json_t *info;    /* what workers say of it; NULL: not known yet */
-    char *routed;    /* the last "route" that was sent */
+    char name[BY__ID_BYTES]; /* of this process, for the broker */
+    char model[256];         /* its name */
+    json_t *info;            /* what workers say of it; NULL: not known yet */
+    char *routed;            /* the last "route" that was sent */
     by__autoscale scale;
     by__totals window[BY__WINDOW]; /* a ring */
     size_t window_count;

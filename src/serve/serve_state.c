@@ -11,6 +11,8 @@
 /* Seconds after which a worker is killed that the broker knew and knows no more: it has stopped to
  * speak, or makes no step. */
 #define FORGOTTEN 2.0
+/* Seconds in which the broker takes this process for the one that decides. */
+#define TAKEOVER 3.0
 /* Seconds between a version's last request and the end of its workers: what is on its way to them
  * arrives. */
 #define LINGER 0.5
@@ -151,9 +153,7 @@ static void send_route(by__supervisor *s)
     json_t *route = json_pack("{ss ss so sb sO?}", "t", "route", "model", s->model, "versions",
                               versions, "elastic", (int)(s->options.workers == 0), "info", s->info);
     char *text = json_dumps(route, JSON_COMPACT | JSON_SORT_KEYS);
-    /* Redis gives a request to any worker. */
-    bool news = text != NULL && s->options.broker != NULL &&
-                (s->routed == NULL || strcmp(text, s->routed) != 0);
+    bool news = text != NULL && (s->routed == NULL || strcmp(text, s->routed) != 0);
     if (news && by__broker_link_send(&s->link, route)) {
         free(s->routed);
         s->routed = text;
@@ -166,7 +166,7 @@ static void send_route(by__supervisor *s)
 /* The one version of every other model. */
 static void send_others(by__supervisor *s)
 {
-    for (by__group *g = s->groups; g != NULL && s->options.broker != NULL; g = g->next) {
+    for (by__group *g = s->groups; g != NULL; g = g->next) {
         if (g->other != NULL && !g->routed) {
             json_t *versions = json_array();
             add_route(versions, g, 1.0, false);
@@ -188,11 +188,6 @@ by_status by__supervisor_deploy(by__supervisor *s, const by__served_version *ver
                             "version %s is on its way (%s): wait for it, or end it by "
                             "`banyan deploy --rollback`",
                             s->coming->version.name, by__rollout_name(s->rollout.phase));
-    }
-    if (s->options.broker == NULL && (options->share_count > 0 || options->shadow)) {
-        return by_error_set(error, BY_ESTATE,
-                            "shares and copies need the broker of `banyan serve`: Redis gives a "
-                            "request to any worker");
     }
     if (strcmp(version->name, s->current->version.name) == 0) {
         return by_error_set(error, BY_ESTATE, "version %s serves already", version->name);
@@ -237,7 +232,15 @@ static void end_rollout(by__supervisor *s)
 /* The golden request is one for text; of other models what counts is that their workers start. */
 static bool asks_golden(const by__supervisor *s)
 {
-    return s->options.broker != NULL && json_object_get(s->info, "context") != NULL;
+    return json_object_get(s->info, "context") != NULL;
+}
+
+/* Whether it is this process that says which versions get requests, where others might: it has said
+ * so when the rollout began. */
+static bool decides(const by__supervisor *s, const json_t *model)
+{
+    const char *who = by__get_text(model, "decides");
+    return who == NULL || strcmp(who, s->name) == 0 || by__now() - s->rollout.since < TAKEOVER;
 }
 
 static void tend_rollout(by__supervisor *s, const json_t *model)
@@ -261,6 +264,9 @@ static void tend_rollout(by__supervisor *s, const json_t *model)
     by__rollout_phase phase = s->rollout.phase;
     double share = s->rollout.share;
     by__rollout_step(&s->rollout, &in);
+    if (!decides(s, model)) {
+        by__rollout_fail(&s->rollout, "another server, or deployment, shifts the model's requests");
+    }
     if (s->rollout.phase == BY__ROLLOUT_CHECKING && asks_golden(s)) {
         by__golden_ask(s, in.ready);
     }
@@ -333,8 +339,8 @@ static void on_events(void *user, const char *list, size_t length)
 static void on_greet(void *user)
 {
     by__supervisor *s = user;
-    json_t *hello = json_pack("{ss ss ss sI}", "t", "hello", "role", "supervisor", "name",
-                              "supervisor", "pid", (json_int_t)getpid());
+    json_t *hello = json_pack("{ss ss ss sI}", "t", "hello", "role", "supervisor", "name", s->name,
+                              "pid", (json_int_t)getpid());
     (void)by__broker_link_send(&s->link, hello);
     json_decref(hello);
 }

@@ -86,7 +86,11 @@ url=$own
 export REDISCLI_AUTH=secret
 
 say "the script: one result of many deliveries, and the end of a request that kills workers"
-{ echo '#!lua flags=allow-oom' && cat "$root/src/serve/redis_broker.lua"; } >script.lua
+{
+    echo '#!lua flags=allow-oom'
+    echo 'local EDGES = {0.1, 1}'
+    cat "$root/src/serve/redis_jobs.lua" "$root/src/serve/redis_versions.lua" "$root/src/serve/redis_broker.lua"
+} >script.lua
 # answers WANTED OPERATION ARGUMENT...: what it gives, in one line.
 answers() {
     wanted=$1
@@ -98,38 +102,107 @@ answers() {
     esac
 }
 again() { redis-cli -p "$port" -n 5 --eval script.lua , bye "$1" >/dev/null 2>&1 && sleep 0.02; }
-answers "starting" submit a m 2 5 60000 g 0 0 1 1000 '{}'
-answers "" hello w1 m '{}'
-answers "" beat w1 m '{"model":"m"}'
-answers "unknown" submit a other 2 5 60000 g 0 0 1 1000 '{}'
+answers "starting" submit a m 2 5 60000 g 0 0 1 1000 '' 0 '{}'
+answers "" hello w1 m v '{}'
+answers "" beat w1 m v '{"model":"m","version":"v"}'
+answers "unknown" submit a other 2 5 60000 g 0 0 1 1000 '' 0 '{}'
 answers "task t1 queued *" task_add t1 o1 key m 2 5 60000 0 1 1000 '{}' '{"r":1}'
 answers "task t1 queued *" task_add t2 o1 key m 2 5 60000 0 1 1000 '{}' '{"r":1}'
 answers "full 1" task_add t3 o1 "" m 2 5 60000 0 1 1000 '{}' '{"r":1}'
-answers "full 1" submit a m 2 5 60000 g 0 0 1 1000 '{}'
-answers 't1 1 * 1 {"r":1}' take w1 m 4 0 3
-answers "" beat w1 m '{"model":"m"}' t1 1
+answers "full 1" submit a m 2 5 60000 g 0 0 1 1000 '' 0 '{}'
+answers 't1 1 * 1 {"r":1}' take w1 m v 4 0 3
+answers "" beat w1 m v '{"model":"m","version":"v"}' t1 1
 again w1
-answers "" take w2 m 4 0 3
-answers 't1 2 * 1 {"r":1}' take w2 m 4 1 3
-answers "t1 1" beat w1 m '{"model":"m"}' t1 1
-answers "t1 1" events t1 1 0 '{}'
-answers "t1 1" task_end t1 1 completed '{"a":1}' ''
-answers "" task_end t1 2 completed '{"a":2}' ''
-answers "t1 2" task_end t1 2 completed '{"a":3}' ''
+answers "" take w2 m v 4 0 3
+answers 't1 2 * 1 {"r":1}' take w2 m v 4 1 3
+answers "t1 1" beat w1 m v '{"model":"m","version":"v"}' t1 1
+answers "t1 1" events t1 1 more '' '{}'
+answers "t1 1" task_end t1 1 completed end '{"a":1}' ''
+answers "" task_end t1 2 completed end '{"a":2}' ''
+answers "t1 2" task_end t1 2 completed end '{"a":3}' ''
 answers 'task t1 completed * 2 {} {"a":2}*' task_get t1 o1
 answers "none" task_get t1 o2
 # A gateway that nobody listens for has gone: its request is not begun.
-answers "ok" submit a m 2 5 60000 g 0 0 1 1000 '{}'
-answers "" take w1 m 4 0 3
+answers "ok" submit a m 2 5 60000 g 0 0 1 1000 '' 0 '{}'
+answers "" take w1 m v 4 0 3
 answers "task t4 queued *" task_add t4 o1 "" m 1 5 60000 0 1 1000 '{}' '{"r":4}'
-answers 't4 1 * 1 {"r":4}' take w1 m 4 0 3
+answers 't4 1 * 1 {"r":4}' take w1 m v 4 0 3
 for lost in 2 3; do
     again w1
-    answers "t4 $lost * 1 {\"r\":4}" take w1 m 4 1 3
+    answers "t4 $lost * 1 {\"r\":4}" take w1 m v 4 1 3
 done
 again w1
-answers "" take w1 m 4 1 3
+answers "" take w1 m v 4 1 3
 answers 'task t4 failed * 3 {}*its worker was lost 3 times*' task_get t4 o1
 ask -n 5 xrange banyan:dead - + | paste -s >dead
 holds dead "its worker was lost 3 times"
 [ "$(ask -n 5 hget banyan:model:m n)" = 0 ] || fail "something counts as waiting"
+
+say "the script: versions by their shares, and who decides"
+# route BY SHARE-OF-A SHARE-OF-B: version a takes from the queue of all.
+route() { echo "{\"versions\":[{\"version\":\"a\",\"share\":$1,\"shadow\":false},{\"version\":\"b\",\"share\":$2,\"shadow\":false}],\"elastic\":false}"; }
+only() { echo "{\"versions\":[{\"version\":\"$1\",\"share\":1,\"shadow\":false}],\"elastic\":true}"; }
+for v in a b; do
+    answers "" hello w$v two $v '{}'
+    answers "" beat w$v two $v "{\"model\":\"two\",\"version\":\"$v\"}"
+done
+answers "1" route two s1 "$(only a)" ''
+answers "task v1 queued *" task_add v1 o "" two 2 5 60000 0 9 1000 '{}' '{}'
+answers "" take wb two b 4 0 3
+answers "v1 1 *" take wa two a 4 0 3
+answers "1" route two s1 "$(route 0 1)" ''
+answers "0" route two s2 "$(only a)" ''
+answers "task v2 queued *" task_add v2 o "" two 2 5 60000 0 9 1000 '{}' '{}'
+answers "" take wa two a 4 0 3
+answers "v2 1 *" take wb two b 4 0 3
+answers "" task_end v2 1 failed fail '' '{"status":500}'
+# What waits for a version that gets nothing any more is taken by the one that serves.
+answers "task v3 queued *" task_add v3 o "" two 2 5 60000 0 9 1000 '{}' '{}'
+answers "1" route two s1 "$(route 1 0)" ''
+answers "" take wb two b 4 0 3
+answers "v3 1 *" take wa two a 4 0 3
+answers "" task_end v3 1 completed end '{}' ''
+answers "1" route two s1 "$(route 0.25 0.75)" ''
+for i in $(seq 40); do answers "task s$i-0 queued *" task_add s$i-0 o "" two 2 5 60000 0 99 1000 '{}' '{}'; done
+answers '*"errors":1,*' state g 5000
+count=$(redis-cli -p "$port" -n 5 --eval script.lua , take wb two b 99 0 3 2>/dev/null | grep -c '^s[0-9]')
+[ "$count" -ge 20 ] && [ "$count" -le 38 ] || fail "$count of 40 requests went to a share of 75 %"
+answers "0" route two s2 "$(only b)" ''
+answers "1" route two s1 "$(only a)" ''
+answers "0" route two s2 "$(only b)" ''
+answers "1" route two s2 "$(only a)" ''
+
+say "a served model whose versions meet at Redis: golden request, copies, shares, a worker that dies, and back"
+run 0 "$banyan" train c.yaml --quiet --set name=other --set model.context=1024 --set train.batch=1 --set train.steps=2 --set optimizer.warmup=1 --set train.threads=1 --set seed=2
+kill -TERM $gateway $first
+wait $gateway $first
+"$banyan" serve runs/tiny --broker "redis://127.0.0.1:$port/6" --listen 127.0.0.1:0 --dir "$work/sock" --threads 1 --workers 2 >served 2>gateway.log &
+gateway=$!
+background=$gateway
+wait_for http served
+url=$(cat served)
+until curl -sf "$url/health/ready" >/dev/null; do sleep 0.1; done
+update="$root/tests/e2e/update_client.py"
+answer=$(python3 "$update" answer "$url")
+python3 "$update" load "$url" enough 300 >load.out 2>load.err &
+background=$!
+deploy() { "$banyan" deploy --dir "$work/sock" "$@"; }
+deploy runs/other --shadow --canary 30% --hold 2 --slower 50 --detach >status
+until deploy --status --json >status && [ "$(field phase <status)" = canary ]; do sleep 0.1; done
+kill -9 $(ps -o pid=,args= --ppid "$gateway" | awk '/ worker / { print $1 }' | sed -n '1p;$p')
+until deploy --status --json >status && [ -z "$(field coming <status)" ]; do sleep 0.1; done
+[ "$(field outcome <status)" = deployed ] || { grep deploy gateway.log >&2; fail "$(cat status)"; }
+[ "$(python3 "$update" answer "$url")" != "$answer" ] || fail "the former version answers"
+grep -q '"event":"deploy_phase".*"checking"' gateway.log || fail "there was no golden request"
+curl -sf "$url/metrics" >metrics
+grep 'banyan_shadow_different_total{' metrics | grep -qv ' 0$' || fail "no copy was compared: $(grep shadow metrics)"
+grep 'banyan_version_requests_total{' metrics | grep -qv ' 0$' || fail "no requests of versions were counted"
+run 0 deploy --rollback
+[ "$(python3 "$update" answer "$url")" = "$answer" ] || fail "the former version has another answer"
+: >enough
+wait $background || { cat load.err load.out >&2; tail -n 20 gateway.log >&2; fail "requests have failed"; }
+background=
+holds load.out '"failed": 0'
+[ "$(field versions <load.out)" = 2 ] || fail "answers of other versions: $(cat load.out)"
+kill -TERM $gateway && wait $gateway || fail "the server ended with an error: $(tail gateway.log)"
+gateway= first=

@@ -1,0 +1,193 @@
+-- Requests in Redis: where they wait, and how they end. This, redis_versions.lua and
+-- redis_broker.lua are one script, in this order, behind a line with EDGES: the upper edges of a
+-- histogram's buckets in seconds (metrics.h).
+--
+-- Every change of a request's state is one call of the script, so it happens as a whole or not at
+-- all. ARGV[1] names the operation; its arguments follow. Times are milliseconds of Redis' own
+-- clock, and what is sent is a duration, so that the clocks of hosts need not agree.
+--
+--   banyan:job:ID             hash of a request, see FIELDS
+--   banyan:queue:MODEL:LEVEL  stream with consumer group "workers": the ids of requests. What is
+--                             pending is at a worker; an entry whose request is gone, or has
+--                             another entry, says nothing
+--   banyan:queue:MODEL:LEVEL@VERSION  what only workers of that version may take
+--   banyan:model:MODEL        hash: info, n and cost (of what waits), arrived and ended (requests
+--                             so far)
+--   banyan:models             sorted set: models by the time at which a worker last named them
+--   banyan:route:MODEL        string: which versions get new requests (redis_versions.lua)
+--   banyan:named:MODEL        sorted set: versions by the time at which a worker last named them
+--   banyan:version:VERSION:MODEL  hash: what a version has done
+--   banyan:mirror:ID          hash: the answers of a request and of its copy with this id, as far
+--                             as there are any
+--   banyan:workers            hash: what each worker said last; banyan:alive: sorted set, and when
+--   banyan:deadlines          sorted set: requests by the time at which they end unanswered
+--   banyan:key:N:OWNER:KEY    string: the task that a key of idempotency stands for; N is the
+--                             owner's length
+--   banyan:hooks              sorted set: tasks that have ended by the time at which their webhook
+--                             is due
+--   banyan:dead               stream of requests that lost too many workers
+--   banyan:pulse, banyan:counters
+--   banyan:to:NAME            channel of a gateway or a worker; banyan:wake:MODEL: something waits
+local P = 'banyan:'
+local call = redis.call
+local LEVELS = {'high', 'normal', 'low'}
+-- state, model, level, entry of the stream, cost, deadline (0: none), gateway, attempt (counts up
+-- with every delivery: what an earlier one says is no news), workers lost, worker, owner (of a task
+-- alone), request; the version whose queue it is in ('': the queue of all), the version of the
+-- worker that had it last, '1' when only that version may answer, '1' when something of the answer
+-- is out, since when it is here, '1' when the client gets nothing before the end, its copy, what it
+-- is a copy of. A task has more: b (when it came), t (what brought it), v, f (its result, or
+-- failure), and one with a webhook h (its outcome), k (attempts), n (when the task ended)
+local FIELDS = {'s', 'm', 'p', 'e', 'c', 'd', 'g', 'a', 'l', 'w', 'o', 'r', 'queue', 'version', 'bound', 'told',
+                'since', 'whole', 'copy', 'of'}
+-- Milliseconds: without a call of any process, after which nobody counts as silent for a while;
+-- that a worker has to end a request behind its deadline; until what is silent, or was long not
+-- named, is forgotten; that a task with a webhook to be sent is kept behind its end.
+local PAUSE, LATE, SILENT, UNNAMED, HOOKED = 1500, 60000, 60000, 3600000, 86400000
+
+local function clock()
+    local t = call('TIME')
+    return t[1] * 1000 + math.floor(t[2] / 1000)
+end
+local function queue(model, level, version)
+    local all = P .. 'queue:' .. model .. ':' .. LEVELS[tonumber(level)]
+    return version == '' and all or all .. '@' .. version
+end
+local function tell(name, text) return name == '' and 1 or call('PUBLISH', P .. 'to:' .. name, text) end
+local function text(number) return string.format('%.0f', number) end
+
+-- The streams that a worker of a version may have entries of.
+local function queues(model, version)
+    local all = {}
+    for level = 1, 3 do
+        all[#all + 1] = queue(model, level, '')
+        if version ~= '' then all[#all + 1] = queue(model, level, version) end
+    end
+    return all
+end
+
+local function load(id)
+    local values = call('HMGET', P .. 'job:' .. id, unpack(FIELDS))
+    if not values[1] then return nil end
+    local job = {}
+    for i, name in ipairs(FIELDS) do job[name] = values[i] end
+    job.queue = job.queue or ''
+    job.since = job.since or clock()
+    return job
+end
+
+---- what a version has done ----
+
+local function version_key(version, model) return P .. 'version:' .. version .. ':' .. model end
+
+local function observe(key, what, seconds)
+    local bucket = 1
+    while bucket <= #EDGES and seconds > EDGES[bucket] do bucket = bucket + 1 end
+    call('HINCRBY', key, what .. bucket, 1)
+    call('HINCRBYFLOAT', key, what .. 'sum', seconds)
+end
+
+local function count_first(job, now)
+    if job.version and not job.of then observe(version_key(job.version, job.m), 'first', (now - job.since) / 1000) end
+end
+
+-- Of a copy alone, how it compares with what the client got, when both have ended.
+local function compare(id, job, answer)
+    local copy = job.of and id or job.copy
+    local key = P .. 'mirror:' .. (copy or '')
+    if not copy or call('EXISTS', key) == 0 then return end
+    call('HSET', key, job.of and 'copy' or 'own', answer)
+    local both = call('HMGET', key, 'own', 'copy', 'version')
+    local counts = version_key(both[3], job.m)
+    if job.of and answer == 'failed' then call('HINCRBY', counts, 'failed', 1) end
+    if not both[1] or not both[2] then return end
+    call('DEL', key)
+    if both[1] ~= 'failed' and both[2] ~= 'failed' then
+        call('HINCRBY', counts, both[1] == both[2] and 'same' or 'different', 1)
+    end
+end
+
+-- The last event: kind is "end", or "fail" for an error of the server; answer: a hash of the texts.
+local function count_end(id, job, kind, answer)
+    local now = clock()
+    compare(id, job, kind == 'fail' and 'failed' or 'h' .. answer)
+    if not job.version or job.of then return end
+    local key = version_key(job.version, job.m)
+    if not job.told and kind == 'end' then count_first(job, now) end
+    call('HINCRBY', key, 'requests', 1)
+    if kind == 'fail' then call('HINCRBY', key, 'errors', 1) end
+    observe(key, 'whole', (now - job.since) / 1000)
+end
+
+---- the states of a request ----
+
+-- Takes a request out of its queue, or from its worker. What was never delivered stays in the
+-- stream: to delete it there would make the group's lag unknown, by which autoscalers go.
+local function unlink(job)
+    if job.s == 'queued' then
+        call('HINCRBY', P .. 'model:' .. job.m, 'n', -1)
+        call('HINCRBY', P .. 'model:' .. job.m, 'cost', -job.c)
+    elseif job.s == 'in_progress' then
+        local q = queue(job.m, job.p, job.queue)
+        call('XACK', q, 'workers', job.e)
+        call('XDEL', q, job.e)
+    end
+end
+
+local function forget(id, job)
+    unlink(job)
+    call('DEL', P .. 'job:' .. id)
+    call('ZREM', P .. 'deadlines', id)
+    if job.of then call('HINCRBY', version_key(job.queue, job.m), 'copies', -1) end
+end
+
+-- A list of one event (event_list.h), behind the byte that says so.
+local KINDS = {error = 'x', again = 'a'}
+local function event(id, kind, more)
+    local e = more or {}
+    e.id, e.e = id, kind
+    local json = cjson.encode(e)
+    local head = struct.pack('<I4', 7 + #id + #json) .. KINDS[kind] .. struct.pack('<BI4', #id, 0)
+    return '\1' .. head .. id .. '\0' .. json
+end
+
+-- The end of a task: its result stays until the task expires.
+local function settle(id, job, state, result, failure)
+    unlink(job)
+    local key = P .. 'job:' .. id
+    call('HSET', key, 's', state)
+    if result ~= '' then call('HSET', key, 'v', result) end
+    if failure ~= '' then call('HSET', key, 'f', failure) end
+    call('HDEL', key, 'r', 'e', 'w')
+    call('ZREM', P .. 'deadlines', id)
+    local kept = tonumber(job.d)
+    if call('HEXISTS', key, 'h') == 1 then
+        local now = clock()
+        call('HSET', key, 'n', text(now))
+        call('ZADD', P .. 'hooks', text(now), id)
+        kept = math.max(kept, now + HOOKED)
+    end
+    call('PEXPIREAT', key, text(kept))
+end
+
+-- Ends a request by an error, whoever waits for it.
+local function fail(id, job, status, code, message)
+    local failure = {status = status, code = code, message = message}
+    count_end(id, job, 'fail', '')
+    if job.o then
+        settle(id, job, 'failed', '', cjson.encode(failure))
+    else
+        tell(job.g, event(id, 'error', failure))
+        forget(id, job)
+    end
+end
+
+-- Into the queue of job.queue.
+local function enqueue(id, job)
+    job.e = call('XADD', queue(job.m, job.p, job.queue), '*', 'id', id)
+    call('HSET', P .. 'job:' .. id, 's', 'queued', 'e', job.e, 'queue', job.queue)
+    call('HINCRBY', P .. 'model:' .. job.m, 'n', 1)
+    call('HINCRBY', P .. 'model:' .. job.m, 'cost', job.c)
+    if tonumber(job.d) > 0 then call('ZADD', P .. 'deadlines', job.d, id) end
+    call('PUBLISH', P .. 'wake:' .. job.m, '')
+end
