@@ -2,7 +2,8 @@
 # Faults that are planted in the sources, one at a time, and the tests that find them. It is not part of scripts/test,
 # because every fault rebuilds the library; it works on a copy in build/mutations.
 #
-#   tests/mutations.sh            plants all, and runs the tests of each: at least one must fail
+#   tests/mutations.sh            plants all, and runs the tests of each (programs, and scripts of tests/e2e): at least
+#                                 one must fail
 #   tests/mutations.sh PATTERN    those whose name contains PATTERN
 #   tests/mutations.sh --check    only whether each fault still fits the sources
 #
@@ -34,15 +35,19 @@ replace() {
         END { exit found != 1 }' "$1"
 }
 
+# A script needs the program that it runs.
 make_programs() {
-    # shellcheck disable=SC2086
-    cmake --build "$build" --target $* >"$log" 2>&1
+    # shellcheck disable=SC2046
+    cmake --build "$build" --target $(printf '%s\n' "$@" | sed 's/.*\.sh$/banyan/' | sort -u) >"$log" 2>&1
 }
 
 # finds PROGRAM...: prints those that fail.
 finds() {
     for program in "$@"; do
-        (cd "$copy" && timeout 300 "../build/tests/$program") >>"$log" 2>&1 || echo "$program"
+        case $program in
+        *.sh) (BANYAN=$PWD/$build/banyan && export BANYAN && timeout 300 sh "$copy/tests/e2e/$program") ;;
+        *) (cd "$copy" && timeout 300 "../build/tests/$program") ;;
+        esac >>"$log" 2>&1 || echo "$program"
     done
 }
 
@@ -241,6 +246,44 @@ mutations() {
     mutation "experts of a rank saved under other names" src/train/save.c \
         'return i >= slice->offset[0] && i < slice->offset[0] + slice->shape[0];' \
         'return i < slice->shape[0];' test_ranks_save
+
+    mutation "a checkpoint that is served is removed" src/checkpoint/retention.c \
+        '!by__lease_alone(&item->alone, directory);' 'false;' test_retention
+
+    # Serving.
+    mutation "a version with more errors is taken" src/serve/rollout.c \
+        'if (errors > former + o->errors) {' 'if (errors < former - o->errors) {' test_rollout
+    mutation "a version is judged by its first request" src/serve/rollout.c \
+        'if (count < o->requests) {' 'if (count < 1) {' test_rollout
+    mutation "a slower version is taken" src/serve/rollout.c \
+        'if (both && slow > usual * o->slower + NOISE) {' 'if (both && usual > slow * o->slower + NOISE) {' test_rollout
+    mutation "workers go without a cool-down" src/serve/autoscale.c \
+        'in->now - a->needed >= o->calm && in->now - a->changed >= o->calm' 'in->now > a->needed' test_autoscale
+    mutation "workers are added while the last ones start" src/serve/autoscale.c \
+        'need > a->wanted && in->now - a->changed >= o->pause' 'need > a->wanted' test_autoscale
+    mutation "shares of versions swapped" src/serve/broker_versions.c \
+        'if (at < v->share) {' 'if (at >= v->share) {' test_broker.sh
+    mutation "what waits stays with a version that lost its share" src/serve/broker_versions.c \
+        'bool good = v != NULL && v->share > 0.0;' 'bool good = v != NULL;' test_broker.sh
+    mutation "a request is tried once more" src/serve/broker_jobs.c \
+        'if (job->attempt >= b->options.attempts) {' 'if (job->attempt > b->options.attempts) {' test_broker.sh
+    mutation "an earlier worker is still heard" src/serve/broker_jobs.c \
+        'if (job == NULL || job->worker != worker ||' 'if (job == NULL || job->worker == NULL ||' test_broker.sh
+    mutation "an answer that has begun goes on with another version" src/serve/broker_jobs.c \
+        'job->bound = job->bound || (job->gather == NULL && !job->whole);' 'job->bound = false;' test_broker.sh
+    mutation "Redis: a task has the result of an earlier delivery" src/serve/redis_broker.lua \
+        'if not job or job.a ~= attempt or job.s' 'if not job or job.s' test_redis_broker.sh
+    mutation "Redis: a request is tried once more" src/serve/redis_broker.lua \
+        'if lost >= tonumber(most_lost) then' 'if lost > tonumber(most_lost) then' test_redis_broker.sh
+    mutation "Redis: shares of versions swapped" src/serve/redis_versions.lua \
+        'if at < v.share then break end' 'if at >= v.share then break end' test_redis_broker.sh
+    mutation "Redis: a second server decides too" src/serve/redis_versions.lua \
+        "if was['until'] > now then return false end" "if was['until'] > 2 * now then return false end" \
+        test_redis_broker.sh
+    mutation "Redis: any version takes from the queue of all" src/serve/redis_broker.lua \
+        'local leads = not route or' 'local leads = true or' test_redis_broker.sh
+    mutation "Redis: an answer that has begun goes on with another version" src/serve/redis_broker.lua \
+        "if v[5] ~= '1' then" "if v[5] == '2' then" test_redis_broker.sh
 
     # Adapters.
     mutation "adapters without alpha / rank" src/passes/lora.c \

@@ -67,7 +67,13 @@ for i in range(400):
 wait_for(lambda: len(one.work()) + len(two.work()) == 801)
 ids = [{j["id"].rsplit("-", 1)[0] for j in w.jobs} for w in (one, two)]
 assert not ids[0] & ids[1] and 60 < len(ids[1]) < 140, (len(ids[0]), len(ids[1]))
-one.answer(), two.answer()
+# What a worker says of a request of another one is no news.
+stranger, own = one.jobs[0]["id"], two.jobs[-1]["id"]
+two.tell(one.jobs[0], {"e": "error", "status": 500, "code": "stranger", "message": "stranger"})
+two.answer()
+gateway.last(own)
+assert stranger not in gateway.events, gateway.events[stranger]
+one.answer()
 gateway.last("r399-1")
 state = gateway.version("two")
 assert state["requests"] == 2 * len(ids[1]) - ("early" in ids[1]) and state["errors"] == 0, state

@@ -221,12 +221,43 @@ static void test_to_zero(void **state)
     assert_true(s.taken > 0);
 }
 
+/* While what was started shows no effect yet, a load that grows adds workers at intervals, of which
+ * each is as long as the pause. */
+static void test_a_pause_between_increases(void **state)
+{
+    by__autoscale a;
+    double last = -1.0;
+    size_t increases = 0;
+    BY_UNUSED(state);
+    by__autoscale_begin(
+        &a, &(by__autoscale_options){.least = 1, .most = 30, .target = 0.2, .pause = 3}, 1, 0.0);
+    a.capacity = 10.0;
+    for (int tick = 1; tick <= 40; tick++) {
+        size_t before = a.wanted;
+        by__autoscale_input in = {.now = tick * 0.25,
+                                  .window = 2.0,
+                                  .ready = 1,
+                                  .started = before,
+                                  .arrived = (uint64_t)(20 + 4 * tick),
+                                  .ended = 20,
+                                  .p95 = 1.0,
+                                  .waiting = (size_t)(10 * tick),
+                                  .running = 4,
+                                  .oldest = 1.0};
+        if (by__autoscale_decide(&a, &in) > before) {
+            assert_true(last < 0.0 || in.now - last >= 3.0);
+            last = in.now;
+            increases++;
+        }
+    }
+    assert_true(increases >= 2 && a.wanted <= 30);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_step_of_twenty),
-        cmocka_unit_test(test_a_load_that_swings),
-        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_a_step_of_twenty), cmocka_unit_test(test_a_load_that_swings),
+        cmocka_unit_test(test_bounds),           cmocka_unit_test(test_a_pause_between_increases),
         cmocka_unit_test(test_to_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
