@@ -66,6 +66,18 @@ try:
                 problems.append(f"{path}: {name}: {error.message}")
 except ImportError:
     print("kubernetes-validate is not installed: schemas are not looked at")
+try:
+    # Made from the CRDs of KEDA 2.16: what it reads is typed, and what it does not know is missing when it is written.
+    from cloudcoil.models.keda import v1alpha1
+
+    path, keda = objects["ScaledObject/banyan-worker"]
+    try:
+        known = v1alpha1.ScaledObject.model_validate(keda).model_dump(mode="json", by_alias=True, exclude_unset=True)
+        need(known == keda, path, "the schema of ScaledObject has no such field: " + json.dumps(keda))
+    except ValueError as error:
+        problems.append(f"{path}: {error}")
+except ImportError:
+    print("cloudcoil-models-keda is not installed: the schema of ScaledObject is not looked at")
 
 for path, name, spec, pod in pods():
     labels = spec["template"]["metadata"]["labels"]

@@ -64,8 +64,9 @@ say "a server: manifests, compose, dashboard, rules, by the metrics of one that 
 server="$root/tests/e2e/check_server_deploy.py"
 # The schemas come from PyPI; without them the rest is checked.
 python=$root/build/venv-deploy/bin/python
-"$python" -c 'import kubernetes_validate, yaml' 2>/dev/null ||
-    { python3 -m venv "$root/build/venv-deploy" && "$python" -m pip install --quiet kubernetes-validate==1.37.0 pyyaml; } >pip 2>&1 ||
+"$python" -c 'import cloudcoil.models.keda.v1alpha1, kubernetes_validate, yaml' 2>/dev/null ||
+    { python3 -m venv "$root/build/venv-deploy" &&
+        "$python" -m pip install --quiet kubernetes-validate==1.37.0 cloudcoil-models-keda==2.16.1.0 pyyaml; } >pip 2>&1 ||
     python=python3
 "$banyan" broker --dir "$work/sock" 2>log &
 broker=$!
@@ -81,11 +82,11 @@ run 0 "$python" "$server" "$root/deploy" metrics
 cp -r "$root/deploy" copy
 for change in 'gateway.yaml s/periodSeconds: 2$/periodSecond: 2/' 'worker.yaml s/terminationGracePeriodSeconds: 90/terminationGracePeriodSeconds: 30/' \
     'network.yaml s/app: banyan-redis/app: redis/' 'autoscale-keda.yaml s/metricType: Value/metricType: AverageValue/' \
-    'autoscale-keda.yaml s/banyan_time_to_first/banyan_first/'; do
+    'autoscale-keda.yaml s/banyan_time_to_first/banyan_first/' 'autoscale-keda.yaml s/replicas: 4/replica: 4/'; do
     file=copy/kubernetes/${change%% *}
     sed -i "${change#* }" "$file"
     # A wrong name of a field is found by the schemas alone.
-    case $change in gateway*) [ "$python" != python3 ] || { cp "$root/deploy/kubernetes/${change%% *}" "$file" && continue; } ;; esac
+    case $change in gateway* | *replica:*) [ "$python" != python3 ] || { cp "$root/deploy/kubernetes/${change%% *}" "$file" && continue; } ;; esac
     run 1 "$python" "$server" copy metrics
     cp "$root/deploy/kubernetes/${change%% *}" "$file"
 done
