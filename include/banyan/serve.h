@@ -213,6 +213,30 @@ typedef struct by_deploy_status {
 /* BY_EIO: nobody serves there. */
 BY_API by_status by_deploy_status_now(by_deploy_status *out, const char *control, by_error *error);
 
+/* Where gateways and workers meet at a Redis server, and somebody else starts them. */
+typedef struct by_shared_deploy_options {
+    const char *broker;  /* the address, as by_gateway_options has it */
+    const char *model;   /* its name */
+    const char *version; /* whose workers run */
+    double canary;       /* as by_deploy_options has these five */
+    double hold;
+    bool shadow;
+    double errors;
+    double slower;
+    /* Told each phase and share; NULL: nobody is. */
+    void (*phase)(void *user, const char *phase, double share);
+    void *user;
+} by_shared_deploy_options;
+
+/* Shifts the requests of a model from the version that serves to another one: waits until as many
+ * of its workers are there as a share needs, sends them the golden request, and gives them shares
+ * and copies as by_deploy does, by what Redis counts for all gateways. Where no other version has
+ * workers, those that come later get nothing until they are deployed. Returns when the version has
+ * everything. BY_ESTATE: it was rolled back, and the former version has everything again, or it
+ * could not begin; so too when SIGTERM or SIGINT comes. BY_EIO: Redis is not reached. If the
+ * process dies, the shares stay as they are until the next deployment. */
+BY_API by_status by_deploy_shared(const by_shared_deploy_options *options, by_error *error);
+
 /* ---- load ---- */
 
 typedef struct by_load_options {

@@ -138,9 +138,37 @@ static int act(by_deploy_options *o, bool status, bool json, bool detach)
     return CLI_DONE;
 }
 
+static void tell_phase(void *user, const char *phase, double share)
+{
+    fprintf(stderr, "%s\t%s %.0f %%\n", (const char *)user, phase, 100.0 * share);
+}
+
+/* Of workers that others have started. */
+static int shift(const by_deploy_options *o, const char *broker, const char *model, char *version)
+{
+    by_error error = {0};
+    const by_shared_deploy_options options = {.broker = broker,
+                                              .model = model,
+                                              .version = version,
+                                              .canary = o->canary,
+                                              .hold = o->hold,
+                                              .shadow = o->shadow,
+                                              .errors = o->errors,
+                                              .slower = o->slower,
+                                              .phase = tell_phase,
+                                              .user = version};
+    if (by_deploy_shared(&options, &error) != BY_OK) {
+        return cli_fail(&cli_deploy, &error);
+    }
+    printf("%s serves\n", version);
+    return CLI_DONE;
+}
+
 static int run(int argc, char **argv)
 {
     by_deploy_options o = {0};
+    const char *broker = NULL;
+    const char *model = NULL;
     const char *directory = NULL;
     const char *canary = NULL;
     bool status = false;
@@ -148,6 +176,9 @@ static int run(int argc, char **argv)
     bool detach = false;
     const cli_flag flags[] = {
         {"dir", CLI_STRING, &directory, "DIR", "of the server, as `banyan serve --dir` has it"},
+        {"broker", CLI_STRING, &broker, "ADDRESS",
+         "redis://HOST[:PORT]: shift requests to workers of a version, which run already"},
+        {"name", CLI_STRING, &model, "NAME", "of their model"},
         {"canary", CLI_STRING, &canary, "SHARE",
          "of the requests at first, such as 5%; then 25%, 50%, all"},
         {"hold", CLI_NUMBER, &o.hold, "SECONDS", "of each share (default 30)"},
@@ -177,6 +208,14 @@ static int run(int argc, char **argv)
     if (rest_count > 1 || ((o.rollback || status) && rest_count > 0)) {
         return cli_misuse(&cli_deploy, "one run is taken, and none with --rollback or --status");
     }
+    if ((broker == NULL) != (model == NULL) ||
+        (broker != NULL && (rest_count != 1 || detach || json))) {
+        return cli_misuse(&cli_deploy, "--broker is given with --name and a version, and without "
+                                       "--rollback, --status, --detach and --json");
+    }
+    if (broker != NULL) {
+        return shift(&o, broker, model, rest[0]);
+    }
     char *own = directory == NULL ? cli_serve_directory() : NULL;
     char *control = NULL;
     char *path = rest_count == 1 ? absolute(rest[0]) : NULL;
@@ -198,12 +237,19 @@ static int run(int argc, char **argv)
 
 const cli_command cli_deploy = {
     "deploy", "bring another version of a served model into use",
-    "banyan deploy [RUN] [--canary 5%] [--shadow] | --rollback | --status",
+    "banyan deploy [RUN] [--canary 5%] [--shadow] | --rollback | --status |\n"
+    "       VERSION --broker redis://HOST --name MODEL",
     "Asks a running `banyan serve` to start workers on RUN (without it: on the newest checkpoint\n"
     "of the run that it serves), to check them with a golden request, to give them requests, and\n"
     "to end the former workers when they have answered what they have. It is rolled back when\n"
     "workers do not start, the check fails, or more requests fail or take longer than before.\n"
     "Exit code 0: it serves; 1: it was rolled back, or refused.\n\n"
+    "With --broker nothing is started: workers of VERSION (`banyan worker --version`) meet the "
+    "others\n"
+    "at Redis, and this command, until it ends, gives them requests. An earlier version comes "
+    "back\n"
+    "by its name.\n\n"
     "  banyan deploy runs/better --canary 5% --hold 60\n"
-    "  banyan deploy --rollback\n",
+    "  banyan deploy --rollback\n"
+    "  banyan deploy v2 --broker redis://10.0.0.1 --name prices --canary 5%\n",
     run};

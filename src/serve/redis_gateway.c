@@ -1,4 +1,5 @@
-/* A gateway's side of a link to Redis, and a supervisor's, which says which versions get requests. */
+/* A gateway's side of a link to Redis, and a supervisor's, which says which versions get
+ * requests. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -17,6 +17,19 @@ const char *by__rollout_name(by__rollout_phase phase)
     return names[phase];
 }
 
+void by__rollout_canary(by__rollout_options *options, double canary)
+{
+    static const double later[] = {0.25, 0.5};
+    if (canary > 0.0 && canary < 1.0) {
+        options->shares[options->share_count++] = canary;
+        for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
+            if (later[i] > canary) {
+                options->shares[options->share_count++] = later[i];
+            }
+        }
+    }
+}
+
 void by__rollout_begin(by__rollout *r, const by__rollout_options *options, double now)
 {
     by__rollout_options o = *options;

@@ -70,6 +70,8 @@ typedef struct by__rollout {
     char reason[160]; /* of BY__ROLLOUT_FAILED */
 } by__rollout;
 
+/* The shares of a version that gets `canary` first: that, 25 %, 50 % and all; 0: all at once. */
+void by__rollout_canary(by__rollout_options *options, double canary);
 /* "starting", "checking", "shadow", "canary", "done", "failed". Static. */
 const char *by__rollout_name(by__rollout_phase phase);
 void by__rollout_begin(by__rollout *r, const by__rollout_options *options, double now);

@@ -116,20 +116,11 @@ static void roll_back(by__supervisor *s, by__link *link)
 
 static void read_options(by__rollout_options *out, const json_t *message)
 {
-    static const double later[] = {0.25, 0.5};
-    double canary = by__get_number(message, "canary", 0.0);
     *out = (by__rollout_options){.hold = by__get_number(message, "hold", 0.0),
                                  .shadow = json_is_true(json_object_get(message, "shadow")),
                                  .slower = by__get_number(message, "slower", 0.0),
                                  .errors = by__get_number(message, "errors", 0.0)};
-    if (canary > 0.0 && canary < 1.0) {
-        out->shares[out->share_count++] = canary;
-        for (size_t i = 0; i < BY_ARRAY_LENGTH(later); i++) {
-            if (later[i] > canary) {
-                out->shares[out->share_count++] = later[i];
-            }
-        }
-    }
+    by__rollout_canary(out, by__get_number(message, "canary", 0.0));
 }
 
 static void tell_status(by__supervisor *s, by__link *link)

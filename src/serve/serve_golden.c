@@ -1,11 +1,11 @@
-/* The golden request: a fixed prompt that every worker of a new version answers greedily before
- * clients reach it. Its log-probabilities must be finite, all workers must give one answer, and it
- * must be the one that the version gave when it was first used on this machine. */
+#include "serve/golden.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/serve_processes.h"
+#include "serve/event_list.h"
+#include "serve/messages.h"
 
 #define TOKENS 16
 /* Tokens that every vocabulary has. */
@@ -14,17 +14,16 @@
 #define MOST_BYTES    ((size_t)16 << 20)
 #define MOST_VERSIONS 256
 
-void by__golden_reset(by__supervisor *s)
+void by__golden_reset(by__golden_run *g)
 {
-    json_decref(s->golden.answers);
-    s->golden = (by__golden_run){0};
+    json_decref(g->answers);
+    *g = (by__golden_run){0};
 }
 
-void by__golden_ask(by__supervisor *s, size_t workers)
+void by__golden_ask(by__golden_run *g, const by__golden_target *target, size_t workers)
 {
-    by__golden_run *g = &s->golden;
     by_error ignored = {0};
-    if (g->sent || s->link.link == NULL || workers == 0) {
+    if (g->sent || target->link->link == NULL || workers == 0) {
         return;
     }
     g->answers = json_object();
@@ -38,10 +37,10 @@ void by__golden_ask(by__supervisor *s, size_t workers)
             json_pack("{so si sf si sb sb}", "prompt", json_loads(PROMPT, 0, NULL), "max_tokens",
                       TOKENS, "temperature", 0.0, "n", 1, "logprobs", 1, "ignore_eos", 1);
         json_t *message = json_pack("{ss ss ss ss si si so}", "t", "submit", "id", id, "model",
-                                    s->model, "version", s->coming->version.name, "cost", TOKENS,
+                                    target->model, "version", target->version, "cost", TOKENS,
                                     "priority", 100, "request", request);
         (void)json_object_set_new(g->answers, id, json_pack("{ss s[]}", "text", "", "logprobs"));
-        g->asked += by__broker_link_send(&s->link, message);
+        g->asked += by__broker_link_send(target->link, message);
         json_decref(message);
     }
 }
@@ -71,7 +70,7 @@ static json_t *read_known(const char *path)
     return known;
 }
 
-static void write_known(const by__supervisor *s, json_t *known)
+static void write_known(const by__golden_target *target, json_t *known)
 {
     by_error error = {0};
     if (json_object_size(known) > MOST_VERSIONS) {
@@ -79,17 +78,15 @@ static void write_known(const by__supervisor *s, json_t *known)
     }
     char *text = json_dumps(known, JSON_COMPACT);
     by_status status =
-        text == NULL ? BY_EMEMORY : by__file_write(s->options.golden, text, strlen(text), &error);
+        text == NULL ? BY_EMEMORY : by__file_write(target->known, text, strlen(text), &error);
     if (status != BY_OK) {
-        by__log_event(&s->log, "golden_not_written", "{ss}", "reason", error.message);
+        by__log_event(target->log, "golden_not_written", "{ss}", "reason", error.message);
     }
     free(text);
 }
 
-static void compare(by__supervisor *s)
+static void compare(by__golden_run *g, const by__golden_target *target)
 {
-    by__golden_run *g = &s->golden;
-    const char *version = s->coming->version.name;
     const char *id;
     json_t *answer;
     const json_t *first = NULL;
@@ -101,16 +98,16 @@ static void compare(by__supervisor *s)
             return;
         }
     }
-    json_t *known = read_known(s->options.golden);
-    const json_t *earlier = json_object_get(known, version);
+    json_t *known = read_known(target->known);
+    const json_t *earlier = json_object_get(known, target->version);
     if (earlier != NULL && !json_equal(earlier, first)) {
         fail(g, "its answer to the golden request is not the one of its first use");
     } else {
         g->result = BY__GOLDEN_GOOD;
     }
-    if (earlier == NULL && s->options.golden != NULL) {
-        (void)json_object_set(known, version, (json_t *)(uintptr_t)first);
-        write_known(s, known);
+    if (earlier == NULL && target->known != NULL) {
+        (void)json_object_set(known, target->version, (json_t *)(uintptr_t)first);
+        write_known(target, known);
     }
     json_decref(known);
 }
@@ -140,13 +137,12 @@ static bool take_text(json_t *answer, const json_t *event)
     return json_array_size(list) > 0;
 }
 
-void by__golden_event(by__supervisor *s, const json_t *event)
+static void take(by__golden_run *g, const by__golden_target *target, const json_t *event)
 {
-    by__golden_run *g = &s->golden;
     const char *id = by__get_text(event, "id");
     const char *kind = by__get_text(event, "e");
     json_t *answer = id == NULL ? NULL : json_object_get(g->answers, id);
-    if (answer == NULL || kind == NULL || g->result != BY__GOLDEN_PENDING || s->coming == NULL) {
+    if (answer == NULL || kind == NULL || g->result != BY__GOLDEN_PENDING) {
         return;
     }
     if (strcmp(kind, "again") == 0) {
@@ -161,6 +157,18 @@ void by__golden_event(by__supervisor *s, const json_t *event)
                        message == NULL ? "?" : message);
         fail(g, reason);
     } else if (strcmp(kind, "end") == 0 && ++g->answered == g->asked) {
-        compare(s);
+        compare(g, target);
+    }
+}
+
+void by__golden_events(by__golden_run *g, const by__golden_target *target, const char *list,
+                       size_t length)
+{
+    by__event event;
+    size_t at = 0;
+    while (by__events_next(list, length, &at, &event)) {
+        json_t *json = by__event_json(&event);
+        take(g, target, json);
+        json_decref(json);
     }
 }

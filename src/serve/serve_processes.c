@@ -390,7 +390,7 @@ static void release(by__supervisor *s)
         free(g);
     }
     by__served_version_free(&s->previous);
-    by__golden_reset(s);
+    by__golden_reset(&s->golden);
     json_decref(s->info);
     free(s->routed);
     (void)close(s->lifeline[0]);

@@ -1,11 +1,12 @@
 /* The supervisor's own records, for serve_processes.c (processes), serve_state.c (what the broker
- * says, and what follows), serve_golden.c (the golden request) and serve_control.c (what operators
+ * says, and what follows), and serve_control.c (what operators
  * ask). */
 #ifndef BY_SERVE_SERVE_PROCESSES_H
 #define BY_SERVE_SERVE_PROCESSES_H
 
 #include "serve/autoscale.h"
 #include "serve/broker_link.h"
+#include "serve/golden.h"
 #include "serve/log.h"
 #include "serve/messages.h"
 #include "serve/rollout.h"
@@ -55,15 +56,6 @@ typedef struct by__totals {
     uint64_t ended;
     by__histogram first;
 } by__totals;
-
-typedef struct by__golden_run {
-    bool sent;
-    size_t asked; /* one request for each worker */
-    size_t answered;
-    json_t *answers; /* by id: {"text", "logprobs"} */
-    by__golden result;
-    char reason[160];
-} by__golden_run;
 
 struct by__supervisor {
     by_serve_options options;
@@ -125,13 +117,6 @@ void by__supervisor_connect(by__supervisor *s);
  * serves already. */
 by_status by__supervisor_deploy(by__supervisor *s, const by__served_version *version,
                                 const by__rollout_options *options, bool back, by_error *error);
-
-/* ---- the golden request (serve_golden.c) ---- */
-
-/* Asks the coming version, if it has not been asked. */
-void by__golden_ask(by__supervisor *s, size_t workers);
-void by__golden_event(by__supervisor *s, const json_t *event);
-void by__golden_reset(by__supervisor *s);
 
 /* ---- operators (serve_control.c) ---- */
 

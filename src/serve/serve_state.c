@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "serve/event_list.h"
+#include "serve/model_state.h"
 #include "serve/serve_processes.h"
 
 /* Seconds after which a worker is killed that the broker knew and knows no more: it has stopped to
@@ -18,40 +18,6 @@
 #define LINGER 0.5
 
 /* ---- reading a state ---- */
-
-static const json_t *model_of(const by__supervisor *s, const json_t *message)
-{
-    size_t i;
-    json_t *m;
-    json_array_foreach(json_object_get(message, "models"), i, m)
-    {
-        const char *id = by__get_text(m, "id");
-        if (id != NULL && strcmp(id, s->model) == 0) {
-            return m;
-        }
-    }
-    return NULL;
-}
-
-static void read_load(by__version_load *out, const json_t *model, const char *version)
-{
-    size_t i;
-    json_t *v;
-    *out = (by__version_load){0};
-    json_array_foreach(json_object_get(model, "versions"), i, v)
-    {
-        const char *name = by__get_text(v, "version");
-        const json_t *copies = json_object_get(v, "mirrored");
-        if (name != NULL && strcmp(name, version) == 0) {
-            out->requests = (uint64_t)by__get_integer(v, "requests");
-            out->errors = (uint64_t)by__get_integer(v, "errors");
-            by__histogram_read(&out->first, json_object_get(v, "first"));
-            out->same = (uint64_t)by__get_integer(copies, "same");
-            out->different = (uint64_t)by__get_integer(copies, "different");
-            out->failed = (uint64_t)by__get_integer(copies, "failed");
-        }
-    }
-}
 
 static by__totals totals_of(const json_t *model)
 {
@@ -136,19 +102,13 @@ static void look_at_workers(by__supervisor *s, const json_t *message)
 
 /* ---- which versions get requests ---- */
 
-static void add_route(json_t *versions, const by__group *group, double share, bool shadow)
-{
-    (void)json_array_append_new(versions, json_pack("{ss sf sb}", "version", group->version.name,
-                                                    "share", share, "shadow", (int)shadow));
-}
-
 static void send_route(by__supervisor *s)
 {
     json_t *versions = json_array();
     double share = s->coming == NULL ? 0.0 : s->rollout.share;
-    add_route(versions, s->current, 1.0 - share, false);
+    by__route_add(versions, s->current->version.name, 1.0 - share, false);
     if (s->coming != NULL) {
-        add_route(versions, s->coming, share, s->rollout.mirrors);
+        by__route_add(versions, s->coming->version.name, share, s->rollout.mirrors);
     }
     json_t *route = json_pack("{ss ss so sb sO?}", "t", "route", "model", s->model, "versions",
                               versions, "elastic", (int)(s->options.workers == 0), "info", s->info);
@@ -169,7 +129,7 @@ static void send_others(by__supervisor *s)
     for (by__group *g = s->groups; g != NULL; g = g->next) {
         if (g->other != NULL && !g->routed) {
             json_t *versions = json_array();
-            add_route(versions, g, 1.0, false);
+            by__route_add(versions, g->version.name, 1.0, false);
             json_t *route = json_pack("{ss ss so sb}", "t", "route", "model", g->other->name,
                                       "versions", versions, "elastic", 0);
             g->routed = by__broker_link_send(&s->link, route);
@@ -194,7 +154,7 @@ by_status by__supervisor_deploy(by__supervisor *s, const by__served_version *ver
     }
     BY_TRY(by__group_add(s, &s->coming, version, NULL, error));
     by__rollout_begin(&s->rollout, options, by__now());
-    by__golden_reset(s);
+    by__golden_reset(&s->golden);
     s->rolls_back = back;
     by__log_event(&s->log, "deploy", "{ss ss}", "version", version->name, "path", version->path);
     by__supervisor_reconcile(s);
@@ -226,7 +186,13 @@ static void end_rollout(by__supervisor *s)
     } else {
         retire(group);
     }
-    by__golden_reset(s);
+    by__golden_reset(&s->golden);
+}
+
+static by__golden_target golden_of(by__supervisor *s)
+{
+    return (by__golden_target){&s->link, s->model, s->coming->version.name, s->options.golden,
+                               &s->log};
 }
 
 /* The golden request is one for text; of other models what counts is that their workers start. */
@@ -250,8 +216,8 @@ static void tend_rollout(by__supervisor *s, const json_t *model)
         return;
     }
     size_t total = s->scale.wanted > 0 ? s->scale.wanted : 1;
-    read_load(&s->before, model, s->current->version.name);
-    read_load(&s->after, model, g->version.name);
+    by__state_load(&s->before, model, s->current->version.name);
+    by__state_load(&s->after, model, g->version.name);
     by__rollout_input in = {.now = by__now(),
                             .total = total,
                             .ready = by__group_ready(s, g),
@@ -268,7 +234,8 @@ static void tend_rollout(by__supervisor *s, const json_t *model)
         by__rollout_fail(&s->rollout, "another server, or deployment, shifts the model's requests");
     }
     if (s->rollout.phase == BY__ROLLOUT_CHECKING && asks_golden(s)) {
-        by__golden_ask(s, in.ready);
+        by__golden_target target = golden_of(s);
+        by__golden_ask(&s->golden, &target, in.ready);
     }
     if (phase != s->rollout.phase || share != s->rollout.share) {
         by__log_event(&s->log, "deploy_phase", "{ss ss sf}", "version", g->version.name, "phase",
@@ -301,7 +268,7 @@ static void tend_scale(by__supervisor *s)
 
 static void on_state(by__supervisor *s, const json_t *message)
 {
-    const json_t *model = model_of(s, message);
+    const json_t *model = by__state_model(message, s->model);
     const json_t *info = json_object_get(model, "info");
     look_at_workers(s, message);
     if (json_is_object(info) && !json_equal(info, s->info)) {
@@ -327,12 +294,10 @@ static void on_message(void *user, json_t *message)
 
 static void on_events(void *user, const char *list, size_t length)
 {
-    by__event event;
-    size_t at = 0;
-    while (by__events_next(list, length, &at, &event)) {
-        json_t *json = by__event_json(&event);
-        by__golden_event(user, json);
-        json_decref(json);
+    by__supervisor *s = user;
+    if (s->coming != NULL) {
+        by__golden_target target = golden_of(s);
+        by__golden_events(&s->golden, &target, list, length);
     }
 }
 
@@ -364,7 +329,7 @@ static void on_ready(void *user)
 static void on_lost(void *user, const char *why)
 {
     BY_UNUSED(why);
-    by__golden_reset(user);
+    by__golden_reset(&((by__supervisor *)user)->golden);
 }
 
 void by__supervisor_connect(by__supervisor *s)
