@@ -86,9 +86,14 @@ end_load 2
 curl -sf "$url/metrics" >metrics
 grep -q 'banyan_version_requests_total{model="tiny",version="step-00000002-' metrics || fail "no counters of versions"
 
-say "SIGHUP brings a new checkpoint of the run"
+say "SIGHUP brings a new checkpoint of the run, and training leaves the one that serves"
 before=$(field version <status)
-run 0 "$banyan" train --resume runs/tiny --quiet --set train.steps=3
+# The best one would stay anyway.
+rm -f runs/tiny/checkpoints/best.json
+run 0 "$banyan" train --resume runs/tiny --quiet --set train.steps=3 --set checkpoint.keep=1
+[ -d runs/tiny/checkpoints/step-00000002 ] || fail "the checkpoint that serves was removed"
+kill -9 $(ps -o pid=,args= --ppid "$server" | awk '/ worker / { print $1 }')
+python3 "$client" answer "$url" >/dev/null || fail "no worker has come again"
 kill -HUP "$server"
 for _ in $(seq 300); do
     is version "$before" || break
@@ -98,9 +103,16 @@ case $(field version <status) in step-00000003-*) ;; *) fail "$(cat status)" ;; 
 run 0 deploy --rollback
 is version "$before" || fail "$(cat status)"
 stop
+run 0 "$banyan" checkpoint prune runs/tiny --keep 1
+[ ! -d runs/tiny/checkpoints/step-00000002 ] || fail "a server that has ended keeps a checkpoint"
 
 say "none while nothing comes, more than one under load, then fewer"
-serve_ready --workers 0:3 --idle 1 --calm 1 --max-rate 6 --sessions 4
+cat >serve.yaml <<END
+worker: {count: 0, max_rate: 6, sessions: 4}
+scaling: {most: 3, calm: 1, idle: 100}
+END
+run 0 "$banyan" serve --config serve.yaml --check
+serve_ready --config serve.yaml --idle 1
 until_is workers 0
 curl -sf "$url/health/ready" >/dev/null || fail "a server that starts workers for requests is ready"
 python3 "$client" answer "$url" >/dev/null || fail "a request does not start a worker"
