@@ -25,10 +25,14 @@ typedef void by_serve_log(void *user, const char *line);
 /* ---- the broker ---- */
 
 typedef struct by_broker_options {
-    const char *socket;     /* path of the socket that gateways and workers connect to */
-    const char *tasks;      /* file of tasks, made where there is none; NULL: none are kept */
-    size_t queue_requests;  /* that may wait for a worker; 0: 1024 */
-    int64_t queue_tokens;   /* prompts and answers that wait, by guess; 0: 4,000,000 */
+    const char *socket;    /* path of the socket that gateways and workers connect to */
+    const char *tasks;     /* file of tasks, made where there is none; NULL: none are kept */
+    size_t queue_requests; /* that may wait for a worker; 0: 1024 */
+    int64_t queue_tokens;  /* prompts and answers that wait, by guess; 0: 4,000,000 */
+    /* seconds that a request may wait: one that would wait longer, by what was measured, is refused
+     * at once; tasks are not. 0: what 8 sequences take (0.1 to 2 s), and an eighth of that while
+     * more than a quarter of the requests are refused */
+    double queue_wait;
     int attempts;           /* times that a request is given to a worker, at most; 0: 3 */
     double silence_seconds; /* without a beat after which a worker counts as dead; 0: 5 */
     double hang_seconds;    /* with work, but without a step; 0: 60 */

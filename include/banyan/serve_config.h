@@ -57,6 +57,7 @@ typedef struct by_serve_scaling_config {
 typedef struct by_serve_broker_config {
     char *address; /* "redis://HOST": Redis is the broker; "": one is started */
     int64_t queue; /* requests that wait, at most */
+    double wait;   /* seconds that one may wait; 0: by the load */
     char *tasks;   /* file; "": DIR/tasks.sqlite */
 } by_serve_broker_config;
 

@@ -116,8 +116,8 @@ static arguments begin(const char *program, const char *command, const char *dir
 /* What the flags say; NULL: a default of the part that takes it. */
 typedef struct choices {
     const char *listen, *keys, *name, *precision, *sessions, *context, *threads;
-    const char *directory, *broker, *queue, *deadline, *traces, *tasks, *config, *rate, *silence,
-        *window;
+    const char *directory, *broker, *queue, *wait, *deadline, *traces, *tasks, *config, *rate,
+        *silence, *window;
     const char *pool, *batch, *delay;
     const char *workers; /* "N" or "LEAST:MOST"; NULL: the config's */
     const char *target;  /* "200ms", "0.2s", "0.2"; NULL: the config's */
@@ -191,6 +191,10 @@ static void use_config(choices *c, const by_serve_config *config)
         c->broker != NULL || config->broker.address[0] == '\0' ? c->broker : config->broker.address;
     c->window = c->window != NULL ? c->window : number_of(c->numbers[4], w->drift_window);
     c->queue = c->queue != NULL ? c->queue : number_of(c->numbers[3], config->broker.queue);
+    if (c->wait == NULL && config->broker.wait > 0.0) {
+        (void)snprintf(c->numbers[5], sizeof c->numbers[5], "%.9g", config->broker.wait);
+        c->wait = c->numbers[5];
+    }
     c->tasks =
         c->tasks != NULL || config->broker.tasks[0] == '\0' ? c->tasks : config->broker.tasks;
 }
@@ -242,6 +246,7 @@ static arguments broker_of(const choices *c, const char *program, const char *di
 {
     arguments broker = begin(program, "broker", directory, NULL);
     add_value(&broker, "--queue", c->queue);
+    add_value(&broker, "--wait", c->wait);
     add_value(&broker, "--tasks", c->tasks == NULL ? own_tasks : c->tasks);
     add(&broker, "--supervised");
     add_value(&broker, "--silence", c->silence);
@@ -421,6 +426,8 @@ static int run(int argc, char **argv)
          "that they, and texts of embeddings, wait for others (default 0.002)"},
         {"tasks", CLI_STRING, &c.tasks, "FILE", "keep tasks in it (default DIR/tasks.sqlite)"},
         {"queue", CLI_STRING, &c.queue, "N", "requests that may wait (default 1024)"},
+        {"wait", CLI_STRING, &c.wait, "SECONDS",
+         "that a request may wait, by what is measured (default: by the load)"},
         {"deadline", CLI_STRING, &c.deadline, "SECONDS", "of a request (default 600)"},
         {"traces", CLI_STRING, &c.traces, "URL", "send spans to a collector of OpenTelemetry"},
         {"keys", CLI_STRING, &c.keys, "FILE",

@@ -13,6 +13,8 @@ static int run(int argc, char **argv)
         {"tasks", CLI_STRING, &options.tasks, "FILE", "keep tasks in it; none: there are no tasks"},
         {"queue", CLI_INTEGER, &queue, "N", "requests that may wait (default 1024)"},
         {"queue-tokens", CLI_INTEGER, &options.queue_tokens, "N", "tokens that may wait, by guess"},
+        {"wait", CLI_NUMBER, &options.queue_wait, "SECONDS",
+         "that a request may wait, by what is measured (default: by the load)"},
         {"silence", CLI_NUMBER, &options.silence_seconds, "SECONDS",
          "without a beat after which a worker counts as dead (default 5)"},
         {"hang", CLI_NUMBER, &options.hang_seconds, "SECONDS",
@@ -28,8 +30,9 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (rest_count != 0 || queue < 0) {
-        return cli_misuse(&cli_broker, "it takes flags only, and a queue of at least 1");
+    if (rest_count != 0 || queue < 0 || options.queue_wait < 0.0) {
+        return cli_misuse(&cli_broker,
+                          "it takes flags only, a queue of at least 1, and a wait of at least 0");
     }
     char *own = directory == NULL ? cli_serve_directory() : NULL;
     char *socket = NULL;

@@ -71,6 +71,9 @@ by__admission_rule by__admission_rule_of(const by__admission *a, double setting,
     double rate = by__admission_rate(a);
     bool known = rate > 0.0 && a->last.sessions > 0;
     double waiting = known && !patient ? by__admission_bound(a, setting) * rate : INFINITY;
+    if (setting <= 0.0) {
+        waiting = fmax(waiting, 1.0);
+    }
     double late = known && left > 0.0 ? left * rate : INFINITY;
     if (!patient && (a->done < sessions || a->last.sessions <= 0)) {
         waiting = fmin(waiting, BY__ADMISSION_COLD * sessions);

@@ -23,7 +23,8 @@
 #include <stdint.h>
 
 /* Sequences that may wait where no setting says how long; what ends in BY__ADMISSION_LEAST seconds
- * if that is more (fast models), what ends in BY__ADMISSION_MOST if that is less (slow ones). */
+ * if that is more (fast models), what ends in BY__ADMISSION_MOST if that is less (slow ones); one
+ * may always wait. */
 #define BY__ADMISSION_QUEUE 8.0
 #define BY__ADMISSION_LEAST 0.1
 #define BY__ADMISSION_MOST  2.0

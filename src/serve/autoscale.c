@@ -33,8 +33,9 @@ static double excess_of(const by__autoscale *a, const by__autoscale_input *in)
 /* A percentile of a few requests is chance: two that came together. */
 static bool is_slow(const by__autoscale *a, const by__autoscale_input *in)
 {
+    bool refused = (double)in->refused > BY__AUTOSCALE_REFUSED * (double)in->arrived;
     return (in->p95 > a->options.target && in->ended >= BY__AUTOSCALE_SAMPLE) ||
-           in->oldest > a->options.target;
+           in->oldest > a->options.target || (refused && in->arrived >= BY__AUTOSCALE_SAMPLE);
 }
 
 /* While requests are late and no worker is without one, workers do what they can; the mean forgets

@@ -18,6 +18,8 @@
 /* The share of its capacity at which a worker is run: a queue in front of one that is busier than
  * that is long. */
 #define BY__AUTOSCALE_FULL 0.8
+/* The share of refused requests that is too much: they were answered later than any target. */
+#define BY__AUTOSCALE_REFUSED 0.05
 /* Requests of a window whose 95th percentile counts, at least. */
 #define BY__AUTOSCALE_SAMPLE 8
 
@@ -35,9 +37,10 @@ typedef struct by__autoscale_options {
 typedef struct by__autoscale_input {
     double now; /* seconds, of a clock that does not jump */
     double window;
-    size_t ready;   /* workers that take requests */
-    size_t started; /* processes, with those that are not ready yet */
-    uint64_t arrived;
+    size_t ready;     /* workers that take requests */
+    size_t started;   /* processes, with those that are not ready yet */
+    uint64_t arrived; /* requests, with those that were refused */
+    uint64_t refused; /* since they would have waited too long */
     uint64_t ended;
     double p95;     /* seconds from a request to its first text; 0: none came */
     size_t waiting; /* requests in the queue */

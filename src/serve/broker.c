@@ -33,6 +33,7 @@ static void on_timer(uv_timer_t *timer)
 {
     by__broker *b = timer->data;
     by__broker_look(b);
+    by__broker_measure(b);
     by__broker_expire(b);
     by__broker_tasks_tend(b);
     by__broker_versions_tend(b);

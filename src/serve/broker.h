@@ -2,6 +2,7 @@
 #ifndef BY_SERVE_BROKER_H
 #define BY_SERVE_BROKER_H
 
+#include "serve/admission.h"
 #include "serve/event_list.h"
 #include "serve/job_list.h"
 #include "serve/link.h"
@@ -49,6 +50,7 @@ struct by__peer {
     by__pool *pool;
     by__version *version;
     int64_t slots;
+    int64_t sessions;  /* sequences that it runs at a time */
     by__job_list jobs; /* that it has */
     json_t *beat;      /* the last one */
     double heard;      /* by__now of it */
@@ -65,11 +67,12 @@ struct by__pool {
     by__version *versions;
     bool routed;      /* a supervisor says which versions get requests */
     bool elastic;     /* workers are started for requests: none is no reason to refuse them */
-    uint64_t arrived; /* requests */
+    uint64_t arrived; /* requests, with those that were refused */
+    uint64_t refused;
+    int64_t ended; /* sequences that have left workers */
+    by__admission admission;
     by__job_list queue;
     size_t workers;
-    double rate; /* requests that end in a second, a running mean */
-    double rated;
     by__pool *next;
 };
 
@@ -143,6 +146,18 @@ void by__broker_flush(by__broker *b);
 /* Ends a request that waits by an error. */
 void by__broker_fail(by__broker *b, by__job *job, int status, const char *code,
                      const char *message);
+
+/* ---- what is taken (broker_admission.c) ---- */
+
+/* Why a request, or a task, with `left` seconds (0: no bound) cannot be taken, and after how many
+ * seconds to try again; NULL: it can. Counts it as one that came. */
+const by__refusal *by__broker_refusal(by__broker *b, by__pool *pool, const json_t *request,
+                                      double left, bool task, double *seconds);
+/* Measures, every BY__BEAT and when other workers get requests. */
+void by__broker_measure(by__broker *b);
+/* Of the state: sequences that run at a time, and the wait of a request that would come now. */
+int64_t by__broker_sessions(const by__broker *b, const by__pool *pool);
+double by__broker_wait(const by__broker *b, const by__pool *pool);
 
 /* ---- versions (broker_versions.c) ---- */
 

@@ -77,6 +77,7 @@ static int status_of(const by__event *event)
 /* Takes a job out of everything. */
 static void forget(by__broker *b, by__job *job)
 {
+    job->pool->ended += job->worker != NULL ? job->sequences : 0;
     by__job_unlink(job->worker != NULL ? &job->worker->jobs : &job->pool->queue, job);
     by__id_remove(&b->jobs, &job->entry);
     by__job_free(job);
@@ -105,7 +106,6 @@ by__pool *by__broker_pool(by__broker *b, const char *model, const json_t *info)
             return NULL;
         }
         memcpy(p->model, model, strlen(model) + 1);
-        p->rated = by__now();
         p->routed = b->options.supervised;
         p->next = b->pools;
         b->pools = p;
@@ -172,10 +172,12 @@ void by__broker_submit(by__broker *b, by__peer *from, const json_t *message)
                                  "the version of the model that was asked for is not served"));
         return;
     }
-    if (!again && (pool->queue.count >= b->options.queue_requests ||
-                   pool->queue.cost + cost > b->options.queue_tokens)) {
-        tell_new(from, refused(id, "full", by__retry_after((double)pool->queue.count, pool->rate)));
-        b->rejected++;
+    double left = by__get_number(message, "left", 0.0);
+    double seconds = 0.0;
+    const by__refusal *why =
+        again ? NULL : by__broker_refusal(b, pool, message, left, false, &seconds);
+    if (why != NULL) {
+        tell_new(from, by__event_refused(id, why, seconds));
         return;
     }
     by_status status = by__alloc((void **)&job, 1, sizeof *job, "a request", &ignored);
@@ -191,16 +193,15 @@ void by__broker_submit(by__broker *b, by__peer *from, const json_t *message)
     job->pool = pool;
     job->from = from;
     job->cost = cost;
+    job->sequences = by__sequences_of(message);
     job->priority = priority < -MOST_PRIORITY  ? -MOST_PRIORITY
                     : priority > MOST_PRIORITY ? MOST_PRIORITY
                                                : priority;
-    double left = by__get_number(message, "left", 0.0);
     job->deadline = left > 0.0 ? by__now() + left : 0.0;
     job->whole = json_is_true(json_object_get(message, "whole"));
     job->since = by__now();
     job->bound = version != NULL;
     job->version = version == NULL && pool->routed ? by__broker_pick(pool, id) : version;
-    pool->arrived++;
     by__job_enqueue(&pool->queue, job, false);
     by__broker_mirror(b, job);
     by__broker_give(b, pool);
@@ -222,14 +223,22 @@ static bool takes(const by__peer *p, const by__job *job)
     return p->role == BY__WORKER && p->pool == job->pool && !p->leaving && serves && !occupied;
 }
 
+/* Places of a worker. A task waits in the queue for a session: at the worker it would be in front
+ * of all requests that come later. */
+static int64_t room_for(const by__peer *p, const by__job *job)
+{
+    return job->gather == NULL ? p->slots - (int64_t)p->jobs.count
+                               : p->sessions - p->jobs.sequences;
+}
+
 /* The worker that has the most room for a request, NULL for none. One that is kept free for a
  * request which goes alone is left out. */
 static by__peer *choose(const by__broker *b, const by__job *job, const by__peer *kept)
 {
     by__peer *best = NULL;
     for (by__peer *p = b->peers; p != NULL; p = p->next) {
-        int64_t room = p->slots - (int64_t)p->jobs.count;
-        int64_t most = best == NULL ? 0 : best->slots - (int64_t)best->jobs.count;
+        int64_t room = room_for(p, job);
+        int64_t most = best == NULL ? 0 : room_for(best, job);
         /* Among equals the one that has had no request for the longest time. */
         if (takes(p, job) && p != kept &&
             (room > most || (room == most && best != NULL && p->given < best->given))) {
@@ -295,16 +304,6 @@ void by__broker_give(by__broker *b, by__pool *pool)
 
 /* ---- events ---- */
 
-/* How many requests end in a second: a mean that forgets half of the past in ten seconds. */
-static void count_end(by__pool *pool)
-{
-    double now = by__now();
-    double seconds = now - pool->rated;
-    double share = seconds > 10.0 ? 0.5 : seconds * 0.05;
-    pool->rate = seconds > 0.0 ? pool->rate * (1.0 - share) + share / seconds : pool->rate;
-    pool->rated = now;
-}
-
 void by__broker_events(by__broker *b, by__peer *worker, const char *list, size_t length)
 {
     by__event event;
@@ -323,7 +322,6 @@ void by__broker_events(by__broker *b, by__peer *worker, const char *list, size_t
         }
         relay(b, job, &event);
         if (by__event_ends(&event)) {
-            count_end(job->pool);
             by__broker_count_end(job, status_of(&event));
             forget(b, job);
             ended = true;

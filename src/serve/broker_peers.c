@@ -34,6 +34,7 @@ void by__broker_part(by__broker *b, by__peer *p, const char *why)
     if (role == BY__WORKER) {
         p->pool->workers--;
         p->version->workers--;
+        by__broker_measure(b);
         by__broker_orphans(b, p, why);
     } else if (role == BY__GATEWAY || role == BY__SUPERVISOR) {
         by__broker_forsaken(b, p);
@@ -62,6 +63,8 @@ static bool greet(by__broker *b, by__peer *p, const json_t *m)
     p->heard = p->moved = by__now();
     if (strcmp(role, "worker") == 0) {
         p->slots = by__get_integer(m, "slots");
+        p->sessions = by__get_integer(m, "sessions");
+        p->sessions = p->sessions > 0 ? p->sessions : p->slots;
         p->pool = model == NULL ? NULL : by__broker_pool(b, model, json_object_get(m, "info"));
         p->version = p->pool == NULL || version == NULL || p->slots < 1
                          ? NULL
@@ -143,6 +146,7 @@ void by__broker_message(by__broker *b, by__peer *p, const json_t *message)
         return;
     }
     if (p->role == BY__WORKER && strcmp(kind, "hello") == 0) {
+        by__broker_measure(b);
         by__broker_give(b, p->pool);
     }
 }
@@ -179,11 +183,13 @@ json_t *by__broker_state(const by__broker *b)
     }
     for (const by__pool *p = b->pools; p != NULL; p = p->next) {
         double oldest = p->queue.first == NULL ? 0.0 : now - p->queue.first->since;
-        json_t *m = json_pack("{ss sO? sI sI sI sf sI sb so}", "id", p->model, "info", p->info,
-                              "workers", (json_int_t)p->workers, "queue",
-                              (json_int_t)p->queue.count, "queue_tokens", (json_int_t)p->queue.cost,
-                              "oldest", oldest, "arrived", (json_int_t)p->arrived, "elastic",
-                              (int)p->elastic, "versions", by__broker_versions_state(p));
+        json_t *m =
+            json_pack("{ss sO? sI sI sI sf sI sI sf sI sb so}", "id", p->model, "info", p->info,
+                      "workers", (json_int_t)p->workers, "queue", (json_int_t)p->queue.count,
+                      "queue_tokens", (json_int_t)p->queue.cost, "oldest", oldest, "sessions",
+                      (json_int_t)by__broker_sessions(b, p), "arrived", (json_int_t)p->arrived,
+                      "wait", by__broker_wait(b, p), "refused", (json_int_t)p->refused, "elastic",
+                      (int)p->elastic, "versions", by__broker_versions_state(p));
         (void)json_array_append_new(models, m);
     }
     return json_pack("{ss so so sI sI sI sI}", "t", "state", "workers", workers, "models", models,

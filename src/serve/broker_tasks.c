@@ -98,6 +98,7 @@ static by_status enqueue(by__broker *b, const char *id, const json_t *task, doub
     job->request = json_incref(json_object_get(task, "request"));
     job->pool = pool;
     job->cost = by__get_integer(task, "cost");
+    job->sequences = by__sequences_of(task);
     job->priority = by__get_integer(task, "priority");
     /* What has expired ends at the next look. */
     double left = expires - by__wall_clock();
@@ -149,11 +150,11 @@ static void add_task(by__broker *b, by__peer *from, const json_t *message)
         refuse(from, message, why->status, why->code, why->message);
         return;
     }
-    if (pool->queue.count >= b->options.queue_requests ||
-        pool->queue.cost + by__get_integer(task, "cost") > b->options.queue_tokens) {
-        b->rejected++;
-        const by__refusal *why = by__refusal_of("full");
-        refuse(from, message, why->status, why->code, why->message);
+    double seconds = 0.0;
+    double left = by__get_number(message, "expires", 0.0) - by__wall_clock();
+    const by__refusal *why = by__broker_refusal(b, pool, task, left, true, &seconds);
+    if (why != NULL) {
+        hold(from, by__task_refused(message, why, seconds));
         return;
     }
     by_status status = by__tasks_add(b->tasks, message, &earlier, &error);

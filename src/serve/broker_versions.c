@@ -152,6 +152,7 @@ void by__broker_route(by__broker *b, const json_t *message)
             v->listed = true;
         }
     }
+    by__broker_measure(b);
     by__broker_reroute(b, pool);
     by__broker_give(b, pool);
 }

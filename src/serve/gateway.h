@@ -197,6 +197,8 @@ const json_t *by__gateway_model(const by__gateway *g, const char *name);
 void by__reply_error(by__gateway *g, by__exchange *x, int status, const char *code,
                      const char *param, const char *message);
 
+/* The header Retry-After in whole seconds; none for 0. */
+void by__gateway_retry_after(by__exchange *x, double seconds);
 /* value is taken. */
 void by__reply_json(by__gateway *g, by__exchange *x, int status, json_t *value);
 

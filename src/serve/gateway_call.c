@@ -312,6 +312,15 @@ static void finish(by__call *call)
     by__call_free(call);
 }
 
+void by__gateway_retry_after(by__exchange *x, double seconds)
+{
+    char text[16];
+    if (seconds > 0.0) {
+        (void)snprintf(text, sizeof text, "%d", (int)(seconds + 0.999));
+        by__exchange_header(x, "Retry-After", text);
+    }
+}
+
 /* An error ends the call, whatever its other parts have. */
 static void fail(by__call *call, const json_t *event)
 {
@@ -325,17 +334,13 @@ static void fail(by__call *call, const json_t *event)
     code = code == NULL ? "server_error" : code;
     message = message == NULL ? "the request failed" : message;
     status = status < 400 || status > 599 ? 500 : status;
-    g->metrics.rejected_full += status == 429;
+    by__metrics_refused(&g->metrics, code);
     g->metrics.failed += status >= 500;
     count_end(call, BY__FINISH_ERROR);
     log_call(call, code);
     leave(call);
     if (!call->began) {
-        if (wait > 0.0) {
-            char seconds[16];
-            (void)snprintf(seconds, sizeof seconds, "%d", (int)(wait + 0.999));
-            by__exchange_header(x, "Retry-After", seconds);
-        }
+        by__gateway_retry_after(x, wait);
         by__reply_error(g, x, status, code, param, message);
     } else {
         by__text out = {0};

@@ -135,8 +135,8 @@ static void answer(struct by__ask *a, const json_t *message)
         int status = (int)by__get_integer(error, "status");
         const char *code = by__get_text(error, "code");
         const char *text = by__get_text(error, "message");
-        g->metrics.rejected_full += status == 429;
-        by__exchange_header(a->exchange, "Retry-After", "1");
+        by__metrics_refused(&g->metrics, code);
+        by__gateway_retry_after(a->exchange, by__get_number(error, "retry_after", 1.0));
         by__reply_error(g, a->exchange, status < 400 || status > 599 ? 500 : status,
                         code == NULL ? "server_error" : code, NULL, text == NULL ? "" : text);
         return;
@@ -220,13 +220,14 @@ json_t *by__task_message(const by__call *call, const char *id, const char *idemp
 {
     const json_t *m = call->parts[0].message;
     double now = by__wall_clock();
-    return json_pack("{ss ss ss ss? sf sb s{ss ss ss sI sO sO sO sO? ss*}}", "t", "task_add", "id",
-                     id, "owner", call->key, "key", idempotency, "expires", now + expires, "seen",
-                     (int)(by__gateway_model(call->gateway, call->model) != NULL), "task", "kind",
-                     call->form->name, "call", call->id, "model", call->model, "created",
-                     (json_int_t)call->created, "cost", json_object_get(m, "cost"), "priority",
-                     json_object_get(m, "priority"), "request", json_object_get(m, "request"),
-                     "own", call->own, "webhook", webhook);
+    return json_pack("{ss ss ss ss? sf sb s{ss ss ss sI sI sO sO sO sO? ss*}}", "t", "task_add",
+                     "id", id, "owner", call->key, "key", idempotency, "expires", now + expires,
+                     "seen", (int)(by__gateway_model(call->gateway, call->model) != NULL), "task",
+                     "kind", call->form->name, "call", call->id, "model", call->model, "created",
+                     (json_int_t)call->created, "sequences", (json_int_t)call->n, "cost",
+                     json_object_get(m, "cost"), "priority", json_object_get(m, "priority"),
+                     "request", json_object_get(m, "request"), "own", call->own, "webhook",
+                     webhook);
 }
 
 /* The message that adds a task, of a body that its own route would take. */

@@ -25,6 +25,7 @@ typedef struct by__job {
     struct by__mirror *mirror;  /* it is that copy; NULL: it is not */
     int64_t priority;
     int64_t cost;
+    int64_t sequences;    /* that a worker runs for it; 0: none that clients wait for */
     int attempt;          /* how often it was given to a worker */
     double deadline;      /* by__now; 0: none */
     double since;         /* by__now when it came */
@@ -37,11 +38,15 @@ typedef struct by__job_list {
     by__job *last;
     size_t count;
     int64_t cost;
+    int64_t sequences;
 } by__job_list;
 
-/* Behind all of its priority and above; `front`: in front of those of its priority. */
+/* Behind all of its priority and above, requests in front of tasks; `front`: in front of those of
+ * its priority. */
 void by__job_enqueue(by__job_list *list, by__job *job, bool front);
 void by__job_unlink(by__job_list *list, by__job *job);
+/* Sequences of the list that are in front of a request, or of a task, of this priority. */
+int64_t by__job_ahead(const by__job_list *list, int64_t priority, bool task);
 void by__job_free(by__job *job);
 /* Of by__job_free: compares the answers of a request and its copy behind the second end. */
 void by__mirror_release(by__job *job);

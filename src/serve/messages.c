@@ -47,6 +47,10 @@ const by__refusal *by__refusal_of(const char *why)
 {
     static const by__refusal refusals[] = {
         {"full", 429, "queue_full", NULL, "too many requests wait for this model; try again later"},
+        {"wait", 429, "queue_wait", NULL,
+         "a request for this model would wait too long now; try again later"},
+        {"late", 429, "queue_deadline", NULL,
+         "the request could not begin before its deadline; try again later"},
         {"unknown", 404, "model_not_found", "model", "no model of this name is served here"},
         {"starting", 503, "starting", NULL, "no model is ready yet"},
         {"broker_full", 503, "broker_full", NULL,
@@ -70,8 +74,20 @@ json_t *by__event_refused(const char *id, const by__refusal *refusal, double sec
     return event;
 }
 
-double by__retry_after(double waiting, double per_second)
+json_t *by__task_refused(const json_t *message, const by__refusal *refusal, double seconds)
 {
-    double seconds = per_second > 0.0 ? waiting / per_second : 1.0;
-    return seconds < 1.0 ? 1.0 : seconds > 60.0 ? 60.0 : seconds;
+    return json_pack("{ss sO sn s{si ss ss sf}}", "t", "task", "ref",
+                     json_object_get(message, "ref"), "task", "error", "status", refusal->status,
+                     "code", refusal->code, "message", refusal->message, "retry_after", seconds);
+}
+
+double by__retry_after(double wait)
+{
+    return wait < 1.0 ? 1.0 : wait > 60.0 ? 60.0 : wait;
+}
+
+int64_t by__sequences_of(const json_t *request)
+{
+    int64_t n = by__get_integer(request, "sequences");
+    return n > 0 ? n : 1;
 }

@@ -2,19 +2,21 @@
  *
  * To the broker, first: {"t": "hello", "role": "gateway" | "worker" | "supervisor", "name": ID,
  * "pid": N}, and of a worker that is ready for work also "model", "version", "slots" (requests that
- * it takes at a time) and "info" (what /v1/models says of the model).
+ * it takes at a time), "sessions" (sequences that it runs at a time; "slots") and "info" (what /v1/models says of the model).
  *
  * Of a gateway:
  *   submit    "id", "model", "request" (what a worker reads, worker_request.h), "cost" (tokens, by
- *             guess), and where wanted "left" (seconds until it is too late), "priority" (higher
+ *             guess), and where wanted "sequences" (that follow the prompt; 1), "follows": true
+ *             for the other prompts of a request whose first one came before, "left" (seconds
+ *             until it is too late), "priority" (higher
  *             first), "seen": true for a model that an earlier state of the broker named; "whole":
  *             true when the client gets nothing before the end, so that another version may begin
  *             again; "version": the only one that may answer, "again": true for a request that was
  *             accepted before the link was made anew
  *   cancel    "id": nobody waits for it any more; no event follows
  *   task_add  "ref", "id", "owner", "expires", "seen", "task": a request to keep on disk ("model",
- *             "cost", "priority", "request", "webhook": a URL that is told the end, and what the
- *             gateway wants back), and perhaps "key";
+ *             "cost", "sequences", "priority", "request", "webhook": a URL that is told the end, and
+ *             what the gateway wants back), and perhaps "key";
  *             or, with "result", one that has ended, to keep
  *   task_get, task_cancel, task_delete   "ref", "id", "owner"
  *   task_hooks   asks for up to "most" webhooks that are due, and has them for "lease" seconds
@@ -73,7 +75,7 @@ bool by__event_is_last(const json_t *event);
 
 /* Why a broker does not take a request. */
 typedef struct by__refusal {
-    const char *why; /* "full", "unknown", "starting", "broker_full" */
+    const char *why; /* "full", "wait", "late", "unknown", "starting", "broker_full" */
     int status;      /* of HTTP */
     const char *code;
     const char *param;
@@ -84,7 +86,11 @@ typedef struct by__refusal {
 const by__refusal *by__refusal_of(const char *why);
 /* The event "error" of a refusal; seconds: after which to try again, 0 for never. */
 json_t *by__event_refused(const char *id, const by__refusal *refusal, double seconds);
-/* Seconds after which there is room again, when so many wait and so many end in a second. */
-double by__retry_after(double waiting, double per_second);
+/* The answer "task" to "task_add" of a refusal. */
+json_t *by__task_refused(const json_t *message, const by__refusal *refusal, double seconds);
+/* Seconds to tell a client, when what waits begins within `wait` seconds: 1 to 60. */
+double by__retry_after(double wait);
+/* "sequences" of a request; at least 1. */
+int64_t by__sequences_of(const json_t *request);
 
 #endif

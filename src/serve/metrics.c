@@ -11,6 +11,15 @@ const double by__edges[BY__EDGES] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.
                                      0.15,  0.2,    0.25,  0.3,  0.4,   0.5,  0.75,  1.0,
                                      2.5,   5.0,    10.0,  30.0, 60.0,  300.0};
 
+static const char *const refusals[BY__REFUSALS] = {"queue_full", "queue_wait", "queue_deadline"};
+
+void by__metrics_refused(by__metrics *metrics, const char *code)
+{
+    for (size_t i = 0; i < BY__REFUSALS; i++) {
+        metrics->rejected[i] += code != NULL && strcmp(code, refusals[i]) == 0;
+    }
+}
+
 void by__histogram_add(by__histogram *histogram, double seconds)
 {
     size_t i = 0;
@@ -139,7 +148,11 @@ static void print_rejected(by__text *out, const by__metrics *m)
 {
     static const char name[] = "banyan_rejected_total";
     add_head(out, name, "Requests that were refused, by reason.", "counter");
-    by__metrics_sample(out, name, "reason=\"queue_full\"", (double)m->rejected_full);
+    for (size_t i = 0; i < BY__REFUSALS; i++) {
+        char label[48];
+        (void)snprintf(label, sizeof label, "reason=\"%s\"", refusals[i]);
+        by__metrics_sample(out, name, label, (double)m->rejected[i]);
+    }
     by__metrics_sample(out, name, "reason=\"key\"", (double)m->rejected_key);
     by__metrics_sample(out, name, "reason=\"rate_limit\"", (double)m->rejected_limit);
 }

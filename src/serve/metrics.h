@@ -24,13 +24,16 @@ void by__histogram_subtract(by__histogram *histogram, const by__histogram *earli
 /* The p-quantile (p in 0..1) by linear interpolation in its bucket; 0 for no observation. */
 double by__histogram_quantile(const by__histogram *histogram, double p);
 
+/* Reasons for which a broker refuses a request for now, the codes of its errors (messages.c). */
+#define BY__REFUSALS 3
+
 /* What happened to requests for the engine, and answers of HTTP by class. */
 typedef struct by__metrics {
     by__histogram first;  /* from a request to the first text: TTFT */
     by__histogram token;  /* between two texts of a stream */
     by__histogram whole;  /* from a request to its end */
     uint64_t requests[6]; /* answers by the first digit of their status */
-    uint64_t rejected_full;
+    uint64_t rejected[BY__REFUSALS];
     uint64_t rejected_key;
     uint64_t rejected_limit;
     uint64_t cancelled; /* the client went away */
@@ -47,6 +50,8 @@ void by__metrics_counter(by__text *out, const char *name, const char *help, cons
                          const char *labels, double value);
 void by__metrics_histogram(by__text *out, const char *name, const char *help,
                            const by__histogram *histogram);
+/* Counts an error of a broker with this code, if it is a refusal. */
+void by__metrics_refused(by__metrics *metrics, const char *code);
 /* HELP and TYPE of a family whose samples follow. */
 void by__metrics_family(by__text *out, const char *name, const char *help, const char *type);
 /* Samples of a histogram with labels, or NULL. */

@@ -252,8 +252,9 @@ static by_status make_parts(by__call *call, const asked *a, const json_t *reques
         set(own, "prompt", json_incref((json_t *)(uintptr_t)prompt));
         by__part *part = &call->parts[i];
         part->call = call;
-        part->message = json_pack("{ss ss ss sb sI sI so}", "t", "submit", "id", id, "model",
-                                  call->model, "whole", (int)!call->stream, "cost",
+        part->message = json_pack("{ss ss ss sI sb sb sI sI so}", "t", "submit", "id", id, "model",
+                                  call->model, "sequences", (json_int_t)call->n, "follows", i > 0,
+                                  "whole", (int)!call->stream, "cost",
                                   (json_int_t)guess_cost(body, call->part_count, tokens),
                                   "priority", (json_int_t)a->priority, "request", own);
         if (part->message == NULL) {

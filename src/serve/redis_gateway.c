@@ -68,7 +68,8 @@ static const by__refusal *refusal_of(const by__redis_link *l, const redisReply *
         while (r != NULL && strcmp(r->model, model) != 0) {
             r = r->next;
         }
-        *seconds = by__retry_after(by__redis_number(reply, 1), r == NULL ? 0.0 : r->per_second);
+        double ends = r == NULL ? 0.0 : r->per_second;
+        *seconds = by__retry_after(ends > 0.0 ? by__redis_number(reply, 1) / ends : 0.0);
     }
     return refusal;
 }

@@ -171,6 +171,10 @@ static const by__key keys[] = {
      .help = "`redis://HOST[:PORT]`: a Redis server is the broker; empty: one is started"},
     {"broker", "queue", BY__KEY_INT, OWN(broker.queue), "1024", 1, BY__MI20,
      .help = "requests that may wait for a worker"},
+    {"broker", "wait", BY__KEY_REAL, OWN(broker.wait), "0", 0, 86400,
+     .help =
+         "seconds that a request may wait for a worker: one that would wait longer, by what was "
+         "measured, is refused at once (docs/serving.md); 0: by the load, 0.1 to 2 s"},
     {"broker", "tasks", BY__KEY_TEXT, OWN(broker.tasks), "\"\"",
      .help = "file of tasks; empty: tasks.sqlite in the server's directory"},
 

@@ -53,6 +53,7 @@ typedef struct by__child {
 typedef struct by__totals {
     double now;
     uint64_t arrived;
+    uint64_t refused;
     uint64_t ended;
     by__histogram first;
 } by__totals;

@@ -21,7 +21,9 @@
 
 static by__totals totals_of(const json_t *model)
 {
-    by__totals t = {.now = by__now(), .arrived = (uint64_t)by__get_integer(model, "arrived")};
+    by__totals t = {.now = by__now(),
+                    .arrived = (uint64_t)by__get_integer(model, "arrived"),
+                    .refused = (uint64_t)by__get_integer(model, "refused")};
     size_t i;
     json_t *v;
     json_array_foreach(json_object_get(model, "versions"), i, v)
@@ -54,6 +56,7 @@ static void measure(by__supervisor *s, const json_t *model, const json_t *messag
     *in = (by__autoscale_input){.now = t.now,
                                 .window = t.now - from.now,
                                 .arrived = t.arrived - from.arrived,
+                                .refused = t.refused - from.refused,
                                 .ended = t.ended - from.ended,
                                 .p95 = by__histogram_quantile(&first, 0.95),
                                 .waiting = (size_t)by__get_integer(model, "queue"),

@@ -266,10 +266,11 @@ static void greet(void *user)
     by__worker *w = user;
     char host[65] = "";
     (void)gethostname(host, sizeof host - 1);
-    by__worker_post(w, json_pack("{ss ss ss sI ss ss ss sI so}", "t", "hello", "role", "worker",
-                                 "name", w->id, "pid", (json_int_t)getpid(), "host", host, "model",
-                                 w->name, "version", w->version, "slots",
-                                 (json_int_t)w->model.slots, "info", by__served_info(&w->model)));
+    by__worker_post(
+        w, json_pack("{ss ss ss sI ss ss ss sI sI so}", "t", "hello", "role", "worker", "name",
+                     w->id, "pid", (json_int_t)getpid(), "host", host, "model", w->name, "version",
+                     w->version, "slots", (json_int_t)w->model.slots, "sessions",
+                     (json_int_t)w->model.sessions, "info", by__served_info(&w->model)));
     if (w->leaving) {
         by__worker_post(w, json_pack("{ss}", "t", "leaving"));
     }

@@ -31,6 +31,7 @@ typedef struct by__served_model {
     by__predicting *predicting; /* the batcher's thread alone runs it */
     by__served_drift *drift;    /* the loop alone calls it; NULL: the weights have no reference */
     int64_t slots;              /* requests that the worker takes at a time */
+    int64_t sessions;           /* sequences, or examples of a batch, that it runs at a time */
     int64_t created;            /* seconds since 1970 when its files were written; 0: unknown */
     by_tokenizer *tokenizer;
     by_chat *chat;         /* NULL: the model has no template */

@@ -67,6 +67,7 @@ static by_status open_engine(by__served_model *m, const by_pretrained *pretraine
                                  .vocab = (int64_t)by_tokenizer_vocab(m->tokenizer)};
     int64_t sessions = options.sessions > 0 ? options.sessions : 16;
     /* A few more than run, so that the engine never waits for the broker. */
+    m->sessions = sessions;
     m->slots = sessions + (sessions + 3) / 4;
     m->width = by_pretrained_config(pretrained)->model.width;
     m->context =
@@ -163,6 +164,9 @@ by_status by__served_open(by__served_model *m, const by_worker_options *options,
         status = by__predicting_open(&m->predicting, pretrained, options, error);
     } else if (status == BY_OK) {
         status = open_text(m, by_pretrained_directory(pretrained), error);
+    }
+    if (status == BY_OK && !text) {
+        m->sessions = (int64_t)by__predicting_batch(m->predicting);
     }
     if (status == BY_OK) {
         const by_drift_options drift = {.requests = options->drift_requests};

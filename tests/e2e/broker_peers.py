@@ -14,7 +14,7 @@ class Gateway(Peer):
         self.events = {}
 
     def submit(self, id, **more):
-        self.send(t="submit", id=id, model="m", cost=1, request={"prompt": "a"}, **more)
+        self.send(t="submit", **{"id": id, "model": "m", "cost": 1, "request": {"prompt": "a"}, **more})
 
     def take(self, seconds=0.0):
         for message in super().take(seconds):
@@ -28,12 +28,16 @@ class Gateway(Peer):
             self.take(0.1)
         return self.events[id][-1]
 
-    def version(self, name):
-        """What the state says of a version."""
+    def models(self):
+        """What the next state says of models."""
         self.state = None
         while self.state is None:
             self.take(0.3)
-        models = self.state["models"]
+        return self.state["models"]
+
+    def version(self, name):
+        """What it says of a version."""
+        models = self.models()
         return ([v for m in models for v in m["versions"] if v["version"] == name] or [None])[0]
 
 
@@ -44,9 +48,9 @@ def wait_for(what, *args):
         time.sleep(0.01)
 
 
-def route(shares, **more):
+def route(shares, model="m", **more):
     versions = [{"version": v, "share": s, "shadow": v in more.get("shadow", ())} for v, s in shares.items()]
-    supervisor.send(t="route", model="m", versions=versions)
+    supervisor.send(t="route", model=model, versions=versions)
 
 
 supervisor = Peer(role="supervisor", name="s")
@@ -152,3 +156,31 @@ for worker in workers:
     worker.close()
 route({"three": 1.0})
 assert gateway.last("gone-0")["code"] == "version_gone"
+
+# What would wait too long is refused at once, with the reason. Behind a start, with nothing measured, four times as many
+# sequences may wait as run, and 8 when what runs has not ended for a while.
+worker = Worker("one", slots=5, model="n", sessions=4)
+route({"one": 1.0}, model="n")
+wait_for(lambda: [m["sessions"] for m in gateway.models() if m["id"] == "n"] == [4])
+for i in range(22):
+    gateway.submit(f"n{i}-0", model="n", sequences=i // 21 + 1)
+wait_for(lambda: worker.work() and "n21-0" in gateway.events or gateway.take(0.05))
+refused = [id for id in gateway.events if id[0] == "n"]
+assert 2 <= len(refused) <= 10 and len(worker.jobs) == 5, (refused, worker.jobs)
+assert all(gateway.events[id][0]["code"] == "queue_wait" for id in refused)
+assert all(1 <= gateway.events[id][0]["retry_after"] <= 60 for id in refused)
+# The other prompts of a request that was taken, and requests of a higher priority, of which none wait.
+gateway.submit("n0-1", model="n", follows=True)
+gateway.submit("urgent-0", model="n", priority=1)
+wait_for(lambda: [m["wait"] > 0 for m in gateway.models() if m["id"] == "n"] == [True])
+gateway.submit("late-0", model="n", left=1e-6, priority=1)
+assert gateway.last("late-0")["code"] == "queue_deadline"
+model = [m for m in gateway.models() if m["id"] == "n"][0]
+assert model["queue"] == 22 - len(refused) + 2 - 5 and model["refused"] == len(refused) + 1, model
+given = [j["id"] for j in worker.jobs]
+while len(given) < 24 - len(refused):
+    worker.answer()
+    given += [j["id"] for j in worker.work()]
+assert given[5] == "urgent-0" and given[-1] == "n0-1", given
+worker.answer()
+wait_for(lambda: [m["queue"] + m["wait"] for m in gateway.models() if m["id"] == "n"] == [0])

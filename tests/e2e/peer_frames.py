@@ -58,11 +58,12 @@ count = 0
 
 
 class Worker(Peer):
-    def __init__(self, version, slots=4):
+    def __init__(self, version, slots=4, model="m", **more):
         global count
         count += 1
         self.version = version
-        super().__init__(role="worker", name=f"w{count}", model="m", version=version, slots=slots, info={"context": 8})
+        hello = {"model": model, "version": version, "slots": slots, "info": {"context": 8}}
+        super().__init__(role="worker", name=f"w{count}", **hello, **more)
         self.jobs = []
 
     def work(self, seconds=0.05):

@@ -198,6 +198,13 @@ static void test_bounds(void **state)
     begin(&s, &a, 2, 2);
     run(&s, &a, 0.0, 120.0, false);
     assert_int_equal(s.count, 2);
+    /* Those that are refused were not fast: more than a twentieth of them is too slow. */
+    by__autoscale_input in = {
+        .now = s.now + 60.0, .window = WINDOW, .ready = 2, .started = 2, .arrived = 100};
+    in.refused = 4;
+    assert_int_equal(by__autoscale_decide(&a, &in), 2);
+    in.refused = 6;
+    assert_int_equal(by__autoscale_decide(&a, &in), 3);
     /* A number below the bounds, behind a change of them, is corrected at once. */
     begin(&s, &a, 2, 1);
     run(&s, &a, 0.0, 1.0, false);
