@@ -1,6 +1,5 @@
 /* Whether a new request is taken: by how long it would wait for its first text. A function of
- * measurements alone, for both kinds of broker (broker_jobs.c, redis_gateway.c) and for tests that
- * simulate a load.
+ * measurements alone, for the broker (broker_admission.c) and for tests that simulate a load.
  *
  * Workers run a number of sequences at a time, their sessions; what they have beyond that waits, at
  * the worker or in the queue. How fast sessions become free is measured by the service demand law
@@ -8,7 +7,7 @@
  * sessions that were at work, divided by the sequences that ended, are what one sequence takes, at
  * any load. All sessions together then end `sessions / that` sequences a second, and by Little's
  * law a queue of n in front of a request is n / rate seconds long. So a bound in seconds is a bound
- * of what may be there: a number, which Redis can compare in one step.
+ * of what may be there: a number.
  *
  * A queue evens out bursts; one that is always full gives nothing but waiting (Nichols & Jacobson
  * 2012, "Controlling Queue Delay"). So where no setting says how long a request may wait, the queue
