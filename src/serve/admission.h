@@ -73,7 +73,7 @@ typedef struct by__admission_rule {
  * counts, since nobody is connected for it. */
 by__admission_rule by__admission_rule_of(const by__admission *a, double setting, double left,
                                          bool patient);
-/* Seconds until a request has a session, with so many sequences ahead; 0 where that is not known. */
+/* Seconds until a request has a session, with so many sequences ahead; 0 where it is not known. */
 double by__admission_wait(const by__admission *a, int64_t ahead);
 
 #endif

@@ -2,7 +2,8 @@
  *
  * To the broker, first: {"t": "hello", "role": "gateway" | "worker" | "supervisor", "name": ID,
  * "pid": N}, and of a worker that is ready for work also "model", "version", "slots" (requests that
- * it takes at a time), "sessions" (sequences that it runs at a time; "slots") and "info" (what /v1/models says of the model).
+ * it takes at a time), "sessions" (sequences that it runs at a time; "slots") and "info" (what
+ * /v1/models says of the model).
  *
  * Of a gateway:
  *   submit    "id", "model", "request" (what a worker reads, worker_request.h), "cost" (tokens, by
@@ -15,7 +16,7 @@
  *             accepted before the link was made anew
  *   cancel    "id": nobody waits for it any more; no event follows
  *   task_add  "ref", "id", "owner", "expires", "seen", "task": a request to keep on disk ("model",
- *             "cost", "sequences", "priority", "request", "webhook": a URL that is told the end, and
+ *             "cost", "sequences", "priority", "request", "webhook": a URL told of the end, and
  *             what the gateway wants back), and perhaps "key";
  *             or, with "result", one that has ended, to keep
  *   task_get, task_cancel, task_delete   "ref", "id", "owner"

@@ -1,5 +1,5 @@
 /* Which requests are taken under simulated loads: a discrete-event simulation of workers whose
- * sessions run sequences of random lengths, with a queue in front of them, on a clock of its own. */
+ * sessions run sequences of random lengths, with a queue in front of them, on its own clock. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -213,7 +213,7 @@ static void test_three_times(void **state)
     }
 }
 
-/* From the first request on, with nothing measured: as time passes without an end, fewer may wait. */
+/* From the first request on, with nothing measured: the longer nothing ends, the fewer may wait. */
 static void test_cold(void **state)
 {
     static simulation s;
