@@ -185,6 +185,20 @@ answers "1" route two s1 "$(only a)" ''
 answers "" beat wa two a '{"model":"two","version":"a"}'
 answers "0" route two s2 "$(only b)" ''
 answers "1" route two s2 "$(only a)" ''
+# An answer that has begun waits for its own version, whoever takes from the queue of all by then.
+redis-cli -p "$port" subscribe banyan:to:g >told 2>/dev/null &
+background=$!
+wait_for subscribe told
+answers "ok" submit begun two 1 5 60000 g 1 0 99 1000 '' 0 '{}'
+answers "begun 1 *" take wa two a 1 0 3
+answers "" events begun 1 text '' 'a text'
+answers "" bye wa
+answers "1" route two s2 "$(only b)" ''
+for _ in 1 2 3; do answers "*" take wb two b 99 1 3 && [ "${got#*begun}" = "$got" ] || fail "another version goes on: $got"; done
+answers "" hello wa two a '{}'
+answers "begun 2 *" take wa two a 1 0 3
+kill $background
+background=
 
 say "a served model whose versions meet at Redis: golden request, copies, shares, a worker that dies, and back"
 run 0 "$banyan" train c.yaml --quiet --set name=other --set model.context=1024 --set train.batch=1 --set train.steps=2 --set optimizer.warmup=1 --set train.threads=1 --set seed=2
