@@ -3,8 +3,8 @@
 # Redis, in turn:
 #   path      requests a second through gateway, broker and worker, of one token each
 #   engine    tokens a second of the engine in process (`bench engine`) and behind the server, and their ratio
-#   overload  at 0.8, 3 and again 0.8 times the capacity: answers, refusals (429), 95th percentiles in milliseconds,
-#             resident memory of the processes in MiB, and the slowest refusal
+#   overload  at 0.8, 3 and, right behind it, 0.8 times the capacity for 8 s each: answers, refusals (429), 95th
+#             percentiles in milliseconds, resident memory in MiB before and after, and the slowest refusal
 #
 #   bench/serve_broker.sh RUN DIR [BANYAN]      RUN: of a language model of characters or a small vocabulary
 #
@@ -81,9 +81,13 @@ engine_of() {
 }
 
 overload_of() {
-    serve "$1" "$((sessions / 2))"
+    # Redis bounds the queue by a count alone.
+    queue=1024
+    [ "$1" = embedded ] || queue=$((sessions / 2))
+    serve "$1" "$queue"
     capacity=$(bench --requests $((20 * sessions)) --concurrency $((sessions + sessions / 4)) --prompt-tokens "$prompt" --tokens "$tokens" | get requests_per_s)
     for times in 0.8 3 0.8; do
+        before=$(memory)
         rate=$(echo "$capacity $times" | awk '{ printf "%.3f", $1 * $2 }')
         if [ "$times" = 3 ]; then
             # Refusals come at once.
@@ -94,7 +98,7 @@ overload_of() {
             asking=$!
         fi
         bench --requests "$(echo "$rate" | awk '{ printf "%d", $1 * 8 }')" --rate "$rate" --concurrency 512 --prompt-tokens "$prompt" --tokens "$tokens" >"$dir/report"
-        echo "overload  $1: $times x $capacity requests/s: $(get ok <"$dir/report") answered, $(get refused <"$dir/report") refused, $(get failed <"$dir/report") failed; p95 of the first text $(get ttft.p95 <"$dir/report" | awk '{ printf "%.0f", 1000 * $1 }'), of the whole answer $(get e2e.p95 <"$dir/report" | awk '{ printf "%.0f", 1000 * $1 }'); $(memory) MiB (load $(load))"
+        echo "overload  $1: $times x $capacity requests/s: $(get ok <"$dir/report") answered, $(get refused <"$dir/report") refused, $(get failed <"$dir/report") failed; p95 of the first text $(get ttft.p95 <"$dir/report" | awk '{ printf "%.0f", 1000 * $1 }'), of the whole answer $(get e2e.p95 <"$dir/report" | awk '{ printf "%.0f", 1000 * $1 }'); $before to $(memory) MiB (load $(load))"
         if [ "$times" = 3 ]; then
             wait $asking
             awk '$1 == 429 && $2 > most { most = $2 } $1 == 429 { n++ } END { printf "overload  %d of 10 more were refused, the slowest in %.1f ms\n", n, 1000 * most }' "$dir/refusals"
