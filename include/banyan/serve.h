@@ -65,6 +65,7 @@ typedef struct by_worker_options {
     int64_t rows;
     uint64_t pool_bytes;
     int threads;
+    int nice;        /* added to the process' own: 0 to 19, the less of a busy machine */
     double max_rate; /* requests a second that it begins, at most; 0: as many as come */
     /* not empty while the model is warm and the broker is reached, for who watches processes by
      * files; NULL: none */

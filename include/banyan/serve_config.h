@@ -40,6 +40,7 @@ typedef struct by_serve_worker_config {
     int64_t sessions; /* 0: the engine's own default; so with the next two */
     int64_t context;
     int64_t threads;
+    int64_t nice;         /* 0 to 19; the gateway and the broker have 0 */
     int64_t drift_window; /* requests */
     int64_t sandbox;      /* 0: none */
     double max_rate;      /* requests a second that a worker begins; 0: as many as come */

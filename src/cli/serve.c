@@ -115,7 +115,7 @@ static arguments begin(const char *program, const char *command, const char *dir
 
 /* What the flags say; NULL: a default of the part that takes it. */
 typedef struct choices {
-    const char *listen, *keys, *name, *precision, *sessions, *context, *threads;
+    const char *listen, *keys, *name, *precision, *sessions, *context, *threads, *nice;
     const char *directory, *broker, *queue, *wait, *deadline, *traces, *tasks, *config, *rate,
         *silence, *window;
     const char *pool, *batch, *delay;
@@ -124,7 +124,7 @@ typedef struct choices {
     double calm, idle, grace;
     size_t least, most;
     double target_seconds;
-    char numbers[6][24]; /* of the config, for those that are not flags */
+    char numbers[8][24]; /* of the config, for those that are not flags */
     cli_list sets;
     bool insecure, open;
 } choices;
@@ -189,11 +189,12 @@ static void use_config(choices *c, const by_serve_config *config)
     c->threads = c->threads != NULL ? c->threads : number_of(c->numbers[2], w->threads);
     c->broker =
         c->broker != NULL || config->broker.address[0] == '\0' ? c->broker : config->broker.address;
+    c->nice = number_of(c->numbers[6], w->nice);
     c->window = c->window != NULL ? c->window : number_of(c->numbers[4], w->drift_window);
     c->queue = c->queue != NULL ? c->queue : number_of(c->numbers[3], config->broker.queue);
     if (c->wait == NULL && config->broker.wait > 0.0) {
-        (void)snprintf(c->numbers[5], sizeof c->numbers[5], "%.9g", config->broker.wait);
-        c->wait = c->numbers[5];
+        (void)snprintf(c->numbers[7], sizeof c->numbers[7], "%.9g", config->broker.wait);
+        c->wait = c->numbers[7];
     }
     c->tasks =
         c->tasks != NULL || config->broker.tasks[0] == '\0' ? c->tasks : config->broker.tasks;
@@ -207,6 +208,7 @@ static arguments worker_of(const choices *c, const char *program, const char *di
     add_value(&worker, "--name", model->name);
     add_value(&worker, "--adapter", model->adapter);
     add_value(&worker, "--max-rate", c->rate);
+    add_value(&worker, "--nice", c->nice);
     add_value(&worker, "--precision", c->precision);
     add_value(&worker, "--sessions", c->sessions);
     add_value(&worker, "--context", c->context);

@@ -11,6 +11,7 @@ static int run(int argc, char **argv)
     const char *address = NULL;
     const char *pool = "mean";
     int64_t threads = 0;
+    int64_t niceness = 0;
     int64_t window = 0;
     const cli_flag flags[] = {
         {"dir", CLI_STRING, &directory, "DIR", "of the broker's socket"},
@@ -31,6 +32,7 @@ static int run(int argc, char **argv)
         {"context", CLI_INTEGER, &options.context, "N", "tokens of a prompt with its answer"},
         {"rows", CLI_INTEGER, &options.rows, "N", "tokens of a step, at most (default 256)"},
         {"threads", CLI_INTEGER, &threads, "N", "compute threads"},
+        {"nice", CLI_INTEGER, &niceness, "N", "give way to other processes, 0 to 19 (default 0)"},
         {"max-rate", CLI_NUMBER, &options.max_rate, "N",
          "requests a second that it begins, at most (default: as many as come)"},
         {"ready-file", CLI_STRING, &options.ready_file, "FILE",
@@ -53,6 +55,9 @@ static int run(int argc, char **argv)
                           window < 0 ? "--drift-window is at least 1"
                                      : "one run or directory is needed");
     }
+    if (niceness < 0 || niceness > 19) {
+        return cli_misuse(&cli_worker, "--nice is 0 to 19");
+    }
     if (strcmp(pool, "mean") != 0 && strcmp(pool, "last") != 0) {
         return cli_misuse(&cli_worker, "--pool %s: it is mean or last", pool);
     }
@@ -64,6 +69,7 @@ static int run(int argc, char **argv)
         options.broker = broker;
         options.model = rest[0];
         options.threads = (int)threads;
+        options.nice = (int)niceness;
         options.drift_requests = (size_t)window;
         status = by_worker_run(&options, &error);
     }

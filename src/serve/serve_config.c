@@ -148,6 +148,9 @@ static const by__key keys[] = {
      .help = "tokens of a prompt with its answer; 0: the model's"},
     {"worker", "threads", BY__KEY_INT, OWN(worker.threads), "0", 0, 4096,
      .help = "compute threads of a worker; 0: one a core"},
+    {"worker", "nice", BY__KEY_INT, OWN(worker.nice), "5", 0, 19,
+     .help = "how much workers give way to other processes, as nice(1) has it: on a machine whose "
+             "cores are all busy, gateway and broker answer before a worker goes on"},
     {"worker", "drift_window", BY__KEY_INT, OWN(worker.drift_window), "500", 1, BY__MI30,
      .help = "requests that are compared with the training data at a time (docs/drift.md)"},
     {"worker", "sandbox", BY__KEY_SWITCH, OWN(worker.sandbox), "true",

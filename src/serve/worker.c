@@ -453,6 +453,8 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
 {
     by__worker w = {.options = *options, .log = {options->log, options->user}, .ready_file = -1};
     BY_TRY(by__link_check(options->broker, error));
+    /* Before there are threads, which get it from their maker. To ask for less cannot fail. */
+    (void)nice(options->nice);
     by_status status = find_weights(&w, error);
     if (status == BY_OK) {
         status = set_names(&w, error);

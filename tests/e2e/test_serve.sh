@@ -22,6 +22,9 @@ train_tiny
 
 say "answers, errors, connections"
 serve --workers 2
+levels=$(ps -o ni=,args= --ppid "$server" | awk '{ print $3, $1 }' | sort -u | paste -s -d ' ')
+own=$(ps -o ni= -p "$server")
+[ "$levels" = "broker $((own)) gateway $((own)) worker $((own + 1))" ] || fail "workers do not give way: $levels"
 for what in ready answers errors connection cancel page; do
     check "$what" "$url"
 done

@@ -12,7 +12,7 @@ free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1
 train_tiny() {
     tiny gpt2 >c.yaml
     # Deep enough that streams last for some tenths of a second: processes are killed in the middle of them.
-    run 0 "$banyan" train c.yaml --quiet --set model.context=1024 --set model.layers=6 --set train.batch=1 \
+    run 0 "$banyan" train c.yaml --quiet --set model.context=1024 --set model.layers=4 --set train.batch=1 \
         --set train.steps=2 --set optimizer.warmup=1 --set train.threads=1
 }
 # serve_models MODEL... FLAG...: its address is in $url, its process in $server. A gateway that is started again has the
@@ -20,7 +20,8 @@ train_tiny() {
 listen=127.0.0.1:0
 serve_models() {
     rm -f url
-    "$banyan" serve --listen "$listen" --dir "$work/sock" --threads 1 "$@" >url 2>log &
+    # Workers give way only a little: tests run beside each other.
+    "$banyan" serve --listen "$listen" --dir "$work/sock" --threads 1 --set worker.nice=1 "$@" >url 2>log &
     server=$!
     while [ ! -s url ]; do
         kill -0 "$server" 2>/dev/null || { cat log >&2; fail "the server has ended"; }
