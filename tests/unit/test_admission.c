@@ -291,7 +291,7 @@ static void test_bursts(void **state)
 static void test_estimate(void **state)
 {
     by__admission a = {0};
-    by__admission_sample sample = {.sessions = 8, .at_workers = 8};
+    by__admission_sample sample = {.sessions = 8, .at_workers = 12};
     (void)state;
     for (int i = 0; i <= 400; i++) {
         sample.now = 1.0 + 0.25 * i;
