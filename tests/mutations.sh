@@ -251,38 +251,38 @@ mutations() {
         '!by__lease_alone(&item->alone, directory);' 'false;' test_retention
 
     # Serving.
-    mutation "a version with more errors is taken" src/serve/rollout.c \
+    mutation "a version with more errors is taken" src/serve/deploy/rollout.c \
         'if (errors > former + o->errors) {' 'if (errors < former - o->errors) {' test_rollout
-    mutation "a version is judged by its first request" src/serve/rollout.c \
+    mutation "a version is judged by its first request" src/serve/deploy/rollout.c \
         'if (count < o->requests) {' 'if (count < 1) {' test_rollout
-    mutation "a slower version is taken" src/serve/rollout.c \
+    mutation "a slower version is taken" src/serve/deploy/rollout.c \
         'if (both && slow > usual * o->slower + NOISE) {' 'if (both && usual > slow * o->slower + NOISE) {' test_rollout
-    mutation "workers go without a cool-down" src/serve/autoscale.c \
+    mutation "workers go without a cool-down" src/serve/deploy/autoscale.c \
         'in->now - a->needed >= o->calm && in->now - a->changed >= o->calm' 'in->now > a->needed' test_autoscale
-    mutation "workers are added while the last ones start" src/serve/autoscale.c \
+    mutation "workers are added while the last ones start" src/serve/deploy/autoscale.c \
         'need > a->wanted && in->now - a->changed >= o->pause' 'need > a->wanted' test_autoscale
-    mutation "shares of versions swapped" src/serve/broker_versions.c \
+    mutation "shares of versions swapped" src/serve/broker/broker_versions.c \
         'if (at < v->share) {' 'if (at >= v->share) {' test_broker.sh
-    mutation "what waits stays with a version that lost its share" src/serve/broker_versions.c \
+    mutation "what waits stays with a version that lost its share" src/serve/broker/broker_versions.c \
         'bool good = v != NULL && v->share > 0.0;' 'bool good = v != NULL;' test_broker.sh
-    mutation "a request is tried once more" src/serve/broker_jobs.c \
+    mutation "a request is tried once more" src/serve/broker/broker_jobs.c \
         'if (job->attempt >= b->options.attempts) {' 'if (job->attempt > b->options.attempts) {' test_broker.sh
-    mutation "an earlier worker is still heard" src/serve/broker_jobs.c \
+    mutation "an earlier worker is still heard" src/serve/broker/broker_jobs.c \
         'if (job == NULL || job->worker != worker ||' 'if (job == NULL || job->worker == NULL ||' test_broker.sh
-    mutation "an answer that has begun goes on with another version" src/serve/broker_jobs.c \
+    mutation "an answer that has begun goes on with another version" src/serve/broker/broker_jobs.c \
         'job->bound = job->bound || (job->gather == NULL && !job->whole);' 'job->bound = false;' test_broker.sh
-    mutation "Redis: a task has the result of an earlier delivery" src/serve/redis_broker.lua \
+    mutation "Redis: a task has the result of an earlier delivery" src/serve/link/redis_broker.lua \
         'if not job or job.a ~= attempt or job.s' 'if not job or job.s' test_redis_broker.sh
-    mutation "Redis: a request is tried once more" src/serve/redis_broker.lua \
+    mutation "Redis: a request is tried once more" src/serve/link/redis_broker.lua \
         'if lost >= tonumber(most_lost) then' 'if lost > tonumber(most_lost) then' test_redis_broker.sh
-    mutation "Redis: shares of versions swapped" src/serve/redis_versions.lua \
+    mutation "Redis: shares of versions swapped" src/serve/link/redis_versions.lua \
         'if at < v.share then break end' 'if at >= v.share then break end' test_redis_broker.sh
-    mutation "Redis: a second server decides too" src/serve/redis_versions.lua \
+    mutation "Redis: a second server decides too" src/serve/link/redis_versions.lua \
         "if was['until'] > now then return false end" "if was['until'] > 2 * now then return false end" \
         test_redis_broker.sh
-    mutation "Redis: any version takes from the queue of all" src/serve/redis_broker.lua \
+    mutation "Redis: any version takes from the queue of all" src/serve/link/redis_broker.lua \
         'local leads = not route or' 'local leads = true or' test_redis_broker.sh
-    mutation "Redis: an answer that has begun goes on with another version" src/serve/redis_broker.lua \
+    mutation "Redis: an answer that has begun goes on with another version" src/serve/link/redis_broker.lua \
         "if v[5] ~= '1' then" "if v[5] == '2' then" test_redis_broker.sh
 
     # Adapters.

@@ -29,6 +29,19 @@ plan: $below_train
 compress: $below_train export train infer plan
 serve: $below_train export train infer plan compress"
 
+# The rooms of src/serve, and which of the others each may include; all may include what lies in src/serve itself.
+serve_rooms="serve:
+http:
+observe:
+link: observe
+client: http link
+broker: observe link
+features: observe link
+gateway: http observe link features
+worker: observe link
+deploy: observe link
+pool: http observe link features gateway deploy"
+
 headers="adapter=checkpoint status=base exit=base text=base dtype=base shape=base packing=base op=base device=device comm=comm config=config graph=graph map=graph ops=ops passes=passes
 program=exec
 model=nn optimizer=optim data=data array_set=data table=data pack=data tokenizer=data text_stream=data chat=data checkpoint=checkpoint export=export track=track train=train launch=train task=train predictor=train pipeline=train runs=train
@@ -55,6 +68,18 @@ may() {
     return 1
 }
 
+# check_serve FILE ROOM: what a file of src/serve includes of its rooms.
+check_serve() {
+    allowed=$(echo "$serve_rooms" | sed -n "s/^$2: *//p")
+    echo "$serve_rooms" | grep -q "^$2:" || complain "$1: a room of src/serve that this test does not know"
+    for other in $(sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*"serve\/\([^"\/]*\)\/[^"]*".*/\1/p' "$1"); do
+        case " $2 $allowed " in
+        *" $other "*) ;;
+        *) complain "$1: serve/$2 may not include serve/$other" ;;
+        esac
+    done
+}
+
 # check_file FILE ROOM: every quoted include of a file that belongs to a room.
 check_file() {
     for include in $(sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*"\([^"]*\)".*/\1/p' "$1"); do
@@ -79,6 +104,10 @@ for folder in src/*/; do
     for file in $(find "$folder" -name '*.[ch]' -o -name '*.inc'); do
         check_file "$file" "$room"
     done
+done
+
+for file in $(find src/serve -name '*.[ch]'); do
+    check_serve "$file" "$(basename "$(dirname "$file")")"
 done
 
 for file in include/banyan/*.h; do

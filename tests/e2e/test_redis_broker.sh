@@ -86,11 +86,7 @@ url=$own
 export REDISCLI_AUTH=secret
 
 say "the script: one result of many deliveries, and the end of a request that kills workers"
-{
-    echo '#!lua flags=allow-oom'
-    echo 'local EDGES = {0.1, 1}'
-    cat "$root/src/serve/redis_jobs.lua" "$root/src/serve/redis_versions.lua" "$root/src/serve/redis_broker.lua"
-} >script.lua
+broker_script >script.lua
 # answers WANTED OPERATION ARGUMENT...: what it gives, in one line.
 answers() {
     wanted=$1

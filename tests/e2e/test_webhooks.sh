@@ -63,7 +63,7 @@ end_all() {
 check_webhooks --broker "redis://127.0.0.1:$redis"
 
 say "the script: a message is due at the end of its task, and again when who took it is gone"
-{ echo '#!lua flags=allow-oom' && cat "$root/src/serve/redis_broker.lua"; } >script.lua
+broker_script >script.lua
 # answers WANTED OPERATION ARGUMENT...: what it gives, in one line.
 answers() {
     wanted=$1

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/gateway.h"
+#include "serve/gateway/gateway.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/feast_value.h"
+#include "serve/features/feast_value.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

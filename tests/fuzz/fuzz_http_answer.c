@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/event_stream.h"
-#include "serve/http_answer.h"
+#include "serve/http/event_stream.h"
+#include "serve/http/http_answer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/client_address.h"
+#include "serve/http/client_address.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

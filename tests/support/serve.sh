@@ -36,3 +36,9 @@ stop() {
     wait "$server" || { tail -n 20 log >&2; fail "the server ended with an error"; }
     server=
 }
+# broker_script: what the broker runs in Redis, as its link loads it, with two edges of histograms.
+broker_script() {
+    echo '#!lua flags=allow-oom'
+    echo 'local EDGES = {0.1, 1}'
+    cat "$root/src/serve/link/redis_jobs.lua" "$root/src/serve/link/redis_versions.lua" "$root/src/serve/link/redis_broker.lua"
+}

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "serve/client_address.h"
+#include "serve/http/client_address.h"
 
 static by__addresses *open_addresses(size_t most, const char *const *proxies, size_t count)
 {

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "serve/event_queue.h"
+#include "serve/link/event_queue.h"
 #include "serve/messages.h"
 
 typedef struct reader {

@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "base/murmur3.h"
-#include "serve/feast_key.h"
-#include "serve/feast_value.h"
+#include "serve/features/feast_key.h"
+#include "serve/features/feast_value.h"
 
 static void to_hex(char *out, const void *data, size_t size)
 {

@@ -14,7 +14,7 @@
 #include <jansson.h>
 
 #include "gateway_run.h"
-#include "serve/gateway_routes.h"
+#include "serve/gateway/gateway_routes.h"
 #include "temporary.h"
 
 /* Routes that answer without a key. Another one of them is a decision that this list shows. */

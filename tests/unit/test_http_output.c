@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "serve/http_server.h"
+#include "serve/http/http_server.h"
 
 #define CLIENTS 24
 #define FRAME   1000

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "serve/http_parse.h"
+#include "serve/http/http_parse.h"
 
 static const by__http_limits limits = {.head = 1024, .body = 64, .chunks = 4};
 

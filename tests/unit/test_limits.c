@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "serve/limits.h"
+#include "serve/gateway/limits.h"
 #include "temporary.h"
 
 #define DAY 86400.0

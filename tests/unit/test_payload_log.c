@@ -9,9 +9,9 @@
 
 #include <cmocka.h>
 
-#include "serve/append_log.h"
-#include "serve/payload_log.h"
-#include "serve/redact.h"
+#include "serve/gateway/payload_log.h"
+#include "serve/gateway/redact.h"
+#include "serve/observe/append_log.h"
 #include "temporary.h"
 
 static void test_redaction(void **state)

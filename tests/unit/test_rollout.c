@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "serve/rollout.h"
+#include "serve/deploy/rollout.h"
 
 typedef struct play {
     by__rollout r;

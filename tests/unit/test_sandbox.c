@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#include "serve/sandbox.h"
+#include "serve/worker/sandbox.h"
 #include "temporary.h"
 
 static char *directory;

@@ -1,0 +1,140 @@
+/* The broker's process: its socket, its loop and its timer. */
+#include "serve/broker/broker.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "serve/stop.h"
+
+static void on_message(void *user, by__link *link, json_t *message)
+{
+    by__broker_message(user, by__link_get(link), message);
+}
+
+static void on_events(void *user, by__link *link, const char *list, size_t length)
+{
+    by__broker_list(user, by__link_get(link), list, length);
+}
+
+static void on_lost(void *user, by__link *link, const char *why)
+{
+    by__broker_part(user, by__link_get(link), why);
+}
+
+static void on_taken(void *user, by__link *link)
+{
+    if (!by__broker_join(user, link)) {
+        by__link_close(&link);
+    }
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    by__broker *b = timer->data;
+    by__broker_look(b);
+    by__broker_measure(b);
+    by__broker_expire(b);
+    by__broker_tasks_tend(b);
+    by__broker_versions_tend(b);
+    json_t *state = by__broker_state(b);
+    for (by__peer *p = b->peers; p != NULL; p = p->next) {
+        if (p->role == BY__GATEWAY || p->role == BY__SUPERVISOR) {
+            (void)by__link_send(p->link, state);
+        }
+    }
+    json_decref(state);
+}
+
+static void on_check(uv_check_t *check)
+{
+    by__broker_tasks_commit(check->data);
+    by__broker_flush(check->data);
+    by__broker_sweep(check->data);
+}
+
+/* ---- the process ---- */
+
+static void on_stop(void *user, bool again)
+{
+    by__broker *b = user;
+    /* What was accepted is at gateways and workers, which end first: nothing is waited for. */
+    BY_UNUSED(again);
+    uv_stop(&b->loop);
+}
+
+/* Two brokers on one socket would each have half of the peers. The lock ends with the process. */
+static by_status lock_socket(int *out, const char *path, by_error *error)
+{
+    by__text name = {0};
+    by__text_format(&name, "%s.lock", path);
+    if (name.failed) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a lock");
+    }
+    *out = open(name.data, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    by_status status = *out < 0 ? by__io_error(error, "open", name.data) : BY_OK;
+    if (status == BY_OK && flock(*out, LOCK_EX | LOCK_NB) != 0) {
+        status =
+            by_error_set(error, BY_ECONFIG,
+                         "another broker listens on %s: end it, or choose another directory", path);
+    }
+    by__text_free(&name);
+    return status;
+}
+
+static void set_defaults(by_broker_options *o)
+{
+    o->queue_requests = o->queue_requests > 0 ? o->queue_requests : 1024;
+    o->queue_tokens = o->queue_tokens > 0 ? o->queue_tokens : 4000000;
+    o->attempts = o->attempts > 0 ? o->attempts : 3;
+    o->silence_seconds = o->silence_seconds > 0.0 ? o->silence_seconds : 5.0;
+    o->hang_seconds = o->hang_seconds > 0.0 ? o->hang_seconds : 60.0;
+}
+
+by_status by_broker_run(const by_broker_options *options, by_error *error)
+{
+    by__broker b = {.options = *options, .log = {options->log, options->user}, .began = by__now()};
+    by__link_handler handler = {
+        .message = on_message, .events = on_events, .lost = on_lost, .user = &b};
+    by__stop *stop = NULL;
+    int lock = -1;
+    set_defaults(&b.options);
+    b.looked = b.began;
+    by_status status = lock_socket(&lock, options->socket, error);
+    if (status != BY_OK) {
+        if (lock >= 0) {
+            (void)close(lock);
+        }
+        return status;
+    }
+    int code = uv_loop_init(&b.loop);
+    if (code < 0) {
+        (void)close(lock);
+        return by__uv_error(error, "make", "an event loop", code);
+    }
+    (void)uv_timer_init(&b.loop, &b.timer);
+    (void)uv_check_init(&b.loop, &b.check);
+    b.timer.data = b.check.data = &b;
+    status = by__link_listen(&b.listener, &b.loop, options->socket, on_taken, &handler, error);
+    if (status == BY_OK) {
+        status = by__broker_tasks_load(&b, error);
+    }
+    if (status == BY_OK) {
+        status = by__stop_open(&stop, &b.loop, b.options.child, on_stop, &b, error);
+    }
+    if (status == BY_OK) {
+        (void)uv_timer_start(&b.timer, on_timer, BY__BEAT, BY__BEAT);
+        (void)uv_check_start(&b.check, on_check);
+        by__log_event(&b.log, "broker_ready", "{ss}", "socket", options->socket);
+        (void)uv_run(&b.loop, UV_RUN_DEFAULT);
+    }
+    by__stop_close(&stop);
+    by__link_listener_close(&b.listener);
+    by__broker_release(&b);
+    uv_close((uv_handle_t *)&b.timer, NULL);
+    uv_close((uv_handle_t *)&b.check, NULL);
+    (void)uv_run(&b.loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&b.loop);
+    (void)close(lock);
+    return status;
+}

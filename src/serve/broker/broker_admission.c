@@ -1,0 +1,68 @@
+/* Which requests the broker takes: by what may wait in all, and by how long they would wait. */
+#include "serve/broker/broker.h"
+
+/* Workers of a version that gets no new requests are no help to them. */
+static bool is_open(const by__pool *pool, const by__peer *p)
+{
+    return p->role == BY__WORKER && p->pool == pool && !p->leaving &&
+           (!pool->routed || p->version->share > 0.0);
+}
+
+int64_t by__broker_sessions(const by__broker *b, const by__pool *pool)
+{
+    int64_t sessions = 0;
+    for (const by__peer *p = b->peers; p != NULL; p = p->next) {
+        sessions += is_open(pool, p) ? p->sessions : 0;
+    }
+    return sessions;
+}
+
+static int64_t at_workers(const by__broker *b, const by__pool *pool)
+{
+    int64_t sequences = 0;
+    for (const by__peer *p = b->peers; p != NULL; p = p->next) {
+        sequences += is_open(pool, p) ? p->jobs.sequences : 0;
+    }
+    return sequences;
+}
+
+void by__broker_measure(by__broker *b)
+{
+    for (by__pool *pool = b->pools; pool != NULL; pool = pool->next) {
+        const by__admission_sample sample = {.now = by__now(),
+                                             .sessions = by__broker_sessions(b, pool),
+                                             .at_workers = at_workers(b, pool),
+                                             .ended = pool->ended,
+                                             .asked = (int64_t)pool->arrived,
+                                             .refused = (int64_t)pool->refused};
+        by__admission_look(&pool->admission, &sample);
+    }
+}
+
+double by__broker_wait(const by__broker *b, const by__pool *pool)
+{
+    return by__admission_wait(&pool->admission,
+                              at_workers(b, pool) + by__job_ahead(&pool->queue, 0, false));
+}
+
+const by__refusal *by__broker_refusal(by__broker *b, by__pool *pool, const json_t *request,
+                                      double left, bool task, double *seconds)
+{
+    int64_t cost = by__get_integer(request, "cost");
+    int64_t ahead = at_workers(b, pool) +
+                    by__job_ahead(&pool->queue, by__get_integer(request, "priority"), task);
+    by__admission_rule rule =
+        by__admission_rule_of(&pool->admission, b->options.queue_wait, left, task);
+    bool full = pool->queue.count >= b->options.queue_requests ||
+                pool->queue.cost + cost > b->options.queue_tokens;
+    /* The other prompts of a request were decided on with the first one. */
+    bool follows = json_is_true(json_object_get(request, "follows"));
+    pool->arrived++;
+    if (!full && (follows || ahead < rule.limit)) {
+        return NULL;
+    }
+    pool->refused++;
+    b->rejected++;
+    *seconds = by__retry_after(by__admission_wait(&pool->admission, ahead));
+    return by__refusal_of(full ? "full" : rule.why);
+}

@@ -1,0 +1,422 @@
+/* Requests in the broker: in the queue of their model, at a worker, and their ends. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/broker/broker.h"
+
+/* Bounds of "priority". */
+#define MOST_PRIORITY 100
+/* Bytes that are kept for what is sent to a gateway next. */
+#define MOST_KEPT ((size_t)256 << 10)
+
+/* Puts an event into what is sent to a gateway, and drops the reference. */
+static void tell_new(by__peer *gateway, json_t *event)
+{
+    if (gateway != NULL) {
+        by__events_add(&gateway->batch, 0, event);
+    }
+    json_decref(event);
+}
+
+void by__broker_flush(by__broker *b)
+{
+    for (by__peer *p = b->peers; p != NULL; p = p->next) {
+        by__text *batch = &p->batch;
+        if (p->link != NULL && batch->failed) {
+            by__link_lose(p->link, "no memory for its events");
+        } else if (p->link != NULL && batch->length > 0) {
+            (void)by__link_send_events(p->link, batch->data, batch->length);
+        }
+        if (batch->failed || batch->capacity > MOST_KEPT) {
+            by__text_free(batch);
+        }
+        batch->length = 0;
+    }
+}
+
+by__job *by__broker_job(const by__broker *b, const char *id)
+{
+    return (by__job *)(void *)by__id_find(&b->jobs, id);
+}
+
+/* The same to who waits for a job: a gateway, or the file of tasks. */
+static void tell_new_of(by__broker *b, by__job *job, json_t *event)
+{
+    by__mirror_event(job, event);
+    if (job->gather == NULL) {
+        tell_new(job->from, event);
+        return;
+    }
+    by__broker_task_event(b, job, event);
+    json_decref(event);
+}
+
+/* An event of a worker. What goes to a gateway alone is passed on unread. */
+static void relay(by__broker *b, by__job *job, const by__event *event)
+{
+    bool read = job->gather != NULL || job->mirror != NULL || job->mirrors != NULL;
+    json_t *json = read ? by__event_json(event) : NULL;
+    by__mirror_event(job, json);
+    if (job->gather != NULL) {
+        by__broker_task_event(b, job, json);
+    } else if (job->from != NULL) {
+        by__text_add_bytes(&job->from->batch, event->record, event->size);
+    }
+    json_decref(json);
+}
+
+/* The status that an event tells; 0: none, which is not an error. */
+static int status_of(const by__event *event)
+{
+    json_t *json = event->kind == BY__EVENT_ERROR ? by__event_json(event) : NULL;
+    int status = (int)by__get_integer(json, "status");
+    json_decref(json);
+    return status;
+}
+
+/* Takes a job out of everything. */
+static void forget(by__broker *b, by__job *job)
+{
+    job->pool->ended += job->worker != NULL ? job->sequences : 0;
+    by__job_unlink(job->worker != NULL ? &job->worker->jobs : &job->pool->queue, job);
+    by__id_remove(&b->jobs, &job->entry);
+    by__job_free(job);
+}
+
+void by__broker_fail(by__broker *b, by__job *job, int status, const char *code, const char *message)
+{
+    json_t *event = by__event_error(job->entry.id, status, code, NULL, message);
+    by__broker_count_end(job, status);
+    tell_new_of(b, job, event);
+    forget(b, job);
+}
+
+/* ---- new ones ---- */
+
+by__pool *by__broker_pool(by__broker *b, const char *model, const json_t *info)
+{
+    by__pool *p = b->pools;
+    by_error ignored = {0};
+    while (p != NULL && strcmp(p->model, model) != 0) {
+        p = p->next;
+    }
+    if (p == NULL) {
+        if (strlen(model) >= sizeof p->model ||
+            by__alloc((void **)&p, 1, sizeof *p, "a model", &ignored) != BY_OK) {
+            return NULL;
+        }
+        memcpy(p->model, model, strlen(model) + 1);
+        p->routed = b->options.supervised;
+        p->next = b->pools;
+        b->pools = p;
+    }
+    if (info != NULL) {
+        json_decref(p->info);
+        p->info = json_deep_copy(info);
+    }
+    return p;
+}
+
+by__pool *by__broker_known_pool(by__broker *b, const char *model, bool seen)
+{
+    by__pool *p = b->pools;
+    while (p != NULL && strcmp(p->model, model) != 0) {
+        p = p->next;
+    }
+    bool gathering = by__now() - b->began < BY__GATHERING;
+    if (p == NULL && gathering && seen) {
+        p = by__broker_pool(b, model, NULL);
+    }
+    return p != NULL && (p->info != NULL || gathering) ? p : NULL;
+}
+
+static json_t *refused(const char *id, const char *why, double seconds)
+{
+    return by__event_refused(id, by__refusal_of(why), seconds);
+}
+
+void by__broker_submit(by__broker *b, by__peer *from, const json_t *message)
+{
+    const char *id = by__get_text(message, "id");
+    const char *model = by__get_text(message, "model");
+    json_t *request = json_object_get(message, "request");
+    int64_t cost = by__get_integer(message, "cost");
+    int64_t priority = by__get_integer(message, "priority");
+    by__pool *pool =
+        model == NULL
+            ? NULL
+            : by__broker_known_pool(b, model, json_is_true(json_object_get(message, "seen")));
+    by__job *job = NULL;
+    by_error ignored = {0};
+    if (id == NULL || !by__id_valid(id)) {
+        return;
+    }
+    by__job *earlier = by__broker_job(b, id);
+    if (earlier != NULL && (earlier->from == from || earlier->gather != NULL)) {
+        return;
+    }
+    /* A gateway that has come back, and whose former link has not ended yet. */
+    by__broker_cancel(b, id);
+    if (pool == NULL || !json_is_object(request)) {
+        bool starting = b->pools == NULL;
+        tell_new(from, refused(id, starting ? "starting" : "unknown", starting ? 1.0 : 0.0));
+        return;
+    }
+    /* What was accepted once has its place. */
+    bool again = json_is_true(json_object_get(message, "again"));
+    const char *name = by__get_text(message, "version");
+    by__version *version = name == NULL ? NULL : by__broker_version(pool, name, true);
+    if (name != NULL && version == NULL) {
+        tell_new(from,
+                 by__event_error(id, 503, "version_gone", NULL,
+                                 "the version of the model that was asked for is not served"));
+        return;
+    }
+    double left = by__get_number(message, "left", 0.0);
+    double seconds = 0.0;
+    const by__refusal *why =
+        again ? NULL : by__broker_refusal(b, pool, message, left, false, &seconds);
+    if (why != NULL) {
+        tell_new(from, by__event_refused(id, why, seconds));
+        return;
+    }
+    by_status status = by__alloc((void **)&job, 1, sizeof *job, "a request", &ignored);
+    if (status == BY_OK) {
+        status = by__id_add(&b->jobs, &job->entry, id, &ignored);
+    }
+    if (status != BY_OK) {
+        free(job);
+        tell_new(from, by__event_error(id, 503, "out_of_memory", NULL, "no memory for a request"));
+        return;
+    }
+    job->request = json_incref(request);
+    job->pool = pool;
+    job->from = from;
+    job->cost = cost;
+    job->sequences = by__sequences_of(message);
+    job->priority = priority < -MOST_PRIORITY  ? -MOST_PRIORITY
+                    : priority > MOST_PRIORITY ? MOST_PRIORITY
+                                               : priority;
+    job->deadline = left > 0.0 ? by__now() + left : 0.0;
+    job->whole = json_is_true(json_object_get(message, "whole"));
+    job->since = by__now();
+    job->bound = version != NULL;
+    job->version = version == NULL && pool->routed ? by__broker_pick(pool, id) : version;
+    by__job_enqueue(&pool->queue, job, false);
+    by__broker_mirror(b, job);
+    by__broker_give(b, pool);
+}
+
+/* ---- to workers ---- */
+
+/* The last attempt of a request that has lost workers is alone on its worker: if it is what kills
+ * them, it takes no other request along, and if it is not, it ends well. */
+static bool goes_alone(const by__broker *b, const by__job *job)
+{
+    return job->attempt > 0 && job->attempt + 1 >= b->options.attempts;
+}
+
+static bool takes(const by__peer *p, const by__job *job)
+{
+    bool serves = job->version == NULL ? !job->pool->routed : p->version == job->version;
+    bool occupied = p->jobs.first != NULL && p->jobs.first->alone;
+    return p->role == BY__WORKER && p->pool == job->pool && !p->leaving && serves && !occupied;
+}
+
+/* Places of a worker. A task waits in the queue for a session: at the worker it would be in front
+ * of all requests that come later. */
+static int64_t room_for(const by__peer *p, const by__job *job)
+{
+    return job->gather == NULL ? p->slots - (int64_t)p->jobs.count
+                               : p->sessions - p->jobs.sequences;
+}
+
+/* The worker that has the most room for a request, NULL for none. One that is kept free for a
+ * request which goes alone is left out. */
+static by__peer *choose(const by__broker *b, const by__job *job, const by__peer *kept)
+{
+    by__peer *best = NULL;
+    for (by__peer *p = b->peers; p != NULL; p = p->next) {
+        int64_t room = room_for(p, job);
+        int64_t most = best == NULL ? 0 : room_for(best, job);
+        /* Among equals the one that has had no request for the longest time. */
+        if (takes(p, job) && p != kept &&
+            (room > most || (room == most && best != NULL && p->given < best->given))) {
+            best = p;
+        }
+    }
+    return best != NULL && best->jobs.count > 0 && goes_alone(b, job) ? NULL : best;
+}
+
+/* The worker that has the least to do before a request can have it alone. */
+static const by__peer *keep_for(const by__broker *b, const by__job *job)
+{
+    const by__peer *best = NULL;
+    for (const by__peer *p = b->peers; p != NULL; p = p->next) {
+        if (takes(p, job) && (best == NULL || p->jobs.count < best->jobs.count)) {
+            best = p;
+        }
+    }
+    return best;
+}
+
+static bool has_room(const by__broker *b, const by__pool *pool)
+{
+    for (const by__peer *p = b->peers; p != NULL; p = p->next) {
+        if (p->role == BY__WORKER && p->pool == pool && !p->leaving &&
+            p->slots > (int64_t)p->jobs.count) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void by__broker_give(by__broker *b, by__pool *pool)
+{
+    const by__peer *kept = NULL;
+    for (by__job *job = pool->queue.first, *next; job != NULL && has_room(b, pool); job = next) {
+        by__peer *worker = choose(b, job, kept);
+        next = job->next;
+        if (worker == NULL) {
+            kept = kept == NULL && goes_alone(b, job) ? keep_for(b, job) : kept;
+            continue;
+        }
+        job->version = worker->version;
+        job->alone = goes_alone(b, job);
+        worker->given = by__now();
+        job->attempt++;
+        double left = job->deadline > 0.0 ? job->deadline - by__now() : 0.0;
+        left = job->deadline > 0.0 && left < 0.001 ? 0.001 : left;
+        json_t *work = json_pack("{ss ss si sf sO}", "t", "work", "id", job->entry.id, "attempt",
+                                 job->attempt, "left", left, "request", job->request);
+        by__job_unlink(&pool->queue, job);
+        job->worker = worker;
+        by__job_enqueue(&worker->jobs, job, false);
+        if (job->gather != NULL) {
+            by__broker_task_started(b, job);
+        }
+        /* A link that is lost brings its jobs back to the queue, and `next` may be elsewhere. */
+        bool sent = by__link_send(worker->link, work);
+        json_decref(work);
+        next = sent ? next : pool->queue.first;
+    }
+}
+
+/* ---- events ---- */
+
+void by__broker_events(by__broker *b, by__peer *worker, const char *list, size_t length)
+{
+    by__event event;
+    size_t at = 0;
+    bool ended = false;
+    while (by__events_next(list, length, &at, &event)) {
+        by__job *job = by__broker_job(b, event.id);
+        /* What a worker says of a request that another one has since been given is no news. */
+        if (job == NULL || job->worker != worker || event.attempt != job->attempt) {
+            continue;
+        }
+        if (event.kind == BY__EVENT_PIECE || event.kind == BY__EVENT_TEXT) {
+            by__broker_count_first(job);
+            job->told = true;
+            job->bound = job->bound || (job->gather == NULL && !job->whole);
+        }
+        relay(b, job, &event);
+        if (by__event_ends(&event)) {
+            by__broker_count_end(job, status_of(&event));
+            forget(b, job);
+            ended = true;
+        }
+    }
+    if (ended && worker->pool != NULL) {
+        by__broker_give(b, worker->pool);
+    }
+}
+
+void by__broker_cancel(by__broker *b, const char *name)
+{
+    char id[65]; /* `name` may be the job's own, which may end below */
+    by__job *job = by__broker_job(b, name);
+    if (job == NULL) {
+        return;
+    }
+    memcpy(id, job->entry.id, sizeof id);
+    by__peer *worker = job->worker;
+    by__pool *pool = job->pool;
+    if (worker != NULL) {
+        json_t *cancel = json_pack("{ss ss}", "t", "cancel", "id", id);
+        (void)by__link_send(worker->link, cancel);
+        json_decref(cancel);
+    }
+    /* The worker may have been lost while it was told. */
+    job = by__broker_job(b, id);
+    if (job != NULL) {
+        forget(b, job);
+    }
+    by__broker_give(b, pool);
+}
+
+void by__broker_orphans(by__broker *b, by__peer *worker, const char *why)
+{
+    by__pool *pool = worker->pool;
+    while (worker->jobs.last != NULL) {
+        /* From the last to the first, each to the front: they keep their order. */
+        by__job *job = worker->jobs.last;
+        if (job->attempt >= b->options.attempts) {
+            by__text text = {0};
+            by__text_format(&text, "its worker was lost %d times (%s)", job->attempt, why);
+            by__log_event(&b->log, "request_failed", "{ss ss si}", "id", job->entry.id, "reason",
+                          why, "attempts", job->attempt);
+            b->dead++;
+            by__broker_fail(b, job, 500, "worker_lost",
+                            text.failed ? "its worker was lost" : text.data);
+            by__text_free(&text);
+            continue;
+        }
+        by__job_unlink(&worker->jobs, job);
+        job->worker = NULL;
+        by__job_enqueue(&pool->queue, job, true);
+        tell_new_of(b, job, by__event_new(job->entry.id, "again"));
+        b->retried++;
+    }
+    if (pool != NULL) {
+        by__broker_reroute(b, pool);
+        by__broker_give(b, pool);
+    }
+}
+
+void by__broker_forsaken(by__broker *b, by__peer *gateway)
+{
+    for (size_t i = 0; i < b->jobs.bucket_count; i++) {
+        for (by__id_entry *e = b->jobs.buckets[i], *next; e != NULL; e = next) {
+            by__job *job = (by__job *)(void *)e;
+            next = e->next;
+            if (job->from == gateway) {
+                job->from = NULL;
+                by__broker_cancel(b, job->entry.id);
+                /* The bucket may have changed. */
+                next = b->jobs.buckets[i];
+            }
+        }
+    }
+}
+
+void by__broker_expire(by__broker *b)
+{
+    double now = by__now();
+    bool gathered = by__now() - b->began > BY__GATHERING;
+    for (by__pool *pool = b->pools; pool != NULL; pool = pool->next) {
+        for (by__job *job = pool->queue.first, *next; job != NULL; job = next) {
+            next = job->next;
+            if (gathered && pool->info == NULL && job->gather == NULL) {
+                tell_new_of(b, job, refused(job->entry.id, "unknown", 0.0));
+                forget(b, job);
+            } else if (job->deadline > 0.0 && now > job->deadline) {
+                b->expired++;
+                tell_new_of(b, job,
+                            by__event_error(job->entry.id, 504, "deadline_exceeded", NULL,
+                                            "no worker was free before the deadline"));
+                forget(b, job);
+            }
+        }
+    }
+}

@@ -1,0 +1,242 @@
+/* Who is connected to the broker: what they may say, when they count as lost, and the state of all
+ * that others see. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/broker/broker.h"
+
+void by__broker_sweep(by__broker *b)
+{
+    for (by__peer **at = &b->peers; *at != NULL;) {
+        by__peer *p = *at;
+        if (p->link != NULL) {
+            at = &p->next;
+            continue;
+        }
+        *at = p->next;
+        json_decref(p->beat);
+        by__text_free(&p->batch);
+        json_decref(p->held);
+        free(p);
+    }
+}
+
+void by__broker_part(by__broker *b, by__peer *p, const char *why)
+{
+    static const char *const names[] = {"stranger", "gateway", "worker", "supervisor"};
+    by__role role = p->role;
+    p->role = BY__NOBODY;
+    p->link = NULL;
+    if (role != BY__NOBODY) {
+        by__log_event(&b->log, "peer_lost", "{ss ss sI ss}", "role", names[role], "name", p->name,
+                      "pid", (json_int_t)p->pid, "reason", why);
+    }
+    if (role == BY__WORKER) {
+        p->pool->workers--;
+        p->version->workers--;
+        by__broker_measure(b);
+        by__broker_orphans(b, p, why);
+    } else if (role == BY__GATEWAY || role == BY__SUPERVISOR) {
+        by__broker_forsaken(b, p);
+    }
+}
+
+static void drop(by__broker *b, by__peer *p, const char *why)
+{
+    by__link *link = p->link;
+    by__broker_part(b, p, why);
+    by__link_close(&link);
+}
+
+/* The first message of a peer. False: it is none of ours. */
+static bool greet(by__broker *b, by__peer *p, const json_t *m)
+{
+    const char *role = by__get_text(m, "role");
+    const char *name = by__get_text(m, "name");
+    const char *model = by__get_text(m, "model");
+    const char *version = by__get_text(m, "version");
+    if (role == NULL || name == NULL || !by__id_valid(name)) {
+        return false;
+    }
+    memcpy(p->name, name, strlen(name) + 1);
+    p->pid = by__get_integer(m, "pid");
+    p->heard = p->moved = by__now();
+    if (strcmp(role, "worker") == 0) {
+        p->slots = by__get_integer(m, "slots");
+        p->sessions = by__get_integer(m, "sessions");
+        p->sessions = p->sessions > 0 ? p->sessions : p->slots;
+        p->pool = model == NULL ? NULL : by__broker_pool(b, model, json_object_get(m, "info"));
+        p->version = p->pool == NULL || version == NULL || p->slots < 1
+                         ? NULL
+                         : by__broker_version(p->pool, version, true);
+        if (p->version == NULL) {
+            p->pool = NULL;
+            return false;
+        }
+        p->pool->workers++;
+        p->version->workers++;
+        p->role = BY__WORKER;
+    } else if (strcmp(role, "gateway") == 0) {
+        p->role = BY__GATEWAY;
+    } else if (strcmp(role, "supervisor") == 0) {
+        p->role = BY__SUPERVISOR;
+    } else {
+        return false;
+    }
+    by__log_event(&b->log, "peer", "{ss ss sI}", "role", role, "name", p->name, "pid",
+                  (json_int_t)p->pid);
+    return true;
+}
+
+static void take_beat(by__peer *p, const json_t *m)
+{
+    int64_t steps = by__get_integer(m, "steps");
+    p->heard = by__now();
+    if (steps != p->steps || !json_is_true(json_object_get(m, "busy"))) {
+        p->moved = p->heard;
+    }
+    p->steps = steps;
+    json_decref(p->beat);
+    p->beat = json_deep_copy(json_object_get(m, "engine"));
+}
+
+static bool take_message(by__broker *b, by__peer *p, const char *kind, const json_t *m)
+{
+    if (p->role == BY__NOBODY) {
+        return strcmp(kind, "hello") == 0 && greet(b, p, m);
+    }
+    if (p->role == BY__GATEWAY && by__broker_task(b, p, kind, m)) {
+        return true;
+    }
+    bool asks = p->role == BY__GATEWAY || p->role == BY__SUPERVISOR;
+    if (asks && strcmp(kind, "submit") == 0) {
+        by__broker_submit(b, p, m);
+    } else if (p->role == BY__GATEWAY && strcmp(kind, "cancel") == 0) {
+        const char *id = by__get_text(m, "id");
+        by__job *job = id == NULL ? NULL : by__broker_job(b, id);
+        if (job != NULL && job->from == p) {
+            by__broker_cancel(b, id);
+        }
+    } else if (p->role == BY__WORKER && strcmp(kind, "beat") == 0) {
+        take_beat(p, m);
+    } else if (p->role == BY__WORKER && strcmp(kind, "leaving") == 0) {
+        p->leaving = true;
+    } else if (p->role == BY__SUPERVISOR && strcmp(kind, "route") == 0) {
+        by__broker_route(b, m);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+void by__broker_list(by__broker *b, by__peer *p, const char *list, size_t length)
+{
+    if (p->role == BY__WORKER) {
+        by__broker_events(b, p, list, length);
+    } else {
+        drop(b, p, "events, which workers alone send");
+    }
+}
+
+void by__broker_message(by__broker *b, by__peer *p, const json_t *message)
+{
+    const char *kind = by__get_text(message, "t");
+    if (kind == NULL || !take_message(b, p, kind, message)) {
+        drop(b, p, "a message that nobody of its kind sends");
+        return;
+    }
+    if (p->role == BY__WORKER && strcmp(kind, "hello") == 0) {
+        by__broker_measure(b);
+        by__broker_give(b, p->pool);
+    }
+}
+
+bool by__broker_join(by__broker *b, by__link *link)
+{
+    by__peer *p = NULL;
+    by_error ignored = {0};
+    if (by__alloc((void **)&p, 1, sizeof *p, "a peer", &ignored) != BY_OK) {
+        return false;
+    }
+    p->link = link;
+    p->next = b->peers;
+    b->peers = p;
+    by__link_set(link, p);
+    return true;
+}
+
+json_t *by__broker_state(const by__broker *b)
+{
+    double now = by__now();
+    json_t *workers = json_array();
+    json_t *models = json_array();
+    for (const by__peer *p = b->peers; p != NULL; p = p->next) {
+        if (p->role == BY__WORKER) {
+            json_t *w = json_pack(
+                "{ss sI ss ss sI sI sI sb sf sf}", "name", p->name, "pid", (json_int_t)p->pid,
+                "model", p->pool->model, "version", p->version->name, "slots", (json_int_t)p->slots,
+                "requests", (json_int_t)p->jobs.count, "steps", (json_int_t)p->steps, "leaving",
+                (int)p->leaving, "silent", now - p->heard, "still", now - p->moved);
+            (void)json_object_set(w, "engine", p->beat == NULL ? json_null() : p->beat);
+            (void)json_array_append_new(workers, w);
+        }
+    }
+    for (const by__pool *p = b->pools; p != NULL; p = p->next) {
+        double oldest = p->queue.first == NULL ? 0.0 : now - p->queue.first->since;
+        json_t *m =
+            json_pack("{ss sO? sI sI sI sf sI sI sf sI sb so}", "id", p->model, "info", p->info,
+                      "workers", (json_int_t)p->workers, "queue", (json_int_t)p->queue.count,
+                      "queue_tokens", (json_int_t)p->queue.cost, "oldest", oldest, "sessions",
+                      (json_int_t)by__broker_sessions(b, p), "arrived", (json_int_t)p->arrived,
+                      "wait", by__broker_wait(b, p), "refused", (json_int_t)p->refused, "elastic",
+                      (int)p->elastic, "versions", by__broker_versions_state(p));
+        (void)json_array_append_new(models, m);
+    }
+    return json_pack("{ss so so sI sI sI sI}", "t", "state", "workers", workers, "models", models,
+                     "rejected", (json_int_t)b->rejected, "retried", (json_int_t)b->retried,
+                     "expired", (json_int_t)b->expired, "dead", (json_int_t)b->dead);
+}
+
+void by__broker_look(by__broker *b)
+{
+    double now = by__now();
+    /* After a pause of this process (a stopped machine, a disk that stalls) beats are still unread:
+     * silence is counted anew. */
+    bool paused = now - b->looked > 0.2 * b->options.silence_seconds + 0.004 * BY__BEAT;
+    b->looked = now;
+    for (by__peer *p = b->peers; p != NULL; p = p->next) {
+        if (p->role != BY__WORKER) {
+            continue;
+        }
+        if (paused) {
+            p->heard = p->moved = now;
+        } else if (now - p->heard > b->options.silence_seconds) {
+            drop(b, p, "no beat came");
+        } else if (now - p->moved > b->options.hang_seconds) {
+            drop(b, p, "it has work and makes no step");
+        }
+    }
+}
+
+void by__broker_release(by__broker *b)
+{
+    for (by__peer *p = b->peers; p != NULL; p = p->next) {
+        by__link_close(&p->link);
+    }
+    by__broker_sweep(b);
+    for (size_t i = 0; i < b->jobs.bucket_count; i++) {
+        for (by__id_entry *e = b->jobs.buckets[i], *next; e != NULL; e = next) {
+            next = e->next;
+            by__job_free((by__job *)(void *)e);
+        }
+    }
+    by__id_table_free(&b->jobs);
+    by__tasks_close(&b->tasks);
+    while (b->pools != NULL) {
+        by__pool *p = b->pools;
+        b->pools = p->next;
+        json_decref(p->info);
+        by__broker_versions_free(p);
+        free(p);
+    }
+}

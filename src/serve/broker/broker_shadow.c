@@ -1,0 +1,117 @@
+/* Shadow traffic: a copy of a request goes to another version too; nobody gets its answer, which is
+ * compared with the one that the client got. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/answer_hash.h"
+#include "serve/broker/broker.h"
+
+/* Copies that run at a time, at most: a version under test must not fill the queue. */
+#define MOST_COPIES 64
+
+/* An answer while it comes. */
+typedef struct answer {
+    by__answer_hash hash;
+    bool ended;
+    bool failed;
+} answer;
+
+/* What a request and its copy share; freed with the second of them. */
+struct by__mirror {
+    answer answers[2]; /* the client's, the copy's */
+    by__pool *pool;
+    char version[65]; /* of the copy */
+    int holders;
+};
+
+static void compare(const struct by__mirror *m)
+{
+    by__version *v = by__broker_version(m->pool, m->version, false);
+    if (v == NULL || !m->answers[1].ended) {
+        return;
+    }
+    v->mirror_failed += m->answers[1].failed;
+    if (!m->answers[0].ended || m->answers[0].failed || m->answers[1].failed) {
+        return;
+    }
+    bool same = memcmp(&m->answers[0].hash, &m->answers[1].hash, sizeof m->answers[0].hash) == 0;
+    v->same += same;
+    v->different += !same;
+}
+
+void by__mirror_release(by__job *job)
+{
+    struct by__mirror *m = job->mirrors != NULL ? job->mirrors : job->mirror;
+    bool is_copy = job->mirror != NULL;
+    job->mirrors = job->mirror = NULL;
+    if (m == NULL) {
+        return;
+    }
+    by__version *v = by__broker_version(m->pool, m->version, false);
+    if (is_copy && v != NULL && v->copies > 0) {
+        v->copies--;
+    }
+    if (--m->holders == 0) {
+        compare(m);
+        free(m);
+    }
+}
+
+void by__mirror_event(by__job *job, const json_t *event)
+{
+    struct by__mirror *m = job->mirrors != NULL ? job->mirrors : job->mirror;
+    const char *kind = by__get_text(event, "e");
+    if (m == NULL || kind == NULL) {
+        return;
+    }
+    answer *a = &m->answers[job->mirror != NULL];
+    by__answer_hash_add(&a->hash, event);
+    if (strcmp(kind, "again") == 0) {
+        *a = (answer){0};
+    } else if (by__event_is_last(event)) {
+        a->ended = true;
+        a->failed = by__get_integer(event, "status") >= 500;
+    }
+}
+
+void by__broker_mirror(by__broker *b, by__job *job)
+{
+    by__pool *pool = job->pool;
+    by__version *v = pool->versions;
+    by__job *copy = NULL;
+    struct by__mirror *m = NULL;
+    char id[BY__ID_BYTES];
+    by_error ignored = {0};
+    while (v != NULL && !(v->shadow && v->workers > 0)) {
+        v = v->next;
+    }
+    if (v == NULL || job->gather != NULL || job->version == v || v->copies >= MOST_COPIES ||
+        by__request_id(id, "shadow_", &ignored) != BY_OK ||
+        by__alloc((void **)&m, 1, sizeof *m, "a copy", &ignored) != BY_OK) {
+        return;
+    }
+    by_status status = by__alloc((void **)&copy, 1, sizeof *copy, "a copy", &ignored);
+    if (status == BY_OK) {
+        status = by__id_add(&b->jobs, &copy->entry, id, &ignored);
+    }
+    if (status != BY_OK) {
+        free(copy);
+        free(m);
+        return;
+    }
+    m->pool = pool;
+    m->holders = 2;
+    memcpy(m->version, v->name, sizeof m->version);
+    job->mirrors = copy->mirror = m;
+    copy->request = json_incref(job->request);
+    copy->pool = pool;
+    copy->cost = job->cost;
+    copy->priority = job->priority;
+    copy->deadline = job->deadline;
+    copy->since = by__now();
+    copy->version = v;
+    copy->bound = true;
+    v->mirrored++;
+    v->copies++;
+    by__job_enqueue(&pool->queue, copy, false);
+}

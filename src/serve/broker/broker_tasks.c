@@ -1,0 +1,345 @@
+/* Tasks: requests that nobody waits for at a connection, on disk until they expire. They are
+ * delivered at least once, and have one result: the first, of the attempt that counts. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/broker/broker.h"
+
+/* Seconds after a write that failed until what it was about runs again. */
+#define RETRY 5.0
+/* Webhooks that a gateway is given at once, at most. */
+#define HOOKS 64
+
+/* A write that fails is told: on disk the task stays what it is, and runs again later. */
+static void write_state(by__broker *b, const by__job *job, by__task_state state,
+                        const json_t *result, const json_t *failure)
+{
+    by_error error = {0};
+    if (by__tasks_set(b->tasks, job->entry.id, state, job->attempt, result, failure, &error) !=
+        BY_OK) {
+        b->tasks_failed = by__now();
+        by__log_event(&b->log, "task_not_written", "{ss ss}", "id", job->entry.id, "reason",
+                      error.message);
+    }
+}
+
+void by__broker_task_started(by__broker *b, const by__job *job)
+{
+    write_state(b, job, BY__TASK_RUNNING, NULL, NULL);
+}
+
+void by__broker_task_event(by__broker *b, by__job *job, const json_t *event)
+{
+    const char *kind = by__get_text(event, "e");
+    if (kind == NULL) {
+        return;
+    }
+    if (strcmp(kind, "again") == 0) {
+        by__gather_clear(job->gather);
+        write_state(b, job, BY__TASK_QUEUED, NULL, NULL);
+    } else if (strcmp(kind, "end") == 0 || strcmp(kind, "result") == 0) {
+        json_t *result = by__gather_result(job->gather, event);
+        write_state(b, job, BY__TASK_COMPLETED, result, NULL);
+        json_decref(result);
+    } else if (strcmp(kind, "error") == 0) {
+        json_t *failure = by__gather_failure(event);
+        write_state(b, job, BY__TASK_FAILED, NULL, failure);
+        json_decref(failure);
+    } else {
+        by__gather_add(job->gather, event);
+    }
+}
+
+/* ---- what gateways ask ---- */
+
+/* The answer goes out behind the commit of what it says. */
+static void hold(by__peer *p, json_t *answer)
+{
+    if (p->held == NULL) {
+        p->held = json_array();
+    }
+    (void)json_array_append_new(p->held, answer);
+}
+
+static json_t *answer_of(const json_t *message, json_t *task)
+{
+    return json_pack("{ss sO so}", "t", "task", "ref", json_object_get(message, "ref"), "task",
+                     task == NULL ? json_null() : task);
+}
+
+static void refuse(by__peer *p, const json_t *message, int status, const char *code,
+                   const char *why)
+{
+    json_t *answer = answer_of(message, NULL);
+    (void)json_object_set_new(
+        answer, "error", json_pack("{si ss ss}", "status", status, "code", code, "message", why));
+    hold(p, answer);
+}
+
+/* Puts a task of the file into the queue. */
+static by_status enqueue(by__broker *b, const char *id, const json_t *task, double expires,
+                         by_error *error)
+{
+    const char *model = by__get_text(task, "model");
+    by__pool *pool = model == NULL ? NULL : by__broker_pool(b, model, NULL);
+    by__job *job = NULL;
+    if (pool == NULL || !by__id_valid(id) || by__broker_job(b, id) != NULL) {
+        return by_error_set(error, BY_EFORMAT, "a task that cannot be run");
+    }
+    BY_TRY(by__alloc((void **)&job, 1, sizeof *job, "a task", error));
+    by_status status = by__gather_open(&job->gather, error);
+    if (status == BY_OK) {
+        status = by__id_add(&b->jobs, &job->entry, id, error);
+    }
+    if (status != BY_OK) {
+        by__job_free(job);
+        return status;
+    }
+    job->request = json_incref(json_object_get(task, "request"));
+    job->pool = pool;
+    job->cost = by__get_integer(task, "cost");
+    job->sequences = by__sequences_of(task);
+    job->priority = by__get_integer(task, "priority");
+    /* What has expired ends at the next look. */
+    double left = expires - by__wall_clock();
+    job->deadline = by__now() + (left > 0.0 ? left : 0.0);
+    job->since = by__now();
+    job->version = pool->routed ? by__broker_pick(pool, id) : NULL;
+    by__job_enqueue(&pool->queue, job, false);
+    return BY_OK;
+}
+
+/* What a gateway has computed is kept as it is. */
+static void keep_result(by__broker *b, by__peer *from, const json_t *message)
+{
+    json_t *ignored = NULL;
+    const char *id = by__get_text(message, "id");
+    by_error error = {0};
+    by_status status = by__tasks_add(b->tasks, message, &ignored, &error);
+    if (status == BY_OK) {
+        status = by__tasks_set(b->tasks, id, BY__TASK_COMPLETED, 1,
+                               json_object_get(message, "result"), NULL, &error);
+    }
+    if (status != BY_OK && status != BY_ESTATE) {
+        by__log_event(&b->log, "task_not_written", "{ss ss}", "id", id, "reason", error.message);
+        refuse(from, message, 503, "not_written", "the task could not be written to disk");
+    }
+    json_decref(ignored);
+}
+
+static void add_task(by__broker *b, by__peer *from, const json_t *message)
+{
+    const char *id = by__get_text(message, "id");
+    const json_t *task = json_object_get(message, "task");
+    const char *model = by__get_text(task, "model");
+    json_t *earlier = NULL;
+    by_error error = {0};
+    if (id == NULL || !by__id_valid(id) || by__get_text(message, "owner") == NULL ||
+        model == NULL || !json_is_object(json_object_get(task, "request"))) {
+        refuse(from, message, 400, "invalid_request", "not a task");
+        return;
+    }
+    if (json_is_object(json_object_get(message, "result"))) {
+        keep_result(b, from, message);
+        return;
+    }
+    by__pool *pool =
+        by__broker_known_pool(b, model, json_is_true(json_object_get(message, "seen")));
+    if (pool == NULL) {
+        const by__refusal *why = by__refusal_of(b->pools == NULL ? "starting" : "unknown");
+        refuse(from, message, why->status, why->code, why->message);
+        return;
+    }
+    double seconds = 0.0;
+    double left = by__get_number(message, "expires", 0.0) - by__wall_clock();
+    const by__refusal *why = by__broker_refusal(b, pool, task, left, true, &seconds);
+    if (why != NULL) {
+        hold(from, by__task_refused(message, why, seconds));
+        return;
+    }
+    by_status status = by__tasks_add(b->tasks, message, &earlier, &error);
+    if (status == BY_ESTATE) {
+        hold(from, answer_of(message, earlier));
+        return;
+    }
+    if (status == BY_OK) {
+        status = enqueue(b, id, task, by__get_number(message, "expires", 0.0), &error);
+    }
+    json_t *added = NULL;
+    if (status == BY_OK) {
+        status = by__tasks_get(b->tasks, id, by__get_text(message, "owner"), &added, &error);
+    }
+    if (status != BY_OK) {
+        by__log_event(&b->log, "task_not_written", "{ss ss}", "id", id, "reason", error.message);
+        refuse(from, message, 503, "not_written", "the task could not be written to disk");
+        return;
+    }
+    hold(from, answer_of(message, added));
+    by__broker_give(b, pool);
+}
+
+/* kind: "task_get", "task_cancel" or "task_delete". */
+static void tell_task(by__broker *b, by__peer *from, const json_t *message, const char *kind)
+{
+    const char *id = by__get_text(message, "id");
+    const char *owner = by__get_text(message, "owner");
+    bool deletes = strcmp(kind, "task_delete") == 0;
+    json_t *task = NULL;
+    by_error error = {0};
+    if (id == NULL || owner == NULL || by__tasks_get(b->tasks, id, owner, &task, &error) != BY_OK) {
+        refuse(from, message, 503, "not_read", "the tasks could not be read");
+        return;
+    }
+    if (task != NULL && strcmp(kind, "task_get") != 0) {
+        by__job *job = by__broker_job(b, id);
+        if (job != NULL) {
+            write_state(b, job, BY__TASK_CANCELLED, NULL, NULL);
+            by__broker_cancel(b, id);
+        }
+    }
+    if (task != NULL && deletes && by__tasks_delete(b->tasks, id, &error) != BY_OK) {
+        json_decref(task);
+        refuse(from, message, 503, "not_written", "the task could not be deleted");
+        return;
+    }
+    if (task != NULL && strcmp(kind, "task_cancel") == 0) {
+        json_decref(task);
+        task = NULL;
+        (void)by__tasks_get(b->tasks, id, owner, &task, &error);
+    }
+    hold(from, answer_of(message, task));
+}
+
+/* ---- webhooks ---- */
+
+/* Messages about ends that are due; the gateway has them once that they are leased is on disk. */
+static void tell_hooks(by__broker *b, by__peer *from, const json_t *message)
+{
+    json_t *hooks = NULL;
+    by_error error = {0};
+    int64_t most = by__get_integer(message, "most");
+    if (by__tasks_hooks(b->tasks, by__wall_clock(), by__get_number(message, "lease", 10.0),
+                        most < 0       ? 0
+                        : most > HOOKS ? HOOKS
+                                       : most,
+                        &hooks, &error) != BY_OK) {
+        by__log_event(&b->log, "hooks_not_read", "{ss}", "reason", error.message);
+    }
+    hold(from, json_pack("{ss so}", "t", "hooks", "hooks", hooks == NULL ? json_array() : hooks));
+}
+
+static void take_outcome(by__broker *b, const json_t *message)
+{
+    const char *id = by__get_text(message, "id");
+    const char *state = by__get_text(message, "state");
+    double due = by__wall_clock() + by__get_number(message, "delay", 0.0);
+    by_error error = {0};
+    if (id != NULL && state != NULL &&
+        by__tasks_set_hook(b->tasks, id, by__get_integer(message, "try"), state, due, &error) !=
+            BY_OK) {
+        /* It is due again when its lease ends. */
+        by__log_event(&b->log, "hook_not_written", "{ss ss}", "id", id, "reason", error.message);
+    }
+}
+
+bool by__broker_task(by__broker *b, by__peer *from, const char *kind, const json_t *message)
+{
+    if (strncmp(kind, "task_", 5) != 0) {
+        return false;
+    }
+    if (b->tasks == NULL) {
+        refuse(from, message, 501, "no_tasks", "this server keeps no tasks");
+    } else if (strcmp(kind, "task_add") == 0) {
+        add_task(b, from, message);
+    } else if (strcmp(kind, "task_hooks") == 0) {
+        tell_hooks(b, from, message);
+    } else if (strcmp(kind, "task_hook") == 0) {
+        take_outcome(b, message);
+    } else {
+        tell_task(b, from, message, kind);
+    }
+    return true;
+}
+
+/* ---- disk ---- */
+
+void by__broker_tasks_commit(by__broker *b)
+{
+    by_error error = {0};
+    by_status status = b->tasks == NULL ? BY_OK : by__tasks_commit(b->tasks, &error);
+    if (status != BY_OK) {
+        b->tasks_failed = by__now();
+        by__log_event(&b->log, "tasks_not_written", "{ss}", "reason", error.message);
+    }
+    for (by__peer *p = b->peers; p != NULL; p = p->next) {
+        json_t *held = p->held;
+        size_t i;
+        json_t *answer;
+        p->held = NULL;
+        json_array_foreach(held, i, answer)
+        {
+            if (status != BY_OK) {
+                (void)json_object_set_new(answer, "hooks", json_array());
+                (void)json_object_set_new(answer, "task", json_null());
+                (void)json_object_set_new(answer, "error",
+                                          json_pack("{si ss ss}", "status", 503, "code",
+                                                    "not_written", "message",
+                                                    "the task could not be written to disk"));
+            }
+            if (p->link != NULL) {
+                (void)by__link_send(p->link, answer);
+            }
+        }
+        json_decref(held);
+    }
+}
+
+/* Puts what has no end on disk, and is not there yet, into the queue. */
+static by_status enqueue_open_ones(by__broker *b, by_error *error)
+{
+    json_t *open = NULL;
+    size_t i;
+    json_t *row;
+    by_status status = by__tasks_open_ones(b->tasks, &open, error);
+    json_array_foreach(open, i, row)
+    {
+        const char *id = by__get_text(row, "id");
+        by_error why = {0};
+        if (id == NULL || (by__broker_job(b, id) == NULL &&
+                           enqueue(b, id, json_object_get(row, "task"),
+                                   by__get_number(row, "expires_at", 0.0), &why) != BY_OK)) {
+            by__log_event(&b->log, "task_lost", "{ss? ss}", "id", id, "reason", why.message);
+        }
+    }
+    json_decref(open);
+    return status;
+}
+
+by_status by__broker_tasks_load(by__broker *b, by_error *error)
+{
+    if (b->options.tasks == NULL) {
+        return BY_OK;
+    }
+    BY_TRY(by__tasks_open(&b->tasks, b->options.tasks, error));
+    return enqueue_open_ones(b, error);
+}
+
+void by__broker_tasks_tend(by__broker *b)
+{
+    double now = by__now();
+    by_error ignored = {0};
+    if (b->tasks != NULL && now - b->tasks_swept > 60.0) {
+        b->tasks_swept = now;
+        (void)by__tasks_expire(b->tasks, by__wall_clock(), &ignored);
+    }
+    if (b->tasks_failed > 0.0 && now - b->tasks_failed > RETRY) {
+        /* What ended without being written is open on disk. */
+        b->tasks_failed = 0.0;
+        if (enqueue_open_ones(b, &ignored) != BY_OK) {
+            b->tasks_failed = now;
+        }
+        for (by__pool *p = b->pools; p != NULL; p = p->next) {
+            by__broker_give(b, p);
+        }
+    }
+}

@@ -1,0 +1,197 @@
+/* Versions of a model in the broker: which of them a request goes to, and what each has done. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/broker/broker.h"
+
+/* Seconds without a worker of a version after which it will not come back, where no supervisor says
+ * which versions there are. */
+#define ABSENT 30.0
+/* Versions that a model has at a time, at most: a client cannot name one into being. */
+#define MOST_VERSIONS 16
+
+by__version *by__broker_version(by__pool *pool, const char *name, bool make)
+{
+    by__version *v = pool->versions;
+    size_t count = 0;
+    by_error ignored = {0};
+    while (v != NULL && strcmp(v->name, name) != 0) {
+        v = v->next;
+        count++;
+    }
+    if (v != NULL || !make || !by__id_valid(name) || count >= MOST_VERSIONS ||
+        by__alloc((void **)&v, 1, sizeof *v, "a version", &ignored) != BY_OK) {
+        return v;
+    }
+    memcpy(v->name, name, strlen(name) + 1);
+    v->seen = by__now();
+    v->next = pool->versions;
+    pool->versions = v;
+    return v;
+}
+
+void by__broker_versions_free(by__pool *pool)
+{
+    while (pool->versions != NULL) {
+        by__version *v = pool->versions;
+        pool->versions = v->next;
+        free(v);
+    }
+}
+
+/* A number in [0, 1) that is the same for all parts of a request ("ID-0", "ID-1") and after a
+ * restart. */
+static double place_of(const char *id)
+{
+    const char *end = strrchr(id, '-');
+    size_t length = end != NULL && end != id ? (size_t)(end - id) : strlen(id);
+    return (double)(by__hash64(id, length) >> 11) * 0x1p-53;
+}
+
+by__version *by__broker_pick(const by__pool *pool, const char *id)
+{
+    double total = 0.0;
+    by__version *last = NULL;
+    for (by__version *v = pool->versions; v != NULL; v = v->next) {
+        total += v->share;
+    }
+    double at = place_of(id) * total;
+    for (by__version *v = pool->versions; v != NULL; v = v->next) {
+        if (v->share > 0.0) {
+            last = v;
+            if (at < v->share) {
+                return v;
+            }
+            at -= v->share;
+        }
+    }
+    return last;
+}
+
+/* No worker of the version is there, nor will one come. */
+static bool is_gone(const by__broker *b, const by__pool *pool, const by__version *v)
+{
+    double now = by__now();
+    if (v->workers > 0 || now - b->began < BY__GATHERING) {
+        return false;
+    }
+    return pool->routed ? !v->listed : now - v->seen > ABSENT;
+}
+
+void by__broker_reroute(by__broker *b, by__pool *pool)
+{
+    for (by__job *job = pool->queue.first, *next; job != NULL; job = next) {
+        next = job->next;
+        by__version *v = job->version;
+        if (v == NULL || !job->bound) {
+            bool good = v != NULL && v->share > 0.0;
+            job->version = !pool->routed ? NULL : good ? v : by__broker_pick(pool, job->entry.id);
+        } else if (is_gone(b, pool, v)) {
+            by__broker_fail(b, job, 503, "version_gone",
+                            "the version of the model that began the answer is no longer served");
+        }
+    }
+}
+
+/* A version that nobody has, and that no supervisor lists, is forgotten. */
+static void sweep(by__broker *b, by__pool *pool)
+{
+    for (by__version **at = &pool->versions; *at != NULL;) {
+        by__version *v = *at;
+        bool used = v->workers > 0 || v->listed || !is_gone(b, pool, v);
+        for (const by__job *job = pool->queue.first; job != NULL && !used; job = job->next) {
+            used = job->version == v;
+        }
+        if (used) {
+            at = &v->next;
+            continue;
+        }
+        *at = v->next;
+        free(v);
+    }
+}
+
+void by__broker_versions_tend(by__broker *b)
+{
+    double now = by__now();
+    for (by__pool *pool = b->pools; pool != NULL; pool = pool->next) {
+        for (by__version *v = pool->versions; v != NULL; v = v->next) {
+            v->seen = v->workers > 0 ? now : v->seen;
+        }
+        by__broker_reroute(b, pool);
+        sweep(b, pool);
+        by__broker_give(b, pool);
+    }
+}
+
+void by__broker_route(by__broker *b, const json_t *message)
+{
+    const char *model = by__get_text(message, "model");
+    const json_t *info = json_object_get(message, "info");
+    by__pool *pool =
+        model == NULL ? NULL : by__broker_pool(b, model, json_is_object(info) ? info : NULL);
+    size_t i;
+    json_t *row;
+    if (pool == NULL) {
+        return;
+    }
+    pool->routed = true;
+    pool->elastic = json_is_true(json_object_get(message, "elastic"));
+    for (by__version *v = pool->versions; v != NULL; v = v->next) {
+        v->share = 0.0;
+        v->listed = v->shadow = false;
+    }
+    json_array_foreach(json_object_get(message, "versions"), i, row)
+    {
+        const char *name = by__get_text(row, "version");
+        double share = by__get_number(row, "share", 0.0);
+        by__version *v = name == NULL ? NULL : by__broker_version(pool, name, true);
+        if (v != NULL) {
+            v->share = share > 0.0 && share <= 1.0 ? share : 0.0;
+            v->shadow = json_is_true(json_object_get(row, "shadow"));
+            v->listed = true;
+        }
+    }
+    by__broker_measure(b);
+    by__broker_reroute(b, pool);
+    by__broker_give(b, pool);
+}
+
+/* ---- what a version has done ---- */
+
+void by__broker_count_first(by__job *job)
+{
+    if (!job->told && job->version != NULL && job->mirror == NULL) {
+        by__histogram_add(&job->version->first, by__now() - job->since);
+    }
+}
+
+void by__broker_count_end(const by__job *job, int status)
+{
+    by__version *v = job->version;
+    if (v == NULL || job->mirror != NULL) {
+        return;
+    }
+    if (!job->told && status == 0) {
+        by__histogram_add(&v->first, by__now() - job->since); /* an answer in one piece */
+    }
+    v->requests++;
+    v->errors += status >= 500;
+    by__histogram_add(&v->whole, by__now() - job->since);
+}
+
+json_t *by__broker_versions_state(const by__pool *pool)
+{
+    json_t *out = json_array();
+    for (const by__version *v = pool->versions; v != NULL; v = v->next) {
+        (void)json_array_append_new(
+            out, json_pack("{ss sf sb sI sI sI so so s{sI sI sI sI}}", "version", v->name, "share",
+                           v->share, "shadow", (int)v->shadow, "workers", (json_int_t)v->workers,
+                           "requests", (json_int_t)v->requests, "errors", (json_int_t)v->errors,
+                           "first", by__histogram_json(&v->first), "whole",
+                           by__histogram_json(&v->whole), "mirrored", "sent",
+                           (json_int_t)v->mirrored, "same", (json_int_t)v->same, "different",
+                           (json_int_t)v->different, "failed", (json_int_t)v->mirror_failed));
+    }
+    return out;
+}

@@ -1,0 +1,57 @@
+#include "serve/broker/job_list.h"
+
+#include <stdlib.h>
+
+/* Nobody is connected for a task: among equals it goes last. */
+static int64_t rank_of(int64_t priority, bool task)
+{
+    return 2 * priority - (task ? 1 : 0);
+}
+
+static int64_t rank(const by__job *job)
+{
+    return rank_of(job->priority, job->gather != NULL);
+}
+
+void by__job_enqueue(by__job_list *list, by__job *job, bool front)
+{
+    by__job *after = list->last; /* the job goes behind it */
+    while (after != NULL && (front ? rank(after) <= rank(job) : rank(after) < rank(job))) {
+        after = after->previous;
+    }
+    job->previous = after;
+    job->next = after == NULL ? list->first : after->next;
+    *(job->previous == NULL ? &list->first : &job->previous->next) = job;
+    *(job->next == NULL ? &list->last : &job->next->previous) = job;
+    list->count++;
+    list->cost += job->cost;
+    list->sequences += job->sequences;
+}
+
+void by__job_unlink(by__job_list *list, by__job *job)
+{
+    *(job->previous == NULL ? &list->first : &job->previous->next) = job->next;
+    *(job->next == NULL ? &list->last : &job->next->previous) = job->previous;
+    job->previous = job->next = NULL;
+    list->count--;
+    list->cost -= job->cost;
+    list->sequences -= job->sequences;
+}
+
+int64_t by__job_ahead(const by__job_list *list, int64_t priority, bool task)
+{
+    int64_t ahead = list->sequences;
+    for (const by__job *job = list->last; job != NULL && rank(job) < rank_of(priority, task);
+         job = job->previous) {
+        ahead -= job->sequences;
+    }
+    return ahead;
+}
+
+void by__job_free(by__job *job)
+{
+    json_decref(job->request);
+    by__gather_close(&job->gather);
+    by__mirror_release(job);
+    free(job);
+}

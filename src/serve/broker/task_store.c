@@ -1,0 +1,382 @@
+#include "serve/broker/task_store.h"
+
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/messages.h"
+
+static const char schema[] =
+    "PRAGMA journal_mode = WAL;"
+    "PRAGMA synchronous = FULL;"
+    "CREATE TABLE IF NOT EXISTS tasks ("
+    " number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, owner TEXT NOT NULL,"
+    " key TEXT, state INTEGER NOT NULL, attempts INTEGER NOT NULL, created REAL NOT NULL,"
+    " expires REAL NOT NULL, task TEXT NOT NULL, result TEXT, failure TEXT);"
+    "CREATE UNIQUE INDEX IF NOT EXISTS keys ON tasks (owner, key);"
+    "CREATE INDEX IF NOT EXISTS states ON tasks (state);"
+    /* A webhook: due is NULL before the task's end, and when nothing is left to be sent. */
+    "CREATE TABLE IF NOT EXISTS hooks ("
+    " id TEXT PRIMARY KEY, outcome INTEGER NOT NULL, tries INTEGER NOT NULL, due REAL, ended REAL);"
+    "CREATE INDEX IF NOT EXISTS hooks_due ON hooks (due) WHERE due IS NOT NULL;";
+
+enum {
+    ADD,
+    ADD_HOOK,
+    GET,
+    GET_KEY,
+    SET,
+    END_HOOK,
+    OPEN_ONES,
+    DUE_HOOKS,
+    LEASE_HOOK,
+    SET_HOOK,
+    DELETE,
+    EXPIRE,
+    EXPIRE_HOOKS,
+    BEGIN,
+    COMMIT,
+    STATEMENTS
+};
+
+/* A day: how long a task with a message that is still to be sent outlives its end, and how far
+ * behind the present a message can be due before the clock must have been put back. */
+#define DAY "86400.0"
+
+#define COLUMNS                                                                                    \
+    "id, owner, state, created, expires, attempts, task, result, failure, outcome, tries"
+#define WITH_HOOKS " FROM tasks LEFT JOIN hooks USING (id)"
+
+static const char *const texts[STATEMENTS] = {
+    [ADD] = "INSERT INTO tasks (id, owner, key, state, attempts, created, expires, task)"
+            " VALUES (?1, ?2, ?3, 0, 0, ?4, ?5, ?6)",
+    [ADD_HOOK] = "INSERT INTO hooks (id, outcome, tries) VALUES (?1, 0, 0)",
+    [GET] = "SELECT " COLUMNS WITH_HOOKS " WHERE id = ?1 AND owner = ?2",
+    [GET_KEY] = "SELECT " COLUMNS WITH_HOOKS " WHERE owner = ?1 AND key = ?2",
+    [SET] = "UPDATE tasks SET state = ?2, attempts = ?3, result = ?4, failure = ?5"
+            " WHERE id = ?1 AND state < 2",
+    [END_HOOK] = "UPDATE hooks SET due = ?2, ended = ?2 WHERE id = ?1 AND ended IS NULL",
+    [OPEN_ONES] = "SELECT " COLUMNS WITH_HOOKS " WHERE state < 2 ORDER BY number",
+    [DUE_HOOKS] = "SELECT id, owner, state, created, expires, attempts, task, NULL, failure,"
+                  " outcome, tries + 1, ended FROM hooks JOIN tasks USING (id)"
+                  " WHERE due <= ?1 OR due > ?1 + " DAY " ORDER BY due LIMIT ?2",
+    [LEASE_HOOK] = "UPDATE hooks SET due = ?2, tries = tries + 1 WHERE id = ?1",
+    [SET_HOOK] = "UPDATE hooks SET outcome = ?3, due = ?4 WHERE id = ?1 AND tries = ?2"
+                 " AND due IS NOT NULL",
+    [DELETE] = "DELETE FROM tasks WHERE id = ?1",
+    [EXPIRE] = "DELETE FROM tasks WHERE expires < ?1 AND (expires < ?1 - " DAY
+               " OR id NOT IN (SELECT id FROM hooks WHERE due IS NOT NULL))",
+    [EXPIRE_HOOKS] = "DELETE FROM hooks WHERE id NOT IN (SELECT id FROM tasks)",
+    [BEGIN] = "BEGIN IMMEDIATE",
+    [COMMIT] = "COMMIT",
+};
+
+struct by__tasks {
+    sqlite3 *db;
+    sqlite3_stmt *statements[STATEMENTS];
+    bool writing; /* a transaction is open */
+    bool undone;  /* an error has undone it: SQLite does so when the disk is full */
+};
+
+const char *by__task_state_name(by__task_state state)
+{
+    static const char *const names[] = {"queued", "in_progress", "completed", "failed",
+                                        "cancelled"};
+    return (unsigned)state < BY_ARRAY_LENGTH(names) ? names[state] : "failed";
+}
+
+static const char *const outcomes[] = {"pending", "delivered", "failed"};
+
+static const char *outcome_name(int outcome)
+{
+    return outcome >= 0 && (size_t)outcome < BY_ARRAY_LENGTH(outcomes) ? outcomes[outcome]
+                                                                       : outcomes[0];
+}
+
+static int outcome_of(const char *name)
+{
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(outcomes); i++) {
+        if (name != NULL && strcmp(outcomes[i], name) == 0) {
+            return (int)i;
+        }
+    }
+    return 0;
+}
+
+static by_status db_error(const by__tasks *t, const char *verb, by_error *error)
+{
+    return by_error_set(error, BY_EIO, "cannot %s the tasks: %s", verb, sqlite3_errmsg(t->db));
+}
+
+/* Runs a statement that gives no row. */
+static by_status finish(by__tasks *t, sqlite3_stmt *s, const char *verb, by_error *error)
+{
+    int code = sqlite3_step(s);
+    by_status status = code == SQLITE_DONE ? BY_OK : db_error(t, verb, error);
+    (void)sqlite3_reset(s);
+    (void)sqlite3_clear_bindings(s);
+    t->undone = t->undone || (status != BY_OK && t->writing && sqlite3_get_autocommit(t->db) != 0);
+    return status;
+}
+
+static by_status begin(by__tasks *t, by_error *error)
+{
+    if (t->undone) {
+        return by_error_set(error, BY_EIO, "cannot write the tasks: an earlier write has failed");
+    }
+    if (!t->writing) {
+        BY_TRY(finish(t, t->statements[BEGIN], "write", error));
+        t->writing = true;
+    }
+    return BY_OK;
+}
+
+by_status by__tasks_commit(by__tasks *tasks, by_error *error)
+{
+    if (!tasks->writing) {
+        return BY_OK;
+    }
+    by_status status =
+        tasks->undone
+            ? by_error_set(error, BY_EIO, "cannot write the tasks: a write of this turn has failed")
+            : finish(tasks, tasks->statements[COMMIT], "write", error);
+    if (status != BY_OK) {
+        (void)sqlite3_exec(tasks->db, "ROLLBACK", NULL, NULL, NULL);
+    }
+    tasks->writing = false;
+    tasks->undone = false;
+    return status;
+}
+
+static void bind_text(sqlite3_stmt *s, int at, const char *text)
+{
+    if (text != NULL) {
+        (void)sqlite3_bind_text(s, at, text, -1, SQLITE_TRANSIENT);
+    }
+}
+
+static void bind_json(sqlite3_stmt *s, int at, const json_t *value)
+{
+    char *text = value == NULL ? NULL : json_dumps(value, JSON_COMPACT);
+    bind_text(s, at, text);
+    free(text);
+}
+
+static json_t *json_column(sqlite3_stmt *s, int at)
+{
+    const char *text = (const char *)sqlite3_column_text(s, at);
+    json_t *value = text == NULL ? NULL : json_loads(text, 0, NULL);
+    return value == NULL ? json_null() : value;
+}
+
+static json_t *row_of(sqlite3_stmt *s)
+{
+    json_t *row =
+        json_pack("{ss ss ss sf sf si so so so}", "id", sqlite3_column_text(s, 0), "owner",
+                  sqlite3_column_text(s, 1), "status",
+                  by__task_state_name((by__task_state)sqlite3_column_int(s, 2)), "created_at",
+                  sqlite3_column_double(s, 3), "expires_at", sqlite3_column_double(s, 4),
+                  "attempts", sqlite3_column_int(s, 5), "task", json_column(s, 6), "result",
+                  json_column(s, 7), "error", json_column(s, 8));
+    if (sqlite3_column_type(s, 9) != SQLITE_NULL) {
+        (void)json_object_set_new(row, "hook",
+                                  json_pack("{ss si}", "status",
+                                            outcome_name(sqlite3_column_int(s, 9)), "attempts",
+                                            sqlite3_column_int(s, 10)));
+    }
+    return row;
+}
+
+/* The row of a statement with two texts, NULL for none. */
+static by_status find(by__tasks *t, int which, const char *a, const char *b, json_t **out,
+                      by_error *error)
+{
+    sqlite3_stmt *s = t->statements[which];
+    bind_text(s, 1, a);
+    bind_text(s, 2, b);
+    int code = sqlite3_step(s);
+    *out = code == SQLITE_ROW ? row_of(s) : NULL;
+    by_status status =
+        code == SQLITE_ROW || code == SQLITE_DONE ? BY_OK : db_error(t, "read", error);
+    (void)sqlite3_reset(s);
+    (void)sqlite3_clear_bindings(s);
+    return status;
+}
+
+by_status by__tasks_get(by__tasks *tasks, const char *id, const char *owner, json_t **out,
+                        by_error *error)
+{
+    return find(tasks, GET, id, owner, out, error);
+}
+
+by_status by__tasks_add(by__tasks *tasks, const json_t *task, json_t **out, by_error *error)
+{
+    by__tasks *t = tasks;
+    const char *owner = by__get_text(task, "owner");
+    const char *key = by__get_text(task, "key");
+    *out = NULL;
+    if (key != NULL) {
+        BY_TRY(find(t, GET_KEY, owner, key, out, error));
+        if (*out != NULL) {
+            return BY_ESTATE;
+        }
+    }
+    BY_TRY(begin(t, error));
+    sqlite3_stmt *s = t->statements[ADD];
+    bind_text(s, 1, by__get_text(task, "id"));
+    bind_text(s, 2, owner);
+    bind_text(s, 3, key);
+    (void)sqlite3_bind_double(s, 4, by__wall_clock());
+    (void)sqlite3_bind_double(s, 5, by__get_number(task, "expires", 0.0));
+    bind_json(s, 6, json_object_get(task, "task"));
+    BY_TRY(finish(t, s, "write", error));
+    if (by__get_text(json_object_get(task, "task"), "webhook") == NULL) {
+        return BY_OK;
+    }
+    bind_text(t->statements[ADD_HOOK], 1, by__get_text(task, "id"));
+    return finish(t, t->statements[ADD_HOOK], "write", error);
+}
+
+by_status by__tasks_set(by__tasks *tasks, const char *id, by__task_state state, int attempts,
+                        const json_t *result, const json_t *failure, by_error *error)
+{
+    sqlite3_stmt *s = tasks->statements[SET];
+    BY_TRY(begin(tasks, error));
+    bind_text(s, 1, id);
+    (void)sqlite3_bind_int(s, 2, (int)state);
+    (void)sqlite3_bind_int(s, 3, attempts);
+    bind_json(s, 4, result);
+    bind_json(s, 5, failure);
+    BY_TRY(finish(tasks, s, "write", error));
+    if (state < BY__TASK_COMPLETED) {
+        return BY_OK;
+    }
+    s = tasks->statements[END_HOOK];
+    bind_text(s, 1, id);
+    (void)sqlite3_bind_double(s, 2, by__wall_clock());
+    return finish(tasks, s, "write", error);
+}
+
+by_status by__tasks_delete(by__tasks *tasks, const char *id, by_error *error)
+{
+    BY_TRY(begin(tasks, error));
+    bind_text(tasks->statements[DELETE], 1, id);
+    return finish(tasks, tasks->statements[DELETE], "write", error);
+}
+
+by_status by__tasks_open_ones(by__tasks *tasks, json_t **out, by_error *error)
+{
+    sqlite3_stmt *s = tasks->statements[OPEN_ONES];
+    int code;
+    *out = json_array();
+    while ((code = sqlite3_step(s)) == SQLITE_ROW) {
+        (void)json_array_append_new(*out, row_of(s));
+    }
+    by_status status = code == SQLITE_DONE ? BY_OK : db_error(tasks, "read", error);
+    (void)sqlite3_reset(s);
+    return status;
+}
+
+by_status by__tasks_expire(by__tasks *tasks, double now, by_error *error)
+{
+    BY_TRY(begin(tasks, error));
+    (void)sqlite3_bind_double(tasks->statements[EXPIRE], 1, now);
+    BY_TRY(finish(tasks, tasks->statements[EXPIRE], "write", error));
+    return finish(tasks, tasks->statements[EXPIRE_HOOKS], "write", error);
+}
+
+/* ---- webhooks ---- */
+
+static by_status lease(by__tasks *t, const json_t *row, double until, by_error *error)
+{
+    sqlite3_stmt *s = t->statements[LEASE_HOOK];
+    BY_TRY(begin(t, error));
+    bind_text(s, 1, by__get_text(row, "id"));
+    (void)sqlite3_bind_double(s, 2, until);
+    return finish(t, s, "write", error);
+}
+
+by_status by__tasks_hooks(by__tasks *tasks, double now, double seconds, int64_t most, json_t **out,
+                          by_error *error)
+{
+    sqlite3_stmt *s = tasks->statements[DUE_HOOKS];
+    json_t *rows = json_array();
+    size_t i;
+    json_t *row;
+    int code;
+    (void)sqlite3_bind_double(s, 1, now);
+    (void)sqlite3_bind_int64(s, 2, most);
+    while ((code = sqlite3_step(s)) == SQLITE_ROW) {
+        row = row_of(s);
+        (void)json_object_set_new(row, "tries", json_integer(sqlite3_column_int64(s, 10)));
+        (void)json_object_set_new(row, "ended_at", json_real(sqlite3_column_double(s, 11)));
+        (void)json_array_append_new(rows, row);
+    }
+    by_status status = code == SQLITE_DONE ? BY_OK : db_error(tasks, "read", error);
+    (void)sqlite3_reset(s);
+    (void)sqlite3_clear_bindings(s);
+    json_array_foreach(rows, i, row)
+    {
+        status = status == BY_OK ? lease(tasks, row, now + seconds, error) : status;
+    }
+    if (status != BY_OK) {
+        json_decref(rows);
+        return status;
+    }
+    *out = rows;
+    return BY_OK;
+}
+
+by_status by__tasks_set_hook(by__tasks *tasks, const char *id, int64_t try, const char *outcome,
+                             double due, by_error *error)
+{
+    sqlite3_stmt *s = tasks->statements[SET_HOOK];
+    BY_TRY(begin(tasks, error));
+    bind_text(s, 1, id);
+    (void)sqlite3_bind_int64(s, 2, try);
+    (void)sqlite3_bind_int(s, 3, outcome_of(outcome));
+    if (outcome_of(outcome) == 0) {
+        (void)sqlite3_bind_double(s, 4, due);
+    }
+    return finish(tasks, s, "write", error);
+}
+
+by_status by__tasks_open(by__tasks **out, const char *path, by_error *error)
+{
+    by__tasks *t = NULL;
+    *out = NULL;
+    BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "tasks", error));
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+    int code = sqlite3_open_v2(path, &t->db, flags, NULL);
+    if (code == SQLITE_OK) {
+        (void)sqlite3_busy_timeout(t->db, 5000);
+        code = sqlite3_exec(t->db, schema, NULL, NULL, NULL);
+    }
+    for (int i = 0; i < STATEMENTS && code == SQLITE_OK; i++) {
+        code = sqlite3_prepare_v3(t->db, texts[i], -1, SQLITE_PREPARE_PERSISTENT, &t->statements[i],
+                                  NULL);
+    }
+    if (code != SQLITE_OK) {
+        by_status status = by_error_set(error, BY_EIO, "cannot open the tasks in %s: %s", path,
+                                        t->db == NULL ? "no memory" : sqlite3_errmsg(t->db));
+        by__tasks_close(&t);
+        return status;
+    }
+    *out = t;
+    return BY_OK;
+}
+
+void by__tasks_close(by__tasks **tasks)
+{
+    by__tasks *t = *tasks;
+    if (t == NULL) {
+        return;
+    }
+    *tasks = NULL;
+    (void)by__tasks_commit(t, NULL);
+    for (int i = 0; i < STATEMENTS; i++) {
+        (void)sqlite3_finalize(t->statements[i]);
+    }
+    (void)sqlite3_close(t->db);
+    free(t);
+}

@@ -1,0 +1,437 @@
+/* The load generator: many clients on one loop. */
+#include <math.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/http/event_stream.h"
+#include "serve/http/http_answer.h"
+#include "serve/messages.h"
+
+#define READ ((size_t)64 << 10)
+#define TICK 2 /* milliseconds between two looks at what is due */
+
+typedef struct load load;
+
+typedef struct client {
+    union {
+        uv_handle_t handle;
+        uv_stream_t stream;
+        uv_tcp_t tcp;
+        uv_pipe_t pipe;
+    } uv;
+    uv_connect_t connect;
+    uv_write_t write;
+    load *all;
+    by__answer answer;
+    by__text request;
+    by__text events;  /* of a stream, not yet cut into lines; or the whole body */
+    size_t sample;    /* SIZE_MAX: none */
+    double due;       /* by__now at which the request was to be sent */
+    double last_text; /* by__now; 0: none yet */
+    bool open;
+    bool connected;
+    bool failed;
+} client;
+
+struct load {
+    by_load_options options;
+    by_load_report *report;
+    uv_loop_t loop;
+    uv_timer_t timer;
+    struct sockaddr_storage address;
+    const char *path; /* of a socket in the file system, NULL for none */
+    client *clients;
+    double *due; /* [requests] seconds from the start, of the open loop */
+    size_t sent;
+    size_t ended;
+    size_t open_handles;
+    size_t gap_capacity;
+    uint64_t random;
+    double began;
+    by_status status;
+    by_error *error;
+    bool stopping;
+    char buffer[READ];
+};
+
+static void look(load *l);
+
+static double uniform(load *l)
+{
+    l->random = l->random * 6364136223846793005u + 1442695040888963407u;
+    return ((double)(l->random >> 11) + 0.5) * 0x1p-53;
+}
+
+/* ---- one answer ---- */
+
+static void add_gap(load *l, double seconds)
+{
+    by_error ignored = {0};
+    by_load_report *r = l->report;
+    if (by__reserve((void **)&r->gaps, &l->gap_capacity, r->gap_count + 1, sizeof(double),
+                    &ignored) == BY_OK) {
+        r->gaps[r->gap_count++] = seconds;
+    }
+}
+
+/* One event of a stream. Of the text of a chunk only its being there counts; usage tells how many
+ * tokens an answer has. */
+static void take_event(void *user, const char *data, size_t length)
+{
+    client *c = user;
+    load *l = c->all;
+    by_load_sample *s = &l->report->samples[c->sample];
+    double now = by__now();
+    json_t *object = json_loadb(data, length, 0, NULL);
+    const json_t *usage = json_object_get(object, "usage");
+    const json_t *choice = json_array_get(json_object_get(object, "choices"), 0);
+    if (json_object_get(object, "error") != NULL) {
+        c->failed = true;
+    } else if (json_is_object(usage)) {
+        s->tokens = (size_t)by__get_integer(usage, "completion_tokens");
+    } else if (choice != NULL && json_string_length(json_object_get(choice, "text")) > 0) {
+        if (c->last_text > 0.0) {
+            add_gap(l, now - c->last_text);
+        } else {
+            s->first = now - c->due;
+        }
+        c->last_text = now;
+    }
+    json_decref(object);
+}
+
+static void take_body(void *user, const char *data, size_t length)
+{
+    client *c = user;
+    if (c->all->options.whole || c->answer.status != 200) {
+        by__text_add_bytes(&c->events, data, length);
+    } else {
+        by__event_stream_take(&c->events, data, length, take_event, c);
+    }
+}
+
+static void finish(client *c, bool broken)
+{
+    load *l = c->all;
+    if (c->sample == SIZE_MAX) {
+        return;
+    }
+    by_load_sample *s = &l->report->samples[c->sample];
+    double now = by__now();
+    s->end = now - c->due;
+    s->status = broken ? 0 : c->answer.status;
+    s->failed = broken || c->failed || c->answer.status != 200;
+    if (l->options.whole && !s->failed) {
+        json_t *object = json_loadb(c->events.data, c->events.length, 0, NULL);
+        s->first = s->end;
+        s->tokens = (size_t)by__get_integer(json_object_get(object, "usage"), "completion_tokens");
+        json_decref(object);
+    }
+    l->report->seconds = now - l->began;
+    c->events.length = 0;
+    c->sample = SIZE_MAX;
+    l->ended++;
+}
+
+/* ---- connections ---- */
+
+static void on_closed(uv_handle_t *handle)
+{
+    client *c = handle->data;
+    c->open = c->connected = false;
+    c->all->open_handles--;
+}
+
+static void hang_up(client *c)
+{
+    finish(c, true);
+    if (!uv_is_closing(&c->uv.handle)) {
+        uv_close(&c->uv.handle, on_closed);
+    }
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
+{
+    client *c = handle->data;
+    BY_UNUSED(suggested);
+    *buffer = uv_buf_init(c->all->buffer, READ);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
+{
+    client *c = stream->data;
+    if (n < 0 || (n > 0 && (c->sample == SIZE_MAX ||
+                            !by__answer_take(&c->answer, buffer->base, (size_t)n, take_body, c)))) {
+        hang_up(c);
+    } else if (n > 0 && c->answer.done) {
+        finish(c, false);
+        look(c->all);
+    }
+}
+
+static void on_written(uv_write_t *request, int status)
+{
+    client *c = request->data;
+    if (status < 0 && c->open) {
+        hang_up(c);
+    }
+}
+
+static void send_request(client *c)
+{
+    uv_buf_t buffer = uv_buf_init(c->request.data, (unsigned)c->request.length);
+    c->write.data = c;
+    if (uv_write(&c->write, &c->uv.stream, &buffer, 1, on_written) < 0) {
+        hang_up(c);
+    }
+}
+
+static void on_connect(uv_connect_t *request, int status)
+{
+    client *c = request->data;
+    if (!c->open || uv_is_closing(&c->uv.handle)) {
+        return;
+    }
+    c->connected = status == 0 && uv_read_start(&c->uv.stream, on_alloc, on_read) == 0;
+    if (!c->connected) {
+        load *l = c->all;
+        if (l->ended == 0 && l->status == BY_OK) {
+            l->status = by__uv_error(l->error, "reach", l->options.url, status);
+            l->stopping = true;
+        }
+        hang_up(c);
+    } else {
+        send_request(c);
+    }
+}
+
+static void open_client(client *c)
+{
+    load *l = c->all;
+    int code = l->path != NULL ? uv_pipe_init(&l->loop, &c->uv.pipe, 0)
+                               : uv_tcp_init(&l->loop, &c->uv.tcp);
+    if (code < 0) {
+        finish(c, true);
+        return;
+    }
+    c->uv.handle.data = c->connect.data = c;
+    c->open = true;
+    l->open_handles++;
+    if (l->path != NULL) {
+        uv_pipe_connect(&c->connect, &c->uv.pipe, l->path, on_connect);
+    } else if (uv_tcp_connect(&c->connect, &c->uv.tcp, (struct sockaddr *)&l->address, on_connect) <
+               0) {
+        hang_up(c);
+    }
+}
+
+/* ---- requests ---- */
+
+static void write_request(client *c)
+{
+    load *l = c->all;
+    const by_load_options *o = &l->options;
+    by__text body = {0};
+    by__text_add(&body, "{\"model\":");
+    by__text_json(&body, o->model, strlen(o->model));
+    by__text_format(&body,
+                    ",\"max_tokens\":%zu,\"ignore_eos\":true,\"temperature\":0,\"stream\":%s%s,"
+                    "\"prompt\":[",
+                    o->tokens, o->whole ? "false" : "true",
+                    o->whole ? "" : ",\"stream_options\":{\"include_usage\":true}");
+    for (size_t i = 0; i < o->prompt_tokens; i++) {
+        by__text_format(&body, "%s%lld", i > 0 ? "," : "",
+                        (long long)(uniform(l) * (double)o->vocab));
+    }
+    by__text_add(&body, "]}");
+    c->request.length = 0;
+    by__text_add(&c->request, "POST /v1/completions HTTP/1.1\r\nHost: load\r\n"
+                              "Content-Type: application/json\r\n");
+    if (o->key != NULL) {
+        by__text_format(&c->request, "Authorization: Bearer %s\r\n", o->key);
+    }
+    by__text_format(&c->request, "Content-Length: %zu\r\n\r\n", body.length);
+    by__text_add_bytes(&c->request, body.data, body.length);
+    by__text_free(&body);
+}
+
+static void begin(client *c, double due)
+{
+    load *l = c->all;
+    c->sample = l->sent++;
+    c->due = due;
+    c->last_text = 0.0;
+    c->failed = false;
+    c->answer = (by__answer){0};
+    c->events.length = 0;
+    write_request(c);
+    if (c->request.failed) {
+        finish(c, true);
+    } else if (c->connected) {
+        send_request(c);
+    } else {
+        open_client(c);
+    }
+}
+
+static client *free_client(load *l)
+{
+    for (size_t i = 0; i < l->options.concurrency; i++) {
+        client *c = &l->clients[i];
+        if (c->sample == SIZE_MAX && (!c->open || c->connected) &&
+            !(c->open && uv_is_closing(&c->uv.handle))) {
+            return c;
+        }
+    }
+    return NULL;
+}
+
+/* Sends what is due; ends what took too long. */
+static void look(load *l)
+{
+    const by_load_options *o = &l->options;
+    while (!l->stopping && l->sent < o->requests) {
+        double now = by__now();
+        double due = o->rate > 0.0 ? l->began + l->due[l->sent] : now;
+        client *c = due > now ? NULL : free_client(l);
+        if (c == NULL) {
+            return;
+        }
+        begin(c, due);
+    }
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    load *l = timer->data;
+    double now = by__now();
+    for (size_t i = 0; i < l->options.concurrency; i++) {
+        client *c = &l->clients[i];
+        if (c->sample != SIZE_MAX && now - c->due > l->options.seconds) {
+            hang_up(c);
+        }
+    }
+    if (l->options.stop != NULL && l->options.stop(l->options.user) && l->status == BY_OK) {
+        l->status = by_error_set(l->error, BY_ESTOPPED, "interrupted: %zu of %zu requests are done",
+                                 l->ended, l->options.requests);
+        l->stopping = true;
+    }
+    look(l);
+    if (l->stopping || l->ended == l->options.requests) {
+        uv_stop(&l->loop);
+    }
+}
+
+/* ---- all of it ---- */
+
+static by_status find_server(load *l, by_error *error)
+{
+    const char *url = l->options.url;
+    char host[128];
+    if (strncmp(url, "unix:", 5) == 0) {
+        l->path = url + 5;
+        return BY_OK;
+    }
+    const char *start = strncmp(url, "http://", 7) == 0 ? url + 7 : url;
+    size_t length = strcspn(start, "/");
+    const char *colon = memrchr(start, ':', length);
+    size_t n = colon == NULL ? 0 : (size_t)(colon - start);
+    if (n == 0 || n >= sizeof host) {
+        return by_error_set(error, BY_EARG, "%s is not http://ADDRESS:PORT or unix:PATH", url);
+    }
+    bool six = start[0] == '[';
+    memcpy(host, start + six, n - 2 * six);
+    host[n - 2 * six] = '\0';
+    int port = atoi(colon + 1);
+    const char *address = strcmp(host, "localhost") == 0 ? "127.0.0.1" : host;
+    if (port < 1 || port > 65535 ||
+        (uv_ip4_addr(address, port, (struct sockaddr_in *)&l->address) < 0 &&
+         uv_ip6_addr(address, port, (struct sockaddr_in6 *)&l->address) < 0)) {
+        return by_error_set(error, BY_EARG, "%s is not http://ADDRESS:PORT or unix:PATH", url);
+    }
+    return BY_OK;
+}
+
+static by_status prepare(load *l, by_error *error)
+{
+    const by_load_options *o = &l->options;
+    double at = 0.0;
+    BY_TRY(find_server(l, error));
+    BY_TRY(by__alloc((void **)&l->clients, o->concurrency, sizeof *l->clients, "clients", error));
+    BY_TRY(by__alloc((void **)&l->due, o->requests, sizeof *l->due, "requests", error));
+    BY_TRY(by__alloc((void **)&l->report->samples, o->requests, sizeof *l->report->samples,
+                     "requests", error));
+    l->report->count = o->requests;
+    for (size_t i = 0; i < o->requests; i++) {
+        at += o->rate > 0.0 ? -log(uniform(l)) / o->rate : 0.0;
+        l->due[i] = at;
+    }
+    for (size_t i = 0; i < o->concurrency; i++) {
+        l->clients[i].all = l;
+        l->clients[i].sample = SIZE_MAX;
+    }
+    return BY_OK;
+}
+
+static void drive(load *l)
+{
+    (void)uv_timer_init(&l->loop, &l->timer);
+    l->timer.data = l;
+    l->began = by__now();
+    (void)uv_timer_start(&l->timer, on_timer, 0, TICK);
+    (void)uv_run(&l->loop, UV_RUN_DEFAULT);
+    uv_close((uv_handle_t *)&l->timer, NULL);
+    for (size_t i = 0; i < l->options.concurrency; i++) {
+        client *c = &l->clients[i];
+        if (c->open && !uv_is_closing(&c->uv.handle)) {
+            uv_close(&c->uv.handle, on_closed);
+        }
+    }
+    (void)uv_run(&l->loop, UV_RUN_DEFAULT);
+}
+
+by_status by_load_run(by_load_report *out, const by_load_options *options, by_error *error)
+{
+    load *l = NULL;
+    by_error own = {0};
+    *out = (by_load_report){0};
+    if (options->requests < 1 || options->concurrency < 1 || options->vocab < 1 ||
+        options->prompt_tokens < 1 || options->tokens < 1) {
+        return by_error_set(error, BY_EARG,
+                            "requests, concurrency, vocabulary and tokens must be at least 1");
+    }
+    BY_TRY(by__alloc((void **)&l, 1, sizeof *l, "a load", error));
+    l->options = *options;
+    l->options.seconds = options->seconds > 0.0 ? options->seconds : 600.0;
+    l->report = out;
+    l->error = error == NULL ? &own : error;
+    l->random = options->seed * 2 + 1;
+    by_status status = prepare(l, l->error);
+    int code = status == BY_OK ? uv_loop_init(&l->loop) : 0;
+    if (code < 0) {
+        status = by__uv_error(l->error, "make", "an event loop", code);
+    } else if (status == BY_OK) {
+        drive(l);
+        (void)uv_loop_close(&l->loop);
+        status = l->status;
+    }
+    for (size_t i = 0; l->clients != NULL && i < l->options.concurrency; i++) {
+        by__text_free(&l->clients[i].request);
+        by__text_free(&l->clients[i].events);
+    }
+    free(l->clients);
+    free(l->due);
+    free(l);
+    if (status != BY_OK) {
+        by_load_report_free(out);
+    }
+    return status;
+}
+
+void by_load_report_free(by_load_report *report)
+{
+    free(report->samples);
+    free(report->gaps);
+    *report = (by_load_report){0};
+}

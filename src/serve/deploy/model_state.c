@@ -1,0 +1,48 @@
+#include "serve/deploy/model_state.h"
+
+#include <string.h>
+
+#include "serve/messages.h"
+
+/* The object of a list whose `key` is a text. */
+static const json_t *find(const json_t *list, const char *key, const char *text)
+{
+    size_t i;
+    json_t *item;
+    json_array_foreach(list, i, item)
+    {
+        const char *own = by__get_text(item, key);
+        if (own != NULL && strcmp(own, text) == 0) {
+            return item;
+        }
+    }
+    return NULL;
+}
+
+const json_t *by__state_model(const json_t *state, const char *name)
+{
+    return find(json_object_get(state, "models"), "id", name);
+}
+
+const json_t *by__state_version(const json_t *model, const char *version)
+{
+    return find(json_object_get(model, "versions"), "version", version);
+}
+
+void by__state_load(by__version_load *out, const json_t *model, const char *version)
+{
+    const json_t *v = by__state_version(model, version);
+    const json_t *copies = json_object_get(v, "mirrored");
+    *out = (by__version_load){.requests = (uint64_t)by__get_integer(v, "requests"),
+                              .errors = (uint64_t)by__get_integer(v, "errors"),
+                              .same = (uint64_t)by__get_integer(copies, "same"),
+                              .different = (uint64_t)by__get_integer(copies, "different"),
+                              .failed = (uint64_t)by__get_integer(copies, "failed")};
+    by__histogram_read(&out->first, json_object_get(v, "first"));
+}
+
+void by__route_add(json_t *versions, const char *version, double share, bool shadow)
+{
+    (void)json_array_append_new(versions, json_pack("{ss sf sb}", "version", version, "share",
+                                                    share, "shadow", (int)shadow));
+}

@@ -1,0 +1,314 @@
+/* Features in a Redis server that Feast has filled: an HMGET for each entity and view, on one
+ * connection, which is made anew where it is lost. */
+#include <hiredis/sds.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/features/feast_value.h"
+#include "serve/features/feature_store.h"
+#include "serve/link/link.h"
+#include "serve/link/redis_client.h"
+#include "serve/link/redis_poll.h"
+
+/* Milliseconds between two looks at the connection: lost ones are made anew. */
+#define LOOK 250
+/* Seconds without an answer after which a connection counts as lost, and timeouts at least. */
+#define SILENCE 2.0
+
+struct by__feature_store {
+    uv_loop_t *loop;
+    const by__feature_map *map;
+    uv_getaddrinfo_t resolve;
+    uv_timer_t timer;
+    redisAsyncContext *context; /* NULL: there is no connection */
+    size_t unanswered;
+    double since;  /* by__now when the first unanswered command was sent, or the last answer came */
+    char why[256]; /* there is none */
+    bool resolving;
+    bool closing;
+};
+
+/* A lookup on its way. */
+typedef struct inquiry {
+    by__feature_store *store;
+    by__feature_lookup *lookup; /* NULL: nobody waits any more */
+    size_t pending;             /* commands without an answer */
+    char failure[256];          /* "": none */
+} inquiry;
+
+/* One command. */
+typedef struct question {
+    inquiry *of;
+    size_t row;
+    size_t view;
+} question;
+
+/* ---- answers ---- */
+
+/* The fields of one entity: the features of a view in the order of the lookup, and their time. */
+static void take_fields(const by__feature_lookup *lookup, const question *q,
+                        const redisReply *reply)
+{
+    by__feature_slot *slots = by__feature_slots(lookup, q->row);
+    const redisReply *last = reply->element[reply->elements - 1];
+    double time = 0.0;
+    size_t field = 0;
+    if (last->type == REDIS_REPLY_STRING && !by__feast_time_read(&time, last->str, last->len)) {
+        time = 0.0;
+    }
+    for (size_t i = 0; i < lookup->column_count && field + 1 < reply->elements; i++) {
+        const by__feature_column *column = &lookup->map->columns[lookup->columns[i]];
+        if (column->view == q->view) {
+            const redisReply *value = reply->element[field++];
+            if (value->type == REDIS_REPLY_STRING) {
+                by__feature_put_message(&slots[i], column, value->str, value->len, time);
+            } else {
+                slots[i].outcome = BY__FEATURE_NOT_FOUND;
+            }
+        }
+    }
+}
+
+static void on_reply(redisAsyncContext *context, void *data, void *user)
+{
+    question *q = user;
+    inquiry *of = q->of;
+    by__feature_store *s = of->store;
+    const redisReply *reply = data;
+    BY_UNUSED(context);
+    s->unanswered--;
+    s->since = by__now();
+    if (reply == NULL) {
+        (void)snprintf(of->failure, sizeof of->failure, "%s",
+                       s->why[0] == '\0' ? "Redis has closed the connection" : s->why);
+    } else if (reply->type == REDIS_REPLY_ERROR) {
+        (void)snprintf(of->failure, sizeof of->failure, "Redis: %.200s", reply->str);
+    } else if (reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 && of->lookup != NULL) {
+        take_fields(of->lookup, q, reply);
+    }
+    free(q);
+    if (--of->pending == 0) {
+        if (of->lookup != NULL) {
+            of->lookup->done(of->lookup, of->failure[0] == '\0' ? NULL : of->failure);
+        }
+        free(of);
+    }
+}
+
+/* ---- questions ---- */
+
+/* HMGET KEY FIELD... _ts:VIEW */
+static by_status add_command(by__text *out, const by__feature_lookup *lookup, size_t row,
+                             size_t view_index, by_error *error)
+{
+    const by__feature_view *view = &lookup->map->views[view_index];
+    const json_t *values[BY__FEATURE_MOST_KEYS];
+    const json_t *entity = json_array_get(lookup->entities, row);
+    by__redis_call call = {0};
+    by__text key = {0};
+    by__text time = {0};
+    for (size_t i = 0; i < view->key_count; i++) {
+        values[i] = json_object_get(entity, view->keys[i].name);
+    }
+    by__redis_add_text(&call, "HMGET");
+    by_status status =
+        by__feast_key(&key, view->keys, values, view->key_count,
+                      (int)lookup->map->config->key_version, lookup->map->config->project, error);
+    by__redis_add(&call, key.data == NULL ? "" : key.data, key.length);
+    for (size_t i = 0; i < lookup->column_count; i++) {
+        const by__feature_column *column = &lookup->map->columns[lookup->columns[i]];
+        if (column->view == view_index) {
+            by__redis_add(&call, (const char *)column->field, sizeof column->field);
+        }
+    }
+    by__text_format(&time, "_ts:%s", view->name);
+    by__redis_add_text(&call, time.failed ? "" : time.data);
+    by__text_format(out, "*%zu\r\n", call.count);
+    by__text_add_bytes(out, call.text.data == NULL ? "" : call.text.data, call.text.length);
+    if (status == BY_OK && (call.text.failed || time.failed || out->failed)) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: a command of Redis");
+    }
+    by__text_free(&call.text);
+    by__text_free(&key);
+    by__text_free(&time);
+    return status;
+}
+
+static by_status ask_view(by__feature_store *s, inquiry *of, size_t row, size_t view,
+                          by_error *error)
+{
+    by__text text = {0};
+    question *q = NULL;
+    by_status status = add_command(&text, of->lookup, row, view, error);
+    if (status == BY_OK) {
+        status = by__alloc((void **)&q, 1, sizeof *q, "a command of Redis", error);
+    }
+    if (status == BY_OK) {
+        *q = (question){.of = of, .row = row, .view = view};
+        if (redisAsyncFormattedCommand(s->context, on_reply, q, text.data, text.length) ==
+            REDIS_OK) {
+            s->since = s->unanswered++ == 0 ? by__now() : s->since;
+            of->pending++;
+        } else {
+            free(q);
+            status = by_error_set(error, BY_EIO, "Redis takes no commands");
+        }
+    }
+    by__text_free(&text);
+    return status;
+}
+
+static bool ask(by__feature_store *s, by__feature_lookup *lookup, by_error *error)
+{
+    inquiry *of;
+    if (s->context == NULL) {
+        (void)by_error_set(error, BY_EIO, "%s",
+                           s->why[0] == '\0' ? "Redis is not connected" : s->why);
+        return false;
+    }
+    if (sdslen(s->context->c.obuf) > BY__LINK_PENDING) {
+        (void)by_error_set(error, BY_EIO, "Redis does not read");
+        return false;
+    }
+    if (by__alloc((void **)&of, 1, sizeof *of, "a lookup", error) != BY_OK) {
+        return false;
+    }
+    *of = (inquiry){.store = s, .lookup = lookup};
+    by_status status = BY_OK;
+    for (size_t i = 0; i < lookup->row_count && status == BY_OK; i++) {
+        for (size_t v = 0; v < lookup->map->view_count && status == BY_OK; v++) {
+            if (by__feature_uses(lookup, v)) {
+                status = ask_view(s, of, lookup->rows[i], v, error);
+            }
+        }
+    }
+    lookup->own = of;
+    if (status != BY_OK) {
+        of->lookup = NULL;
+        if (of->pending == 0) {
+            free(of);
+        }
+    }
+    return status == BY_OK;
+}
+
+static void forget(by__feature_store *s, by__feature_lookup *lookup)
+{
+    BY_UNUSED(s);
+    ((inquiry *)lookup->own)->lookup = NULL;
+}
+
+/* ---- the connection ---- */
+
+static void on_login(redisAsyncContext *context, void *data, void *user)
+{
+    by__feature_store *s = user;
+    const redisReply *reply = data;
+    if (reply != NULL && reply->type == REDIS_REPLY_ERROR && !s->closing) {
+        (void)snprintf(s->why, sizeof s->why, "Redis: %.200s", reply->str);
+        redisAsyncDisconnect(context);
+    }
+}
+
+static void on_connected(const redisAsyncContext *context, int status)
+{
+    by__feature_store *s = context->data;
+    if (status == REDIS_OK) {
+        s->why[0] = '\0';
+    } else { /* hiredis frees the context */
+        (void)snprintf(s->why, sizeof s->why, "cannot reach Redis: %.200s", context->errstr);
+        s->context = NULL;
+    }
+}
+
+static void on_disconnected(const redisAsyncContext *context, int status)
+{
+    by__feature_store *s = context->data;
+    BY_UNUSED(status);
+    s->context = NULL;
+    if (s->why[0] == '\0') {
+        (void)snprintf(s->why, sizeof s->why, "Redis has closed the connection");
+    }
+}
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *list)
+{
+    by__feature_store *s = request->data;
+    by_error error = {0};
+    s->resolving = false;
+    if (s->closing) {
+        uv_freeaddrinfo(list);
+        uv_close((uv_handle_t *)&s->timer, on_timer_closed);
+        return;
+    }
+    if (status < 0) {
+        (void)snprintf(s->why, sizeof s->why, "cannot find the host %.150s: %s",
+                       s->map->address.host, uv_strerror(status));
+    } else if (by__redis_connect(&s->context, s->loop, &s->map->address, list, on_login, s,
+                                 &error) == BY_OK) {
+        (void)redisAsyncSetConnectCallback(s->context, on_connected);
+        (void)redisAsyncSetDisconnectCallback(s->context, on_disconnected);
+    } else {
+        (void)snprintf(s->why, sizeof s->why, "%.250s", error.message);
+    }
+    uv_freeaddrinfo(list);
+}
+
+static void look(uv_timer_t *timer)
+{
+    by__feature_store *s = timer->data;
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_family = AF_UNSPEC};
+    double silence = SILENCE > s->map->config->timeout ? SILENCE : s->map->config->timeout;
+    if (s->context != NULL && s->unanswered > 0 && by__now() - s->since > silence) {
+        redisAsyncContext *context = s->context;
+        (void)snprintf(s->why, sizeof s->why, "Redis does not answer");
+        s->context = NULL;
+        redisAsyncFree(context);
+    }
+    if (s->context == NULL && !s->resolving) {
+        int code =
+            uv_getaddrinfo(s->loop, &s->resolve, on_resolved, s->map->address.host, NULL, &hints);
+        s->resolving = code == 0;
+        if (code < 0) {
+            (void)snprintf(s->why, sizeof s->why, "cannot find the host: %s", uv_strerror(code));
+        }
+    }
+}
+
+static by_status open_store(by__feature_store **out, uv_loop_t *loop, const by__feature_map *map,
+                            by_error *error)
+{
+    by__feature_store *s;
+    BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "a store of features", error));
+    s->loop = loop;
+    s->map = map;
+    (void)uv_timer_init(loop, &s->timer);
+    s->timer.data = s->resolve.data = s;
+    (void)uv_timer_start(&s->timer, look, 0, LOOK);
+    *out = s;
+    return BY_OK;
+}
+
+static void close_store(by__feature_store *s)
+{
+    s->closing = true;
+    (void)uv_timer_stop(&s->timer);
+    if (s->context != NULL) {
+        redisAsyncContext *context = s->context;
+        s->context = NULL;
+        redisAsyncFree(context);
+    }
+    if (s->resolving) {
+        (void)uv_cancel((uv_req_t *)&s->resolve);
+    } else {
+        uv_close((uv_handle_t *)&s->timer, on_timer_closed);
+    }
+}
+
+const by__feature_store_form by__feast_redis_form = {
+    .open = open_store, .ask = ask, .forget = forget, .close = close_store};

@@ -1,0 +1,611 @@
+#include "serve/features/features.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data/table_parts.h"
+#include "serve/features/feast_value.h"
+#include "serve/features/feature_cache.h"
+#include "serve/messages.h"
+#include "serve/observe/metrics.h"
+
+struct by__features {
+    uv_loop_t *loop;
+    const by__log *log;
+    by__feature_map *map;
+    const by__feature_store_form *form;
+    by__feature_store *store;
+    by__feature_cache *cache;
+    by__histogram seconds; /* of fetches that asked the store */
+    uint64_t outcomes[BY__FEATURE_OUTCOMES];
+    uint64_t answered;
+    uint64_t late;
+    uint64_t failed;
+    uint64_t hits; /* entities */
+    uint64_t misses;
+    bool down; /* the last fetch failed: the log has it */
+};
+
+struct by__feature_fetch {
+    by__feature_lookup lookup; /* what stores know */
+    uv_timer_t timer;
+    by__features *features;
+    json_t *entities;
+    json_t *rows;    /* NULL: none */
+    json_t *columns; /* of the model; NULL: not known */
+    char *model;
+    size_t *row_list;
+    size_t *column_list;
+    by__feature_done *done;
+    void *user;
+    double since;
+    bool asked; /* the store has the lookup */
+    char failure[300];
+};
+
+/* ---- slots ---- */
+
+bool by__feature_uses(const by__feature_lookup *lookup, size_t view)
+{
+    for (size_t i = 0; i < lookup->column_count; i++) {
+        if (lookup->map->columns[lookup->columns[i]].view == view) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void by__feature_put(by__feature_slot *slot, json_t *value, double time)
+{
+    const char *text = json_string_value(value);
+    size_t length = json_string_length(value);
+    bool fits = text == NULL ? json_is_number(value) && isfinite(json_number_value(value))
+                             : length <= BY__FEATURE_MOST_TEXT && strlen(text) == length;
+    *slot = (by__feature_slot){.outcome = fits ? BY__FEATURE_PRESENT : BY__FEATURE_UNUSABLE,
+                               .value = fits ? value : NULL,
+                               .time = time};
+    if (!fits) {
+        json_decref(value);
+    }
+}
+
+void by__feature_put_time(by__feature_slot *slot, const by__feature_column *column, int64_t seconds,
+                          double time)
+{
+    int64_t value;
+    bool fits = !__builtin_mul_overflow(seconds, (int64_t)column->time_unit, &value);
+    by__feature_put(slot, fits ? json_integer(value) : NULL, time);
+}
+
+void by__feature_put_message(by__feature_slot *slot, const by__feature_column *column,
+                             const void *data, size_t size, double time)
+{
+    by__feast_value v = {.kind = BY__FEAST_VALUE_OTHER};
+    if (!by__feast_value_read(&v, data, size)) {
+        v.kind = BY__FEAST_VALUE_OTHER;
+    }
+    switch (v.kind) {
+    case BY__FEAST_VALUE_NULL:
+        slot->outcome = BY__FEATURE_NULL;
+        break;
+    case BY__FEAST_VALUE_INTEGER:
+        by__feature_put(slot, json_integer(v.integer), time);
+        break;
+    case BY__FEAST_VALUE_TIME:
+        by__feature_put_time(slot, column, v.integer, time);
+        break;
+    case BY__FEAST_VALUE_REAL:
+        if (isnan(v.real)) {
+            slot->outcome = BY__FEATURE_NULL;
+        } else {
+            by__feature_put(slot, json_real(v.real), time); /* NULL of an infinite one */
+        }
+        break;
+    case BY__FEAST_VALUE_TEXT:
+        by__feature_put(slot, json_stringn(v.text, v.length), time);
+        break;
+    case BY__FEAST_VALUE_OTHER:
+        slot->outcome = BY__FEATURE_UNUSABLE;
+        break;
+    }
+}
+
+static void clear_slot(by__feature_slot *slot)
+{
+    json_decref(slot->value);
+    *slot = (by__feature_slot){0};
+}
+
+/* ---- rows ---- */
+
+static bool is_number_column(const json_t *columns, const char *name)
+{
+    size_t i;
+    json_t *column;
+    json_array_foreach(columns, i, column)
+    {
+        const char *of = by__get_text(column, "name");
+        const char *kind = by__get_text(column, "kind");
+        if (of != NULL && kind != NULL && strcmp(of, name) == 0) {
+            return strcmp(kind, "number") == 0;
+        }
+    }
+    return false;
+}
+
+/* What is too old, or a text where the model has a number, is no value. */
+static void judge(const by__feature_fetch *f, by__feature_slot *slot,
+                  const by__feature_column *column, double now)
+{
+    double ttl = f->lookup.map->views[column->view].ttl;
+    const char *text = json_string_value(slot->value);
+    double number;
+    if (slot->outcome != BY__FEATURE_PRESENT) {
+        return;
+    }
+    if (ttl > 0.0 && now - slot->time > ttl) {
+        slot->outcome = BY__FEATURE_STALE;
+    } else if (text != NULL && is_number_column(f->columns, column->column) &&
+               !by__table_missing(text, strlen(text)) &&
+               !by__table_number(text, strlen(text), &number)) {
+        slot->outcome = BY__FEATURE_UNUSABLE;
+    }
+}
+
+static const char *const outcome_names[BY__FEATURE_OUTCOMES] = {
+    "unavailable", "present", "null", "not_found", "outside_max_age", "unusable"};
+
+/* The cells of one row. False: a value that is required is not there; `message` says which. */
+static bool fill_row(by__feature_fetch *f, json_t *row, size_t i, double now,
+                     by__feature_outcome *why, char *message, size_t size)
+{
+    const by__feature_map *map = f->lookup.map;
+    by__feature_slot *slots = by__feature_slots(&f->lookup, i);
+    for (size_t c = 0; c < f->lookup.column_count; c++) {
+        const by__feature_column *column = &map->columns[f->lookup.columns[c]];
+        by__feature_slot *slot = &slots[c];
+        json_t *cell = NULL;
+        if (json_object_get(row, column->column) != NULL) {
+            continue;
+        }
+        judge(f, slot, column, now);
+        f->features->outcomes[slot->outcome]++;
+        if (slot->outcome == BY__FEATURE_PRESENT) {
+            cell = json_incref(slot->value);
+        } else if (column->required) {
+            *why = slot->outcome;
+            (void)snprintf(message, size, "entity %zu: the feature %.80s:%.80s is required: %s", i,
+                           map->views[column->view].name, column->feature,
+                           outcome_names[slot->outcome]);
+            return false;
+        } else if (column->otherwise[0] != '\0') {
+            cell = json_string(column->otherwise);
+        } else {
+            cell = json_null();
+        }
+        if (json_object_set_new(row, column->column, cell) != 0) {
+            *why = BY__FEATURE_UNAVAILABLE;
+            (void)snprintf(message, size, "no memory for the features of a request");
+            return false;
+        }
+    }
+    return true;
+}
+
+static void tell_rows(by__feature_fetch *f)
+{
+    char message[300];
+    double now = by__wall_clock();
+    by__feature_outcome why = BY__FEATURE_PRESENT;
+    json_t *rows = json_array();
+    for (size_t i = 0; i < json_array_size(f->entities); i++) {
+        const json_t *given = json_array_get(f->rows, i);
+        json_t *row = given == NULL ? json_object() : json_copy((json_t *)(uintptr_t)given);
+        (void)json_array_append_new(rows, row);
+        if (!fill_row(f, row, i, now, &why, message, sizeof message)) {
+            bool theirs = why != BY__FEATURE_UNAVAILABLE;
+            f->done(f->user, &(by__feature_result){.status = theirs ? 422 : 503,
+                                                   .code = theirs ? "feature_missing"
+                                                                  : "features_unavailable",
+                                                   .message = message});
+            json_decref(rows);
+            return;
+        }
+    }
+    f->done(f->user, &(by__feature_result){.rows = rows});
+}
+
+/* ---- the end ---- */
+
+static void on_timer_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+static void free_fetch(by__feature_fetch *f)
+{
+    size_t count = json_array_size(f->entities) * f->lookup.column_count;
+    for (size_t i = 0; i < count && f->lookup.slots != NULL; i++) {
+        json_decref(f->lookup.slots[i].value);
+    }
+    json_decref(f->entities);
+    json_decref(f->rows);
+    json_decref(f->columns);
+    free(f->lookup.slots);
+    free(f->row_list);
+    free(f->column_list);
+    free(f->model);
+    uv_close((uv_handle_t *)&f->timer, on_timer_closed);
+}
+
+/* The log has when a store goes and when it comes back, not every fetch between. */
+static void note(by__features *s, const char *failure)
+{
+    if (failure != NULL && !s->down) {
+        by__log_event(s->log, "features_unavailable", "{ss}", "reason", failure);
+    } else if (failure == NULL && s->down) {
+        by__log_event(s->log, "features_available", NULL);
+    }
+    s->down = failure != NULL;
+}
+
+static char *print_name(const by__feature_fetch *f, size_t row)
+{
+    by__text text = {0};
+    char *entity = json_dumps(json_array_get(f->entities, row), JSON_COMPACT | JSON_SORT_KEYS);
+    by__text_json(&text, f->model, strlen(f->model));
+    by__text_add(&text, entity == NULL ? "" : entity);
+    text.failed = text.failed || entity == NULL;
+    free(entity);
+    if (text.failed) {
+        by__text_free(&text);
+    }
+    return text.data;
+}
+
+static void remember(by__feature_fetch *f)
+{
+    for (size_t i = 0; i < f->lookup.row_count && f->features->cache != NULL; i++) {
+        size_t row = f->lookup.rows[i];
+        char *name = print_name(f, row);
+        if (name != NULL) {
+            by__feature_cache_put(f->features->cache, name, by__feature_slots(&f->lookup, row),
+                                  f->lookup.column_count);
+        }
+        free(name);
+    }
+}
+
+static void finish(by__feature_fetch *f, const char *failure)
+{
+    by__features *s = f->features;
+    f->asked = false;
+    if (f->lookup.row_count > 0) {
+        by__histogram_add(&s->seconds, by__now() - f->since);
+        note(s, failure);
+        s->answered += failure == NULL;
+    }
+    if (failure == NULL) {
+        remember(f);
+    }
+    if (failure != NULL && strcmp(s->map->config->fallback, "error") == 0) {
+        char message[360];
+        (void)snprintf(message, sizeof message, "the features cannot be fetched: %s", failure);
+        s->outcomes[BY__FEATURE_UNAVAILABLE] += f->lookup.row_count * f->lookup.column_count;
+        f->done(f->user, &(by__feature_result){
+                             .status = 503, .code = "features_unavailable", .message = message});
+    } else {
+        for (size_t i = 0; i < f->lookup.row_count && failure != NULL; i++) {
+            by__feature_slot *slots = by__feature_slots(&f->lookup, f->lookup.rows[i]);
+            for (size_t c = 0; c < f->lookup.column_count; c++) {
+                clear_slot(&slots[c]); /* an answer that came in part */
+            }
+        }
+        tell_rows(f);
+    }
+    free_fetch(f);
+}
+
+static void on_done(by__feature_lookup *lookup, const char *failure)
+{
+    by__feature_fetch *f = (by__feature_fetch *)(void *)lookup;
+    f->features->failed += failure != NULL;
+    finish(f, failure);
+}
+
+static void on_time(uv_timer_t *timer)
+{
+    by__feature_fetch *f = timer->data;
+    by__features *s = f->features;
+    char failure[64];
+    if (f->asked) {
+        s->form->forget(s->store, &f->lookup);
+        s->late++;
+        (void)snprintf(failure, sizeof failure, "no answer within %.3g s", s->map->config->timeout);
+        finish(f, failure);
+    } else {
+        s->failed += f->failure[0] != '\0';
+        finish(f, f->failure[0] == '\0' ? NULL : f->failure);
+    }
+}
+
+void by__feature_fetch_cancel(by__feature_fetch *fetch)
+{
+    if (fetch->asked) {
+        fetch->features->form->forget(fetch->features->store, &fetch->lookup);
+    }
+    free_fetch(fetch);
+}
+
+double by__feature_fetch_since(const by__feature_fetch *fetch)
+{
+    return fetch->since;
+}
+
+/* ---- the beginning ---- */
+
+static bool belongs(const by__feature_column *column, const char *model)
+{
+    return column->model[0] == '\0' || strcmp(column->model, model) == 0;
+}
+
+/* Whether a view that is used has this join key; those that are, for a message. */
+static bool is_join_key(const by__feature_lookup *lookup, const char *name, const char **names,
+                        size_t *count, size_t most)
+{
+    *count = 0;
+    for (size_t v = 0; v < lookup->map->view_count; v++) {
+        const by__feature_view *view = &lookup->map->views[v];
+        for (size_t k = 0; k < view->key_count && by__feature_uses(lookup, v); k++) {
+            if (strcmp(view->keys[k].name, name) == 0) {
+                return true;
+            }
+            if (*count < most) {
+                names[(*count)++] = view->keys[k].name;
+            }
+        }
+    }
+    return false;
+}
+
+/* Every join key has a value of its type, and there is nothing else. */
+static by_status check_entity(const by__feature_lookup *lookup, size_t row, by_error *error)
+{
+    const json_t *entity = json_array_get(lookup->entities, row);
+    const char *names[BY__FEATURE_MOST_KEYS];
+    const char *name;
+    json_t *value;
+    size_t count;
+    if (!json_is_object(entity)) {
+        return by_error_set(error, BY_EARG, "entity %zu must be an object of join keys", row);
+    }
+    json_object_foreach((json_t *)(uintptr_t)entity, name, value)
+    {
+        if (!is_join_key(lookup, name, names, &count, BY_ARRAY_LENGTH(names))) {
+            const char *near = strlen(name) < 64 ? by__nearest_name(name, names, count) : NULL;
+            return by_error_set(error, BY_EARG,
+                                "entity %zu: the features have no join key '%.64s'%s%s%s", row,
+                                name, near == NULL ? "" : "; did you mean '",
+                                near == NULL ? "" : near, near == NULL ? "" : "'?");
+        }
+    }
+    for (size_t v = 0; v < lookup->map->view_count; v++) {
+        const by__feature_view *view = &lookup->map->views[v];
+        const json_t *values[BY__FEATURE_MOST_KEYS];
+        by__text key = {0};
+        by_error why = {0};
+        if (!by__feature_uses(lookup, v)) {
+            continue;
+        }
+        for (size_t k = 0; k < view->key_count; k++) {
+            values[k] = json_object_get(entity, view->keys[k].name);
+        }
+        by_status status = by__feast_key(&key, view->keys, values, view->key_count,
+                                         (int)lookup->map->config->key_version, "", &why);
+        by__text_free(&key);
+        if (status != BY_OK) {
+            return by_error_set(error, status, "entity %zu: %.300s", row, why.message);
+        }
+    }
+    return BY_OK;
+}
+
+static by_status check_lists(const by__feature_request *r, const char **param, by_error *error)
+{
+    size_t count = json_array_size(r->entities);
+    *param = "entities";
+    if (count < 1 || count > BY__FEATURE_MOST_ROWS) {
+        return by_error_set(error, BY_EARG, "'entities' must be a list of 1 to %d objects",
+                            BY__FEATURE_MOST_ROWS);
+    }
+    *param = "rows";
+    if (r->rows != NULL && json_array_size(r->rows) != count) {
+        return by_error_set(error, BY_EARG, "'rows' has %zu rows and 'entities' %zu",
+                            json_array_size(r->rows), count);
+    }
+    for (size_t i = 0; i < count && r->rows != NULL; i++) {
+        if (!json_is_object(json_array_get(r->rows, i))) {
+            return by_error_set(error, BY_EARG,
+                                "row %zu must be an object: beside 'entities' cells have names", i);
+        }
+    }
+    *param = "entities";
+    return BY_OK;
+}
+
+static by_status fill_lookup(by__feature_fetch *f, const by__feature_request *r, by_error *error)
+{
+    by__feature_lookup *l = &f->lookup;
+    size_t rows = json_array_size(r->entities);
+    size_t slots;
+    l->map = f->features->map;
+    l->done = on_done;
+    l->entities = f->entities;
+    BY_TRY(by__alloc((void **)&f->column_list, l->map->column_count + 1, sizeof *f->column_list,
+                     "a lookup", error));
+    BY_TRY(by__alloc((void **)&f->row_list, rows, sizeof *f->row_list, "a lookup", error));
+    for (size_t c = 0; c < l->map->column_count; c++) {
+        if (belongs(&l->map->columns[c], r->model)) {
+            f->column_list[l->column_count++] = c;
+        }
+    }
+    l->columns = f->column_list;
+    l->rows = f->row_list;
+    if (l->column_count == 0) {
+        return by_error_set(error, BY_EARG,
+                            "the configuration of the server has no features of this model");
+    }
+    if (!by__size_mul(rows, l->column_count, &slots)) {
+        return by_error_set(error, BY_EARG, "too many entities");
+    }
+    BY_TRY(by__alloc((void **)&l->slots, slots, sizeof *l->slots, "a lookup", error));
+    for (size_t i = 0; i < rows; i++) {
+        BY_TRY(check_entity(l, i, error));
+    }
+    return BY_OK;
+}
+
+/* Those of the cache need not be asked for. */
+static void look_up_cache(by__feature_fetch *f)
+{
+    by__features *s = f->features;
+    by__feature_lookup *l = &f->lookup;
+    for (size_t i = 0; i < json_array_size(f->entities); i++) {
+        char *name = s->cache == NULL ? NULL : print_name(f, i);
+        bool found = name != NULL && by__feature_cache_find(s->cache, name, by__feature_slots(l, i),
+                                                            l->column_count);
+        free(name);
+        s->hits += found;
+        s->misses += s->cache != NULL && !found;
+        if (!found) {
+            f->row_list[l->row_count++] = i;
+        }
+    }
+}
+
+static void ask(by__feature_fetch *f)
+{
+    by__features *s = f->features;
+    by_error why = {0};
+    look_up_cache(f);
+    if (f->lookup.row_count > 0) {
+        f->asked = s->form->ask(s->store, &f->lookup, &why);
+    }
+    if (!f->asked && f->lookup.row_count > 0) {
+        (void)snprintf(f->failure, sizeof f->failure, "%.290s", why.message);
+    }
+    uv_update_time(s->loop);
+    (void)uv_timer_start(&f->timer, on_time,
+                         f->asked ? (uint64_t)ceil(s->map->config->timeout * 1e3) : 0, 0);
+}
+
+by_status by__feature_fetch_begin(by__feature_fetch **out, by__features *features,
+                                  const by__feature_request *request, by__feature_done *done,
+                                  void *user, const char **param, by_error *error)
+{
+    by__feature_fetch *f;
+    const by__feature_request *r = request;
+    *param = "entities";
+    if (features == NULL) {
+        return by_error_set(error, BY_EARG,
+                            "this server fetches no features: its configuration has no "
+                            "features.store");
+    }
+    BY_TRY(check_lists(r, param, error));
+    BY_TRY(by__alloc((void **)&f, 1, sizeof *f, "a lookup", error));
+    *f = (by__feature_fetch){.features = features,
+                             .entities = json_incref((json_t *)(uintptr_t)r->entities),
+                             .rows = json_incref((json_t *)(uintptr_t)r->rows),
+                             .columns = json_incref((json_t *)(uintptr_t)r->columns),
+                             .model = by__strdup(r->model),
+                             .done = done,
+                             .user = user,
+                             .since = by__now()};
+    (void)uv_timer_init(features->loop, &f->timer);
+    f->timer.data = f;
+    by_status status = f->model == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a lookup")
+                                        : fill_lookup(f, r, error);
+    if (status != BY_OK) {
+        free_fetch(f);
+        return status;
+    }
+    ask(f);
+    *out = f;
+    return BY_OK;
+}
+
+/* ---- all ---- */
+
+by_status by__features_open(by__features **out, uv_loop_t *loop, const by_serve_config *config,
+                            const by__log *log, by_error *error)
+{
+    by__features *s;
+    by__feature_map *map;
+    *out = NULL;
+    BY_TRY(by__feature_map_open(&map, config, error));
+    if (map == NULL) {
+        return BY_OK;
+    }
+    by_status status = by__alloc((void **)&s, 1, sizeof *s, "features", error);
+    if (status != BY_OK) {
+        by__feature_map_close(&map);
+        return status;
+    }
+    *s = (by__features){.loop = loop,
+                        .log = log,
+                        .map = map,
+                        .form = map->is_redis ? &by__feast_redis_form : &by__feast_http_form};
+    status = by__feature_cache_open(&s->cache, (size_t)map->config->cache, map->config->cache_time,
+                                    error);
+    if (status == BY_OK) {
+        status = s->form->open(&s->store, loop, map, error);
+    }
+    if (status != BY_OK) {
+        by__features_close(&s);
+        return status;
+    }
+    *out = s;
+    return BY_OK;
+}
+
+void by__features_close(by__features **features)
+{
+    by__features *s = *features;
+    *features = NULL;
+    if (s != NULL) {
+        if (s->store != NULL) {
+            s->form->close(s->store);
+        }
+        by__feature_cache_close(&s->cache);
+        by__feature_map_close(&s->map);
+        free(s);
+    }
+}
+
+void by__features_print(const by__features *features, by__text *out)
+{
+    const by__features *s = features;
+    if (s == NULL) {
+        return;
+    }
+    by__metrics_histogram(out, "banyan_feature_fetch_seconds",
+                          "From a request's entities to their features.", &s->seconds);
+    by__metrics_family(out, "banyan_feature_fetches_total", "Fetches from the store, by their end.",
+                       "counter");
+    by__metrics_sample(out, "banyan_feature_fetches_total", "result=\"answered\"",
+                       (double)s->answered);
+    by__metrics_sample(out, "banyan_feature_fetches_total", "result=\"timeout\"", (double)s->late);
+    by__metrics_sample(out, "banyan_feature_fetches_total", "result=\"failed\"", (double)s->failed);
+    by__metrics_family(out, "banyan_feature_values_total",
+                       "Values of features in requests, by what the store had.", "counter");
+    for (size_t i = 0; i < BY__FEATURE_OUTCOMES; i++) {
+        char label[64];
+        (void)snprintf(label, sizeof label, "outcome=\"%s\"", outcome_names[i]);
+        by__metrics_sample(out, "banyan_feature_values_total", label, (double)s->outcomes[i]);
+    }
+    by__metrics_family(out, "banyan_feature_cache_total",
+                       "Entities that were looked up in the cache.", "counter");
+    by__metrics_sample(out, "banyan_feature_cache_total", "result=\"hit\"", (double)s->hits);
+    by__metrics_sample(out, "banyan_feature_cache_total", "result=\"miss\"", (double)s->misses);
+}

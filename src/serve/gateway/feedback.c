@@ -1,0 +1,227 @@
+#include "serve/gateway/feedback.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/fields.h"
+#include "serve/messages.h"
+#include "serve/observe/append_log.h"
+
+/* Ratings of which /metrics has the mean. */
+#define RECENT 100
+/* Bytes of a comment, and of a label. */
+#define MOST_TEXT  4096
+#define MOST_LABEL 256
+
+/* A client that waits for its record to be on disk. */
+typedef struct waiting {
+    by__waiter waiter;
+    by__exchange *exchange; /* NULL: the client is gone */
+    struct waiting *next;
+    uint64_t number; /* of the line */
+    char id[65];
+} waiting;
+
+struct by__feedback {
+    by__gateway *gateway;
+    by__append_log *lines;
+    waiting *first; /* in the order of their lines */
+    waiting **last;
+    uint64_t ratings;
+    uint64_t labels;
+    double recent[RECENT]; /* a ring */
+};
+
+static void on_gone(by__waiter *waiter)
+{
+    ((waiting *)(void *)waiter)->exchange = NULL;
+}
+
+/* Lines are written in their order: so are those who wait answered. */
+static void on_done(void *user, uint64_t upto, by_status status, const by_error *error)
+{
+    by__feedback *f = user;
+    if (status != BY_OK) {
+        by__log_event(&f->gateway->log, "feedback_lost", "{ss}", "reason", error->message);
+    }
+    while (f->first != NULL && f->first->number <= upto) {
+        waiting *w = f->first;
+        f->first = w->next;
+        f->last = f->first == NULL ? &f->first : f->last;
+        if (w->exchange != NULL && status == BY_OK) {
+            by__exchange_set(w->exchange, NULL);
+            by__reply_json(f->gateway, w->exchange, 200,
+                           json_pack("{ss ss}", "id", w->id, "object", "feedback"));
+        } else if (w->exchange != NULL) {
+            by__exchange_header(w->exchange, "Retry-After", "1");
+            by__reply_error(f->gateway, w->exchange, 503, "not_stored", NULL,
+                            "the record could not be written");
+        }
+        free(w);
+    }
+}
+
+by_status by__feedback_open(by__feedback **out, by__gateway *gateway, const char *directory,
+                            by_error *error)
+{
+    by__feedback *f;
+    *out = NULL;
+    if (directory[0] == '\0') {
+        return BY_OK;
+    }
+    BY_TRY(by__alloc((void **)&f, 1, sizeof *f, "feedback", error));
+    f->gateway = gateway;
+    f->last = &f->first;
+    const by__append_options options = {
+        .directory = directory, .name = "feedback", .sync = true, .done = on_done, .user = f};
+    by_status status = by__append_log_open(&f->lines, &gateway->loop, &options, error);
+    if (status != BY_OK) {
+        free(f);
+        return status;
+    }
+    *out = f;
+    return BY_OK;
+}
+
+void by__feedback_close(by__feedback **feedback)
+{
+    if (*feedback != NULL) {
+        by__append_log_close(&(*feedback)->lines); /* answers all who wait */
+        free(*feedback);
+        *feedback = NULL;
+    }
+}
+
+/* ---- the route ---- */
+
+typedef struct asked {
+    const char *id;
+    const char *model;
+    const char *comment;
+    const json_t *label;
+    const json_t *rating;
+} asked;
+
+static const by__field fields[] = {
+    {"id", BY__FIELD_TEXT, offsetof(asked, id), 0, 64},
+    {"model", BY__FIELD_TEXT, offsetof(asked, model), 0, 256},
+    {"comment", BY__FIELD_TEXT, offsetof(asked, comment), 0, MOST_TEXT},
+    {"label", BY__FIELD_ANY, offsetof(asked, label), 0, 0},
+    {"rating", BY__FIELD_ANY, offsetof(asked, rating), 0, 0},
+};
+
+static by_status read_body(asked *a, const json_t *body, const char **param, by_error *error)
+{
+    BY_TRY(by__fields_read(a, fields, BY_ARRAY_LENGTH(fields), body, param, error));
+    *param = "id";
+    if (a->id == NULL || !by__id_valid(a->id)) {
+        return by_error_set(error, BY_EARG, "'id' is the id of an answer, or of your own");
+    }
+    *param = "rating";
+    if (a->rating != NULL && !json_is_number(a->rating)) {
+        return by_error_set(error, BY_EARG, "'rating' is a number");
+    }
+    *param = "label";
+    if (a->label != NULL && (json_is_object(a->label) || json_is_array(a->label) ||
+                             json_string_length(a->label) > MOST_LABEL)) {
+        return by_error_set(error, BY_EARG, "'label' is a text of at most %d bytes, or a number",
+                            MOST_LABEL);
+    }
+    *param = NULL;
+    return a->rating != NULL || a->label != NULL
+               ? BY_OK
+               : by_error_set(error, BY_EARG, "a 'rating' or a 'label' is needed");
+}
+
+/* With its LF, of `length` bytes; freed with free(). */
+static char *line_of(size_t *length, const asked *a, const char *key)
+{
+    char now[24];
+    by__utc_now(now);
+    json_t *record =
+        json_pack("{ss ss ss ss* ss* sO* sO*}", "time", now, "id", a->id, "key", key, "model",
+                  a->model, "comment", a->comment, "label", a->label, "rating", a->rating);
+    char *line = record == NULL ? NULL : json_dumps(record, JSON_COMPACT);
+    json_decref(record);
+    if (line != NULL) {
+        *length = strlen(line) + 1;
+        line[*length - 1] = '\n'; /* in the place of the NUL */
+    }
+    return line;
+}
+
+static void count(by__feedback *f, const asked *a)
+{
+    f->labels += a->label != NULL;
+    if (a->rating != NULL) {
+        f->recent[f->ratings % RECENT] = json_number_value(a->rating);
+        f->ratings++;
+    }
+}
+
+static by_status keep(by__feedback *f, by__exchange *x, const asked *a, const char *key,
+                      by_error *error)
+{
+    waiting *w;
+    BY_TRY(by__alloc((void **)&w, 1, sizeof *w, "feedback", error));
+    size_t length = 0;
+    char *line = line_of(&length, a, key);
+    *w = (waiting){.waiter = {on_gone}, .exchange = x};
+    (void)snprintf(w->id, sizeof w->id, "%s", a->id);
+    w->number = line == NULL ? 0 : by__append_log_add(f->lines, line, length);
+    free(line);
+    if (w->number == 0) {
+        free(w);
+        return by_error_set(error, BY_EMEMORY, "too many records wait for the disk");
+    }
+    *f->last = w;
+    f->last = &w->next;
+    by__exchange_set(x, &w->waiter);
+    count(f, a);
+    return BY_OK;
+}
+
+void by__answer_feedback(by__gateway *g, by__exchange *x, const by__http_request *r,
+                         const char *key)
+{
+    asked a = {0};
+    by_error error = {0};
+    const char *param = NULL;
+    if (g->feedback == NULL) {
+        by__reply_error(g, x, 404, "route_not_found", NULL,
+                        "this server keeps no feedback (feedback.directory)");
+        return;
+    }
+    json_t *body = json_loadb(r->body, r->body_length, JSON_REJECT_DUPLICATES, NULL);
+    by_status status = read_body(&a, body, &param, &error);
+    if (status == BY_OK) {
+        status = keep(g->feedback, x, &a, key, &error);
+    }
+    json_decref(body);
+    if (status != BY_OK) {
+        bool theirs = status == BY_EARG;
+        by__reply_error(g, x, theirs ? 400 : 503, theirs ? "invalid_request" : "not_stored", param,
+                        error.message);
+    }
+}
+
+void by__feedback_print(const by__feedback *feedback, by__text *out)
+{
+    const by__feedback *f = feedback;
+    double sum = 0.0;
+    if (f == NULL) {
+        return;
+    }
+    size_t recent = f->ratings < RECENT ? (size_t)f->ratings : RECENT;
+    for (size_t i = 0; i < recent; i++) {
+        sum += f->recent[i];
+    }
+    by__text_add(out, "# HELP banyan_feedback_total Records of clients about answers.\n"
+                      "# TYPE banyan_feedback_total counter\n");
+    by__metrics_sample(out, "banyan_feedback_total", "kind=\"rating\"", (double)f->ratings);
+    by__metrics_sample(out, "banyan_feedback_total", "kind=\"label\"", (double)f->labels);
+    if (recent > 0) {
+        by__metrics_counter(out, "banyan_feedback_rating_mean", "Of the last 100 ratings.", "gauge",
+                            NULL, sum / (double)recent);
+    }
+}

@@ -1,0 +1,267 @@
+/* The gateway: its process and its link to the broker. */
+#include "serve/gateway/gateway_routes.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "serve/gateway/feedback.h"
+#include "serve/gateway/gateway_admin.h"
+#include "serve/gateway/gateway_webhooks.h"
+#include "serve/gateway/payload_log.h"
+#include "serve/messages.h"
+#include "serve/stop.h"
+
+/* Seconds without a word of the broker after which its link counts as lost. */
+#define BROKER_SILENCE 10.0
+/* Milliseconds between two looks at what has waited too long. */
+#define TICK 1000
+
+/* ---- the broker ---- */
+
+static void on_event(void *user, const by__event *event)
+{
+    by__call_event(user, event);
+}
+
+static void on_hold(void *user, bool holds)
+{
+    by__gateway *g = user;
+    g->heard = by__now();
+    by__broker_link_hold(&g->broker, holds);
+}
+
+static void on_events(void *user, const char *list, size_t length)
+{
+    by__gateway *g = user;
+    g->heard = by__now();
+    if (!by__event_queue_add(&g->events, list, length)) {
+        by__broker_link_drop(&g->broker, "no memory for its events");
+    }
+}
+
+static void on_message(void *user, json_t *message)
+{
+    by__gateway *g = user;
+    const char *kind = by__get_text(message, "t");
+    g->heard = by__now();
+    if (kind != NULL && strcmp(kind, "task") == 0) {
+        by__task_answer(g, message);
+    } else if (kind != NULL && strcmp(kind, "hooks") == 0) {
+        by__webhooks_take(g->webhooks, message);
+    } else if (kind != NULL && strcmp(kind, "state") == 0) {
+        json_decref(g->state);
+        g->state = json_incref(message);
+        g->stated = by__now();
+    }
+}
+
+/* Before the connection stands: requests may be sent at once. */
+static void on_greet(void *user)
+{
+    by__gateway *g = user;
+    json_t *hello = json_pack("{ss ss ss sI}", "t", "hello", "role", "gateway", "name", g->id,
+                              "pid", (json_int_t)getpid());
+    g->heard = by__now();
+    (void)by__broker_link_send(&g->broker, hello);
+    json_decref(hello);
+}
+
+static void on_ready(void *user)
+{
+    by__calls_again(user);
+}
+
+static void on_lost(void *user, const char *why)
+{
+    by__gateway *g = user;
+    if (g->state != NULL) {
+        by__log_event(&g->log, "broker_lost", "{ss}", "reason", why);
+    }
+    by__event_queue_clear(&g->events); /* all that has no end is asked for again */
+    by__tasks_lost(g);
+}
+
+/* ---- quotas ---- */
+
+static void write_quota(uv_work_t *work)
+{
+    by__gateway *g = work->data;
+    g->unsaved = (by_error){0};
+    (void)by__file_write(g->options.quota, g->saved, strlen(g->saved), &g->unsaved);
+}
+
+static void on_saved(uv_work_t *work, int status)
+{
+    by__gateway *g = work->data;
+    BY_UNUSED(status);
+    if (g->unsaved.status != BY_OK) {
+        by__log_event(&g->log, "quota_not_written", "{ss}", "reason", g->unsaved.message);
+    }
+    free(g->saved);
+    g->saved = NULL;
+}
+
+/* A disk that stalls must not stop the loop. */
+static void save_quota(by__gateway *g)
+{
+    if (g->limits == NULL || g->saved != NULL) {
+        return;
+    }
+    g->saved = by__limits_print(g->limits);
+    g->saving.data = g;
+    if (g->saved != NULL && uv_queue_work(&g->loop, &g->saving, write_quota, on_saved) < 0) {
+        write_quota(&g->saving);
+        on_saved(&g->saving, 0);
+    }
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    by__gateway *g = timer->data;
+    /* What a link that is held has to say is not read yet. */
+    if (!g->events.held && by__now() - g->heard > BROKER_SILENCE) {
+        by__broker_link_drop(&g->broker, "it says nothing");
+    }
+    by__calls_expire(g);
+    save_quota(g);
+}
+
+/* ---- the process ---- */
+
+static void on_drain(uv_timer_t *timer)
+{
+    by__gateway *g = timer->data;
+    g->options.drain_seconds -= 0.05;
+    if (!by__http_server_busy(g->server) || g->options.drain_seconds <= 0.0) {
+        uv_stop(&g->loop);
+    }
+}
+
+static void on_stop(void *user, bool again)
+{
+    by__gateway *g = user;
+    if (again) {
+        uv_stop(&g->loop);
+        return;
+    }
+    g->draining = true;
+    by__log_event(&g->log, "draining", "{sI}", "requests", (json_int_t)g->metrics.running);
+    by__http_server_drain(g->server);
+    (void)uv_timer_start(&g->drain, on_drain, 50, 50);
+}
+
+static by_status open_gateway(by__gateway *g, by_error *error)
+{
+    const by_gateway_options *o = &g->options;
+    by__http_options http = {.listen = o->listen,
+                             .limits = {.head = (size_t)16 << 10,
+                                        .body = o->body > 0 ? o->body : (size_t)8 << 20,
+                                        .chunks = 65536},
+                             .connections = o->connections,
+                             .head = by__gateway_head,
+                             .request = by__gateway_request,
+                             .gone = by__gateway_gone,
+                             .done = by__gateway_done,
+                             .user = g};
+    if (o->keys == NULL && !o->insecure && !by__listens_locally(o->listen)) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s is reachable by others: give a file of keys (--keys), listen on "
+                            "127.0.0.1, or say --insecure",
+                            o->listen);
+    }
+    g->anyone.scopes = BY__SCOPES_ALL & ~(unsigned)BY__SCOPE_ADMIN;
+    if (o->keys != NULL) {
+        BY_TRY(by__keys_open(&g->keys, o->keys, error));
+    }
+    BY_TRY(by__link_check(o->broker, error));
+    if (o->config != NULL) {
+        const by_serve_gateway_config *c = &o->config->gateway;
+        http.head_seconds = c->head_timeout;
+        http.body_seconds = c->body_timeout;
+        http.idle_seconds = c->idle_timeout;
+        http.output_seconds = c->output_timeout;
+        http.output = (size_t)c->output;
+        http.output_total = (size_t)c->output_total;
+        BY_TRY(by__addresses_open(&g->addresses, (size_t)c->connections_per_address, &c->proxies,
+                                  error));
+        http.addresses = g->addresses;
+        BY_TRY(by__limits_open(&g->limits, &o->config->limits, g->keys, o->quota, error));
+        BY_TRY(by__payload_log_open(&g->payload, &g->loop, &o->config->payload, error));
+        const by_serve_tracing_config *tracing = &o->config->tracing;
+        g->tracing.fraction = tracing->fraction;
+        BY_TRY(by__trace_export_open(&g->tracing.exports,
+                                     o->traces != NULL ? o->traces : tracing->endpoint,
+                                     tracing->service, (size_t)tracing->queue, error));
+        BY_TRY(by__feedback_open(&g->feedback, g, o->config->feedback.directory, error));
+        BY_TRY(by__webhooks_open(&g->webhooks, g, &o->config->webhooks, error));
+        BY_TRY(by__features_open(&g->features, &g->loop, o->config, &g->log, error));
+    }
+    BY_TRY(by__request_id(g->id, "gateway_", error));
+    return by__http_server_open(&g->server, &g->loop, &http, error);
+}
+
+by_status by_gateway_run(const by_gateway_options *options, by_error *error)
+{
+    by__gateway g = {.options = *options, .log = {options->log, options->user}};
+    by__stop *stop = NULL;
+    g.options.drain_seconds = options->drain_seconds > 0.0 ? options->drain_seconds : 45.0;
+    g.options.deadline = options->deadline > 0.0 ? options->deadline : 600.0;
+    int code = uv_loop_init(&g.loop);
+    if (code < 0) {
+        return by__uv_error(error, "make", "an event loop", code);
+    }
+    (void)uv_timer_init(&g.loop, &g.drain);
+    (void)uv_timer_init(&g.loop, &g.tick);
+    (void)uv_timer_init(&g.loop, &g.watching);
+    g.drain.data = g.tick.data = &g;
+    by__event_queue_open(&g.events, &g.loop,
+                         &(by__event_handler){.event = on_event, .hold = on_hold, .user = &g});
+    by_status status = open_gateway(&g, error);
+    if (status == BY_OK) {
+        status = by__stop_open(&stop, &g.loop, options->child, on_stop, &g, error);
+    }
+    if (status == BY_OK) {
+        by__broker_link_handler handler = {.greet = on_greet,
+                                           .ready = on_ready,
+                                           .message = on_message,
+                                           .events = on_events,
+                                           .lost = on_lost,
+                                           .user = &g};
+        by__broker_link_open(&g.broker, &g.loop, g.options.broker, &handler);
+        (void)uv_timer_start(&g.tick, on_tick, TICK, TICK);
+        by__log_event(&g.log, "gateway_ready", "{ss}", "url", by__http_server_url(g.server));
+        if (options->ready != NULL) {
+            options->ready(options->user, by__http_server_url(g.server));
+        }
+        (void)uv_run(&g.loop, UV_RUN_DEFAULT);
+    }
+    by__admin_close(&g);
+    by__http_server_close(&g.server);
+    if (g.broker.loop != NULL) {
+        by__broker_link_close(&g.broker);
+    }
+    by__tasks_lost(&g);
+    by__payload_log_close(&g.payload);
+    by__feedback_close(&g.feedback);
+    by__webhooks_close(&g.webhooks);
+    by__features_close(&g.features);
+    by__stop_close(&stop);
+    by__event_queue_close(&g.events);
+    uv_close((uv_handle_t *)&g.drain, NULL);
+    uv_close((uv_handle_t *)&g.tick, NULL);
+    uv_close((uv_handle_t *)&g.watching, NULL);
+    (void)uv_run(&g.loop, UV_RUN_DEFAULT);
+    save_quota(&g); /* with what the last requests did not use */
+    (void)uv_run(&g.loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&g.loop);
+    by__trace_export_close(&g.tracing.exports);
+    by__text_free(&g.frame);
+    by__id_table_free(&g.parts);
+    by__addresses_close(&g.addresses);
+    by__model_metrics_free(&g.models);
+    by__limits_close(&g.limits);
+    by__keys_close(&g.keys);
+    json_decref(g.state);
+    return status;
+}

@@ -1,0 +1,190 @@
+#include "serve/gateway/gateway_admin.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/fields.h"
+#include "serve/messages.h"
+
+/* A question to the control socket that a client waits for, with a link of its own: whoever else
+ * asks there has one too. */
+struct by__admin_ask {
+    by__waiter waiter;
+    by__gateway *gateway;
+    by__exchange *exchange; /* NULL: the client is gone; what it asked for is done all the same */
+    by__link *link;
+    json_t *message; /* until it is sent */
+    struct by__admin_ask *next;
+};
+
+static void end(struct by__admin_ask *a)
+{
+    struct by__admin_ask **at = &a->gateway->admin;
+    while (*at != a) {
+        at = &(*at)->next;
+    }
+    *at = a->next;
+    by__link_close(&a->link);
+    json_decref(a->message);
+    free(a);
+}
+
+static void fail(struct by__admin_ask *a, int status, const char *code, const char *message)
+{
+    if (a->exchange != NULL) {
+        by__reply_error(a->gateway, a->exchange, status, code, NULL, message);
+    }
+    end(a);
+}
+
+static void on_gone(by__waiter *waiter)
+{
+    ((struct by__admin_ask *)(void *)waiter)->exchange = NULL;
+}
+
+static void on_connected(void *user, by__link *link)
+{
+    const struct by__admin_ask *a = user;
+    (void)by__link_send(link, a->message);
+}
+
+static void on_reply(void *user, by__link *link, json_t *message)
+{
+    struct by__admin_ask *a = user;
+    const char *kind = by__get_text(message, "t");
+    const char *text = by__get_text(message, "message");
+    BY_UNUSED(link);
+    if (kind == NULL || strcmp(kind, "error") == 0) {
+        bool conflict = by__get_integer(message, "status") == BY_ESTATE;
+        fail(a, conflict ? 409 : 400, conflict ? "not_now" : "invalid_request",
+             text == NULL ? "it was refused" : text);
+        return;
+    }
+    if (a->exchange != NULL) {
+        json_t *answer = json_copy(message);
+        (void)json_object_del(answer, "t");
+        (void)json_object_set_new(answer, "object", json_string("versions"));
+        by__exchange_set(a->exchange, NULL);
+        by__reply_json(a->gateway, a->exchange, strcmp(kind, "status") == 0 ? 200 : 202, answer);
+    }
+    end(a);
+}
+
+static void on_lost(void *user, by__link *link, const char *why)
+{
+    struct by__admin_ask *a = user;
+    BY_UNUSED(link);
+    BY_UNUSED(why);
+    a->link = NULL; /* it closes itself */
+    fail(a, 503, "unavailable", "the control socket of `banyan serve` does not answer");
+}
+
+/* Takes the message. */
+static void ask(by__gateway *g, by__exchange *x, json_t *message)
+{
+    by__link_handler handler = {.message = on_reply, .lost = on_lost, .ready = on_connected};
+    struct by__admin_ask *a = NULL;
+    by_error error = {0};
+    if (g->options.control == NULL) {
+        json_decref(message);
+        by__reply_error(g, x, 501, "not_supervised", NULL,
+                        "this gateway has no `banyan serve` that could do it");
+        return;
+    }
+    if (message == NULL || by__alloc((void **)&a, 1, sizeof *a, "a question", &error) != BY_OK) {
+        json_decref(message);
+        by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
+        return;
+    }
+    *a = (struct by__admin_ask){
+        .waiter = {on_gone}, .gateway = g, .exchange = x, .message = message, .next = g->admin};
+    g->admin = a;
+    by__exchange_set(x, &a->waiter);
+    handler.user = a;
+    if (by__link_connect(&a->link, &g->loop, g->options.control, &handler, &error) != BY_OK) {
+        fail(a, 503, "unavailable", error.message);
+    }
+}
+
+void by__admin_close(by__gateway *g)
+{
+    while (g->admin != NULL) {
+        fail(g->admin, 503, "unavailable", "the gateway ends");
+    }
+}
+
+/* ---- routes ---- */
+
+void by__answer_versions(by__gateway *g, by__exchange *x, const by__http_request *r,
+                         const char *key)
+{
+    BY_UNUSED(r);
+    BY_UNUSED(key);
+    ask(g, x, json_pack("{ss}", "t", "status"));
+}
+
+typedef struct deployment {
+    const char *path;
+    double canary;
+    double hold;
+    double slower;
+    double errors;
+    bool shadow;
+} deployment;
+
+static const by__field deployment_fields[] = {
+    {"path", BY__FIELD_TEXT, offsetof(deployment, path), 1, 4096},
+    {"canary", BY__FIELD_NUMBER, offsetof(deployment, canary), 0, 1},
+    {"hold", BY__FIELD_NUMBER, offsetof(deployment, hold), 0, 86400},
+    {"slower", BY__FIELD_NUMBER, offsetof(deployment, slower), 0, 1e6},
+    {"errors", BY__FIELD_NUMBER, offsetof(deployment, errors), 0, 1},
+    {"shadow", BY__FIELD_BOOL, offsetof(deployment, shadow), 0, 0},
+};
+
+/* A body that may be left out. */
+static json_t *body_of(const by__http_request *r)
+{
+    return r->body_length == 0 ? json_object()
+                               : json_loadb(r->body, r->body_length, JSON_REJECT_DUPLICATES, NULL);
+}
+
+void by__answer_deploy(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
+{
+    deployment d = {0};
+    const char *param = NULL;
+    by_error error = {0};
+    json_t *body = body_of(r);
+    BY_UNUSED(key);
+    by_status status = by__fields_read(&d, deployment_fields, BY_ARRAY_LENGTH(deployment_fields),
+                                       body, &param, &error);
+    if (status == BY_OK && d.path != NULL && d.path[0] != '/') {
+        param = "path";
+        status = by_error_set(&error, BY_EARG, "'path' must begin with /: it is of the server");
+    }
+    if (status != BY_OK) {
+        by__reply_error(g, x, 400, "invalid_request", param, error.message);
+    } else {
+        by__gateway_detail(x, json_pack("{ss?}", "deploy", d.path));
+        ask(g, x,
+            json_pack("{ss ss? sf sf sb sf sf}", "t", "deploy", "path", d.path, "canary", d.canary,
+                      "hold", d.hold, "shadow", (int)d.shadow, "slower", d.slower, "errors",
+                      d.errors));
+    }
+    json_decref(body);
+}
+
+void by__answer_rollback(by__gateway *g, by__exchange *x, const by__http_request *r,
+                         const char *key)
+{
+    deployment none = {0};
+    const char *param = NULL;
+    by_error error = {0};
+    json_t *body = body_of(r);
+    BY_UNUSED(key);
+    if (by__fields_read(&none, NULL, 0, body, &param, &error) != BY_OK) {
+        by__reply_error(g, x, 400, "invalid_request", param, error.message);
+    } else {
+        ask(g, x, json_pack("{ss}", "t", "rollback"));
+    }
+    json_decref(body);
+}

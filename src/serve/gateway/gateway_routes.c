@@ -1,0 +1,373 @@
+#include "serve/gateway/gateway_routes.h"
+#include "serve/gateway/feedback.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/http/cors.h"
+
+const by__route by__routes[] = {
+    {"GET", "/", BY__SCOPE_NONE, by__answer_page},
+    {"GET", "/health/live", BY__SCOPE_NONE, by__answer_live},
+    {"GET", "/health/ready", BY__SCOPE_NONE, by__answer_ready},
+    {"GET", "/metrics", BY__SCOPE_METRICS, by__answer_metrics},
+    {"GET", "/v1/models", BY__SCOPE_INFERENCE, by__answer_models},
+    {"GET", "/v1/models/", BY__SCOPE_INFERENCE, by__answer_model},
+    {"POST", "/v1/completions", BY__SCOPE_INFERENCE, by__answer_completion},
+    {"POST", "/v1/chat/completions", BY__SCOPE_INFERENCE, by__answer_chat},
+    {"POST", "/v1/feedback", BY__SCOPE_INFERENCE, by__answer_feedback},
+    {"POST", "/v1/responses", BY__SCOPE_INFERENCE, by__answer_response_new},
+    {"GET", "/v1/responses/", BY__SCOPE_INFERENCE, by__answer_response},
+    {"DELETE", "/v1/responses/", BY__SCOPE_INFERENCE, by__answer_response},
+    {"POST", "/v1/responses/", BY__SCOPE_INFERENCE, by__answer_response},
+    {"POST", "/v1/embeddings", BY__SCOPE_INFERENCE, by__answer_embeddings},
+    {"POST", "/v1/predict", BY__SCOPE_INFERENCE, by__answer_predict},
+    {"POST", "/v1/tasks", BY__SCOPE_TASKS, by__answer_task_new},
+    {"GET", "/v1/tasks/", BY__SCOPE_TASKS, by__answer_task},
+    {"DELETE", "/v1/tasks/", BY__SCOPE_TASKS, by__answer_task_cancel},
+    {"POST", "/v1/tasks/", BY__SCOPE_TASKS, by__answer_task_cancel},
+    {"GET", "/v1/admin/versions", BY__SCOPE_ADMIN, by__answer_versions},
+    {"POST", "/v1/admin/deploy", BY__SCOPE_ADMIN, by__answer_deploy},
+    {"POST", "/v1/admin/rollback", BY__SCOPE_ADMIN, by__answer_rollback},
+};
+const size_t by__route_count = BY_ARRAY_LENGTH(by__routes);
+
+/* What is known of an exchange from its head to its end, for the logs. */
+typedef struct visit {
+    const by__route *route; /* NULL: none of its method and path */
+    const by__client *client;
+    double since;
+    int64_t charged; /* tokens, by guess */
+    int64_t used;
+    by__request_trace trace;
+    json_t *details; /* NULL: none; what the answer adds to the log's line */
+    char id[65];
+    char method[16];
+    char path[];
+} visit;
+
+/* ---- answers ---- */
+
+void by__reply_error(by__gateway *g, by__exchange *x, int status, const char *code,
+                     const char *param, const char *message)
+{
+    by__text out = {0};
+    BY_UNUSED(g);
+    by__openai_error(&out, status, code, param, message);
+    by__exchange_set(x, NULL);
+    by__exchange_reply(x, status, "application/json", out.failed ? "{}" : out.data,
+                       out.failed ? 2 : out.length);
+    by__text_free(&out);
+}
+
+void by__reply_json(by__gateway *g, by__exchange *x, int status, json_t *value)
+{
+    char *text = json_dumps(value, JSON_COMPACT);
+    BY_UNUSED(g);
+    json_decref(value);
+    by__exchange_reply(x, status, "application/json", text == NULL ? "{}" : text,
+                       text == NULL ? 2 : strlen(text));
+    free(text);
+}
+
+/* ---- who asks for what ---- */
+
+static bool fits(const by__route *row, const char *path)
+{
+    size_t length = strlen(row->path);
+    return length > 1 && row->path[length - 1] == '/'
+               ? strncmp(path, row->path, length) == 0 && path[length] != 0
+               : strcmp(path, row->path) == 0;
+}
+
+/* Bytes of a list of methods. */
+#define METHODS 48
+
+/* The route of a request; NULL for none, and `allowed` then lists the methods that its path has. */
+static const by__route *find_route(const by__http_request *r, char allowed[METHODS])
+{
+    size_t length = 0;
+    allowed[0] = '\0';
+    for (size_t i = 0; i < by__route_count; i++) {
+        const by__route *row = &by__routes[i];
+        if (!fits(row, r->path)) {
+            continue;
+        }
+        if (strcmp(r->method, row->method) == 0) {
+            return row;
+        }
+        if (length < METHODS) {
+            length += (size_t)snprintf(allowed + length, METHODS - length, "%s%s",
+                                       length == 0 ? "" : ", ", row->method);
+        }
+    }
+    return NULL;
+}
+
+/* The client of a request; NULL: it has no key that counts. */
+static const by__client *client_of(const by__gateway *g, const by__http_request *r)
+{
+    const char *bearer = by__http_header_of(r, "authorization");
+    const char *plain = by__http_header_of(r, "x-api-key");
+    if (g->keys == NULL) {
+        return &g->anyone;
+    }
+    if (bearer != NULL && strncasecmp(bearer, "bearer ", 7) == 0) {
+        return by__keys_find(g->keys, bearer + 7);
+    }
+    return plain == NULL ? NULL : by__keys_find(g->keys, plain);
+}
+
+/* Makes the record of an exchange; NULL when memory or random numbers are exhausted. */
+static visit *open_visit(const by__gateway *g, by__exchange *x, const by__http_request *r)
+{
+    const char *given = by__http_header_of(r, "x-request-id");
+    size_t length = strlen(r->path);
+    char id[BY__ID_BYTES];
+    visit *v = calloc(1, sizeof *v + length + 1);
+    if (v == NULL) {
+        return NULL;
+    }
+    if (given != NULL && by__id_valid(given)) {
+        memcpy(v->id, given, strlen(given) + 1);
+    } else if (by__request_id(id, "req_", NULL) == BY_OK) {
+        memcpy(v->id, id, sizeof id);
+    } else {
+        free(v);
+        return NULL;
+    }
+    if (by__request_trace_begin(&v->trace, &g->tracing, x, r, NULL) != BY_OK) {
+        free(v);
+        return NULL;
+    }
+    (void)snprintf(v->method, sizeof v->method, "%s", r->method);
+    memcpy(v->path, r->path, length + 1);
+    v->since = by__now();
+    by__exchange_note(x, v);
+    by__exchange_header(x, "X-Request-Id", v->id);
+    return v;
+}
+
+/* ---- limits ---- */
+
+static void add_number(by__exchange *x, const char *name, double value)
+{
+    char text[32];
+    (void)snprintf(text, sizeof text, "%.0f", value);
+    by__exchange_header(x, name, text);
+}
+
+/* OpenAI's headers; the time is that until the bucket is full. */
+static void add_limit(by__exchange *x, const char *what, int64_t limit, double left)
+{
+    static const char *const parts[] = {"Limit", "Remaining", "Reset"};
+    double values[] = {(double)limit, floor(left),
+                       limit > 0 ? ceil(((double)limit - left) * 60.0 / (double)limit) : 0.0};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(parts) && limit > 0; i++) {
+        char name[48];
+        char value[32];
+        (void)snprintf(name, sizeof name, "X-RateLimit-%s-%s", parts[i], what);
+        (void)snprintf(value, sizeof value, i == 2 ? "%.0fs" : "%.0f", values[i]);
+        by__exchange_header(x, name, value);
+    }
+}
+
+/* False: the client has used what it may, and was answered. */
+static bool take(by__gateway *g, by__exchange *x, const visit *v, double requests, double tokens)
+{
+    by__allowance left;
+    char message[128];
+    if (g->limits == NULL) {
+        return true;
+    }
+    double wait = by__limits_take(g->limits, v->client->account, requests, tokens, by__now(),
+                                  by__wall_clock(), &left);
+    if (left.over == NULL) {
+        if (requests > 0.0) {
+            add_limit(x, "Requests", left.requests_per_minute, left.requests);
+        } else {
+            add_limit(x, "Tokens", left.tokens_per_minute, left.tokens);
+        }
+        return true;
+    }
+    bool day = strcmp(left.over, "tokens_per_day") == 0;
+    g->metrics.rejected_limit++;
+    add_limit(x, "Requests", left.requests_per_minute, left.requests);
+    add_limit(x, "Tokens", left.tokens_per_minute, left.tokens);
+    add_number(x, "Retry-After", ceil(wait));
+    (void)snprintf(message, sizeof message, "the key has used its %s%s; again in %.0f s",
+                   day ? "tokens of the day" : left.over, day ? "" : " of the minute", ceil(wait));
+    by__reply_error(g, x, 429, day ? "insufficient_quota" : "rate_limit_exceeded", NULL, message);
+    return false;
+}
+
+/* Requests that make work count. */
+static bool take_request(by__gateway *g, by__exchange *x, const visit *v)
+{
+    bool counts = strcmp(v->route->method, "POST") == 0 &&
+                  (v->route->scope == BY__SCOPE_INFERENCE || v->route->scope == BY__SCOPE_TASKS);
+    return !counts || take(g, x, v, 1.0, 0.0);
+}
+
+bool by__gateway_charge(by__gateway *g, by__exchange *x, int64_t tokens)
+{
+    visit *v = by__exchange_noted(x);
+    if (!take(g, x, v, 0.0, (double)tokens)) {
+        return false;
+    }
+    v->charged += tokens;
+    v->used += tokens;
+    return true;
+}
+
+void by__gateway_used(by__exchange *x, int64_t tokens)
+{
+    visit *v = by__exchange_noted(x);
+    v->used = tokens;
+}
+
+/* ---- from the head to the end ---- */
+
+bool by__gateway_head(void *user, by__exchange *x, const by__http_request *r)
+{
+    by__gateway *g = user;
+    char allowed[METHODS];
+    char message[96];
+    const by__route *route = find_route(r, allowed);
+    visit *v = open_visit(g, x, r);
+    if (v == NULL) {
+        by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
+        return false;
+    }
+    if (g->options.config != NULL) {
+        if (by__cors_preflight(&g->options.config->cors, x, r)) {
+            return false;
+        }
+        by__cors_allow(&g->options.config->cors, x, r);
+    }
+    v->route = route;
+    v->client = route != NULL && route->scope == BY__SCOPE_NONE ? &g->anyone : client_of(g, r);
+    if (v->client == NULL) {
+        g->metrics.rejected_key++;
+        by__exchange_header(x, "WWW-Authenticate", "Bearer");
+        by__reply_error(g, x, 401, "invalid_api_key", NULL,
+                        "a key is needed: Authorization: Bearer KEY");
+    } else if (route == NULL && allowed[0] != '\0') {
+        by__exchange_header(x, "Allow", allowed);
+        (void)snprintf(message, sizeof message, "this route takes %s", allowed);
+        by__reply_error(g, x, 405, "method_not_allowed", NULL, message);
+    } else if (route == NULL) {
+        by__reply_error(g, x, 404, "route_not_found", NULL, "there is no such route");
+    } else if ((route->scope & ~v->client->scopes) != 0) {
+        g->metrics.rejected_key++;
+        (void)snprintf(message, sizeof message, "the key lacks the scope '%s' of this route",
+                       by__scope_name(route->scope));
+        by__reply_error(g, x, 403, "insufficient_scope", NULL, message);
+    } else {
+        return take_request(g, x, v);
+    }
+    return false;
+}
+
+void by__gateway_request(void *user, by__exchange *x, const by__http_request *r)
+{
+    const visit *v = by__exchange_noted(x);
+    v->route->answer(user, x, r, v->client->name);
+}
+
+void by__gateway_gone(void *user, by__exchange *x)
+{
+    by__waiter *waiter = by__exchange_get(x);
+    BY_UNUSED(user);
+    if (waiter != NULL) {
+        waiter->gone(waiter);
+    }
+}
+
+/* ---- logs ---- */
+
+void by__gateway_detail(by__exchange *x, json_t *details)
+{
+    visit *v = by__exchange_noted(x);
+    if (v == NULL || details == NULL) {
+        json_decref(details);
+    } else {
+        json_decref(v->details);
+        v->details = details;
+    }
+}
+
+/* Probes and the reading of metrics are no part of what users wait for. */
+static bool is_traced(const visit *v)
+{
+    return v->route != NULL &&
+           (v->route->scope == BY__SCOPE_INFERENCE || v->route->scope == BY__SCOPE_TASKS);
+}
+
+void by__gateway_part_ended(by__gateway *g, by__exchange *x, double since, const json_t *timing)
+{
+    const visit *v = by__exchange_noted(x);
+    by__request_trace_part(&v->trace, &g->tracing, since, timing);
+}
+
+void by__gateway_span(by__gateway *g, by__exchange *x, const char *name, double begin, double end)
+{
+    const visit *v = by__exchange_noted(x);
+    by__request_trace_span(&v->trace, &g->tracing, name, begin, end);
+}
+
+const char *by__gateway_trace(const by__gateway *g, by__exchange *x)
+{
+    const visit *v = by__exchange_noted(x);
+    const by__trace_context *c = &v->trace.context;
+    /* Without an export every new trace counts as sampled, and nobody looks at it. */
+    return c->sampled && (c->parent[0] != '\0' || g->tracing.exports != NULL) ? c->trace : NULL;
+}
+
+void by__gateway_done(void *user, by__exchange *x, int status, size_t bytes)
+{
+    by__gateway *g = user;
+    visit *v = by__exchange_noted(x);
+    const char *peer = by__exchange_peer(x);
+    status = status == 0 ? 499 : status; /* the client went away first */
+    g->metrics.requests[status / 100 < 6 ? status / 100 : 5]++;
+    if (v == NULL) {
+        by__log_event(&g->log, "request", "{ss si}", "peer", peer, "status", status);
+        return;
+    }
+    if (g->limits != NULL && v->charged > v->used) {
+        by__limits_return(g->limits, v->client->account, (double)(v->charged - v->used));
+    }
+    bool quiet = v->route != NULL && v->route->scope == BY__SCOPE_NONE && status < 400;
+    const char *key = v->client == NULL ? "" : v->client->name;
+    double seconds = by__now() - v->since;
+    if (!quiet) {
+        json_t *line =
+            json_pack("{ss ss ss ss ss ss si sI sf}", "request_id", v->id, "trace_id",
+                      v->trace.context.trace, "key", key, "peer", peer, "method", v->method, "path",
+                      v->path, "status", status, "bytes", (json_int_t)bytes, "seconds", seconds);
+        (void)json_object_update(line, v->details);
+        by__log_object(&g->log, "request", line);
+    }
+    if (v->route != NULL && v->route->scope == BY__SCOPE_ADMIN) {
+        json_t *line = json_pack("{ss ss ss ss ss si}", "request_id", v->id, "key", key, "peer",
+                                 peer, "method", v->method, "path", v->path, "status", status);
+        (void)json_object_update(line, v->details);
+        by__log_object(&g->log, "audit", line);
+    }
+    if (is_traced(v)) {
+        by__request_trace_end(&v->trace, &g->tracing,
+                              &(by__traced_answer){.since = v->since,
+                                                   .method = v->method,
+                                                   .route = v->route->path,
+                                                   .path = v->path,
+                                                   .peer = peer,
+                                                   .status = status,
+                                                   .details = v->details});
+    }
+    by__request_trace_free(&v->trace);
+    json_decref(v->details);
+    free(v);
+    by__exchange_note(x, NULL);
+}

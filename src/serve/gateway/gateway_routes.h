@@ -1,0 +1,41 @@
+/* The routes of a gateway, and what a request may do: one table says for every route which scope a
+ * key needs. What is not in the table cannot be asked for, and no row but those of BY__SCOPE_NONE
+ * answers without a key where keys are asked for. */
+#ifndef BY_SERVE_GATEWAY_ROUTES_H
+#define BY_SERVE_GATEWAY_ROUTES_H
+
+#include "serve/gateway/gateway.h"
+
+/* Answers a request at once or later. key: the name of the client's key, "" for none. */
+typedef void by__route_answer(by__gateway *g, by__exchange *x, const by__http_request *r,
+                              const char *key);
+
+typedef struct by__route {
+    const char *method;
+    const char *path; /* longer than "/" and ends with '/': what follows is a name */
+    by__scope scope;
+    by__route_answer *answer;
+} by__route;
+
+extern const by__route by__routes[];
+extern const size_t by__route_count;
+
+/* ---- callbacks of the server (http_server.h); user: by__gateway ---- */
+
+/* The head is there: finds the route, and refuses who may not use it before a byte of the body is
+ * read. */
+bool by__gateway_head(void *user, by__exchange *x, const by__http_request *r);
+void by__gateway_request(void *user, by__exchange *x, const by__http_request *r);
+void by__gateway_gone(void *user, by__exchange *x);
+/* The exchange has ended: the access log's line. */
+void by__gateway_done(void *user, by__exchange *x, int status, size_t bytes);
+
+/* ---- the routes' answers ---- */
+
+by__route_answer by__answer_page, by__answer_live, by__answer_ready, by__answer_models,
+    by__answer_model, by__answer_metrics, by__answer_chat, by__answer_completion,
+    by__answer_response_new, by__answer_response, by__answer_embeddings, by__answer_predict,
+    by__answer_task_new, by__answer_task, by__answer_task_cancel, by__answer_versions,
+    by__answer_deploy, by__answer_rollback;
+
+#endif

@@ -1,0 +1,232 @@
+/* What a gateway says of itself: health, models, metrics. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/gateway/feedback.h"
+#include "serve/gateway/gateway_routes.h"
+#include "serve/gateway/gateway_webhooks.h"
+#include "serve/gateway/payload_log.h"
+#include "serve/messages.h"
+#include "serve/observe/served_drift.h"
+
+/* Seconds without a word of the broker, or of a worker, after which it does not count. */
+#define SILENCE 5.0
+
+/* ---- health ---- */
+
+/* Workers that answer: health is what they do, never that this process lives. */
+static size_t count_workers(const by__gateway *g)
+{
+    size_t i;
+    json_t *w;
+    size_t count = 0;
+    if (g->broker.link == NULL || g->state == NULL || by__now() - g->stated > SILENCE) {
+        return 0;
+    }
+    json_array_foreach(json_object_get(g->state, "workers"), i, w)
+    {
+        count += by__get_number(w, "silent", 0.0) < SILENCE &&
+                 !json_is_true(json_object_get(w, "leaving"));
+    }
+    return count;
+}
+
+void by__answer_live(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
+{
+    BY_UNUSED(r);
+    BY_UNUSED(key);
+    by__reply_json(g, x, 200, json_pack("{ss}", "status", "live"));
+}
+
+/* Workers are started when a request comes, so that none is no reason to send clients elsewhere. */
+static bool starts_workers(const by__gateway *g)
+{
+    size_t i;
+    json_t *m;
+    json_array_foreach(json_object_get(g->state, "models"), i, m)
+    {
+        if (json_is_true(json_object_get(m, "elastic")) &&
+            json_is_object(json_object_get(m, "info"))) {
+            return by__now() - g->stated <= SILENCE;
+        }
+    }
+    return false;
+}
+
+void by__answer_ready(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
+{
+    size_t workers = g->draining ? 0 : count_workers(g);
+    bool ready = workers > 0 || (!g->draining && g->broker.link != NULL && starts_workers(g));
+    const char *reason = g->draining              ? "the gateway is draining"
+                         : g->broker.link == NULL ? "the broker is not reached"
+                         : !ready                 ? "no worker answers"
+                                                  : NULL;
+    BY_UNUSED(r);
+    BY_UNUSED(key);
+    by__reply_json(g, x, ready ? 200 : 503,
+                   json_pack("{ss sI ss?}", "status", ready ? "ready" : "not ready", "workers",
+                             (json_int_t)workers, "reason", reason));
+}
+
+/* ---- models ---- */
+
+const json_t *by__gateway_model(const by__gateway *g, const char *name)
+{
+    size_t i;
+    json_t *m;
+    json_array_foreach(json_object_get(g->state, "models"), i, m)
+    {
+        const char *id = by__get_text(m, "id");
+        if (id != NULL && strcmp(id, name) == 0 && json_is_object(json_object_get(m, "info"))) {
+            return m;
+        }
+    }
+    return NULL;
+}
+
+static json_t *model_of(const json_t *m)
+{
+    json_t *info = json_object_get(m, "info");
+    return json_pack("{sO ss sI ss sO?}", "id", json_object_get(m, "id"), "object", "model",
+                     "created", (json_int_t)by__get_integer(info, "created"), "owned_by", "banyan",
+                     "info", info);
+}
+
+void by__answer_models(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
+{
+    json_t *data = json_array();
+    size_t i;
+    json_t *m;
+    BY_UNUSED(r);
+    BY_UNUSED(key);
+    json_array_foreach(json_object_get(g->state, "models"), i, m)
+    {
+        if (json_is_object(json_object_get(m, "info"))) {
+            (void)json_array_append_new(data, model_of(m));
+        }
+    }
+    by__reply_json(g, x, 200, json_pack("{ss so}", "object", "list", "data", data));
+}
+
+void by__answer_model(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
+{
+    BY_UNUSED(key);
+    const json_t *model = by__gateway_model(g, r->path + strlen("/v1/models/"));
+    if (model != NULL) {
+        by__reply_json(g, x, 200, model_of(model));
+        return;
+    }
+    by__reply_error(g, x, 404, "model_not_found", "model", "no model of this name is served here");
+}
+
+/* ---- metrics ---- */
+
+static void print_workers(const by__gateway *g, by__text *out)
+{
+    static const struct {
+        const char *name;
+        const char *key;
+        const char *help;
+        const char *type;
+    } rows[] = {
+        {"banyan_engine_running", "running", "Sequences that run.", "gauge"},
+        {"banyan_engine_waiting", "waiting", "Sequences that wait in the engine.", "gauge"},
+        {"banyan_cache_pages", "pages", "Pages of keys and values.", "gauge"},
+        {"banyan_cache_pages_used", "pages_used", "Pages of running sequences.", "gauge"},
+        {"banyan_batches_total", "batches", "Batches of embeddings and predictions.", "counter"},
+        {"banyan_batch_examples_total", "examples", "Texts, rows and images in them.", "counter"},
+        {"banyan_engine_preemptions_total", "preemptions", "Sequences that lost their pages.",
+         "counter"},
+    };
+    const json_t *workers = json_object_get(g->state, "workers");
+    for (size_t row = 0; row < BY_ARRAY_LENGTH(rows); row++) {
+        size_t i;
+        json_t *w;
+        by__text_format(out, "# HELP %s %s\n# TYPE %s %s\n", rows[row].name, rows[row].help,
+                        rows[row].name, rows[row].type);
+        json_array_foreach(workers, i, w)
+        {
+            by__text label = {0};
+            by__text_add(&label, "model=\"");
+            by__metrics_label(&label, by__get_text(w, "model"));
+            by__text_format(&label, "\",version=\"%s\",worker=\"%s\"", by__get_text(w, "version"),
+                            by__get_text(w, "name"));
+            if (!label.failed) {
+                by__metrics_sample(
+                    out, rows[row].name, label.data,
+                    by__get_number(json_object_get(w, "engine"), rows[row].key, 0.0));
+            }
+            by__text_free(&label);
+        }
+    }
+}
+
+static void print_refusals(const by__gateway *g, by__text *out)
+{
+    by__http_refusals refused = by__http_server_refusals(g->server);
+    const char *name = "banyan_connections_refused_total";
+    by__metrics_family(out, name, "Connections, and requests behind proxies, above a limit.",
+                       "counter");
+    by__metrics_sample(out, name, "limit=\"all\"", (double)refused.connections);
+    by__metrics_sample(out, name, "limit=\"address\"", (double)refused.addresses);
+}
+
+static void print_own(by__gateway *g, by__text *out)
+{
+    int64_t queue = 0;
+    size_t i;
+    json_t *m;
+    json_array_foreach(json_object_get(g->state, "models"), i, m)
+    {
+        queue += by__get_integer(m, "queue");
+    }
+    by__metrics_print(out, &g->metrics);
+    by__metrics_counter(out, "banyan_queue_requests", "Requests that wait for a worker.", "gauge",
+                        NULL, (double)queue);
+    by__metrics_counter(out, "banyan_workers_ready", "Workers that answer.", "gauge", NULL,
+                        (double)count_workers(g));
+    by__metrics_counter(out, "banyan_connections", "Connections of clients.", "gauge", NULL,
+                        (double)by__http_server_connections(g->server));
+    print_refusals(g, out);
+    print_workers(g, out);
+    by__metrics_models(out, g->state);
+    by__served_drift_print(out, json_object_get(g->state, "workers"));
+    by__feedback_print(g->feedback, out);
+    by__features_print(g->features, out);
+    by__payload_log_print(g->payload, out);
+    by__trace_export_print(g->tracing.exports, out);
+    by__webhooks_print(g->webhooks, out);
+}
+
+/* The names of metrics that are asked for: by the query, else by the configuration. NULL: neither
+ * word of them. */
+static const char *names_of(const by__gateway *g, const char *query)
+{
+    const char *own =
+        g->options.config == NULL ? "banyan" : g->options.config->gateway.metrics_names;
+    return query[0] == '\0'                     ? own
+           : strcmp(query, "names=banyan") == 0 ? "banyan"
+           : strcmp(query, "names=vllm") == 0   ? "vllm"
+                                                : NULL;
+}
+
+void by__answer_metrics(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
+{
+    by__text out = {0};
+    const char *names = names_of(g, r->query);
+    BY_UNUSED(key);
+    if (names == NULL) {
+        by__reply_error(g, x, 400, "invalid_request", "names",
+                        "the query of this route is empty, names=banyan or names=vllm");
+        return;
+    }
+    if (strcmp(names, "vllm") == 0) {
+        by__metrics_vllm(&out, g->models, g->state);
+        by__metrics_process(&out);
+    } else {
+        print_own(g, &out);
+    }
+    by__exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8",
+                       out.failed ? "" : out.data, out.failed ? 0 : out.length);
+    by__text_free(&out);
+}

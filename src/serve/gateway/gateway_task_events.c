@@ -1,0 +1,211 @@
+/* GET /v1/tasks/ID/events: the states of a task as server-sent events, up to the last one, which
+ * has the result.
+ *
+ * The number of an event is a function of the task's state alone, so that a client which lost its
+ * connection goes on by Last-Event-ID at any gateway, whatever died between. A gateway asks the
+ * broker for the task again and again, less often the longer it takes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/gateway/gateway_routes.h"
+#include "serve/messages.h"
+
+/* Milliseconds between two looks at all watches. */
+#define TICK 250
+/* Seconds between two questions about a task: first, and at most. */
+#define FIRST 0.2
+#define MOST  2.0
+/* Seconds after which a question counts as lost. */
+#define LOST 5.0
+/* Seconds of silence after which a comment keeps proxies from closing the connection. */
+#define QUIET 15.0
+
+struct by__watch {
+    by__waiter waiter;
+    by__gateway *gateway;
+    by__exchange *exchange;
+    struct by__watch *next;
+    const char *owner;
+    uint64_t ref; /* of the question that has no answer yet; 0: none */
+    double asked; /* by__now of it */
+    double due;   /* by__now of the next one */
+    double pause;
+    double spoke;   /* by__now of the last bytes for the client */
+    long long last; /* number of the last event that the client has; -1: none */
+    bool began;     /* the stream's head is out */
+    char id[65];
+};
+
+static void leave(struct by__watch *w)
+{
+    by__gateway *g = w->gateway;
+    struct by__watch **at = &g->watches;
+    while (*at != w) {
+        at = &(*at)->next;
+    }
+    *at = w->next;
+    free(w);
+    if (g->watches == NULL) {
+        (void)uv_timer_stop(&g->watching);
+    }
+}
+
+static void on_gone(by__waiter *waiter)
+{
+    leave((struct by__watch *)(void *)waiter);
+}
+
+/* Ends the client's stream, and the watch. */
+static void end(struct by__watch *w)
+{
+    by__exchange *x = w->exchange;
+    by__exchange_set(x, NULL);
+    leave(w);
+    by__exchange_end(x);
+}
+
+/* Of a state: it grows with every step of a task's life. A task that runs again after a lost worker
+ * is queued and in progress once more. */
+static long long number_of(const json_t *row, bool *last)
+{
+    const char *status = by__get_text(row, "status");
+    long long attempts = by__get_integer(row, "attempts");
+    bool queued = status != NULL && strcmp(status, "queued") == 0;
+    bool runs = status != NULL && strcmp(status, "in_progress") == 0;
+    *last = !queued && !runs;
+    return 4 * attempts + (runs ? 0 : queued ? 1 : 2);
+}
+
+static void ask(struct by__watch *w, double now)
+{
+    by__gateway *g = w->gateway;
+    w->ref = ++g->asked;
+    w->asked = now;
+    json_t *message = json_pack("{ss sI ss ss}", "t", "task_get", "ref", (json_int_t)w->ref, "id",
+                                w->id, "owner", w->owner);
+    if (!by__broker_link_send(&g->broker, message)) {
+        w->ref = 0;
+    }
+    json_decref(message);
+    w->due = now + w->pause;
+    w->pause = w->pause * 1.2 < MOST ? w->pause * 1.2 : MOST;
+}
+
+/* The first answer to a watch decides how the exchange begins. False: it has ended. */
+static bool begin(struct by__watch *w, const json_t *row, bool nothing_new)
+{
+    by__exchange *x = w->exchange;
+    by__gateway *g = w->gateway;
+    if (json_is_object(row) && !nothing_new) {
+        w->began = by__exchange_stream(x); /* false: the watch is gone */
+        return w->began;
+    }
+    by__exchange_set(x, NULL);
+    leave(w);
+    if (json_is_object(row)) {
+        /* Which tells an EventSource not to come again. */
+        by__exchange_reply(x, 204, NULL, "", 0);
+    } else {
+        by__reply_error(g, x, 404, "task_not_found", NULL, "there is no such task");
+    }
+    return false;
+}
+
+static void tell(struct by__watch *w, const json_t *row)
+{
+    bool last = true;
+    long long number = json_is_object(row) ? number_of(row, &last) : w->last;
+    bool is_new = number > w->last;
+    if (!w->began && !begin(w, row, last && !is_new)) {
+        return;
+    }
+    if (is_new) {
+        by__text out = {0};
+        json_t *task = by__task_view(row);
+        char *text = json_dumps(task, JSON_COMPACT);
+        by__text_format(&out, "id: %lld\nevent: %s\ndata: %s\n\n", number,
+                        by__get_text(row, "status"), text == NULL ? "{}" : text);
+        json_decref(task);
+        free(text);
+        bool sent = !out.failed && by__exchange_send(w->exchange, out.data, out.length);
+        bool failed = out.failed;
+        by__text_free(&out);
+        if (!sent) {
+            if (failed) {
+                end(w); /* the client comes again */
+            }
+            return;
+        }
+        w->last = number;
+        w->spoke = by__now();
+        w->pause = FIRST;
+    }
+    if (last) {
+        end(w); /* also of a task that has expired */
+    }
+}
+
+void by__watch_answer(by__gateway *g, const json_t *message)
+{
+    uint64_t ref = (uint64_t)by__get_integer(message, "ref");
+    for (struct by__watch *w = g->watches; w != NULL && ref != 0; w = w->next) {
+        if (w->ref == ref) {
+            w->ref = 0;
+            if (json_object_get(message, "error") == NULL) {
+                tell(w, json_object_get(message, "task"));
+            }
+            return;
+        }
+    }
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    by__gateway *g = timer->data;
+    double now = by__now();
+    for (struct by__watch *w = g->watches, *next; w != NULL; w = next) {
+        next = w->next;
+        if (w->ref != 0 && now - w->asked > LOST) {
+            w->ref = 0;
+        }
+        if (g->draining && w->began) {
+            end(w); /* the client goes on at another gateway */
+        } else if (w->began && now - w->spoke > QUIET) {
+            w->spoke = now;
+            (void)by__exchange_send(w->exchange, ": wait\n\n", 8);
+        } else if (w->ref == 0 && now >= w->due) {
+            ask(w, now);
+        }
+    }
+}
+
+void by__answer_task_events(by__gateway *g, by__exchange *x, const by__http_request *r,
+                            const char *id, const char *key)
+{
+    const char *last = by__http_header_of(r, "last-event-id");
+    struct by__watch *w = NULL;
+    by_error error = {0};
+    if (by__alloc((void **)&w, 1, sizeof *w, "a watch", &error) != BY_OK) {
+        by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
+        return;
+    }
+    *w = (struct by__watch){.waiter = {on_gone},
+                            .gateway = g,
+                            .exchange = x,
+                            .next = g->watches,
+                            .owner = key,
+                            .pause = FIRST,
+                            .last = -1};
+    if (last != NULL && last[0] != '\0' && strlen(last) < 18 &&
+        strspn(last, "0123456789") == strlen(last)) {
+        w->last = strtoll(last, NULL, 10);
+    }
+    memcpy(w->id, id, strlen(id) + 1);
+    g->watches = w;
+    by__exchange_set(x, &w->waiter);
+    if (w->next == NULL) {
+        g->watching.data = g;
+        (void)uv_timer_start(&g->watching, on_tick, TICK, TICK);
+    }
+    ask(w, by__now());
+}

@@ -1,0 +1,358 @@
+/* Tasks over HTTP: a request that the broker keeps on disk answers 202 with an id at once, and its
+ * result is fetched later, from any gateway, whatever dies between. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/fields.h"
+#include "serve/gateway/gateway_routes.h"
+#include "serve/gateway/gateway_webhooks.h"
+#include "serve/messages.h"
+
+/* Seconds that a task is kept. */
+#define KEPT      (24.0 * 3600.0)
+#define MOST_KEPT (30.0 * 24.0 * 3600.0)
+
+/* A question to the broker that a client waits for. */
+struct by__ask {
+    by__waiter waiter;
+    by__gateway *gateway;
+    by__exchange *exchange; /* NULL: the client is gone */
+    struct by__ask *next;
+    uint64_t ref;
+    by__task_show *show;
+    const char *what; /* that is asked for: "task" */
+};
+
+static void on_gone(by__waiter *waiter)
+{
+    ((struct by__ask *)(void *)waiter)->exchange = NULL;
+}
+
+void by__task_ask(by__gateway *g, by__exchange *x, by__task_show *show, const char *what,
+                  json_t *message)
+{
+    struct by__ask *a = NULL;
+    by_error error = {0};
+    if (g->broker.link == NULL || g->draining) {
+        by__exchange_header(x, "Retry-After", "1");
+        by__reply_error(g, x, 503, "unavailable", NULL, "the broker is not reached");
+    } else if (message == NULL ||
+               by__alloc((void **)&a, 1, sizeof *a, "a question", &error) != BY_OK) {
+        by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
+    } else {
+        a->waiter.gone = on_gone;
+        a->gateway = g;
+        a->exchange = x;
+        a->show = show;
+        a->what = what;
+        a->ref = ++g->asked;
+        a->next = g->asks;
+        g->asks = a;
+        by__exchange_set(x, &a->waiter);
+        (void)json_object_set_new(message, "ref", json_integer((json_int_t)a->ref));
+        (void)by__broker_link_send(&g->broker, message);
+    }
+    json_decref(message);
+}
+
+/* ---- what clients see ---- */
+
+/* Fills the sequences of a call from what the broker has gathered. */
+static void fill_choices(by__call *call, const json_t *list)
+{
+    for (size_t i = 0; i < call->n; i++) {
+        const json_t *c = json_array_get(list, i);
+        const json_t *text = json_object_get(c, "text");
+        const char *reason = by__get_text(c, "reason");
+        by__text_add_bytes(&call->choices[i].text,
+                           json_is_string(text) ? json_string_value(text) : "",
+                           json_string_length(text));
+        (void)snprintf(call->choices[i].reason, sizeof call->choices[i].reason, "%s",
+                       reason != NULL && strcmp(reason, "length") == 0 ? "length" : "stop");
+    }
+}
+
+json_t *by__task_result(const json_t *task, const json_t *result)
+{
+    by__call call = {.n = 1, .created = by__get_integer(task, "created")};
+    const json_t *list = json_object_get(result, "choices");
+    const json_t *usage = json_object_get(result, "usage");
+    const char *id = by__get_text(task, "call");
+    by__choice choices[BY__MOST_N] = {0};
+    by__part part = {.prompt_tokens = by__get_integer(usage, "prompt_tokens"),
+                     .generated = by__get_integer(usage, "completion_tokens")};
+    by__text out = {0};
+    call.form = by__form_named(by__get_text(task, "kind"));
+    call.model = (char *)(uintptr_t)by__get_text(task, "model");
+    call.n = list == NULL ? 1 : json_array_size(list);
+    call.part_count = 1;
+    call.parts = &part;
+    call.choices = choices;
+    call.own = json_object_get(task, "own");
+    call.whole = json_object_get(result, "result");
+    if (call.n < 1 || call.n > BY__MOST_N || id == NULL || call.model == NULL ||
+        call.form == NULL) {
+        return json_null();
+    }
+    call.kind = call.form->kind;
+    (void)snprintf(call.id, sizeof call.id, "%s", id);
+    fill_choices(&call, list);
+    call.form->answer(&call, &out);
+    json_t *value = out.failed ? NULL : json_loadb(out.data, out.length, 0, NULL);
+    by__text_free(&out);
+    for (size_t i = 0; i < call.n; i++) {
+        by__text_free(&choices[i].text);
+    }
+    return value == NULL ? json_null() : value;
+}
+
+json_t *by__task_view(const json_t *row)
+{
+    const json_t *result = json_object_get(row, "result");
+    json_t *out =
+        json_pack("{sO ss sO sI sI sO sO}", "id", json_object_get(row, "id"), "object", "task",
+                  "status", json_object_get(row, "status"), "created_at",
+                  (json_int_t)by__get_number(row, "created_at", 0.0), "expires_at",
+                  (json_int_t)by__get_number(row, "expires_at", 0.0), "attempts",
+                  json_object_get(row, "attempts"), "error", json_object_get(row, "error"));
+    json_t *hook = json_object_get(row, "hook");
+    if (hook != NULL) {
+        (void)json_object_set(out, "webhook", hook);
+    }
+    (void)json_object_set_new(out, "result",
+                              json_is_object(result)
+                                  ? by__task_result(json_object_get(row, "task"), result)
+                                  : json_null());
+    return out;
+}
+
+static void answer(struct by__ask *a, const json_t *message)
+{
+    by__gateway *g = a->gateway;
+    const json_t *row = json_object_get(message, "task");
+    const json_t *error = json_object_get(message, "error");
+    if (json_is_object(error)) {
+        int status = (int)by__get_integer(error, "status");
+        const char *code = by__get_text(error, "code");
+        const char *text = by__get_text(error, "message");
+        by__metrics_refused(&g->metrics, code);
+        by__gateway_retry_after(a->exchange, by__get_number(error, "retry_after", 1.0));
+        by__reply_error(g, a->exchange, status < 400 || status > 599 ? 500 : status,
+                        code == NULL ? "server_error" : code, NULL, text == NULL ? "" : text);
+        return;
+    }
+    if (by__get_text(row, "id") == NULL) {
+        char unknown[64];
+        char sentence[64];
+        (void)snprintf(unknown, sizeof unknown, "%s_not_found", a->what);
+        (void)snprintf(sentence, sizeof sentence, "there is no such %s", a->what);
+        by__reply_error(g, a->exchange, 404, unknown, NULL, sentence);
+        return;
+    }
+    by__exchange_set(a->exchange, NULL);
+    a->show(g, a->exchange, row);
+}
+
+static void show_task(by__gateway *g, by__exchange *x, const json_t *row)
+{
+    by__reply_json(g, x, 200, by__task_view(row));
+}
+
+static void show_new(by__gateway *g, by__exchange *x, const json_t *row)
+{
+    char location[96];
+    (void)snprintf(location, sizeof location, "/v1/tasks/%.64s", by__get_text(row, "id"));
+    by__exchange_header(x, "Location", location);
+    by__exchange_header(x, "Retry-After", "1");
+    by__reply_json(g, x, 202, by__task_view(row));
+}
+
+void by__task_answer(by__gateway *g, const json_t *message)
+{
+    uint64_t ref = (uint64_t)by__get_integer(message, "ref");
+    for (struct by__ask **at = &g->asks; *at != NULL; at = &(*at)->next) {
+        struct by__ask *a = *at;
+        if (a->ref == ref) {
+            *at = a->next;
+            if (a->exchange != NULL) {
+                answer(a, message);
+            }
+            free(a);
+            return;
+        }
+    }
+    by__watch_answer(g, message);
+}
+
+void by__tasks_lost(by__gateway *g)
+{
+    while (g->asks != NULL) {
+        struct by__ask *a = g->asks;
+        g->asks = a->next;
+        if (a->exchange != NULL) {
+            /* It may have been written: with an idempotency key asking again is safe. */
+            by__exchange_header(a->exchange, "Retry-After", "1");
+            by__reply_error(g, a->exchange, 503, "unavailable", NULL,
+                            "the broker was lost before it answered");
+        }
+        free(a);
+    }
+}
+
+/* ---- routes ---- */
+
+typedef struct asked {
+    const char *endpoint;
+    const json_t *body;
+    const char *webhook;
+    double expires;
+} asked;
+
+static const by__field fields[] = {
+    {"endpoint", BY__FIELD_TEXT, offsetof(asked, endpoint), 0, 64},
+    {"body", BY__FIELD_ANY, offsetof(asked, body), 0, 0},
+    {"webhook", BY__FIELD_TEXT, offsetof(asked, webhook), 1, BY__WEBHOOK_URL},
+    {"expires_after", BY__FIELD_NUMBER, offsetof(asked, expires), 1, MOST_KEPT},
+};
+
+json_t *by__task_message(const by__call *call, const char *id, const char *idempotency,
+                         const char *webhook, double expires)
+{
+    const json_t *m = call->parts[0].message;
+    double now = by__wall_clock();
+    return json_pack("{ss ss ss ss? sf sb s{ss ss ss sI sI sO sO sO sO? ss*}}", "t", "task_add",
+                     "id", id, "owner", call->key, "key", idempotency, "expires", now + expires,
+                     "seen", (int)(by__gateway_model(call->gateway, call->model) != NULL), "task",
+                     "kind", call->form->name, "call", call->id, "model", call->model, "created",
+                     (json_int_t)call->created, "sequences", (json_int_t)call->n, "cost",
+                     json_object_get(m, "cost"), "priority", json_object_get(m, "priority"),
+                     "request", json_object_get(m, "request"), "own", call->own, "webhook",
+                     webhook);
+}
+
+/* The message that adds a task, of a body that its own route would take. */
+static by_status make_task(json_t **out, by__gateway *g, const asked *a, const char *key,
+                           const char *idempotency, const char **param, by_error *error)
+{
+    const by__call_form *form = by__form_of_route(a->endpoint);
+    by__call *call = NULL;
+    char id[BY__ID_BYTES];
+    if (a->webhook != NULL) {
+        *param = "webhook";
+        BY_TRY(by__webhooks_check(g->webhooks, a->webhook, error));
+    }
+    *param = "endpoint";
+    if (form == NULL) {
+        return by_error_set(error, BY_EARG,
+                            "'endpoint' must be a route that computes, such as /v1/completions");
+    }
+    char *body = a->body == NULL ? NULL : json_dumps(a->body, JSON_COMPACT);
+    by_status status = by__call_open(&call, g, form, key, error);
+    if (status == BY_OK) {
+        status = by__request_id(id, "task_", error);
+    }
+    if (status == BY_OK) {
+        const by__http_request request = {.method = "POST",
+                                          .path = a->endpoint,
+                                          .query = "",
+                                          .headers = {{"content-type", "application/json"}},
+                                          .header_count = 1,
+                                          .body = body == NULL ? "" : body,
+                                          .body_length = body == NULL ? 0 : strlen(body)};
+        status = form->read(call, &request, param, error);
+        if (status == BY_OK) {
+            status = by__call_check(call, request.body_length, error);
+        }
+    }
+    if (status == BY_OK && (call->part_count != 1 || call->stream || call->logprobs)) {
+        *param = call->stream ? "stream" : call->logprobs ? "logprobs" : "prompt";
+        status = by_error_set(error, BY_EARG,
+                              "a task has one prompt, is no stream, and has no 'logprobs'");
+    }
+    if (status == BY_OK && call->fetches) {
+        *param = "entities";
+        status = by_error_set(error, BY_EARG, "a task has 'rows', and no 'entities'");
+    }
+    if (status == BY_OK) {
+        *out = by__task_message(call, id, idempotency, a->webhook, a->expires);
+    }
+    free(body);
+    if (call != NULL) {
+        by__call_free(call);
+    }
+    return status;
+}
+
+void by__answer_task_new(by__gateway *g, by__exchange *x, const by__http_request *r,
+                         const char *key)
+{
+    asked a = {.expires = KEPT};
+    const char *param = NULL;
+    const char *idempotency = by__http_header_of(r, "idempotency-key");
+    const char *type = by__http_header_of(r, "content-type");
+    json_t *message = NULL;
+    by_error error = {0};
+    /* Which no page of another site can send without being asked about it. */
+    if (type == NULL || strncasecmp(type, "application/json", 16) != 0) {
+        by__reply_error(g, x, 415, "not_json", NULL, "Content-Type must be application/json");
+        return;
+    }
+    json_t *body = json_loadb(r->body, r->body_length, JSON_REJECT_DUPLICATES, NULL);
+    by_status status = by__fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, &param, &error);
+    if (status == BY_OK && idempotency != NULL &&
+        (strlen(idempotency) > 255 || !by__utf8_valid(idempotency, strlen(idempotency)))) {
+        status = by_error_set(&error, BY_EARG, "Idempotency-Key is not at most 255 bytes of UTF-8");
+    }
+    if (status == BY_OK) {
+        status = make_task(&message, g, &a, key, idempotency, &param, &error);
+    }
+    json_decref(body);
+    if (status != BY_OK) {
+        by__reply_error(g, x, status == BY_EARG ? 400 : 503, "invalid_request", param,
+                        error.message);
+        return;
+    }
+    if (by__gateway_charge(g, x, by__get_integer(json_object_get(message, "task"), "cost"))) {
+        by__task_ask(g, x, show_new, "task", message);
+    } else {
+        json_decref(message);
+    }
+}
+
+/* "/v1/tasks/ID", "/v1/tasks/ID/events" and "/v1/tasks/ID/cancel". */
+static void answer_named(by__gateway *g, by__exchange *x, const by__http_request *r,
+                         const char *key, const char *question)
+{
+    char id[65] = "";
+    const char *name = r->path + strlen("/v1/tasks/");
+    size_t length = strcspn(name, "/");
+    bool cancels = strcmp(name + length, "/cancel") == 0;
+    bool fits = cancels ? strcmp(question, "task_cancel") == 0 && strcmp(r->method, "POST") == 0
+                        : name[length] == '\0' && strcmp(r->method, "POST") != 0;
+    if (length < sizeof id) {
+        memcpy(id, name, length);
+        id[length] = '\0';
+    }
+    bool follows = strcmp(name + length, "/events") == 0 && strcmp(r->method, "GET") == 0;
+    if ((!fits && !follows) || !by__id_valid(id)) {
+        by__reply_error(g, x, 404, "task_not_found", NULL, "there is no such task");
+        return;
+    }
+    if (follows) {
+        by__answer_task_events(g, x, r, id, key);
+        return;
+    }
+    by__task_ask(g, x, show_task, "task",
+                 json_pack("{ss ss ss}", "t", question, "id", id, "owner", key));
+}
+
+void by__answer_task(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
+{
+    answer_named(g, x, r, key, "task_get");
+}
+
+void by__answer_task_cancel(by__gateway *g, by__exchange *x, const by__http_request *r,
+                            const char *key)
+{
+    answer_named(g, x, r, key, "task_cancel");
+}

@@ -1,0 +1,234 @@
+#include "serve/gateway/limits.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_FILE ((size_t)64 << 20)
+#define DAY       86400.0
+
+typedef struct account {
+    const char *name; /* the keys', "" for the account of all without a key */
+    int64_t requests_per_minute;
+    int64_t tokens_per_minute;
+    int64_t tokens_per_day;
+    double requests;
+    double tokens;
+    double filled; /* `now` of the last look; 0: both buckets are full */
+    double today;  /* tokens used on `day` */
+    int64_t day;   /* since 1970 */
+} account;
+
+struct by__limits {
+    account *accounts;
+    size_t count;
+    char *path;
+    bool changed; /* since it was printed */
+};
+
+/* ---- the file ---- */
+
+/* {"day": N, "used": {"NAME": TOKENS, ...}} */
+static by_status read_used(by__limits *l, by_error *error)
+{
+    char *text = NULL;
+    size_t length;
+    const char *name;
+    json_t *value;
+    if (l->path == NULL || !by__path_exists(l->path)) {
+        return BY_OK;
+    }
+    BY_TRY(by__file_read(&text, &length, l->path, MOST_FILE, error));
+    json_t *whole = json_loadb(text, length, 0, NULL);
+    const json_t *day = json_object_get(whole, "day");
+    json_t *used = json_object_get(whole, "used");
+    by_status status = BY_OK;
+    if (!json_is_integer(day) || !json_is_object(used)) {
+        status = by_error_set(error, BY_EFORMAT,
+                              "%s does not hold what keys have used today: remove it to begin at 0",
+                              l->path);
+    }
+    json_object_foreach(used, name, value)
+    {
+        for (size_t i = 0; i < l->count && status == BY_OK; i++) {
+            double tokens = json_number_value(value);
+            if (strcmp(l->accounts[i].name, name) == 0 && tokens >= 0.0) {
+                l->accounts[i].today = tokens;
+                l->accounts[i].day = json_integer_value(day);
+            }
+        }
+    }
+    json_decref(whole);
+    free(text);
+    return status;
+}
+
+char *by__limits_print(by__limits *limits)
+{
+    by__limits *l = limits;
+    int64_t day = 0;
+    if (!l->changed || l->path == NULL) {
+        return NULL;
+    }
+    for (size_t i = 0; i < l->count; i++) {
+        day = l->accounts[i].day > day ? l->accounts[i].day : day;
+    }
+    json_t *used = json_object();
+    for (size_t i = 0; i < l->count; i++) {
+        const account *a = &l->accounts[i];
+        if (a->day == day && a->today > 0.0) {
+            (void)json_object_set_new(used, a->name, json_real(a->today));
+        }
+    }
+    json_t *whole = json_pack("{sI so}", "day", (json_int_t)day, "used", used);
+    char *text = json_dumps(whole, JSON_COMPACT);
+    json_decref(whole);
+    l->changed = text == NULL;
+    return text;
+}
+
+const char *by__limits_path(const by__limits *limits)
+{
+    return limits->path;
+}
+
+/* ---- opening ---- */
+
+static void set_account(account *a, const by_serve_limits_config *config, const char *name)
+{
+    const by_limit_config *rows = config->keys.items;
+    *a = (account){.name = name,
+                   .requests_per_minute = config->requests_per_minute,
+                   .tokens_per_minute = config->tokens_per_minute,
+                   .tokens_per_day = config->tokens_per_day};
+    for (size_t i = 0; i < config->keys.count; i++) {
+        if (strcmp(rows[i].name, name) == 0) {
+            a->requests_per_minute = rows[i].requests_per_minute;
+            a->tokens_per_minute = rows[i].tokens_per_minute;
+            a->tokens_per_day = rows[i].tokens_per_day;
+        }
+    }
+    a->requests = (double)a->requests_per_minute;
+    a->tokens = (double)a->tokens_per_minute;
+}
+
+by_status by__limits_open(by__limits **out, const by_serve_limits_config *config,
+                          const by__keys *keys, const char *path, by_error *error)
+{
+    by__limits *l = NULL;
+    *out = NULL;
+    BY_TRY(by__alloc((void **)&l, 1, sizeof *l, "limits", error));
+    size_t count = keys == NULL ? 0 : by__keys_count(keys);
+    by_status status =
+        by__alloc((void **)&l->accounts, count + 1, sizeof *l->accounts, "limits", error);
+    if (status == BY_OK && path != NULL) {
+        l->path = by__strdup(path);
+        status = l->path != NULL ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: limits");
+    }
+    if (status == BY_OK) {
+        set_account(&l->accounts[0], config, "");
+        l->count = 1;
+        for (size_t i = 0; i < count; i++) {
+            const by__client *c = by__keys_at(keys, i);
+            set_account(&l->accounts[c->account], config, c->name);
+            l->count = c->account + 1 > l->count ? c->account + 1 : l->count;
+        }
+        status = read_used(l, error);
+    }
+    if (status != BY_OK) {
+        by__limits_close(&l);
+    }
+    *out = l;
+    return status;
+}
+
+void by__limits_close(by__limits **limits)
+{
+    if (*limits != NULL) {
+        free((*limits)->accounts);
+        free((*limits)->path);
+        free(*limits);
+        *limits = NULL;
+    }
+}
+
+/* ---- taking ---- */
+
+static double fill(double level, double rate, double seconds)
+{
+    double filled = level + seconds * rate / 60.0;
+    return filled < rate ? filled : rate;
+}
+
+/* Seconds until a bucket has what is needed; 0: now. */
+static double wait_for(double level, double rate, double needed)
+{
+    double enough = needed < rate ? needed : rate;
+    return rate <= 0.0 || level >= enough ? 0.0 : (enough - level) * 60.0 / rate;
+}
+
+static void renew(account *a, double now, double wall)
+{
+    int64_t day = (int64_t)floor(wall / DAY);
+    double seconds = a->filled == 0.0 || now < a->filled ? 0.0 : now - a->filled;
+    a->requests = fill(a->requests, (double)a->requests_per_minute, seconds);
+    a->tokens = fill(a->tokens, (double)a->tokens_per_minute, seconds);
+    a->filled = now;
+    /* A clock that is put back does not give the day's tokens again. */
+    if (day > a->day) {
+        a->day = day;
+        a->today = 0.0;
+    }
+}
+
+static by__allowance left_of(const account *a, const char *over)
+{
+    return (by__allowance){.requests_per_minute = a->requests_per_minute,
+                           .tokens_per_minute = a->tokens_per_minute,
+                           .tokens_per_day = a->tokens_per_day,
+                           .requests = a->requests > 0.0 ? a->requests : 0.0,
+                           .tokens = a->tokens > 0.0 ? a->tokens : 0.0,
+                           .today = a->today,
+                           .over = over};
+}
+
+double by__limits_take(by__limits *limits, size_t account_number, double requests, double tokens,
+                       double now, double wall, by__allowance *left)
+{
+    account *a = &limits->accounts[account_number];
+    double limit = (double)a->tokens_per_day;
+    renew(a, now, wall);
+    double by_requests = wait_for(a->requests, (double)a->requests_per_minute, requests);
+    double by_tokens = wait_for(a->tokens, (double)a->tokens_per_minute, tokens);
+    double by_day = 0.0;
+    /* A request that alone is more than a day's tokens runs as the first one of a day. */
+    if (limit > 0.0 && tokens > 0.0 && a->today > 0.0 && a->today + tokens > limit) {
+        by_day = ((double)a->day + 1.0) * DAY - wall;
+        by_day = by_day > 1.0 ? by_day : 1.0;
+    }
+    double wait = by_requests > by_tokens ? by_requests : by_tokens;
+    const char *over = by_day > 0.0        ? "tokens_per_day"
+                       : by_tokens > 0.0   ? "tokens"
+                       : by_requests > 0.0 ? "requests"
+                                           : NULL;
+    wait = by_day > wait ? by_day : wait;
+    if (over == NULL) {
+        a->requests -= a->requests_per_minute > 0 ? requests : 0.0;
+        a->tokens -= a->tokens_per_minute > 0 ? tokens : 0.0;
+        a->today += tokens;
+        limits->changed = limits->changed || tokens > 0.0;
+    }
+    *left = left_of(a, over);
+    return wait;
+}
+
+void by__limits_return(by__limits *limits, size_t account_number, double tokens)
+{
+    account *a = &limits->accounts[account_number];
+    double most = (double)a->tokens_per_minute;
+    if (a->tokens_per_minute > 0) {
+        a->tokens = a->tokens + tokens < most ? a->tokens + tokens : most;
+    }
+    a->today = a->today > tokens ? a->today - tokens : 0.0;
+    limits->changed = true;
+}

@@ -1,0 +1,40 @@
+/* What keys may use: requests and tokens a minute (token buckets), tokens a day.
+ *
+ * A bucket holds a minute's worth, and fills evenly. What is taken before it is known how much is
+ * needed is a guess; what was not needed goes back. A request that needs more than a bucket can
+ * hold runs when the bucket is full, and leaves a debt. */
+#ifndef BY_SERVE_LIMITS_H
+#define BY_SERVE_LIMITS_H
+
+#include "banyan/serve_config.h"
+#include "serve/gateway/keys.h"
+
+typedef struct by__limits by__limits;
+
+/* What is left to a key, for the answer's headers. */
+typedef struct by__allowance {
+    int64_t requests_per_minute; /* 0: no limit */
+    int64_t tokens_per_minute;
+    int64_t tokens_per_day;
+    double requests; /* in the bucket now, at least 0 */
+    double tokens;
+    double today;     /* tokens used */
+    const char *over; /* NULL, or what refused: "requests", "tokens" or "tokens_per_day" */
+} by__allowance;
+
+/* keys: NULL where none is asked for. path: keeps what was used today; NULL: nowhere. A file that
+ * cannot be read is an error: to begin at 0 would give the quota away. */
+by_status by__limits_open(by__limits **out, const by_serve_limits_config *config,
+                          const by__keys *keys, const char *path, by_error *error);
+void by__limits_close(by__limits **limits);
+/* Takes from the account of a client (by__client). now: a clock that does not jump, in seconds;
+ * wall: seconds since 1970. 0: taken; else nothing is, and the seconds to wait are returned. */
+double by__limits_take(by__limits *limits, size_t account, double requests, double tokens,
+                       double now, double wall, by__allowance *left);
+/* Gives tokens back. */
+void by__limits_return(by__limits *limits, size_t account, double tokens);
+/* The file's text of what has changed since the last call; NULL: nothing has. Freed with free(). */
+char *by__limits_print(by__limits *limits);
+const char *by__limits_path(const by__limits *limits);
+
+#endif

@@ -1,0 +1,527 @@
+/* OpenAI's API: requests for completions and chats, answers, and the frames of streams. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/fields.h"
+#include "serve/gateway/gateway.h"
+#include "serve/messages.h"
+
+/* Nesting of a body. */
+#define MOST_DEPTH 100
+/* Most probable tokens that are told of each. */
+#define MOST_TOP 20
+
+/* The body of a request. */
+typedef struct asked {
+    const char *model;
+    const json_t *prompt;
+    const json_t *messages;
+    const json_t *tools;
+    const json_t *stop;
+    const json_t *bias;
+    const json_t *format;
+    const json_t *stream_options;
+    const json_t *logprobs;
+    int64_t tokens;
+    int64_t completion_tokens;
+    int64_t n;
+    int64_t best_of;
+    int64_t seed;
+    int64_t top_k;
+    int64_t top_logprobs;
+    int64_t priority;
+    double temperature, top_p, min_p, typical_p, presence, frequency, repetition;
+    bool stream;
+    bool echo;
+    bool ignore_eos;
+} asked;
+
+#define ANY(name, member)                                                                          \
+    {                                                                                              \
+        name, BY__FIELD_ANY, offsetof(asked, member), 0, 0                                         \
+    }
+#define INTEGER(name, member, least, most)                                                         \
+    {                                                                                              \
+        name, BY__FIELD_INTEGER, offsetof(asked, member), least, most                              \
+    }
+#define NUMBER(name, member, least, most)                                                          \
+    {                                                                                              \
+        name, BY__FIELD_NUMBER, offsetof(asked, member), least, most                               \
+    }
+#define BOOL(name, member)                                                                         \
+    {                                                                                              \
+        name, BY__FIELD_BOOL, offsetof(asked, member), 0, 0                                        \
+    }
+#define IGNORED(name)                                                                              \
+    {                                                                                              \
+        name, BY__FIELD_IGNORED, 0, 0, 0                                                           \
+    }
+
+/* What both kinds share. top_k and the fields behind it are extensions that vLLM has too. */
+#define SHARED                                                                                     \
+    {"model", BY__FIELD_TEXT, offsetof(asked, model), 0, 255}, INTEGER("n", n, 1, BY__MOST_N),     \
+        INTEGER("max_tokens", tokens, 1, 1 << 24), INTEGER("seed", seed, -9e18, 9e18),             \
+        NUMBER("temperature", temperature, 0, 2), NUMBER("top_p", top_p, 0, 1),                    \
+        NUMBER("presence_penalty", presence, -2, 2),                                               \
+        NUMBER("frequency_penalty", frequency, -2, 2), ANY("logit_bias", bias), ANY("stop", stop), \
+        BOOL("stream", stream), ANY("stream_options", stream_options), ANY("logprobs", logprobs),  \
+        ANY("response_format", format), IGNORED("user"), INTEGER("top_k", top_k, 0, 1 << 24),      \
+        NUMBER("min_p", min_p, 0, 1), NUMBER("typical_p", typical_p, 0, 1),                        \
+        NUMBER("repetition_penalty", repetition, 0.01, 100), BOOL("ignore_eos", ignore_eos),       \
+        INTEGER("priority", priority, -100, 100)
+
+static const by__field completion_fields[] = {SHARED, ANY("prompt", prompt),
+                                              INTEGER("best_of", best_of, 1, BY__MOST_N),
+                                              BOOL("echo", echo), IGNORED("suffix")};
+static const by__field chat_fields[] = {
+    SHARED,
+    ANY("messages", messages),
+    ANY("tools", tools),
+    INTEGER("max_completion_tokens", completion_tokens, 1, 1 << 24),
+    INTEGER("top_logprobs", top_logprobs, 0, MOST_TOP),
+    IGNORED("tool_choice"),
+    IGNORED("parallel_tool_calls"),
+    IGNORED("metadata"),
+    IGNORED("store"),
+    IGNORED("service_tier"),
+    IGNORED("safety_identifier"),
+    IGNORED("prompt_cache_key")};
+
+/* ---- reading ---- */
+
+static bool is_deep(const json_t *value, int left)
+{
+    const char *name;
+    json_t *item;
+    size_t i;
+    if (!json_is_array(value) && !json_is_object(value)) {
+        return false;
+    }
+    if (left == 0) {
+        return true;
+    }
+    json_array_foreach(value, i, item)
+    {
+        if (is_deep(item, left - 1)) {
+            return true;
+        }
+    }
+    json_object_foreach((json_t *)(uintptr_t)value, name, item)
+    {
+        if (is_deep(item, left - 1)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What "logprobs" and "top_logprobs" ask for. */
+static by_status read_logprobs(by__call *call, const asked *a, const char **param, by_error *error)
+{
+    *param = "logprobs";
+    if (call->kind == BY__CALL_COMPLETION) {
+        int64_t top = json_integer_value(a->logprobs);
+        if (a->logprobs != NULL && (!json_is_integer(a->logprobs) || top < 0 || top > MOST_TOP)) {
+            return by_error_set(error, BY_EARG, "'logprobs' must be from 0 to %d", MOST_TOP);
+        }
+        call->logprobs = a->logprobs != NULL;
+        call->top = top;
+        return BY_OK;
+    }
+    if (a->logprobs != NULL && !json_is_boolean(a->logprobs)) {
+        return by_error_set(error, BY_EARG, "'logprobs' must be true or false");
+    }
+    call->logprobs = json_is_true(a->logprobs);
+    call->top = a->top_logprobs;
+    *param = "top_logprobs";
+    return call->logprobs || call->top == 0
+               ? BY_OK
+               : by_error_set(error, BY_EARG, "'top_logprobs' needs 'logprobs' to be true");
+}
+
+/* {"type": "json_schema", "json_schema": {"schema": ...}} as workers read it. */
+static by_status make_format(json_t **out, const json_t *format, by_error *error)
+{
+    const char *type = by__get_text(format, "type");
+    const json_t *schema = json_object_get(json_object_get(format, "json_schema"), "schema");
+    *out = NULL;
+    if (format == NULL) {
+        return BY_OK;
+    }
+    if (type == NULL) {
+        return by_error_set(error, BY_EARG, "'response_format' has no 'type'");
+    }
+    if (strcmp(type, "json_schema") == 0) {
+        if (schema == NULL) {
+            return by_error_set(error, BY_EARG, "'response_format' has no json_schema.schema");
+        }
+        *out = json_pack("{ss sO}", "type", type, "schema", schema);
+    } else if (strcmp(type, "regex") == 0) {
+        *out = json_pack("{ss sO?}", "type", type, "pattern", json_object_get(format, "pattern"));
+    } else {
+        *out = json_pack("{ss}", "type", type);
+    }
+    return *out != NULL ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: a request");
+}
+
+static void set(json_t *object, const char *key, json_t *value)
+{
+    if (value != NULL) {
+        (void)json_object_set_new(object, key, value);
+    }
+}
+
+/* What a worker reads (worker_request.c), but for the prompt. */
+static by_status make_request(json_t **out, by__call *call, const asked *a, by_error *error)
+{
+    json_t *format;
+    unsigned char random[8];
+    uint64_t seed = (uint64_t)a->seed;
+    BY_TRY(make_format(&format, a->format, error));
+    json_t *r = json_object();
+    int64_t tokens = a->completion_tokens > 0 ? a->completion_tokens : a->tokens;
+    if (a->seed == INT64_MIN) {
+        /* Chosen here, so that a worker that takes over draws the same. */
+        BY_TRY(by__random_bytes(random, sizeof random, error));
+        memcpy(&seed, random, sizeof seed);
+        seed >>= 2;
+    }
+    set(r, "seed", json_integer((json_int_t)seed));
+    set(r, "max_tokens", json_integer(tokens));
+    set(r, "n", json_integer(a->n));
+    set(r, "top_k", json_integer(a->top_k));
+    set(r, "temperature", json_real(a->temperature));
+    set(r, "top_p", json_real(a->top_p));
+    set(r, "min_p", json_real(a->min_p));
+    set(r, "typical_p", json_real(a->typical_p));
+    set(r, "presence_penalty", json_real(a->presence));
+    set(r, "frequency_penalty", json_real(a->frequency));
+    set(r, "repetition_penalty", json_real(a->repetition));
+    set(r, "logprobs", json_boolean(call->logprobs));
+    set(r, "top_logprobs", json_integer(call->top));
+    set(r, "ignore_eos", json_boolean(a->ignore_eos));
+    set(r, "logit_bias", json_incref((json_t *)(uintptr_t)a->bias));
+    set(r, "stop", json_incref((json_t *)(uintptr_t)a->stop));
+    set(r, "messages", json_incref((json_t *)(uintptr_t)a->messages));
+    set(r, "tools", json_incref((json_t *)(uintptr_t)a->tools));
+    set(r, "format", format);
+    set(r, "tenant", json_string(call->key));
+    *out = r;
+    return BY_OK;
+}
+
+/* A number of prompts: a text, a list of tokens, or a list of either. */
+static size_t count_prompts(const json_t *prompt)
+{
+    const json_t *first = json_array_get(prompt, 0);
+    bool many = json_is_string(first) || json_is_array(first);
+    return many ? json_array_size(prompt) : 1;
+}
+
+static const json_t *prompt_at(const json_t *prompt, size_t i)
+{
+    const json_t *first = json_array_get(prompt, 0);
+    return json_is_string(first) || json_is_array(first) ? json_array_get(prompt, i) : prompt;
+}
+
+/* Tokens of a part and its answer, by guess: four bytes are one, of whatever field: what waits is
+ * bounded by it. */
+static int64_t guess_cost(size_t body, size_t parts, int64_t tokens)
+{
+    return (int64_t)(body / parts / 4) + 1 + (tokens > 0 ? tokens : 256);
+}
+
+static by_status make_parts(by__call *call, const asked *a, const json_t *request, size_t body,
+                            by_error *error)
+{
+    int64_t tokens = a->completion_tokens > 0 ? a->completion_tokens : a->tokens;
+    bool chat = call->kind != BY__CALL_COMPLETION;
+    call->part_count = chat ? 1 : count_prompts(a->prompt);
+    if (call->part_count < 1 || call->part_count > BY__MOST_PARTS) {
+        return by_error_set(error, BY_EARG, "'prompt' has at most %d prompts", BY__MOST_PARTS);
+    }
+    BY_TRY(by__alloc((void **)&call->parts, call->part_count, sizeof *call->parts, "a request",
+                     error));
+    BY_TRY(by__alloc((void **)&call->choices, call->part_count * call->n, sizeof *call->choices,
+                     "a request", error));
+    for (size_t i = 0; i < call->part_count; i++) {
+        const json_t *prompt = chat ? NULL : prompt_at(a->prompt, i);
+        json_t *own = json_copy((json_t *)(uintptr_t)request);
+        char id[65];
+        (void)snprintf(id, sizeof id, "%.40s-%u", call->id, (unsigned)i);
+        set(own, "prompt", json_incref((json_t *)(uintptr_t)prompt));
+        by__part *part = &call->parts[i];
+        part->call = call;
+        part->message = json_pack("{ss ss ss sI sb sb sI sI so}", "t", "submit", "id", id, "model",
+                                  call->model, "sequences", (json_int_t)call->n, "follows", i > 0,
+                                  "whole", (int)!call->stream, "cost",
+                                  (json_int_t)guess_cost(body, call->part_count, tokens),
+                                  "priority", (json_int_t)a->priority, "request", own);
+        if (part->message == NULL) {
+            return by_error_set(error, BY_EMEMORY, "out of memory: a request");
+        }
+    }
+    return BY_OK;
+}
+
+by_status by__openai_read(by__call *call, const json_t *body, size_t length, const char **param,
+                          by_error *error)
+{
+    bool chat = call->kind != BY__CALL_COMPLETION;
+    asked a = {.n = 1,
+               .temperature = 1.0,
+               .top_p = 1.0,
+               .repetition = 1.0,
+               .seed = INT64_MIN,
+               .tokens = chat ? 0 : 16};
+    json_t *request = NULL;
+    BY_TRY(chat ? by__fields_read(&a, chat_fields, BY_ARRAY_LENGTH(chat_fields), body, param, error)
+                : by__fields_read(&a, completion_fields, BY_ARRAY_LENGTH(completion_fields), body,
+                                  param, error));
+    *param = "model";
+    if (a.model == NULL) {
+        return by_error_set(error, BY_EARG, "'model' is missing");
+    }
+    *param = chat ? "messages" : "prompt";
+    if (chat ? !json_is_array(a.messages) || json_array_size(a.messages) == 0 : a.prompt == NULL) {
+        return by_error_set(error, BY_EARG,
+                            chat ? "'messages' must be a list with at least one message"
+                                 : "'prompt' is missing");
+    }
+    *param = "echo";
+    if (a.echo || (a.best_of > 0 && a.best_of != a.n)) {
+        return by_error_set(error, BY_EARG, "'echo' and 'best_of' are not supported");
+    }
+    BY_TRY(read_logprobs(call, &a, param, error));
+    *param = NULL;
+    call->n = (size_t)a.n;
+    call->stream = a.stream;
+    call->usage = json_is_true(json_object_get(a.stream_options, "include_usage"));
+    call->model = by__strdup(a.model);
+    if (call->model == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a request");
+    }
+    by_status status = make_request(&request, call, &a, error);
+    if (status == BY_OK) {
+        status = make_parts(call, &a, request, length, error);
+    }
+    json_decref(request);
+    return status;
+}
+
+by_status by__openai_parse(json_t **out, const char *body, size_t length, by_error *error)
+{
+    json_error_t where;
+    json_t *object = json_loadb(body, length, JSON_REJECT_DUPLICATES, &where);
+    if (object == NULL) {
+        return by_error_set(error, BY_EARG, "the body is not JSON (line %d, column %d)", where.line,
+                            where.column);
+    }
+    if (is_deep(object, MOST_DEPTH)) {
+        json_decref(object);
+        return by_error_set(error, BY_EARG, "the body is nested more than %d deep", MOST_DEPTH);
+    }
+    *out = object;
+    return BY_OK;
+}
+
+/* ---- answering ---- */
+
+static void add_head(const by__call *call, const char *object, by__text *out)
+{
+    by__text_format(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", call->id,
+                    object, (long long)call->created);
+    by__text_json(out, call->model, strlen(call->model));
+}
+
+static const char *chunk_of(const by__call *call)
+{
+    return call->kind == BY__CALL_CHAT ? "chat.completion.chunk" : "text_completion";
+}
+
+/* Log-probabilities in the form of the kind. */
+static void add_logprobs(const by__call *call, const json_t *list, by__text *out)
+{
+    if (!call->logprobs || json_array_size(list) == 0) {
+        by__text_add(out, "null");
+        return;
+    }
+    if (call->kind == BY__CALL_CHAT) {
+        by__text_add(out, "{\"content\":");
+        by__openai_tokens(list, out);
+        by__text_add(out, ",\"refusal\":null}");
+        return;
+    }
+    by__openai_places(list, call->top > 0, out);
+}
+
+/* All but the number of the choice is the same in each frame of a stream, and written once. */
+static void begin_frame(by__call *call, size_t choice, by__text *out)
+{
+    char digits[8];
+    size_t at = sizeof digits;
+    if (call->head.length == 0) {
+        by__text_add(&call->head, "data: ");
+        add_head(call, chunk_of(call), &call->head);
+        by__text_add(&call->head, ",\"choices\":[{\"index\":");
+    }
+    out->failed = out->failed || call->head.failed;
+    digits[--at] = ',';
+    do {
+        digits[--at] = (char)('0' + choice % 10);
+        choice /= 10;
+    } while (choice > 0 && at > 0);
+    if (!out->failed) {
+        by__text_add_bytes(out, call->head.data, call->head.length);
+    }
+    by__text_add_bytes(out, digits + at, sizeof digits - at);
+}
+
+static void end_frame(const by__call *call, by__text *out)
+{
+    by__text_add(out, call->usage ? "}],\"usage\":null}\n\n" : "}]}\n\n");
+}
+
+static void first(by__call *call, size_t choice, by__text *out)
+{
+    if (call->kind == BY__CALL_CHAT) {
+        begin_frame(call, choice, out);
+        by__text_add(out, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
+                          "\"finish_reason\":null");
+        end_frame(call, out);
+    }
+}
+
+static void add_piece(by__call *call, size_t choice, const char *text, size_t length,
+                      const json_t *logprobs, by__text *out)
+{
+    begin_frame(call, choice, out);
+    by__text_add(out, call->kind == BY__CALL_CHAT ? "\"delta\":{\"content\":" : "\"text\":");
+    by__text_json(out, text, length);
+    by__text_add(out, call->kind == BY__CALL_CHAT ? "},\"logprobs\":" : ",\"logprobs\":");
+    add_logprobs(call, logprobs, out);
+    by__text_add(out, ",\"finish_reason\":null");
+    end_frame(call, out);
+}
+
+static void add_stop(by__call *call, size_t choice, const char *reason, by__text *out)
+{
+    begin_frame(call, choice, out);
+    by__text_format(out, "%s,\"logprobs\":null,\"finish_reason\":\"%s\"",
+                    call->kind == BY__CALL_CHAT ? "\"delta\":{}" : "\"text\":\"\"", reason);
+    end_frame(call, out);
+}
+
+static void add_usage(const by__call *call, by__text *out)
+{
+    int64_t prompt = 0;
+    int64_t generated = 0;
+    for (size_t i = 0; i < call->part_count; i++) {
+        prompt += call->parts[i].prompt_tokens;
+        generated += call->parts[i].generated;
+    }
+    by__text_format(out,
+                    "\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,"
+                    "\"total_tokens\":%lld}",
+                    (long long)prompt, (long long)generated, (long long)(prompt + generated));
+}
+
+static void add_end(by__call *call, by__text *out)
+{
+    if (call->usage) {
+        by__text_add(out, "data: ");
+        add_head(call, chunk_of(call), out);
+        by__text_add(out, ",\"choices\":[],");
+        add_usage(call, out);
+        by__text_add(out, "}\n\n");
+    }
+    by__text_add(out, "data: [DONE]\n\n");
+}
+
+static void add_failure(by__call *call, int status, const char *code, const char *param,
+                        const char *message, by__text *out)
+{
+    BY_UNUSED(call);
+    by__text_add(out, "data: ");
+    by__openai_error(out, status, code, param, message);
+    by__text_add(out, "\n\ndata: [DONE]\n\n");
+}
+
+static void add_answer(by__call *call, by__text *out)
+{
+    bool chat = call->kind == BY__CALL_CHAT;
+    add_head(call, chat ? "chat.completion" : "text_completion", out);
+    by__text_add(out, ",\"choices\":[");
+    for (size_t i = 0; i < call->part_count * call->n; i++) {
+        const by__choice *c = &call->choices[i];
+        by__text_format(out, "%s{\"index\":%zu,", i > 0 ? "," : "", i);
+        by__text_add(out, chat ? "\"message\":{\"role\":\"assistant\",\"content\":" : "\"text\":");
+        by__text_json(out, c->text.data == NULL ? "" : c->text.data, c->text.length);
+        by__text_add(out, chat ? ",\"refusal\":null},\"logprobs\":" : ",\"logprobs\":");
+        add_logprobs(call, c->logprobs, out);
+        by__text_format(out, ",\"finish_reason\":\"%s\"}", c->reason);
+    }
+    by__text_add(out, "],");
+    add_usage(call, out);
+    by__text_add(out, "}");
+}
+
+void by__openai_error(by__text *out, int status, const char *code, const char *param,
+                      const char *message)
+{
+    const char *type = status == 401   ? "authentication_error"
+                       : status == 403 ? "permission_error"
+                       : status == 404 ? "not_found_error"
+                       : status == 429 ? "rate_limit_error"
+                       : status == 503 ? "unavailable_error"
+                       : status >= 500 ? "server_error"
+                                       : "invalid_request_error";
+    by__text_add(out, "{\"error\":{\"message\":");
+    by__text_json(out, message, strlen(message));
+    by__text_format(out, ",\"type\":\"%s\",\"param\":", type);
+    if (param == NULL) {
+        by__text_add(out, "null");
+    } else {
+        by__text_json(out, param, strlen(param));
+    }
+    by__text_add(out, ",\"code\":");
+    by__text_json(out, code, strlen(code));
+    by__text_add(out, "}}");
+}
+
+/* ---- the forms ---- */
+
+static by_status read_text(by__call *call, const by__http_request *request, const char **param,
+                           by_error *error)
+{
+    json_t *body;
+    BY_TRY(by__openai_parse(&body, request->body, request->body_length, error));
+    by_status status = by__openai_read(call, body, request->body_length, param, error);
+    json_decref(body);
+    return status;
+}
+
+const by__call_form by__completion_form = {.name = "completion",
+                                           .route = "/v1/completions",
+                                           .prefix = "cmpl-",
+                                           .kind = BY__CALL_COMPLETION,
+                                           .read = read_text,
+                                           .first = first,
+                                           .text = add_piece,
+                                           .stop = add_stop,
+                                           .end = add_end,
+                                           .fail = add_failure,
+                                           .answer = add_answer,
+                                           .apart = true};
+const by__call_form by__chat_form = {.name = "chat",
+                                     .route = "/v1/chat/completions",
+                                     .prefix = "chatcmpl-",
+                                     .kind = BY__CALL_CHAT,
+                                     .read = read_text,
+                                     .first = first,
+                                     .text = add_piece,
+                                     .stop = add_stop,
+                                     .end = add_end,
+                                     .fail = add_failure,
+                                     .answer = add_answer,
+                                     .apart = true};

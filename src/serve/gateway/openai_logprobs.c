@@ -1,0 +1,103 @@
+/* OpenAI's API: log-probabilities, as chats and as completions tell them. */
+#include <stdlib.h>
+
+#include "serve/gateway/gateway.h"
+#include "serve/messages.h"
+
+static void add_json(by__text *out, const json_t *value)
+{
+    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    by__text_add(out, text == NULL ? "null" : text);
+    free(text);
+}
+
+/* "token", "logprob", "bytes" of a token, without the object's end. */
+static void add_token(const json_t *p, by__text *out)
+{
+    by__text_add(out, "{\"token\":");
+    add_json(out, json_object_get(p, "token"));
+    by__text_add(out, ",\"logprob\":");
+    add_json(out, json_object_get(p, "logprob"));
+    by__text_add(out, ",\"bytes\":");
+    add_json(out, json_object_get(p, "bytes"));
+}
+
+void by__openai_tokens(const json_t *list, by__text *out)
+{
+    size_t i;
+    size_t k;
+    json_t *p;
+    json_t *other;
+    by__text_add(out, "[");
+    json_array_foreach(list, i, p)
+    {
+        by__text_add(out, i > 0 ? "," : "");
+        add_token(p, out);
+        by__text_add(out, ",\"top_logprobs\":[");
+        json_array_foreach(json_object_get(p, "top"), k, other)
+        {
+            by__text_add(out, k > 0 ? "," : "");
+            add_token(other, out);
+            by__text_add(out, "}");
+        }
+        by__text_add(out, "]}");
+    }
+    by__text_add(out, "]");
+}
+
+/* A list of a member of each token. */
+static void add_members(const json_t *list, const char *name, const char *key, by__text *out)
+{
+    size_t i;
+    json_t *p;
+    by__text_format(out, "\"%s\":[", name);
+    json_array_foreach(list, i, p)
+    {
+        by__text_add(out, i > 0 ? "," : "");
+        add_json(out, json_object_get(p, key));
+    }
+    by__text_add(out, "]");
+}
+
+/* The most probable tokens of each place, as objects; of tokens with the same text, such as parts
+ * of characters, the most probable one is told. */
+static void add_tops(const json_t *list, by__text *out)
+{
+    size_t i;
+    size_t k;
+    json_t *p;
+    json_t *other;
+    by__text_add(out, "\"top_logprobs\":[");
+    json_array_foreach(list, i, p)
+    {
+        json_t *object = json_object();
+        json_array_foreach(json_object_get(p, "top"), k, other)
+        {
+            const char *token = by__get_text(other, "token");
+            if (token != NULL && json_object_get(object, token) == NULL) {
+                (void)json_object_set(object, token, json_object_get(other, "logprob"));
+            }
+        }
+        by__text_add(out, i > 0 ? "," : "");
+        add_json(out, object);
+        json_decref(object);
+    }
+    by__text_add(out, "]");
+}
+
+void by__openai_places(const json_t *list, bool tops, by__text *out)
+{
+    by__text_add(out, "{");
+    add_members(list, "tokens", "token", out);
+    by__text_add(out, ",");
+    add_members(list, "token_logprobs", "logprob", out);
+    by__text_add(out, ",");
+    if (tops) {
+        add_tops(list, out);
+    } else {
+        by__text_add(out, "\"top_logprobs\":null");
+    }
+    by__text_add(out, ",");
+    add_members(list, "text_offset", "offset", out);
+    by__text_add(out, "}");
+}

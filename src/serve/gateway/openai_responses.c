@@ -1,0 +1,545 @@
+/* OpenAI's API: responses. One is a chat with one answer; it is kept as a task, whose id it has. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/fields.h"
+#include "serve/gateway/gateway_routes.h"
+#include "serve/messages.h"
+
+/* Seconds that a response is kept. */
+#define KEPT (30.0 * 24.0 * 3600.0)
+
+typedef struct asked {
+    const char *model, *instructions, *previous, *truncation;
+    const json_t *input, *text, *tools, *metadata, *include, *conversation, *prompt;
+    int64_t tokens, top_logprobs, seed, top_k, priority;
+    double temperature, top_p, min_p;
+    bool stream, background, store;
+} asked;
+
+/* seed, top_k, min_p and priority are extensions, as those of chats. */
+static const by__field fields[] = {
+    {"model", BY__FIELD_TEXT, offsetof(asked, model), 0, 255},
+    {"input", BY__FIELD_ANY, offsetof(asked, input), 0, 0},
+    {"instructions", BY__FIELD_TEXT, offsetof(asked, instructions), 0, 1 << 24},
+    {"previous_response_id", BY__FIELD_TEXT, offsetof(asked, previous), 0, 64},
+    {"conversation", BY__FIELD_ANY, offsetof(asked, conversation), 0, 0},
+    {"prompt", BY__FIELD_ANY, offsetof(asked, prompt), 0, 0},
+    {"truncation", BY__FIELD_TEXT, offsetof(asked, truncation), 0, 16},
+    {"text", BY__FIELD_ANY, offsetof(asked, text), 0, 0},
+    {"tools", BY__FIELD_ANY, offsetof(asked, tools), 0, 0},
+    {"metadata", BY__FIELD_ANY, offsetof(asked, metadata), 0, 0},
+    {"include", BY__FIELD_ANY, offsetof(asked, include), 0, 0},
+    {"max_output_tokens", BY__FIELD_INTEGER, offsetof(asked, tokens), 1, 1 << 24},
+    {"top_logprobs", BY__FIELD_INTEGER, offsetof(asked, top_logprobs), 0, 20},
+    {"temperature", BY__FIELD_NUMBER, offsetof(asked, temperature), 0, 2},
+    {"top_p", BY__FIELD_NUMBER, offsetof(asked, top_p), 0, 1},
+    {"stream", BY__FIELD_BOOL, offsetof(asked, stream), 0, 0},
+    {"background", BY__FIELD_BOOL, offsetof(asked, background), 0, 0},
+    {"store", BY__FIELD_BOOL, offsetof(asked, store), 0, 0},
+    {"seed", BY__FIELD_INTEGER, offsetof(asked, seed), -9e18, 9e18},
+    {"top_k", BY__FIELD_INTEGER, offsetof(asked, top_k), 0, 1 << 24},
+    {"min_p", BY__FIELD_NUMBER, offsetof(asked, min_p), 0, 1},
+    {"priority", BY__FIELD_INTEGER, offsetof(asked, priority), -100, 100},
+    {"user", BY__FIELD_IGNORED, 0, 0, 0},
+    {"stream_options", BY__FIELD_IGNORED, 0, 0, 0},
+    {"tool_choice", BY__FIELD_IGNORED, 0, 0, 0},
+    {"parallel_tool_calls", BY__FIELD_IGNORED, 0, 0, 0},
+    {"max_tool_calls", BY__FIELD_IGNORED, 0, 0, 0},
+    {"reasoning", BY__FIELD_IGNORED, 0, 0, 0},
+    {"service_tier", BY__FIELD_IGNORED, 0, 0, 0},
+    {"safety_identifier", BY__FIELD_IGNORED, 0, 0, 0},
+    {"prompt_cache_key", BY__FIELD_IGNORED, 0, 0, 0},
+    {"prompt_cache_retention", BY__FIELD_IGNORED, 0, 0, 0},
+};
+
+/* ---- reading: a response as a chat ---- */
+
+static by_status bad_input(by_error *error)
+{
+    return by_error_set(error, BY_EARG,
+                        "'input' must be a text or a list of messages, each with a role (user, "
+                        "assistant, system or developer) and a content: a text, or parts of the "
+                        "types input_text and output_text");
+}
+
+/* The text of a content, as a JSON string. */
+static by_status read_content(json_t **out, const json_t *content, by_error *error)
+{
+    size_t i;
+    json_t *part;
+    by__text text = {0};
+    bool good = json_is_array(content);
+    if (json_is_string(content)) {
+        *out = json_incref((json_t *)(uintptr_t)content);
+        return BY_OK;
+    }
+    json_array_foreach(content, i, part)
+    {
+        const char *type = by__get_text(part, "type");
+        const json_t *piece = json_object_get(part, "text");
+        good = good && type != NULL && json_is_string(piece) &&
+               (strcmp(type, "input_text") == 0 || strcmp(type, "output_text") == 0);
+        if (good) {
+            by__text_add_bytes(&text, json_string_value(piece), json_string_length(piece));
+        }
+    }
+    *out =
+        good && !text.failed ? json_stringn(text.data == NULL ? "" : text.data, text.length) : NULL;
+    by__text_free(&text);
+    return *out == NULL ? bad_input(error) : BY_OK;
+}
+
+static by_status add_message(json_t *messages, const char *role, json_t *content, by_error *error)
+{
+    return json_array_append_new(messages,
+                                 json_pack("{ss so}", "role", role, "content", content)) == 0
+               ? BY_OK
+               : by_error_set(error, BY_EMEMORY, "out of memory: a conversation");
+}
+
+static by_status read_input(json_t *messages, const json_t *input, by_error *error)
+{
+    static const char *const roles[] = {"user", "assistant", "system", "developer"};
+    size_t i;
+    json_t *item;
+    if (json_is_string(input)) {
+        return add_message(messages, "user", json_incref((json_t *)(uintptr_t)input), error);
+    }
+    if (!json_is_array(input) || json_array_size(input) == 0) {
+        return bad_input(error);
+    }
+    json_array_foreach(input, i, item)
+    {
+        const char *type = by__get_text(item, "type");
+        const char *role = by__get_text(item, "role");
+        json_t *content;
+        size_t r = 0;
+        while (r < BY_ARRAY_LENGTH(roles) && (role == NULL || strcmp(role, roles[r]) != 0)) {
+            r++;
+        }
+        if (r == BY_ARRAY_LENGTH(roles) || (type != NULL && strcmp(type, "message") != 0)) {
+            return bad_input(error);
+        }
+        BY_TRY(read_content(&content, json_object_get(item, "content"), error));
+        /* What templates call a developer is the system. */
+        BY_TRY(add_message(messages, r == 3 ? "system" : role, content, error));
+    }
+    return BY_OK;
+}
+
+/* text.format in the form of chats, NULL for plain text. */
+static json_t *format_of(const json_t *text)
+{
+    const json_t *format = json_object_get(text, "format");
+    const char *type = by__get_text(format, "type");
+    if (format == NULL || (type != NULL && strcmp(type, "text") == 0)) {
+        return NULL;
+    }
+    if (type != NULL && strcmp(type, "json_schema") == 0) {
+        return json_pack("{ss s{sO?}}", "type", type, "json_schema", "schema",
+                         json_object_get(format, "schema"));
+    }
+    return json_incref((json_t *)(uintptr_t)format);
+}
+
+static bool wants_logprobs(const asked *a)
+{
+    size_t i;
+    json_t *item;
+    bool wants = a->top_logprobs > 0;
+    json_array_foreach(a->include, i, item)
+    {
+        const char *name = json_string_value(item);
+        wants = wants || (name != NULL && strcmp(name, "message.output_text.logprobs") == 0);
+    }
+    return wants;
+}
+
+static by_status refuse_others(const asked *a, const char **param, by_error *error)
+{
+    *param = "previous_response_id";
+    if (a->previous != NULL || a->conversation != NULL || a->prompt != NULL) {
+        *param = a->previous != NULL       ? "previous_response_id"
+                 : a->conversation != NULL ? "conversation"
+                                           : "prompt";
+        return by_error_set(error, BY_EARG,
+                            "'%s' is not supported: send the messages so far as 'input'", *param);
+    }
+    *param = "tools";
+    if (json_array_size(a->tools) > 0) {
+        return by_error_set(error, BY_EARG, "'tools' are not supported: ask /v1/chat/completions");
+    }
+    *param = "truncation";
+    if (a->truncation != NULL && strcmp(a->truncation, "disabled") != 0) {
+        return by_error_set(error, BY_EARG, "'truncation' must be disabled");
+    }
+    *param = "stream";
+    if (a->background && a->stream) {
+        return by_error_set(error, BY_EARG, "a response in the background is no stream");
+    }
+    *param = "background";
+    return !a->background || a->store ? BY_OK
+                                      : by_error_set(error, BY_EARG,
+                                                     "'background' needs 'store': the response is "
+                                                     "fetched later");
+}
+
+/* The body of the chat. */
+static by_status make_chat(json_t **out, const asked *a, by_error *error)
+{
+    json_t *messages = json_array();
+    by_status status = BY_OK;
+    if (a->instructions != NULL) {
+        status = add_message(messages, "system", json_string(a->instructions), error);
+    }
+    if (status == BY_OK) {
+        status = read_input(messages, a->input, error);
+    }
+    if (status != BY_OK) {
+        json_decref(messages);
+        return status;
+    }
+    bool logprobs = wants_logprobs(a);
+    json_t *format = format_of(a->text);
+    json_t *tokens = a->tokens > 0 ? json_integer((json_int_t)a->tokens) : json_null();
+    json_t *seed = a->seed == INT64_MIN ? json_null() : json_integer((json_int_t)a->seed);
+    *out = json_pack(
+        "{ss so so so sf sf sf sI sI sb sb sI so?}", "model", a->model == NULL ? "" : a->model,
+        "messages", messages, "max_completion_tokens", tokens, "seed", seed, "temperature",
+        a->temperature, "top_p", a->top_p, "min_p", a->min_p, "top_k", (json_int_t)a->top_k,
+        "priority", (json_int_t)a->priority, "stream", (int)a->stream, "logprobs", (int)logprobs,
+        "top_logprobs", (json_int_t)a->top_logprobs, "response_format", format);
+    return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a response") : BY_OK;
+}
+
+/* What the response says of its request. */
+static json_t *head_of(const asked *a)
+{
+    const json_t *text = a->text;
+    json_t *format = json_is_object(json_object_get(text, "format"))
+                         ? json_incref(json_object_get(text, "format"))
+                         : json_pack("{ss}", "type", "text");
+    return json_pack("{sb sb ss? so sO? sb sn s{sn sn} sf s{so} ss s[] sI sf ss}", "background",
+                     (int)a->background, "store", (int)a->store, "instructions", a->instructions,
+                     "max_output_tokens",
+                     a->tokens > 0 ? json_integer((json_int_t)a->tokens) : json_null(), "metadata",
+                     a->metadata, "parallel_tool_calls", 1, "previous_response_id", "reasoning",
+                     "effort", "summary", "temperature", a->temperature, "text", "format", format,
+                     "tool_choice", "auto", "tools", "top_logprobs", (json_int_t)a->top_logprobs,
+                     "top_p", a->top_p, "truncation", "disabled");
+}
+
+static by_status read_body(by__call *call, const by__http_request *request, const char **param,
+                           by_error *error)
+{
+    asked a = {.temperature = 1.0, .top_p = 1.0, .seed = INT64_MIN, .store = true};
+    json_t *body;
+    json_t *chat = NULL;
+    BY_TRY(by__openai_parse(&body, request->body, request->body_length, error));
+    by_status status = by__fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, param, error);
+    if (status == BY_OK) {
+        status = refuse_others(&a, param, error);
+    }
+    if (status == BY_OK) {
+        *param = "input";
+        status = make_chat(&chat, &a, error);
+    }
+    if (status == BY_OK) {
+        status = by__openai_read(call, chat, request->body_length, param, error);
+    }
+    if (status == BY_OK) {
+        call->keeps = true;
+        call->own = head_of(&a);
+        status = call->own == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a response")
+                                   : BY_OK;
+    }
+    json_decref(chat);
+    json_decref(body);
+    return status;
+}
+
+/* ---- the response ---- */
+
+static const char *item_of(const by__call *call, char id[BY__ID_BYTES])
+{
+    const char *digits = strchr(call->id, '_');
+    (void)snprintf(id, BY__ID_BYTES, "msg_%.40s", digits == NULL ? call->id : digits + 1);
+    return id;
+}
+
+static json_t *tokens_of(const by__call *call, const json_t *list)
+{
+    by__text text = {0};
+    json_t *out = NULL;
+    if (call->logprobs && json_array_size(list) > 0) {
+        by__openai_tokens(list, &text);
+        out = text.failed ? NULL : json_loadb(text.data, text.length, 0, NULL);
+        by__text_free(&text);
+    }
+    return out == NULL ? json_array() : out;
+}
+
+/* The text so far, as a part of the output. */
+static json_t *part_of(const by__call *call)
+{
+    const by__choice *c = &call->choices[0];
+    return json_pack("{ss ss% s[] so}", "type", "output_text", "text",
+                     c->text.data == NULL ? "" : c->text.data, c->text.length, "annotations",
+                     "logprobs", tokens_of(call, c->logprobs));
+}
+
+/* The message that is the output; part NULL: it has none yet. */
+static json_t *message_of(const by__call *call, const char *status, json_t *part)
+{
+    char id[BY__ID_BYTES];
+    json_t *content = json_array();
+    if (part != NULL) {
+        (void)json_array_append_new(content, part);
+    }
+    return json_pack("{ss ss ss ss so}", "id", item_of(call, id), "type", "message", "role",
+                     "assistant", "status", status, "content", content);
+}
+
+static const char *status_of(const by__call *call)
+{
+    return strcmp(call->choices[0].reason, "length") == 0 ? "incomplete" : "completed";
+}
+
+/* status "completed" and "incomplete" have the output. */
+static json_t *response_of(const by__call *call, const char *status, json_t *error)
+{
+    bool whole = strcmp(status, "completed") == 0 || strcmp(status, "incomplete") == 0;
+    json_t *out = json_copy(call->own);
+    json_t *output = json_array();
+    json_t *usage = json_null();
+    if (out == NULL) {
+        out = json_object();
+    }
+    if (whole) {
+        const by__part *p = &call->parts[0];
+        (void)json_array_append_new(output, message_of(call, status, part_of(call)));
+        usage = json_pack("{sI s{si si} sI s{si} sI}", "input_tokens", (json_int_t)p->prompt_tokens,
+                          "input_tokens_details", "cached_tokens", 0, "cache_write_tokens", 0,
+                          "output_tokens", (json_int_t)p->generated, "output_tokens_details",
+                          "reasoning_tokens", 0, "total_tokens",
+                          (json_int_t)(p->prompt_tokens + p->generated));
+    }
+    json_t *why = strcmp(status, "incomplete") == 0
+                      ? json_pack("{ss}", "reason", "max_output_tokens")
+                      : json_null();
+    (void)json_object_set_new(out, "id", json_string(call->id));
+    (void)json_object_set_new(out, "object", json_string("response"));
+    (void)json_object_set_new(out, "created_at", json_integer((json_int_t)call->created));
+    (void)json_object_set_new(out, "status", json_string(status));
+    (void)json_object_set_new(out, "model", json_string(call->model));
+    (void)json_object_set_new(out, "output", output);
+    (void)json_object_set_new(out, "usage", usage);
+    (void)json_object_set_new(out, "incomplete_details", why);
+    (void)json_object_set_new(out, "error", error == NULL ? json_null() : error);
+    return out;
+}
+
+/* Gives the broker a response that has ended, to keep. A client that asks for it asks behind this.
+ */
+static void store(const by__call *call)
+{
+    if (call->gateway == NULL || !json_is_true(json_object_get(call->own, "store"))) {
+        return;
+    }
+    const by__choice *c = &call->choices[0];
+    const by__part *p = &call->parts[0];
+    json_t *message = by__task_message(call, call->id, NULL, NULL, KEPT);
+    json_t *result = json_pack("{s[{ss% ss}] s{sI sI}}", "choices", "text",
+                               c->text.data == NULL ? "" : c->text.data, c->text.length, "reason",
+                               c->reason, "usage", "prompt_tokens", (json_int_t)p->prompt_tokens,
+                               "completion_tokens", (json_int_t)p->generated);
+    (void)json_object_set_new(message, "ref", json_integer(0));
+    (void)json_object_set_new(message, "result", result);
+    /* Only a task that will run needs its request. */
+    (void)json_object_set_new(json_object_get(message, "task"), "request", json_object());
+    (void)by__broker_link_send(&call->gateway->broker, message);
+    json_decref(message);
+}
+
+static void add_json(by__text *out, json_t *value)
+{
+    char *text = json_dumps(value, JSON_COMPACT);
+    by__text_add(out, text == NULL ? "{}" : text);
+    free(text);
+    json_decref(value);
+}
+
+static void add_answer(by__call *call, by__text *out)
+{
+    store(call);
+    add_json(out, response_of(call, status_of(call), NULL));
+}
+
+/* ---- streams ---- */
+
+/* One event; data is taken. */
+static void add_event(by__call *call, const char *type, json_t *data, by__text *out)
+{
+    (void)json_object_set_new(data, "type", json_string(type));
+    (void)json_object_set_new(data, "sequence_number", json_integer((json_int_t)call->frames++));
+    by__text_format(out, "event: %s\ndata: ", type);
+    add_json(out, data);
+    by__text_add(out, "\n\n");
+}
+
+static json_t *whole_event(json_t *response)
+{
+    return json_pack("{so}", "response", response);
+}
+
+static json_t *text_event(const by__call *call)
+{
+    char id[BY__ID_BYTES];
+    return json_pack("{ss si si}", "item_id", item_of(call, id), "output_index", 0, "content_index",
+                     0);
+}
+
+static void first(by__call *call, size_t choice, by__text *out)
+{
+    BY_UNUSED(choice);
+    add_event(call, "response.created", whole_event(response_of(call, "in_progress", NULL)), out);
+    add_event(call, "response.in_progress", whole_event(response_of(call, "in_progress", NULL)),
+              out);
+    add_event(
+        call, "response.output_item.added",
+        json_pack("{si so}", "output_index", 0, "item", message_of(call, "in_progress", NULL)),
+        out);
+    json_t *part = text_event(call);
+    (void)json_object_set_new(part, "part", part_of(call));
+    add_event(call, "response.content_part.added", part, out);
+}
+
+static void add_delta(by__call *call, size_t choice, const char *text, size_t length,
+                      const json_t *logprobs, by__text *out)
+{
+    json_t *event = text_event(call);
+    BY_UNUSED(choice);
+    (void)json_object_set_new(event, "delta", json_stringn(text, length));
+    (void)json_object_set_new(event, "logprobs", tokens_of(call, logprobs));
+    add_event(call, "response.output_text.delta", event, out);
+}
+
+static void add_stop(by__call *call, size_t choice, const char *reason, by__text *out)
+{
+    json_t *event = text_event(call);
+    json_t *part = part_of(call);
+    BY_UNUSED(choice);
+    BY_UNUSED(reason);
+    (void)json_object_set(event, "text", json_object_get(part, "text"));
+    (void)json_object_set(event, "logprobs", json_object_get(part, "logprobs"));
+    add_event(call, "response.output_text.done", event, out);
+    event = text_event(call);
+    (void)json_object_set(event, "part", part);
+    add_event(call, "response.content_part.done", event, out);
+    event =
+        json_pack("{si so}", "output_index", 0, "item", message_of(call, status_of(call), part));
+    add_event(call, "response.output_item.done", event, out);
+}
+
+static void add_end(by__call *call, by__text *out)
+{
+    const char *status = status_of(call);
+    store(call);
+    add_event(call, strcmp(status, "completed") == 0 ? "response.completed" : "response.incomplete",
+              whole_event(response_of(call, status, NULL)), out);
+}
+
+static void add_failure(by__call *call, int status, const char *code, const char *param,
+                        const char *message, by__text *out)
+{
+    BY_UNUSED(status);
+    BY_UNUSED(param);
+    json_t *error = json_pack("{ss ss}", "code", code, "message", message);
+    add_event(call, "response.failed", whole_event(response_of(call, "failed", error)), out);
+}
+
+/* ---- routes ---- */
+
+/* A task as a response. */
+static void show(by__gateway *g, by__exchange *x, const json_t *row)
+{
+    const json_t *task = json_object_get(row, "task");
+    const char *status = by__get_text(row, "status");
+    const json_t *failure = json_object_get(row, "error");
+    json_t *result = json_object_get(row, "result");
+    if (json_is_object(result)) {
+        by__reply_json(g, x, 200, by__task_result(task, result));
+        return;
+    }
+    by__call call = {.created = by__get_integer(task, "created"),
+                     .own = json_object_get(task, "own"),
+                     .model = (char *)(uintptr_t)by__get_text(task, "model")};
+    (void)snprintf(call.id, sizeof call.id, "%s", by__get_text(row, "id"));
+    json_t *error = json_is_object(failure)
+                        ? json_pack("{sO? sO?}", "code", json_object_get(failure, "code"),
+                                    "message", json_object_get(failure, "message"))
+                        : NULL;
+    by__reply_json(g, x, 200, response_of(&call, status == NULL ? "failed" : status, error));
+}
+
+/* A response in the background is a task. */
+static void start(by__call *call)
+{
+    if (!json_is_true(json_object_get(call->own, "background"))) {
+        by__call_start(call);
+        return;
+    }
+    int64_t cost = by__get_integer(call->parts[0].message, "cost");
+    if (by__gateway_charge(call->gateway, call->exchange, cost)) {
+        by__task_ask(call->gateway, call->exchange, show, "response",
+                     by__task_message(call, call->id, NULL, NULL, KEPT));
+    }
+    by__call_free(call);
+}
+
+const by__call_form by__response_form = {.name = "response",
+                                         .route = "/v1/responses",
+                                         .prefix = "resp_",
+                                         .kind = BY__CALL_RESPONSE,
+                                         .read = read_body,
+                                         .start = start,
+                                         .first = first,
+                                         .text = add_delta,
+                                         .stop = add_stop,
+                                         .end = add_end,
+                                         .fail = add_failure,
+                                         .answer = add_answer};
+
+static void show_deleted(by__gateway *g, by__exchange *x, const json_t *row)
+{
+    by__reply_json(g, x, 200,
+                   json_pack("{sO ss sb}", "id", json_object_get(row, "id"), "object",
+                             "response.deleted", "deleted", 1));
+}
+
+/* "/v1/responses/ID" and "/v1/responses/ID/cancel". */
+void by__answer_response(by__gateway *g, by__exchange *x, const by__http_request *r,
+                         const char *key)
+{
+    char id[65] = "";
+    const char *name = r->path + strlen("/v1/responses/");
+    size_t length = strcspn(name, "/");
+    bool post = strcmp(r->method, "POST") == 0;
+    bool fits = post ? strcmp(name + length, "/cancel") == 0 : name[length] == '\0';
+    bool deletes = strcmp(r->method, "DELETE") == 0;
+    if (length < sizeof id) {
+        memcpy(id, name, length);
+        id[length] = '\0';
+    }
+    if (!fits || !by__id_valid(id) || strncmp(id, "resp_", 5) != 0) {
+        by__reply_error(g, x, 404, "response_not_found", NULL, "there is no such response");
+        return;
+    }
+    by__task_ask(g, x, deletes ? show_deleted : show, "response",
+                 json_pack("{ss ss ss}", "t",
+                           deletes ? "task_delete"
+                           : post  ? "task_cancel"
+                                   : "task_get",
+                           "id", id, "owner", key));
+}

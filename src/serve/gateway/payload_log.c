@@ -1,0 +1,199 @@
+#include "serve/gateway/payload_log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/gateway/redact.h"
+#include "serve/messages.h"
+#include "serve/observe/append_log.h"
+
+struct by__payload_log {
+    const by_serve_payload_config *config;
+    by__append_log *lines;
+    uint64_t added;
+    char salt[BY__ID_BYTES]; /* of hashes, new for every process */
+};
+
+by_status by__payload_log_open(by__payload_log **out, uv_loop_t *loop,
+                               const by_serve_payload_config *config, by_error *error)
+{
+    by__payload_log *log;
+    *out = NULL;
+    if (config->directory[0] == '\0') {
+        return BY_OK;
+    }
+    BY_TRY(by__alloc((void **)&log, 1, sizeof *log, "a log", error));
+    log->config = config;
+    const by__append_options lines = {.directory = config->directory,
+                                      .name = "payload",
+                                      .bytes = (size_t)config->bytes,
+                                      .files = (size_t)config->files};
+    by_status status = by__request_id(log->salt, "", error);
+    if (status == BY_OK) {
+        status = by__append_log_open(&log->lines, loop, &lines, error);
+    }
+    if (status != BY_OK) {
+        free(log);
+        return status;
+    }
+    *out = log;
+    return BY_OK;
+}
+
+void by__payload_log_close(by__payload_log **log)
+{
+    if (*log != NULL) {
+        by__append_log_close(&(*log)->lines);
+        free(*log);
+        *log = NULL;
+    }
+}
+
+bool by__payload_wants(const by__payload_log *log, const char *id)
+{
+    return log != NULL &&
+           (double)(by__hash64(id, strlen(id)) >> 11) * 0x1p-53 < log->config->fraction;
+}
+
+/* ---- redaction ---- */
+
+static bool lists(const by_string_list *list, const char *name)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (strcmp(list->items[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static json_t *clean(const by__payload_log *log, const json_t *value);
+
+static json_t *clean_text(const by__payload_log *log, const json_t *value)
+{
+    by__text out = {0};
+    if (log->config->redact == 0) {
+        return json_deep_copy(value);
+    }
+    by__redact_text(&out, json_string_value(value), json_string_length(value));
+    json_t *copy = out.failed ? NULL : json_stringn(out.data == NULL ? "" : out.data, out.length);
+    by__text_free(&out);
+    return copy;
+}
+
+static json_t *hash_of(const by__payload_log *log, const json_t *value)
+{
+    char hash[17];
+    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_SORT_KEYS);
+    if (text == NULL) {
+        return json_null();
+    }
+    by__redact_hash(hash, log->salt, text, strlen(text));
+    free(text);
+    return json_string(hash);
+}
+
+/* Bodies are parsed with a limit of depth, so recursion has one. */
+static json_t *clean(const by__payload_log *log, const json_t *value)
+{
+    const char *key;
+    json_t *member;
+    json_t *out;
+    size_t i;
+    if (json_is_string(value)) {
+        return clean_text(log, value);
+    }
+    if (json_is_array(value)) {
+        out = json_array();
+        json_array_foreach(value, i, member)
+        {
+            (void)json_array_append_new(out, clean(log, member));
+        }
+        return out;
+    }
+    if (!json_is_object(value)) {
+        return json_deep_copy(value);
+    }
+    out = json_object();
+    json_object_foreach((json_t *)(uintptr_t)value, key, member)
+    {
+        if (!lists(&log->config->drop, key)) {
+            (void)json_object_set_new(out, key,
+                                      lists(&log->config->hash, key) ? hash_of(log, member)
+                                                                     : clean(log, member));
+        }
+    }
+    return out;
+}
+
+/* ---- records ---- */
+
+void by__payload_log_add(by__payload_log *log, json_t *head, json_t *body)
+{
+    char now[24];
+    json_t *kept = clean(log, body);
+    json_decref(body);
+    by__utc_now(now);
+    (void)json_object_set_new(kept, "time", json_string(now));
+    (void)json_object_update(kept, head);
+    json_decref(head);
+    char *line = json_dumps(kept, JSON_COMPACT);
+    json_decref(kept);
+    if (line != NULL) {
+        size_t length = strlen(line);
+        line[length] = '\n'; /* in the place of the NUL */
+        log->added += by__append_log_add(log->lines, line, length + 1) > 0;
+        free(line);
+    }
+}
+
+/* The text that a model is trained on: what it was given and what it said, turns on lines. */
+static json_t *text_of(const json_t *request, const by__choice *choice)
+{
+    by__text text = {0};
+    const char *prompt = by__get_text(request, "prompt");
+    size_t i;
+    json_t *message;
+    by__text_add(&text, prompt == NULL ? "" : prompt);
+    json_array_foreach(json_object_get(request, "messages"), i, message)
+    {
+        const char *content = by__get_text(message, "content");
+        by__text_add(&text, content == NULL ? "" : content);
+        by__text_add(&text, "\n");
+    }
+    by__text_add_bytes(&text, choice->text.data == NULL ? "" : choice->text.data,
+                       choice->text.length);
+    json_t *value = text.failed ? NULL : json_stringn(text.data, text.length);
+    by__text_free(&text);
+    return value;
+}
+
+void by__payload_log_call(by__payload_log *log, const by__call *call)
+{
+    for (size_t p = 0; p < call->part_count; p++) {
+        const json_t *request = json_object_get(call->parts[p].message, "request");
+        for (size_t i = 0; i < call->n; i++) {
+            const by__choice *c = &call->choices[p * call->n + i];
+            json_t *body = json_pack("{sO* sO* ss%}", "prompt", json_object_get(request, "prompt"),
+                                     "messages", json_object_get(request, "messages"), "completion",
+                                     c->text.data == NULL ? "" : c->text.data, c->text.length);
+            json_t *head =
+                json_pack("{ss ss ss sI sI}", "id", call->id, "model", call->model, "finish_reason",
+                          c->reason, "prompt_tokens", (json_int_t)call->parts[p].prompt_tokens,
+                          "completion_tokens", (json_int_t)call->parts[p].generated);
+            (void)json_object_set_new(body, "text", text_of(request, c));
+            by__payload_log_add(log, head, body);
+        }
+    }
+}
+
+void by__payload_log_print(const by__payload_log *log, by__text *out)
+{
+    if (log != NULL) {
+        by__metrics_counter(out, "banyan_payload_records_total", "Records of the payload log.",
+                            "counter", NULL, (double)log->added);
+        by__metrics_counter(out, "banyan_payload_lost_total",
+                            "Records that the disk did not take in time.", "counter", NULL,
+                            (double)by__append_log_lost(log->lines));
+    }
+}

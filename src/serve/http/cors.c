@@ -1,0 +1,51 @@
+#include "serve/http/cors.h"
+
+#include <string.h>
+
+/* What the answer's Access-Control-Allow-Origin is; NULL: the origin is none of the config's. */
+static const char *allowed(const by_serve_cors_config *config, const by__http_request *r)
+{
+    const char *origin = by__http_header_of(r, "origin");
+    for (size_t i = 0; origin != NULL && i < config->origins.count; i++) {
+        const char *item = config->origins.items[i];
+        if (strcmp(item, "*") == 0 || strcmp(item, origin) == 0) {
+            return item;
+        }
+    }
+    return NULL;
+}
+
+void by__cors_allow(const by_serve_cors_config *config, by__exchange *x, const by__http_request *r)
+{
+    const char *origin = allowed(config, r);
+    if (config->origins.count > 0) {
+        by__exchange_header(x, "Vary", "Origin");
+    }
+    if (origin != NULL) {
+        by__exchange_header(x, "Access-Control-Allow-Origin", origin);
+        by__exchange_header(x, "Access-Control-Expose-Headers",
+                            "X-Request-Id, Retry-After, Location, X-RateLimit-Limit-Requests, "
+                            "X-RateLimit-Remaining-Requests, X-RateLimit-Reset-Requests, "
+                            "X-RateLimit-Limit-Tokens, X-RateLimit-Remaining-Tokens, "
+                            "X-RateLimit-Reset-Tokens");
+    }
+}
+
+bool by__cors_preflight(const by_serve_cors_config *config, by__exchange *x,
+                        const by__http_request *r)
+{
+    char seconds[24];
+    if (strcmp(r->method, "OPTIONS") != 0 || allowed(config, r) == NULL ||
+        by__http_header_of(r, "access-control-request-method") == NULL) {
+        return false;
+    }
+    (void)snprintf(seconds, sizeof seconds, "%lld", (long long)config->max_age);
+    by__cors_allow(config, x, r);
+    by__exchange_header(x, "Access-Control-Allow-Methods", "GET, POST, DELETE");
+    by__exchange_header(x, "Access-Control-Allow-Headers",
+                        "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, X-Api-Key, "
+                        "X-Request-Id");
+    by__exchange_header(x, "Access-Control-Max-Age", seconds);
+    by__exchange_reply(x, 204, NULL, "", 0);
+    return true;
+}

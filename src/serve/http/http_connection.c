@@ -1,0 +1,429 @@
+/* A connection: what comes in, request by request, and its end. */
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "serve/http/http_connection.h"
+
+/* Seconds of silence after which the kernel asks a peer whether it is still there. */
+#define KEEPALIVE 60
+
+/* ---- the end ---- */
+
+/* The exchange has ended, with an answer or without one. */
+static void tell_done(by__exchange *x)
+{
+    const by__http_options *o = &x->server->options;
+    if (x->proxied) {
+        by__addresses_give(o->addresses, &x->counted);
+    }
+    if (!x->told) {
+        x->told = true;
+        if (o->done != NULL) {
+            o->done(o->user, x, x->status, x->bytes);
+        }
+    }
+}
+
+/* Counts what is held of requests. */
+static void count_held(by__exchange *x)
+{
+    size_t held = x->early_length + (x->parser == NULL ? 0 : by__http_parser_held(x->parser));
+    x->server->held += held - x->held;
+    x->held = held;
+}
+
+static void close_parser(by__exchange *x)
+{
+    by__http_parser_close(&x->parser);
+    count_held(x);
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    by__exchange *x = handle->data;
+    by__http_server *s = x->server;
+    if (x->previous != NULL) {
+        x->previous->next = x->next;
+    } else {
+        s->first = x->next;
+    }
+    if (x->next != NULL) {
+        x->next->previous = x->previous;
+    }
+    free(x->early);
+    x->early_length = 0;
+    close_parser(x);
+    by__text_free(&x->headers);
+    by__text_free(&x->out);
+    s->slow -= x->slow;
+    free(x);
+    s->connections--;
+    if (s->closing) {
+        by__http_server_free(s);
+    }
+}
+
+void by__connection_hang_up(by__exchange *x)
+{
+    const by__http_options *o = &x->server->options;
+    if (x->stage == BY__CLOSING) {
+        return;
+    }
+    bool waits = x->stage == BY__HANDLING || x->stage == BY__STREAMING;
+    x->stage = BY__CLOSING;
+    if (waits) {
+        o->gone(o->user, x);
+    }
+    tell_done(x);
+    by__addresses_give(o->addresses, &x->counted);
+    uv_close(&x->uv.handle, on_closed);
+}
+
+static void on_shutdown(uv_shutdown_t *request, int status)
+{
+    BY_UNUSED(status);
+    free(request);
+}
+
+void by__connection_written_out(by__exchange *x)
+{
+    uv_shutdown_t *request = NULL;
+    /* To close on bytes that are unread resets the connection, and the client would lose the
+     * answer. */
+    if (x->lingers && x->stage != BY__CLOSING) {
+        request = malloc(sizeof *request);
+    }
+    if (request == NULL || uv_shutdown(request, &x->uv.stream, on_shutdown) < 0) {
+        free(request);
+        by__connection_hang_up(x);
+    }
+}
+
+/* The bytes that have waited for the end of an answer. */
+static void take_early(by__exchange *x)
+{
+    char *early = x->early;
+    size_t length = x->early_length;
+    if (early != NULL) {
+        x->early = NULL;
+        x->early_length = 0;
+        count_held(x);
+        by__connection_take(x, early, length);
+        free(early);
+    }
+}
+
+void by__connection_finish(by__exchange *x)
+{
+    by__http_server *s = x->server;
+    tell_done(x);
+    x->user = NULL;
+    x->admitted = false;
+    x->stage = BY__READING;
+    x->since = by__now();
+    if (!x->handling) { /* else the request is still being read */
+        close_parser(x);
+    }
+    if (!x->keep_alive || s->draining) {
+        x->last = true;
+        if (x->pending == 0) {
+            by__connection_written_out(x);
+        }
+    } else if (!x->handling) {
+        take_early(x);
+    }
+}
+
+/* ---- input ---- */
+
+void by__connection_refuse(by__exchange *x, int status, const char *reason)
+{
+    char body[256];
+    int n = snprintf(body, sizeof body,
+                     "{\"error\":{\"message\":\"%s\",\"type\":\"%s\","
+                     "\"param\":null,\"code\":\"%s\"}}",
+                     reason, status == 429 ? "rate_limit_error" : "invalid_request_error",
+                     status == 429 ? "too_many_connections" : "bad_http");
+    x->told = false;
+    x->keep_alive = false;
+    x->lingers = true;
+    by__exchange_reply(x, status, "application/json", body, (size_t)n);
+}
+
+/* Keeps what comes before the present answer is written: some bytes, or what was read at once. */
+static bool keep_early(by__exchange *x, const char *data, size_t length)
+{
+    by__http_server *s = x->server;
+    size_t most = x->paused ? BY__HTTP_READ : s->options.limits.head;
+    size_t total;
+    if (!by__size_add(x->early_length, length, &total) || total > most ||
+        s->held > s->options.bodies) {
+        return false;
+    }
+    char *grown = realloc(x->early, total);
+    if (grown == NULL) {
+        return false;
+    }
+    memcpy(grown + x->early_length, data, length);
+    x->early = grown;
+    x->early_length = total;
+    count_held(x);
+    return true;
+}
+
+/* Whether the next request has to wait: until the present one is answered; and until the client has
+ * taken its answers, which could otherwise fill the memory, as an answer is longer than what asks
+ * for it. */
+static bool must_wait(by__exchange *x)
+{
+    if (x->stage == BY__READING && x->pending > 0 && !x->paused) {
+        x->paused = true;
+        (void)uv_read_stop(&x->uv.stream);
+    }
+    return x->stage != BY__READING || x->pending > 0;
+}
+
+/* ---- whose it is ---- */
+
+/* The address of the other side; false: it has none. */
+static bool find_peer(by__exchange *x, struct in6_addr *out)
+{
+    struct sockaddr_storage address;
+    int length = sizeof address;
+    x->peer[0] = '\0';
+    return x->server->path == NULL &&
+           uv_tcp_getpeername(&x->uv.tcp, (struct sockaddr *)&address, &length) == 0 &&
+           uv_ip_name((struct sockaddr *)&address, x->peer, sizeof x->peer) == 0 &&
+           by__network_address(out, (const struct sockaddr *)&address);
+}
+
+static void refuse_address(by__exchange *x)
+{
+    x->server->refusals.addresses++;
+    by__exchange_header(x, "Retry-After", "1");
+    by__connection_refuse(x, 429, "this address has too many connections or requests at a time");
+}
+
+/* Counts a connection, unless it is a proxy's; one too many is refused. */
+static void count_connection(by__exchange *x)
+{
+    const by__http_options *o = &x->server->options;
+    struct in6_addr peer;
+    bool has_peer = find_peer(x, &peer);
+    if (o->addresses == NULL) {
+        return;
+    }
+    x->proxied = by__addresses_trust(o->addresses, has_peer ? &peer : NULL);
+    by__address_room room = x->proxied || !has_peer
+                                ? BY__ADDRESS_ROOM
+                                : by__addresses_take(o->addresses, &peer, &x->counted);
+    if (room == BY__ADDRESS_FLOOD) {
+        x->server->refusals.addresses++;
+        by__connection_hang_up(x);
+    } else if (room == BY__ADDRESS_FULL) {
+        refuse_address(x);
+    }
+}
+
+/* Counts a proxy's request for the client that it comes from. False: it was refused. */
+static bool count_request(by__exchange *x, const by__http_request *request)
+{
+    const by__http_options *o = &x->server->options;
+    struct in6_addr client;
+    if (!x->proxied) {
+        return true;
+    }
+    if (!by__addresses_forwarded(o->addresses, request, &client)) {
+        (void)find_peer(x, &client);
+        return true;
+    }
+    const char *four = IN6_IS_ADDR_V4MAPPED(&client) ? (const char *)&client.s6_addr[12] : NULL;
+    (void)uv_inet_ntop(four != NULL ? AF_INET : AF_INET6, four != NULL ? four : (void *)&client,
+                       x->peer, sizeof x->peer);
+    if (by__addresses_take(o->addresses, &client, &x->counted) != BY__ADDRESS_ROOM) {
+        refuse_address(x);
+        return false;
+    }
+    return true;
+}
+
+/* ---- from the head on ---- */
+
+/* The head is there. False: it was refused, or the client is gone. */
+static bool admit(by__exchange *x, bool whole)
+{
+    by__http_server *s = x->server;
+    const by__http_request *request = by__http_parser_request(x->parser);
+    if (!count_request(x, request)) {
+        return false;
+    }
+    x->stage = BY__HANDLING;
+    x->told = false;
+    x->status = 0;
+    x->bytes = 0;
+    /* A body that is not read ends the connection. */
+    x->keep_alive = whole && request->keep_alive;
+    x->lingers = !whole;
+    x->handling = true;
+    x->admitted = s->options.head == NULL || s->options.head(s->options.user, x, request);
+    x->handling = false;
+    if (!x->admitted) {
+        close_parser(x);
+        return false;
+    }
+    x->stage = BY__READING;
+    x->lingers = false;
+    return true;
+}
+
+/* The request is whole. */
+static void handle(by__exchange *x)
+{
+    by__http_server *s = x->server;
+    const by__http_request *request = by__http_parser_request(x->parser);
+    if (!x->admitted && !admit(x, true)) {
+        return;
+    }
+    x->stage = BY__HANDLING;
+    x->keep_alive = request->keep_alive;
+    x->handling = true;
+    s->options.request(s->options.user, x, request);
+    x->handling = false;
+    close_parser(x);
+}
+
+/* A parser for the next bytes; false: the connection has ended. */
+static bool open_parser(by__exchange *x)
+{
+    if (x->parser == NULL) {
+        x->parser = by__http_parser_open(&x->server->options.limits);
+        x->since = by__now();
+    }
+    if (x->parser == NULL) {
+        by__connection_hang_up(x);
+    }
+    return x->parser != NULL;
+}
+
+/* Requests that come before the present one is answered wait. */
+void by__connection_take(by__exchange *x, const char *data, size_t length)
+{
+    by__http_server *s = x->server;
+    bool again = false; /* the parser has stopped behind a head */
+    while ((length > 0 || again) && x->stage != BY__CLOSING && !x->last) {
+        size_t used;
+        if (must_wait(x)) {
+            if (!keep_early(x, data, length)) {
+                by__connection_hang_up(x);
+            }
+            return;
+        }
+        if (!open_parser(x)) {
+            return;
+        }
+        by__http_state state = by__http_parser_take(x->parser, data, length, &used);
+        data += used;
+        length -= used;
+        again = state == BY__HTTP_HEAD;
+        count_held(x);
+        if (state != BY__HTTP_BAD && s->held > s->options.bodies) {
+            by__connection_refuse(x, 503, "too many requests are being received");
+            return;
+        }
+        if (state == BY__HTTP_BAD) {
+            by__connection_refuse(x, by__http_parser_status(x->parser),
+                                  by__http_parser_reason(x->parser));
+            return;
+        }
+        if ((state == BY__HTTP_HEAD && !admit(x, false)) ||
+            (state == BY__HTTP_CONTINUE &&
+             !(by__connection_put(x, "HTTP/1.1 100 Continue\r\n\r\n", 25) &&
+               by__connection_flush(x)))) {
+            return;
+        }
+        if (state == BY__HTTP_DONE) {
+            handle(x);
+        }
+    }
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
+{
+    by__exchange *x = handle->data;
+    BY_UNUSED(suggested);
+    *buffer = uv_buf_init(x->server->buffer, BY__HTTP_READ);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
+{
+    by__exchange *x = stream->data;
+    if (n < 0) {
+        by__connection_hang_up(x);
+    } else if (n > 0) {
+        by__connection_take(x, buffer->base, (size_t)n);
+    }
+}
+
+void by__connection_resume(by__exchange *x)
+{
+    if (!x->paused || x->stage == BY__CLOSING) {
+        return;
+    }
+    x->paused = false;
+    take_early(x);
+    if (!x->paused && x->stage != BY__CLOSING) {
+        (void)uv_read_start(&x->uv.stream, on_alloc, on_read); /* cannot fail: it was read before */
+    }
+}
+
+void by__connection_accept(uv_stream_t *listener, int status)
+{
+    by__http_server *s = listener->data;
+    by__exchange *x = status < 0 ? NULL : calloc(1, sizeof *x);
+    if (x == NULL) {
+        return;
+    }
+    int code = s->path != NULL ? uv_pipe_init(listener->loop, &x->uv.pipe, 0)
+                               : uv_tcp_init(listener->loop, &x->uv.tcp);
+    if (code < 0) {
+        free(x);
+        return;
+    }
+    x->uv.handle.data = x;
+    x->server = s;
+    x->since = by__now();
+    x->told = true;
+    x->next = s->first;
+    if (x->next != NULL) {
+        x->next->previous = x;
+    }
+    s->first = x;
+    s->connections++;
+    if (uv_accept(listener, &x->uv.stream) < 0) {
+        by__connection_hang_up(x);
+        return;
+    }
+    if (s->connections > s->options.connections) {
+        s->refusals.connections++;
+        by__connection_hang_up(x);
+        return;
+    }
+    if (s->path == NULL) {
+        /* After which a peer that acknowledges nothing counts as gone: half-open connections of
+         * clients that vanished would take their stream without end. */
+        int milliseconds = (int)(s->options.output_seconds * 1e3);
+        uv_os_fd_t fd;
+        (void)uv_tcp_nodelay(&x->uv.tcp, 1);
+        (void)uv_tcp_keepalive(&x->uv.tcp, 1, KEEPALIVE);
+        if (uv_fileno(&x->uv.handle, &fd) == 0) {
+            (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
+        }
+    }
+    if (uv_read_start(&x->uv.stream, on_alloc, on_read) < 0) {
+        by__connection_hang_up(x);
+        return;
+    }
+    count_connection(x);
+}

@@ -1,0 +1,341 @@
+/* Answers: whole ones and streams, and what a slow reader leaves behind. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/http/http_connection.h"
+
+/* Bytes that a stream may always hold back: some frames of this turn, which no reader could have
+ * taken yet. */
+#define LEAST ((size_t)2 << 10)
+
+/* Bytes of a body that is worth a write of its own. */
+#define LONG ((size_t)64 << 10)
+
+/* A write that libuv has taken. */
+typedef struct output {
+    uv_write_t request;
+    by__exchange *exchange;
+    by__text text;
+    size_t length; /* of its end, which is written */
+} output;
+
+/* `pending` has changed, or is about to. */
+static void count(by__exchange *x)
+{
+    by__http_server *s = x->server;
+    x->pending = x->out.length + x->writing;
+    size_t now = x->streams ? x->pending : 0;
+    s->slow += now - x->slow;
+    x->slow = now;
+    s->counts.slow = s->slow > s->counts.slow ? s->slow : s->counts.slow;
+}
+
+static void on_written(uv_write_t *request, int status)
+{
+    output *o = (output *)(void *)request;
+    by__exchange *x = o->exchange;
+    x->writing -= o->length;
+    count(x);
+    x->since = by__now();
+    by__text_free(&o->text);
+    free(o);
+    if (status < 0) {
+        by__connection_hang_up(x);
+    } else if (!by__connection_flush(x)) {
+        return;
+    } else if (x->last && x->pending == 0) {
+        by__connection_written_out(x);
+    } else if (x->pending == 0) {
+        by__connection_resume(x);
+    }
+}
+
+bool by__connection_put(by__exchange *x, const char *data, size_t length)
+{
+    by__text_add_bytes(&x->out, data, length);
+    if (x->out.failed) {
+        by__connection_hang_up(x);
+        return false;
+    }
+    count(x);
+    return true;
+}
+
+/* Gives libuv the end of a text, which is taken. */
+static bool write_later(by__exchange *x, by__text *text, size_t begin)
+{
+    output *o = malloc(sizeof *o);
+    if (o == NULL) {
+        by__text_free(text);
+        by__connection_hang_up(x);
+        return false;
+    }
+    *o = (output){.exchange = x, .text = *text, .length = text->length - begin};
+    uv_buf_t later = uv_buf_init(text->data + begin, (unsigned)o->length);
+    if (uv_write(&o->request, &x->uv.stream, &later, 1, on_written) < 0) {
+        by__text_free(&o->text);
+        free(o);
+        by__connection_hang_up(x);
+        return false;
+    }
+    x->writing += o->length;
+    x->given += o->length;
+    count(x);
+    return true;
+}
+
+bool by__connection_flush(by__exchange *x)
+{
+    by__text text = x->out;
+    if (x->stage == BY__CLOSING || x->writing > 0 || text.length == 0) {
+        return x->stage != BY__CLOSING;
+    }
+    x->out = (by__text){0};
+    x->server->counts.writes++;
+    uv_buf_t now = uv_buf_init(text.data, (unsigned)text.length);
+    int n = uv_try_write(&x->uv.stream, &now, 1);
+    if (n < 0 && n != UV_EAGAIN) {
+        by__text_free(&text);
+        count(x);
+        by__connection_hang_up(x);
+        return false;
+    }
+    if (n > 0) {
+        x->since = by__now();
+    }
+    if (n > 0 && (size_t)n == text.length) {
+        by__text_free(&text);
+        count(x);
+        return true;
+    }
+    return write_later(x, &text, n > 0 ? (size_t)n : 0);
+}
+
+void by__connections_flush(by__http_server *s)
+{
+    while (s->gathered != NULL) {
+        by__exchange *x = s->gathered;
+        s->gathered = x->gathered;
+        x->gathers = false;
+        (void)by__connection_flush(x);
+    }
+}
+
+/* Has it written at the end of this turn. No connection is freed before: libuv calls closing ones
+ * behind both places at which the list is worked off. */
+static void gather(by__exchange *x)
+{
+    by__http_server *s = x->server;
+    if (!x->gathers) {
+        x->gathers = true;
+        x->gathered = s->gathered;
+        s->gathered = x;
+    }
+}
+
+const char *by__http_reason(int status)
+{
+    static const struct {
+        int status;
+        const char *reason;
+    } reasons[] = {{100, "Continue"},
+                   {200, "OK"},
+                   {202, "Accepted"},
+                   {204, "No Content"},
+                   {304, "Not Modified"},
+                   {400, "Bad Request"},
+                   {401, "Unauthorized"},
+                   {403, "Forbidden"},
+                   {404, "Not Found"},
+                   {405, "Method Not Allowed"},
+                   {408, "Request Timeout"},
+                   {409, "Conflict"},
+                   {413, "Content Too Large"},
+                   {414, "URI Too Long"},
+                   {415, "Unsupported Media Type"},
+                   {417, "Expectation Failed"},
+                   {429, "Too Many Requests"},
+                   {431, "Request Header Fields Too Large"},
+                   {500, "Internal Server Error"},
+                   {501, "Not Implemented"},
+                   {503, "Service Unavailable"},
+                   {504, "Gateway Timeout"},
+                   {505, "HTTP Version Not Supported"}};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(reasons); i++) {
+        if (reasons[i].status == status) {
+            return reasons[i].reason;
+        }
+    }
+    return "Unknown";
+}
+
+void by__exchange_set(by__exchange *exchange, void *user)
+{
+    exchange->user = user;
+}
+
+void *by__exchange_get(const by__exchange *exchange)
+{
+    return exchange->user;
+}
+
+void by__exchange_note(by__exchange *exchange, void *note)
+{
+    exchange->note = note;
+}
+
+void *by__exchange_noted(const by__exchange *exchange)
+{
+    return exchange->note;
+}
+
+void by__exchange_header(by__exchange *exchange, const char *name, const char *value)
+{
+    for (const char *c = value; *c != '\0'; c++) {
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) {
+            return;
+        }
+    }
+    by__text_format(&exchange->headers, "%s: %s\r\n", name, value);
+}
+
+/* Status line and headers, up to those that frame the body. */
+static void add_head(by__text *text, by__exchange *x, int status, const char *type)
+{
+    x->status = status;
+    by__text_format(text, "HTTP/1.1 %d %s\r\n", status, by__http_reason(status));
+    if (x->headers.data != NULL) {
+        by__text_add(text, x->headers.data);
+    }
+    if (type != NULL) {
+        by__text_format(text, "Content-Type: %s\r\nX-Content-Type-Options: nosniff\r\n", type);
+    }
+    by__text_add(text, x->keep_alive ? "" : "Connection: close\r\n");
+    by__text_free(&x->headers);
+    x->headers = (by__text){0};
+}
+
+/* The head of an answer and, where `body` is not NULL, that. False: the connection has ended. */
+static bool put_reply(by__exchange *x, int status, const char *type, const char *body,
+                      size_t length)
+{
+    by__text text = {0};
+    x->keep_alive = x->keep_alive && !x->server->draining;
+    add_head(&text, x, status, type);
+    if (status != 204 && status != 304) { /* these have no body, and say no length of one */
+        by__text_format(&text, "Content-Length: %zu\r\n", length);
+    }
+    by__text_add(&text, "\r\n");
+    x->bytes = length;
+    /* From here on the handler is not told of the client any more. */
+    x->stage = BY__READING;
+    x->streams = false;
+    bool sent = !text.failed && by__connection_put(x, text.data, text.length) &&
+                (body == NULL || by__connection_put(x, body, length)) && by__connection_flush(x);
+    if (text.failed) {
+        by__connection_hang_up(x);
+    }
+    by__text_free(&text);
+    return sent;
+}
+
+void by__exchange_reply(by__exchange *exchange, int status, const char *type, const char *body,
+                        size_t length)
+{
+    if (put_reply(exchange, status, type, body, length)) {
+        by__connection_finish(exchange);
+    }
+}
+
+void by__exchange_reply_text(by__exchange *exchange, int status, const char *type, by__text *body)
+{
+    by__text text = *body;
+    *body = (by__text){0};
+    if (text.length < LONG) {
+        by__exchange_reply(exchange, status, type, text.data, text.length);
+        by__text_free(&text);
+    } else if (!put_reply(exchange, status, type, NULL, text.length)) {
+        by__text_free(&text);
+    } else if (write_later(exchange, &text, 0)) { /* libuv writes at once what the socket takes */
+        by__connection_finish(exchange);
+    }
+}
+
+bool by__exchange_stream(by__exchange *exchange)
+{
+    by__exchange *x = exchange;
+    by__text text = {0};
+    x->keep_alive = x->keep_alive && !x->server->draining;
+    x->stage = BY__STREAMING;
+    x->streams = true;
+    add_head(&text, x, 200, "text/event-stream; charset=utf-8");
+    by__text_add(&text, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n"
+                        "Transfer-Encoding: chunked\r\n\r\n");
+    bool sent = !text.failed && by__connection_put(x, text.data, text.length);
+    if (text.failed) {
+        by__connection_hang_up(x);
+    }
+    by__text_free(&text);
+    gather(x);
+    return sent;
+}
+
+/* Bytes that a stream may hold back now: as many as all others leave it, so that many slow readers
+ * have equal shares and a single one has enough. (The rule of buffers that switches share, with a
+ * factor of one: Choudhury and Hahne, Dynamic queue length thresholds, 1998.) */
+static size_t most_pending(const by__http_server *s)
+{
+    const by__http_options *o = &s->options;
+    size_t left = s->slow < o->output_total ? o->output_total - s->slow : 0;
+    left = left < LEAST ? LEAST : left;
+    return left < o->output ? left : o->output;
+}
+
+/* "LENGTH in hexadecimal\r\n". */
+static void put_chunk_head(by__text *out, size_t length)
+{
+    char head[2 * sizeof length + 2];
+    size_t at = sizeof head;
+    head[--at] = '\n';
+    head[--at] = '\r';
+    do {
+        head[--at] = "0123456789abcdef"[length & 15];
+        length >>= 4;
+    } while (length > 0);
+    by__text_add_bytes(out, head + at, sizeof head - at);
+}
+
+bool by__exchange_send(by__exchange *exchange, const char *data, size_t length)
+{
+    by__exchange *x = exchange;
+    by__http_server *s = x->server;
+    if (x->stage == BY__CLOSING) {
+        return false;
+    }
+    if (x->pending > most_pending(s)) {
+        s->counts.cut++;
+        by__connection_hang_up(x);
+        return false;
+    }
+    /* A text that has failed stays as it is, and by__connection_put tells. */
+    put_chunk_head(&x->out, length);
+    by__text_add_bytes(&x->out, data, length);
+    x->bytes += length;
+    s->counts.frames++;
+    gather(x);
+    return by__connection_put(x, "\r\n", 2);
+}
+
+void by__exchange_end(by__exchange *exchange)
+{
+    by__exchange *x = exchange;
+    x->stage = BY__READING;
+    if (by__connection_put(x, "0\r\n\r\n", 5) && by__connection_flush(x)) {
+        by__connection_finish(x);
+    }
+}
+
+const char *by__exchange_peer(const by__exchange *exchange)
+{
+    return exchange->peer[0] == '\0' && exchange->server->path != NULL ? "unix" : exchange->peer;
+}

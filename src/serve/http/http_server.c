@@ -1,0 +1,278 @@
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "serve/http/http_connection.h"
+
+/* Connections that wait to be taken. */
+#define BACKLOG 1024
+/* Milliseconds between two looks at what has waited too long. */
+#define SWEEP 500
+/* Seconds in which a client that was refused in the middle of its request may read why. */
+#define LINGER 2.0
+
+void by__http_server_free(by__http_server *s)
+{
+    if (s->handles == 0 && s->connections == 0) {
+        free(s->listen);
+        free(s->path);
+        free(s->url);
+        free(s);
+    }
+}
+
+/* ---- time ---- */
+
+static void on_sweep(uv_timer_t *timer)
+{
+    by__http_server *s = timer->data;
+    const by__http_options *o = &s->options;
+    double now = by__now();
+    for (by__exchange *x = s->first, *next; x != NULL; x = next) {
+        double waited = now - x->since;
+        next = x->next;
+        if (x->stage == BY__CLOSING) {
+            continue;
+        }
+        if (x->lingers) {
+            if (waited > LINGER) {
+                by__connection_hang_up(x);
+            }
+        } else if (x->pending > 0) {
+            /* Of a long write, libuv tells only the end. */
+            size_t taken = x->given - uv_stream_get_write_queue_size(&x->uv.stream);
+            if (taken != x->taken) {
+                x->taken = taken;
+                x->since = now;
+            } else if (waited > o->output_seconds) {
+                by__connection_hang_up(x);
+            }
+        } else if (x->stage == BY__READING && x->parser == NULL) {
+            if (waited > o->idle_seconds) {
+                by__connection_hang_up(x);
+            }
+        } else if (x->stage == BY__READING) {
+            bool body = by__http_parser_in_body(x->parser);
+            if (waited > (body ? o->body_seconds : o->head_seconds)) {
+                by__connection_refuse(x, 408,
+                                      body ? "the body did not come in time"
+                                           : "the head did not come in time");
+            }
+        }
+    }
+}
+
+static void on_before(uv_prepare_t *prepare)
+{
+    by__connections_flush(prepare->data);
+}
+
+static void on_behind(uv_check_t *check)
+{
+    by__connections_flush(check->data);
+}
+
+/* ---- the server ---- */
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    by__http_server *s = handle->data;
+    s->handles--;
+    by__http_server_free(s);
+}
+
+/* Cuts "HOST:PORT"; brackets around an address of IPv6 are taken off. */
+static by_status parse_address(char *text, char **host, int *port, by_error *error)
+{
+    char *colon = strrchr(text, ':');
+    char *end = NULL;
+    long number = colon == NULL ? -1 : strtol(colon + 1, &end, 10);
+    if (colon == NULL || end == colon + 1 || *end != '\0' || number < 0 || number > 65535) {
+        return by_error_set(error, BY_EARG, "%s is not HOST:PORT, [ADDRESS]:PORT or unix:PATH",
+                            text);
+    }
+    *colon = '\0';
+    *port = (int)number;
+    *host = text;
+    if (text[0] == '[' && colon[-1] == ']') {
+        colon[-1] = '\0';
+        *host = text + 1;
+    }
+    return BY_OK;
+}
+
+static by_status bind_tcp(by__http_server *s, by_error *error)
+{
+    struct sockaddr_storage address;
+    int length = sizeof address;
+    char name[INET6_ADDRSTRLEN];
+    char *host;
+    int port;
+    char *text = by__strdup(s->listen);
+    if (text == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: the server's address");
+    }
+    by_status status = parse_address(text, &host, &port, error);
+    if (status == BY_OK && strcmp(host, "localhost") == 0) {
+        strcpy(host, "127.0.0.1");
+    }
+    if (status == BY_OK && uv_ip4_addr(host, port, (struct sockaddr_in *)&address) < 0 &&
+        uv_ip6_addr(host, port, (struct sockaddr_in6 *)&address) < 0) {
+        status = by_error_set(error, BY_EARG, "%s is not an address of this machine", host);
+    }
+    free(text);
+    BY_TRY(status);
+    int code = uv_tcp_bind(&s->uv.tcp, (struct sockaddr *)&address, 0);
+    if (code == 0) {
+        code = uv_listen(&s->uv.stream, BACKLOG, by__connection_accept);
+    }
+    if (code == 0) {
+        code = uv_tcp_getsockname(&s->uv.tcp, (struct sockaddr *)&address, &length);
+    }
+    if (code < 0 || uv_ip_name((struct sockaddr *)&address, name, sizeof name) < 0) {
+        return by__uv_error(error, "listen on", s->listen, code);
+    }
+    bool six = address.ss_family == AF_INET6;
+    by__text url = {0};
+    by__text_format(&url, "http://%s%s%s:%d", six ? "[" : "", name, six ? "]" : "",
+                    ntohs(six ? ((struct sockaddr_in6 *)&address)->sin6_port
+                              : ((struct sockaddr_in *)&address)->sin_port));
+    return by__text_take(&url, &s->url, error);
+}
+
+static by_status bind_pipe(by__http_server *s, by_error *error)
+{
+    struct stat info;
+    /* What is left of a server that was killed; never a file. */
+    if (lstat(s->path, &info) == 0 && S_ISSOCK(info.st_mode)) {
+        (void)unlink(s->path);
+    }
+    int code = uv_pipe_bind(&s->uv.pipe, s->path);
+    if (code == 0) {
+        code = uv_listen(&s->uv.stream, BACKLOG, by__connection_accept);
+    }
+    if (code < 0) {
+        return by__uv_error(error, "listen on", s->path, code);
+    }
+    s->url = by__strdup(s->listen);
+    return s->url != NULL ? BY_OK
+                          : by_error_set(error, BY_EMEMORY, "out of memory: the server's address");
+}
+
+static void set_defaults(by__http_options *o)
+{
+    o->connections = o->connections > 0 ? o->connections : 20000;
+    o->bodies = o->bodies > 0 ? o->bodies : (size_t)256 << 20;
+    o->output = o->output > 0 ? o->output : (size_t)256 << 10;
+    o->output_total = o->output_total > 0 ? o->output_total : (size_t)16 << 20;
+    o->head_seconds = o->head_seconds > 0.0 ? o->head_seconds : 10.0;
+    o->body_seconds = o->body_seconds > 0.0 ? o->body_seconds : 60.0;
+    o->idle_seconds = o->idle_seconds > 0.0 ? o->idle_seconds : 75.0;
+    o->output_seconds = o->output_seconds > 0.0 ? o->output_seconds : 30.0;
+}
+
+by_status by__http_server_open(by__http_server **out, uv_loop_t *loop,
+                               const by__http_options *options, by_error *error)
+{
+    by__http_server *s = NULL;
+    *out = NULL;
+    BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "a server", error));
+    s->options = *options;
+    set_defaults(&s->options);
+    s->listen = by__strdup(options->listen);
+    bool local = strncmp(options->listen, "unix:", 5) == 0;
+    s->path = local ? by__strdup(options->listen + 5) : NULL;
+    if (s->listen == NULL || (local && s->path == NULL)) {
+        by__http_server_free(s);
+        return by_error_set(error, BY_EMEMORY, "out of memory: a server");
+    }
+    int code = local ? uv_pipe_init(loop, &s->uv.pipe, 0) : uv_tcp_init(loop, &s->uv.tcp);
+    if (code < 0) {
+        by__http_server_free(s);
+        return by__uv_error(error, "open", "a socket", code);
+    }
+    s->uv.handle.data = s;
+    s->handles = 1;
+    (void)uv_timer_init(loop, &s->timer); /* cannot fail */
+    (void)uv_prepare_init(loop, &s->before);
+    (void)uv_check_init(loop, &s->behind);
+    s->timer.data = s->before.data = s->behind.data = s;
+    s->handles += 3;
+    by_status status = local ? bind_pipe(s, error) : bind_tcp(s, error);
+    if (status != BY_OK) {
+        by__http_server_close(&s);
+        return status;
+    }
+    (void)uv_timer_start(&s->timer, on_sweep, SWEEP, SWEEP);
+    (void)uv_prepare_start(&s->before, on_before);
+    (void)uv_check_start(&s->behind, on_behind);
+    *out = s;
+    return BY_OK;
+}
+
+const char *by__http_server_url(const by__http_server *server)
+{
+    return server->url;
+}
+
+size_t by__http_server_connections(const by__http_server *server)
+{
+    return server->connections;
+}
+
+by__http_counts by__http_server_counts(const by__http_server *server)
+{
+    return server->counts;
+}
+
+by__http_refusals by__http_server_refusals(const by__http_server *server)
+{
+    return server->refusals;
+}
+
+void by__http_server_drain(by__http_server *server)
+{
+    by__http_server *s = server;
+    if (s->draining) {
+        return;
+    }
+    s->draining = true;
+    for (by__exchange *x = s->first, *next; x != NULL; x = next) {
+        next = x->next;
+        if (x->stage == BY__READING && x->pending == 0 && x->parser == NULL) {
+            by__connection_hang_up(x);
+        }
+    }
+}
+
+bool by__http_server_busy(const by__http_server *server)
+{
+    for (const by__exchange *x = server->first; x != NULL; x = x->next) {
+        if (x->stage == BY__HANDLING || x->stage == BY__STREAMING ||
+            (x->stage == BY__READING && x->pending > 0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void by__http_server_close(by__http_server **server)
+{
+    by__http_server *s = *server;
+    if (s == NULL) {
+        return;
+    }
+    *server = NULL;
+    s->closing = true;
+    s->draining = true;
+    for (by__exchange *x = s->first, *next; x != NULL; x = next) {
+        next = x->next;
+        by__connection_hang_up(x);
+    }
+    uv_close(&s->uv.handle, on_handle_closed);
+    uv_close((uv_handle_t *)&s->timer, on_handle_closed);
+    uv_close((uv_handle_t *)&s->before, on_handle_closed);
+    uv_close((uv_handle_t *)&s->behind, on_handle_closed);
+}

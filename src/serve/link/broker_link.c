@@ -1,0 +1,108 @@
+#include "serve/link/broker_link.h"
+
+/* Milliseconds between two attempts. */
+#define RETRY 100
+
+static void attempt(by__broker_link *b);
+
+static void on_retry(uv_timer_t *timer)
+{
+    attempt(timer->data);
+}
+
+static void lose(by__broker_link *b, const char *why)
+{
+    b->link = NULL;
+    b->ready = false;
+    (void)uv_timer_start(&b->retry, on_retry, RETRY, 0);
+    if (b->handler.lost != NULL) {
+        b->handler.lost(b->handler.user, why);
+    }
+}
+
+static void on_message(void *user, by__link *link, json_t *message)
+{
+    const by__broker_link *b = user;
+    BY_UNUSED(link);
+    if (b->handler.message != NULL) {
+        b->handler.message(b->handler.user, message);
+    }
+}
+
+static void on_events(void *user, by__link *link, const char *list, size_t length)
+{
+    const by__broker_link *b = user;
+    BY_UNUSED(link);
+    if (b->handler.events != NULL) {
+        b->handler.events(b->handler.user, list, length);
+    }
+}
+
+static void on_ready(void *user, by__link *link)
+{
+    by__broker_link *b = user;
+    BY_UNUSED(link);
+    b->ready = true;
+    if (b->handler.ready != NULL) {
+        b->handler.ready(b->handler.user);
+    }
+}
+
+static void on_lost(void *user, by__link *link, const char *why)
+{
+    BY_UNUSED(link);
+    lose(user, why);
+}
+
+static void attempt(by__broker_link *b)
+{
+    by__link_handler handler = {
+        .message = on_message, .events = on_events, .lost = on_lost, .ready = on_ready, .user = b};
+    by_error ignored = {0};
+    if (by__link_connect(&b->link, b->loop, b->broker, &handler, &ignored) != BY_OK) {
+        (void)uv_timer_start(&b->retry, on_retry, RETRY, 0);
+    } else if (b->handler.greet != NULL) {
+        b->handler.greet(b->handler.user);
+    }
+}
+
+void by__broker_link_open(by__broker_link *b, uv_loop_t *loop, const char *broker,
+                          const by__broker_link_handler *handler)
+{
+    *b = (by__broker_link){.loop = loop, .broker = broker, .handler = *handler};
+    (void)uv_timer_init(loop, &b->retry); /* cannot fail */
+    b->retry.data = b;
+    attempt(b);
+}
+
+bool by__broker_link_send(by__broker_link *b, const json_t *message)
+{
+    return b->link != NULL && by__link_send(b->link, message);
+}
+
+bool by__broker_link_send_events(by__broker_link *b, const char *list, size_t length)
+{
+    return b->link != NULL && by__link_send_events(b->link, list, length);
+}
+
+void by__broker_link_hold(by__broker_link *b, bool holds)
+{
+    if (b->link != NULL) {
+        by__link_hold(b->link, holds);
+    }
+}
+
+void by__broker_link_drop(by__broker_link *b, const char *why)
+{
+    by__link *link = b->link;
+    if (link != NULL) {
+        by__link_close(&link);
+        lose(b, why);
+    }
+}
+
+void by__broker_link_close(by__broker_link *b)
+{
+    by__link_close(&b->link);
+    uv_close((uv_handle_t *)&b->retry, NULL);
+}

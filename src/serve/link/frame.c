@@ -1,0 +1,69 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/event_list.h"
+#include "serve/link/link.h"
+
+#define HEAD 4u
+
+static size_t length_of(const char *head)
+{
+    const unsigned char *b = (const unsigned char *)head;
+    return (size_t)b[0] | (size_t)b[1] << 8 | (size_t)b[2] << 16 | (size_t)b[3] << 24;
+}
+
+static bool take_frame(const char *data, size_t length, const by__frame_handler *h)
+{
+    if (length > 0 && data[0] == BY__LINK_EVENTS) {
+        return by__events_valid(data + 1, length - 1) && h->events(h->user, data + 1, length - 1);
+    }
+    json_t *object = json_loadb(data, length, JSON_REJECT_DUPLICATES, NULL);
+    bool good = json_is_object(object) && h->message(h->user, object);
+    json_decref(object);
+    return good;
+}
+
+bool by__frames_take(by__frames *frames, const char *data, size_t length,
+                     const by__frame_handler *handler)
+{
+    by__frames *f = frames;
+    by_error ignored = {0};
+    size_t need;
+    if (length == 0) {
+        return true;
+    }
+    if (!by__size_add(f->length, length, &need) ||
+        by__reserve((void **)&f->data, &f->capacity, need, 1, &ignored) != BY_OK) {
+        return false;
+    }
+    memcpy(f->data + f->length, data, length);
+    f->length = need;
+    size_t at = 0;
+    bool good = true;
+    while (good && f->length - at >= HEAD) {
+        size_t n = length_of(f->data + at);
+        if (n > BY__LINK_MESSAGE) {
+            good = false;
+            break;
+        }
+        if (f->length - at - HEAD < n) {
+            break;
+        }
+        good = take_frame(f->data + at + HEAD, n, handler);
+        at += HEAD + n;
+    }
+    if (good && at > 0) {
+        memmove(f->data, f->data + at, f->length - at);
+        f->length -= at;
+    }
+    if (f->length == 0 && f->capacity > ((size_t)64 << 10)) {
+        by__frames_free(f);
+    }
+    return good;
+}
+
+void by__frames_free(by__frames *frames)
+{
+    free(frames->data);
+    *frames = (by__frames){0};
+}

@@ -1,0 +1,299 @@
+#include "serve/event_list.h"
+#include "serve/link/link.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define BACKLOG 128
+#define READ    ((size_t)64 << 10)
+#define EVENTS  ((size_t)64 << 10)
+
+typedef struct socket_link {
+    by__link base;
+    uv_pipe_t pipe;
+    uv_connect_t connect;
+    by__frames frames;
+    size_t pending;
+    char buffer[READ];
+} socket_link;
+
+struct by__link_listener {
+    uv_pipe_t pipe;
+    by__link_handler handler;
+    void (*taken)(void *user, by__link *link);
+};
+
+typedef struct output {
+    uv_write_t request;
+    socket_link *link;
+    size_t length;
+    char data[];
+} output;
+
+static void on_closed(uv_handle_t *handle)
+{
+    socket_link *l = handle->data;
+    by__frames_free(&l->frames);
+    free(l);
+}
+
+static void close_socket(by__link *link)
+{
+    uv_close((uv_handle_t *)&((socket_link *)(void *)link)->pipe, on_closed);
+}
+
+static void lose(socket_link *l, const char *why)
+{
+    by__link_lose(&l->base, why);
+}
+
+static bool on_message(void *user, json_t *message)
+{
+    by__link *l = user;
+    if (!l->closed) {
+        l->handler.message(l->handler.user, l, message);
+    }
+    return !l->closed;
+}
+
+static bool on_events(void *user, const char *list, size_t length)
+{
+    by__link *l = user;
+    if (!l->closed) {
+        l->handler.events(l->handler.user, l, list, length);
+    }
+    return !l->closed;
+}
+
+static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
+{
+    socket_link *l = handle->data;
+    BY_UNUSED(suggested);
+    *buffer = uv_buf_init(l->buffer, READ);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
+{
+    socket_link *l = stream->data;
+    by__frame_handler handler = {on_message, on_events, &l->base};
+    if (n < 0) {
+        lose(l, n == UV_EOF ? "the other side has closed the link" : uv_strerror((int)n));
+    } else if (n > 0 && !by__frames_take(&l->frames, buffer->base, (size_t)n, &handler)) {
+        lose(l, "a message is no JSON object and no list of events of at most 64 MiB");
+    }
+}
+
+static void on_connect(uv_connect_t *request, int status)
+{
+    socket_link *l = request->data;
+    if (l->base.closed) {
+        return;
+    }
+    if (status == 0) {
+        status = uv_read_start((uv_stream_t *)&l->pipe, on_alloc, on_read);
+    }
+    if (status < 0) {
+        lose(l, uv_strerror(status));
+    } else {
+        l->base.handler.ready(l->base.handler.user, &l->base);
+    }
+}
+
+static const by__link_kind kind;
+
+static by_status open_link(socket_link **out, uv_loop_t *loop, const by__link_handler *handler,
+                           by_error *error)
+{
+    socket_link *l = NULL;
+    *out = NULL;
+    BY_TRY(by__alloc((void **)&l, 1, sizeof *l, "a link", error));
+    int code = uv_pipe_init(loop, &l->pipe, 0);
+    if (code < 0) {
+        free(l);
+        return by__uv_error(error, "open", "a socket", code);
+    }
+    l->base.kind = &kind;
+    l->base.handler = *handler;
+    l->pipe.data = l;
+    *out = l;
+    return BY_OK;
+}
+
+by_status by__socket_link_connect(by__link **out, uv_loop_t *loop, const char *path,
+                                  const by__link_handler *handler, by_error *error)
+{
+    socket_link *l = NULL;
+    *out = NULL;
+    by_status status = open_link(&l, loop, handler, error);
+    if (l == NULL) {
+        return status;
+    }
+    l->connect.data = l;
+    uv_pipe_connect(&l->connect, &l->pipe, path, on_connect);
+    *out = &l->base;
+    return BY_OK;
+}
+
+static void on_written(uv_write_t *request, int status)
+{
+    output *o = (output *)(void *)request;
+    socket_link *l = o->link;
+    l->pending -= o->length;
+    free(o);
+    if (status < 0) {
+        lose(l, uv_strerror(status));
+    }
+}
+
+/* A frame of n bytes, which the caller writes behind the first four; NULL: the link is lost. */
+static output *new_frame(socket_link *l, size_t n)
+{
+    output *o = NULL;
+    if (l->pending > BY__LINK_PENDING) {
+        lose(l, "the other side does not read");
+        return NULL;
+    }
+    o = n == 0 || n > BY__LINK_MESSAGE ? NULL : malloc(sizeof *o + 4 + n);
+    if (o == NULL) {
+        lose(l, "a message cannot be sent");
+        return NULL;
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        o->data[i] = (char)(unsigned char)(n >> (8 * i));
+    }
+    o->link = l;
+    o->length = n + 4;
+    return o;
+}
+
+static bool send_frame(socket_link *l, output *o)
+{
+    uv_buf_t buffer = uv_buf_init(o->data, (unsigned)o->length);
+    l->pending += o->length;
+    /* libuv writes at once what the socket takes. */
+    int code = uv_write(&o->request, (uv_stream_t *)&l->pipe, &buffer, 1, on_written);
+    if (code < 0) {
+        l->pending -= o->length;
+        free(o);
+        lose(l, uv_strerror(code));
+        return false;
+    }
+    return true;
+}
+
+static bool send_message(by__link *link, const json_t *message)
+{
+    socket_link *l = (socket_link *)(void *)link;
+    size_t n = json_dumpb(message, NULL, 0, JSON_COMPACT);
+    output *o = new_frame(l, n);
+    if (o == NULL) {
+        return false;
+    }
+    (void)json_dumpb(message, o->data + 4, n, JSON_COMPACT);
+    return send_frame(l, o);
+}
+
+/* In frames of at most EVENTS bytes, where an event is not longer: who takes a frame does so
+ * without a pause. */
+static bool send_events(by__link *link, const char *list, size_t length)
+{
+    socket_link *l = (socket_link *)(void *)link;
+    by__event event;
+    size_t begin = 0;
+    size_t at = 0;
+    while (begin < length) {
+        size_t end = begin;
+        while (by__events_next(list, length, &at, &event) &&
+               (at - begin <= EVENTS || end == begin)) {
+            end = at;
+        }
+        output *o = new_frame(l, 1 + end - begin);
+        if (o == NULL) {
+            return false;
+        }
+        o->data[4] = BY__LINK_EVENTS;
+        memcpy(o->data + 5, list + begin, end - begin);
+        if (!send_frame(l, o)) {
+            return false;
+        }
+        begin = at = end;
+    }
+    return true;
+}
+
+static void hold_socket(by__link *link, bool holds)
+{
+    socket_link *l = (socket_link *)(void *)link;
+    if (holds) {
+        (void)uv_read_stop((uv_stream_t *)&l->pipe);
+    } else {
+        (void)uv_read_start((uv_stream_t *)&l->pipe, on_alloc, on_read); /* it was read before */
+    }
+}
+
+static const by__link_kind kind = {
+    .send = send_message, .send_events = send_events, .hold = hold_socket, .close = close_socket};
+
+/* ---- listening ---- */
+
+static void on_connection(uv_stream_t *stream, int status)
+{
+    by__link_listener *s = stream->data;
+    socket_link *l = NULL;
+    by_error ignored = {0};
+    if (status < 0 || open_link(&l, stream->loop, &s->handler, &ignored) != BY_OK) {
+        return;
+    }
+    if (uv_accept(stream, (uv_stream_t *)&l->pipe) < 0 ||
+        uv_read_start((uv_stream_t *)&l->pipe, on_alloc, on_read) < 0) {
+        by__link *link = &l->base;
+        by__link_close(&link);
+        return;
+    }
+    s->taken(s->handler.user, &l->base);
+}
+
+static void on_listener_closed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+by_status by__link_listen(by__link_listener **out, uv_loop_t *loop, const char *path,
+                          void (*taken)(void *user, by__link *link),
+                          const by__link_handler *handler, by_error *error)
+{
+    uv_fs_t request;
+    BY_TRY(by__alloc((void **)out, 1, sizeof **out, "a listener", error));
+    by__link_listener *s = *out;
+    s->handler = *handler;
+    s->taken = taken;
+    int code = uv_pipe_init(loop, &s->pipe, 0);
+    if (code < 0) {
+        free(s);
+        *out = NULL;
+        return by__uv_error(error, "open", "a socket", code);
+    }
+    s->pipe.data = s;
+    (void)uv_fs_unlink(NULL, &request, path, NULL);
+    uv_fs_req_cleanup(&request);
+    mode_t mask = umask(0177);
+    code = uv_pipe_bind(&s->pipe, path);
+    (void)umask(mask);
+    if (code == 0) {
+        code = uv_listen((uv_stream_t *)&s->pipe, BACKLOG, on_connection);
+    }
+    if (code < 0) {
+        by__link_listener_close(out);
+        return by__uv_error(error, "listen on", path, code);
+    }
+    return BY_OK;
+}
+
+void by__link_listener_close(by__link_listener **listener)
+{
+    if (*listener != NULL) {
+        uv_close((uv_handle_t *)&(*listener)->pipe, on_listener_closed);
+        *listener = NULL;
+    }
+}

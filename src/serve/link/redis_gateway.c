@@ -1,0 +1,526 @@
+/* A gateway's side of a link to Redis, and a supervisor's, which says which versions get
+ * requests. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/link/redis_link.h"
+
+/* How fast requests of a model end, for Retry-After. */
+typedef struct rate {
+    char model[256];
+    double ended;
+    double at; /* by__now of it */
+    double per_second;
+    struct rate *next;
+} rate;
+
+typedef struct gateway {
+    rate *rates;
+    bool looking;   /* a question about the state is unanswered */
+    json_t *routes; /* of a supervisor: its last "route" of each model */
+    unsigned ticks;
+} gateway;
+
+/* Ticks between two times that a supervisor says its routes: Redis may have refused them, since
+ * another decides, or have lost them. */
+#define ROUTE_TICKS 4
+
+/* ---- requests ---- */
+
+static const char *level_of(const json_t *message)
+{
+    int64_t priority = by__get_integer(message, "priority");
+    return priority > 0 ? "1" : priority < 0 ? "3" : "2";
+}
+
+static void add_limits(by__redis_link *l, by__redis_call *call)
+{
+    by__redis_add_integer(call, l->address.queue);
+    by__redis_add_integer(call, l->address.queue_tokens);
+}
+
+/* Redis is up, and cannot write: its memory or its disk is full, or it has become a replica. */
+static bool is_full(const redisReply *reply)
+{
+    static const char *const kinds[] = {"OOM ", "MISCONF ", "READONLY ", "NOREPLICAS "};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(kinds); i++) {
+        if (reply != NULL && reply->type == REDIS_REPLY_ERROR &&
+            strncmp(reply->str, kinds[i], strlen(kinds[i])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Why a request was not taken; NULL: it was. *seconds: until it may be tried again. */
+static const by__refusal *refusal_of(const by__redis_link *l, const redisReply *reply,
+                                     const char *model, double *seconds)
+{
+    const gateway *g = l->own;
+    if (is_full(reply)) {
+        *seconds = 1.0;
+        return by__refusal_of("broker_full");
+    }
+    const by__refusal *refusal = by__refusal_of(by__redis_text(reply, 0));
+    *seconds = refusal != NULL && refusal->status == 503 ? 1.0 : 0.0;
+    if (refusal != NULL && refusal->status == 429) {
+        const rate *r = g->rates;
+        while (r != NULL && strcmp(r->model, model) != 0) {
+            r = r->next;
+        }
+        double ends = r == NULL ? 0.0 : r->per_second;
+        *seconds = by__retry_after(ends > 0.0 ? by__redis_number(reply, 1) / ends : 0.0);
+    }
+    return refusal;
+}
+
+/* about: the id, and behind it the model. */
+static void on_submitted(void *user, const char *about, const redisReply *reply)
+{
+    by__redis_link *l = user;
+    char id[65];
+    double seconds;
+    if (!is_full(reply) && by__redis_bad(l, reply)) {
+        return;
+    }
+    size_t length = strcspn(about, " ");
+    const by__refusal *why =
+        refusal_of(l, reply, about[length] == '\0' ? "" : about + length + 1, &seconds);
+    if (why != NULL && length < sizeof id) {
+        memcpy(id, about, length);
+        id[length] = '\0';
+        by__redis_tell_event(l, by__event_refused(id, why, seconds));
+    }
+}
+
+static void submit(by__redis_link *l, const json_t *m)
+{
+    by__redis_call call = {0};
+    const char *id = by__get_text(m, "id");
+    const char *model = by__get_text(m, "model");
+    const char *version = by__get_text(m, "version");
+    bool again = json_is_true(json_object_get(m, "again"));
+    char about[BY__REDIS_ABOUT];
+    if (id == NULL || model == NULL) {
+        return;
+    }
+    by__redis_add_text(&call, "submit");
+    by__redis_add_text(&call, id);
+    by__redis_add_text(&call, model);
+    by__redis_add_text(&call, level_of(m));
+    by__redis_add_integer(&call, by__get_integer(m, "cost"));
+    by__redis_add_integer(&call, (int64_t)(by__get_number(m, "left", 0.0) * 1000.0));
+    by__redis_add_text(&call, l->name);
+    by__redis_add_text(&call, json_is_true(json_object_get(m, "seen")) ? "1" : "0");
+    by__redis_add_text(&call, again ? "1" : "0");
+    add_limits(l, &call);
+    by__redis_add_text(&call, version == NULL ? "" : version);
+    by__redis_add_text(&call, json_is_true(json_object_get(m, "whole")) ? "1" : "0");
+    by__redis_add_json(&call, json_object_get(m, "request"));
+    (void)snprintf(about, sizeof about, "%s %s", id, model);
+    by__redis_run(l->redis, &call, !again, on_submitted, l, about);
+}
+
+static void cancel(by__redis_link *l, const json_t *m)
+{
+    by__redis_call call = {0};
+    const char *id = by__get_text(m, "id");
+    by__redis_add_text(&call, "cancel");
+    by__redis_add_text(&call, id == NULL ? "" : id);
+    by__redis_add_text(&call, l->name);
+    by__redis_run(l->redis, &call, false, by__redis_ignore, l, "");
+}
+
+/* ---- tasks ---- */
+
+static json_t *json_at(const redisReply *reply, size_t i)
+{
+    const char *text = by__redis_text(reply, i);
+    json_t *value = *text == '\0' ? NULL : json_loads(text, 0, NULL);
+    return value == NULL ? json_null() : value;
+}
+
+static json_t *task_of(const redisReply *reply)
+{
+    const char *hook = by__redis_text(reply, 9);
+    json_t *task = json_pack(
+        "{ss ss sf sf sI so so so}", "id", by__redis_text(reply, 1), "status",
+        by__redis_text(reply, 2), "created_at", by__redis_number(reply, 3) * 1e-3, "expires_at",
+        by__redis_number(reply, 4) * 1e-3, "attempts", (json_int_t)by__redis_number(reply, 5),
+        "task", json_at(reply, 6), "result", json_at(reply, 7), "error", json_at(reply, 8));
+    if (hook[0] != '\0') {
+        (void)json_object_set_new(task, "hook",
+                                  json_pack("{ss sI}", "status", hook, "attempts",
+                                            (json_int_t)by__redis_number(reply, 10)));
+    }
+    return task;
+}
+
+/* about: the question's number, and behind it the model. */
+static void on_task(void *user, const char *about, const redisReply *reply)
+{
+    by__redis_link *l = user;
+    const char *model = strchr(about, ' ');
+    double seconds;
+    if (!is_full(reply) && by__redis_bad(l, reply)) {
+        return;
+    }
+    const by__refusal *why = refusal_of(l, reply, model == NULL ? "" : model + 1, &seconds);
+    json_t *task = json_null();
+    if (why == NULL && strcmp(by__redis_text(reply, 0), "task") == 0) {
+        task = task_of(reply);
+    }
+    json_t *answer = json_pack("{ss sI so}", "t", "task", "ref",
+                               (json_int_t)strtoll(about, NULL, 10), "task", task);
+    if (why != NULL) {
+        (void)json_object_set_new(answer, "error",
+                                  json_pack("{si ss ss}", "status", why->status, "code", why->code,
+                                            "message", why->message));
+    }
+    by__redis_tell(l, answer);
+}
+
+static void add_task(const by__redis_link *l, by__redis_call *call, const json_t *m)
+{
+    const json_t *task = json_object_get(m, "task");
+    const char *key = by__get_text(m, "key");
+    const char *model = by__get_text(task, "model");
+    double left = by__get_number(m, "expires", 0.0) - by__wall_clock();
+    by__redis_add_text(call, key == NULL ? "" : key);
+    by__redis_add_text(call, model == NULL ? "" : model);
+    by__redis_add_text(call, level_of(task));
+    by__redis_add_integer(call, by__get_integer(task, "cost"));
+    by__redis_add_integer(call, left > 0.001 ? (int64_t)(left * 1000.0) : 1);
+    by__redis_add_text(call, json_is_true(json_object_get(m, "seen")) ? "1" : "0");
+    add_limits((by__redis_link *)(uintptr_t)l, call);
+    /* The request is kept apart: it goes when the task ends. */
+    json_t *rest = json_copy((json_t *)(uintptr_t)task);
+    (void)json_object_del(rest, "request");
+    by__redis_add_json(call, rest);
+    json_decref(rest);
+    by__redis_add_json(call, json_object_get(task, "request"));
+    by__redis_add_text(call, by__get_text(task, "webhook") == NULL ? "0" : "1");
+}
+
+static void keep_task(by__redis_call *call, const json_t *m)
+{
+    double left = by__get_number(m, "expires", 0.0) - by__wall_clock();
+    by__redis_add_integer(call, left > 0.001 ? (int64_t)(left * 1000.0) : 1);
+    by__redis_add_json(call, json_object_get(m, "task"));
+    by__redis_add_json(call, json_object_get(m, "result"));
+}
+
+static void ask_task(by__redis_link *l, const char *kind, const json_t *m)
+{
+    by__redis_call call = {0};
+    const char *id = by__get_text(m, "id");
+    const char *owner = by__get_text(m, "owner");
+    const char *model = by__get_text(json_object_get(m, "task"), "model");
+    bool keeps = json_is_object(json_object_get(m, "result"));
+    bool adds = strcmp(kind, "task_add") == 0;
+    char about[BY__REDIS_ABOUT];
+    by__redis_add_text(&call, adds && keeps ? "task_keep" : kind);
+    by__redis_add_text(&call, id == NULL ? "" : id);
+    by__redis_add_text(&call, owner == NULL ? "" : owner);
+    if (adds && keeps) {
+        keep_task(&call, m);
+    } else if (adds) {
+        add_task(l, &call, m);
+    }
+    (void)snprintf(about, sizeof about, "%lld %s", (long long)by__get_integer(m, "ref"),
+                   model == NULL ? "" : model);
+    by__redis_run(l->redis, &call, adds, on_task, l, about);
+}
+
+/* ---- webhooks ---- */
+
+static void on_hooks(void *user, const char *about, const redisReply *reply)
+{
+    by__redis_link *l = user;
+    BY_UNUSED(about);
+    if (by__redis_bad(l, reply)) {
+        return;
+    }
+    json_t *hooks = json_array();
+    for (size_t i = 0; i < reply->elements; i++) {
+        const redisReply *h = by__redis_array(reply, i);
+        if (h != NULL) {
+            (void)json_array_append_new(
+                hooks,
+                json_pack("{ss ss sf sf sI so so sf sI}", "id", by__redis_text(h, 0), "status",
+                          by__redis_text(h, 1), "created_at", by__redis_number(h, 2) * 1e-3,
+                          "expires_at", by__redis_number(h, 3) * 1e-3, "attempts",
+                          (json_int_t)by__redis_number(h, 4), "task", json_at(h, 5), "error",
+                          json_at(h, 6), "ended_at", by__redis_number(h, 7) * 1e-3, "tries",
+                          (json_int_t)by__redis_number(h, 8)));
+        }
+    }
+    by__redis_tell(l, json_pack("{ss so}", "t", "hooks", "hooks", hooks));
+}
+
+static void ask_hooks(by__redis_link *l, const json_t *m)
+{
+    by__redis_call call = {0};
+    by__redis_add_text(&call, "task_hooks");
+    by__redis_add_integer(&call, (int64_t)(by__get_number(m, "lease", 10.0) * 1e3));
+    by__redis_add_integer(&call, by__get_integer(m, "most"));
+    by__redis_run(l->redis, &call, false, on_hooks, l, "");
+}
+
+static void tell_outcome(by__redis_link *l, const json_t *m)
+{
+    by__redis_call call = {0};
+    const char *id = by__get_text(m, "id");
+    const char *state = by__get_text(m, "state");
+    by__redis_add_text(&call, "task_hook");
+    by__redis_add_text(&call, id == NULL ? "" : id);
+    by__redis_add_integer(&call, by__get_integer(m, "try"));
+    by__redis_add_text(&call, state == NULL ? "failed" : state);
+    by__redis_add_integer(&call, (int64_t)(by__get_number(m, "delay", 0.0) * 1e3));
+    by__redis_run(l->redis, &call, false, by__redis_ignore, l, "");
+}
+
+/* ---- the state ---- */
+
+static void take_rate(gateway *g, const char *model, double ended)
+{
+    rate *r = g->rates;
+    by_error ignored = {0};
+    double now = by__now();
+    while (r != NULL && strcmp(r->model, model) != 0) {
+        r = r->next;
+    }
+    if (r == NULL) {
+        if (strlen(model) >= sizeof r->model ||
+            by__alloc((void **)&r, 1, sizeof *r, "a model", &ignored) != BY_OK) {
+            return;
+        }
+        memcpy(r->model, model, strlen(model) + 1);
+        r->next = g->rates;
+        g->rates = r;
+    } else if (ended >= r->ended && now > r->at) {
+        r->per_second += 0.1 * ((ended - r->ended) / (now - r->at) - r->per_second);
+    }
+    r->ended = ended;
+    r->at = now;
+}
+
+/* What Redis has counted of versions, with the workers that each has. */
+static json_t *versions_of(const redisReply *m, const json_t *workers)
+{
+    json_t *versions = json_at(m, 9);
+    size_t i;
+    size_t at;
+    json_t *v;
+    json_t *w;
+    json_array_foreach(versions, i, v)
+    {
+        const char *name = by__get_text(v, "version");
+        int64_t count = 0;
+        json_array_foreach(workers, at, w)
+        {
+            const char *of = by__get_text(w, "model");
+            const char *version = by__get_text(w, "version");
+            count += of != NULL && strcmp(of, by__redis_text(m, 0)) == 0 && version != NULL &&
+                     name != NULL && strcmp(version, name) == 0;
+        }
+        (void)json_object_set_new(v, "workers", json_integer((json_int_t)count));
+    }
+    return versions;
+}
+
+static json_t *models_of(gateway *g, const redisReply *list, const json_t *workers)
+{
+    json_t *models = json_array();
+    for (size_t i = 0; list != NULL && i < list->elements; i++) {
+        const redisReply *m = by__redis_array(list, i);
+        size_t at;
+        json_t *w;
+        int64_t count = 0;
+        if (m == NULL) {
+            continue;
+        }
+        const char *id = by__redis_text(m, 0);
+        json_array_foreach(workers, at, w)
+        {
+            const char *of = by__get_text(w, "model");
+            count += of != NULL && strcmp(of, id) == 0;
+        }
+        take_rate(g, id, by__redis_number(m, 4));
+        (void)json_array_append_new(
+            models,
+            json_pack("{ss so sI sI sI sf sI sb ss so}", "id", id, "info", json_at(m, 1), "workers",
+                      (json_int_t)count, "queue", (json_int_t)by__redis_number(m, 2),
+                      "queue_tokens", (json_int_t)by__redis_number(m, 3), "oldest",
+                      by__redis_number(m, 5) * 1e-3, "arrived", (json_int_t)by__redis_number(m, 6),
+                      "elastic", (int)(by__redis_number(m, 7) > 0.0), "decides",
+                      by__redis_text(m, 8), "versions", versions_of(m, workers)));
+    }
+    return models;
+}
+
+static void on_state(void *user, const char *about, const redisReply *reply)
+{
+    by__redis_link *l = user;
+    gateway *g = l->own;
+    BY_UNUSED(about);
+    g->looking = false;
+    if (by__redis_bad(l, reply)) {
+        return;
+    }
+    const redisReply *list = by__redis_array(reply, 0);
+    json_t *workers = json_array();
+    for (size_t i = 0; list != NULL && i < list->elements; i++) {
+        const redisReply *w = by__redis_array(list, i);
+        json_t *record = w == NULL ? json_null() : json_at(w, 0);
+        if (json_is_object(record)) {
+            (void)json_object_set_new(record, "silent", json_real(by__redis_number(w, 1) * 1e-3));
+            (void)json_array_append(workers, record);
+        }
+        json_decref(record);
+    }
+    json_t *models = models_of(g, by__redis_array(reply, 1), workers);
+    const redisReply *counters = by__redis_array(reply, 2);
+    double counts[4] = {0};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(counts) && counters != NULL; i++) {
+        counts[i] = by__redis_number(counters, i);
+    }
+    by__redis_tell(l, json_pack("{ss so so sI sI sI sI}", "t", "state", "workers", workers,
+                                "models", models, "rejected", (json_int_t)counts[0], "retried",
+                                (json_int_t)counts[1], "expired", (json_int_t)counts[2], "dead",
+                                (json_int_t)counts[3]));
+}
+
+static void look(by__redis_link *l)
+{
+    gateway *g = l->own;
+    by__redis_call call = {0};
+    if (g->looking) {
+        return;
+    }
+    g->looking = true;
+    by__redis_add_text(&call, "state");
+    by__redis_add_text(&call, l->name);
+    by__redis_add_integer(&call, (int64_t)(l->address.silence * 1000.0));
+    by__redis_run(l->redis, &call, false, on_state, l, "");
+}
+
+/* ---- routes of a supervisor ---- */
+
+static void say_route(by__redis_link *l, const char *model, const json_t *m)
+{
+    by__redis_call call = {0};
+    const json_t *info = json_object_get(m, "info");
+    json_t *route = json_pack("{sO sb}", "versions", json_object_get(m, "versions"), "elastic",
+                              (int)json_is_true(json_object_get(m, "elastic")));
+    if (route == NULL) {
+        return;
+    }
+    by__redis_add_text(&call, "route");
+    by__redis_add_text(&call, model);
+    by__redis_add_text(&call, l->name);
+    by__redis_add_json(&call, route);
+    if (json_is_object(info)) {
+        by__redis_add_json(&call, info);
+    } else {
+        by__redis_add_text(&call, "");
+    }
+    json_decref(route);
+    by__redis_run(l->redis, &call, false, by__redis_ignore, l, "");
+}
+
+static void set_route(by__redis_link *l, const json_t *m)
+{
+    gateway *g = l->own;
+    const char *model = by__get_text(m, "model");
+    if (model != NULL && json_array_size(json_object_get(m, "versions")) > 0) {
+        g->routes = g->routes == NULL ? json_object() : g->routes;
+        (void)json_object_set_new(g->routes, model, json_deep_copy(m));
+        say_route(l, model, m);
+    }
+}
+
+static void supervise(by__redis_link *l)
+{
+    gateway *g = l->own;
+    const char *model;
+    json_t *m;
+    look(l);
+    if (++g->ticks % ROUTE_TICKS == 0) {
+        json_object_foreach(g->routes, model, m)
+        {
+            say_route(l, model, m);
+        }
+    }
+}
+
+/* ---- the roles ---- */
+
+static by_status open_gateway(by__redis_link *l, const json_t *hello, by_error *error)
+{
+    BY_UNUSED(hello);
+    return by__alloc(&l->own, 1, sizeof(gateway), "a link", error);
+}
+
+static void send_message(by__redis_link *l, const char *kind, const json_t *m)
+{
+    if (strcmp(kind, "submit") == 0) {
+        submit(l, m);
+    } else if (strcmp(kind, "cancel") == 0) {
+        cancel(l, m);
+    } else if (strcmp(kind, "route") == 0) {
+        set_route(l, m);
+    } else if (strcmp(kind, "task_hooks") == 0) {
+        ask_hooks(l, m);
+    } else if (strcmp(kind, "task_hook") == 0) {
+        tell_outcome(l, m);
+    } else if (strncmp(kind, "task_", 5) == 0) {
+        ask_task(l, kind, m);
+    }
+}
+
+static void on_published(by__redis_link *l, json_t *message)
+{
+    if (message != NULL) {
+        by__redis_tell(l, json_incref(message));
+    }
+}
+
+static void stay_silent(by__redis_link *l)
+{
+    BY_UNUSED(l);
+}
+
+static void free_gateway(by__redis_link *l)
+{
+    gateway *g = l->own;
+    while (g != NULL && g->rates != NULL) {
+        rate *r = g->rates;
+        g->rates = r->next;
+        free(r);
+    }
+    json_decref(g == NULL ? NULL : g->routes);
+    free(g);
+}
+
+const by__redis_role by__redis_gateway = {
+    .name = "gateway",
+    .open = open_gateway,
+    .ready = look,
+    .send = send_message,
+    .published = on_published,
+    .tick = look,
+    .bye = stay_silent,
+    .free = free_gateway,
+};
+
+const by__redis_role by__redis_supervisor = {
+    .name = "supervisor",
+    .open = open_gateway,
+    .ready = look,
+    .send = send_message,
+    .published = on_published,
+    .tick = supervise,
+    .bye = stay_silent,
+    .free = free_gateway,
+};

@@ -1,0 +1,20 @@
+/* A report of drift's own record, for drift_replay.c (reads data) and drift_page.c (prints). */
+#ifndef BY_SERVE_DRIFT_PAGES_H
+#define BY_SERVE_DRIFT_PAGES_H
+
+#include "banyan/drift_report.h"
+#include "serve/observe/served_drift.h"
+
+struct by_drift_report {
+    by__served_drift *drift;
+    char *title;
+    uint64_t requests;
+    by_drift_verdict *verdicts; /* [windows, features] */
+    size_t windows;
+    size_t capacity;
+    size_t features;
+    size_t alarms;
+    double threshold;
+};
+
+#endif

@@ -1,0 +1,305 @@
+/* A file as if its rows or texts were requests. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "banyan/table.h"
+#include "banyan/tokenizer.h"
+#include "serve/messages.h"
+#include "serve/observe/drift_pages.h"
+#include "serve/predicted.h"
+
+static bool ends_with(const char *path, const char *end)
+{
+    size_t n = strlen(path);
+    size_t m = strlen(end);
+    return n >= m && strcmp(path + n - m, end) == 0;
+}
+
+/* A window that was compared goes into the report. */
+static by_status take_window(by_drift_report *r, by_error *error)
+{
+    const by_drift_window *w = by__served_drift_last(r->drift);
+    if (w->number == r->windows) {
+        return BY_OK;
+    }
+    BY_TRY(by__reserve((void **)&r->verdicts, &r->capacity, (r->windows + 1) * r->features,
+                       sizeof *r->verdicts, error));
+    memcpy(r->verdicts + r->windows * r->features, w->verdicts, r->features * sizeof *r->verdicts);
+    r->windows++;
+    r->alarms += w->detected;
+    return BY_OK;
+}
+
+/* ---- tables ---- */
+
+static json_t *row_of(const by_table *table, uint64_t at)
+{
+    json_t *row = json_object();
+    for (size_t i = 0; i < by_table_column_count(table); i++) {
+        const by_column *c = by_table_column(table, i);
+        if (c->kind == BY_COLUMN_NUMBER) {
+            double value = c->numbers[at];
+            (void)json_object_set_new(row, c->name,
+                                      isfinite(value) ? json_real(value) : json_null());
+        } else {
+            int32_t id = c->categories[at];
+            (void)json_object_set_new(row, c->name,
+                                      id >= 0 ? json_string(c->values[id]) : json_null());
+        }
+    }
+    return row;
+}
+
+/* Rows, and what the model predicts for them, if it can. */
+static by_status count_rows(by_drift_report *r, const by_pretrained *model, const by_table *table,
+                            by_error *error)
+{
+    by__predicted_rows *predictions = NULL;
+    by_status status = by__served_drift_predicts(r->drift)
+                           ? by__predicted_rows_open(&predictions, model, table, error)
+                           : BY_OK;
+    for (uint64_t i = 0; status == BY_OK && i < by_table_rows(table); i++) {
+        json_t *row = row_of(table, i);
+        json_t *predicted = NULL;
+        if (predictions != NULL) {
+            status = by__predicted_rows_next(predictions, &predicted, error);
+        }
+        if (status == BY_OK) {
+            by__served_drift_example(r->drift, row, predicted);
+            r->requests++;
+            status = take_window(r, error);
+        }
+        json_decref(predicted);
+        json_decref(row);
+    }
+    by__predicted_rows_close(&predictions);
+    return status;
+}
+
+static by_status replay_table(by_drift_report *r, const by_pretrained *model, const char *data,
+                              by_error *error)
+{
+    by_column_type *types;
+    by_table *table;
+    size_t known = 0;
+    BY_TRY(by__alloc((void **)&types, r->features + 1, sizeof *types, "columns", error));
+    /* Categories of digits stay categories; the columns that are there say the rest. */
+    by_status status = by_table_open(&table, data, NULL, error);
+    for (size_t i = 0; i < r->features && status == BY_OK; i++) {
+        by_drift_kind kind;
+        const char *name = by__served_drift_feature(r->drift, i, &kind);
+        if (by__served_drift_is_input(r->drift, i) && by_table_find(table, name) != NULL) {
+            known++;
+            if (kind == BY_DRIFT_CATEGORY) {
+                size_t k = 0;
+                while (types[k].name != NULL) {
+                    k++;
+                }
+                types[k] = (by_column_type){name, BY_COLUMN_CATEGORY};
+            }
+        }
+    }
+    if (status == BY_OK) {
+        by_table_options options = {.types = types};
+        while (types[options.type_count].name != NULL) {
+            options.type_count++;
+        }
+        by_table_close(&table);
+        status =
+            known > 0
+                ? by_table_open(&table, data, &options, error)
+                : by_error_set(error, BY_EFORMAT,
+                               "%s has none of the columns that the model was trained on", data);
+    }
+    if (status == BY_OK) {
+        status = count_rows(r, model, table, error);
+        by_table_close(&table);
+    }
+    free(types);
+    return status;
+}
+
+/* ---- JSON lines ---- */
+
+typedef struct reader {
+    by_drift_report *report;
+    by_tokenizer *tokenizer; /* NULL: rows of a table */
+    const char *field;
+} reader;
+
+static const char *text_of(const reader *in, const json_t *line)
+{
+    const char *text =
+        in->field != NULL ? by__get_text(line, in->field) : by__get_text(line, "prompt");
+    return text != NULL || in->field != NULL ? text : by__get_text(line, "text");
+}
+
+static by_status count_line(const reader *in, const json_t *line, by_error *error)
+{
+    by_token_buffer tokens = {0};
+    const char *text = text_of(in, line);
+    if (in->tokenizer == NULL) {
+        const json_t *row = json_object_get(line, "row");
+        const json_t *predicted = json_object_get(line, "prediction");
+        row = json_is_object(row) ? row : line;
+        if (!json_is_object(predicted) && !by__served_drift_knows(in->report->drift, row)) {
+            predicted = line; /* as `banyan predict` writes it */
+        }
+        by__served_drift_example(in->report->drift, row, predicted);
+    } else if (text != NULL) {
+        by_status status = by_tokenizer_encode(in->tokenizer, text, strlen(text), &tokens,
+                                               BY_ENCODE_SPECIAL, error);
+        if (status == BY_OK) {
+            /* Ids are below 2^31, so they are the same as int32_t. */
+            by__served_drift_tokens(in->report->drift, (const int32_t *)(const void *)tokens.ids,
+                                    tokens.count);
+        }
+        by_token_buffer_free(&tokens);
+        BY_TRY(status);
+    } else {
+        return BY_OK;
+    }
+    in->report->requests++;
+    return take_window(in->report, error);
+}
+
+static by_status replay_lines(const reader *in, const char *path, by_error *error)
+{
+    FILE *file = fopen(path, "re");
+    char *line = NULL;
+    size_t capacity = 0;
+    size_t number = 0;
+    ssize_t length;
+    by_status status = file == NULL ? by__io_error(error, "open", path) : BY_OK;
+    while (status == BY_OK && (length = getline(&line, &capacity, file)) >= 0) {
+        json_error_t problem;
+        json_t *value = json_loadb(line, (size_t)length, 0, &problem);
+        number++;
+        status = json_is_object(value) ? count_line(in, value, error)
+                                       : by_error_set(error, BY_EFORMAT,
+                                                      "%s:%zu: it is no JSON object", path, number);
+        json_decref(value);
+    }
+    free(line);
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return status;
+}
+
+static by_status replay_directory(const reader *in, const char *data, by_error *error)
+{
+    char **names;
+    size_t count;
+    BY_TRY(by__list_dir(&names, &count, data, error));
+    by_status status = BY_OK;
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        if (ends_with(names[i], ".jsonl") || ends_with(names[i], ".ndjson")) {
+            char *path = by__path_join(data, names[i]);
+            status = path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path")
+                                  : replay_lines(in, path, error);
+            free(path);
+        }
+    }
+    by__names_free(names, count);
+    return status;
+}
+
+/* ---- all of it ---- */
+
+static by_status replay(by_drift_report *r, const by_pretrained *model, const char *data,
+                        const char *field, by_error *error)
+{
+    reader in = {.report = r, .field = field};
+    by_drift_kind kind = BY_DRIFT_NUMBER;
+    bool lines = by__path_is_dir(data) || ends_with(data, ".jsonl") || ends_with(data, ".ndjson");
+    for (size_t i = 0; i < r->features && kind != BY_DRIFT_TOKENS; i++) {
+        (void)by__served_drift_feature(r->drift, i, &kind);
+    }
+    if (kind == BY_DRIFT_TOKENS && !lines) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: the model reads text: name JSON lines (.jsonl) or a directory of "
+                            "them",
+                            data);
+    }
+    if (!lines) {
+        return replay_table(r, model, data, error);
+    }
+    if (kind == BY_DRIFT_TOKENS) {
+        BY_TRY(by_tokenizer_open(&in.tokenizer, by_pretrained_directory(model), error));
+    }
+    by_status status =
+        by__path_is_dir(data) ? replay_directory(&in, data, error) : replay_lines(&in, data, error);
+    by_tokenizer_close(&in.tokenizer);
+    return status;
+}
+
+static bool has_values(const by_drift_report *r)
+{
+    bool any = false;
+    for (size_t i = 0; i < r->windows * r->features; i++) {
+        any = any || r->verdicts[i].samples > 0.0 || r->verdicts[i].missing > 0.0;
+    }
+    return any;
+}
+
+by_status by_drift_report_open(by_drift_report **out, const by_pretrained *model, const char *data,
+                               const char *field, const by_drift_options *options, by_error *error)
+{
+    const char *weights = by_pretrained_directory(model);
+    by_drift_report *r;
+    static const by__log silent = {0};
+    BY_TRY(by__alloc((void **)&r, 1, sizeof *r, "a report", error));
+    r->title = by__strdup(data);
+    r->threshold = options == NULL || options->threshold == 0.0 ? 0.1 : options->threshold;
+    by_status status = r->title == NULL
+                           ? by_error_set(error, BY_EMEMORY, "out of memory: a report")
+                           : by__served_drift_open(&r->drift, weights, options, &silent, error);
+    if (status == BY_OK && r->drift == NULL) {
+        status = by_error_set(error, BY_ESTATE,
+                              "%s has no " BY_DRIFT_FILE ": train it anew, or save another "
+                              "checkpoint of the run",
+                              weights);
+    }
+    if (status == BY_OK) {
+        r->features = by__served_drift_features(r->drift);
+        status = replay(r, model, data, field, error);
+    }
+    if (status == BY_OK) {
+        by__served_drift_end(r->drift);
+        status = take_window(r, error);
+    }
+    if (status == BY_OK && r->windows > 0 && !has_values(r)) {
+        status = by_error_set(error, BY_EFORMAT,
+                              "%s has none of the fields that the model was trained on", data);
+    }
+    if (status != BY_OK) {
+        by_drift_report_close(&r);
+        return status;
+    }
+    *out = r;
+    return BY_OK;
+}
+
+void by_drift_report_close(by_drift_report **report)
+{
+    by_drift_report *r = *report;
+    if (r != NULL) {
+        *report = NULL;
+        by__served_drift_close(&r->drift);
+        free(r->verdicts);
+        free(r->title);
+        free(r);
+    }
+}
+
+size_t by_drift_report_windows(const by_drift_report *report)
+{
+    return report->windows;
+}
+
+size_t by_drift_report_alarms(const by_drift_report *report)
+{
+    return report->alarms;
+}

@@ -1,0 +1,33 @@
+#include "serve/observe/log.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+
+void by__log_object(const by__log *log, const char *event, json_t *object)
+{
+    char now[24];
+    if (log->write != NULL) {
+        by__utc_now(now);
+        json_t *line = json_pack("{ss ss}", "time", now, "event", event);
+        (void)json_object_update(line, object);
+        char *text = json_dumps(line, JSON_COMPACT | JSON_ENSURE_ASCII);
+        if (text != NULL) {
+            log->write(log->user, text);
+        }
+        free(text);
+        json_decref(line);
+    }
+    json_decref(object);
+}
+
+void by__log_event(const by__log *log, const char *event, const char *format, ...)
+{
+    va_list list;
+    if (log->write == NULL) {
+        return;
+    }
+    va_start(list, format);
+    json_t *object = format == NULL ? NULL : json_vpack_ex(NULL, 0, format, list);
+    va_end(list);
+    by__log_object(log, event, object);
+}

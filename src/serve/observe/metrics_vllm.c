@@ -1,0 +1,178 @@
+#include "serve/observe/metrics_vllm.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/messages.h"
+
+by__model_metrics *by__model_metrics_of(by__model_metrics **list, const char *model)
+{
+    by__model_metrics *m = *list;
+    by_error ignored = {0};
+    while (m != NULL && strcmp(m->model, model) != 0) {
+        m = m->next;
+    }
+    if (m == NULL && strlen(model) < sizeof m->model &&
+        by__alloc((void **)&m, 1, sizeof *m, "metrics", &ignored) == BY_OK) {
+        memcpy(m->model, model, strlen(model) + 1);
+        m->next = *list;
+        *list = m;
+    }
+    return m;
+}
+
+void by__model_metrics_free(by__model_metrics **list)
+{
+    while (*list != NULL) {
+        by__model_metrics *m = *list;
+        *list = m->next;
+        free(m);
+    }
+}
+
+static const struct {
+    const char *name;
+    const char *help;
+    size_t offset; /* of a by__histogram */
+} histograms[] = {
+    {"vllm:time_to_first_token_seconds", "From a request to its first text.",
+     offsetof(by__model_metrics, first)},
+    {"vllm:inter_token_latency_seconds", "Between two texts of a request.",
+     offsetof(by__model_metrics, token)},
+    /* Its former name. */
+    {"vllm:time_per_output_token_seconds", "Between two texts of a request.",
+     offsetof(by__model_metrics, token)},
+    {"vllm:e2e_request_latency_seconds", "From a request to its end.",
+     offsetof(by__model_metrics, whole)},
+    {"vllm:request_queue_time_seconds", "From a request to its acceptance by a worker.",
+     offsetof(by__model_metrics, queue)},
+};
+
+static const struct {
+    const char *name;
+    const char *help;
+    size_t offset; /* of a uint64_t */
+} counters[] = {
+    {"vllm:prompt_tokens_total", "Tokens of prompts.", offsetof(by__model_metrics, prompt_tokens)},
+    {"vllm:generation_tokens_total", "Tokens of answers.",
+     offsetof(by__model_metrics, generated_tokens)},
+};
+
+/* What the broker's state says: sums over the workers of a model. */
+static const struct {
+    const char *name;
+    const char *help;
+    const char *type;
+    const char *key;   /* of a worker's engine */
+    const char *queue; /* of the model, added; NULL: none */
+    const char *of;    /* of the engine, that the sum is a share of; NULL: of nothing */
+} sums[] = {
+    {"vllm:num_requests_running", "Sequences that run.", "gauge", "running", NULL, NULL},
+    {"vllm:num_requests_waiting", "Requests that wait.", "gauge", "waiting", "queue", NULL},
+    {"vllm:kv_cache_usage_perc", "Share of the pages that running sequences have, 0 to 1.", "gauge",
+     "pages_used", NULL, "pages"},
+    {"vllm:num_preemptions_total", "Sequences that lost their pages.", "counter", "preemptions",
+     NULL, NULL},
+    {"vllm:prefix_cache_hits_total", "Tokens that were in the prefix cache.", "counter", "found",
+     NULL, NULL},
+};
+
+static void add_labels(by__text *out, const char *model)
+{
+    by__text_add(out, "model_name=\"");
+    by__metrics_label(out, model);
+    by__text_add(out, "\",engine=\"0\"");
+}
+
+static double sum_of(const json_t *state, const char *model, const char *key)
+{
+    double sum = 0.0;
+    size_t i;
+    json_t *w;
+    json_array_foreach(json_object_get(state, "workers"), i, w)
+    {
+        const char *of = by__get_text(w, "model");
+        if (of != NULL && strcmp(of, model) == 0) {
+            sum += by__get_number(json_object_get(w, "engine"), key, 0.0);
+        }
+    }
+    return sum;
+}
+
+static void print_sums(by__text *out, const json_t *state)
+{
+    const json_t *models = json_object_get(state, "models");
+    for (size_t row = 0; row < BY_ARRAY_LENGTH(sums); row++) {
+        size_t i;
+        json_t *m;
+        by__metrics_family(out, sums[row].name, sums[row].help, sums[row].type);
+        json_array_foreach(models, i, m)
+        {
+            const char *model = by__get_text(m, "id");
+            by__text labels = {0};
+            if (model == NULL) {
+                continue;
+            }
+            double value = sum_of(state, model, sums[row].key);
+            double whole = sums[row].of == NULL ? 1.0 : sum_of(state, model, sums[row].of);
+            value += sums[row].queue == NULL ? 0.0 : by__get_number(m, sums[row].queue, 0.0);
+            add_labels(&labels, model);
+            if (!labels.failed) {
+                by__metrics_sample(out, sums[row].name, labels.data,
+                                   whole > 0.0 ? value / whole : 0.0);
+            }
+            by__text_free(&labels);
+        }
+    }
+}
+
+static void print_finished(by__text *out, const by__model_metrics *list)
+{
+    static const char *const reasons[BY__FINISHES] = {"stop", "length", "abort", "error"};
+    static const char name[] = "vllm:request_success_total";
+    by__metrics_family(out, name, "Sequences that ended, by reason.", "counter");
+    for (const by__model_metrics *m = list; m != NULL; m = m->next) {
+        for (size_t i = 0; i < BY__FINISHES; i++) {
+            by__text labels = {0};
+            add_labels(&labels, m->model);
+            by__text_format(&labels, ",finished_reason=\"%s\"", reasons[i]);
+            if (!labels.failed) {
+                by__metrics_sample(out, name, labels.data, (double)m->finished[i]);
+            }
+            by__text_free(&labels);
+        }
+    }
+}
+
+void by__metrics_vllm(by__text *out, const by__model_metrics *list, const json_t *state)
+{
+    print_sums(out, state);
+    for (size_t row = 0; row < BY_ARRAY_LENGTH(counters); row++) {
+        by__metrics_family(out, counters[row].name, counters[row].help, "counter");
+        for (const by__model_metrics *m = list; m != NULL; m = m->next) {
+            by__text labels = {0};
+            uint64_t value;
+            memcpy(&value, (const char *)m + counters[row].offset, sizeof value);
+            add_labels(&labels, m->model);
+            if (!labels.failed) {
+                by__metrics_sample(out, counters[row].name, labels.data, (double)value);
+            }
+            by__text_free(&labels);
+        }
+    }
+    print_finished(out, list);
+    for (size_t row = 0; row < BY_ARRAY_LENGTH(histograms); row++) {
+        by__metrics_family(out, histograms[row].name, histograms[row].help, "histogram");
+        for (const by__model_metrics *m = list; m != NULL; m = m->next) {
+            by__text labels = {0};
+            add_labels(&labels, m->model);
+            if (!labels.failed) {
+                by__metrics_buckets(out, histograms[row].name, labels.data,
+                                    (const by__histogram *)(const void *)((const char *)m +
+                                                                          histograms[row].offset));
+            }
+            by__text_free(&labels);
+        }
+    }
+}

@@ -1,0 +1,326 @@
+#include "serve/observe/served_drift.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/messages.h"
+#include "serve/observe/metrics.h"
+
+/* Features that are told of, at most: every state of the broker carries them. */
+#define MOST_FEATURES 128
+
+struct by__served_drift {
+    by_drift_reference *reference;
+    by_drift_watch *watch;
+    const by__log *log;
+    size_t tokens; /* index of the feature of tokens; the number of features: there is none */
+};
+
+by_status by__served_drift_open(by__served_drift **out, const char *directory,
+                                const by_drift_options *options, const by__log *log,
+                                by_error *error)
+{
+    by__served_drift *d = NULL;
+    by_drift_reference *reference = NULL;
+    *out = NULL;
+    by_status status = by_drift_reference_read(&reference, directory, error);
+    if (status == BY_ESTATE) {
+        return BY_OK;
+    }
+    if (status == BY_OK) {
+        status = by__alloc((void **)&d, 1, sizeof *d, "drift", error);
+    }
+    if (status != BY_OK) {
+        by_drift_reference_close(&reference);
+        return status;
+    }
+    *d = (by__served_drift){.reference = reference, .log = log};
+    d->tokens = by_drift_reference_find(reference, "tokens");
+    status = by_drift_watch_open(&d->watch, reference, options, error);
+    if (status != BY_OK) {
+        by__served_drift_close(&d);
+        return status;
+    }
+    *out = d;
+    return BY_OK;
+}
+
+void by__served_drift_close(by__served_drift **drift)
+{
+    by__served_drift *d = *drift;
+    if (d != NULL) {
+        *drift = NULL;
+        by_drift_watch_close(&d->watch);
+        by_drift_reference_close(&d->reference);
+        free(d);
+    }
+}
+
+const by_drift_window *by__served_drift_last(const by__served_drift *drift)
+{
+    return by_drift_watch_last(drift->watch);
+}
+
+size_t by__served_drift_features(const by__served_drift *drift)
+{
+    return by_drift_reference_features(drift->reference);
+}
+
+const char *by__served_drift_feature(const by__served_drift *drift, size_t index,
+                                     by_drift_kind *kind)
+{
+    return by_drift_reference_feature(drift->reference, index, kind);
+}
+
+/* ---- counting ---- */
+
+static void tell(const by__served_drift *d)
+{
+    const by_drift_window *w = by_drift_watch_last(d->watch);
+    for (size_t i = 0; i < w->count; i++) {
+        const by_drift_verdict *v = &w->verdicts[i];
+        if (v->detected) {
+            by__log_event(d->log, "drift", "{ss sI sI sf sf sf}", "feature", v->feature, "window",
+                          (json_int_t)w->number, "requests", (json_int_t)w->requests, "psi", v->psi,
+                          "jensen_shannon", v->jensen_shannon, "p", v->p);
+        }
+    }
+}
+
+static void next(by__served_drift *d)
+{
+    if (by_drift_watch_next(d->watch, by__now())) {
+        tell(d);
+    }
+}
+
+void by__served_drift_end(by__served_drift *drift)
+{
+    if (by_drift_watch_end(drift->watch)) {
+        tell(drift);
+    }
+}
+
+void by__served_drift_tokens(by__served_drift *drift, const int32_t *ids, size_t count)
+{
+    if (drift != NULL && drift->tokens < by_drift_reference_features(drift->reference)) {
+        by_drift_watch_tokens(drift->watch, drift->tokens, ids, count);
+        next(drift);
+    }
+}
+
+static void count_value(by__served_drift *d, size_t feature, by_drift_kind kind,
+                        const json_t *value)
+{
+    char text[32];
+    if (value == NULL) {
+        return; /* it is not asked about: a target, say */
+    }
+    if (kind == BY_DRIFT_NUMBER) {
+        by_drift_watch_number(d->watch, feature,
+                              json_is_number(value) ? json_number_value(value) : NAN);
+    } else if (kind == BY_DRIFT_CATEGORY && json_is_number(value)) {
+        /* As a cell of a table has it. */
+        (void)snprintf(text, sizeof text, json_is_integer(value) ? "%.0f" : "%.17g",
+                       json_number_value(value));
+        by_drift_watch_category(d->watch, feature, text);
+    } else if (kind == BY_DRIFT_CATEGORY) {
+        by_drift_watch_category(d->watch, feature, json_string_value(value));
+    }
+}
+
+void by__served_drift_example(by__served_drift *drift, const json_t *row, const json_t *predicted)
+{
+    if (drift == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < by_drift_reference_features(drift->reference); i++) {
+        by_drift_kind kind;
+        const char *name = by_drift_reference_feature(drift->reference, i, &kind);
+        const json_t *value = NULL;
+        switch (by_drift_reference_role(drift->reference, i)) {
+        case BY_DRIFT_INPUT:
+            value = json_object_get(row, name);
+            break;
+        case BY_DRIFT_OUTCOME:
+            value = json_object_get(predicted, kind == BY_DRIFT_CATEGORY ? "label" : "value");
+            break;
+        case BY_DRIFT_CONFIDENCE:
+            value = json_object_get(predicted, "probability");
+            break;
+        }
+        count_value(drift, i, kind, value);
+    }
+    next(drift);
+}
+
+bool by__served_drift_is_input(const by__served_drift *drift, size_t index)
+{
+    return by_drift_reference_role(drift->reference, index) == BY_DRIFT_INPUT;
+}
+
+bool by__served_drift_predicts(const by__served_drift *drift)
+{
+    return by_drift_reference_predicted(drift->reference, BY_DRIFT_OUTCOME) <
+           by_drift_reference_features(drift->reference);
+}
+
+void by__served_drift_answer(by__served_drift *drift, const json_t *rows, const json_t *answer)
+{
+    size_t i;
+    json_t *predicted;
+    if (drift == NULL || (rows == NULL && !by__served_drift_predicts(drift))) {
+        return;
+    }
+    json_array_foreach(answer, i, predicted)
+    {
+        by__served_drift_example(drift, json_array_get(rows, i), predicted);
+    }
+}
+
+bool by__served_drift_knows(const by__served_drift *drift, const json_t *row)
+{
+    bool known = false;
+    for (size_t i = 0; i < by_drift_reference_features(drift->reference) && !known; i++) {
+        known = by__served_drift_is_input(drift, i) &&
+                json_object_get(row, by_drift_reference_feature(drift->reference, i, NULL)) != NULL;
+    }
+    return known;
+}
+
+/* ---- telling ---- */
+
+static json_t *real(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *feature_of(const by_drift_verdict *v)
+{
+    return json_pack("{ss sf so so so so so so so so sb}", "name", v->feature, "samples",
+                     v->samples, "missing", real(v->missing), "unknown", real(v->unknown),
+                     "out_of_range", real(v->out_of_range), "psi", real(v->psi), "jensen_shannon",
+                     real(v->jensen_shannon), "wasserstein", real(v->wasserstein), "ks",
+                     real(v->ks), "p", real(v->p), "detected", (int)v->detected);
+}
+
+json_t *by__served_drift_state(const by__served_drift *drift)
+{
+    if (drift == NULL) {
+        return NULL;
+    }
+    const by_drift_window *w = by_drift_watch_last(drift->watch);
+    json_t *features = json_array();
+    for (size_t i = 0; i < w->count && w->number > 0; i++) {
+        /* Where there are too many, those that have drifted come first. */
+        if (w->verdicts[i].detected && json_array_size(features) < MOST_FEATURES) {
+            (void)json_array_append_new(features, feature_of(&w->verdicts[i]));
+        }
+    }
+    for (size_t i = 0; i < w->count && w->number > 0; i++) {
+        if (!w->verdicts[i].detected && json_array_size(features) < MOST_FEATURES) {
+            (void)json_array_append_new(features, feature_of(&w->verdicts[i]));
+        }
+    }
+    return json_pack("{sI sI sI sI sb so}", "windows", (json_int_t)w->number, "alarms",
+                     (json_int_t)w->alarms, "filled",
+                     (json_int_t)by_drift_watch_filled(drift->watch), "requests",
+                     (json_int_t)w->requests, "detected", (int)w->detected, "features", features);
+}
+
+/* ---- gauges ---- */
+
+typedef struct gauge {
+    const char *name;
+    const char *key; /* of a feature, or of a worker's drift */
+    const char *method;
+    const char *help;
+    const char *type;
+} gauge;
+
+/* Rows of one name follow each other, and the first has the help. */
+static const gauge per_feature[] = {
+    {"banyan_drift_score", "psi", "psi",
+     "Distance of the last window of requests from the training data.", "gauge"},
+    {"banyan_drift_score", "jensen_shannon", "jensen_shannon", NULL, NULL},
+    {"banyan_drift_score", "wasserstein", "wasserstein", NULL, NULL},
+    {"banyan_drift_score", "ks", "ks", NULL, NULL},
+    {"banyan_drift_p_value", "p", NULL, "Of the test that nothing has drifted.", "gauge"},
+    {"banyan_drift_detected", "detected", NULL, "1: the last window has drifted.", "gauge"},
+    {"banyan_drift_samples", "samples", NULL, "Values in the last window.", "gauge"},
+    {"banyan_drift_missing_ratio", "missing", NULL, "Share of values that are missing.", "gauge"},
+    {"banyan_drift_unknown_ratio", "unknown", NULL,
+     "Share of values that training data does not have.", "gauge"},
+    {"banyan_drift_out_of_range_ratio", "out_of_range", NULL,
+     "Share of numbers outside the range of the training data.", "gauge"},
+};
+static const gauge per_worker[] = {
+    {"banyan_drift_windows_total", "windows", NULL, "Windows that were compared.", "counter"},
+    {"banyan_drift_alarms_total", "alarms", NULL, "Windows in which some feature had drifted.",
+     "counter"},
+    {"banyan_drift_window_requests", "filled", NULL, "Requests in the window that is being filled.",
+     "gauge"},
+};
+
+static void print_sample(by__text *out, const gauge *g, const json_t *worker, const json_t *feature,
+                         const json_t *values)
+{
+    const json_t *value = json_object_get(values, g->key);
+    by__text label = {0};
+    if (!json_is_number(value) && !json_is_boolean(value)) {
+        return;
+    }
+    const char *const names[] = {"model", "version", "worker", "feature"};
+    const char *const texts[] = {by__get_text(worker, "model"), by__get_text(worker, "version"),
+                                 by__get_text(worker, "name"), by__get_text(feature, "name")};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
+        if (texts[i] != NULL) {
+            by__text_format(&label, "%s%s=\"", label.length > 0 ? "," : "", names[i]);
+            by__metrics_label(&label, texts[i]);
+            by__text_add(&label, "\"");
+        }
+    }
+    if (g->method != NULL) {
+        by__text_format(&label, ",method=\"%s\"", g->method);
+    }
+    if (!label.failed && label.data != NULL) {
+        by__metrics_sample(out, g->name, label.data,
+                           json_is_boolean(value) ? json_is_true(value) : json_number_value(value));
+    }
+    by__text_free(&label);
+}
+
+static void print_head(by__text *out, const gauge *g)
+{
+    if (g->help != NULL) {
+        by__text_format(out, "# HELP %s %s\n# TYPE %s %s\n", g->name, g->help, g->name, g->type);
+    }
+}
+
+void by__served_drift_print(by__text *out, const json_t *workers)
+{
+    size_t i;
+    size_t k;
+    json_t *w;
+    json_t *feature;
+    for (size_t row = 0; row < BY_ARRAY_LENGTH(per_worker); row++) {
+        print_head(out, &per_worker[row]);
+        json_array_foreach(workers, i, w)
+        {
+            const json_t *drift = json_object_get(json_object_get(w, "engine"), "drift");
+            print_sample(out, &per_worker[row], w, NULL, drift);
+        }
+    }
+    for (size_t row = 0; row < BY_ARRAY_LENGTH(per_feature); row++) {
+        print_head(out, &per_feature[row]);
+        json_array_foreach(workers, i, w)
+        {
+            const json_t *drift = json_object_get(json_object_get(w, "engine"), "drift");
+            json_array_foreach(json_object_get(drift, "features"), k, feature)
+            {
+                print_sample(out, &per_feature[row], w, feature, feature);
+            }
+        }
+    }
+}

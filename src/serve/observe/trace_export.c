@@ -1,0 +1,346 @@
+#include "serve/observe/trace_export.h"
+
+#include <curl/curl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/observe/metrics.h"
+
+/* Spans of one request to the collector, at most. */
+#define BATCH 512
+/* Attempts for a batch, and the seconds between the first two; each pause doubles. */
+#define ATTEMPTS    3
+#define FIRST_PAUSE 1.0
+/* Seconds in which spans gather, so that a request to the collector has more than one. */
+#define GATHERING 0.5
+/* Milliseconds that the collector has to be reached, to answer, and at the end of the process. */
+#define CONNECT_TIME 3000L
+#define ANSWER_TIME  10000L
+#define CLOSING_TIME 2000L
+
+struct by__trace_export {
+    uv_thread_t thread;
+    uv_mutex_t mutex; /* of what follows */
+    uv_cond_t changed;
+    char **spans; /* [capacity], a ring: OTLP's JSON of each */
+    size_t capacity;
+    size_t first;
+    size_t count;
+    bool closing;
+    uint64_t sent;
+    uint64_t dropped;
+    /* of the thread alone */
+    CURL *curl;
+    struct curl_slist *headers;
+    double closed; /* by__now when the end was first seen; 0: not yet */
+    by__text head; /* of every request: the resource */
+};
+
+/* ---- the JSON of spans ---- */
+
+static void add_attribute(by__text *out, const char *key, const json_t *value)
+{
+    by__text_add(out, "{\"key\":");
+    by__text_json(out, key, strlen(key));
+    by__text_add(out, ",\"value\":{");
+    if (json_is_string(value)) {
+        by__text_add(out, "\"stringValue\":");
+        by__text_json(out, json_string_value(value), json_string_length(value));
+    } else if (json_is_boolean(value)) {
+        by__text_format(out, "\"boolValue\":%s", json_is_true(value) ? "true" : "false");
+    } else if (json_is_integer(value)) {
+        /* 64 bits are a text in protobuf's JSON. */
+        by__text_format(out, "\"intValue\":\"%lld\"", (long long)json_integer_value(value));
+    } else {
+        by__text_format(out, "\"doubleValue\":%.9g", json_number_value(value));
+    }
+    by__text_add(out, "}}");
+}
+
+static void print_span(by__text *out, const by__span *s)
+{
+    const char *key;
+    json_t *value;
+    const char *comma = "";
+    by__text_format(out, "{\"traceId\":\"%s\",\"spanId\":\"%s\",", s->trace, s->id);
+    if (s->parent[0] != '\0') {
+        by__text_format(out, "\"parentSpanId\":\"%s\",", s->parent);
+    }
+    if (s->state != NULL) {
+        by__text_add(out, "\"traceState\":");
+        by__text_json(out, s->state, strlen(s->state));
+        by__text_add(out, ",");
+    }
+    by__text_add(out, "\"name\":");
+    by__text_json(out, s->name, strlen(s->name));
+    by__text_format(out,
+                    ",\"kind\":%d,\"startTimeUnixNano\":\"%.0f\",\"endTimeUnixNano\":\"%.0f\","
+                    "\"status\":{%s},\"attributes\":[",
+                    (int)s->kind, floor(s->begin * 1e9), floor(fmax(s->begin, s->end) * 1e9),
+                    s->failed ? "\"code\":2" : "");
+    json_object_foreach((json_t *)(uintptr_t)s->attributes, key, value)
+    {
+        by__text_add(out, comma);
+        add_attribute(out, key, value);
+        comma = ",";
+    }
+    by__text_add(out, "]}");
+}
+
+/* ---- the thread ---- */
+
+static size_t ignore_answer(char *data, size_t size, size_t count, void *user)
+{
+    BY_UNUSED(data);
+    BY_UNUSED(user);
+    return size * count;
+}
+
+/* Sends a body. *again: it failed, and may succeed later (as OTLP says of these answers). */
+static bool post(by__trace_export *t, const by__text *body, bool *again)
+{
+    long code = 0;
+    bool closing = t->closed > 0.0;
+    (void)curl_easy_setopt(t->curl, CURLOPT_CONNECTTIMEOUT_MS,
+                           closing ? CLOSING_TIME : CONNECT_TIME);
+    (void)curl_easy_setopt(t->curl, CURLOPT_TIMEOUT_MS, closing ? CLOSING_TIME : ANSWER_TIME);
+    (void)curl_easy_setopt(t->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body->length);
+    (void)curl_easy_setopt(t->curl, CURLOPT_POSTFIELDS, body->data);
+    CURLcode result = curl_easy_perform(t->curl);
+    (void)curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &code);
+    *again = result != CURLE_OK || code == 429 || code == 502 || code == 503 || code == 504;
+    return result == CURLE_OK && code >= 200 && code < 300;
+}
+
+/* Waits, but not beyond the end of the process. With the mutex. False: it ends. */
+static bool rest(by__trace_export *t, double seconds)
+{
+    double until = by__now() + seconds;
+    double left = seconds;
+    while (left > 0.0 && !t->closing) {
+        (void)uv_cond_timedwait(&t->changed, &t->mutex, (uint64_t)(left * 1e9));
+        left = until - by__now();
+    }
+    if (t->closing && t->closed == 0.0) {
+        t->closed = by__now();
+    }
+    return !t->closing;
+}
+
+/* A stalled connection is given up when the process ends. */
+static int look_up(void *user, curl_off_t down_all, curl_off_t down, curl_off_t up_all,
+                   curl_off_t up)
+{
+    by__trace_export *t = user;
+    BY_UNUSED(down_all);
+    BY_UNUSED(down);
+    BY_UNUSED(up_all);
+    BY_UNUSED(up);
+    uv_mutex_lock(&t->mutex);
+    if (t->closing && t->closed == 0.0) {
+        t->closed = by__now();
+    }
+    bool late = t->closed > 0.0 && by__now() - t->closed > (double)CLOSING_TIME * 1e-3;
+    uv_mutex_unlock(&t->mutex);
+    return late;
+}
+
+/* Takes a batch out of the queue as a body. With the mutex. */
+static size_t take_batch(by__trace_export *t, by__text *body)
+{
+    size_t count = t->count < BATCH ? t->count : BATCH;
+    by__text_add(body, t->head.data);
+    for (size_t i = 0; i < count; i++) {
+        char *span = t->spans[t->first];
+        by__text_add(body, i == 0 ? "" : ",");
+        by__text_add(body, span);
+        free(span);
+        t->first = (t->first + 1) % t->capacity;
+    }
+    t->count -= count;
+    by__text_add(body, "]}]}]}");
+    return count;
+}
+
+/* With the mutex, which is free while the collector is spoken to. */
+static void send_batch(by__trace_export *t)
+{
+    by__text body = {0};
+    bool sent = false;
+    bool again = true;
+    double pause = FIRST_PAUSE;
+    size_t count = take_batch(t, &body);
+    for (int i = 0; i < ATTEMPTS && !sent && again && !body.failed; i++) {
+        if (i > 0 && !rest(t, pause)) {
+            break;
+        }
+        pause *= i > 0 ? 2.0 : 1.0;
+        uv_mutex_unlock(&t->mutex);
+        sent = post(t, &body, &again);
+        uv_mutex_lock(&t->mutex);
+    }
+    t->sent += sent ? count : 0;
+    t->dropped += sent ? 0 : count;
+    by__text_free(&body);
+}
+
+static void run(void *user)
+{
+    by__trace_export *t = user;
+    uv_mutex_lock(&t->mutex);
+    for (;;) {
+        while (t->count == 0 && !t->closing) {
+            uv_cond_wait(&t->changed, &t->mutex);
+        }
+        (void)rest(t, t->count < BATCH ? GATHERING : 0.0);
+        bool late = t->closed > 0.0 && by__now() - t->closed > (double)CLOSING_TIME * 1e-3;
+        if (t->count == 0 || late) {
+            break;
+        }
+        send_batch(t);
+        if (t->closing && t->count == 0) {
+            break;
+        }
+    }
+    uv_mutex_unlock(&t->mutex);
+}
+
+/* ---- opening and closing ---- */
+
+static void release(by__trace_export *t)
+{
+    for (size_t i = 0; i < t->count; i++) {
+        free(t->spans[(t->first + i) % t->capacity]);
+    }
+    curl_slist_free_all(t->headers);
+    curl_easy_cleanup(t->curl);
+    by__text_free(&t->head);
+    free(t->spans);
+    free(t);
+}
+
+static bool set_up(by__trace_export *t, const char *url, const char *service)
+{
+    t->curl = curl_easy_init();
+    t->headers = curl_slist_append(NULL, "Content-Type: application/json");
+    by__text_add(&t->head, "{\"resourceSpans\":[{\"resource\":{\"attributes\":[{\"key\":"
+                           "\"service.name\",\"value\":{\"stringValue\":");
+    by__text_json(&t->head, service, strlen(service));
+    by__text_add(&t->head, "}}]},\"scopeSpans\":[{\"scope\":{\"name\":\"banyan\"},\"spans\":[");
+    return t->curl != NULL && t->headers != NULL && !t->head.failed &&
+           curl_easy_setopt(t->curl, CURLOPT_URL, url) == CURLE_OK &&
+           curl_easy_setopt(t->curl, CURLOPT_HTTPHEADER, t->headers) == CURLE_OK &&
+           curl_easy_setopt(t->curl, CURLOPT_POST, 1L) == CURLE_OK &&
+           curl_easy_setopt(t->curl, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
+           curl_easy_setopt(t->curl, CURLOPT_QUICK_EXIT, 1L) == CURLE_OK &&
+           curl_easy_setopt(t->curl, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
+           curl_easy_setopt(t->curl, CURLOPT_WRITEFUNCTION, ignore_answer) == CURLE_OK &&
+           curl_easy_setopt(t->curl, CURLOPT_NOPROGRESS, 0L) == CURLE_OK &&
+           curl_easy_setopt(t->curl, CURLOPT_XFERINFOFUNCTION, look_up) == CURLE_OK &&
+           curl_easy_setopt(t->curl, CURLOPT_XFERINFODATA, t) == CURLE_OK;
+}
+
+by_status by__trace_export_open(by__trace_export **out, const char *url, const char *service,
+                                size_t queue, by_error *error)
+{
+    by__trace_export *t = NULL;
+    *out = NULL;
+    if (url[0] == '\0') {
+        return BY_OK;
+    }
+    BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "traces", error));
+    t->capacity = queue;
+    by_status status = by__alloc((void **)&t->spans, queue, sizeof *t->spans, "traces", error);
+    if (status == BY_OK && !set_up(t, url, service)) {
+        status = by_error_set(error, BY_EARG,
+                              "tracing.endpoint: spans cannot be sent to \"%s\": it must be a URL "
+                              "such as http://127.0.0.1:4318/v1/traces",
+                              url);
+    }
+    if (status != BY_OK) {
+        release(t);
+        return status;
+    }
+    int code = uv_mutex_init(&t->mutex);
+    if (code == 0) {
+        code = uv_cond_init(&t->changed);
+        if (code == 0) {
+            code = uv_thread_create(&t->thread, run, t);
+            if (code != 0) {
+                uv_cond_destroy(&t->changed);
+            }
+        }
+        if (code != 0) {
+            uv_mutex_destroy(&t->mutex);
+        }
+    }
+    if (code != 0) {
+        release(t);
+        return by__uv_error(error, "start", "the thread of traces", code);
+    }
+    *out = t;
+    return BY_OK;
+}
+
+void by__trace_export_close(by__trace_export **traces)
+{
+    by__trace_export *t = *traces;
+    if (t == NULL) {
+        return;
+    }
+    *traces = NULL;
+    uv_mutex_lock(&t->mutex);
+    t->closing = true;
+    uv_cond_signal(&t->changed);
+    uv_mutex_unlock(&t->mutex);
+    (void)uv_thread_join(&t->thread);
+    uv_cond_destroy(&t->changed);
+    uv_mutex_destroy(&t->mutex);
+    release(t);
+}
+
+void by__trace_export_add(by__trace_export *traces, const by__span *span)
+{
+    by__trace_export *t = traces;
+    by__text text = {0};
+    if (t == NULL) {
+        return;
+    }
+    print_span(&text, span);
+    uv_mutex_lock(&t->mutex);
+    bool fits = !text.failed && t->count < t->capacity;
+    if (fits) {
+        t->spans[(t->first + t->count++) % t->capacity] = text.data;
+        /* The thread sleeps only while there is nothing; else it gathers, or sends. */
+        if (t->count == 1) {
+            uv_cond_signal(&t->changed);
+        }
+    } else {
+        t->dropped++;
+    }
+    uv_mutex_unlock(&t->mutex);
+    if (!fits) {
+        by__text_free(&text);
+    }
+}
+
+void by__trace_export_print(by__trace_export *traces, by__text *out)
+{
+    by__trace_export *t = traces;
+    if (t == NULL) {
+        return;
+    }
+    uv_mutex_lock(&t->mutex);
+    double sent = (double)t->sent;
+    double dropped = (double)t->dropped;
+    double waiting = (double)t->count;
+    uv_mutex_unlock(&t->mutex);
+    by__metrics_counter(out, "banyan_trace_spans_total", "Spans that the collector took.",
+                        "counter", NULL, sent);
+    by__metrics_counter(out, "banyan_trace_spans_dropped_total",
+                        "Spans that found the queue full, or that the collector did not take.",
+                        "counter", NULL, dropped);
+    by__metrics_counter(out, "banyan_trace_spans_waiting", "Spans that wait for the collector.",
+                        "gauge", NULL, waiting);
+}

@@ -1,0 +1,342 @@
+/* The control socket of a supervisor: what operators ask of it (banyan deploy), and their side. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/pool/serve_processes.h"
+
+/* What an operator wants, while its weights are looked for. */
+struct by__request_to {
+    char *path;
+    by__rollout_options options;
+    by__served_version version;
+    by_status status;
+    by_error error;
+    const char *settings;
+};
+
+/* ---- the supervisor's side ---- */
+
+static void answer(by__link *link, const by_error *error)
+{
+    json_t *message = error->status == BY_OK
+                          ? json_pack("{ss}", "t", "ok")
+                          : json_pack("{ss si ss}", "t", "error", "status", (int)error->status,
+                                      "message", error->message);
+    if (link != NULL) {
+        (void)by__link_send(link, message);
+    }
+    json_decref(message);
+}
+
+static void free_request(struct by__request_to *r)
+{
+    if (r != NULL) {
+        by__served_version_free(&r->version);
+        free(r->path);
+        free(r);
+    }
+}
+
+/* On a thread of its own: to check a large checkpoint takes seconds. */
+static void find(uv_work_t *work)
+{
+    struct by__request_to *r = ((by__supervisor *)work->data)->request;
+    r->status = by__served_version_find(&r->version, r->path, r->settings, &r->error);
+}
+
+static void on_found(uv_work_t *work, int code)
+{
+    by__supervisor *s = work->data;
+    struct by__request_to *r = s->request;
+    s->request = NULL;
+    if (code == 0 && r->status == BY_OK && !s->ending) {
+        r->status = by__supervisor_deploy(s, &r->version, &r->options, false, &r->error);
+    }
+    if (r->status != BY_OK) {
+        by__log_event(&s->log, "not_deployed", "{ss ss}", "path", r->path, "reason",
+                      r->error.message);
+    }
+    answer(s->asker, &r->error);
+    s->asker = NULL;
+    free_request(r);
+}
+
+static void look_for(by__supervisor *s, by__link *link, const char *path,
+                     const by__rollout_options *options)
+{
+    by_error error = {0};
+    struct by__request_to *r = NULL;
+    by_status status = s->request != NULL
+                           ? by_error_set(&error, BY_ESTATE, "another deployment has just begun")
+                           : by__alloc((void **)&r, 1, sizeof *r, "a deployment", &error);
+    if (status == BY_OK) {
+        r->options = *options;
+        r->settings = s->options.settings;
+        r->path = by__strdup(path);
+        s->request = r;
+        s->asker = link;
+        s->finding.data = s;
+        int code =
+            r->path == NULL ? UV_ENOMEM : uv_queue_work(&s->loop, &s->finding, find, on_found);
+        if (code < 0) {
+            status = by__uv_error(&error, "look for", path, code);
+            s->request = NULL;
+            s->asker = NULL;
+            free_request(r);
+        }
+    }
+    if (status != BY_OK) {
+        answer(link, &error);
+    }
+}
+
+void by__control_reload(by__supervisor *s)
+{
+    by__rollout_options options = {0};
+    look_for(s, NULL, s->current->version.path, &options);
+}
+
+static void roll_back(by__supervisor *s, by__link *link)
+{
+    by__rollout_options options = {0};
+    by_error error = {0};
+    if (s->coming != NULL) {
+        by__rollout_fail(&s->rollout, "it was asked for");
+    } else if (s->previous.path == NULL) {
+        (void)by_error_set(&error, BY_ESTATE, "no other version has served before");
+    } else {
+        by__served_version back = {0};
+        if (by__served_version_copy(&back, &s->previous, &error) == BY_OK) {
+            (void)by__supervisor_deploy(s, &back, &options, true, &error);
+        }
+        by__served_version_free(&back);
+    }
+    answer(link, &error);
+}
+
+static void read_options(by__rollout_options *out, const json_t *message)
+{
+    *out = (by__rollout_options){.hold = by__get_number(message, "hold", 0.0),
+                                 .shadow = json_is_true(json_object_get(message, "shadow")),
+                                 .slower = by__get_number(message, "slower", 0.0),
+                                 .errors = by__get_number(message, "errors", 0.0)};
+    by__rollout_canary(out, by__get_number(message, "canary", 0.0));
+}
+
+static void tell_status(by__supervisor *s, by__link *link)
+{
+    const by__group *coming = s->coming;
+    json_t *message = json_pack(
+        "{ss ss ss ss? sI sI sI sI sI sf sf ss ss ss}", "t", "status", "model", s->model, "version",
+        s->current->version.name, "previous", s->previous.path == NULL ? NULL : s->previous.name,
+        "wanted", (json_int_t)s->current->wanted, "ready",
+        (json_int_t)by__group_ready(s, s->current), "least", (json_int_t)s->options.workers, "most",
+        (json_int_t)s->options.most, "waiting", (json_int_t)s->load.waiting, "p95", s->load.p95,
+        "capacity", s->scale.capacity, "last", s->last, "outcome", s->outcome, "reason", s->reason);
+    if (coming != NULL) {
+        (void)json_object_set_new(
+            message, "coming",
+            json_pack("{ss ss sf sI sI sI sI sI sI}", "version", coming->version.name, "phase",
+                      by__rollout_name(s->rollout.phase), "share", s->rollout.share, "ready",
+                      (json_int_t)by__group_ready(s, coming), "requests",
+                      (json_int_t)s->after.requests, "errors", (json_int_t)s->after.errors, "same",
+                      (json_int_t)s->after.same, "different", (json_int_t)s->after.different,
+                      "failed", (json_int_t)s->after.failed));
+    }
+    (void)by__link_send(link, message);
+    json_decref(message);
+}
+
+static void on_message(void *user, by__link *link, json_t *message)
+{
+    by__supervisor *s = user;
+    const char *kind = by__get_text(message, "t");
+    const char *path = by__get_text(message, "path");
+    by_error error = {0};
+    if (kind != NULL && strcmp(kind, "deploy") == 0) {
+        by__rollout_options options;
+        read_options(&options, message);
+        look_for(s, link, path == NULL ? s->current->version.path : path, &options);
+    } else if (kind != NULL && strcmp(kind, "rollback") == 0) {
+        roll_back(s, link);
+    } else if (kind != NULL && strcmp(kind, "status") == 0) {
+        tell_status(s, link);
+    } else {
+        (void)by_error_set(&error, BY_EARG, "an unknown question");
+        answer(link, &error);
+    }
+}
+
+static void on_lost(void *user, by__link *link, const char *why)
+{
+    by__supervisor *s = user;
+    BY_UNUSED(why);
+    s->asker = s->asker == link ? NULL : s->asker;
+    for (size_t i = 0; i < BY__OPERATORS; i++) {
+        s->operators[i] = s->operators[i] == link ? NULL : s->operators[i];
+    }
+}
+
+static void on_taken(void *user, by__link *link)
+{
+    by__supervisor *s = user;
+    for (size_t i = 0; i < BY__OPERATORS; i++) {
+        if (s->operators[i] == NULL) {
+            s->operators[i] = link;
+            return;
+        }
+    }
+    by__link_close(&link);
+}
+
+by_status by__control_open(by__supervisor *s, by_error *error)
+{
+    by__link_handler handler = {.message = on_message, .lost = on_lost, .user = s};
+    if (s->options.control == NULL) {
+        return BY_OK;
+    }
+    return by__link_listen(&s->control, &s->loop, s->options.control, on_taken, &handler, error);
+}
+
+void by__control_close(by__supervisor *s)
+{
+    by__link_listener_close(&s->control);
+    /* Closed links tell nobody: weights that are still being looked for have nobody to tell. */
+    s->asker = NULL;
+    for (size_t i = 0; i < BY__OPERATORS; i++) {
+        by__link_close(&s->operators[i]);
+    }
+}
+
+/* ---- the operator's side ---- */
+
+typedef struct question {
+    uv_loop_t loop;
+    uv_timer_t timer;
+    by__link *link;
+    const json_t *message;
+    json_t *reply;
+} question;
+
+static void on_reply(void *user, by__link *link, json_t *message)
+{
+    question *q = user;
+    BY_UNUSED(link);
+    json_decref(q->reply);
+    q->reply = json_incref(message);
+    uv_stop(&q->loop);
+}
+
+static void on_end(void *user, by__link *link, const char *why)
+{
+    question *q = user;
+    BY_UNUSED(link);
+    BY_UNUSED(why);
+    q->link = NULL;
+    uv_stop(&q->loop);
+}
+
+static void on_connected(void *user, by__link *link)
+{
+    const question *q = user;
+    (void)by__link_send(link, q->message);
+}
+
+static void on_late(uv_timer_t *timer)
+{
+    uv_stop(timer->loop);
+}
+
+/* Sends a message and takes the answer, which is the caller's. */
+static by_status ask(json_t **out, const char *control, const json_t *message, by_error *error)
+{
+    question q = {.message = message};
+    by__link_handler handler = {
+        .message = on_reply, .lost = on_end, .ready = on_connected, .user = &q};
+    int code = uv_loop_init(&q.loop);
+    if (code < 0) {
+        return by__uv_error(error, "make", "an event loop", code);
+    }
+    (void)uv_timer_init(&q.loop, &q.timer);
+    by_status status = by__link_connect(&q.link, &q.loop, control, &handler, error);
+    if (status == BY_OK) {
+        (void)uv_timer_start(&q.timer, on_late, 120000, 0);
+        (void)uv_run(&q.loop, UV_RUN_DEFAULT);
+    }
+    by__link_close(&q.link);
+    uv_close((uv_handle_t *)&q.timer, NULL);
+    (void)uv_run(&q.loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&q.loop);
+    if (status == BY_OK && q.reply == NULL) {
+        status = by_error_set(error, BY_EIO,
+                              "no `banyan serve` answers at %s: is it running, and is --dir its "
+                              "directory?",
+                              control);
+    }
+    const char *kind = by__get_text(q.reply, "t");
+    if (status == BY_OK && kind != NULL && strcmp(kind, "error") == 0) {
+        const char *text = by__get_text(q.reply, "message");
+        status = by_error_set(error, BY_ESTATE, "%s", text == NULL ? "it was refused" : text);
+    }
+    if (status != BY_OK) {
+        json_decref(q.reply);
+        return status;
+    }
+    *out = q.reply;
+    return BY_OK;
+}
+
+static void copy_text(char *out, size_t size, const json_t *from, const char *key)
+{
+    const char *text = by__get_text(from, key);
+    (void)snprintf(out, size, "%s", text == NULL ? "" : text);
+}
+
+by_status by_deploy_status_now(by_deploy_status *out, const char *control, by_error *error)
+{
+    json_t *reply = NULL;
+    json_t *message = json_pack("{ss}", "t", "status");
+    by_status status = ask(&reply, control, message, error);
+    json_decref(message);
+    BY_TRY(status);
+    const json_t *coming = json_object_get(reply, "coming");
+    *out = (by_deploy_status){.workers = (size_t)by__get_integer(reply, "wanted"),
+                              .ready = (size_t)by__get_integer(reply, "ready"),
+                              .least = (size_t)by__get_integer(reply, "least"),
+                              .most = (size_t)by__get_integer(reply, "most"),
+                              .waiting = (size_t)by__get_integer(reply, "waiting"),
+                              .p95 = by__get_number(reply, "p95", 0.0),
+                              .coming_ready = (size_t)by__get_integer(coming, "ready"),
+                              .share = by__get_number(coming, "share", 0.0),
+                              .same = (uint64_t)by__get_integer(coming, "same"),
+                              .different = (uint64_t)by__get_integer(coming, "different"),
+                              .failed = (uint64_t)by__get_integer(coming, "failed")};
+    copy_text(out->model, sizeof out->model, reply, "model");
+    copy_text(out->version, sizeof out->version, reply, "version");
+    copy_text(out->previous, sizeof out->previous, reply, "previous");
+    copy_text(out->coming, sizeof out->coming, coming, "version");
+    copy_text(out->phase, sizeof out->phase, coming, "phase");
+    copy_text(out->last, sizeof out->last, reply, "last");
+    copy_text(out->outcome, sizeof out->outcome, reply, "outcome");
+    copy_text(out->reason, sizeof out->reason, reply, "reason");
+    json_decref(reply);
+    return BY_OK;
+}
+
+by_status by_deploy(const by_deploy_options *options, by_error *error)
+{
+    json_t *reply = NULL;
+    json_t *message =
+        options->rollback
+            ? json_pack("{ss}", "t", "rollback")
+            : json_pack("{ss ss? sf sf sb sf sf}", "t", "deploy", "path", options->path, "canary",
+                        options->canary, "hold", options->hold, "shadow", (int)options->shadow,
+                        "slower", options->slower, "errors", options->errors);
+    if (message == NULL) {
+        return by_error_set(error, BY_EARG, "the path of a run must be UTF-8");
+    }
+    by_status status = ask(&reply, options->control, message, error);
+    json_decref(message);
+    json_decref(reply);
+    return status;
+}

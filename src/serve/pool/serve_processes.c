@@ -1,0 +1,465 @@
+/* The processes of a server on one machine: started, watched, started again, ended in order. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "banyan/exit.h"
+#include "serve/pool/serve_processes.h"
+#include "serve/stop.h"
+
+/* Seconds: a process that lives as long is not blamed for its earlier ends. */
+#define LONG_ENOUGH 30.0
+#define FIRST_PAUSE 0.1
+#define MOST_PAUSE  10.0
+
+static void start(by__child *c);
+static void go_on_ending(by__supervisor *s);
+
+/* ---- one process ---- */
+
+static void on_again(uv_timer_t *timer)
+{
+    by__child *c = timer->data;
+    if (c->wanted && !c->running) {
+        start(c);
+    }
+}
+
+static void on_kill(uv_timer_t *timer)
+{
+    by__child *c = timer->data;
+    if (c->running) {
+        (void)uv_process_kill(&c->process, SIGKILL);
+    }
+}
+
+static void on_freed(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+/* Takes a worker that has ended for good out of the list. */
+static void forget(by__child *c)
+{
+    by__child **at = &c->all->workers;
+    while (*at != c) {
+        at = &(*at)->next;
+    }
+    *at = c->next;
+    uv_close((uv_handle_t *)&c->timer, on_freed);
+}
+
+static void end_all(by__supervisor *s)
+{
+    s->ending = true;
+    go_on_ending(s);
+}
+
+/* A wrong configuration stays wrong: of broker and gateway, and of all workers of one version. */
+static bool is_hopeless(const by__supervisor *s, const by__child *c, int code)
+{
+    if (code != BY_EXIT_CONFIG) {
+        return false;
+    }
+    for (const by__child *w = s->workers; w != NULL && c->group != NULL; w = w->next) {
+        bool same = w->group == c->group;
+        if (w != c && (same ? w->running : w->group->other == NULL && c->group->other == NULL)) {
+            return false;
+        }
+    }
+    return c->group == NULL || c->group == s->current || c->group->other != NULL;
+}
+
+/* A worker that starts again and again takes longer each time. */
+static void start_later(by__child *c, double lived)
+{
+    c->pause = lived > LONG_ENOUGH || c->pause == 0.0 ? FIRST_PAUSE : 2.0 * c->pause;
+    c->pause = c->pause > MOST_PAUSE ? MOST_PAUSE : c->pause;
+    (void)uv_timer_start(&c->timer, on_again, (uint64_t)(c->pause * 1000.0), 0);
+}
+
+static void on_exit_of(uv_process_t *process, int64_t status, int signal_number)
+{
+    by__child *c = process->data;
+    by__supervisor *s = c->all;
+    double lived = by__now() - c->began;
+    int code = signal_number != 0 ? 128 + signal_number : (int)status;
+    c->running = false;
+    (void)uv_timer_stop(&c->timer);
+    by__log_event(&s->log, "process_ended", "{ss sI si sf}", "role", c->role, "pid",
+                  (json_int_t)process->pid, "code", code, "seconds", lived);
+    uv_close((uv_handle_t *)process, NULL);
+    if (c->group != NULL && c->wanted) {
+        c->group->exits++;
+        c->group->hopeless = c->group->hopeless || code == BY_EXIT_CONFIG;
+    }
+    if (s->ending) {
+        go_on_ending(s);
+    } else if (!c->wanted) {
+        /* Not at once: its process handle is closed in the loop's next turn. */
+        (void)uv_timer_start(&c->timer, on_again, 0, 0);
+    } else if (is_hopeless(s, c, code)) {
+        (void)by_error_set(&s->failure, BY_ECONFIG, "the %s cannot start (its message is above)",
+                           c->role);
+        end_all(s);
+    } else {
+        start_later(c, lived);
+    }
+}
+
+static void start(by__child *c)
+{
+    by__supervisor *s = c->all;
+    /* The child reads its standard input only to see this process end. */
+    uv_stdio_container_t files[3] = {{.flags = UV_INHERIT_FD, .data.fd = s->lifeline[0]},
+                                     {.flags = UV_INHERIT_FD, .data.fd = STDOUT_FILENO},
+                                     {.flags = UV_INHERIT_FD, .data.fd = STDERR_FILENO}};
+    /* Ctrl-C is for this process alone: it ends the others in order. */
+    uv_process_options_t options = {.exit_cb = on_exit_of,
+                                    .flags = UV_PROCESS_DETACHED,
+                                    .file = c->command[0],
+                                    .args = (char **)(uintptr_t)c->command,
+                                    .stdio_count = 3,
+                                    .stdio = files};
+    c->process.data = c;
+    c->began = by__now();
+    c->known = 0.0;
+    int code = uv_spawn(&s->loop, &c->process, &options);
+    c->running = code == 0;
+    if (code < 0) {
+        by__log_event(&s->log, "process_failed", "{ss ss}", "role", c->role, "reason",
+                      uv_strerror(code));
+        uv_close((uv_handle_t *)&c->process, NULL);
+        if (c->group == NULL) {
+            (void)by_error_set(&s->failure, BY_EIO, "cannot start the %s: %s", c->role,
+                               uv_strerror(code));
+            end_all(s);
+        } else {
+            /* The system has no room for another process now. */
+            start_later(c, 0.0);
+        }
+        return;
+    }
+    by__log_event(&s->log, "process", "{ss sI}", "role", c->role, "pid",
+                  (json_int_t)c->process.pid);
+}
+
+static void end_child(by__child *c)
+{
+    if (c->running && c->wanted) {
+        (void)uv_process_kill(&c->process, SIGTERM);
+        (void)uv_timer_start(&c->timer, on_kill, (uint64_t)(c->all->options.grace * 1000.0), 0);
+    }
+    c->wanted = false;
+}
+
+static void open_child(by__supervisor *s, by__child *c, const char *role,
+                       const char *const *command)
+{
+    c->all = s;
+    c->role = role;
+    c->command = command;
+    c->wanted = command != NULL;
+    (void)uv_timer_init(&s->loop, &c->timer);
+    c->timer.data = c;
+}
+
+/* ---- groups ---- */
+
+by_status by__group_add(by__supervisor *s, by__group **out, const by__served_version *version,
+                        const by_serve_other *other, by_error *error)
+{
+    by__group *g = NULL;
+    size_t n = 0;
+    const char *const *worker = other == NULL ? s->options.worker : other->worker;
+    BY_TRY(by__alloc((void **)&g, 1, sizeof *g, "a version", error));
+    by_status status = by__served_version_copy(&g->version, version, error);
+    if (status != BY_OK) {
+        free(g);
+        return status;
+    }
+    g->other = other;
+    for (; worker[n] != NULL && n < BY__ARGUMENTS - 6; n++) {
+        g->command[n] = worker[n];
+    }
+    g->command[n++] = "--version";
+    g->command[n++] = g->version.name;
+    if (g->version.is_run) {
+        g->command[n++] = "--checkpoint";
+        g->command[n++] = g->version.directory;
+    }
+    g->command[n++] = g->version.path;
+    g->next = s->groups;
+    s->groups = g;
+    *out = g;
+    return BY_OK;
+}
+
+static size_t count_wanted(const by__supervisor *s, const by__group *group)
+{
+    size_t count = 0;
+    for (const by__child *c = s->workers; c != NULL; c = c->next) {
+        count += c->group == group && c->wanted;
+    }
+    return count;
+}
+
+size_t by__group_running(const by__supervisor *s, const by__group *group)
+{
+    size_t count = 0;
+    for (const by__child *c = s->workers; c != NULL; c = c->next) {
+        count += c->group == group && c->running;
+    }
+    return count;
+}
+
+size_t by__group_ready(const by__supervisor *s, const by__group *group)
+{
+    size_t count = 0;
+    for (const by__child *c = s->workers; c != NULL; c = c->next) {
+        count += c->group == group && c->running && c->wanted && c->known > 0.0;
+    }
+    return count;
+}
+
+static void add_worker(by__supervisor *s, by__group *group)
+{
+    by__child *c = NULL;
+    by_error error = {0};
+    if (by__alloc((void **)&c, 1, sizeof *c, "a process", &error) != BY_OK) {
+        by__log_event(&s->log, "process_failed", "{ss ss}", "role", "worker", "reason",
+                      error.message);
+        group->wanted = count_wanted(s, group);
+        return;
+    }
+    open_child(s, c, "worker", group->command);
+    c->group = group;
+    c->next = s->workers;
+    s->workers = c;
+    start(c);
+}
+
+/* One that is not ready yet first, then the youngest. */
+static void end_worker(by__supervisor *s, const by__group *group)
+{
+    by__child *best = NULL;
+    for (by__child *c = s->workers; c != NULL; c = c->next) {
+        bool earlier = best == NULL || (best->known > 0.0 && c->known == 0.0) ||
+                       ((best->known > 0.0) == (c->known > 0.0) && c->began > best->began);
+        if (c->group == group && c->wanted && earlier) {
+            best = c;
+        }
+    }
+    if (best != NULL) {
+        end_child(best);
+    }
+}
+
+static void sweep(by__supervisor *s)
+{
+    for (by__child *c = s->workers, *next; c != NULL; c = next) {
+        next = c->next;
+        if (!c->wanted && !c->running && !uv_is_active((uv_handle_t *)&c->timer)) {
+            forget(c);
+        }
+    }
+    for (by__group **at = &s->groups; *at != NULL;) {
+        by__group *g = *at;
+        bool used = g == s->current || g == s->coming || g->other != NULL;
+        for (const by__child *c = s->workers; c != NULL && !used; c = c->next) {
+            used = c->group == g;
+        }
+        if (used) {
+            at = &g->next;
+            continue;
+        }
+        *at = g->next;
+        by__log_event(&s->log, "version_ended", "{ss}", "version", g->version.name);
+        by__served_version_free(&g->version);
+        free(g);
+    }
+}
+
+void by__supervisor_reconcile(by__supervisor *s)
+{
+    for (by__group *g = s->groups; g != NULL && !s->ending; g = g->next) {
+        g->wanted = g->retire > 0.0 && by__now() > g->retire ? 0 : g->wanted;
+        for (size_t n = count_wanted(s, g); n < g->wanted; n++) {
+            add_worker(s, g);
+        }
+        for (size_t n = count_wanted(s, g); n > g->wanted; n--) {
+            end_worker(s, g);
+        }
+    }
+    sweep(s);
+}
+
+/* ---- all ---- */
+
+/* The gateway answers what it has accepted while workers and broker still stand; then they go. */
+static void go_on_ending(by__supervisor *s)
+{
+    bool workers = false;
+    end_child(&s->gateway);
+    if (s->gateway.running) {
+        return;
+    }
+    for (by__child *c = s->workers; c != NULL; c = c->next) {
+        end_child(c);
+        workers = workers || c->running;
+    }
+    if (workers) {
+        return;
+    }
+    end_child(&s->broker);
+    if (!s->broker.running) {
+        uv_stop(&s->loop);
+    }
+}
+
+static void kill_now(by__child *c)
+{
+    if (c->running) {
+        (void)uv_process_kill(&c->process, SIGKILL);
+    }
+}
+
+static void on_stop(void *user, bool again)
+{
+    by__supervisor *s = user;
+    if (again) {
+        kill_now(&s->gateway);
+        kill_now(&s->broker);
+        for (by__child *c = s->workers; c != NULL; c = c->next) {
+            kill_now(c);
+        }
+    }
+    end_all(s);
+}
+
+static void on_hangup(uv_signal_t *handle, int number)
+{
+    BY_UNUSED(number);
+    by__control_reload(handle->data);
+}
+
+static by_status add_model(by__supervisor *s, by__group **out, const char *path,
+                           const char *settings, const by_serve_other *other, by_error *error)
+{
+    by__served_version version = {0};
+    by_status status = by__served_version_find(&version, path, settings, error);
+    if (status == BY_OK) {
+        status = by__group_add(s, out, &version, other, error);
+    }
+    by__served_version_free(&version);
+    return status;
+}
+
+static by_status begin(by__supervisor *s, by_error *error)
+{
+    const by_serve_options *o = &s->options;
+    BY_TRY(add_model(s, &s->current, o->model, o->settings, NULL, error));
+    s->current->wanted = s->scale.wanted;
+    for (size_t i = 0; i < o->other_count; i++) {
+        const by_serve_other *other = &o->others[i];
+        by__group *group;
+        BY_TRY(add_model(s, &group, other->model, other->settings, other, error));
+        group->wanted = other->workers;
+    }
+    BY_TRY(by__control_open(s, error));
+    int code = uv_signal_start(&s->reload, on_hangup, SIGHUP);
+    if (code < 0) {
+        return by__uv_error(error, "watch", "SIGHUP", code);
+    }
+    if (s->broker.wanted) {
+        start(&s->broker);
+    }
+    start(&s->gateway);
+    by__supervisor_reconcile(s);
+    by__supervisor_connect(s);
+    return BY_OK;
+}
+
+static void release(by__supervisor *s)
+{
+    while (s->groups != NULL) {
+        by__group *g = s->groups;
+        s->groups = g->next;
+        by__served_version_free(&g->version);
+        free(g);
+    }
+    by__served_version_free(&s->previous);
+    by__golden_reset(&s->golden);
+    json_decref(s->info);
+    free(s->routed);
+    (void)close(s->lifeline[0]);
+    (void)close(s->lifeline[1]);
+}
+
+static void set_options(by__supervisor *s, const by_serve_options *options)
+{
+    by_serve_options *o = &s->options;
+    o->most = o->most > o->workers ? o->most : o->workers;
+    o->grace = o->grace > 0.0 ? o->grace : 60.0;
+    by__autoscale_options scale = {.least = o->workers,
+                                   .most = o->most,
+                                   .target = o->target_p95 > 0.0 ? o->target_p95 : 0.2,
+                                   .calm = o->calm,
+                                   .idle = o->idle};
+    /* The first one, to say what the model is. */
+    by__autoscale_begin(&s->scale, &scale, o->workers > 0 ? o->workers : 1, by__now());
+    (void)snprintf(s->model, sizeof s->model, "%s", options->name);
+}
+
+by_status by_serve_run(const by_serve_options *options, by_error *error)
+{
+    by__supervisor s = {.options = *options, .log = {options->log, options->user}};
+    by__stop *stop = NULL;
+    BY_TRY(by__link_check(options->address, error));
+    if (options->workers == 0 && options->most == 0) {
+        return by_error_set(error, BY_EARG,
+                            "no worker may run: set scaling.most, or --workers 0:8");
+    }
+    BY_TRY(by__request_id(s.name, "supervisor_", error));
+    set_options(&s, options);
+    int code = uv_pipe(s.lifeline, 0, 0);
+    if (code < 0) {
+        return by__uv_error(error, "make", "a pipe", code);
+    }
+    code = uv_loop_init(&s.loop);
+    if (code < 0) {
+        release(&s);
+        return by__uv_error(error, "make", "an event loop", code);
+    }
+    (void)uv_signal_init(&s.loop, &s.reload);
+    s.reload.data = &s;
+    open_child(&s, &s.broker, "broker", options->broker);
+    open_child(&s, &s.gateway, "gateway", options->gateway);
+    by_status status = by__stop_open(&stop, &s.loop, false, on_stop, &s, error);
+    if (status == BY_OK) {
+        status = begin(&s, error);
+    }
+    if (status == BY_OK) {
+        (void)uv_run(&s.loop, UV_RUN_DEFAULT);
+        if (s.failure.status != BY_OK) {
+            *error = s.failure;
+            status = s.failure.status;
+        }
+    }
+    if (s.link.loop != NULL) {
+        by__broker_link_close(&s.link);
+    }
+    by__control_close(&s);
+    by__stop_close(&stop);
+    uv_close((uv_handle_t *)&s.reload, NULL);
+    uv_close((uv_handle_t *)&s.broker.timer, NULL);
+    uv_close((uv_handle_t *)&s.gateway.timer, NULL);
+    while (s.workers != NULL) {
+        forget(s.workers);
+    }
+    (void)uv_run(&s.loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&s.loop);
+    release(&s);
+    return status;
+}

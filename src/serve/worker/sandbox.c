@@ -1,0 +1,166 @@
+#include "serve/worker/sandbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <seccomp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+/* The number of the call that was refused last, + 1; 0: none. A signal's handler has no other way
+ * to say something. */
+static volatile sig_atomic_t refused;
+
+/* A refused call returns -EPERM, as if the kernel had said so. */
+static void on_refused(int number, siginfo_t *info, void *context)
+{
+    ucontext_t *c = context;
+    BY_UNUSED(number);
+    refused = info->si_syscall + 1;
+#if defined(__x86_64__)
+    c->uc_mcontext.gregs[REG_RAX] = -EPERM;
+#elif defined(__aarch64__)
+    c->uc_mcontext.regs[0] = (unsigned long long)-EPERM;
+#else
+#error "where does this machine return the value of a system call?"
+#endif
+}
+
+const char *by__sandbox_violation(void)
+{
+    static const struct {
+        int number;
+        const char *name;
+    } names[] = {{SYS_execve, "execve"}, {SYS_execveat, "execveat"}, {SYS_clone, "clone"},
+                 {SYS_socket, "socket"}, {SYS_bind, "bind"},         {SYS_openat, "openat"},
+                 {SYS_ptrace, "ptrace"}, {SYS_kill, "kill"}};
+    int number = refused - 1;
+    if (number < 0) {
+        return NULL;
+    }
+    refused = 0;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
+        if (names[i].number == number) {
+            return names[i].name;
+        }
+    }
+    return "a system call";
+}
+
+/* ---- the filter ---- */
+
+/* Calls that are refused whatever their arguments. Those that a machine lacks are negative here. */
+static const int forbidden[] = {
+    /* programs and processes */
+    SCMP_SYS(execve), SCMP_SYS(execveat), SCMP_SYS(fork), SCMP_SYS(vfork), SCMP_SYS(ptrace),
+    SCMP_SYS(process_vm_readv), SCMP_SYS(process_vm_writev), SCMP_SYS(pidfd_open),
+    SCMP_SYS(pidfd_getfd), SCMP_SYS(pidfd_send_signal), SCMP_SYS(tkill),
+    /* other machines, as a server */
+    SCMP_SYS(bind), SCMP_SYS(listen), SCMP_SYS(accept), SCMP_SYS(accept4),
+    /* the file system */
+    SCMP_SYS(creat), SCMP_SYS(mkdir), SCMP_SYS(mkdirat), SCMP_SYS(rmdir), SCMP_SYS(unlink),
+    SCMP_SYS(unlinkat), SCMP_SYS(rename), SCMP_SYS(renameat), SCMP_SYS(renameat2), SCMP_SYS(link),
+    SCMP_SYS(linkat), SCMP_SYS(symlink), SCMP_SYS(symlinkat), SCMP_SYS(truncate), SCMP_SYS(mknod),
+    SCMP_SYS(mknodat), SCMP_SYS(chmod), SCMP_SYS(fchmod), SCMP_SYS(fchmodat), SCMP_SYS(chown),
+    SCMP_SYS(fchown), SCMP_SYS(lchown), SCMP_SYS(fchownat), SCMP_SYS(setxattr), SCMP_SYS(fsetxattr),
+    SCMP_SYS(lsetxattr), SCMP_SYS(mount), SCMP_SYS(umount2), SCMP_SYS(pivot_root), SCMP_SYS(chroot),
+    SCMP_SYS(open_by_handle_at), SCMP_SYS(open_tree), SCMP_SYS(move_mount), SCMP_SYS(fsopen),
+    SCMP_SYS(memfd_create),
+    /* more rights, and the kernel */
+    SCMP_SYS(setuid), SCMP_SYS(setgid), SCMP_SYS(setreuid), SCMP_SYS(setregid), SCMP_SYS(setresuid),
+    SCMP_SYS(setresgid), SCMP_SYS(setgroups), SCMP_SYS(capset), SCMP_SYS(setns), SCMP_SYS(unshare),
+    SCMP_SYS(bpf), SCMP_SYS(perf_event_open), SCMP_SYS(userfaultfd), SCMP_SYS(keyctl),
+    SCMP_SYS(add_key), SCMP_SYS(request_key), SCMP_SYS(kexec_load), SCMP_SYS(init_module),
+    SCMP_SYS(finit_module), SCMP_SYS(delete_module), SCMP_SYS(reboot), SCMP_SYS(swapon),
+    SCMP_SYS(acct), SCMP_SYS(io_uring_setup), SCMP_SYS(io_uring_enter),
+    SCMP_SYS(io_uring_register)};
+
+/* Rules whose argument at `index` equals `value` where `mask` has bits. */
+static int refuse_masked(scmp_filter_ctx filter, int call, unsigned index, uint64_t mask,
+                         uint64_t value)
+{
+    return seccomp_rule_add(filter, SCMP_ACT_TRAP, call, 1,
+                            SCMP_CMP(index, SCMP_CMP_MASKED_EQ, mask, value));
+}
+
+static int add_file_rules(scmp_filter_ctx filter)
+{
+    static const struct {
+        uint64_t mask;
+        uint64_t value;
+    } writes[] = {
+        {O_ACCMODE, O_WRONLY}, {O_ACCMODE, O_RDWR}, {O_CREAT, O_CREAT}, {O_TRUNC, O_TRUNC}};
+    int code = 0;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(writes) && code == 0; i++) {
+#ifdef SYS_open
+        code = refuse_masked(filter, SCMP_SYS(open), 1, writes[i].mask, writes[i].value);
+#endif
+        if (code == 0) {
+            code = refuse_masked(filter, SCMP_SYS(openat), 2, writes[i].mask, writes[i].value);
+        }
+    }
+    /* Its flags are behind a pointer, which no filter can follow: it does as if there were none. */
+    return code == 0 ? seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(openat2), 0)
+                     : code;
+}
+
+static int add_process_rules(scmp_filter_ctx filter)
+{
+    uint64_t self = (uint64_t)getpid();
+    /* Threads may be made; clone3 hides its flags, and the C library then calls clone. */
+    int code = refuse_masked(filter, SCMP_SYS(clone), 0, CLONE_THREAD, 0);
+    code = code != 0 ? code : seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
+    /* Signals go to this process alone. */
+    static const int signals[] = {SCMP_SYS(kill), SCMP_SYS(tgkill), SCMP_SYS(rt_sigqueueinfo),
+                                  SCMP_SYS(rt_tgsigqueueinfo)};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(signals) && code == 0; i++) {
+        code =
+            seccomp_rule_add(filter, SCMP_ACT_TRAP, signals[i], 1, SCMP_A0_32(SCMP_CMP_NE, self));
+    }
+    return code;
+}
+
+/* Sockets of this machine, and of the internet where that is allowed; the C library looks for
+ * interfaces by one of the kernel before it looks for names. A rule compares an argument once, so
+ * each family that is refused has its own. */
+static int add_socket_rules(scmp_filter_ctx filter, bool network)
+{
+    int code = seccomp_rule_add(filter, SCMP_ACT_TRAP, SCMP_SYS(socket), 1,
+                                SCMP_A0_32(SCMP_CMP_GT, network ? AF_NETLINK : AF_UNIX));
+    for (unsigned family = 0; family < AF_NETLINK && code == 0; family++) {
+        bool allowed = family == AF_UNIX || family == AF_INET || family == AF_INET6;
+        if (!allowed && (network || family < AF_UNIX)) {
+            code = seccomp_rule_add(filter, SCMP_ACT_TRAP, SCMP_SYS(socket), 1,
+                                    SCMP_A0_32(SCMP_CMP_EQ, family));
+        }
+    }
+    return code;
+}
+
+by_status by__sandbox_enter(bool network, by_error *error)
+{
+    struct sigaction action = {.sa_sigaction = on_refused, .sa_flags = SA_SIGINFO | SA_RESTART};
+    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+    if (filter == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a sandbox");
+    }
+    int code = sigaction(SIGSYS, &action, NULL) == 0 ? 0 : -errno;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(forbidden) && code == 0; i++) {
+        code = seccomp_rule_add(filter, SCMP_ACT_TRAP, forbidden[i], 0);
+    }
+    code = code != 0 ? code : add_file_rules(filter);
+    code = code != 0 ? code : add_process_rules(filter);
+    code = code != 0 ? code : add_socket_rules(filter, network);
+    code = code != 0 ? code : seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
+    code = code != 0 ? code : seccomp_load(filter);
+    seccomp_release(filter);
+    return code == 0 ? BY_OK
+                     : by_error_set(error, BY_ESTATE,
+                                    "the kernel closes no sandbox around the worker (%s): run it "
+                                    "where seccomp is allowed, or say --no-sandbox",
+                                    uv_strerror(code));
+}

@@ -1,0 +1,515 @@
+/* A worker: a model's engine behind the broker. The loop reads messages, and makes text and events
+ * of tokens; a thread encodes prompts (worker_prepare.c), and the engine's runs steps
+ * (worker_engine.c). */
+#include "serve/worker/worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "serve/link/redis_address.h"
+#include "serve/messages.h"
+#include "serve/worker/sandbox.h"
+
+/* Seconds that an example waits for others of its batch, where no option says so. */
+#define DELAY 0.002
+
+static void on_due(uv_timer_t *timer);
+
+/* ---- what threads have done ---- */
+
+static void drop_work(by__worker *w, by__work *work)
+{
+    for (size_t i = 0; i < w->work_count; i++) {
+        if (w->works[i] == work) {
+            w->works[i] = w->works[--w->work_count];
+            by__work_close(&work);
+            return;
+        }
+    }
+}
+
+static void finish_leaving(by__worker *w)
+{
+    size_t preparing;
+    uint64_t prepared;
+    by__preparer_look(w->preparer, &preparing, &prepared);
+    if (w->leaving && w->work_count == 0 && preparing == 0 &&
+        by__batcher_look(w->batcher).jobs == 0) {
+        uv_stop(&w->loop);
+    }
+}
+
+/* Gives the engine the works whose time has come, in their order, and waits for the next. */
+static void begin_due(by__worker *w)
+{
+    double now = by__now();
+    size_t i = 0;
+    while (i < w->work_count) {
+        by__work *work = w->works[i];
+        by_error error = {0};
+        if (!work->held || work->due > now) {
+            i++;
+            continue;
+        }
+        work->held = false;
+        if (work->silent) {
+            drop_work(w, work);
+        } else if (by__engine_submit(w->thread, work, &error) != BY_OK) {
+            by__worker_fail(w, work, 503, "out_of_memory", error.message);
+            drop_work(w, work);
+        } else {
+            i++;
+        }
+    }
+    double first = 0.0;
+    for (i = 0; i < w->work_count; i++) {
+        const by__work *work = w->works[i];
+        first = work->held && (first == 0.0 || work->due < first) ? work->due : first;
+    }
+    if (first > 0.0) {
+        (void)uv_timer_start(&w->due, on_due, (uint64_t)((first - now) * 1000.0) + 1, 0);
+    }
+    by__worker_flush(w);
+    finish_leaving(w);
+}
+
+static void on_due(uv_timer_t *timer)
+{
+    begin_due(timer->data);
+}
+
+/* Keeps a work until max_rate lets it begin. */
+static void hold(by__worker *w, by__work *work)
+{
+    double now = by__now();
+    w->next_due = w->next_due > now ? w->next_due : now;
+    work->due = w->next_due;
+    work->held = true;
+    w->next_due += 1.0 / w->options.max_rate;
+}
+
+/* What the preparer has made goes to the engine. */
+static void take_prepared(by__worker *w)
+{
+    by__prepared *item;
+    while ((item = by__preparer_take(w->preparer)) != NULL) {
+        by_error error = item->error;
+        by_status status = item->status;
+        if (item->job != NULL && status == BY_OK && !item->cancelled) {
+            item->job->rows =
+                json_incref(json_object_get(json_object_get(item->message, "request"), "rows"));
+            by__batcher_give(w->batcher, item->job);
+            item->job = NULL;
+        } else if (status == BY_OK && !item->cancelled) {
+            status = by__reserve((void **)&w->works, &w->work_capacity, w->work_count + 1,
+                                 sizeof(by__work *), &error);
+            if (status == BY_OK && w->options.max_rate > 0.0) {
+                hold(w, item->work);
+            } else if (status == BY_OK) {
+                status = by__engine_submit(w->thread, item->work, &error);
+            }
+            if (status == BY_OK) {
+                w->works[w->work_count++] = item->work;
+                by__served_drift_tokens(w->model.drift, item->work->request.prompt,
+                                        item->work->request.prompt_count);
+                item->work = NULL;
+            }
+        }
+        if (status != BY_OK && !item->cancelled) {
+            by__worker_refuse(w, item->id, item->attempt, status, item->param, &error);
+        }
+        by__prepared_free(item);
+    }
+    if (w->options.max_rate > 0.0) {
+        begin_due(w);
+    }
+}
+
+static void take_jobs(by__worker *w)
+{
+    by__batch_job *job;
+    while ((job = by__batcher_take(w->batcher)) != NULL) {
+        by__worker_job(w, job);
+        if (job->status == BY_OK && !job->cancelled && !job->late) {
+            by__served_drift_answer(w->model.drift, job->rows, job->results);
+        }
+        by__batch_job_free(job);
+    }
+}
+
+static void on_wake(uv_async_t *async)
+{
+    by__worker *w = async->data;
+    const by__out *outs;
+    size_t count;
+    by_engine_statistics statistics;
+    bool busy;
+    take_prepared(w);
+    take_jobs(w);
+    by__engine_take(w->thread, &outs, &count);
+    for (size_t i = 0; i < count; i++) {
+        by__work *work = outs[i].work;
+        switch (outs[i].kind) {
+        case BY__OUT_BEGUN: {
+            work->since = by__now();
+            json_t *event = by__event_new(work->id, "begin");
+            (void)json_object_set_new(event, "prompt_tokens",
+                                      json_integer((json_int_t)work->request.prompt_count));
+            (void)json_object_set_new(event, "version", json_string(w->version));
+            by__worker_tell(w, work, event);
+            break;
+        }
+        case BY__OUT_TOKEN:
+            by__worker_token(w, work, &outs[i]);
+            break;
+        case BY__OUT_REFUSED:
+            by__worker_fail(w, work, 400, "invalid_request", outs[i].error.message);
+            break;
+        case BY__OUT_LAST:
+            drop_work(w, work);
+            break;
+        }
+    }
+    by__worker_flush(w);
+    if (by__engine_look(w->thread, &statistics, &busy, &w->failure) != BY_OK) {
+        uv_stop(&w->loop);
+    }
+    finish_leaving(w);
+}
+
+/* ---- the broker ---- */
+
+static by__work *find_work(const by__worker *w, const char *id)
+{
+    for (size_t i = 0; i < w->work_count; i++) {
+        if (!w->works[i]->silent && strcmp(w->works[i]->id, id) == 0) {
+            return w->works[i];
+        }
+    }
+    return NULL;
+}
+
+static void take_work(by__worker *w, json_t *message)
+{
+    const char *id = by__get_text(message, "id");
+    by_error error = {0};
+    by_status status = by__preparer_give(w->preparer, message, &error);
+    if (status != BY_OK && id != NULL) {
+        by__worker_refuse(w, id, by__get_integer(message, "attempt"), status, NULL, &error);
+    }
+}
+
+static void on_message(void *user, json_t *message)
+{
+    by__worker *w = user;
+    const char *kind = by__get_text(message, "t");
+    if (kind != NULL && strcmp(kind, "work") == 0) {
+        take_work(w, message);
+    } else if (kind != NULL && strcmp(kind, "cancel") == 0) {
+        const char *id = by__get_text(message, "id");
+        by__work *work = id == NULL ? NULL : find_work(w, id);
+        if (work != NULL) {
+            by__worker_silence(w, work);
+        } else if (id != NULL) {
+            by__preparer_cancel(w->preparer, id);
+            by__batcher_cancel(w->batcher, id);
+            finish_leaving(w);
+        }
+    }
+}
+
+static void send_beat(by__worker *w)
+{
+    by_engine_statistics s;
+    bool busy;
+    size_t preparing;
+    uint64_t prepared;
+    by__preparer_look(w->preparer, &preparing, &prepared);
+    const by__batch_statistics batches = by__batcher_look(w->batcher);
+    if (by__engine_look(w->thread, &s, &busy, &w->failure) != BY_OK) {
+        uv_stop(&w->loop);
+        return;
+    }
+    json_t *engine = json_pack(
+        "{sI sI sI sI sI sI sI sI sI}", "running", (json_int_t)s.running, "waiting",
+        (json_int_t)s.waiting, "pages", (json_int_t)s.pages, "pages_used", (json_int_t)s.pages_used,
+        "pages_cached", (json_int_t)s.pages_cached, "generated", (json_int_t)s.generated, "found",
+        (json_int_t)s.found, "preemptions", (json_int_t)s.preemptions, "rows", (json_int_t)s.rows);
+    (void)json_object_set_new(engine, "batches", json_integer((json_int_t)batches.batches));
+    (void)json_object_set_new(engine, "examples", json_integer((json_int_t)batches.examples));
+    json_t *drift = by__served_drift_state(w->model.drift);
+    if (drift != NULL) {
+        (void)json_object_set_new(engine, "drift", drift);
+    }
+    by__worker_post(w,
+                    json_pack("{ss sI sb so}", "t", "beat", "steps",
+                              (json_int_t)(s.steps + prepared + batches.batches), "busy",
+                              (int)(busy || preparing > 0 || batches.jobs > 0), "engine", engine));
+}
+
+static void on_beat(uv_timer_t *timer)
+{
+    by__worker *w = timer->data;
+    const char *call = by__sandbox_violation();
+    if (call != NULL) {
+        by__log_event(&w->log, "sandbox_violation", "{ss}", "call", call);
+    }
+    send_beat(w);
+}
+
+/* The first messages on a link, before anything else is sent. */
+static void greet(void *user)
+{
+    by__worker *w = user;
+    char host[65] = "";
+    (void)gethostname(host, sizeof host - 1);
+    by__worker_post(
+        w, json_pack("{ss ss ss sI ss ss ss sI sI so}", "t", "hello", "role", "worker", "name",
+                     w->id, "pid", (json_int_t)getpid(), "host", host, "model", w->name, "version",
+                     w->version, "slots", (json_int_t)w->model.slots, "sessions",
+                     (json_int_t)w->model.sessions, "info", by__served_info(&w->model)));
+    if (w->leaving) {
+        by__worker_post(w, json_pack("{ss}", "t", "leaving"));
+    }
+    send_beat(w);
+}
+
+/* The file that says so to others, which is open since before the sandbox. */
+static void tell_ready(const by__worker *w, bool ready)
+{
+    if (w->ready_file >= 0 &&
+        (ready ? pwrite(w->ready_file, "1", 1, 0) != 1 : ftruncate(w->ready_file, 0) != 0)) {
+        by__log_event(&w->log, "ready_file_not_written", "{ss}", "reason", strerror(errno));
+    }
+}
+
+static by_status open_ready_file(by__worker *w, by_error *error)
+{
+    const char *path = w->options.ready_file;
+    if (path != NULL) {
+        w->ready_file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    }
+    return path != NULL && w->ready_file < 0 ? by__io_error(error, "write", path) : BY_OK;
+}
+
+static void on_ready(void *user)
+{
+    by__worker *w = user;
+    by__log_event(&w->log, "worker_ready", "{ss ss sI}", "model", w->name, "version", w->version,
+                  "slots", (json_int_t)w->model.slots);
+    by__served_log_memory(&w->model, &w->log);
+    tell_ready(w, true);
+}
+
+static void on_lost(void *user, const char *why)
+{
+    by__worker *w = user;
+    by__log_event(&w->log, "broker_lost", "{ss}", "reason", why);
+    tell_ready(w, false);
+    /* Whoever had asked asks again. */
+    by__preparer_cancel(w->preparer, NULL);
+    by__batcher_cancel(w->batcher, NULL);
+    for (size_t i = 0; i < w->work_count; i++) {
+        by__worker_silence(w, w->works[i]);
+    }
+    if (w->leaving) {
+        uv_stop(&w->loop);
+    }
+}
+
+static void on_stop(void *user, bool again)
+{
+    by__worker *w = user;
+    if (again) {
+        uv_stop(&w->loop);
+        return;
+    }
+    w->leaving = true;
+    tell_ready(w, false);
+    by__worker_post(w, json_pack("{ss}", "t", "leaving"));
+    finish_leaving(w);
+}
+
+/* ---- opening ---- */
+
+/* What the options leave open: the version, and of a run the checkpoint. */
+static by_status find_weights(by__worker *w, by_error *error)
+{
+    by_worker_options *o = &w->options;
+    if (o->checkpoint != NULL) {
+        BY_TRY(by__lease_open(&w->lease, o->checkpoint, error));
+    }
+    if (o->version == NULL || o->checkpoint == NULL) {
+        BY_TRY(by__served_version_find(&w->served, o->model, o->precision, error));
+        o->version = o->version == NULL ? w->served.name : o->version;
+        o->checkpoint =
+            o->checkpoint == NULL && w->served.is_run ? w->served.directory : o->checkpoint;
+    }
+    return BY_OK;
+}
+
+static by_status set_names(by__worker *w, by_error *error)
+{
+    const char *path = w->options.model;
+    size_t length = strlen(path);
+    while (length > 1 && path[length - 1] == '/') {
+        length--;
+    }
+    const char *last = memrchr(path, '/', length);
+    const char *name = w->options.name != NULL ? w->options.name : last == NULL ? path : last + 1;
+    size_t n = w->options.name != NULL ? strlen(name) : (size_t)(path + length - name);
+    const char *version = w->options.version;
+    if (n == 0 || n >= sizeof w->name || !by__utf8_valid(name, n) || !by__id_valid(version)) {
+        return by_error_set(error, BY_EARG,
+                            "a model's name has 1 to %zu bytes of UTF-8, and its version 1 to 64 "
+                            "of letters, digits, - and _",
+                            sizeof w->name - 1);
+    }
+    memcpy(w->name, name, n);
+    memcpy(w->version, version, strlen(version) + 1);
+    return by__request_id(w->id, "worker_", error);
+}
+
+/* A job for the batcher. */
+static by_status prepare_job(const by__worker *w, by__prepared *item, const json_t *request,
+                             const char **param, by_error *error)
+{
+    by__batch_job *job = NULL;
+    BY_TRY(by__alloc((void **)&job, 1, sizeof *job, "a request", error));
+    item->job = job;
+    memcpy(job->id, item->id, sizeof job->id);
+    by__trace_take(job->trace, by__get_text(request, "trace"));
+    job->attempt = item->attempt;
+    double left = by__get_number(item->message, "left", 0.0);
+    job->deadline = left > 0.0 ? item->since + left : 0.0;
+    job->results = json_array();
+    return w->model.predicting != NULL
+               ? by__predicting_prepare(w->model.predicting, job, request, param, error)
+               : by__embedder_prepare(w->embedder, job, request, param, error);
+}
+
+static by_status prepare(void *user, by__prepared *item, const char **param, by_error *error)
+{
+    const by__worker *w = user;
+    const json_t *request = json_object_get(item->message, "request");
+    const char *kind = by__get_text(request, "kind");
+    const char *wanted = w->model.predicting != NULL ? "predict" : "embed";
+    if (w->model.predicting != NULL ? kind == NULL || strcmp(kind, wanted) != 0
+                                    : kind != NULL && strcmp(kind, wanted) != 0) {
+        return by_error_set(error, BY_EARG,
+                            w->model.predicting != NULL
+                                ? "the model predicts rows or images: ask /v1/predict"
+                                : "the model reads text: ask for completions or embeddings");
+    }
+    return kind == NULL
+               ? by__work_open(&item->work, &w->model, item->message, item->since, param, error)
+               : prepare_job(w, item, request, param, error);
+}
+
+static by_status open_threads(by__worker *w, by_error *error)
+{
+    const by_worker_options *o = &w->options;
+    by__batch_options batches = {.delay = o->delay > 0.0 ? o->delay : DELAY};
+    if (w->model.predicting != NULL) {
+        batches.most = by__predicting_batch(w->model.predicting);
+        batches.run = by__predicting_run;
+        batches.user = w->model.predicting;
+    } else {
+        BY_TRY(by__engine_thread_open(&w->thread, w->model.engine, &w->wake, error));
+        BY_TRY(by__embedder_open(&w->embedder, &w->model, error));
+        batches.most = by__embedder_batch();
+        batches.run = by__embedder_run;
+        batches.user = w->embedder;
+    }
+    BY_TRY(by__batcher_open(&w->batcher, &batches, &w->wake, error));
+    /* Twice what the broker gives at a time: requests that were cancelled may still be here. */
+    return by__preparer_open(&w->preparer, 2 * (size_t)w->model.slots, prepare, w, &w->wake, error);
+}
+
+static void close_threads(by__worker *w)
+{
+    by__preparer_close(&w->preparer);
+    by__batcher_close(&w->batcher);
+    by__embedder_close(&w->embedder);
+    by__engine_thread_close(&w->thread);
+}
+
+static void release(by__worker *w)
+{
+    for (size_t i = 0; i < w->work_count; i++) {
+        by__work_close(&w->works[i]);
+    }
+    free(w->works);
+    by__text_free(&w->events);
+    by__served_close(&w->model);
+    by__served_version_free(&w->served);
+    by__lease_close(&w->lease);
+}
+
+by_status by_worker_run(const by_worker_options *options, by_error *error)
+{
+    by__worker w = {.options = *options, .log = {options->log, options->user}, .ready_file = -1};
+    BY_TRY(by__link_check(options->broker, error));
+    /* Before there are threads, which get it from their maker. To ask for less cannot fail. */
+    (void)nice(options->nice);
+    by_status status = find_weights(&w, error);
+    if (status == BY_OK) {
+        status = set_names(&w, error);
+    }
+    if (status == BY_OK) {
+        status = by__served_open(&w.model, &w.options, &w.log, error);
+    }
+    if (status != BY_OK) {
+        release(&w);
+        return status;
+    }
+    int code = uv_loop_init(&w.loop);
+    if (code < 0) {
+        release(&w);
+        return by__uv_error(error, "make", "an event loop", code);
+    }
+    (void)uv_timer_init(&w.loop, &w.beat);
+    (void)uv_timer_init(&w.loop, &w.due);
+    (void)uv_async_init(&w.loop, &w.wake, on_wake);
+    w.beat.data = w.due.data = w.wake.data = &w;
+    status = open_threads(&w, error);
+    if (status == BY_OK) {
+        status = by__stop_open(&w.stop, &w.loop, options->child, on_stop, &w, error);
+    }
+    if (status == BY_OK) {
+        status = open_ready_file(&w, error);
+    }
+    if (status == BY_OK && !options->open) {
+        status = by__sandbox_enter(by__redis_is_address(options->broker), error);
+    }
+    if (status == BY_OK) {
+        by__broker_link_handler handler = {
+            .greet = greet, .ready = on_ready, .message = on_message, .lost = on_lost, .user = &w};
+        by__broker_link_open(&w.broker, &w.loop, w.options.broker, &handler);
+        (void)uv_timer_start(&w.beat, on_beat, BY__BEAT, BY__BEAT);
+        (void)uv_run(&w.loop, UV_RUN_DEFAULT);
+        if (w.failure.status != BY_OK) {
+            *error = w.failure;
+            status = w.failure.status;
+        }
+    }
+    tell_ready(&w, false);
+    if (w.ready_file >= 0) {
+        (void)close(w.ready_file);
+    }
+    close_threads(&w);
+    if (w.broker.loop != NULL) {
+        by__broker_link_close(&w.broker);
+    }
+    by__stop_close(&w.stop);
+    uv_close((uv_handle_t *)&w.beat, NULL);
+    uv_close((uv_handle_t *)&w.due, NULL);
+    uv_close((uv_handle_t *)&w.wake, NULL);
+    (void)uv_run(&w.loop, UV_RUN_DEFAULT);
+    (void)uv_loop_close(&w.loop);
+    release(&w);
+    return status;
+}

@@ -1,0 +1,266 @@
+/* The thread that runs examples of many requests in batches: it begins one when it is full, or when
+ * its first example has waited long enough for others. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/worker/worker.h"
+
+struct by__batcher {
+    by__batch_options options;
+    uv_async_t *wake;
+    uv_thread_t thread;
+    uv_mutex_t lock;
+    uv_cond_t given;
+    /* under the lock */
+    by__batch_job *waiting; /* some of their examples are in no batch yet; the oldest first */
+    by__batch_job *running; /* the others that are not done */
+    by__batch_job *done;    /* the oldest first */
+    size_t count;           /* jobs of the first two lists */
+    uint64_t batches;
+    uint64_t examples;
+    bool stopping;
+    /* the thread's own */
+    by__batch_place *places;
+};
+
+static void append(by__batch_job **list, by__batch_job *job)
+{
+    while (*list != NULL) {
+        list = &(*list)->next;
+    }
+    job->next = NULL;
+    *list = job;
+}
+
+static void unlink_job(by__batch_job **list, const by__batch_job *job)
+{
+    while (*list != job) {
+        list = &(*list)->next;
+    }
+    *list = job->next;
+}
+
+void by__batch_job_free(by__batch_job *job)
+{
+    if (job != NULL) {
+        if (job->input != NULL) {
+            job->close(job->input);
+        }
+        json_decref(job->results);
+        json_decref(job->rows);
+        free(job);
+    }
+}
+
+/* ---- the thread ---- */
+
+/* Ends a job that has no example in a batch. */
+static void end_waiting(by__batcher *b, by__batch_job *job)
+{
+    unlink_job(&b->waiting, job);
+    append(&b->done, job);
+    b->count--;
+}
+
+/* Takes examples of the oldest jobs; those past their deadline are done without. */
+static size_t fill(by__batcher *b)
+{
+    double now = by__now();
+    size_t count = 0;
+    for (by__batch_job *job = b->waiting, *next; job != NULL && count < b->options.most;
+         job = next) {
+        next = job->next;
+        if (job->taken == 0 && (job->cancelled || (job->deadline > 0.0 && now > job->deadline))) {
+            job->late = true;
+            end_waiting(b, job);
+            continue;
+        }
+        while (job->taken < job->count && count < b->options.most) {
+            b->places[count++] = (by__batch_place){job, job->taken++};
+        }
+        if (job->taken == job->count) {
+            unlink_job(&b->waiting, job);
+            append(&b->running, job);
+        }
+    }
+    return count;
+}
+
+static size_t count_waiting(const by__batcher *b)
+{
+    size_t count = 0;
+    for (const by__batch_job *job = b->waiting; job != NULL && count < b->options.most;
+         job = job->next) {
+        count += job->count - job->taken;
+    }
+    return count;
+}
+
+/* Waits until a batch is due. False: the thread ends. */
+static bool await_batch(by__batcher *b)
+{
+    for (;;) {
+        while (!b->stopping && b->waiting == NULL) {
+            uv_cond_wait(&b->given, &b->lock);
+        }
+        if (b->stopping) {
+            return false;
+        }
+        double left = b->waiting->since + b->options.delay - by__now();
+        if (left <= 0.0 || count_waiting(b) >= b->options.most) {
+            return true;
+        }
+        (void)uv_cond_timedwait(&b->given, &b->lock, (uint64_t)(left * 1e9));
+    }
+}
+
+/* A job whose last example was in the batch is done. */
+static void count_done(by__batcher *b, size_t count, by_status status, const by_error *error)
+{
+    for (size_t i = 0; i < count; i++) {
+        by__batch_job *job = b->places[i].job;
+        if (status != BY_OK && job->status == BY_OK) {
+            job->status = status;
+            job->error = *error;
+        }
+        if (++job->ended == job->count) {
+            unlink_job(&b->running, job);
+            append(&b->done, job);
+            b->count--;
+        }
+    }
+    b->batches++;
+    b->examples += count;
+}
+
+static void run(void *user)
+{
+    by__batcher *b = user;
+    uv_mutex_lock(&b->lock);
+    while (await_batch(b)) {
+        size_t count = fill(b);
+        by_error error = {0};
+        uv_mutex_unlock(&b->lock);
+        by_status status =
+            count == 0 ? BY_OK : b->options.run(b->options.user, b->places, count, &error);
+        uv_mutex_lock(&b->lock);
+        count_done(b, count, status, &error);
+        (void)uv_async_send(b->wake);
+    }
+    uv_mutex_unlock(&b->lock);
+}
+
+/* ---- the loop's side ---- */
+
+by_status by__batcher_open(by__batcher **out, const by__batch_options *options, uv_async_t *wake,
+                           by_error *error)
+{
+    by__batcher *b = NULL;
+    *out = NULL;
+    BY_TRY(by__alloc((void **)&b, 1, sizeof *b, "a thread", error));
+    b->options = *options;
+    b->wake = wake;
+    by_status status =
+        by__alloc((void **)&b->places, options->most, sizeof *b->places, "a batch", error);
+    if (status != BY_OK) {
+        free(b);
+        return status;
+    }
+    int code = uv_mutex_init(&b->lock);
+    if (code == 0) {
+        code = uv_cond_init(&b->given);
+        if (code == 0) {
+            code = uv_thread_create(&b->thread, run, b);
+            if (code < 0) {
+                uv_cond_destroy(&b->given);
+            }
+        }
+        if (code < 0) {
+            uv_mutex_destroy(&b->lock);
+        }
+    }
+    if (code < 0) {
+        free(b->places);
+        free(b);
+        return by__uv_error(error, "start", "the thread that runs batches", code);
+    }
+    *out = b;
+    return BY_OK;
+}
+
+static void free_list(by__batch_job *job)
+{
+    while (job != NULL) {
+        by__batch_job *next = job->next;
+        by__batch_job_free(job);
+        job = next;
+    }
+}
+
+void by__batcher_close(by__batcher **batcher)
+{
+    by__batcher *b = *batcher;
+    if (b == NULL) {
+        return;
+    }
+    *batcher = NULL;
+    uv_mutex_lock(&b->lock);
+    b->stopping = true;
+    uv_cond_signal(&b->given);
+    uv_mutex_unlock(&b->lock);
+    (void)uv_thread_join(&b->thread);
+    free_list(b->waiting);
+    free_list(b->running);
+    free_list(b->done);
+    uv_cond_destroy(&b->given);
+    uv_mutex_destroy(&b->lock);
+    free(b->places);
+    free(b);
+}
+
+void by__batcher_give(by__batcher *b, by__batch_job *job)
+{
+    uv_mutex_lock(&b->lock);
+    job->since = by__now();
+    append(&b->waiting, job);
+    b->count++;
+    uv_cond_signal(&b->given);
+    uv_mutex_unlock(&b->lock);
+}
+
+static void mark(by__batch_job *list, const char *id)
+{
+    for (; list != NULL; list = list->next) {
+        list->cancelled = list->cancelled || id == NULL || strcmp(list->id, id) == 0;
+    }
+}
+
+void by__batcher_cancel(by__batcher *b, const char *id)
+{
+    uv_mutex_lock(&b->lock);
+    mark(b->waiting, id);
+    mark(b->running, id);
+    mark(b->done, id);
+    uv_mutex_unlock(&b->lock);
+}
+
+by__batch_job *by__batcher_take(by__batcher *b)
+{
+    uv_mutex_lock(&b->lock);
+    by__batch_job *job = b->done;
+    if (job != NULL) {
+        b->done = job->next;
+        job->next = NULL;
+    }
+    uv_mutex_unlock(&b->lock);
+    return job;
+}
+
+by__batch_statistics by__batcher_look(by__batcher *b)
+{
+    uv_mutex_lock(&b->lock);
+    by__batch_statistics s = {
+        .jobs = b->count + (b->done != NULL), .batches = b->batches, .examples = b->examples};
+    uv_mutex_unlock(&b->lock);
+    return s;
+}

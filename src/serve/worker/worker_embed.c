@@ -1,0 +1,158 @@
+/* Vectors of texts: requests for /v1/embeddings in a worker. They are computed with the engine's
+ * weights. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base64.h"
+#include "serve/fields.h"
+#include "serve/messages.h"
+#include "serve/worker/worker.h"
+
+#define MOST_TEXTS 2048
+/* Texts that run together. */
+#define BATCH 8
+
+struct by__embedder {
+    const by__served_model *model;
+    by_embed_text texts[BATCH];
+};
+
+typedef struct inputs {
+    by_token_buffer *texts;
+    size_t count;
+} inputs;
+
+static void close_inputs(void *user)
+{
+    inputs *in = user;
+    for (size_t i = 0; i < in->count; i++) {
+        by_token_buffer_free(&in->texts[i]);
+    }
+    free(in->texts);
+    free(in);
+}
+
+/* ---- a request, on the preparer's thread ---- */
+
+typedef struct asked {
+    const char *kind;
+    const json_t *input;
+    int64_t dimensions;
+    const char *tenant;
+} asked;
+
+static const by__field fields[] = {
+    {"kind", BY__FIELD_TEXT, offsetof(asked, kind), 0, 16},
+    {"trace", BY__FIELD_IGNORED, 0, 0, 0}, /* the worker has read it */
+    {"input", BY__FIELD_ANY, offsetof(asked, input), 0, 0},
+    {"dimensions", BY__FIELD_INTEGER, offsetof(asked, dimensions), 0, 1 << 24},
+    {"tenant", BY__FIELD_TEXT, offsetof(asked, tenant), 0, 256},
+};
+
+static by_status take_text(by_token_buffer *out, const by__served_model *m, const json_t *text,
+                           by_error *error)
+{
+    if (json_is_string(text)) {
+        BY_TRY(by__served_encode(out, m, json_string_value(text), json_string_length(text),
+                                 BY_ENCODE_ORDINARY | BY_ENCODE_AROUND, error));
+    } else if (json_is_array(text)) {
+        BY_TRY(by__served_ids(out, m, text, "input", error));
+    } else {
+        return by_error_set(error, BY_EARG, "'input' must be texts or lists of token ids");
+    }
+    if (out->count < 1 || out->count > (size_t)m->context) {
+        return by_error_set(error, BY_EARG, "a text of %zu tokens; the model takes 1 to %lld",
+                            out->count, (long long)m->context);
+    }
+    return BY_OK;
+}
+
+static by_status fill(by__batch_job *job, const by__served_model *m, const json_t *input,
+                      by_error *error)
+{
+    inputs *in = NULL;
+    BY_TRY(by__alloc((void **)&in, 1, sizeof *in, "texts", error));
+    job->input = in;
+    job->close = close_inputs;
+    BY_TRY(by__alloc((void **)&in->texts, job->count, sizeof *in->texts, "texts", error));
+    in->count = job->count;
+    for (size_t i = 0; i < job->count; i++) {
+        BY_TRY(take_text(&in->texts[i], m, json_array_get(input, i), error));
+        job->tokens += (int64_t)in->texts[i].count;
+    }
+    return BY_OK;
+}
+
+by_status by__embedder_prepare(const by__embedder *e, by__batch_job *job, const json_t *request,
+                               const char **param, by_error *error)
+{
+    asked a = {0};
+    BY_TRY(by__fields_read(&a, fields, BY_ARRAY_LENGTH(fields), request, param, error));
+    *param = "dimensions";
+    if (a.dimensions > 0 && a.dimensions != e->model->width) {
+        return by_error_set(error, BY_EARG,
+                            "the model's vectors have %lld dimensions, and no other number",
+                            (long long)e->model->width);
+    }
+    *param = "input";
+    job->count = json_array_size(a.input);
+    if (job->count < 1 || job->count > MOST_TEXTS) {
+        return by_error_set(error, BY_EARG, "'input' has %zu texts; 1 to %d are possible",
+                            job->count, MOST_TEXTS);
+    }
+    /* Base64 takes 4 bytes for 3; a sixth of the message is for what is around it. */
+    size_t most = BY__LINK_MESSAGE / 8 * 5 / ((size_t)e->model->width * sizeof(float));
+    if (job->count > most) {
+        return by_error_set(error, BY_EARG,
+                            "'input' has %zu texts, whose vectors of %lld dimensions do not fit "
+                            "an answer: ask for at most %zu at a time",
+                            job->count, (long long)e->model->width, most);
+    }
+    return fill(job, e->model, a.input, error);
+}
+
+/* ---- a batch, on the batcher's thread ---- */
+
+by_status by__embedder_run(void *user, const by__batch_place *places, size_t count, by_error *error)
+{
+    by__embedder *e = user;
+    const float *vectors;
+    by_embed *embed = e->model->embed;
+    size_t width = (size_t)by_embed_width(embed);
+    for (size_t i = 0; i < count; i++) {
+        const by_token_buffer *text = &((inputs *)places[i].job->input)->texts[places[i].example];
+        /* Ids are below 2^31, so they are the same as int32_t. */
+        e->texts[i] = (by_embed_text){(const int32_t *)(const void *)text->ids, text->count};
+    }
+    BY_TRY(by_embed_run_batch(embed, e->texts, count, &vectors, error));
+    for (size_t i = 0; i < count; i++) {
+        by__text digits = {0};
+        by__base64_add(&digits, vectors + i * width, width * sizeof *vectors);
+        json_t *vector = digits.failed ? NULL : json_stringn(digits.data, digits.length);
+        by__text_free(&digits);
+        if (vector == NULL || json_array_append_new(places[i].job->results, vector) != 0) {
+            return by_error_set(error, BY_EMEMORY, "out of memory: a vector");
+        }
+    }
+    return BY_OK;
+}
+
+/* ---- all ---- */
+
+by_status by__embedder_open(by__embedder **out, const by__served_model *model, by_error *error)
+{
+    BY_TRY(by__alloc((void **)out, 1, sizeof **out, "vectors of texts", error));
+    (*out)->model = model;
+    return BY_OK;
+}
+
+void by__embedder_close(by__embedder **embedder)
+{
+    free(*embedder);
+    *embedder = NULL;
+}
+
+size_t by__embedder_batch(void)
+{
+    return BATCH;
+}

@@ -1,0 +1,315 @@
+/* The thread of the engine: it alone calls the engine. What it is given and what it gives stand in
+ * two lists behind one lock, which is held for moments; a step is never under it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/worker/worker.h"
+
+typedef struct order {
+    by__work *work;
+    bool cancels;
+} order;
+
+struct by__engine_thread {
+    by_engine *engine;
+    uv_async_t *wake;
+    uv_thread_t thread;
+    uv_mutex_t lock;
+    uv_cond_t given;
+    /* under the lock */
+    order *orders;
+    size_t order_count;
+    size_t order_capacity;
+    by__out *outs;
+    size_t out_count;
+    size_t out_capacity;
+    by_engine_statistics statistics;
+    by_error failure; /* of the engine */
+    bool busy;
+    bool stopping;
+    /* the thread's own */
+    order *taken;
+    size_t taken_capacity;
+    by__work *live;    /* submitted, not ended */
+    by__work *waiting; /* the engine had no room, in their order */
+    /* the loop's own */
+    by__out *read;
+    size_t read_capacity;
+};
+
+/* ---- the thread ---- */
+
+static void put(by__engine_thread *t, const by__out *out)
+{
+    by_error ignored = {0};
+    uv_mutex_lock(&t->lock);
+    if (by__reserve((void **)&t->outs, &t->out_capacity, t->out_count + 1, sizeof *t->outs,
+                    &ignored) == BY_OK) {
+        t->outs[t->out_count++] = *out;
+    } else {
+        t->failure = ignored; /* a lost event is a lost answer */
+    }
+    uv_mutex_unlock(&t->lock);
+}
+
+static by__work **link_of(by__work **list, const by__work *work)
+{
+    while (*list != NULL && *list != work) {
+        list = &(*list)->next;
+    }
+    return list;
+}
+
+static void unlink_work(by__work **at)
+{
+    by__work *w = *at;
+    *at = w->next;
+    w->next = NULL;
+}
+
+/* BY_ESTATE: there is no room now. */
+static by_status submit(by__engine_thread *t, by__work *work)
+{
+    by__out out = {.work = work};
+    by_status status = by_engine_submit(t->engine, &work->request, &work->session, &out.error);
+    if (status == BY_ESTATE) {
+        return status;
+    }
+    out.kind = status == BY_OK ? BY__OUT_BEGUN : BY__OUT_REFUSED;
+    if (status == BY_OK) {
+        work->next = t->live;
+        t->live = work;
+    }
+    put(t, &out);
+    if (status != BY_OK) {
+        put(t, &(by__out){.work = work, .kind = BY__OUT_LAST});
+    }
+    return status;
+}
+
+static void submit_waiting(by__engine_thread *t)
+{
+    while (t->waiting != NULL) {
+        by__work *work = t->waiting;
+        t->waiting = work->next;
+        if (submit(t, work) == BY_ESTATE) {
+            work->next = t->waiting;
+            t->waiting = work;
+            return;
+        }
+    }
+}
+
+static void carry_out(by__engine_thread *t, const order *o)
+{
+    by_error ignored = {0};
+    if (!o->cancels) {
+        o->work->next = NULL;
+        *link_of(&t->waiting, NULL) = o->work;
+        return;
+    }
+    by__work **at = link_of(&t->waiting, o->work);
+    if (*at != NULL) {
+        unlink_work(at);
+        put(t, &(by__out){.work = o->work, .kind = BY__OUT_LAST});
+    } else if (*link_of(&t->live, o->work) != NULL) {
+        /* Its events, which the next step tells, end it. */
+        (void)by_engine_cancel(t->engine, o->work->session, &ignored);
+    }
+}
+
+static void tell(by__engine_thread *t, const by_event *event)
+{
+    by__work **at = &t->live;
+    while (*at != NULL && (*at)->session != event->session) {
+        at = &(*at)->next;
+    }
+    by__work *work = *at;
+    by__out out = {.work = work, .kind = BY__OUT_TOKEN, .event = *event};
+    if (work == NULL) {
+        return;
+    }
+    for (int32_t i = 0; i < event->top_count; i++) {
+        out.top[i] = event->top[i];
+    }
+    if (event->finish == BY_FINISH_FAILED) {
+        (void)by_error_set(&out.error, BY_ESTATE, "%s", event->failure);
+    }
+    put(t, &out);
+    if (event->finish != BY_FINISH_NONE && --work->open == 0) {
+        unlink_work(at);
+        put(t, &(by__out){.work = work, .kind = BY__OUT_LAST});
+    }
+}
+
+/* Takes orders; waits for one where there is nothing to do. False: the thread ends. */
+static bool take_orders(by__engine_thread *t, size_t *count)
+{
+    by_error ignored = {0};
+    uv_mutex_lock(&t->lock);
+    t->statistics = by_engine_statistics_now(t->engine);
+    t->busy = t->live != NULL || t->waiting != NULL || t->order_count > 0;
+    while (!t->stopping && t->order_count == 0 && t->live == NULL && t->waiting == NULL) {
+        uv_cond_wait(&t->given, &t->lock);
+    }
+    t->busy = true;
+    *count = 0;
+    if (by__reserve((void **)&t->taken, &t->taken_capacity, t->order_count, sizeof *t->taken,
+                    &ignored) == BY_OK &&
+        t->order_count > 0) {
+        memcpy(t->taken, t->orders, t->order_count * sizeof *t->orders);
+        *count = t->order_count;
+        t->order_count = 0;
+    }
+    bool goes_on = !t->stopping && t->failure.status == BY_OK;
+    uv_mutex_unlock(&t->lock);
+    return goes_on;
+}
+
+static void run(void *user)
+{
+    by__engine_thread *t = user;
+    size_t count;
+    while (take_orders(t, &count)) {
+        const by_event *events;
+        size_t event_count = 0;
+        by_error error = {0};
+        for (size_t i = 0; i < count; i++) {
+            carry_out(t, &t->taken[i]);
+        }
+        submit_waiting(t);
+        by_status status = by_engine_busy(t->engine)
+                               ? by_engine_step(t->engine, &events, &event_count, &error)
+                               : BY_OK;
+        for (size_t i = 0; i < event_count && status == BY_OK; i++) {
+            tell(t, &events[i]);
+        }
+        if (status != BY_OK) {
+            uv_mutex_lock(&t->lock);
+            t->failure = error;
+            uv_mutex_unlock(&t->lock);
+        }
+        (void)uv_async_send(t->wake);
+    }
+}
+
+/* ---- the loop's side ---- */
+
+static by_status give(by__engine_thread *t, order o, by_error *error)
+{
+    uv_mutex_lock(&t->lock);
+    by_status status = by__reserve((void **)&t->orders, &t->order_capacity, t->order_count + 1,
+                                   sizeof *t->orders, error);
+    if (status == BY_OK) {
+        t->orders[t->order_count++] = o;
+        uv_cond_signal(&t->given);
+    }
+    uv_mutex_unlock(&t->lock);
+    return status;
+}
+
+by_status by__engine_submit(by__engine_thread *thread, by__work *work, by_error *error)
+{
+    return give(thread, (order){work, false}, error);
+}
+
+void by__engine_cancel(by__engine_thread *thread, by__work *work)
+{
+    by_error ignored = {0};
+    /* Without memory for it the work runs to its end: nobody hears it. */
+    (void)give(thread, (order){work, true}, &ignored);
+}
+
+void by__engine_take(by__engine_thread *thread, const by__out **outs, size_t *count)
+{
+    by__engine_thread *t = thread;
+    *count = 0;
+    if (t == NULL) {
+        return;
+    }
+    uv_mutex_lock(&t->lock);
+    by__out *full = t->outs;
+    size_t capacity = t->out_capacity;
+    *count = t->out_count;
+    t->outs = t->read;
+    t->out_capacity = t->read_capacity;
+    t->out_count = 0;
+    uv_mutex_unlock(&t->lock);
+    t->read = full;
+    t->read_capacity = capacity;
+    *outs = full;
+}
+
+by_status by__engine_look(by__engine_thread *thread, by_engine_statistics *statistics, bool *busy,
+                          by_error *error)
+{
+    *statistics = (by_engine_statistics){0};
+    *busy = false;
+    if (thread == NULL) {
+        return BY_OK;
+    }
+    uv_mutex_lock(&thread->lock);
+    *statistics = thread->statistics;
+    *busy = thread->busy;
+    by_error failure = thread->failure;
+    uv_mutex_unlock(&thread->lock);
+    if (failure.status != BY_OK && error != NULL) {
+        *error = failure;
+    }
+    return failure.status;
+}
+
+static void release(by__engine_thread *t)
+{
+    free(t->orders);
+    free(t->outs);
+    free(t->taken);
+    free(t->read);
+    free(t);
+}
+
+by_status by__engine_thread_open(by__engine_thread **out, by_engine *engine, uv_async_t *wake,
+                                 by_error *error)
+{
+    by__engine_thread *t = NULL;
+    *out = NULL;
+    BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "a thread", error));
+    t->engine = engine;
+    t->wake = wake;
+    int code = uv_mutex_init(&t->lock);
+    if (code < 0) {
+        release(t);
+        return by__uv_error(error, "make", "a lock", code);
+    }
+    code = uv_cond_init(&t->given);
+    if (code == 0) {
+        code = uv_thread_create(&t->thread, run, t);
+        if (code < 0) {
+            uv_cond_destroy(&t->given);
+        }
+    }
+    if (code < 0) {
+        uv_mutex_destroy(&t->lock);
+        release(t);
+        return by__uv_error(error, "start", "the engine's thread", code);
+    }
+    *out = t;
+    return BY_OK;
+}
+
+void by__engine_thread_close(by__engine_thread **thread)
+{
+    by__engine_thread *t = *thread;
+    if (t == NULL) {
+        return;
+    }
+    *thread = NULL;
+    uv_mutex_lock(&t->lock);
+    t->stopping = true;
+    uv_cond_signal(&t->given);
+    uv_mutex_unlock(&t->lock);
+    (void)uv_thread_join(&t->thread);
+    uv_cond_destroy(&t->given);
+    uv_mutex_destroy(&t->lock);
+    release(t);
+}

@@ -1,0 +1,259 @@
+/* What a worker tells of its requests: text and log-probabilities of tokens, ends, errors. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/messages.h"
+#include "serve/worker/worker.h"
+
+/* Bytes that are kept for the next step's events. */
+#define MOST_KEPT ((size_t)256 << 10)
+
+void by__worker_post(by__worker *w, json_t *message)
+{
+    if (message != NULL) {
+        (void)by__broker_link_send(&w->broker, message);
+    }
+    json_decref(message);
+}
+
+void by__worker_tell(by__worker *w, const by__work *work, json_t *event)
+{
+    if (work->silent || event == NULL) {
+        json_decref(event);
+        return;
+    }
+    by__events_add(&w->events, work->attempt, event);
+    json_decref(event);
+}
+
+void by__worker_flush(by__worker *w)
+{
+    if (w->events.failed) {
+        by__broker_link_drop(&w->broker, "no memory for events");
+    } else if (w->events.length > 0) {
+        (void)by__broker_link_send_events(&w->broker, w->events.data, w->events.length);
+    }
+    if (w->events.failed || w->events.capacity > MOST_KEPT) {
+        by__text_free(&w->events);
+    }
+    w->events.length = 0;
+}
+
+/* The work ends for the client; the engine may need a step more. */
+void by__worker_silence(by__worker *w, by__work *work)
+{
+    if (!work->silent) {
+        work->silent = true;
+        if (!work->held) {
+            by__engine_cancel(w->thread, work);
+        }
+    }
+}
+
+/* Of requests whose trace is sampled the log tells the end, so that a trace leads to the worker. */
+static void log_end(const by__worker *w, const char *id, const char *trace, const char *code,
+                    int64_t prompt, int64_t generated, double seconds)
+{
+    if (trace[0] != '\0') {
+        by__log_event(&w->log, "traced_request", "{ss ss ss ss? sI sI sf}", "id", id, "trace_id",
+                      trace, "model", w->name, "code", code, "prompt_tokens", (json_int_t)prompt,
+                      "generated_tokens", (json_int_t)generated, "seconds", seconds);
+    }
+}
+
+static void log_work(const by__worker *w, const by__work *work, const char *code)
+{
+    log_end(w, work->id, work->trace, code, (int64_t)work->request.prompt_count, work->generated,
+            work->since > 0.0 ? by__now() - work->since : 0.0);
+}
+
+void by__worker_fail(by__worker *w, by__work *work, int status, const char *code,
+                     const char *message)
+{
+    if (!work->silent) {
+        log_work(w, work, code);
+    }
+    by__worker_tell(w, work, by__event_error(work->id, status, code, NULL, message));
+    work->silent = true;
+}
+
+/* A token in the words of a client: its text, its bytes, its log-probability. */
+static json_t *token_of(const by__worker *w, int32_t id, float log_probability, size_t *characters)
+{
+    const char *bytes = "";
+    size_t length = 0;
+    by_error ignored = {0};
+    by__text text = {0};
+    json_t *list = json_array();
+    if (by_tokenizer_token_bytes(w->model.tokenizer, (uint32_t)id, &bytes, &length, &ignored) ==
+        BY_OK) {
+        by__text_add_valid(&text, bytes, length);
+    }
+    for (size_t i = 0; i < length; i++) {
+        (void)json_array_append_new(list, json_integer((unsigned char)bytes[i]));
+        *characters += ((unsigned char)bytes[i] & 0xc0) != 0x80;
+    }
+    json_t *out = json_pack("{sI ss% so sf}", "id", (json_int_t)id, "token",
+                            text.data == NULL ? "" : text.data, text.length, "bytes", list,
+                            "logprob", (double)log_probability);
+    by__text_free(&text);
+    return out;
+}
+
+static json_t *logprobs_of(const by__worker *w, by__work *work, const by__out *out)
+{
+    const by_event *e = &out->event;
+    size_t ignored = 0;
+    size_t offset = work->offsets[e->index];
+    json_t *top = json_array();
+    json_t *p = token_of(w, e->token, e->log_probability, &work->offsets[e->index]);
+    for (int32_t i = 0; i < e->top_count; i++) {
+        json_t *one = token_of(w, out->top[i].token, out->top[i].log_probability, &ignored);
+        (void)json_array_append_new(top, one);
+    }
+    (void)json_object_set_new(p, "offset", json_integer((json_int_t)offset));
+    (void)json_object_set_new(p, "top", top);
+    return json_pack("[o]", p);
+}
+
+/* out->event.token -1: text that no token stands for. */
+static void tell_text(by__worker *w, by__work *work, const by__out *out, by_text text)
+{
+    const by_event *e = &out->event;
+    if (text.length == 0 && !work->logprobs) {
+        return;
+    }
+    by__text valid = {0};
+    by__text_add_valid(&valid, text.data, text.length);
+    const char *data = valid.data == NULL ? "" : valid.data;
+    if (work->logprobs && e->token >= 0) {
+        by__worker_tell(w, work,
+                        json_pack("{ss ss si ss% so}", "id", work->id, "e", "text", "i",
+                                  (int)e->index, "text", data, valid.length, "logprobs",
+                                  logprobs_of(w, work, out)));
+    } else if (!work->silent) {
+        by__events_add_piece(&w->events, work->id, work->attempt, (size_t)e->index, data,
+                             valid.length);
+    }
+    by__text_free(&valid);
+}
+
+/* A sequence ends for the client; with the last one the request does. */
+static void end_sequence(by__worker *w, by__work *work, const by_event *e, const char *reason)
+{
+    by_text rest;
+    by_text_stream_end(work->streams[e->index], &rest);
+    if (rest.length > 0) {
+        tell_text(w, work, &(by__out){.event = {.index = e->index, .token = -1}}, rest);
+    }
+    work->done[e->index] = true;
+    json_t *event = by__event_new(work->id, "stop");
+    (void)json_object_set_new(event, "i", json_integer(e->index));
+    (void)json_object_set_new(event, "reason", json_string(reason));
+    by__worker_tell(w, work, event);
+    for (int32_t i = 0; i < work->request.n; i++) {
+        if (!work->done[i]) {
+            return;
+        }
+    }
+    event = by__event_new(work->id, "end");
+    (void)json_object_set_new(event, "usage",
+                              json_pack("{sI sI}", "prompt_tokens",
+                                        (json_int_t)work->request.prompt_count, "completion_tokens",
+                                        (json_int_t)work->generated));
+    double now = by__now();
+    double first = work->first > 0.0 ? work->first : now;
+    (void)json_object_set_new(
+        event, "timing",
+        json_pack("{sf sf}", "prefill", first - work->since, "decode", now - first));
+    by__worker_tell(w, work, event);
+    log_work(w, work, NULL);
+    by__worker_silence(w, work);
+}
+
+void by__worker_token(by__worker *w, by__work *work, const by__out *out)
+{
+    const by_event *e = &out->event;
+    bool stopped = false;
+    by_text text;
+    by_error error = {0};
+    if (work->silent || work->done[e->index]) {
+        return;
+    }
+    if (e->finish == BY_FINISH_FAILED) {
+        by__worker_fail(w, work, 500, "generation_failed", out->error.message);
+        by__worker_silence(w, work);
+        return;
+    }
+    if (e->finish == BY_FINISH_DEADLINE) {
+        by__worker_fail(w, work, 504, "deadline_exceeded",
+                        "the deadline came before the end of the answer");
+        by__worker_silence(w, work);
+        return;
+    }
+    bool is_end = e->finish == BY_FINISH_STOP;
+    work->first = work->first > 0.0 ? work->first : by__now();
+    work->generated += e->token >= 0;
+    if (e->token >= 0 && !is_end) {
+        if (by_text_stream_push(work->streams[e->index], (uint32_t)e->token, &text, &stopped,
+                                &error) != BY_OK) {
+            by__worker_fail(w, work, 500, "generation_failed", error.message);
+            by__worker_silence(w, work);
+            return;
+        }
+        tell_text(w, work, out, text);
+    }
+    if (stopped) {
+        end_sequence(w, work, e, "stop");
+    } else if (e->finish != BY_FINISH_NONE) {
+        end_sequence(w, work, e, is_end ? "stop" : by_finish_name(e->finish));
+    }
+}
+
+void by__worker_refuse(by__worker *w, const char *id, int64_t attempt, by_status status,
+                       const char *param, const by_error *error)
+{
+    bool theirs = status == BY_EARG || status == BY_EFORMAT;
+    json_t *event = by__event_error(id, theirs ? 400 : 503,
+                                    theirs                ? "invalid_request"
+                                    : status == BY_ESTATE ? "worker_busy"
+                                                          : "out_of_memory",
+                                    param, error->message);
+    by__events_add(&w->events, attempt, event);
+    json_decref(event);
+    by__worker_flush(w);
+}
+
+void by__worker_job(by__worker *w, by__batch_job *job)
+{
+    json_t *event;
+    const char *code = NULL;
+    if (job->cancelled) {
+        return;
+    }
+    if (job->late) {
+        code = "deadline_exceeded";
+        event = by__event_error(job->id, 504, code, NULL,
+                                "the deadline came before the request was computed");
+    } else if (job->status != BY_OK) {
+        code = "computation_failed";
+        event = by__event_error(job->id, 500, code, NULL, job->error.message);
+    } else {
+        event = by__event_new(job->id, "result");
+        (void)json_object_set_new(event, "result", json_pack("{sO}", "list", job->results));
+        (void)json_object_set_new(event, "usage",
+                                  json_pack("{sI sI}", "prompt_tokens", (json_int_t)job->tokens,
+                                            "completion_tokens", (json_int_t)0));
+        (void)json_object_set_new(event, "timing",
+                                  json_pack("{sf}", "compute", by__now() - job->since));
+    }
+    log_end(w, job->id, job->trace, code, job->tokens, 0, by__now() - job->since);
+    json_t *begin = by__event_new(job->id, "begin");
+    (void)json_object_set_new(begin, "prompt_tokens", json_integer((json_int_t)job->tokens));
+    (void)json_object_set_new(begin, "version", json_string(w->version));
+    by__events_add(&w->events, job->attempt, begin);
+    by__events_add(&w->events, job->attempt, event);
+    json_decref(begin);
+    json_decref(event);
+    by__worker_flush(w);
+}

@@ -1,0 +1,214 @@
+/* What a worker serves: a model of text with its tokenizer and its engine. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "banyan/model.h"
+#include "serve/worker/worker.h"
+
+/* Requests for predictions that a worker takes at a time: more than a batch has, so that it is
+ * full when there is load. */
+#define PREDICTING 64
+
+static void add_end(by__served_model *m, int64_t id)
+{
+    for (size_t i = 0; i < m->end_count; i++) {
+        if (m->ends[i] == id) {
+            return;
+        }
+    }
+    if (id >= 0 && m->end_count < BY_STOP_TOKENS) {
+        m->ends[m->end_count++] = (int32_t)id;
+    }
+}
+
+/* Tokens that end an answer, and the bytes of the longest one. */
+static void look_at_tokens(by__served_model *m)
+{
+    by_error none = {0};
+    add_end(m, by_tokenizer_eos(m->tokenizer));
+    m->longest = 4; /* a character that the vocabulary lacks */
+    for (uint32_t id = 0; id < by_tokenizer_vocab(m->tokenizer); id++) {
+        const char *bytes;
+        size_t length;
+        if (m->chat != NULL && by_chat_ends(m->chat, m->tokenizer, id)) {
+            add_end(m, id);
+        }
+        if (by_tokenizer_token_bytes(m->tokenizer, id, &bytes, &length, &none) == BY_OK) {
+            m->longest = length > m->longest ? length : m->longest;
+        }
+    }
+}
+
+static by_status open_text(by__served_model *m, const char *directory, by_error *error)
+{
+    by_error none = {0};
+    by_chat_source source = {.directory = directory};
+    BY_TRY(by_tokenizer_open(&m->tokenizer, directory, error));
+    BY_TRY(by_token_list_of(&m->tokens, m->tokenizer, error));
+    by_status chat = by_chat_open(&m->chat, &source, &none);
+    if (chat != BY_OK && chat != BY_ESTATE) {
+        *error = none;
+        return chat;
+    }
+    look_at_tokens(m);
+    return BY_OK;
+}
+
+static by_status open_engine(by__served_model *m, const by_pretrained *pretrained,
+                             const by_worker_options *o, by_error *error)
+{
+    by_engine_options options = {.context = o->context,
+                                 .sessions = o->sessions,
+                                 .rows = o->rows,
+                                 .pool_bytes = o->pool_bytes,
+                                 .threads = o->threads,
+                                 .precision = o->precision,
+                                 .vocab = (int64_t)by_tokenizer_vocab(m->tokenizer)};
+    int64_t sessions = options.sessions > 0 ? options.sessions : 16;
+    /* A few more than run, so that the engine never waits for the broker. */
+    m->sessions = sessions;
+    m->slots = sessions + (sessions + 3) / 4;
+    m->width = by_pretrained_config(pretrained)->model.width;
+    m->context =
+        options.context > 0 ? options.context : by_pretrained_config(pretrained)->model.context;
+    BY_TRY(by_engine_open(&m->engine, by_pretrained_config(pretrained),
+                          by_pretrained_weights(pretrained), &options, error));
+    const by_embed_options vectors = {.pooling = o->pool_last ? BY_POOL_LAST : BY_POOL_MEAN,
+                                      .normalize = true,
+                                      .context = m->context,
+                                      .batch = (int64_t)by__embedder_batch()};
+    return by_embed_open_beside(&m->embed, m->engine, by_pretrained_config(pretrained), &vectors,
+                                error);
+}
+
+/* One request through every part, so that the first client waits no longer than the second. */
+static by_status warm_up(by_engine *engine, by_error *error)
+{
+    int32_t prompt[1] = {0};
+    uint64_t session;
+    by_request request = {
+        .prompt = prompt, .prompt_count = 1, .tokens = 4, .sampling = {.top_p = 1.0}};
+    BY_TRY(by_engine_submit(engine, &request, &session, error));
+    while (by_engine_busy(engine)) {
+        const by_event *events;
+        size_t count;
+        BY_TRY(by_engine_step(engine, &events, &count, error));
+    }
+    return BY_OK;
+}
+
+by_status by__served_ids(by_token_buffer *out, const by__served_model *model, const json_t *list,
+                         const char *name, by_error *error)
+{
+    size_t count = json_array_size(list);
+    int64_t vocab = (int64_t)by_tokenizer_vocab(model->tokenizer);
+    BY_TRY(by__reserve((void **)&out->ids, &out->capacity, count, sizeof(uint32_t), error));
+    for (size_t i = 0; i < count; i++) {
+        const json_t *id = json_array_get(list, i);
+        if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= vocab) {
+            return by_error_set(error, BY_EARG,
+                                "'%s' must be a text or a list of token ids below %lld", name,
+                                (long long)vocab);
+        }
+        out->ids[i] = (uint32_t)json_integer_value(id);
+    }
+    out->count = count;
+    return BY_OK;
+}
+
+/* A text that cannot fit is not encoded: others would wait for it. */
+by_status by__served_encode(by_token_buffer *out, const by__served_model *model, const char *text,
+                            size_t length, unsigned flags, by_error *error)
+{
+    if (length / model->longest > (size_t)model->context) {
+        return by_error_set(error, BY_EARG, "the prompt has %zu bytes; the model takes %lld tokens",
+                            length, (long long)model->context);
+    }
+    return by_tokenizer_encode(model->tokenizer, text, length, out, flags, error);
+}
+
+/* The run or directory that the options name, with their adapter. */
+static by_status open_pretrained(by_pretrained **out, const by_worker_options *options,
+                                 by_error *error)
+{
+    BY_TRY(options->checkpoint == NULL
+               ? by_pretrained_open(out, options->model, false, error)
+               : by_pretrained_open_checkpoint(out, options->model, options->checkpoint, error));
+    by_status status =
+        options->adapter == NULL ? BY_OK : by_pretrained_adapt(*out, options->adapter, error);
+    if (status != BY_OK) {
+        by_pretrained_close(out);
+    }
+    return status;
+}
+
+by_status by__served_open(by__served_model *m, const by_worker_options *options, const by__log *log,
+                          by_error *error)
+{
+    by_pretrained *pretrained = NULL;
+    struct stat facts;
+    /* A start again does not help. */
+    if (stat(options->model, &facts) != 0) {
+        return by_error_set(error, BY_ECONFIG, "%s: there is no such run or directory",
+                            options->model);
+    }
+    by_status status = open_pretrained(&pretrained, options, error);
+    if (status == BY_OK && stat(by_pretrained_directory(pretrained), &facts) == 0) {
+        m->created = (int64_t)facts.st_mtime;
+    }
+    bool text = status == BY_OK &&
+                strcmp(by_model_reads(&by_pretrained_config(pretrained)->model), "tokens") == 0;
+    if (status == BY_OK && !text) {
+        m->slots = PREDICTING;
+        status = by__predicting_open(&m->predicting, pretrained, options, error);
+    } else if (status == BY_OK) {
+        status = open_text(m, by_pretrained_directory(pretrained), error);
+    }
+    if (status == BY_OK && !text) {
+        m->sessions = (int64_t)by__predicting_batch(m->predicting);
+    }
+    if (status == BY_OK) {
+        const by_drift_options drift = {.requests = options->drift_requests};
+        status = by__served_drift_open(&m->drift, by_pretrained_directory(pretrained), &drift, log,
+                                       error);
+    }
+    if (status == BY_OK && text) {
+        status = open_engine(m, pretrained, options, error);
+    }
+    by_pretrained_close(&pretrained);
+    return status == BY_OK && text ? warm_up(m->engine, error) : status;
+}
+
+json_t *by__served_info(const by__served_model *m)
+{
+    json_t *info = m->predicting != NULL
+                       ? by__predicting_info(m->predicting)
+                       : json_pack("{sI sI sb}", "context", (json_int_t)m->context, "width",
+                                   (json_int_t)m->width, "chat", (int)(m->chat != NULL));
+    (void)json_object_set_new(info, "created", json_integer((json_int_t)m->created));
+    return info;
+}
+
+void by__served_log_memory(const by__served_model *m, const by__log *log)
+{
+    if (m->engine != NULL) {
+        const by_engine_memory_report *e = by_engine_memory(m->engine);
+        uint64_t embeddings = by_embed_memory(m->embed);
+        by__log_event(log, "worker_memory", "{sI sI sI sI sI}", "weights", (json_int_t)e->weights,
+                      "keys_and_values", (json_int_t)e->pool, "engine",
+                      (json_int_t)(e->total - e->weights - e->pool), "embeddings",
+                      (json_int_t)embeddings, "total", (json_int_t)(e->total + embeddings));
+    }
+}
+
+void by__served_close(by__served_model *m)
+{
+    by_embed_close(&m->embed);
+    by_engine_close(&m->engine);
+    by__predicting_close(&m->predicting);
+    by__served_drift_close(&m->drift);
+    by_token_list_close(&m->tokens);
+    by_chat_close(&m->chat);
+    by_tokenizer_close(&m->tokenizer);
+}

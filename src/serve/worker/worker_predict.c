@@ -1,0 +1,281 @@
+/* Predictions of rows and images: requests for /v1/predict in a worker. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "banyan/predictor.h"
+#include "base/base64.h"
+#include "serve/fields.h"
+#include "serve/messages.h"
+#include "serve/predicted.h"
+#include "serve/worker/row_cell.h"
+#include "serve/worker/worker.h"
+
+#define MOST_ROWS   4096
+#define MOST_IMAGES 256
+/* Rows or images of a batch, where no option says so. */
+#define BATCH 16
+
+struct by__predicting {
+    by_predictor *predictor;
+    size_t columns; /* 0: it reads images */
+    int64_t image[3];
+};
+
+/* ---- a request, on the preparer's thread ---- */
+
+typedef struct asked {
+    const char *kind;
+    const json_t *rows;
+    const json_t *images;
+} asked;
+
+static const by__field fields[] = {
+    {"kind", BY__FIELD_TEXT, offsetof(asked, kind), 0, 16},
+    {"trace", BY__FIELD_IGNORED, 0, 0, 0}, /* the worker has read it */
+    {"rows", BY__FIELD_ANY, offsetof(asked, rows), 0, 0},
+    {"images", BY__FIELD_ANY, offsetof(asked, images), 0, 0},
+};
+
+static void close_input(void *user)
+{
+    by_predictor_input *input = user;
+    by_predictor_input_close(&input);
+}
+
+static by_status find_unknown(const by__predicting *p, const json_t *object, size_t row,
+                              by_error *error)
+{
+    const char *names[256];
+    const char *name;
+    json_t *value;
+    by_column_type column;
+    size_t count = 0;
+    while (count < BY_ARRAY_LENGTH(names) && by_predictor_column(p->predictor, count, &column)) {
+        names[count++] = column.name;
+    }
+    json_object_foreach((json_t *)(uintptr_t)object, name, value)
+    {
+        size_t i = 0;
+        while (by_predictor_column(p->predictor, i, &column) && strcmp(column.name, name) != 0) {
+            i++;
+        }
+        if (i == p->columns) {
+            const char *near = strlen(name) < 64 ? by__nearest_name(name, names, count) : NULL;
+            return by_error_set(error, BY_EARG, "row %zu: the model knows no column '%.64s'%s%s%s",
+                                row, name, near == NULL ? "" : "; did you mean '",
+                                near == NULL ? "" : near, near == NULL ? "" : "'?");
+        }
+    }
+    return BY_OK;
+}
+
+/* A row by names of columns, those left out being missing, or in the order of columns. */
+static by_status copy_row(char **cells, const by__predicting *p, const json_t *value, size_t row,
+                          by_error *error)
+{
+    size_t found = 0;
+    by_column_type column;
+    if (json_is_array(value) && json_array_size(value) != p->columns) {
+        return by_error_set(error, BY_EARG, "row %zu has %zu cells; the model reads %zu columns",
+                            row, json_array_size(value), p->columns);
+    }
+    if (!json_is_array(value) && !json_is_object(value)) {
+        return by_error_set(error, BY_EARG, "row %zu must be an object or a list", row);
+    }
+    for (size_t i = 0; i < p->columns; i++) {
+        (void)by_predictor_column(p->predictor, i, &column);
+        const json_t *cell =
+            json_is_array(value) ? json_array_get(value, i) : json_object_get(value, column.name);
+        found += cell != NULL;
+        BY_TRY(by__row_cell(&cells[i], cell, row, error));
+    }
+    return json_is_object(value) && found < json_object_size(value)
+               ? find_unknown(p, value, row, error)
+               : BY_OK;
+}
+
+static by_status take_rows(by__batch_job *job, const by__predicting *p, const json_t *rows,
+                           by_error *error)
+{
+    by_table *table = NULL;
+    char **cells = NULL;
+    by_predictor_input *input = NULL;
+    size_t count = json_array_size(rows);
+    size_t size;
+    if (count < 1 || count > MOST_ROWS || !by__size_mul(count, p->columns, &size)) {
+        return by_error_set(error, BY_EARG, "'rows' must be a list of 1 to %d rows", MOST_ROWS);
+    }
+    BY_TRY(by__alloc((void **)&cells, size, sizeof *cells, "rows", error));
+    by_status status = BY_OK;
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        status = copy_row(cells + i * p->columns, p, json_array_get(rows, i), i, error);
+    }
+    if (status == BY_OK) {
+        status = by_predictor_table(&table, p->predictor, (const char *const *)cells, count, error);
+    }
+    if (status == BY_OK) {
+        const by_task_examples examples = {.table = table};
+        status = by_predictor_take(&input, p->predictor, &examples, error);
+    }
+    job->input = input;
+    by_table_close(&table);
+    for (size_t i = 0; i < size; i++) {
+        free(cells[i]);
+    }
+    free(cells);
+    return status;
+}
+
+static by_status decode_base64(by_image_bytes *out, const json_t *image, by_error *error)
+{
+    size_t length = json_string_length(image);
+    uint8_t *data;
+    if (!json_is_string(image)) {
+        return by_error_set(error, BY_EARG, "'images' must be texts in base64");
+    }
+    BY_TRY(by__alloc((void **)&data, BY__BASE64_BYTES(length) + 1, 1, "an image", error));
+    out->data = data;
+    return by__base64_decode(json_string_value(image), length, data, &out->size)
+               ? BY_OK
+               : by_error_set(error, BY_EARG, "an image is not base64");
+}
+
+static by_status take_images(by__batch_job *job, const by__predicting *p, const json_t *list,
+                             by_error *error)
+{
+    size_t count = json_array_size(list);
+    by_image_bytes *files;
+    by_predictor_input *input = NULL;
+    if (count < 1 || count > MOST_IMAGES) {
+        return by_error_set(error, BY_EARG, "'images' must be a list of 1 to %d images",
+                            MOST_IMAGES);
+    }
+    BY_TRY(by__alloc((void **)&files, count, sizeof *files, "images", error));
+    by_status status = BY_OK;
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        status = decode_base64(&files[i], json_array_get(list, i), error);
+    }
+    if (status == BY_OK) {
+        const by_task_examples examples = {.files = files, .file_count = count};
+        status = by_predictor_take(&input, p->predictor, &examples, error);
+    }
+    for (size_t i = 0; i < count; i++) {
+        free((void *)(uintptr_t)files[i].data);
+    }
+    free(files);
+    job->input = input;
+    return status;
+}
+
+by_status by__predicting_prepare(const by__predicting *p, by__batch_job *job, const json_t *request,
+                                 const char **param, by_error *error)
+{
+    asked a = {0};
+    BY_TRY(by__fields_read(&a, fields, BY_ARRAY_LENGTH(fields), request, param, error));
+    bool images = p->columns == 0;
+    *param = images ? "images" : "rows";
+    if ((images ? a.images : a.rows) == NULL || (images ? a.rows : a.images) != NULL) {
+        return by_error_set(error, BY_EARG, "the model reads '%s'", *param);
+    }
+    job->close = close_input;
+    BY_TRY(images ? take_images(job, p, a.images, error) : take_rows(job, p, a.rows, error));
+    job->count = by_predictor_input_count(job->input);
+    return BY_OK;
+}
+
+/* ---- a batch, on the batcher's thread ---- */
+
+typedef struct telling {
+    const by__batch_place *places;
+    bool failed;
+} telling;
+
+static void tell(void *user, const by_field *fields_of, size_t count)
+{
+    telling *t = user;
+    const by__batch_place *place = NULL;
+    json_t *out = by__predicted_json(fields_of, count);
+    json_t *index = json_object_get(out, "index");
+    if (index != NULL) { /* the place in the batch; that of the request is told */
+        place = &t->places[(size_t)json_integer_value(index)];
+        (void)json_integer_set(index, (json_int_t)place->example);
+    }
+    if (place == NULL || json_array_append_new(place->job->results, out) != 0) {
+        t->failed = true;
+    }
+}
+
+by_status by__predicting_run(void *user, const by__batch_place *places, size_t count,
+                             by_error *error)
+{
+    by__predicting *p = user;
+    by_predictor_place *at;
+    telling t = {.places = places};
+    BY_TRY(by__alloc((void **)&at, count, sizeof *at, "a batch", error));
+    for (size_t i = 0; i < count; i++) {
+        at[i] = (by_predictor_place){places[i].job->input, places[i].example};
+    }
+    by_status status = by_predictor_run(p->predictor, at, count, tell, &t, error);
+    free(at);
+    return status == BY_OK && t.failed
+               ? by_error_set(error, BY_EMEMORY, "out of memory: predictions")
+               : status;
+}
+
+/* ---- all ---- */
+
+by_status by__predicting_open(by__predicting **out, const by_pretrained *pretrained,
+                              const by_worker_options *o, by_error *error)
+{
+    by__predicting *p;
+    by_column_type column;
+    const by_predictor_options options = {.batch = o->batch > 0 ? o->batch : BATCH,
+                                          .threads = o->threads};
+    BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "predictions", error));
+    by_status status = by_predictor_open(&p->predictor, by_pretrained_config(pretrained),
+                                         by_pretrained_weights(pretrained),
+                                         by_pretrained_directory(pretrained), &options, error);
+    if (status != BY_OK) {
+        free(p);
+        return status;
+    }
+    by_predictor_image(p->predictor, p->image);
+    while (by_predictor_column(p->predictor, p->columns, &column)) {
+        p->columns++;
+    }
+    *out = p;
+    return BY_OK;
+}
+
+void by__predicting_close(by__predicting **predicting)
+{
+    if (*predicting != NULL) {
+        by_predictor_close(&(*predicting)->predictor);
+        free(*predicting);
+        *predicting = NULL;
+    }
+}
+
+size_t by__predicting_batch(const by__predicting *predicting)
+{
+    return (size_t)by_predictor_batch(predicting->predictor);
+}
+
+json_t *by__predicting_info(const by__predicting *p)
+{
+    by_column_type column;
+    json_t *columns = json_array();
+    for (size_t i = 0; by_predictor_column(p->predictor, i, &column); i++) {
+        bool number = column.kind == BY_COLUMN_NUMBER;
+        json_t *one =
+            json_pack("{ss ss}", "name", column.name, "kind", number ? "number" : "category");
+        (void)json_array_append_new(columns, one);
+    }
+    if (p->columns > 0) {
+        return json_pack("{so}", "columns", columns);
+    }
+    json_decref(columns);
+    return json_pack("{s[III]}", "image", (json_int_t)p->image[0], (json_int_t)p->image[1],
+                     (json_int_t)p->image[2]);
+}

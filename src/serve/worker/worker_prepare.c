@@ -1,0 +1,208 @@
+/* The thread that makes work of requests: it renders conversations, encodes prompts and compiles
+ * constraints, which may take seconds, while the loop goes on to beat and to deliver tokens. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/messages.h"
+#include "serve/worker/worker.h"
+
+struct by__preparer {
+    by__prepare *prepare;
+    void *user;
+    size_t most;
+    uv_async_t *wake;
+    uv_thread_t thread;
+    uv_mutex_t lock;
+    uv_cond_t given;
+    /* under the lock */
+    by__prepared *first; /* that wait, the oldest first */
+    by__prepared *current;
+    by__prepared *done; /* the oldest first */
+    size_t count;       /* of all of them */
+    uint64_t ended;
+    bool stopping;
+};
+
+static void append(by__prepared **list, by__prepared *item)
+{
+    while (*list != NULL) {
+        list = &(*list)->next;
+    }
+    item->next = NULL;
+    *list = item;
+}
+
+/* ---- the thread ---- */
+
+static void run(void *user)
+{
+    by__preparer *p = user;
+    uv_mutex_lock(&p->lock);
+    for (;;) {
+        while (!p->stopping && p->first == NULL) {
+            uv_cond_wait(&p->given, &p->lock);
+        }
+        if (p->stopping) {
+            break;
+        }
+        by__prepared *item = p->current = p->first;
+        p->first = item->next;
+        uv_mutex_unlock(&p->lock);
+        item->status = p->prepare(p->user, item, &item->param, &item->error);
+        uv_mutex_lock(&p->lock);
+        p->current = NULL;
+        p->ended++;
+        append(&p->done, item);
+        (void)uv_async_send(p->wake);
+    }
+    uv_mutex_unlock(&p->lock);
+}
+
+/* ---- the loop's side ---- */
+
+by_status by__preparer_open(by__preparer **out, size_t most, by__prepare *prepare, void *user,
+                            uv_async_t *wake, by_error *error)
+{
+    by__preparer *p = NULL;
+    *out = NULL;
+    BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "a thread", error));
+    p->prepare = prepare;
+    p->user = user;
+    p->most = most;
+    p->wake = wake;
+    int code = uv_mutex_init(&p->lock);
+    if (code < 0) {
+        free(p);
+        return by__uv_error(error, "make", "a lock", code);
+    }
+    code = uv_cond_init(&p->given);
+    if (code == 0) {
+        code = uv_thread_create(&p->thread, run, p);
+        if (code < 0) {
+            uv_cond_destroy(&p->given);
+        }
+    }
+    if (code < 0) {
+        uv_mutex_destroy(&p->lock);
+        free(p);
+        return by__uv_error(error, "start", "the thread that prepares requests", code);
+    }
+    *out = p;
+    return BY_OK;
+}
+
+void by__prepared_free(by__prepared *item)
+{
+    if (item != NULL) {
+        json_decref(item->message);
+        by__work_close(&item->work);
+        by__batch_job_free(item->job);
+        free(item);
+    }
+}
+
+static void free_list(by__prepared *list)
+{
+    while (list != NULL) {
+        by__prepared *next = list->next;
+        by__prepared_free(list);
+        list = next;
+    }
+}
+
+void by__preparer_close(by__preparer **preparer)
+{
+    by__preparer *p = *preparer;
+    if (p == NULL) {
+        return;
+    }
+    *preparer = NULL;
+    uv_mutex_lock(&p->lock);
+    p->stopping = true;
+    uv_cond_signal(&p->given);
+    uv_mutex_unlock(&p->lock);
+    (void)uv_thread_join(&p->thread);
+    free_list(p->first);
+    free_list(p->done);
+    uv_cond_destroy(&p->given);
+    uv_mutex_destroy(&p->lock);
+    free(p);
+}
+
+by_status by__preparer_give(by__preparer *p, json_t *message, by_error *error)
+{
+    const char *id = by__get_text(message, "id");
+    by__prepared *item = NULL;
+    if (id == NULL || !by__id_valid(id)) {
+        return by_error_set(error, BY_EARG, "a request without an id");
+    }
+    BY_TRY(by__alloc((void **)&item, 1, sizeof *item, "a request", error));
+    memcpy(item->id, id, strlen(id) + 1);
+    item->attempt = by__get_integer(message, "attempt");
+    item->message = json_incref(message);
+    item->since = by__now();
+    uv_mutex_lock(&p->lock);
+    bool full = p->count >= p->most;
+    if (!full) {
+        append(&p->first, item);
+        p->count++;
+        uv_cond_signal(&p->given);
+    }
+    uv_mutex_unlock(&p->lock);
+    if (full) {
+        by__prepared_free(item);
+        return by_error_set(error, BY_ESTATE, "%zu requests are being read; try again later",
+                            p->most);
+    }
+    return BY_OK;
+}
+
+static bool matches(const by__prepared *item, const char *id)
+{
+    return id == NULL || strcmp(item->id, id) == 0;
+}
+
+void by__preparer_cancel(by__preparer *p, const char *id)
+{
+    by__prepared *gone = NULL;
+    uv_mutex_lock(&p->lock);
+    for (by__prepared **at = &p->first; *at != NULL;) {
+        by__prepared *item = *at;
+        if (!matches(item, id)) {
+            at = &item->next;
+            continue;
+        }
+        *at = item->next;
+        p->count--;
+        append(&gone, item);
+    }
+    if (p->current != NULL && matches(p->current, id)) {
+        p->current->cancelled = true;
+    }
+    for (by__prepared *item = p->done; item != NULL; item = item->next) {
+        item->cancelled = item->cancelled || matches(item, id);
+    }
+    uv_mutex_unlock(&p->lock);
+    free_list(gone);
+}
+
+by__prepared *by__preparer_take(by__preparer *p)
+{
+    uv_mutex_lock(&p->lock);
+    by__prepared *item = p->done;
+    if (item != NULL) {
+        p->done = item->next;
+        item->next = NULL;
+        p->count--;
+    }
+    uv_mutex_unlock(&p->lock);
+    return item;
+}
+
+void by__preparer_look(by__preparer *p, size_t *count, uint64_t *ended)
+{
+    uv_mutex_lock(&p->lock);
+    *count = p->count;
+    *ended = p->ended;
+    uv_mutex_unlock(&p->lock);
+}

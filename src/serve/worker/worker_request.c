@@ -1,0 +1,297 @@
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/fields.h"
+#include "serve/messages.h"
+#include "serve/worker/worker.h"
+
+#define MOST_TEXT   ((double)((size_t)64 << 20))
+#define MOST_BIASES 1024
+#define MOST_STOP   256
+
+/* A request as it comes from the broker. */
+typedef struct asked {
+    const json_t *prompt;   /* a string or a list of tokens */
+    const json_t *messages; /* of a conversation; one of the two */
+    const json_t *tools;
+    int64_t tokens;
+    int64_t n;
+    int64_t top_k;
+    int64_t seed;
+    int64_t priority;
+    const char *tenant; /* whose prefixes may be shared */
+    const char *trace;
+    double temperature, top_p, min_p, typical_p;
+    double presence, frequency, repetition;
+    const json_t *bias;
+    const json_t *stop;
+    const json_t *format;
+    int64_t top;
+    bool logprobs;
+    bool ignore_eos;
+} asked;
+
+static const by__field fields[] = {
+    {"prompt", BY__FIELD_ANY, offsetof(asked, prompt), 0, 0},
+    {"messages", BY__FIELD_ANY, offsetof(asked, messages), 0, 0},
+    {"tools", BY__FIELD_ANY, offsetof(asked, tools), 0, 0},
+    {"max_tokens", BY__FIELD_INTEGER, offsetof(asked, tokens), 0, 1 << 24},
+    {"n", BY__FIELD_INTEGER, offsetof(asked, n), 1, BY__MOST_N},
+    {"top_k", BY__FIELD_INTEGER, offsetof(asked, top_k), 0, 1 << 24},
+    {"seed", BY__FIELD_INTEGER, offsetof(asked, seed), -9e18, 9e18},
+    {"priority", BY__FIELD_INTEGER, offsetof(asked, priority), -100, 100},
+    {"tenant", BY__FIELD_TEXT, offsetof(asked, tenant), 0, 256},
+    {"temperature", BY__FIELD_NUMBER, offsetof(asked, temperature), 0, 100},
+    {"top_p", BY__FIELD_NUMBER, offsetof(asked, top_p), 0, 1},
+    {"min_p", BY__FIELD_NUMBER, offsetof(asked, min_p), 0, 1},
+    {"typical_p", BY__FIELD_NUMBER, offsetof(asked, typical_p), 0, 1},
+    {"presence_penalty", BY__FIELD_NUMBER, offsetof(asked, presence), -2, 2},
+    {"frequency_penalty", BY__FIELD_NUMBER, offsetof(asked, frequency), -2, 2},
+    {"repetition_penalty", BY__FIELD_NUMBER, offsetof(asked, repetition), 0.01, 100},
+    {"logit_bias", BY__FIELD_ANY, offsetof(asked, bias), 0, 0},
+    {"stop", BY__FIELD_ANY, offsetof(asked, stop), 0, 0},
+    {"format", BY__FIELD_ANY, offsetof(asked, format), 0, 0},
+    {"top_logprobs", BY__FIELD_INTEGER, offsetof(asked, top), 0, BY_TOP_TOKENS},
+    {"logprobs", BY__FIELD_BOOL, offsetof(asked, logprobs), 0, 0},
+    {"ignore_eos", BY__FIELD_BOOL, offsetof(asked, ignore_eos), 0, 0},
+    {"trace", BY__FIELD_TEXT, offsetof(asked, trace), 0, 64},
+};
+
+/* ---- the prompt ---- */
+
+static by_status take_messages(by__work *w, const by__served_model *model, const asked *a,
+                               by_error *error)
+{
+    char *text = NULL;
+    size_t length;
+    if (model->chat == NULL) {
+        return by_error_set(error, BY_EARG, "the model has no chat template: ask for a completion");
+    }
+    char *messages = json_dumps(a->messages, JSON_COMPACT);
+    char *tools = a->tools == NULL ? NULL : json_dumps(a->tools, JSON_COMPACT);
+    by_status status = messages == NULL || (a->tools != NULL && tools == NULL)
+                           ? by_error_set(error, BY_EMEMORY, "out of memory: a conversation")
+                           : BY_OK;
+    if (status == BY_OK) {
+        by_chat_request chat = {.messages = messages,
+                                .messages_length = strlen(messages),
+                                .tools = tools,
+                                .tools_length = tools == NULL ? 0 : strlen(tools),
+                                .add_generation_prompt = true};
+        status = by_chat_render(model->chat, &chat, &text, &length, error);
+    }
+    if (status == BY_OK) {
+        status = by__served_encode(&w->prompt, model, text, length, BY_ENCODE_SPECIAL, error);
+    }
+    free(messages);
+    free(tools);
+    free(text);
+    return status;
+}
+
+static by_status take_prompt(by__work *w, const by__served_model *model, const asked *a,
+                             by_error *error)
+{
+    if ((a->prompt == NULL) == (a->messages == NULL)) {
+        return by_error_set(error, BY_EARG, "one of 'prompt' and 'messages' is needed");
+    }
+    if (a->messages != NULL) {
+        return take_messages(w, model, a, error);
+    }
+    if (json_is_array(a->prompt)) {
+        return by__served_ids(&w->prompt, model, a->prompt, "prompt", error);
+    }
+    if (!json_is_string(a->prompt)) {
+        return by_error_set(error, BY_EARG, "'prompt' must be a text or a list of token ids");
+    }
+    return by__served_encode(&w->prompt, model, json_string_value(a->prompt),
+                             json_string_length(a->prompt), BY_ENCODE_ORDINARY | BY_ENCODE_AROUND,
+                             error);
+}
+
+/* ---- what changes logits ---- */
+
+static by_status take_biases(by__work *w, const asked *a, by_logit_rules *rules, int64_t vocab,
+                             by_error *error)
+{
+    const char *name;
+    json_t *value;
+    if (a->bias == NULL) {
+        return BY_OK;
+    }
+    if (!json_is_object(a->bias) || json_object_size(a->bias) > MOST_BIASES) {
+        return by_error_set(error, BY_EARG, "'logit_bias' must be an object of at most %d tokens",
+                            MOST_BIASES);
+    }
+    size_t count = json_object_size(a->bias);
+    BY_TRY(by__alloc((void **)&w->bias_tokens, count + 1, sizeof(int32_t), "biases", error));
+    BY_TRY(by__alloc((void **)&w->biases, count + 1, sizeof(float), "biases", error));
+    json_object_foreach((json_t *)(uintptr_t)a->bias, name, value)
+    {
+        char *end;
+        long id = strtol(name, &end, 10);
+        double bias = json_number_value(value);
+        if (end == name || *end != '\0' || id < 0 || id >= vocab || !json_is_number(value) ||
+            !(fabs(bias) <= 100.0)) {
+            return by_error_set(error, BY_EARG,
+                                "'logit_bias' gives tokens of the vocabulary a number from -100 "
+                                "to 100");
+        }
+        w->bias_tokens[rules->bias_count] = (int32_t)id;
+        /* The API's -100 forbids a token. */
+        w->biases[rules->bias_count++] = bias <= -100.0 ? -INFINITY : (float)bias;
+    }
+    rules->bias_tokens = w->bias_tokens;
+    rules->biases = w->biases;
+    return BY_OK;
+}
+
+static by_status take_format(by__work *w, const json_t *format, by_error *error)
+{
+    const char *type = by__get_text(format, "type");
+    if (format == NULL || (type != NULL && strcmp(type, "text") == 0)) {
+        return BY_OK;
+    }
+    if (type != NULL && strcmp(type, "json_object") == 0) {
+        return by_constraint_open_json(&w->constraint, true, error);
+    }
+    if (type != NULL && strcmp(type, "regex") == 0 && by__get_text(format, "pattern") != NULL) {
+        const char *pattern = by__get_text(format, "pattern");
+        return by_constraint_open_regex(&w->constraint, pattern, strlen(pattern), error);
+    }
+    if (type != NULL && strcmp(type, "json_schema") == 0) {
+        char *schema = json_dumps(json_object_get(format, "schema"), JSON_COMPACT);
+        by_status status =
+            schema == NULL
+                ? by_error_set(error, BY_EARG, "the format has no 'schema'")
+                : by_constraint_open_schema(&w->constraint, schema, strlen(schema), error);
+        free(schema);
+        return status;
+    }
+    return by_error_set(error, BY_EARG, "a format is text, json_object, json_schema or regex");
+}
+
+static by_status take_process(by__work *w, const by__served_model *model, const asked *a,
+                              by_error *error)
+{
+    by_logit_process_options options = {
+        .vocab = (int64_t)by_tokenizer_vocab(model->tokenizer),
+        .n = (int32_t)a->n,
+        .rules = {.repetition = a->repetition, .presence = a->presence, .frequency = a->frequency},
+        .list = model->tokens,
+        .ends = model->ends,
+        .end_count = model->end_count};
+    BY_TRY(take_biases(w, a, &options.rules, options.vocab, error));
+    BY_TRY(take_format(w, a->format, error));
+    options.constraint = w->constraint;
+    bool changes = w->constraint != NULL || options.rules.bias_count > 0 || a->presence != 0.0 ||
+                   a->frequency != 0.0 || (a->repetition != 0.0 && a->repetition != 1.0);
+    return changes ? by_logit_process_open(&w->process, &options, error) : BY_OK;
+}
+
+/* ---- stops ---- */
+
+static by_status open_streams(by__work *w, const by__served_model *model, const asked *a,
+                              by_error *error)
+{
+    const char *stops[BY__STOPS];
+    by_text_stream_options options = {
+        .stops = stops, .skip_special = true, .continues = a->prompt != NULL};
+    size_t count = json_is_array(a->stop) ? json_array_size(a->stop) : a->stop != NULL;
+    if (count > BY__STOPS) {
+        return by_error_set(error, BY_EARG, "'stop' has at most %d texts", BY__STOPS);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const json_t *stop = json_is_array(a->stop) ? json_array_get(a->stop, i) : a->stop;
+        if (json_string_length(stop) == 0 || json_string_length(stop) > MOST_STOP) {
+            return by_error_set(error, BY_EARG, "'stop' must be texts of 1 to %d bytes", MOST_STOP);
+        }
+        stops[options.stop_count++] = json_string_value(stop);
+    }
+    for (int64_t i = 0; i < a->n; i++) {
+        BY_TRY(by_text_stream_open(&w->streams[i], model->tokenizer, &options, error));
+    }
+    return BY_OK;
+}
+
+/* ---- all of it ---- */
+
+static by_status fill(by__work *w, const by__served_model *model, const asked *a,
+                      const json_t *message, double since, by_error *error)
+{
+    BY_TRY(take_prompt(w, model, a, error));
+    if (w->prompt.count == 0 || w->prompt.count > (size_t)model->context) {
+        return by_error_set(error, BY_EARG, "the prompt has %zu tokens; the model takes 1 to %lld",
+                            w->prompt.count, (long long)model->context);
+    }
+    BY_TRY(take_process(w, model, a, error));
+    BY_TRY(open_streams(w, model, a, error));
+    w->logprobs = a->logprobs;
+    w->open = (int32_t)a->n;
+    double left = by__get_number(message, "left", 0.0);
+    double rest = since + left - by__now();
+    w->request =
+        (by_request){/* Ids are below 2^31, so they are the same as int32_t. */
+                     .prompt = (const int32_t *)(const void *)w->prompt.ids,
+                     .prompt_count = w->prompt.count,
+                     .tokens = a->tokens,
+                     .sampling = {.temperature = a->temperature,
+                                  .top_k = a->top_k,
+                                  .top_p = a->top_p > 0.0 ? a->top_p : 1e-9,
+                                  .min_p = a->min_p,
+                                  .typical_p = a->typical_p,
+                                  .seed = (uint64_t)a->seed},
+                     .n = (int32_t)a->n,
+                     .top = (int32_t)a->top,
+                     .stop = model->ends,
+                     .stop_count = a->ignore_eos ? 0 : model->end_count,
+                     .deadline = left <= 0.0  ? 0.0
+                                 : rest > 0.0 ? rest
+                                              : 1e-9,
+                     .priority = (int32_t)a->priority,
+                     .salt = a->tenant == NULL ? 0 : by__hash64(a->tenant, strlen(a->tenant)),
+                     .process = w->process == NULL ? NULL : by_logit_process_run,
+                     .user = w->process};
+    return BY_OK;
+}
+
+by_status by__work_open(by__work **out, const by__served_model *model, const json_t *message,
+                        double since, const char **param, by_error *error)
+{
+    asked a = {.n = 1, .temperature = 1.0, .top_p = 1.0};
+    const char *id = by__get_text(message, "id");
+    *out = NULL;
+    BY_TRY(by__fields_read(&a, fields, BY_ARRAY_LENGTH(fields), json_object_get(message, "request"),
+                           param, error));
+    if (id == NULL || !by__id_valid(id)) {
+        return by_error_set(error, BY_EARG, "a request without an id");
+    }
+    BY_TRY(by__alloc((void **)out, 1, sizeof **out, "a request", error));
+    memcpy((*out)->id, id, strlen(id) + 1);
+    by__trace_take((*out)->trace, a.trace);
+    (*out)->attempt = by__get_integer(message, "attempt");
+    by_status status = fill(*out, model, &a, message, since, error);
+    if (status != BY_OK) {
+        by__work_close(out);
+    }
+    return status;
+}
+
+void by__work_close(by__work **work)
+{
+    by__work *w = *work;
+    if (w == NULL) {
+        return;
+    }
+    *work = NULL;
+    for (size_t i = 0; i < BY__MOST_N; i++) {
+        by_text_stream_close(&w->streams[i]);
+    }
+    by_logit_process_close(&w->process);
+    by_constraint_close(&w->constraint);
+    by_token_buffer_free(&w->prompt);
+    free(w->bias_tokens);
+    free(w->biases);
+    free(w);
+}
