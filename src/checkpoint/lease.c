@@ -33,10 +33,13 @@ static bool has_name(int fd, const char *path)
            own.st_dev == named.st_dev;
 }
 
-/* Another has a lock that does not go with this one. False on a file system without locks. */
-static bool is_locked(int fd, int operation)
+static bool lock(int fd, int operation)
 {
-    return flock(fd, operation | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    int result;
+    do {
+        result = flock(fd, operation | LOCK_NB);
+    } while (result != 0 && errno == EINTR);
+    return result == 0;
 }
 
 by_status by__lease_open(by__lease **out, const char *directory, by_error *error)
@@ -51,7 +54,7 @@ by_status by__lease_open(by__lease **out, const char *directory, by_error *error
     if (fd < 0 && (errno != ENOENT || !by__path_is_dir(directory))) {
         status = errno == ENOENT ? by_error_set(error, BY_ESTATE, "%s is gone", directory)
                                  : by__io_error(error, "open", path);
-    } else if (fd >= 0 && (is_locked(fd, LOCK_SH) || !has_name(fd, path))) {
+    } else if (fd >= 0 && ((!lock(fd, LOCK_SH) && errno == EWOULDBLOCK) || !has_name(fd, path))) {
         status = by_error_set(error, BY_ESTATE, "%s is being removed", directory);
         (void)close(fd);
     } else if (fd >= 0) {
@@ -86,7 +89,8 @@ bool by__lease_alone(by__lease **out, const char *directory)
     if (fd < 0) {
         return false;
     }
-    if (is_locked(fd, LOCK_EX)) {
+    /* Of a file system without locks nothing is known; any other error is a reason to keep. */
+    if (!lock(fd, LOCK_EX) && errno != ENOSYS && errno != EOPNOTSUPP && errno != ENOLCK) {
         (void)close(fd);
         return false;
     }

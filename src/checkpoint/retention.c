@@ -38,8 +38,7 @@ typedef struct candidate {
     uint64_t step;
     bool valid;
     bool kept;
-    by__lease *alone; /* of one that goes: nobody uses it */
-    double loss;      /* NaN: not known */
+    double loss; /* NaN: not known */
     by__manifest manifest;
 } candidate;
 
@@ -54,7 +53,6 @@ static void free_candidates(candidates *c)
 {
     for (size_t i = 0; i < c->count; i++) {
         by__manifest_free(&c->items[i].manifest);
-        by__lease_close(&c->items[i].alone);
     }
     free(c->items);
     *c = (candidates){0};
@@ -129,12 +127,15 @@ static bool is_among_best(const candidates *c, size_t i, const by_retention *r)
     return isfinite(c->items[i].loss) && better < r->keep_best;
 }
 
-/* Whoever serves a checkpoint maps its files, and opens them again when a worker starts anew. */
-static bool is_used(candidate *item, const char *root)
+/* Whoever serves a checkpoint maps its files, and opens them again when a worker starts anew. Each
+ * lease is an open file, so it is not held until the checkpoint is removed. */
+static bool is_used(const candidate *item, const char *root)
 {
+    by__lease *alone = NULL;
     char *directory = NULL;
     bool used = by__step_path(&directory, root, item->step, NULL) != BY_OK ||
-                !by__lease_alone(&item->alone, directory);
+                !by__lease_alone(&alone, directory);
+    by__lease_close(&alone);
     free(directory);
     return used;
 }
@@ -161,34 +162,45 @@ static void decide(candidates *c, const char *root, const by_retention *r)
 
 /* ---- the deed ---- */
 
-static by_status remove_rest(const candidates *c, const char *root, by_error *error)
+/* Removes a checkpoint, unless a server has begun to use it since the decision. */
+static by_status remove_item(candidates *c, candidate *item, const char *root, by_error *error)
+{
+    by__lease *alone = NULL;
+    char *directory;
+    BY_TRY(by__step_path(&directory, root, item->step, error));
+    by_status status = BY_OK;
+    if (by__lease_alone(&alone, directory)) {
+        status = remove_step(root, item->step, directory, error);
+        by__lease_close(&alone);
+    } else {
+        item->kept = true;
+        keep_referenced(c, &item->manifest); /* which are older, and come behind it */
+    }
+    free(directory);
+    return status;
+}
+
+static by_status remove_rest(candidates *c, const char *root, by_error *error)
 {
     by_status status = BY_OK;
     for (size_t i = 0; i < c->count && status == BY_OK; i++) {
-        char *directory = NULL;
         if (!c->items[i].kept) {
-            status = by__step_path(&directory, root, c->items[i].step, error);
-            status =
-                status == BY_OK ? remove_step(root, c->items[i].step, directory, error) : status;
-            free(directory);
+            status = remove_item(c, &c->items[i], root, error);
         }
     }
     return status;
 }
 
-static by_status report(uint64_t **steps, size_t *count, const candidates *c, by_error *error)
+/* The steps that are not kept, ascending, into `out`; returns how many. */
+static size_t list_removed(uint64_t *out, const candidates *c)
 {
-    uint64_t *out;
     size_t n = 0;
-    BY_TRY(by__alloc((void **)&out, c->count, sizeof *out, "step list", error));
     for (size_t i = c->count; i > 0; i--) {
         if (!c->items[i - 1].kept) {
             out[n++] = c->items[i - 1].step;
         }
     }
-    *steps = out;
-    *count = n;
-    return BY_OK;
+    return n;
 }
 
 static by_status retain(const char *root, const by_retention *r, const candidates *known,
@@ -196,21 +208,22 @@ static by_status retain(const char *root, const by_retention *r, const candidate
 {
     candidates c;
     uint64_t *removed = NULL;
-    size_t removed_count = 0;
     BY_TRY(find_candidates(&c, root, false, known, error));
     decide(&c, root, r);
-    by_status status = steps == NULL ? BY_OK : report(&removed, &removed_count, &c, error);
+    by_status status =
+        steps == NULL ? BY_OK
+                      : by__alloc((void **)&removed, c.count, sizeof *removed, "step list", error);
     if (status == BY_OK && !r->only_say) {
         status = remove_rest(&c, root, error);
     }
-    free_candidates(&c);
-    if (status != BY_OK || steps == NULL) {
-        free(removed);
-        return status;
+    if (status == BY_OK && steps != NULL) {
+        *count = list_removed(removed, &c);
+        *steps = removed;
+        removed = NULL;
     }
-    *steps = removed;
-    *count = removed_count;
-    return BY_OK;
+    free(removed);
+    free_candidates(&c);
+    return status;
 }
 
 static void unlock(int lock)

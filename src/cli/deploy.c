@@ -200,6 +200,7 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
+    cli_hide_password(broker, NULL);
     o.canary = canary == NULL ? 0.0 : read_share(canary);
     if (o.canary < 0.0) {
         return cli_misuse(&cli_deploy, "--canary %s: a share above 0 and below 100%% is meant",

@@ -199,7 +199,7 @@ static int run(int argc, char **argv)
 
 const cli_command cli_pack = {
     .name = "pack",
-    .summary = "pack text or JSON lines into token shards",
+    .summary = "pack text, JSON lines or Parquet files into token shards",
     .usage = "banyan pack FILE|DIR... --output DIR [--tokenizer WHAT] [--valid-fraction F]",
     .text =
         "Encodes text files, JSON lines (.jsonl, .ndjson), Parquet files (.parquet) and "

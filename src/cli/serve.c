@@ -373,7 +373,9 @@ static by_status check_or_serve(choices *c, bool checks, char *const *models, si
     if (status == BY_OK && checks) {
         status = by_serve_config_check(config, error);
     } else if (status == BY_OK) {
-        cli_hide_password(config->broker.address, NULL);
+        if (c->broker == NULL) {
+            cli_hide_password(config->broker.address, NULL);
+        }
         use_config(c, config);
         models = count > 0 ? models : &config->worker.model;
         status = models[0][0] == '\0'

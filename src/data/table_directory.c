@@ -70,20 +70,60 @@ static by_status read_parts(parts *p, const char *path, const by_table_options *
     return status;
 }
 
-/* A part's column for one of the first part's. A column that is all null may have any type. */
+/* The column of that name, or NULL. */
+static const by__table_column *column_named(const by_table *part, const char *name)
+{
+    for (size_t i = 0; i < part->column_count; i++) {
+        if (strcmp(part->columns[i].info.name, name) == 0) {
+            return &part->columns[i];
+        }
+    }
+    return NULL;
+}
+
+/* Writers give a column that is all null any type: that of the first part with values counts. */
+static by_status take_kind(by_table *first, const parts *p, size_t index, by_error *error)
+{
+    by__table_column *c = &first->columns[index];
+    const by__table_column *like = NULL;
+    for (size_t i = 1; c->info.missing == first->rows && like == NULL && i < p->count; i++) {
+        const by__table_column *of = column_named(p->tables[i], c->info.name);
+        like = of != NULL && of->info.missing < p->tables[i]->rows ? of : NULL;
+    }
+    if (like == NULL || like->info.kind == c->info.kind) {
+        return BY_OK;
+    }
+    size_t rows = (size_t)first->rows;
+    if (like->info.kind == BY_COLUMN_NUMBER) {
+        BY_TRY(by__alloc((void **)&c->numbers, rows, sizeof *c->numbers, "a column", error));
+        free(c->categories);
+        c->categories = NULL;
+    } else {
+        BY_TRY(by__alloc((void **)&c->categories, rows, sizeof *c->categories, "a column", error));
+        free(c->numbers);
+        c->numbers = NULL;
+    }
+    for (size_t r = 0; r < rows; r++) {
+        if (c->numbers != NULL) {
+            c->numbers[r] = (double)NAN;
+        } else {
+            c->categories[r] = -1;
+        }
+    }
+    c->info.kind = like->info.kind;
+    return BY_OK;
+}
+
+/* A part's column for one of the first part's. */
 static by_status find_column(const by__table_column **out, const by_table *part,
                              const by_table *first, size_t index, by_error *error)
 {
     const by__table_column *c = &first->columns[index];
-    size_t i = 0;
-    while (i < part->column_count && strcmp(part->columns[i].info.name, c->info.name) != 0) {
-        i++;
-    }
-    if (i == part->column_count || part->column_count != first->column_count) {
+    *out = column_named(part, c->info.name);
+    if (*out == NULL || part->column_count != first->column_count) {
         return by_error_set(error, BY_EFORMAT, "%s: the part has other columns than %s", part->name,
                             first->name);
     }
-    *out = &part->columns[i];
     if ((*out)->info.kind != c->info.kind && (*out)->info.missing < part->rows) {
         return by_error_set(error, BY_EFORMAT, "%s: column '%s' has another type than in %s",
                             part->name, c->info.name, first->name);
@@ -117,6 +157,7 @@ static by_status copy_cells(by__table_column *to, const by__table_column *from, 
 static by_status join_column(const parts *p, size_t index, by_error *error)
 {
     by_table *first = p->tables[0];
+    BY_TRY(take_kind(first, p, index, error));
     by__table_column *c = &first->columns[index];
     size_t size = c->numbers != NULL ? sizeof *c->numbers : sizeof *c->categories;
     void *own = c->numbers != NULL ? (void *)c->numbers : (void *)c->categories;

@@ -54,6 +54,8 @@ size_t by__set_workspace_bytes(const by__program_set *set)
 by_status by__set_allocate(by__program_set *set, by_error *error)
 {
     size_t workspace = by__set_workspace_bytes(set);
+    by_device_free(&set->arena); /* of an earlier call, which may have failed in the middle */
+    by_device_free(&set->workspace);
     BY_TRY(by_device_alloc(&set->arena, set->device, by__set_arena_bytes(set), "the activations",
                            error));
     BY_TRY(by_device_alloc(&set->workspace, set->device, workspace, "the workspace", error));
@@ -93,6 +95,9 @@ static by__handle entry_of(const by__value *value, const by__store *store)
 by_status by__row_link(by__program_row *row, const by__store *store, by_error *error)
 {
     const by_graph *graph = row->graph;
+    free(row->links);
+    row->links = NULL;
+    row->link_count = 0;
     BY_TRY(by__alloc((void **)&row->links, graph->value_count, sizeof *row->links, "links", error));
     for (size_t v = 0; v < graph->value_count; v++) {
         const by__value *value = &graph->values[v];

@@ -49,12 +49,12 @@ static by_status build_hidden(void *user, by_model *out, by_graph *graph,
 
 static by_status add_programs(by_embed *e, int64_t context, by_error *error)
 {
-    char names[SIZES][24];
+    static const char *const names[SIZES] = {"states 0", "states 1", "states 2", "states 3",
+                                             "states 4", "states 5", "states 6", "states 7"};
     for (int64_t size = SMALLEST;; size *= 4) {
         by_model model;
         by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = e->batch};
         request.time = size < context && e->count + 1 < SIZES ? size : context;
-        (void)snprintf(names[e->count], sizeof names[0], "states %d", e->count);
         BY_TRY(by__forward_add(&e->forward, names[e->count], &request, &model, error));
         e->sizes[e->count++] = request.time;
         if (request.time == context) {
@@ -107,7 +107,8 @@ static size_t state_bytes(const by_embed *e)
     return by__round_up(rows * (size_t)e->width * sizeof(float), BY_CACHE_LINE);
 }
 
-/* Takes the memory, and loads the weights unless they are lent. */
+/* Takes the memory, and loads the weights unless they are lent. After a failure it may be called
+ * again. */
 static by_status start(by_embed *e, const by_weights *weights, by_error *error)
 {
     size_t ids = id_bytes(e);
@@ -115,6 +116,9 @@ static by_status start(by_embed *e, const by_weights *weights, by_error *error)
     size_t vectors = (size_t)(e->batch * e->width) * sizeof(float);
     BY_TRY(by__forward_start(&e->forward, weights, error));
     by_device *device = e->forward.device;
+    by_device_unpin(&e->host);
+    by_device_free(&e->tokens);
+    by_device_free(&e->hidden);
     BY_TRY(by_device_alloc(&e->tokens, device, ids, "the tokens", error));
     BY_TRY(by_device_alloc(&e->hidden, device, states, "the hidden states", error));
     BY_TRY(by_device_pin(&e->host, device, ids + states + vectors, "tokens and states", error));

@@ -117,16 +117,18 @@ refused("another codec", pa.table({"a": [1, 2]}), "compressed by LZ4", compressi
 refused("another encoding", pa.table({"a": [1, 2]}), "has encoding 5", use_dictionary=False,
         column_encoding={"a": "DELTA_BINARY_PACKED"})
 
-# Parts of a table, with columns in another order, an empty part, and one whose column is all null.
+# Parts of a table, with columns in another order, an empty part, and some whose column is all null, the first one too.
 table = make(3000, True).drop_columns(["none"])
 parts = [table.slice(0, 1000), table.slice(0, 0), table.slice(1000, 999).select(sorted(table.column_names)),
          table.slice(1999, 1), table.slice(2000)]
 parts[3] = parts[3].set_column(parts[3].column_names.index("few"), "few", pa.array([None], pa.int32()))
+parts[0] = parts[0].set_column(parts[0].column_names.index("few"), "few", pa.array([None] * 1000, pa.int32()))
 os.makedirs(f"{WORK}/table")
 for number, part in enumerate(parts):
     pq.write_table(part, f"{WORK}/table/part-{number}.parquet")
 open(f"{WORK}/table/_SUCCESS", "w").close()
 few = table["few"].to_pylist()
+few[:1000] = [None] * 1000
 few[1999] = None
 whole = table.set_column(table.column_names.index("few"), "few", pa.array(few, pa.string()))
 check("a directory", whole, f"{WORK}/table")

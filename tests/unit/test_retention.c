@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -364,9 +365,26 @@ static void what_was_given_up_goes(void **state)
     temporary_remove(root);
 }
 
+/* A lease is an open file: not all of them at once. */
+static void many_go_with_few_open_files(void **state)
+{
+    BY_UNUSED(state);
+    char *root = temporary_make();
+    struct rlimit before;
+    save_many(root, 40);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    struct rlimit few = {.rlim_cur = 24, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    retain(root, (by_retention){.keep = 1, .last = UINT64_MAX}, 39 * 40 / 2);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_steps(root, "40 ");
+    temporary_remove(root);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(many_go_with_few_open_files),
         cmocka_unit_test(rules_add_up),
         cmocka_unit_test(a_broken_newest_is_not_counted),
         cmocka_unit_test(the_newest_valid_one_stays),

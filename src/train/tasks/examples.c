@@ -10,8 +10,8 @@
 /* clang-format off: one row a key */
 static const by__key image_keys[] = {
     {"data", "images", BY__KEY_TEXTS, BY__OWN(by__examples_keys, images), "[]",
-     .help = "files of images: IDX, npy u8 [N, H, W], [N, C, H, W] or [N, H, W, C], or CIFAR "
-             "binary; gzip or not"},
+     .help = "files of images: IDX, npy u8 [N, H, W], [N, C, H, W] or [N, H, W, C], CIFAR "
+             "binary, or a JPEG or PNG each; gzip or not (arrays)"},
     {"data", "labels", BY__KEY_TEXTS, BY__OWN(by__examples_keys, labels), "[]",
      .help = "files of their labels, one for each file of images (CIFAR has its own)"},
     {"data", "valid_images", BY__KEY_TEXTS, BY__OWN(by__examples_keys, valid_images), "[]",
@@ -42,7 +42,7 @@ static const by__key table_keys[] = {
      .help = "CSV file whose first row names the columns, gzip or not; or a Parquet file, or a "
              "directory of such parts"},
     {"data", "valid_table", BY__KEY_TEXT, BY__OWN(by__examples_keys, valid_table), "\"\"",
-     .help = "CSV or Parquet file to evaluate on, instead of valid_fraction"},
+     .help = "as table, to evaluate on, instead of valid_fraction"},
     {"data", "target", BY__KEY_TEXT, BY__OWN(by__examples_keys, target), "\"\"",
      .help = "column of the table that is predicted"},
     {"data", "ignore", BY__KEY_TEXTS, BY__OWN(by__examples_keys, ignore), "[]",
