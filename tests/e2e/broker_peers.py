@@ -87,6 +87,7 @@ assert state["first"]["count"] == state["requests"] and sum(state["whole"]["coun
 route({"one": 1.0, "two": 0.0})
 gateway.submit("stream-0"), gateway.submit("whole-0", whole=True), gateway.submit("unsent-0")
 wait_for(lambda: len(one.work()) == 3)
+before = max(job["attempt"] for job in one.jobs)
 for job in one.jobs[:2]:
     one.tell(job, {"e": "text", "i": 0, "text": "b"})
 gateway.take(0.2)
@@ -94,12 +95,25 @@ route({"two": 1.0, "one": 0.0})
 time.sleep(0.1)
 one.close()
 wait_for(lambda: len(two.work()) == 2)
-assert {j["id"] for j in two.jobs} == {"whole-0", "unsent-0"} and all(j["attempt"] == 2 for j in two.jobs)
+assert {j["id"] for j in two.jobs} == {"whole-0", "unsent-0"} and all(j["attempt"] > before for j in two.jobs)
 one = Worker("one")
 wait_for(one.work)
-assert [(j["id"], j["attempt"]) for j in one.jobs] == [("stream-0", 2)]
+assert [(j["id"], j["attempt"] > before) for j in one.jobs] == [("stream-0", True)]
 one.answer("b"), two.answer("b")
 assert gateway.last("stream-0")["e"] == "end"
+
+# A gateway that comes back asks by the same id: what the worker still says of the earlier delivery is no news.
+gateway.submit("back-0")
+wait_for(lambda: len(two.work()) == 1)
+(stale,), two.jobs = two.jobs, []
+gateway.close()
+gateway = Gateway()
+gateway.submit("back-0", again=True)
+wait_for(lambda: len(two.work()) == 1)
+two.tell(stale, {"e": "text", "i": 0, "text": "stale"}, {"e": "end"})
+two.answer("fresh")
+assert gateway.last("back-0")["e"] == "end"
+assert [e.get("text") for e in gateway.events["back-0"]] == ["fresh", None], gateway.events["back-0"]
 
 # Copies for a version under test: nobody gets their answers, which are compared.
 route({"one": 1.0, "two": 0.0}, shadow=["two"])
@@ -175,8 +189,10 @@ gateway.submit("urgent-0", model="n", priority=1)
 wait_for(lambda: [m["wait"] > 0 for m in gateway.models() if m["id"] == "n"] == [True])
 gateway.submit("late-0", model="n", left=1e-6, priority=1)
 assert gateway.last("late-0")["code"] == "queue_deadline"
+gateway.submit("late-1", model="n", follows=True)
+assert gateway.last("late-1")["status"] == 429
 model = [m for m in gateway.models() if m["id"] == "n"][0]
-assert model["queue"] == 22 - len(refused) + 2 - 5 and model["refused"] == len(refused) + 1, model
+assert model["queue"] == 22 - len(refused) + 2 - 5 and model["refused"] == len(refused) + 2, model
 given = [j["id"] for j in worker.jobs]
 while len(given) < 24 - len(refused):
     worker.answer()

@@ -44,8 +44,9 @@ struct by__peer {
     char name[65];
     int64_t pid;
     by__peer *next;
-    by__text batch; /* events for a gateway that are sent together (event_list.h) */
-    json_t *held;   /* answers about tasks that wait for the disk */
+    by__text batch;   /* events for a gateway that are sent together (event_list.h) */
+    json_t *held;     /* answers about tasks that wait for the disk */
+    char refused[65]; /* the last request of a gateway that was refused, without its part */
     /* of a worker */
     by__pool *pool;
     by__version *version;
@@ -92,6 +93,7 @@ typedef struct by__broker {
     double began;        /* by__now */
     double looked;       /* by__now when workers were last looked at */
     uint64_t rejected;
+    uint32_t deliveries; /* numbers what workers are given */
     uint64_t retried;
     uint64_t expired;
     uint64_t dead; /* requests that lost too many workers */
@@ -149,10 +151,13 @@ void by__broker_fail(by__broker *b, by__job *job, int status, const char *code,
 
 /* ---- what is taken (broker_admission.c) ---- */
 
-/* Why a request, or a task, with `left` seconds (0: no bound) cannot be taken, and after how many
- * seconds to try again; NULL: it can. Counts it as one that came. */
-const by__refusal *by__broker_refusal(by__broker *b, by__pool *pool, const json_t *request,
-                                      double left, bool task, double *seconds);
+/* Why a request, or a task, of a gateway with `left` seconds (0: no bound) cannot be taken, and
+ * after how many seconds to try again; NULL: it can. Counts it as one that came. */
+const by__refusal *by__broker_refusal(by__broker *b, by__peer *from, by__pool *pool,
+                                      const json_t *request, double left, bool task,
+                                      double *seconds);
+/* Whether a worker takes new requests of a model; others do not count as its capacity. */
+bool by__broker_open(const by__pool *pool, const by__peer *p);
 /* Measures, every BY__BEAT and when other workers get requests. */
 void by__broker_measure(by__broker *b);
 /* Of the state: sequences that run at a time, and the wait of a request that would come now. */

@@ -1,8 +1,10 @@
 /* Which requests the broker takes: by what may wait in all, and by how long they would wait. */
+#include <string.h>
+
 #include "serve/broker/broker.h"
 
 /* Workers of a version that gets no new requests are no help to them. */
-static bool is_open(const by__pool *pool, const by__peer *p)
+bool by__broker_open(const by__pool *pool, const by__peer *p)
 {
     return p->role == BY__WORKER && p->pool == pool && !p->leaving &&
            (!pool->routed || p->version->share > 0.0);
@@ -12,7 +14,7 @@ int64_t by__broker_sessions(const by__broker *b, const by__pool *pool)
 {
     int64_t sessions = 0;
     for (const by__peer *p = b->peers; p != NULL; p = p->next) {
-        sessions += is_open(pool, p) ? p->sessions : 0;
+        sessions += by__broker_open(pool, p) ? p->sessions : 0;
     }
     return sessions;
 }
@@ -21,7 +23,7 @@ static int64_t at_workers(const by__broker *b, const by__pool *pool)
 {
     int64_t sequences = 0;
     for (const by__peer *p = b->peers; p != NULL; p = p->next) {
-        sequences += is_open(pool, p) ? p->jobs.sequences : 0;
+        sequences += by__broker_open(pool, p) ? p->jobs.sequences : 0;
     }
     return sequences;
 }
@@ -45,8 +47,16 @@ double by__broker_wait(const by__broker *b, const by__pool *pool)
                               at_workers(b, pool) + by__job_ahead(&pool->queue, 0, false));
 }
 
-const by__refusal *by__broker_refusal(by__broker *b, by__pool *pool, const json_t *request,
-                                      double left, bool task, double *seconds)
+/* Characters of the id that all prompts of a request have. */
+static size_t common_length(const char *id)
+{
+    const char *end = id == NULL ? NULL : strrchr(id, '-');
+    return end == NULL ? 0 : (size_t)(end - id);
+}
+
+const by__refusal *by__broker_refusal(by__broker *b, by__peer *from, by__pool *pool,
+                                      const json_t *request, double left, bool task,
+                                      double *seconds)
 {
     int64_t cost = by__get_integer(request, "cost");
     int64_t ahead = at_workers(b, pool) +
@@ -57,9 +67,17 @@ const by__refusal *by__broker_refusal(by__broker *b, by__pool *pool, const json_
                 pool->queue.cost + cost > b->options.queue_tokens;
     /* The other prompts of a request were decided on with the first one. */
     bool follows = json_is_true(json_object_get(request, "follows"));
+    const char *id = by__get_text(request, "id");
+    size_t length = common_length(id);
+    bool gone = follows && length > 0 && strlen(from->refused) == length &&
+                memcmp(from->refused, id, length) == 0;
     pool->arrived++;
-    if (!full && (follows || ahead < rule.limit)) {
+    if (!full && !gone && (follows || ahead < rule.limit)) {
         return NULL;
+    }
+    if (length > 0 && length < sizeof from->refused) {
+        memcpy(from->refused, id, length);
+        from->refused[length] = '\0';
     }
     pool->refused++;
     b->rejected++;

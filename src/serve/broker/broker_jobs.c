@@ -77,7 +77,9 @@ static int status_of(const by__event *event)
 /* Takes a job out of everything. */
 static void forget(by__broker *b, by__job *job)
 {
-    job->pool->ended += job->worker != NULL ? job->sequences : 0;
+    /* Others are not counted as being at work either. */
+    bool counts = job->worker != NULL && by__broker_open(job->pool, job->worker);
+    job->pool->ended += counts ? job->sequences : 0;
     by__job_unlink(job->worker != NULL ? &job->worker->jobs : &job->pool->queue, job);
     by__id_remove(&b->jobs, &job->entry);
     by__job_free(job);
@@ -175,7 +177,7 @@ void by__broker_submit(by__broker *b, by__peer *from, const json_t *message)
     double left = by__get_number(message, "left", 0.0);
     double seconds = 0.0;
     const by__refusal *why =
-        again ? NULL : by__broker_refusal(b, pool, message, left, false, &seconds);
+        again ? NULL : by__broker_refusal(b, from, pool, message, left, false, &seconds);
     if (why != NULL) {
         tell_new(from, by__event_refused(id, why, seconds));
         return;
@@ -224,21 +226,22 @@ static bool takes(const by__peer *p, const by__job *job)
 }
 
 /* Places of a worker. A task waits in the queue for a session: at the worker it would be in front
- * of all requests that come later. */
-static int64_t room_for(const by__peer *p, const by__job *job)
+ * of all requests that come later. `behind`: a task waits in front of this one, which must not take
+ * the session that the task waits for. */
+static int64_t room_for(const by__peer *p, const by__job *job, bool behind)
 {
-    return job->gather == NULL ? p->slots - (int64_t)p->jobs.count
-                               : p->sessions - p->jobs.sequences;
+    return job->gather == NULL && !behind ? p->slots - (int64_t)p->jobs.count
+                                          : p->sessions - p->jobs.sequences;
 }
 
 /* The worker that has the most room for a request, NULL for none. One that is kept free for a
  * request which goes alone is left out. */
-static by__peer *choose(const by__broker *b, const by__job *job, const by__peer *kept)
+static by__peer *choose(const by__broker *b, const by__job *job, const by__peer *kept, bool behind)
 {
     by__peer *best = NULL;
     for (by__peer *p = b->peers; p != NULL; p = p->next) {
-        int64_t room = room_for(p, job);
-        int64_t most = best == NULL ? 0 : room_for(best, job);
+        int64_t room = room_for(p, job, behind);
+        int64_t most = best == NULL ? 0 : room_for(best, job, behind);
         /* Among equals the one that has had no request for the longest time. */
         if (takes(p, job) && p != kept &&
             (room > most || (room == most && best != NULL && p->given < best->given))) {
@@ -274,10 +277,12 @@ static bool has_room(const by__broker *b, const by__pool *pool)
 void by__broker_give(by__broker *b, by__pool *pool)
 {
     const by__peer *kept = NULL;
+    bool behind = false;
     for (by__job *job = pool->queue.first, *next; job != NULL && has_room(b, pool); job = next) {
-        by__peer *worker = choose(b, job, kept);
+        by__peer *worker = choose(b, job, kept, behind);
         next = job->next;
         if (worker == NULL) {
+            behind = behind || job->gather != NULL;
             kept = kept == NULL && goes_alone(b, job) ? keep_for(b, job) : kept;
             continue;
         }
@@ -285,10 +290,11 @@ void by__broker_give(by__broker *b, by__pool *pool)
         job->alone = goes_alone(b, job);
         worker->given = by__now();
         job->attempt++;
+        job->delivery = ++b->deliveries;
         double left = job->deadline > 0.0 ? job->deadline - by__now() : 0.0;
         left = job->deadline > 0.0 && left < 0.001 ? 0.001 : left;
-        json_t *work = json_pack("{ss ss si sf sO}", "t", "work", "id", job->entry.id, "attempt",
-                                 job->attempt, "left", left, "request", job->request);
+        json_t *work = json_pack("{ss ss sI sf sO}", "t", "work", "id", job->entry.id, "attempt",
+                                 (json_int_t)job->delivery, "left", left, "request", job->request);
         by__job_unlink(&pool->queue, job);
         job->worker = worker;
         by__job_enqueue(&worker->jobs, job, false);
@@ -311,8 +317,9 @@ void by__broker_events(by__broker *b, by__peer *worker, const char *list, size_t
     bool ended = false;
     while (by__events_next(list, length, &at, &event)) {
         by__job *job = by__broker_job(b, event.id);
-        /* What a worker says of a request that another one has since been given is no news. */
-        if (job == NULL || job->worker != worker || event.attempt != job->attempt) {
+        /* What a worker says of a request that has since been given away again is no news, also if
+         * the gateway has asked anew by the same id. */
+        if (job == NULL || job->worker != worker || event.attempt != (int64_t)job->delivery) {
             continue;
         }
         if (event.kind == BY__EVENT_PIECE || event.kind == BY__EVENT_TEXT) {

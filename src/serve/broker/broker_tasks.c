@@ -112,19 +112,17 @@ static by_status enqueue(by__broker *b, const char *id, const json_t *task, doub
 /* What a gateway has computed is kept as it is. */
 static void keep_result(by__broker *b, by__peer *from, const json_t *message)
 {
-    json_t *ignored = NULL;
     const char *id = by__get_text(message, "id");
     by_error error = {0};
-    by_status status = by__tasks_add(b->tasks, message, &ignored, &error);
+    by_status status = by__tasks_add(b->tasks, message, &error);
     if (status == BY_OK) {
         status = by__tasks_set(b->tasks, id, BY__TASK_COMPLETED, 1,
                                json_object_get(message, "result"), NULL, &error);
     }
-    if (status != BY_OK && status != BY_ESTATE) {
+    if (status != BY_OK) {
         by__log_event(&b->log, "task_not_written", "{ss ss}", "id", id, "reason", error.message);
         refuse(from, message, 503, "not_written", "the task could not be written to disk");
     }
-    json_decref(ignored);
 }
 
 static void add_task(by__broker *b, by__peer *from, const json_t *message)
@@ -150,17 +148,20 @@ static void add_task(by__broker *b, by__peer *from, const json_t *message)
         refuse(from, message, why->status, why->code, why->message);
         return;
     }
+    by_status status = by__tasks_find(b->tasks, message, &earlier, &error);
+    if (status == BY_OK && earlier != NULL) {
+        hold(from, answer_of(message, earlier));
+        return;
+    }
     double seconds = 0.0;
     double left = by__get_number(message, "expires", 0.0) - by__wall_clock();
-    const by__refusal *why = by__broker_refusal(b, pool, task, left, true, &seconds);
+    const by__refusal *why = by__broker_refusal(b, from, pool, task, left, true, &seconds);
     if (why != NULL) {
         hold(from, by__task_refused(message, why, seconds));
         return;
     }
-    by_status status = by__tasks_add(b->tasks, message, &earlier, &error);
-    if (status == BY_ESTATE) {
-        hold(from, answer_of(message, earlier));
-        return;
+    if (status == BY_OK) {
+        status = by__tasks_add(b->tasks, message, &error);
     }
     if (status == BY_OK) {
         status = enqueue(b, id, task, by__get_number(message, "expires", 0.0), &error);
@@ -327,15 +328,17 @@ by_status by__broker_tasks_load(by__broker *b, by_error *error)
 void by__broker_tasks_tend(by__broker *b)
 {
     double now = by__now();
-    by_error ignored = {0};
+    by_error error = {0};
     if (b->tasks != NULL && now - b->tasks_swept > 60.0) {
         b->tasks_swept = now;
-        (void)by__tasks_expire(b->tasks, by__wall_clock(), &ignored);
+        if (by__tasks_expire(b->tasks, by__wall_clock(), &error) != BY_OK) {
+            by__log_event(&b->log, "tasks_not_expired", "{ss}", "reason", error.message);
+        }
     }
     if (b->tasks_failed > 0.0 && now - b->tasks_failed > RETRY) {
         /* What ended without being written is open on disk. */
         b->tasks_failed = 0.0;
-        if (enqueue_open_ones(b, &ignored) != BY_OK) {
+        if (enqueue_open_ones(b, &error) != BY_OK) {
             b->tasks_failed = now;
         }
         for (by__pool *p = b->pools; p != NULL; p = p->next) {

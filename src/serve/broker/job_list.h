@@ -25,10 +25,11 @@ typedef struct by__job {
     struct by__mirror *mirror;  /* it is that copy; NULL: it is not */
     int64_t priority;
     int64_t cost;
-    int64_t sequences;    /* that a worker runs for it; 0: none that clients wait for */
-    int attempt;          /* how often it was given to a worker */
-    double deadline;      /* by__now; 0: none */
-    double since;         /* by__now when it came */
+    int64_t sequences; /* that a worker runs for it; 0: none that clients wait for */
+    int attempt;       /* how often it was given to a worker */
+    uint32_t delivery; /* number of the last time, among all requests: a worker's events name it */
+    double deadline;   /* by__now; 0: none */
+    double since;      /* by__now when it came */
     struct by__job *next; /* of its queue, or of its worker's list */
     struct by__job *previous;
 } by__job;

@@ -209,18 +209,18 @@ by_status by__tasks_get(by__tasks *tasks, const char *id, const char *owner, jso
     return find(tasks, GET, id, owner, out, error);
 }
 
-by_status by__tasks_add(by__tasks *tasks, const json_t *task, json_t **out, by_error *error)
+by_status by__tasks_find(by__tasks *tasks, const json_t *task, json_t **out, by_error *error)
+{
+    const char *key = by__get_text(task, "key");
+    *out = NULL;
+    return key == NULL ? BY_OK : find(tasks, GET_KEY, by__get_text(task, "owner"), key, out, error);
+}
+
+by_status by__tasks_add(by__tasks *tasks, const json_t *task, by_error *error)
 {
     by__tasks *t = tasks;
     const char *owner = by__get_text(task, "owner");
     const char *key = by__get_text(task, "key");
-    *out = NULL;
-    if (key != NULL) {
-        BY_TRY(find(t, GET_KEY, owner, key, out, error));
-        if (*out != NULL) {
-            return BY_ESTATE;
-        }
-    }
     BY_TRY(begin(t, error));
     sqlite3_stmt *s = t->statements[ADD];
     bind_text(s, 1, by__get_text(task, "id"));

@@ -24,10 +24,10 @@ by_status by__tasks_open(by__tasks **out, const char *path, by_error *error);
 void by__tasks_close(by__tasks **tasks);
 
 /* Writes a new task: {"id", "owner", "key" (of idempotency, or absent), "model", "expires", "task":
- * what brought it, with "webhook": a URL, where one is told its end}. BY_ESTATE: its owner has a
- * task with this key; *out is that task as by__tasks_get gives it, and nothing is written. *out is
- * NULL otherwise. */
-by_status by__tasks_add(by__tasks *tasks, const json_t *task, json_t **out, by_error *error);
+ * what brought it, with "webhook": a URL, where one is told its end}. */
+by_status by__tasks_add(by__tasks *tasks, const json_t *task, by_error *error);
+/* The task that its owner has with the key of a new one, as by__tasks_get gives it, or NULL. */
+by_status by__tasks_find(by__tasks *tasks, const json_t *task, json_t **out, by_error *error);
 /* A task of an owner: {"id", "owner", "status", "created_at", "expires_at", "attempts", "task",
  * "result" or null, "error" or null, and of a task with a webhook "hook": {"status": "pending",
  * "delivered" or "failed", "attempts"}}. *out is NULL when there is none; a new reference. */

@@ -24,7 +24,8 @@ struct by__features {
     uint64_t failed;
     uint64_t hits; /* entities */
     uint64_t misses;
-    bool down; /* the last fetch failed: the log has it */
+    bool down;     /* the last fetch failed: the log has it ... */
+    char why[300]; /* ... with this reason */
 };
 
 struct by__feature_fetch {
@@ -239,15 +240,17 @@ static void free_fetch(by__feature_fetch *f)
     uv_close((uv_handle_t *)&f->timer, on_timer_closed);
 }
 
-/* The log has when a store goes and when it comes back, not every fetch between. */
+/* The log has when a store goes, when the reason changes and when it comes back, not every fetch
+ * between. */
 static void note(by__features *s, const char *failure)
 {
-    if (failure != NULL && !s->down) {
+    if (failure != NULL && (!s->down || strncmp(s->why, failure, sizeof s->why - 1) != 0)) {
         by__log_event(s->log, "features_unavailable", "{ss}", "reason", failure);
     } else if (failure == NULL && s->down) {
         by__log_event(s->log, "features_available", NULL);
     }
     s->down = failure != NULL;
+    (void)snprintf(s->why, sizeof s->why, "%s", failure == NULL ? "" : failure);
 }
 
 static char *print_name(const by__feature_fetch *f, size_t row)
@@ -290,11 +293,12 @@ static void finish(by__feature_fetch *f, const char *failure)
         remember(f);
     }
     if (failure != NULL && strcmp(s->map->config->fallback, "error") == 0) {
-        char message[360];
-        (void)snprintf(message, sizeof message, "the features cannot be fetched: %s", failure);
+        /* The reason names hosts and is for the log alone. */
         s->outcomes[BY__FEATURE_UNAVAILABLE] += f->lookup.row_count * f->lookup.column_count;
         f->done(f->user, &(by__feature_result){
-                             .status = 503, .code = "features_unavailable", .message = message});
+                             .status = 503,
+                             .code = "features_unavailable",
+                             .message = "the features cannot be fetched now; try again later"});
     } else {
         for (size_t i = 0; i < f->lookup.row_count && failure != NULL; i++) {
             by__feature_slot *slots = by__feature_slots(&f->lookup, f->lookup.rows[i]);

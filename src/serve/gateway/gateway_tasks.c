@@ -136,7 +136,9 @@ static void answer(struct by__ask *a, const json_t *message)
         const char *code = by__get_text(error, "code");
         const char *text = by__get_text(error, "message");
         by__metrics_refused(&g->metrics, code);
-        by__gateway_retry_after(a->exchange, by__get_number(error, "retry_after", 1.0));
+        /* Refusals say when; of other errors, what cannot be done now may be done later. */
+        by__gateway_retry_after(a->exchange,
+                                by__get_number(error, "retry_after", status == 503 ? 1.0 : 0.0));
         by__reply_error(g, a->exchange, status < 400 || status > 599 ? 500 : status,
                         code == NULL ? "server_error" : code, NULL, text == NULL ? "" : text);
         return;
