@@ -48,7 +48,7 @@ def wait_for(query):
 def measured(expression):
     """What an alert compares with its bounds: `a > 1 and b == 0` is about a and about b."""
     parts = re.split(r"\band\b(?! on)", expression)
-    return [re.sub(r"\s*(==|>|<)\s*[0-9.]+\s*$", "", part.strip()) for part in parts]
+    return [re.split(r"\s(?:==|>|<)\s", part.strip())[0] for part in parts]
 
 
 def read(*path):
