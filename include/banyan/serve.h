@@ -97,8 +97,8 @@ typedef struct by_gateway_options {
     /* Path of the broker's socket, or the address of a Redis server that is the broker, by which
      * gateways and workers on any number of hosts meet:
      * "redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE][?OPTION=VALUE[&...]]", with the options
-     * queue, queue_tokens, silence, hang and attempts (see by_broker_options; those of gateways and
-     * workers should agree) and password_file, whose first line is the password. Without either it
+     * queue, queue_tokens, wait, silence, hang and attempts (see by_broker_options; those of
+     * gateways and workers should agree) and password_file, whose first line is the password. Without either it
      * is that of the environment's BANYAN_REDIS_PASSWORD, else REDISCLI_AUTH. */
     const char *broker;
     const char *listen;   /* "127.0.0.1:8080", "[::1]:8080", "unix:PATH" */

@@ -108,11 +108,13 @@ for name, (path, document) in objects.items():
         need(target in objects and "replicas" not in objects[target][1]["spec"], path, f"{name}: {target} is not there, or has replicas")
 
 path, keda = objects["ScaledObject/banyan-worker"]
-triggers = {t["type"]: t for t in keda["spec"]["triggers"]}
-need(set(triggers) == {"prometheus", "redis-streams"}, path, "p95 and lag are wanted")
-need(triggers["prometheus"]["metricType"] == "Value" and triggers["prometheus"]["metadata"]["threshold"] == "0.2", path, "p95 must not be divided by replicas")
-need(triggers["prometheus"]["metadata"]["ignoreNullValues"] == "false" and "fallback" in keda["spec"], path, "a lost Prometheus looks like no latency")
-need({"consumerGroup", "lagCount", "activationLagCount"} <= set(triggers["redis-streams"]["metadata"]), path, "without lagCount it counts what workers have")
+triggers = {t["name"]: t for t in keda["spec"]["triggers"]}
+need(set(triggers) == {"p95", "refused", "lag"}, path, "p95, refusals and lag are wanted")
+need(triggers["p95"]["metadata"]["threshold"] == "0.2", path, "the target is 0.2 s")
+for name in ("p95", "refused"):
+    need(triggers[name]["metricType"] == "Value", path, f"{name} must not be divided by replicas")
+    need(triggers[name]["metadata"]["ignoreNullValues"] == "false" and "fallback" in keda["spec"], path, "a lost Prometheus looks like no latency")
+need({"consumerGroup", "lagCount", "activationLagCount"} <= set(triggers["lag"]["metadata"]), path, "without lagCount it counts what workers have")
 need(keda["spec"]["minReplicaCount"] >= 1, path, "one request that waits does not start the first worker")
 need(all(isinstance(v, str) for t in keda["spec"]["triggers"] for v in t["metadata"].values()), path, "metadata of triggers is text")
 
@@ -127,7 +129,7 @@ for name, service in compose["services"].items():
 
 # ---- what alerts, panels and triggers ask for ----
 exported = set(re.findall(r"^(?:# TYPE )?([a-z_:]+)", open(sys.argv[2], encoding="utf-8").read(), re.M)) | {"up"}
-expressions = [("kubernetes/autoscale-keda.yaml", triggers["prometheus"]["metadata"]["query"])]
+expressions = [("kubernetes/autoscale-keda.yaml", triggers[name]["metadata"]["query"]) for name in ("p95", "refused")]
 with open(os.path.join(folder, "prometheus/alerts.yml"), encoding="utf-8") as file:
     rules = [rule for group in yaml.safe_load(file)["groups"] for rule in group["rules"]]
 exported |= {rule["record"] for rule in rules if "record" in rule}

@@ -97,32 +97,43 @@ answers() {
     *) fail "$1 gives '$got', not '$wanted': $*" ;;
     esac
 }
-# claims WANTED WORKER: what the worker takes of what another has left. A pause between two calls, on a busy machine, is no
-# silence of the other; the call behind it is.
-claims() {
-    wanted=$1
-    for _ in $(seq 20); do
-        got=$(redis-cli -p "$port" -n 5 --eval script.lua , take "$2" m v 4 1 3 2>/dev/null | paste -s -d ' ')
-        [ -z "$got" ] || break
-    done
-    case $got in
-    $wanted) ;;
-    *) fail "$2 claims '$got', not '$wanted'" ;;
-    esac
+# claims WANTED WORKER: what the worker takes of what another has left.
+claims() { answers "$1" take "$2" m v 4 1 3 99; }
+# counts MODEL VERSION WANTED: requests that wait, their cost, sequences that wait at each level, those at workers, and so far
+# requests that came and that were refused, and sequences that have ended.
+counts() {
+    got=$({
+        ask -n 5 hmget "banyan:model:$1" n cost w1 w2 w3
+        ask -n 5 hmget "banyan:version:$2:$1" b
+        ask -n 5 hmget "banyan:model:$1" arrived refused ended
+    } | sed 's/^$/0/' | paste -s -d ' ')
+    [ "$got" = "$3" ] || fail "the counts of $1 are '$got', not '$3'"
 }
 again() { redis-cli -p "$port" -n 5 --eval script.lua , bye "$1" >/dev/null 2>&1 && sleep 0.02; }
-answers "starting" submit a m 2 5 60000 g 0 0 1 1000 '' 0 '{}'
+answers "starting" submit a m 2 5 1 60000 g 0 0 1 1000 99 wait '' 0 '{}'
 answers "" hello w1 m v '{}'
 answers "" beat w1 m v '{"model":"m","version":"v"}'
-answers "unknown" submit a other 2 5 60000 g 0 0 1 1000 '' 0 '{}'
-answers "task t1 queued *" task_add t1 o1 key m 2 5 60000 0 1 1000 '{}' '{"r":1}'
-answers "task t1 queued *" task_add t2 o1 key m 2 5 60000 0 1 1000 '{}' '{"r":1}'
-answers "full 1" task_add t3 o1 "" m 2 5 60000 0 1 1000 '{}' '{"r":1}'
-answers "full 1" submit a m 2 5 60000 g 0 0 1 1000 '' 0 '{}'
-answers 't1 1 * 1 {"r":1}' take w1 m v 4 0 3
+answers "unknown" submit a other 2 5 1 60000 g 0 0 1 1000 99 wait '' 0 '{}'
+answers "task t1 queued *" task_add t1 o1 key m 2 5 1 60000 0 1 1000 99 wait '{}' '{"r":1}'
+answers "task t1 queued *" task_add t2 o1 key m 2 5 1 60000 0 1 1000 99 wait '{}' '{"r":1}'
+answers "full 1" task_add t3 o1 "" m 2 5 1 60000 0 1 1000 99 wait '{}' '{"r":1}'
+counts m v "1 5 0 1 0 0 2 1 0"
+answers "full 1" submit a m 2 5 1 60000 g 0 0 1 1000 99 wait '' 0 '{}'
+answers 't1 1 * 1 {"r":1}' take w1 m v 4 0 3 99
 answers "" beat w1 m v '{"model":"m","version":"v"}' t1 1
+counts m v "0 0 0 0 0 1 3 2 0"
+# In front of a request: what is at workers (t1, of 1 sequence), and what waits at its level and above.
+answers "wait 1" submit a m 2 5 1 60000 g 0 0 9 1000 1 wait '' 0 '{}'
+answers "task low queued *" task_add low o1 "" m 3 5 7 60000 0 9 1000 9 late '{}' '{"r":2}'
+answers "late 8" task_add t3 o1 "" m 3 5 1 60000 0 9 1000 8 late '{}' '{"r":1}'
+answers "wait 1" submit a m 2 5 1 60000 g 0 0 9 1000 1 wait '' 0 '{}'
+counts m v "1 5 0 0 7 1 7 5 0"
+# Of the lowest level a worker takes what it has sessions for.
+answers "" take w1 m v 4 0 3 0
+answers "task low cancelled *" task_cancel low o1
+counts m v "0 0 0 0 0 1 7 5 0"
 again w1
-answers "" take w2 m v 4 0 3
+answers "" take w2 m v 4 0 3 99
 claims 't1 2 * 1 {"r":1}' w2
 answers "t1 1" beat w1 m v '{"model":"m","version":"v"}' t1 1
 answers "t1 1" events t1 1 more '' '{}'
@@ -132,10 +143,10 @@ answers "t1 2" task_end t1 2 completed end '{"a":3}' ''
 answers 'task t1 completed * 2 {} {"a":2}*' task_get t1 o1
 answers "none" task_get t1 o2
 # A gateway that nobody listens for has gone: its request is not begun.
-answers "ok" submit a m 2 5 60000 g 0 0 1 1000 '' 0 '{}'
-answers "" take w1 m v 4 0 3
-answers "task t4 queued *" task_add t4 o1 "" m 1 5 60000 0 1 1000 '{}' '{"r":4}'
-answers 't4 1 * 1 {"r":4}' take w1 m v 4 0 3
+answers "ok" submit a m 2 5 1 60000 g 0 0 1 1000 99 wait '' 0 '{}'
+answers "" take w1 m v 4 0 3 99
+answers "task t4 queued *" task_add t4 o1 "" m 1 5 1 60000 0 1 1000 99 wait '{}' '{"r":4}'
+answers 't4 1 * 1 {"r":4}' take w1 m v 4 0 3 99
 for lost in 2 3; do
     again w1
     claims "t4 $lost * 1 {\"r\":4}" w1
@@ -145,7 +156,36 @@ claims "" w1
 answers 'task t4 failed * 3 {}*its worker was lost 3 times*' task_get t4 o1
 ask -n 5 xrange banyan:dead - + | paste -s >dead
 holds dead "its worker was lost 3 times"
-[ "$(ask -n 5 hget banyan:model:m n)" = 0 ] || fail "something counts as waiting"
+# t1 has ended; t4 was at three workers, and at none when it ended; nobody began a.
+counts m v "0 0 0 0 0 0 9 5 1"
+# A time in which nobody has called, here each, is no silence of workers.
+answers "task t5 queued *" task_add t5 o1 "" m 1 5 2 60000 0 1 1000 99 wait '{}' '{"r":5}'
+answers 't5 1 *' take w1 m v 4 0 3 99
+broker_script -1 >pausing.lua
+[ -z "$(redis-cli -p "$port" -n 5 --eval pausing.lua , take w2 m v 4 1 3 99)" ] || fail "a pause is a silence"
+claims 't5 2 *' w2
+counts m v "0 0 0 0 0 2 10 5 1"
+answers "task t5 cancelled *" task_cancel t5 o1
+counts m v "0 0 0 0 0 0 10 5 3"
+# What a client gives up, what comes again, and what is late.
+redis-cli -p "$port" subscribe banyan:to:g >told 2>/dev/null &
+background=$!
+wait_for subscribe told
+answers "ok" submit given m 1 5 3 60000 g 0 0 9 1000 99 wait '' 0 '{}'
+answers "" cancel given g
+counts m v "0 0 0 0 0 0 11 5 3"
+answers "ok" submit given m 1 5 3 60000 g 0 0 9 1000 99 wait '' 0 '{}'
+answers "given 1 *" take w1 m v 4 0 3 99
+answers "ok" submit given m 1 5 3 60000 g 0 1 9 1000 0 wait '' 0 '{}'
+counts m v "1 5 3 0 0 0 12 5 3"
+answers "given 3 *" take w1 m v 4 0 3 99
+answers "" events given 3 end '' 'a text'
+counts m v "0 0 0 0 0 0 12 5 6"
+answers "ok" submit late m 2 5 3 1 g 0 0 9 1000 99 wait '' 0 '{}'
+answers "" take w1 m v 4 1 3 99
+counts m v "0 0 0 0 0 0 13 5 6"
+kill $background
+background=
 
 say "the script: versions by their shares, and who decides"
 # route BY SHARE-OF-A SHARE-OF-B: version a takes from the queue of all.
@@ -156,26 +196,26 @@ for v in a b; do
     answers "" beat w$v two $v "{\"model\":\"two\",\"version\":\"$v\"}"
 done
 answers "1" route two s1 "$(only a)" ''
-answers "task v1 queued *" task_add v1 o "" two 2 5 60000 0 9 1000 '{}' '{}'
-answers "" take wb two b 4 0 3
-answers "v1 1 *" take wa two a 4 0 3
+answers "task v1 queued *" task_add v1 o "" two 2 5 1 60000 0 9 1000 99 wait '{}' '{}'
+answers "" take wb two b 4 0 3 99
+answers "v1 1 *" take wa two a 4 0 3 99
 # Two versions: s1 alone decides, for a while.
 answers "1" route two s1 "$(route 0 1)" ''
 answers "0" route two s2 "$(only a)" ''
-answers "task v2 queued *" task_add v2 o "" two 2 5 60000 0 9 1000 '{}' '{}'
-answers "" take wa two a 4 0 3
-answers "v2 1 *" take wb two b 4 0 3
+answers "task v2 queued *" task_add v2 o "" two 2 5 1 60000 0 9 1000 99 wait '{}' '{}'
+answers "" take wa two a 4 0 3 99
+answers "v2 1 *" take wb two b 4 0 3 99
 answers "" task_end v2 1 failed fail '' '{"status":500}'
 # What waits for a version that gets nothing any more is taken by the one that serves.
-answers "task v3 queued *" task_add v3 o "" two 2 5 60000 0 9 1000 '{}' '{}'
+answers "task v3 queued *" task_add v3 o "" two 2 5 1 60000 0 9 1000 99 wait '{}' '{}'
 answers "1" route two s1 "$(route 1 0)" ''
-answers "" take wb two b 4 0 3
-answers "v3 1 *" take wa two a 4 0 3
+answers "" take wb two b 4 0 3 99
+answers "v3 1 *" take wa two a 4 0 3 99
 answers "" task_end v3 1 completed end '{}' ''
 answers "1" route two s1 "$(route 0.25 0.75)" ''
-for i in $(seq 40); do answers "task s$i-0 queued *" task_add s$i-0 o "" two 2 5 60000 0 99 1000 '{}' '{}'; done
+for i in $(seq 40); do answers "task s$i-0 queued *" task_add s$i-0 o "" two 2 5 1 60000 0 99 1000 99 wait '{}' '{}'; done
 answers '*"errors":1,*' state g 5000
-count=$(redis-cli -p "$port" -n 5 --eval script.lua , take wb two b 99 0 3 2>/dev/null | grep -c '^s[0-9]')
+count=$(redis-cli -p "$port" -n 5 --eval script.lua , take wb two b 99 0 3 99 2>/dev/null | grep -c '^s[0-9]')
 [ "$count" -ge 20 ] && [ "$count" -le 38 ] || fail "$count of 40 requests went to a share of 75 %"
 answers "1" route two s1 "$(only a)" ''
 answers "" beat wa two a '{"model":"two","version":"a"}'
@@ -185,14 +225,37 @@ answers "1" route two s2 "$(only a)" ''
 redis-cli -p "$port" subscribe banyan:to:g >told 2>/dev/null &
 background=$!
 wait_for subscribe told
-answers "ok" submit begun two 1 5 60000 g 1 0 99 1000 '' 0 '{}'
-answers "begun 1 *" take wa two a 1 0 3
+answers "ok" submit begun two 1 5 1 60000 g 1 0 99 1000 99 wait '' 0 '{}'
+answers "begun 1 *" take wa two a 1 0 3 99
 answers "" events begun 1 text '' 'a text'
 answers "" bye wa
 answers "1" route two s2 "$(only b)" ''
-for _ in 1 2 3; do answers "*" take wb two b 99 1 3 && [ "${got#*begun}" = "$got" ] || fail "another version goes on: $got"; done
+for _ in 1 2 3; do answers "*" take wb two b 99 1 3 99 && [ "${got#*begun}" = "$got" ] || fail "another version goes on: $got"; done
 answers "" hello wa two a '{}'
-answers "begun 2 *" take wa two a 1 0 3
+answers "begun 2 *" take wa two a 1 0 3 99
+kill $background
+background=
+
+# Copies are at workers, but neither came from clients nor are in front of them. What is at a version without a share is not
+# in front of new requests either.
+answers "" hello wa copied a '{}'
+answers "" hello wb copied b '{}'
+answers "1" route copied s1 "$(only a | sed 's/}]/},{"version":"b","share":0,"shadow":true}]/')" ''
+redis-cli -p "$port" subscribe banyan:to:g >told 2>/dev/null &
+background=$!
+wait_for subscribe told
+answers "ok" submit own copied 2 5 2 60000 g 1 0 9 1000 99 wait '' 0 '{}'
+counts copied a "2 10 0 2 0 0 1 0 0"
+answers "own 1 *" take wa copied a 4 0 3 99
+answers "shadow_* 1 *" take wb copied b 4 0 3 99
+copy=${got%% *}
+counts copied a "0 0 0 0 0 2 1 0 0"
+counts copied b "0 0 0 0 0 2 1 0 0"
+answers "wait 2" submit other copied 2 5 1 60000 g 1 0 9 1000 2 wait '' 0 '{}'
+answers "" events own 1 end h 'a text'
+redis-cli -p "$port" -n 5 --eval script.lua , events "$copy" 1 end h 'a text' >/dev/null
+counts copied a "0 0 0 0 0 0 2 1 2"
+counts copied b "0 0 0 0 0 0 2 1 2"
 kill $background
 background=
 

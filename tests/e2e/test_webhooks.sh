@@ -74,13 +74,13 @@ answers() {
     *) fail "$1 gives '$got', not '$wanted': $*" ;;
     esac
 }
-answers "" hello w m '{}'
-answers "" beat w m '{"model":"m"}'
+answers "" hello w m v '{}'
+answers "" beat w m v '{"model":"m","version":"v"}'
 answers "" task_hooks 60000 9
-answers "task t queued * pending 0" task_add t o "" m 2 5 60000 0 2 1000 '{"webhook":1}' '{"r":5}' 1
-answers 't 1 * 1 {"r":5}' take w m 4 0 3
+answers "task t queued * pending 0" task_add t o "" m 2 5 1 60000 0 2 1000 99 wait '{"webhook":1}' '{"r":5}' 1
+answers 't 1 * 1 {"r":5}' take w m v 4 0 3 99
 answers "" task_hooks 60000 9
-answers "" task_end t 1 completed '{"a":1}' ''
+answers "" task_end t 1 completed end '{"a":1}' ''
 answers 't completed * 1 {"webhook":1} * 1' task_hooks 0 9
 answers 't completed * 1 {"webhook":1} * 2' task_hooks 60000 9
 answers "" task_hooks 60000 9

@@ -36,9 +36,12 @@ stop() {
     wait "$server" || { tail -n 20 log >&2; fail "the server ended with an error"; }
     server=
 }
-# broker_script: what the broker runs in Redis, as its link loads it, with two edges of histograms.
+# broker_script [PAUSE]: what the broker runs in Redis, as its link loads it, with two edges of histograms. Milliseconds
+# without a call are a pause when there are more than PAUSE (an hour): two calls of a test may be far apart on a busy machine.
 broker_script() {
+    grep -q '^local PAUSE, .* = 1500,' "$root/src/serve/link/redis_jobs.lua" || return 1
     echo '#!lua flags=allow-oom'
     echo 'local EDGES = {0.1, 1}'
-    cat "$root/src/serve/link/redis_jobs.lua" "$root/src/serve/link/redis_versions.lua" "$root/src/serve/link/redis_broker.lua"
+    sed "s/^\(local PAUSE, .* = \)1500,/\1${1:-3600000},/" "$root/src/serve/link/redis_jobs.lua"
+    cat "$root/src/serve/link/redis_versions.lua" "$root/src/serve/link/redis_broker.lua"
 }

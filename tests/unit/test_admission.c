@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/base.h"
-#include "serve/broker/admission.h"
+#include "serve/admission.h"
 
 #define MOST     512
 #define REQUESTS 400000

@@ -18,11 +18,12 @@ static void test_whole(void **state)
     by__redis_address a;
     by_error error = {0};
     (void)state;
-    assert_int_equal(by__redis_address_read(&a,
-                                            "redis://me:p%40:s%2fs@[::1]:7000/3?queue=10&"
-                                            "queue_tokens=99&silence=1.5&hang=7&attempts=2",
-                                            &error),
-                     BY_OK);
+    assert_int_equal(
+        by__redis_address_read(&a,
+                               "redis://me:p%40:s%2fs@[::1]:7000/3?queue=10&"
+                               "queue_tokens=99&wait=0.25&silence=1.5&hang=7&attempts=2",
+                               &error),
+        BY_OK);
     assert_string_equal(a.host, "::1");
     assert_string_equal(a.user, "me");
     assert_string_equal(a.password, "p@:s/s");
@@ -30,7 +31,7 @@ static void test_whole(void **state)
     assert_int_equal(a.database, 3);
     assert_int_equal(a.queue, 10);
     assert_int_equal(a.queue_tokens, 99);
-    assert_true(a.silence == 1.5 && a.hang == 7.0);
+    assert_true(a.silence == 1.5 && a.hang == 7.0 && a.wait == 0.25);
     assert_int_equal(a.attempts, 2);
 }
 
@@ -79,6 +80,7 @@ static void test_refused(void **state)
                                        "redis://h?queue=",
                                        "redis://h?other=1",
                                        "redis://h?silence=0.1",
+                                       "redis://h?wait=0",
                                        "redis://h?",
                                        "redis://h?queue=1&&",
                                        "redis://u%0:s@h",

@@ -2,7 +2,7 @@
 #ifndef BY_SERVE_BROKER_H
 #define BY_SERVE_BROKER_H
 
-#include "serve/broker/admission.h"
+#include "serve/admission.h"
 #include "serve/broker/job_list.h"
 #include "serve/broker/task_store.h"
 #include "serve/event_list.h"

@@ -15,12 +15,13 @@ bool by__redis_is_address(const char *broker)
 
 static by_status wrong(const char *what, by_error *error)
 {
-    return by_error_set(error, BY_ECONFIG,
-                        "the address of Redis: %s; it is redis://[[USER]:PASSWORD@]HOST[:PORT]"
-                        "[/"
-                        "DATABASE][?queue=N&queue_tokens=N&silence=SECONDS&hang=SECONDS&attempts="
-                        "N&password_file=FILE]",
-                        what);
+    return by_error_set(
+        error, BY_ECONFIG,
+        "the address of Redis: %s; it is redis://[[USER]:PASSWORD@]HOST[:PORT]"
+        "[/"
+        "DATABASE][?queue=N&queue_tokens=N&wait=SECONDS&silence=SECONDS&hang=SECONDS&attempts="
+        "N&password_file=FILE]",
+        what);
 }
 
 static int hex_of(char c)
@@ -113,6 +114,7 @@ static by_status read_host(by__redis_address *a, const char *text, size_t length
 
 static by_status read_option(by__redis_address *a, const char *text, size_t length, by_error *error)
 {
+    static const char silence[] = "silence and hang are from 0.5 to 3600 seconds";
     const struct {
         const char *name;
         int64_t *value;
@@ -138,7 +140,12 @@ static by_status read_option(by__redis_address *a, const char *text, size_t leng
     const struct {
         const char *name;
         double *value;
-    } numbers[] = {{"silence=", &a->silence}, {"hang=", &a->hang}};
+        double least;
+        double most;
+        const char *wrong;
+    } numbers[] = {{"silence=", &a->silence, 0.5, 3600.0, silence},
+                   {"hang=", &a->hang, 0.5, 3600.0, silence},
+                   {"wait=", &a->wait, 0.001, 86400.0, "wait is from 0.001 to 86400 seconds"}};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(numbers); i++) {
         char number[16] = "";
         size_t n = strlen(numbers[i].name);
@@ -146,9 +153,10 @@ static by_status read_option(by__redis_address *a, const char *text, size_t leng
             char *end;
             memcpy(number, text + n, length - n);
             *numbers[i].value = strtod(number, &end);
-            return *end == '\0' && *numbers[i].value >= 0.5 && *numbers[i].value <= 3600.0
+            return *end == '\0' && *numbers[i].value >= numbers[i].least &&
+                           *numbers[i].value <= numbers[i].most
                        ? BY_OK
-                       : wrong("silence and hang are from 0.5 to 3600 seconds", error);
+                       : wrong(numbers[i].wrong, error);
         }
     }
     return wrong("it has an option of another name", error);

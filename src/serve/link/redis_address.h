@@ -18,6 +18,7 @@ typedef struct by__redis_address {
     int database;
     int64_t queue;        /* requests that may wait for a model; 1024 */
     int64_t queue_tokens; /* prompts and answers that wait, by guess; 4,000,000 */
+    double wait;          /* seconds that a request may wait; 0: by the load (admission.h) */
     double silence;       /* seconds without a beat after which a worker's requests are
                      taken; 5 */
     double hang;          /* seconds with work and without a step after which it beats no

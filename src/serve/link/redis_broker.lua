@@ -1,15 +1,23 @@
 -- The broker inside Redis: the operations of gateways, workers and supervisors (redis_jobs.lua says
 -- what is stored).
 
--- Whether a new request finds room: nil, or what to answer.
-local function refusal(model, route, cost, seen, most, most_cost)
+-- Whether a new request finds room: nil, or what to answer. It is refused for `why` when `limit`
+-- sequences or more are in front of it, at workers and in the queues of its level and above. Counts
+-- it as one that came.
+local function refusal(model, route, level, cost, seen, most, most_cost, limit, why)
     if seen ~= '1' and not (route and route.elastic) and call('ZSCORE', P .. 'models', model) == false then
         return {call('EXISTS', P .. 'models') == 1 and 'unknown' or 'starting'}
     end
-    local waits = call('HMGET', P .. 'model:' .. model, 'n', 'cost')
-    if tonumber(waits[1] or 0) >= tonumber(most) or (tonumber(waits[2] or 0) + cost) > tonumber(most_cost) then
+    local key = P .. 'model:' .. model
+    local waits = call('HMGET', key, 'n', 'cost', 'w1', 'w2', 'w3')
+    local full = tonumber(waits[1] or 0) >= tonumber(most) or tonumber(waits[2] or 0) + cost > tonumber(most_cost)
+    local ahead = at_workers(model, route)
+    for i = 1, level do ahead = ahead + tonumber(waits[2 + i] or 0) end
+    call('HINCRBY', key, 'arrived', 1)
+    if full or ahead >= tonumber(limit) then
+        call('HINCRBY', key, 'refused', 1)
         call('HINCRBY', P .. 'counters', 'rejected', 1)
-        return {'full', tonumber(waits[1] or 0)}
+        return {full and 'full' or why, ahead}
     end
     return nil
 end
@@ -91,9 +99,10 @@ local ops = {}
 
 ---- of gateways ----
 
--- version: the only one that may answer, '' for any; whole: '1' when the client gets nothing before
--- the end.
-function ops.submit(id, model, level, cost, left, gateway, seen, again, most, most_cost, version, whole, request)
+-- limit, why: see refusal; version: the only one that may answer, '' for any; whole: '1' when the
+-- client gets nothing before the end.
+function ops.submit(id, model, level, cost, sequences, left, gateway, seen, again, most, most_cost, limit, why, version,
+                    whole, request)
     local job = load(id)
     local now = clock()
     local d = tonumber(left) > 0 and text(now + tonumber(left)) or '0'
@@ -104,7 +113,7 @@ function ops.submit(id, model, level, cost, left, gateway, seen, again, most, mo
         call('HSET', key, 'g', gateway)
         return {'ok'}
     end
-    local new = {m = model, p = level, c = cost, d = d, since = text(now),
+    local new = {m = model, p = level, c = cost, d = d, x = sequences, since = text(now),
                  bound = version ~= '' and '1' or '0'}
     new.queue = version ~= '' and version or pick(route, id)
     if job then
@@ -116,13 +125,12 @@ function ops.submit(id, model, level, cost, left, gateway, seen, again, most, mo
         new.since = job.since
         if job.bound == '1' then new.queue, new.bound = job.version, '1' end
     else
-        local why = again ~= '1' and refusal(model, route, cost, seen, most, most_cost)
-        if why then return why end
+        local no = again ~= '1' and refusal(model, route, level, cost, seen, most, most_cost, limit, why)
+        if no then return no end
         call('HSET', key, 'a', 0)
-        call('HINCRBY', P .. 'model:' .. model, 'arrived', 1)
     end
     call('HSET', key, 'm', model, 'p', level, 'c', cost, 'd', d, 'g', gateway, 'l', 0,
-         'since', new.since, 'bound', new.bound, 'whole', whole, 'r', request)
+         'since', new.since, 'bound', new.bound, 'whole', whole, 'r', request, 'x', sequences)
     enqueue(id, new)
     if not job then mirror(id, new, route, request) end
     return {'ok'}
@@ -145,21 +153,21 @@ local function row(id, owner)
     return {'task', id, v[2], v[3], v[4], v[5], v[6], v[7] or '', v[8] or '', v[9] or '', v[10] or ''}
 end
 
-function ops.task_add(id, owner, idempotency, model, level, cost, left, seen, most, most_cost, task, request, hook)
+function ops.task_add(id, owner, idempotency, model, level, cost, sequences, left, seen, most, most_cost, limit, why,
+                      task, request, hook)
     local now = clock()
     local named = P .. 'key:' .. #owner .. ':' .. owner .. ':' .. idempotency
     local route = route_of(model)
     local earlier = idempotency ~= '' and call('GET', named)
     if earlier and call('EXISTS', P .. 'job:' .. earlier) == 1 then return row(earlier, owner) end
-    local why = refusal(model, route, cost, seen, most, most_cost)
-    if why then return why end
+    local no = refusal(model, route, level, cost, seen, most, most_cost, limit, why)
+    if no then return no end
     local d = text(now + tonumber(left))
     call('HSET', P .. 'job:' .. id, 'a', 0, 'm', model, 'p', level, 'c', cost, 'd', d, 'l', 0, 'o', 'o' .. owner,
-         'b', text(now), 't', task, 'since', text(now), 'r', request)
+         'b', text(now), 't', task, 'since', text(now), 'r', request, 'x', sequences)
     if hook == '1' then call('HSET', P .. 'job:' .. id, 'h', 'pending', 'k', 0) end
     if idempotency ~= '' then call('SET', named, id, 'PX', left) end
-    call('HINCRBY', P .. 'model:' .. model, 'arrived', 1)
-    enqueue(id, {m = model, p = level, c = cost, d = d, queue = pick(route, id)})
+    enqueue(id, {m = model, p = level, c = cost, d = d, x = sequences, queue = pick(route, id)})
     return row(id, owner)
 end
 
@@ -247,7 +255,7 @@ function ops.state(name, silence)
     local named = call('ZRANGE', P .. 'models', 0, -1, 'WITHSCORES')
     for i = 1, #named, 2 do
         local model = named[i]
-        local v = call('HMGET', P .. 'model:' .. model, 'info', 'n', 'cost', 'ended', 'arrived')
+        local v = call('HMGET', P .. 'model:' .. model, 'info', 'n', 'cost', 'ended', 'arrived', 'refused', 'w1', 'w2')
         local route = route_of(model)
         local waits, oldest = tonumber(v[2] or 0), 0
         if waits == 0 and now - tonumber(named[i + 1]) > UNNAMED then
@@ -264,7 +272,8 @@ function ops.state(name, silence)
         end
         models[#models + 1] = {model, v[1] or '', waits, tonumber(v[3] or 0), tonumber(v[4] or 0), oldest,
                                tonumber(v[5] or 0), route and route.elastic and 1 or 0, route and route.by or '',
-                               versions_of(model, now, route)}
+                               versions_of(model, now, route), route and 1 or 0, tonumber(v[6] or 0),
+                               at_workers(model, route), tonumber(v[7] or 0) + tonumber(v[8] or 0)}
     end
     local counters = {}
     for i, field in ipairs({'rejected', 'retried', 'expired', 'dead'}) do
@@ -346,10 +355,11 @@ local function give(out, now, worker, model, version, q, entry, claimed, most_lo
         return
     end
     if job.s == 'queued' then
-        call('HINCRBY', P .. 'model:' .. model, 'n', -1)
-        call('HINCRBY', P .. 'model:' .. model, 'cost', -job.c)
-        job.s = 'in_progress'
+        count_waiting(job, -1)
+    else
+        count_at_workers(job, -1)
     end
+    job.s = 'taken'
     if claimed then
         local lost = call('HINCRBY', key, 'l', 1)
         if lost >= tonumber(most_lost) then
@@ -386,14 +396,18 @@ local function give(out, now, worker, model, version, q, entry, claimed, most_lo
         if d > 0 then call('ZADD', P .. 'deadlines', d + LATE, id) end
     end
     call('HSET', key, 's', 'in_progress', 'w', worker, 'version', version)
+    job.version = version
+    count_at_workers(job, 1)
     out[#out + 1] = {id, attempt, d > 0 and d - now or -1, job.o and 1 or 0, job.r}
 end
 
--- Up to `most` requests: with `silence`, first those whose worker has said nothing for so long.
-function ops.take(worker, model, version, most, silence, most_lost)
+-- Up to `most` requests, of the lowest level only while there are less than `low`: what is at a
+-- worker and waits there is in front of all that come later. With `silence`, first those whose
+-- worker has said nothing for so long.
+function ops.take(worker, model, version, most, silence, most_lost, low)
     local now = clock()
     local out = {}
-    most, silence = tonumber(most), tonumber(silence)
+    most, silence, low = tonumber(most), tonumber(silence), tonumber(low)
     local since = silence > 0 and pulse(now) or now
     local claims = silence > 0 and now - since >= silence
     local route = route_of(model)
@@ -415,6 +429,7 @@ function ops.take(worker, model, version, most, silence, most_lost)
         end
     end
     for level = 1, 3 do
+        if level == 3 then most = math.min(most, low) end
         look(queue(model, level, version))
         if leads and version ~= '' then look(queue(model, level, '')) end
     end
@@ -448,7 +463,6 @@ function ops.events(...)
                 local job = load(id)
                 count_end(id, job, kind, said[i + 3])
                 forget(id, job)
-                call('HINCRBY', P .. 'model:' .. job.m, 'ended', 1)
             end
         end
     end
@@ -473,7 +487,6 @@ function ops.task_end(id, attempt, state, kind, result, failure)
     if not job or job.a ~= attempt or job.s ~= 'in_progress' then return {id, attempt} end
     count_end(id, job, kind, '')
     settle(id, job, state, result, failure)
-    call('HINCRBY', P .. 'model:' .. job.m, 'ended', 1)
     return {}
 end
 

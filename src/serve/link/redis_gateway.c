@@ -3,19 +3,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/admission.h"
 #include "serve/link/redis_link.h"
 
-/* How fast requests of a model end, for Retry-After. */
-typedef struct rate {
+/* What was measured of a model. */
+typedef struct measured {
     char model[256];
-    double ended;
-    double at; /* by__now of it */
-    double per_second;
-    struct rate *next;
-} rate;
+    by__admission admission;
+    struct measured *next;
+} measured;
 
 typedef struct gateway {
-    rate *rates;
+    measured *models;
     bool looking;   /* a question about the state is unanswered */
     json_t *routes; /* of a supervisor: its last "route" of each model */
     unsigned ticks;
@@ -25,18 +24,40 @@ typedef struct gateway {
  * another decides, or have lost them. */
 #define ROUTE_TICKS 4
 
-/* ---- requests ---- */
-
-static const char *level_of(const json_t *message)
+static measured *find(const gateway *g, const char *model)
 {
-    int64_t priority = by__get_integer(message, "priority");
-    return priority > 0 ? "1" : priority < 0 ? "3" : "2";
+    measured *m = g->models;
+    while (m != NULL && strcmp(m->model, model) != 0) {
+        m = m->next;
+    }
+    return m;
 }
 
-static void add_limits(by__redis_link *l, by__redis_call *call)
+/* ---- requests ---- */
+
+/* A stream for each level: nobody is connected for a task, so that it goes behind the requests of
+ * its priority. */
+static int64_t level_of(const json_t *request, bool task)
 {
+    int64_t priority = by__get_integer(request, "priority");
+    int64_t level = (priority > 0 ? 1 : priority < 0 ? 3 : 2) + (task ? 1 : 0);
+    return level > 3 ? 3 : level;
+}
+
+/* What may wait. left: seconds until it is too late; 0: never. */
+static void add_limits(const by__redis_link *l, by__redis_call *call, const char *model,
+                       const json_t *request, double left, bool task)
+{
+    const measured *m = find(l->own, model);
+    const by__admission none = {0};
+    by__admission_rule rule =
+        by__admission_rule_of(m == NULL ? &none : &m->admission, l->address.wait, left, task);
+    /* The other prompts of a request were decided on with the first one. */
+    bool follows = json_is_true(json_object_get(request, "follows"));
     by__redis_add_integer(call, l->address.queue);
     by__redis_add_integer(call, l->address.queue_tokens);
+    by__redis_add_integer(call, follows ? INT64_MAX : rule.limit);
+    by__redis_add_text(call, rule.why);
 }
 
 /* Redis is up, and cannot write: its memory or its disk is full, or it has become a replica. */
@@ -64,12 +85,9 @@ static const by__refusal *refusal_of(const by__redis_link *l, const redisReply *
     const by__refusal *refusal = by__refusal_of(by__redis_text(reply, 0));
     *seconds = refusal != NULL && refusal->status == 503 ? 1.0 : 0.0;
     if (refusal != NULL && refusal->status == 429) {
-        const rate *r = g->rates;
-        while (r != NULL && strcmp(r->model, model) != 0) {
-            r = r->next;
-        }
-        double ends = r == NULL ? 0.0 : r->per_second;
-        *seconds = by__retry_after(ends > 0.0 ? by__redis_number(reply, 1) / ends : 0.0);
+        const measured *m = find(g, model);
+        int64_t ahead = (int64_t)by__redis_number(reply, 1);
+        *seconds = by__retry_after(m == NULL ? 0.0 : by__admission_wait(&m->admission, ahead));
     }
     return refusal;
 }
@@ -100,6 +118,7 @@ static void submit(by__redis_link *l, const json_t *m)
     const char *model = by__get_text(m, "model");
     const char *version = by__get_text(m, "version");
     bool again = json_is_true(json_object_get(m, "again"));
+    double left = by__get_number(m, "left", 0.0);
     char about[BY__REDIS_ABOUT];
     if (id == NULL || model == NULL) {
         return;
@@ -107,13 +126,14 @@ static void submit(by__redis_link *l, const json_t *m)
     by__redis_add_text(&call, "submit");
     by__redis_add_text(&call, id);
     by__redis_add_text(&call, model);
-    by__redis_add_text(&call, level_of(m));
+    by__redis_add_integer(&call, level_of(m, false));
     by__redis_add_integer(&call, by__get_integer(m, "cost"));
-    by__redis_add_integer(&call, (int64_t)(by__get_number(m, "left", 0.0) * 1000.0));
+    by__redis_add_integer(&call, by__sequences_of(m));
+    by__redis_add_integer(&call, (int64_t)(left * 1000.0));
     by__redis_add_text(&call, l->name);
     by__redis_add_text(&call, json_is_true(json_object_get(m, "seen")) ? "1" : "0");
     by__redis_add_text(&call, again ? "1" : "0");
-    add_limits(l, &call);
+    add_limits(l, &call, model, m, left, false);
     by__redis_add_text(&call, version == NULL ? "" : version);
     by__redis_add_text(&call, json_is_true(json_object_get(m, "whole")) ? "1" : "0");
     by__redis_add_json(&call, json_object_get(m, "request"));
@@ -173,9 +193,9 @@ static void on_task(void *user, const char *about, const redisReply *reply)
     json_t *answer = json_pack("{ss sI so}", "t", "task", "ref",
                                (json_int_t)strtoll(about, NULL, 10), "task", task);
     if (why != NULL) {
-        (void)json_object_set_new(answer, "error",
-                                  json_pack("{si ss ss}", "status", why->status, "code", why->code,
-                                            "message", why->message));
+        json_t *refused = by__task_refused(answer, why, seconds);
+        json_decref(answer);
+        answer = refused;
     }
     by__redis_tell(l, answer);
 }
@@ -188,11 +208,12 @@ static void add_task(const by__redis_link *l, by__redis_call *call, const json_t
     double left = by__get_number(m, "expires", 0.0) - by__wall_clock();
     by__redis_add_text(call, key == NULL ? "" : key);
     by__redis_add_text(call, model == NULL ? "" : model);
-    by__redis_add_text(call, level_of(task));
+    by__redis_add_integer(call, level_of(task, true));
     by__redis_add_integer(call, by__get_integer(task, "cost"));
+    by__redis_add_integer(call, by__sequences_of(task));
     by__redis_add_integer(call, left > 0.001 ? (int64_t)(left * 1000.0) : 1);
     by__redis_add_text(call, json_is_true(json_object_get(m, "seen")) ? "1" : "0");
-    add_limits((by__redis_link *)(uintptr_t)l, call);
+    add_limits(l, call, model == NULL ? "" : model, task, left, true);
     /* The request is kept apart: it goes when the task ends. */
     json_t *rest = json_copy((json_t *)(uintptr_t)task);
     (void)json_object_del(rest, "request");
@@ -282,27 +303,27 @@ static void tell_outcome(by__redis_link *l, const json_t *m)
 
 /* ---- the state ---- */
 
-static void take_rate(gateway *g, const char *model, double ended)
+static const measured *measure(gateway *g, const char *model, const by__admission_sample *sample)
 {
-    rate *r = g->rates;
+    measured *m = find(g, model);
     by_error ignored = {0};
-    double now = by__now();
-    while (r != NULL && strcmp(r->model, model) != 0) {
-        r = r->next;
-    }
-    if (r == NULL) {
-        if (strlen(model) >= sizeof r->model ||
-            by__alloc((void **)&r, 1, sizeof *r, "a model", &ignored) != BY_OK) {
-            return;
+    if (m == NULL) {
+        if (strlen(model) >= sizeof m->model ||
+            by__alloc((void **)&m, 1, sizeof *m, "a model", &ignored) != BY_OK) {
+            return NULL;
         }
-        memcpy(r->model, model, strlen(model) + 1);
-        r->next = g->rates;
-        g->rates = r;
-    } else if (ended >= r->ended && now > r->at) {
-        r->per_second += 0.1 * ((ended - r->ended) / (now - r->at) - r->per_second);
+        memcpy(m->model, model, strlen(model) + 1);
+        m->next = g->models;
+        g->models = m;
     }
-    r->ended = ended;
-    r->at = now;
+    by__admission_look(&m->admission, sample);
+    return m;
+}
+
+static bool is_worker_of(const json_t *worker, const char *model)
+{
+    const char *of = by__get_text(worker, "model");
+    return of != NULL && strcmp(of, model) == 0;
 }
 
 /* What Redis has counted of versions, with the workers that each has. */
@@ -319,42 +340,72 @@ static json_t *versions_of(const redisReply *m, const json_t *workers)
         int64_t count = 0;
         json_array_foreach(workers, at, w)
         {
-            const char *of = by__get_text(w, "model");
             const char *version = by__get_text(w, "version");
-            count += of != NULL && strcmp(of, by__redis_text(m, 0)) == 0 && version != NULL &&
-                     name != NULL && strcmp(version, name) == 0;
+            count += is_worker_of(w, by__redis_text(m, 0)) && version != NULL && name != NULL &&
+                     strcmp(version, name) == 0;
         }
         (void)json_object_set_new(v, "workers", json_integer((json_int_t)count));
     }
     return versions;
 }
 
+/* Whether new requests go to a worker: a version without a share gets none. */
+static bool is_open(const json_t *worker, const json_t *versions, bool routed)
+{
+    const char *version = by__get_text(worker, "version");
+    bool shares = false;
+    size_t i;
+    json_t *v;
+    json_array_foreach(versions, i, v)
+    {
+        const char *name = by__get_text(v, "version");
+        shares = shares || (version != NULL && name != NULL && strcmp(version, name) == 0 &&
+                            by__get_number(v, "share", 0.0) > 0.0);
+    }
+    return (shares || !routed) && !json_is_true(json_object_get(worker, "leaving"));
+}
+
+/* A row of the script's "state". */
+static json_t *model_of(gateway *g, const redisReply *row, const json_t *workers)
+{
+    const char *id = by__redis_text(row, 0);
+    json_t *versions = versions_of(row, workers);
+    by__admission_sample sample = {.now = by__now(),
+                                   .ended = (int64_t)by__redis_number(row, 4),
+                                   .asked = (int64_t)by__redis_number(row, 6),
+                                   .refused = (int64_t)by__redis_number(row, 11),
+                                   .at_workers = (int64_t)by__redis_number(row, 12)};
+    int64_t count = 0;
+    size_t i;
+    json_t *w;
+    json_array_foreach(workers, i, w)
+    {
+        if (is_worker_of(w, id)) {
+            bool open = is_open(w, versions, by__redis_number(row, 10) > 0.0);
+            count++;
+            sample.sessions += open ? by__get_integer(w, "sessions") : 0;
+        }
+    }
+    const measured *m = measure(g, id, &sample);
+    int64_t ahead = sample.at_workers + (int64_t)by__redis_number(row, 13);
+    double wait = m == NULL ? 0.0 : by__admission_wait(&m->admission, ahead);
+    return json_pack("{ss so sI sI sI sf sI sf sI sI sb ss so}", "id", id, "info", json_at(row, 1),
+                     "workers", (json_int_t)count, "queue", (json_int_t)by__redis_number(row, 2),
+                     "queue_tokens", (json_int_t)by__redis_number(row, 3), "oldest",
+                     by__redis_number(row, 5) * 1e-3, "sessions", (json_int_t)sample.sessions,
+                     "wait", wait, "arrived", (json_int_t)sample.asked, "refused",
+                     (json_int_t)sample.refused, "elastic", (int)(by__redis_number(row, 7) > 0.0),
+                     "decides", by__redis_text(row, 8), "versions", versions);
+}
+
 static json_t *models_of(gateway *g, const redisReply *list, const json_t *workers)
 {
     json_t *models = json_array();
     for (size_t i = 0; list != NULL && i < list->elements; i++) {
-        const redisReply *m = by__redis_array(list, i);
-        size_t at;
-        json_t *w;
-        int64_t count = 0;
-        if (m == NULL) {
-            continue;
+        const redisReply *row = by__redis_array(list, i);
+        if (row != NULL) {
+            (void)json_array_append_new(models, model_of(g, row, workers));
         }
-        const char *id = by__redis_text(m, 0);
-        json_array_foreach(workers, at, w)
-        {
-            const char *of = by__get_text(w, "model");
-            count += of != NULL && strcmp(of, id) == 0;
-        }
-        take_rate(g, id, by__redis_number(m, 4));
-        (void)json_array_append_new(
-            models,
-            json_pack("{ss so sI sI sI sf sI sb ss so}", "id", id, "info", json_at(m, 1), "workers",
-                      (json_int_t)count, "queue", (json_int_t)by__redis_number(m, 2),
-                      "queue_tokens", (json_int_t)by__redis_number(m, 3), "oldest",
-                      by__redis_number(m, 5) * 1e-3, "arrived", (json_int_t)by__redis_number(m, 6),
-                      "elastic", (int)(by__redis_number(m, 7) > 0.0), "decides",
-                      by__redis_text(m, 8), "versions", versions_of(m, workers)));
     }
     return models;
 }
@@ -494,10 +545,10 @@ static void stay_silent(by__redis_link *l)
 static void free_gateway(by__redis_link *l)
 {
     gateway *g = l->own;
-    while (g != NULL && g->rates != NULL) {
-        rate *r = g->rates;
-        g->rates = r->next;
-        free(r);
+    while (g != NULL && g->models != NULL) {
+        measured *m = g->models;
+        g->models = m->next;
+        free(m);
     }
     json_decref(g == NULL ? NULL : g->routes);
     free(g);

@@ -11,12 +11,14 @@
 --                             pending is at a worker; an entry whose request is gone, or has
 --                             another entry, says nothing
 --   banyan:queue:MODEL:LEVEL@VERSION  what only workers of that version may take
---   banyan:model:MODEL        hash: info, n and cost (of what waits), arrived and ended (requests
---                             so far)
+--   banyan:model:MODEL        hash: info, n and cost (of what waits), w1, w2, w3 (sequences that
+--                             clients and tasks have waiting at each level), and so far: arrived,
+--                             refused (requests), ended (sequences that have ended at workers)
 --   banyan:models             sorted set: models by the time at which a worker last named them
 --   banyan:route:MODEL        string: which versions get new requests (redis_versions.lua)
 --   banyan:named:MODEL        sorted set: versions by the time at which a worker last named them
---   banyan:version:VERSION:MODEL  hash: what a version has done
+--   banyan:version:VERSION:MODEL  hash: what a version has done, and b: sequences that its workers
+--                             have
 --   banyan:mirror:ID          hash: the answers of a request and of its copy with this id, as far
 --                             as there are any
 --   banyan:workers            hash: what each worker said last; banyan:alive: sorted set, and when
@@ -36,10 +38,10 @@ local LEVELS = {'high', 'normal', 'low'}
 -- alone), request; the version whose queue it is in ('': the queue of all), the version of the
 -- worker that had it last, '1' when only that version may answer, '1' when something of the answer
 -- is out, since when it is here, '1' when the client gets nothing before the end, its copy, what it
--- is a copy of. A task has more: b (when it came), t (what brought it), v, f (its result, or
+-- is a copy of, its sequences. A task has more: b (when it came), t (what brought it), v, f (its result, or
 -- failure), and one with a webhook h (its outcome), k (attempts), n (when the task ended)
 local FIELDS = {'s', 'm', 'p', 'e', 'c', 'd', 'g', 'a', 'l', 'w', 'o', 'r', 'queue', 'version', 'bound', 'told',
-                'since', 'whole', 'copy', 'of'}
+                'since', 'whole', 'copy', 'of', 'x'}
 -- Milliseconds: without a call of any process, after which nobody counts as silent for a while;
 -- that a worker has to end a request behind its deadline; until what is silent, or was long not
 -- named, is forgotten; that a task with a webhook to be sent is kept behind its end.
@@ -73,6 +75,7 @@ local function load(id)
     for i, name in ipairs(FIELDS) do job[name] = values[i] end
     job.queue = job.queue or ''
     job.since = job.since or clock()
+    job.x = job.x or 0
     return job
 end
 
@@ -119,23 +122,46 @@ local function count_end(id, job, kind, answer)
     observe(key, 'whole', (now - job.since) / 1000)
 end
 
+---- what waits, and what workers have ----
+
+-- sign: 1 for what comes into a queue, -1 for what leaves it. No client waits for a copy.
+local function count_waiting(job, sign)
+    local key = P .. 'model:' .. job.m
+    call('HINCRBY', key, 'n', sign)
+    call('HINCRBY', key, 'cost', sign * job.c)
+    if not job.of then call('HINCRBY', key, 'w' .. job.p, sign * job.x) end
+end
+
+-- The same of the workers of its version. The count of a version that was forgotten begins at 0.
+local function count_at_workers(job, sign)
+    if not job.version then return end
+    local key = version_key(job.version, job.m)
+    if call('HINCRBY', key, 'b', sign * job.x) < 0 then call('HDEL', key, 'b') end
+end
+
 ---- the states of a request ----
 
--- Takes a request out of its queue, or from its worker. What was never delivered stays in the
--- stream: to delete it there would make the group's lag unknown, by which autoscalers go.
+-- Takes a request out of its queue, or from its worker; 'taken' is what no worker has yet, but is
+-- delivered. What was never delivered stays in the stream: to delete it there would make the group's
+-- lag unknown, by which autoscalers go.
 local function unlink(job)
-    if job.s == 'queued' then
-        call('HINCRBY', P .. 'model:' .. job.m, 'n', -1)
-        call('HINCRBY', P .. 'model:' .. job.m, 'cost', -job.c)
-    elseif job.s == 'in_progress' then
+    if job.s == 'queued' then count_waiting(job, -1) end
+    if job.s == 'in_progress' then count_at_workers(job, -1) end
+    if job.s == 'in_progress' or job.s == 'taken' then
         local q = queue(job.m, job.p, job.queue)
         call('XACK', q, 'workers', job.e)
         call('XDEL', q, job.e)
     end
 end
 
-local function forget(id, job)
+-- For good: what a worker had counts as ended there.
+local function finish(job)
     unlink(job)
+    if job.s == 'in_progress' and not job.of then call('HINCRBY', P .. 'model:' .. job.m, 'ended', job.x) end
+end
+
+local function forget(id, job)
+    finish(job)
     call('DEL', P .. 'job:' .. id)
     call('ZREM', P .. 'deadlines', id)
     if job.of then call('HINCRBY', version_key(job.queue, job.m), 'copies', -1) end
@@ -153,7 +179,7 @@ end
 
 -- The end of a task: its result stays until the task expires.
 local function settle(id, job, state, result, failure)
-    unlink(job)
+    finish(job)
     local key = P .. 'job:' .. id
     call('HSET', key, 's', state)
     if result ~= '' then call('HSET', key, 'v', result) end
@@ -186,8 +212,7 @@ end
 local function enqueue(id, job)
     job.e = call('XADD', queue(job.m, job.p, job.queue), '*', 'id', id)
     call('HSET', P .. 'job:' .. id, 's', 'queued', 'e', job.e, 'queue', job.queue)
-    call('HINCRBY', P .. 'model:' .. job.m, 'n', 1)
-    call('HINCRBY', P .. 'model:' .. job.m, 'cost', job.c)
+    count_waiting(job, 1)
     if tonumber(job.d) > 0 then call('ZADD', P .. 'deadlines', job.d, id) end
     call('PUBLISH', P .. 'wake:' .. job.m, '')
 end

@@ -21,6 +21,17 @@ local function place_of(id)
     return tonumber(string.sub(redis.sha1hex(string.match(id, '^(.+)%-') or id), 1, 13), 16) / 2 ^ 52
 end
 
+-- Sequences that are at the workers which new requests go to.
+local function at_workers(model, route)
+    local names, sum = {}, 0
+    for _, v in ipairs(route and route.versions or {}) do
+        if v.share > 0 then names[#names + 1] = v.version end
+    end
+    if not route then names = call('ZRANGE', P .. 'named:' .. model, 0, -1) end
+    for _, name in ipairs(names) do sum = sum + tonumber(call('HGET', version_key(name, model), 'b') or 0) end
+    return sum
+end
+
 -- The version whose queue a new request goes to: '' is the queue of all.
 local function pick(route, id)
     if not route then return '' end
@@ -100,8 +111,8 @@ local function mirror(id, job, route, request)
     call('PEXPIRE', P .. 'mirror:' .. copy, MIRROR)
     call('HSET', P .. 'job:' .. id, 'copy', copy)
     call('HSET', P .. 'job:' .. copy, 'm', job.m, 'p', job.p, 'c', job.c, 'd', job.d, 'g', '', 'a', 0, 'l', 0,
-         'since', job.since, 'bound', 1, 'of', id, 'r', request)
-    enqueue(copy, {m = job.m, p = job.p, c = job.c, d = job.d, queue = to})
+         'since', job.since, 'bound', 1, 'of', id, 'r', request, 'x', job.x)
+    enqueue(copy, {m = job.m, p = job.p, c = job.c, d = job.d, queue = to, of = id, x = job.x})
 end
 
 -- Whether `by` may set a route where `was` is: who shifts shares is alone, and a server that begins

@@ -28,6 +28,7 @@ typedef struct worker {
     json_t *info;
     char version[65];
     int64_t slots;
+    int64_t sessions;
     int64_t steps;
     double moved; /* by__now when its steps last went on, or it was idle */
     unsigned beats;
@@ -158,6 +159,7 @@ static void take(by__redis_link *l, bool looks_for_left)
     by__redis_add_integer(&call, most);
     by__redis_add_integer(&call, looks_for_left ? (int64_t)(l->address.silence * 1000.0) : 0);
     by__redis_add_integer(&call, l->address.attempts);
+    by__redis_add_integer(&call, w->sessions - (int64_t)w->held.count);
     (void)snprintf(about, sizeof about, "%lld", (long long)most);
     by__redis_run(l->redis, &call, false, on_taken, l, about);
 }
@@ -322,7 +324,8 @@ static void beat(by__redis_link *l, const json_t *m)
 
 static by_status open_worker(by__redis_link *l, const json_t *hello, by_error *error)
 {
-    static const char *const kept[] = {"name", "pid", "host", "model", "version", "slots"};
+    static const char *const kept[] = {"name",    "pid",   "host",    "model",
+                                       "version", "slots", "sessions"};
     BY_TRY(by__alloc(&l->own, 1, sizeof(worker), "a link", error));
     worker *w = l->own;
     w->record = json_object();
@@ -336,6 +339,7 @@ static by_status open_worker(by__redis_link *l, const json_t *hello, by_error *e
     }
     memcpy(w->version, version, strlen(version) + 1);
     w->slots = by__get_integer(hello, "slots");
+    w->sessions = by__get_integer(hello, "sessions");
     w->moved = by__now();
     return BY_OK;
 }

@@ -1,5 +1,6 @@
 /* Whether a new request is taken: by how long it would wait for its first text. A function of
- * measurements alone, for the broker (broker_admission.c) and for tests that simulate a load.
+ * measurements alone, for both kinds of broker (broker_admission.c, redis_gateway.c) and for
+ * tests that simulate a load.
  *
  * Workers run a number of sequences at a time, their sessions; what they have beyond that waits, at
  * the worker or in the queue. How fast sessions become free is measured by the service demand law

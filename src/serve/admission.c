@@ -1,4 +1,4 @@
-#include "serve/broker/admission.h"
+#include "serve/admission.h"
 
 #include <math.h>
 
