@@ -281,6 +281,17 @@ static bool send_list(by__redis_link *l, const char *list, size_t length)
 
 /* ---- beats ---- */
 
+/* Behind it come the requests that the worker has. */
+static void begin_beat(by__redis_link *l, by__redis_call *call)
+{
+    const worker *w = l->own;
+    by__redis_add_text(call, "beat");
+    by__redis_add_text(call, l->name);
+    by__redis_add_text(call, l->model);
+    by__redis_add_text(call, w->version);
+    by__redis_add_json(call, w->record);
+}
+
 static void beat(by__redis_link *l, const json_t *m)
 {
     worker *w = l->own;
@@ -303,13 +314,14 @@ static void beat(by__redis_link *l, const json_t *m)
     (void)json_object_set_new(w->record, "requests", json_integer((json_int_t)w->held.count));
     (void)json_object_set_new(w->record, "leaving", json_boolean(w->leaving));
     (void)json_object_set(w->record, "engine", json_object_get(m, "engine"));
-    by__redis_add_text(&call, "beat");
-    by__redis_add_text(&call, l->name);
-    by__redis_add_text(&call, l->model);
-    by__redis_add_text(&call, w->version);
-    by__redis_add_json(&call, w->record);
+    begin_beat(l, &call);
     for (size_t i = 0; claims && i < w->held.bucket_count; i++) {
         for (const by__id_entry *e = w->held.buckets[i]; e != NULL; e = e->next) {
+            if (call.count >= MOST_ARGUMENTS) {
+                by__redis_run(l->redis, &call, false, on_gone, l, "");
+                call = (by__redis_call){0};
+                begin_beat(l, &call);
+            }
             by__redis_add_text(&call, e->id);
             by__redis_add_integer(&call, ((const held *)(const void *)e)->attempt);
         }
