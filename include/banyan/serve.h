@@ -98,8 +98,8 @@ typedef struct by_gateway_options {
      * gateways and workers on any number of hosts meet:
      * "redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE][?OPTION=VALUE[&...]]", with the options
      * queue, queue_tokens, wait, silence, hang and attempts (see by_broker_options; those of
-     * gateways and workers should agree) and password_file, whose first line is the password. Without either it
-     * is that of the environment's BANYAN_REDIS_PASSWORD, else REDISCLI_AUTH. */
+     * gateways and workers should agree) and password_file, whose first line is the password.
+     * Without either it is that of the environment's BANYAN_REDIS_PASSWORD, else REDISCLI_AUTH. */
     const char *broker;
     const char *listen;   /* "127.0.0.1:8080", "[::1]:8080", "unix:PATH" */
     const char *keys;     /* file of keys, one "SHA-256 NAME" a line; NULL: none is asked for */
