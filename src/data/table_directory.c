@@ -94,22 +94,23 @@ static by_status take_kind(by_table *first, const parts *p, size_t index, by_err
         return BY_OK;
     }
     size_t rows = (size_t)first->rows;
+    double *numbers = NULL;
+    int32_t *categories = NULL;
     if (like->info.kind == BY_COLUMN_NUMBER) {
-        BY_TRY(by__alloc((void **)&c->numbers, rows, sizeof *c->numbers, "a column", error));
-        free(c->categories);
-        c->categories = NULL;
+        BY_TRY(by__alloc((void **)&numbers, rows, sizeof *numbers, "a column", error));
     } else {
-        BY_TRY(by__alloc((void **)&c->categories, rows, sizeof *c->categories, "a column", error));
-        free(c->numbers);
-        c->numbers = NULL;
+        BY_TRY(by__alloc((void **)&categories, rows, sizeof *categories, "a column", error));
     }
-    for (size_t r = 0; r < rows; r++) {
-        if (c->numbers != NULL) {
-            c->numbers[r] = (double)NAN;
-        } else {
-            c->categories[r] = -1;
-        }
+    for (size_t r = 0; r < rows && numbers != NULL; r++) {
+        numbers[r] = (double)NAN;
     }
+    for (size_t r = 0; r < rows && categories != NULL; r++) {
+        categories[r] = -1;
+    }
+    free(c->numbers);
+    free(c->categories);
+    c->numbers = numbers;
+    c->categories = categories;
     c->info.kind = like->info.kind;
     return BY_OK;
 }

@@ -45,10 +45,19 @@ def wait_for(query):
     return values
 
 
+def left_side(condition):
+    """What a condition compares; parentheses may hold comparisons of their own."""
+    depth = 0
+    for at, sign in enumerate(condition):
+        depth += (sign in "({[") - (sign in ")}]")
+        if depth == 0 and re.match(r"\s(==|>|<)\s", condition[at:]):
+            return condition[:at]
+    return condition
+
+
 def measured(expression):
     """What an alert compares with its bounds: `a > 1 and b == 0` is about a and about b."""
-    parts = re.split(r"\band\b(?! on)", expression)
-    return [re.split(r"\s(?:==|>|<)\s", part.strip())[0] for part in parts]
+    return [left_side(part.strip()) for part in re.split(r"\band\b(?! on)", expression)]
 
 
 def read(*path):
@@ -71,10 +80,10 @@ for expression in [*recorded, *recorded.values(), *shown, *(part for alert in al
     wait_for(expression)
 for expression in alerts:
     ask(expression)
-# Behind load the trigger is the latency, not the zero that stands for none.
+# Behind load the latency is no longer the zero that stands for none; nothing was refused.
 for expression in triggers:
     end = time.time() + SECONDS
-    while (value := wait_for(expression)) == [0.0]:
+    while (value := wait_for(expression)) == [0.0] and "rejected" not in expression:
         assert time.time() < end, expression
-    assert len(value) == 1 and 0.0 < value[0] < 60.0, (expression, value)
+    assert len(value) == 1 and 0.0 <= value[0] < 60.0, (expression, value)
 print(f"{len(alerts)} alerts, {len(recorded)} rules, {len(triggers)} triggers, {len(shown)} panels")

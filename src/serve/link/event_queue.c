@@ -93,7 +93,7 @@ bool by__event_queue_add(by__event_queue *q, const char *list, size_t length)
     *(q->last == NULL ? &q->first : &q->last->behind) = b;
     q->last = b;
     q->bytes += length;
-    while (q->bytes > BY__EVENTS_MOST) {
+    while (q->first != NULL && q->bytes > BY__EVENTS_MOST) {
         step(q);
     }
     if (!q->held && q->bytes > BY__EVENTS_WAIT) {
