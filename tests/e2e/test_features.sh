@@ -95,6 +95,7 @@ start redis.yaml
 for what in served outcomes refused; do
     check python3 "$client" "$what" "$url"
 done
+grep '"features_unavailable"' log | grep -q WRONGTYPE || fail "the log does not say why"
 
 say "a store that is silent, down and back"
 kill -STOP "$(cat redis.pid)"
@@ -127,4 +128,7 @@ say "the same rows from feast serve"
 sed "s|redis://|http://|; /password_file/d; s/timeout:.*/timeout: 1/" redis.yaml >http.yaml
 start http.yaml
 check python3 "$client" http "$url" "$port"
+for why in "no answer within|timed out" "does not answer what was asked" "status 500"; do
+    grep '"features_unavailable"' log | grep -qE "$why" || fail "the log does not say '$why'"
+done
 stop
