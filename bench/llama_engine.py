@@ -137,7 +137,7 @@ def server(a):
     with tempfile.TemporaryFile("w+") as log:
         host, port = free_address()
         theirs = load_on(a, [peer(a, "llama-server"), "-m", gguf(a, "bf16"), "--host", host, "--port", str(port),
-                             "-np", str(STREAMS), "-c", str(STREAMS * context), "-b", "2048", "-ub", "512", "-t",
+                             "-np", str(STREAMS), "-c", str(STREAMS * (context + 64)), "-b", "2048", "-ub", "512", "-t",
                              str(a.threads), "-tb", str(a.threads)], f"http://{host}:{port}", "/health", log)
     pairs = {"server, tokens/s": (ours["tokens_per_s"], theirs["tokens_per_s"])}
     for share in ("p50", "p99"):
