@@ -247,8 +247,8 @@ mutations() {
         'return i >= slice->offset[0] && i < slice->offset[0] + slice->shape[0];' \
         'return i < slice->shape[0];' test_ranks_save
 
-    mutation "a checkpoint that is served is removed" src/checkpoint/retention.c \
-        '!by__lease_alone(&item->alone, directory);' 'false;' test_retention
+    mutation "a checkpoint that is served is removed" src/checkpoint/lease.c \
+        'if (!lock(fd, LOCK_EX) &&' 'if (false && !lock(fd, LOCK_EX) &&' test_retention
 
     # Serving.
     mutation "a version with more errors is taken" src/serve/deploy/rollout.c \
