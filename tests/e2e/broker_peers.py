@@ -200,3 +200,28 @@ while len(given) < 24 - len(refused):
 assert given[5] == "urgent-0" and given[-1] == "n0-1", given
 worker.answer()
 wait_for(lambda: [m["queue"] + m["wait"] for m in gateway.models() if m["id"] == "n"] == [0])
+
+# Tasks have their turn, however many requests come: once one has waited for 5 seconds, the eighth of what workers get
+# is the task that has waited longest, at the worker's next place, which need not be a session.
+worker = Worker("one", slots=5, model="t", sessions=4)
+route({"one": 1.0}, model="t")
+wait_for(lambda: [m["sessions"] for m in gateway.models() if m["id"] == "t"] == [4])
+requests = iter(f"t{i}-0" for i in range(100000))
+for _ in range(20):
+    gateway.submit(next(requests), model="t", again=True)
+wait_for(lambda: len(worker.work()) == 5)
+for id, priority in ("task-a", -1), ("task-b", 0):
+    task = {"model": "t", "cost": 1, "priority": priority, "request": {"prompt": "a"}}
+    gateway.send(t="task_add", ref=id, id=id, owner="o", expires=time.time() + 3600, task=task)
+    wait_for(lambda: [m["queue"] for m in gateway.models() if m["id"] == "t"] == [16 if id == "task-a" else 17])
+begun = time.time()
+given = []
+while sum(id.startswith("task") for id in given) < 2:
+    assert time.time() - begun < 30, given[-20:]
+    for job in worker.work(0.01):
+        given.append(job["id"])
+        gateway.submit(next(requests), model="t", again=True)
+    worker.answer()
+    gateway.take()
+tasks = [i for i, id in enumerate(given) if id.startswith("task")]
+assert [given[i] for i in tasks] == ["task-a", "task-b"] and tasks[1] - tasks[0] >= 8, (tasks, given[tasks[0] :])

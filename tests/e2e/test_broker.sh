@@ -14,8 +14,8 @@ start_broker() {
     done
 }
 
-say "versions, shares, copies, and requests that kill their workers"
-start_broker --supervised
+say "versions, shares, copies, requests that kill their workers, and tasks among requests that never end"
+start_broker --supervised --tasks "$work/tasks.sqlite"
 python3 "$root/tests/e2e/broker_peers.py" "$work/sock/broker.socket" || { tail -n 20 log >&2; fail "peers"; }
 kill -TERM "$broker"
 wait "$broker" || fail "the broker ended with $?"

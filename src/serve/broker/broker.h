@@ -71,6 +71,7 @@ struct by__pool {
     uint64_t arrived; /* requests, with those that were refused */
     uint64_t refused;
     int64_t ended; /* sequences that have left workers */
+    int given;     /* requests given to workers since the last task, or since one was promoted */
     by__admission admission;
     by__job_list queue;
     size_t workers;

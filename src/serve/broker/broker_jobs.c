@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "serve/broker/broker.h"
+#include "serve/task_turn.h"
 
 /* Bounds of "priority". */
 #define MOST_PRIORITY 100
@@ -225,13 +226,18 @@ static bool takes(const by__peer *p, const by__job *job)
     return p->role == BY__WORKER && p->pool == job->pool && !p->leaving && serves && !occupied;
 }
 
+static bool waits_for_session(const by__job *job)
+{
+    return job->gather != NULL && !job->promoted;
+}
+
 /* Places of a worker. A task waits in the queue for a session: at the worker it would be in front
  * of all requests that come later. `behind`: a task waits in front of this one, which must not take
  * the session that the task waits for. */
 static int64_t room_for(const by__peer *p, const by__job *job, bool behind)
 {
-    return job->gather == NULL && !behind ? p->slots - (int64_t)p->jobs.count
-                                          : p->sessions - p->jobs.sequences;
+    return !waits_for_session(job) && !behind ? p->slots - (int64_t)p->jobs.count
+                                              : p->sessions - p->jobs.sequences;
 }
 
 /* The worker that has the most room for a request, NULL for none. One that is kept free for a
@@ -274,37 +280,60 @@ static bool has_room(const by__broker *b, const by__pool *pool)
     return false;
 }
 
+/* After so many requests a task goes in front, if one has waited for long (task_turn.h). */
+static bool promotes(by__pool *pool)
+{
+    if (pool->given + 1 < BY__TASK_TURN || !by__job_promote(&pool->queue, by__now())) {
+        return false;
+    }
+    pool->given = 0;
+    return true;
+}
+
+/* False: the worker's link was lost, and its jobs are in the queue again. */
+static bool give_to(by__broker *b, by__job *job, by__peer *worker)
+{
+    by__pool *pool = job->pool;
+    job->version = worker->version;
+    job->alone = goes_alone(b, job);
+    worker->given = by__now();
+    job->attempt++;
+    job->delivery = ++b->deliveries;
+    double left = job->deadline > 0.0 ? job->deadline - by__now() : 0.0;
+    left = job->deadline > 0.0 && left < 0.001 ? 0.001 : left;
+    json_t *work = json_pack("{ss ss sI sf sO}", "t", "work", "id", job->entry.id, "attempt",
+                             (json_int_t)job->delivery, "left", left, "request", job->request);
+    by__job_unlink(&pool->queue, job);
+    job->worker = worker;
+    by__job_enqueue(&worker->jobs, job, false);
+    pool->given = job->gather != NULL ? 0 : pool->given + (pool->given < BY__TASK_TURN);
+    if (job->gather != NULL) {
+        by__broker_task_started(b, job);
+    }
+    bool sent = by__link_send(worker->link, work);
+    json_decref(work);
+    return sent;
+}
+
 void by__broker_give(by__broker *b, by__pool *pool)
 {
     const by__peer *kept = NULL;
     bool behind = false;
-    for (by__job *job = pool->queue.first, *next; job != NULL && has_room(b, pool); job = next) {
+    by__job *next = NULL;
+    if (has_room(b, pool)) {
+        (void)promotes(pool);
+        next = pool->queue.first;
+    }
+    while (next != NULL && has_room(b, pool)) {
+        by__job *job = next;
         by__peer *worker = choose(b, job, kept, behind);
         next = job->next;
         if (worker == NULL) {
-            behind = behind || job->gather != NULL;
+            behind = behind || waits_for_session(job);
             kept = kept == NULL && goes_alone(b, job) ? keep_for(b, job) : kept;
-            continue;
+        } else if (!give_to(b, job, worker) || promotes(pool)) {
+            next = pool->queue.first; /* `next` may be elsewhere */
         }
-        job->version = worker->version;
-        job->alone = goes_alone(b, job);
-        worker->given = by__now();
-        job->attempt++;
-        job->delivery = ++b->deliveries;
-        double left = job->deadline > 0.0 ? job->deadline - by__now() : 0.0;
-        left = job->deadline > 0.0 && left < 0.001 ? 0.001 : left;
-        json_t *work = json_pack("{ss ss sI sf sO}", "t", "work", "id", job->entry.id, "attempt",
-                                 (json_int_t)job->delivery, "left", left, "request", job->request);
-        by__job_unlink(&pool->queue, job);
-        job->worker = worker;
-        by__job_enqueue(&worker->jobs, job, false);
-        if (job->gather != NULL) {
-            by__broker_task_started(b, job);
-        }
-        /* A link that is lost brings its jobs back to the queue, and `next` may be elsewhere. */
-        bool sent = by__link_send(worker->link, work);
-        json_decref(work);
-        next = sent ? next : pool->queue.first;
     }
 }
 

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "serve/task_turn.h"
+
 /* Nobody is connected for a task: among equals it goes last. */
 static int64_t rank_of(int64_t priority, bool task)
 {
@@ -10,7 +12,7 @@ static int64_t rank_of(int64_t priority, bool task)
 
 static int64_t rank(const by__job *job)
 {
-    return rank_of(job->priority, job->gather != NULL);
+    return job->promoted ? INT64_MAX : rank_of(job->priority, job->gather != NULL);
 }
 
 void by__job_enqueue(by__job_list *list, by__job *job, bool front)
@@ -46,6 +48,23 @@ int64_t by__job_ahead(const by__job_list *list, int64_t priority, bool task)
         ahead -= job->sequences;
     }
     return ahead;
+}
+
+bool by__job_promote(by__job_list *list, double now)
+{
+    by__job *oldest = NULL;
+    for (by__job *job = list->first; job != NULL; job = job->next) {
+        if (job->gather != NULL && !job->promoted && now - job->since >= BY__TASK_WAIT &&
+            (oldest == NULL || job->since < oldest->since)) {
+            oldest = job;
+        }
+    }
+    if (oldest != NULL) {
+        by__job_unlink(list, oldest);
+        oldest->promoted = true;
+        by__job_enqueue(list, oldest, false);
+    }
+    return oldest != NULL;
 }
 
 void by__job_free(by__job *job)

@@ -21,6 +21,7 @@ typedef struct by__job {
     bool told;                  /* something of the answer is out */
     bool alone;                 /* its worker has nothing else */
     bool whole;                 /* the client gets nothing before the end */
+    bool promoted;              /* a task that goes in front of requests (task_turn.h) */
     struct by__mirror *mirrors; /* a copy of it runs; NULL: none */
     struct by__mirror *mirror;  /* it is that copy; NULL: it is not */
     int64_t priority;
@@ -42,12 +43,15 @@ typedef struct by__job_list {
     int64_t sequences;
 } by__job_list;
 
-/* Behind all of its priority and above, requests in front of tasks; `front`: in front of those of
- * its priority. */
+/* Behind all of its priority and above, requests in front of tasks, and tasks that were promoted in
+ * front of all; `front`: in front of those of its priority. */
 void by__job_enqueue(by__job_list *list, by__job *job, bool front);
 void by__job_unlink(by__job_list *list, by__job *job);
 /* Sequences of the list that are in front of a request, or of a task, of this priority. */
 int64_t by__job_ahead(const by__job_list *list, int64_t priority, bool task);
+/* Promotes the task that has waited longest, at `now` (by__now) for BY__TASK_WAIT or more, of those
+ * that are not promoted yet. False: there is none. */
+bool by__job_promote(by__job_list *list, double now);
 void by__job_free(by__job *job);
 /* Of by__job_free: compares the answers of a request and its copy behind the second end. */
 void by__mirror_release(by__job *job);
