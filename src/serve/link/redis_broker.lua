@@ -3,18 +3,22 @@
 
 -- Whether a new request finds room: nil, or what to answer. It is refused for `why` when `limit`
 -- sequences or more are in front of it, at workers and in the queues of its level and above. Counts
--- it as one that came.
-local function refusal(model, route, level, cost, seen, most, most_cost, limit, why)
+-- it as one that came. A later part of a request that was refused is refused too: it is taken as a
+-- whole or not at all. from: the gateway, '' for a task, which has no parts.
+local function refusal(id, from, model, route, level, cost, seen, most, most_cost, limit, why)
     if seen ~= '1' and not (route and route.elastic) and call('ZSCORE', P .. 'models', model) == false then
         return {call('EXISTS', P .. 'models') == 1 and 'unknown' or 'starting'}
     end
     local key = P .. 'model:' .. model
     local waits = call('HMGET', key, 'n', 'cost', 'w1', 'w2', 'w3')
+    local whole = from ~= '' and whole_of(id)
+    local gone = whole and call('GET', P .. 'refused:' .. from) == whole
     local full = tonumber(waits[1] or 0) >= tonumber(most) or tonumber(waits[2] or 0) + cost > tonumber(most_cost)
     local ahead = at_workers(model, route)
     for i = 1, level do ahead = ahead + tonumber(waits[2 + i] or 0) end
     call('HINCRBY', key, 'arrived', 1)
-    if full or ahead >= tonumber(limit) then
+    if full or gone or ahead >= tonumber(limit) then
+        if whole then call('SET', P .. 'refused:' .. from, whole, 'PX', REFUSED) end
         call('HINCRBY', key, 'refused', 1)
         call('HINCRBY', P .. 'counters', 'rejected', 1)
         return {full and 'full' or why, ahead}
@@ -125,7 +129,8 @@ function ops.submit(id, model, level, cost, sequences, left, gateway, seen, agai
         new.since = job.since
         if job.bound == '1' then new.queue, new.bound = job.version, '1' end
     else
-        local no = again ~= '1' and refusal(model, route, level, cost, seen, most, most_cost, limit, why)
+        local no = again ~= '1' and
+                   refusal(id, gateway, model, route, level, cost, seen, most, most_cost, limit, why)
         if no then return no end
         call('HSET', key, 'a', 0)
     end
@@ -160,7 +165,7 @@ function ops.task_add(id, owner, idempotency, model, level, cost, sequences, lef
     local route = route_of(model)
     local earlier = idempotency ~= '' and call('GET', named)
     if earlier and call('EXISTS', P .. 'job:' .. earlier) == 1 then return row(earlier, owner) end
-    local no = refusal(model, route, level, cost, seen, most, most_cost, limit, why)
+    local no = refusal(id, '', model, route, level, cost, seen, most, most_cost, limit, why)
     if no then return no end
     local d = text(now + tonumber(left))
     call('HSET', P .. 'job:' .. id, 'a', 0, 'm', model, 'p', level, 'c', cost, 'd', d, 'l', 0, 'o', 'o' .. owner,
@@ -398,7 +403,7 @@ local function give(out, now, worker, model, version, q, entry, claimed, most_lo
     call('HSET', key, 's', 'in_progress', 'w', worker, 'version', version)
     job.version = version
     count_at_workers(job, 1)
-    out[#out + 1] = {id, attempt, d > 0 and d - now or -1, job.o and 1 or 0, job.r}
+    out[#out + 1] = {id, attempt, d > 0 and d - now or -1, job.x, job.o and 1 or 0, job.r}
 end
 
 -- Up to `most` requests, of the lowest level only while there are less than `low`: what is at a

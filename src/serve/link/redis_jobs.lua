@@ -27,6 +27,7 @@
 --                             owner's length
 --   banyan:hooks              sorted set: tasks that have ended by the time at which their webhook
 --                             is due
+--   banyan:refused:GATEWAY    string: its last request that was refused, without the number of its part
 --   banyan:dead               stream of requests that lost too many workers
 --   banyan:pulse, banyan:counters
 --   banyan:to:NAME            channel of a gateway or a worker; banyan:wake:MODEL: something waits
@@ -38,14 +39,15 @@ local LEVELS = {'high', 'normal', 'low'}
 -- alone), request; the version whose queue it is in ('': the queue of all), the version of the
 -- worker that had it last, '1' when only that version may answer, '1' when something of the answer
 -- is out, since when it is here, '1' when the client gets nothing before the end, its copy, what it
--- is a copy of, its sequences. A task has more: b (when it came), t (what brought it), v, f (its result, or
+-- is a copy of, its sequences (0 of a copy: no client waits for them). A task has more: b (when it came), t (what brought it), v, f (its result, or
 -- failure), and one with a webhook h (its outcome), k (attempts), n (when the task ended)
 local FIELDS = {'s', 'm', 'p', 'e', 'c', 'd', 'g', 'a', 'l', 'w', 'o', 'r', 'queue', 'version', 'bound', 'told',
                 'since', 'whole', 'copy', 'of', 'x'}
 -- Milliseconds: without a call of any process, after which nobody counts as silent for a while;
 -- that a worker has to end a request behind its deadline; until what is silent, or was long not
--- named, is forgotten; that a task with a webhook to be sent is kept behind its end.
-local PAUSE, LATE, SILENT, UNNAMED, HOOKED = 1500, 60000, 60000, 3600000, 86400000
+-- named, is forgotten; that a task with a webhook to be sent is kept behind its end; that the parts of
+-- a request which was refused may come after the first one.
+local PAUSE, LATE, SILENT, UNNAMED, HOOKED, REFUSED = 1500, 60000, 60000, 3600000, 86400000, 60000
 
 local function clock()
     local t = call('TIME')
@@ -57,6 +59,8 @@ local function queue(model, level, version)
 end
 local function tell(name, text) return name == '' and 1 or call('PUBLISH', P .. 'to:' .. name, text) end
 local function text(number) return string.format('%.0f', number) end
+-- What all parts of a request ("ID-0", "ID-1") have; nil: it has none.
+local function whole_of(id) return string.match(id, '^(.+)%-') end
 
 -- The streams that a worker of a version may have entries of.
 local function queues(model, version)
@@ -122,21 +126,45 @@ local function count_end(id, job, kind, answer)
     observe(key, 'whole', (now - job.since) / 1000)
 end
 
+---- which versions new requests go to (redis_versions.lua) ----
+
+local function route_of(model)
+    local route = call('GET', P .. 'route:' .. model)
+    return route and cjson.decode(route)
+end
+
+-- What a route says of a version; nil: nothing.
+local function lists(route, version)
+    for _, v in ipairs(route and route.versions or {}) do
+        if v.version == version then return v end
+    end
+    return nil
+end
+
+-- Without a route requests go to all versions.
+local function has_share(route, version)
+    local listed = lists(route, version)
+    return not route or (listed ~= nil and listed.share > 0)
+end
+
 ---- what waits, and what workers have ----
 
--- sign: 1 for what comes into a queue, -1 for what leaves it. No client waits for a copy.
+-- Redis takes no "-0".
+local function add(key, field, sign, amount) return call('HINCRBY', key, field, sign * amount + 0) end
+
+-- sign: 1 for what comes into a queue, -1 for what leaves it.
 local function count_waiting(job, sign)
     local key = P .. 'model:' .. job.m
     call('HINCRBY', key, 'n', sign)
-    call('HINCRBY', key, 'cost', sign * job.c)
-    if not job.of then call('HINCRBY', key, 'w' .. job.p, sign * job.x) end
+    add(key, 'cost', sign, job.c)
+    add(key, 'w' .. job.p, sign, job.x)
 end
 
 -- The same of the workers of its version. The count of a version that was forgotten begins at 0.
 local function count_at_workers(job, sign)
     if not job.version then return end
     local key = version_key(job.version, job.m)
-    if call('HINCRBY', key, 'b', sign * job.x) < 0 then call('HDEL', key, 'b') end
+    if add(key, 'b', sign, job.x) < 0 then call('HDEL', key, 'b') end
 end
 
 ---- the states of a request ----
@@ -154,10 +182,13 @@ local function unlink(job)
     end
 end
 
--- For good: what a worker had counts as ended there.
+-- For good: what a worker had counts as ended there. Workers of a version without a share are not
+-- counted as being at work either.
 local function finish(job)
     unlink(job)
-    if job.s == 'in_progress' and not job.of then call('HINCRBY', P .. 'model:' .. job.m, 'ended', job.x) end
+    if job.s == 'in_progress' and has_share(route_of(job.m), job.version) then
+        call('HINCRBY', P .. 'model:' .. job.m, 'ended', job.x)
+    end
 end
 
 local function forget(id, job)

@@ -11,14 +11,9 @@ local UNLISTED, ABSENT, HOLD, MIRROR = 5000, 30000, 10000, 3600000
 -- Copies that run at a time, at most: a version under test must not fill the queue.
 local COPIES = 64
 
-local function route_of(model)
-    local route = call('GET', P .. 'route:' .. model)
-    return route and cjson.decode(route)
-end
-
--- A number in [0, 1) that is the same for all parts of a request ("ID-0", "ID-1").
+-- A number in [0, 1) that is the same for all parts of a request.
 local function place_of(id)
-    return tonumber(string.sub(redis.sha1hex(string.match(id, '^(.+)%-') or id), 1, 13), 16) / 2 ^ 52
+    return tonumber(string.sub(redis.sha1hex(whole_of(id) or id), 1, 13), 16) / 2 ^ 52
 end
 
 -- Sequences that are at the workers which new requests go to.
@@ -46,13 +41,6 @@ local function pick(route, id)
         end
     end
     return last == 1 and '' or route.versions[last].version
-end
-
-local function lists(route, version)
-    for _, v in ipairs(route and route.versions or {}) do
-        if v.version == version then return v end
-    end
-    return nil
 end
 
 -- What waits in the queues of a version goes elsewhere. gone: no worker of it is left, so that what
@@ -111,8 +99,8 @@ local function mirror(id, job, route, request)
     call('PEXPIRE', P .. 'mirror:' .. copy, MIRROR)
     call('HSET', P .. 'job:' .. id, 'copy', copy)
     call('HSET', P .. 'job:' .. copy, 'm', job.m, 'p', job.p, 'c', job.c, 'd', job.d, 'g', '', 'a', 0, 'l', 0,
-         'since', job.since, 'bound', 1, 'of', id, 'r', request, 'x', job.x)
-    enqueue(copy, {m = job.m, p = job.p, c = job.c, d = job.d, queue = to, of = id, x = job.x})
+         'since', job.since, 'bound', 1, 'of', id, 'r', request, 'x', 0)
+    enqueue(copy, {m = job.m, p = job.p, c = job.c, d = job.d, queue = to, of = id, x = 0})
 end
 
 -- Whether `by` may set a route where `was` is: who shifts shares is alone, and a server that begins

@@ -18,6 +18,7 @@
 typedef struct held {
     by__id_entry entry;
     int64_t attempt;
+    int64_t sequences;
     by__gather *gather; /* of a task; NULL: a gateway waits for it */
     by__answer_hash hash;
 } held;
@@ -29,6 +30,7 @@ typedef struct worker {
     char version[65];
     int64_t slots;
     int64_t sessions;
+    int64_t sequences; /* of what it has */
     int64_t steps;
     double moved; /* by__now when its steps last went on, or it was idle */
     unsigned beats;
@@ -48,6 +50,7 @@ static held *find(const worker *w, const char *id)
 static void drop(worker *w, held *h)
 {
     by__id_remove(&w->held, &h->entry);
+    w->sequences -= h->sequences;
     by__gather_close(&h->gather);
     free(h);
 }
@@ -92,7 +95,7 @@ static void take_row(by__redis_link *l, const redisReply *row)
         end_held(l, find(w, id));
     }
     by_status status = by__alloc((void **)&h, 1, sizeof *h, "a request", &ignored);
-    if (status == BY_OK && by__redis_number(row, 3) > 0.0) {
+    if (status == BY_OK && by__redis_number(row, 4) > 0.0) {
         status = by__gather_open(&h->gather, &ignored);
     }
     if (status == BY_OK) {
@@ -107,7 +110,9 @@ static void take_row(by__redis_link *l, const redisReply *row)
         return;
     }
     h->attempt = (int64_t)by__redis_number(row, 1);
-    json_t *request = json_loads(by__redis_text(row, 4), 0, NULL);
+    h->sequences = (int64_t)by__redis_number(row, 3);
+    w->sequences += h->sequences;
+    json_t *request = json_loads(by__redis_text(row, 5), 0, NULL);
     by__redis_tell(l, json_pack("{ss ss sI sf so}", "t", "work", "id", id, "attempt",
                                 (json_int_t)h->attempt, "left",
                                 left < 0.0   ? 0.0
@@ -159,7 +164,7 @@ static void take(by__redis_link *l, bool looks_for_left)
     by__redis_add_integer(&call, most);
     by__redis_add_integer(&call, looks_for_left ? (int64_t)(l->address.silence * 1000.0) : 0);
     by__redis_add_integer(&call, l->address.attempts);
-    by__redis_add_integer(&call, w->sessions - (int64_t)w->held.count);
+    by__redis_add_integer(&call, w->sessions - w->sequences);
     (void)snprintf(about, sizeof about, "%lld", (long long)most);
     by__redis_run(l->redis, &call, false, on_taken, l, about);
 }
@@ -336,8 +341,7 @@ static void beat(by__redis_link *l, const json_t *m)
 
 static by_status open_worker(by__redis_link *l, const json_t *hello, by_error *error)
 {
-    static const char *const kept[] = {"name",    "pid",   "host",    "model",
-                                       "version", "slots", "sessions"};
+    static const char *const kept[] = {"name", "pid", "host", "model", "version", "slots"};
     BY_TRY(by__alloc(&l->own, 1, sizeof(worker), "a link", error));
     worker *w = l->own;
     w->record = json_object();
@@ -352,6 +356,8 @@ static by_status open_worker(by__redis_link *l, const json_t *hello, by_error *e
     memcpy(w->version, version, strlen(version) + 1);
     w->slots = by__get_integer(hello, "slots");
     w->sessions = by__get_integer(hello, "sessions");
+    w->sessions = w->sessions > 0 ? w->sessions : w->slots;
+    (void)json_object_set_new(w->record, "sessions", json_integer((json_int_t)w->sessions));
     w->moved = by__now();
     return BY_OK;
 }
