@@ -24,22 +24,18 @@ load() { cut -d ' ' -f 1 /proc/loadavg; }
 # get NAME: a number of the JSON on standard input, "ttft.p95" inside an object.
 get() { python3 -c 'import functools, json, sys; print(functools.reduce(lambda o, k: o[k], sys.argv[1].split("."), json.load(sys.stdin)))' "$1"; }
 
-# serve BROKER QUEUE: the server's address in $url, its processes' in $server and $redis.
+# serve BROKER: the server's address in $url, its processes' in $server and $redis.
 serve() {
     url=http://127.0.0.1:$(free_port)
-    set -- "$1" "$2" --listen "${url#http://}" --dir "$dir" --threads "$threads" --sessions "$sessions"
+    address=
     if [ "$1" = redis ]; then
         port=$(free_port)
         redis-server --port "$port" --bind 127.0.0.1 --dir "$dir" --appendonly yes --save '' >/dev/null &
         redis=$!
-        queue=$2
-        shift 2
-        "$banyan" serve "$run" --broker "redis://127.0.0.1:$port?queue=$queue" "$@" >/dev/null 2>"$dir/log" &
-    else
-        queue=$2
-        shift 2
-        "$banyan" serve "$run" --queue "$queue" "$@" >/dev/null 2>"$dir/log" &
+        address=redis://127.0.0.1:$port
     fi
+    "$banyan" serve "$run" ${address:+--broker "$address"} --listen "${url#http://}" --dir "$dir" --threads "$threads" \
+        --sessions "$sessions" >/dev/null 2>"$dir/log" &
     server=$!
     until curl -sf "$url/health/ready" >/dev/null; do sleep 0.1; done
 }
@@ -64,7 +60,7 @@ cpu() {
 }
 
 path_of() {
-    serve "$1" 1024
+    serve "$1"
     cpu >"$dir/before"
     rate=$(bench --requests 10000 --concurrency 64 --prompt-tokens 1 --tokens 1 --whole | get requests_per_s)
     cost=$(cpu | paste -d ' ' "$dir/before" - | awk '{ printf "%s %.0f, ", $1, ($4 - $2) * 1e6 / 10000; sum += $4 - $2 } END { printf "sum %.0f", sum * 1e6 / 10000 }')
@@ -73,7 +69,7 @@ path_of() {
 }
 
 engine_of() {
-    serve "$1" 1024
+    serve "$1"
     inside=$("$banyan" bench engine "$run" --sessions "$sessions" --requests $((4 * sessions)) --prompt-tokens "$prompt" --tokens "$tokens" --threads "$threads" --json | get tokens_per_s)
     behind=$(bench --requests $((4 * sessions)) --concurrency "$sessions" --prompt-tokens "$prompt" --tokens "$tokens" | get tokens_per_s)
     echo "engine    $1: $inside tokens/s in process, $behind behind the server, ratio $(echo "$behind $inside" | awk '{ printf "%.3f", $1 / $2 }') (load $(load))"
@@ -81,10 +77,7 @@ engine_of() {
 }
 
 overload_of() {
-    # Redis bounds the queue by a count alone.
-    queue=1024
-    [ "$1" = embedded ] || queue=$((sessions / 2))
-    serve "$1" "$queue"
+    serve "$1"
     capacity=$(bench --requests $((20 * sessions)) --concurrency $((sessions + sessions / 4)) --prompt-tokens "$prompt" --tokens "$tokens" | get requests_per_s)
     for times in 0.8 3 0.8; do
         before=$(memory)
