@@ -12,6 +12,7 @@ class Gateway(Peer):
     def __init__(self):
         super().__init__(role="gateway", name="g")
         self.events = {}
+        self.answers = {}
 
     def submit(self, id, **more):
         self.send(t="submit", **{"id": id, "model": "m", "cost": 1, "request": {"prompt": "a"}, **more})
@@ -20,6 +21,8 @@ class Gateway(Peer):
         for message in super().take(seconds):
             for event in message.get("events", []):
                 self.events.setdefault(event["id"], []).append(event)
+            if message["t"] == "task":
+                self.answers[message["ref"]] = message
 
     def last(self, id, seconds=20):
         end = time.time() + seconds
@@ -27,6 +30,13 @@ class Gateway(Peer):
             assert time.time() < end, (id, self.events.get(id))
             self.take(0.1)
         return self.events[id][-1]
+
+    def add_task(self, ref, model):
+        """What the broker answers to a task."""
+        task = {"model": model, "cost": 1, "request": {"prompt": "a"}}
+        self.send(t="task_add", ref=ref, id=f"task_{ref}", owner="o", expires=time.time() + 60, task=task)
+        wait_for(lambda: self.take(0.1) or ref in self.answers)
+        return self.answers[ref]
 
     def models(self):
         """What the next state says of models."""
@@ -42,10 +52,10 @@ class Gateway(Peer):
 
 
 def wait_for(what, *args):
+    """Until it is so; what is asked waits for messages itself."""
     end = time.time() + 20
     while not what(*args):
         assert time.time() < end, "it did not come"
-        time.sleep(0.01)
 
 
 def route(shares, model="m", **more):
@@ -55,12 +65,18 @@ def route(shares, model="m", **more):
 
 supervisor = Peer(role="supervisor", name="s")
 gateway = Gateway()
+# Why a task is not taken: no model is served yet, or not this one.
+error = gateway.add_task(1, "m")["error"]
+assert (error["status"], error["code"], error["retry_after"]) == (503, "starting", 1.0), error
 one, two = Worker("one", 1000), Worker("two", 1000)
 wait_for(lambda: gateway.version("two") and len(gateway.state["workers"]) == 2)
+error = gateway.add_task(2, "other")["error"]
+assert (error["status"], error["code"], error["retry_after"]) == (404, "model_not_found", 0.0), error
 
 # Before anyone says which versions get requests, none does.
 gateway.submit("early-0")
-assert not one.work(0.5) and not two.work(0.0)
+wait_for(lambda: [m["queue"] for m in gateway.models()] == [1])
+assert not one.work(0.0) and not two.work(0.0)
 route({"one": 0.75, "two": 0.25})
 wait_for(lambda: one.work() or two.work())
 
@@ -90,9 +106,9 @@ wait_for(lambda: len(one.work()) == 3)
 before = max(job["attempt"] for job in one.jobs)
 for job in one.jobs[:2]:
     one.tell(job, {"e": "text", "i": 0, "text": "b"})
-gateway.take(0.2)
+wait_for(lambda: gateway.take(0.05) or {"stream-0", "whole-0"} <= gateway.events.keys())
 route({"two": 1.0, "one": 0.0})
-time.sleep(0.1)
+wait_for(lambda: gateway.version("two")["share"] == 1.0)
 one.close()
 wait_for(lambda: len(two.work()) == 2)
 assert {j["id"] for j in two.jobs} == {"whole-0", "unsent-0"} and all(j["attempt"] > before for j in two.jobs)

@@ -93,7 +93,6 @@ typedef struct by__broker {
     double tasks_failed; /* by__now of a write that failed; 0: none since they were read again */
     double began;        /* by__now */
     double looked;       /* by__now when workers were last looked at */
-    uint64_t rejected;
     uint32_t deliveries; /* numbers what workers are given */
     uint64_t retried;
     uint64_t expired;
@@ -157,6 +156,8 @@ void by__broker_fail(by__broker *b, by__job *job, int status, const char *code,
 const by__refusal *by__broker_refusal(by__broker *b, by__peer *from, by__pool *pool,
                                       const json_t *request, double left, bool task,
                                       double *seconds);
+/* The same where by__broker_known_pool gives none: no model is served yet, or not this one. */
+const by__refusal *by__broker_no_pool(const by__broker *b, double *seconds);
 /* Whether a worker takes new requests of a model; others do not count as its capacity. */
 bool by__broker_open(const by__pool *pool, const by__peer *p);
 /* Measures, every BY__BEAT and when other workers get requests. */

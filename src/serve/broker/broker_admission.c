@@ -47,6 +47,13 @@ double by__broker_wait(const by__broker *b, const by__pool *pool)
                               at_workers(b, pool) + by__job_ahead(&pool->queue, 0, false));
 }
 
+const by__refusal *by__broker_no_pool(const by__broker *b, double *seconds)
+{
+    bool starting = b->pools == NULL;
+    *seconds = starting ? 1.0 : 0.0;
+    return by__refusal_of(starting ? "starting" : "unknown");
+}
+
 /* Characters of the id that all prompts of a request have. */
 static size_t common_length(const char *id)
 {
@@ -80,7 +87,6 @@ const by__refusal *by__broker_refusal(by__broker *b, by__peer *from, by__pool *p
         from->refused[length] = '\0';
     }
     pool->refused++;
-    b->rejected++;
     *seconds = by__retry_after(by__admission_wait(&pool->admission, ahead));
     return by__refusal_of(full ? "full" : rule.why);
 }

@@ -133,11 +133,6 @@ by__pool *by__broker_known_pool(by__broker *b, const char *model, bool seen)
     return p != NULL && (p->info != NULL || gathering) ? p : NULL;
 }
 
-static json_t *refused(const char *id, const char *why, double seconds)
-{
-    return by__event_refused(id, by__refusal_of(why), seconds);
-}
-
 void by__broker_submit(by__broker *b, by__peer *from, const json_t *message)
 {
     const char *id = by__get_text(message, "id");
@@ -150,6 +145,7 @@ void by__broker_submit(by__broker *b, by__peer *from, const json_t *message)
             ? NULL
             : by__broker_known_pool(b, model, json_is_true(json_object_get(message, "seen")));
     by__job *job = NULL;
+    double seconds = 0.0;
     by_error ignored = {0};
     if (id == NULL || !by__id_valid(id)) {
         return;
@@ -161,8 +157,8 @@ void by__broker_submit(by__broker *b, by__peer *from, const json_t *message)
     /* A gateway that has come back, and whose former link has not ended yet. */
     by__broker_cancel(b, id);
     if (pool == NULL || !json_is_object(request)) {
-        bool starting = b->pools == NULL;
-        tell_new(from, refused(id, starting ? "starting" : "unknown", starting ? 1.0 : 0.0));
+        const by__refusal *none = by__broker_no_pool(b, &seconds);
+        tell_new(from, by__event_refused(id, none, seconds));
         return;
     }
     /* What was accepted once has its place. */
@@ -176,7 +172,6 @@ void by__broker_submit(by__broker *b, by__peer *from, const json_t *message)
         return;
     }
     double left = by__get_number(message, "left", 0.0);
-    double seconds = 0.0;
     const by__refusal *why =
         again ? NULL : by__broker_refusal(b, from, pool, message, left, false, &seconds);
     if (why != NULL) {
@@ -444,7 +439,8 @@ void by__broker_expire(by__broker *b)
         for (by__job *job = pool->queue.first, *next; job != NULL; job = next) {
             next = job->next;
             if (gathered && pool->info == NULL && job->gather == NULL) {
-                tell_new_of(b, job, refused(job->entry.id, "unknown", 0.0));
+                tell_new_of(b, job,
+                            by__event_refused(job->entry.id, by__refusal_of("unknown"), 0.0));
                 forget(b, job);
             } else if (job->deadline > 0.0 && now > job->deadline) {
                 b->expired++;

@@ -192,9 +192,9 @@ json_t *by__broker_state(const by__broker *b)
                       (int)p->elastic, "versions", by__broker_versions_state(p));
         (void)json_array_append_new(models, m);
     }
-    return json_pack("{ss so so sI sI sI sI}", "t", "state", "workers", workers, "models", models,
-                     "rejected", (json_int_t)b->rejected, "retried", (json_int_t)b->retried,
-                     "expired", (json_int_t)b->expired, "dead", (json_int_t)b->dead);
+    return json_pack("{ss so so sI sI sI}", "t", "state", "workers", workers, "models", models,
+                     "retried", (json_int_t)b->retried, "expired", (json_int_t)b->expired, "dead",
+                     (json_int_t)b->dead);
 }
 
 void by__broker_look(by__broker *b)

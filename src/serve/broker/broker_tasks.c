@@ -143,9 +143,10 @@ static void add_task(by__broker *b, by__peer *from, const json_t *message)
     }
     by__pool *pool =
         by__broker_known_pool(b, model, json_is_true(json_object_get(message, "seen")));
+    double seconds = 0.0;
     if (pool == NULL) {
-        const by__refusal *why = by__refusal_of(b->pools == NULL ? "starting" : "unknown");
-        refuse(from, message, why->status, why->code, why->message);
+        const by__refusal *none = by__broker_no_pool(b, &seconds);
+        hold(from, by__task_refused(message, none, seconds));
         return;
     }
     by_status status = by__tasks_find(b->tasks, message, &earlier, &error);
@@ -153,7 +154,6 @@ static void add_task(by__broker *b, by__peer *from, const json_t *message)
         hold(from, answer_of(message, earlier));
         return;
     }
-    double seconds = 0.0;
     double left = by__get_number(message, "expires", 0.0) - by__wall_clock();
     const by__refusal *why = by__broker_refusal(b, from, pool, task, left, true, &seconds);
     if (why != NULL) {

@@ -20,7 +20,6 @@ local function refusal(id, from, model, route, level, cost, seen, most, most_cos
     if full or gone or ahead >= tonumber(limit) then
         if whole then call('SET', P .. 'refused:' .. from, whole, 'PX', REFUSED) end
         call('HINCRBY', key, 'refused', 1)
-        call('HINCRBY', P .. 'counters', 'rejected', 1)
         return {full and 'full' or why, ahead}
     end
     return nil
@@ -281,7 +280,7 @@ function ops.state(name, silence)
                                at_workers(model, route), tonumber(v[7] or 0) + tonumber(v[8] or 0)}
     end
     local counters = {}
-    for i, field in ipairs({'rejected', 'retried', 'expired', 'dead'}) do
+    for i, field in ipairs({'retried', 'expired', 'dead'}) do
         counters[i] = tonumber(call('HGET', P .. 'counters', field) or 0)
     end
     tell(name, '')

@@ -432,14 +432,13 @@ static void on_state(void *user, const char *about, const redisReply *reply)
     }
     json_t *models = models_of(g, by__redis_array(reply, 1), workers);
     const redisReply *counters = by__redis_array(reply, 2);
-    double counts[4] = {0};
+    double counts[3] = {0};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(counts) && counters != NULL; i++) {
         counts[i] = by__redis_number(counters, i);
     }
-    by__redis_tell(l, json_pack("{ss so so sI sI sI sI}", "t", "state", "workers", workers,
-                                "models", models, "rejected", (json_int_t)counts[0], "retried",
-                                (json_int_t)counts[1], "expired", (json_int_t)counts[2], "dead",
-                                (json_int_t)counts[3]));
+    by__redis_tell(l, json_pack("{ss so so sI sI sI}", "t", "state", "workers", workers, "models",
+                                models, "retried", (json_int_t)counts[0], "expired",
+                                (json_int_t)counts[1], "dead", (json_int_t)counts[2]));
 }
 
 static void look(by__redis_link *l)
