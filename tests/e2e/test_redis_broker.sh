@@ -266,6 +266,33 @@ counts copied b "0 0 0 0 0 0 2 1 2"
 kill $background
 background=
 
+say "processes of two protocols: those that come later are refused, and say why"
+redis-cli -p "$port" subscribe banyan:protocol:2:7 >told 2>/dev/null &
+background=$!
+wait_for subscribe told
+for process in "worker runs/tiny --threads 1" "gateway --listen 127.0.0.1:0" "deploy v2 --name tiny" \
+    "serve runs/tiny --listen 127.0.0.1:0 --dir $work/refused --threads 1"; do
+    # shellcheck disable=SC2086
+    run 1 "$banyan" $process --broker "$broker"
+    holds err "they speak protocol 7, this one 1; drain and end them all"
+done
+# Those that run go on; in another database of this Redis nobody is refused.
+check answers "$url"
+answers "" enter 5
+kill $background
+background=
+# Tasks that have not ended are not left to another protocol; those that have are.
+PROTOCOL=7 broker_script >other.lua
+other() { redis-cli -p "$port" -n 5 --eval other.lua , enter 5 2>/dev/null; }
+answers "task left queued *" task_add left o "" m 2 5 1 60000 0 99 1000 99 wait '{}' '{}'
+case $(other) in
+"PROTOCOL "*" tasks are open in this Redis, of protocol 1; this program speaks 7: "*) ;;
+*) fail "another protocol is let in, to tasks that are open: $(other)" ;;
+esac
+for id in $(ask -n 5 zrange banyan:deadlines 0 -1); do answers "*" task_cancel "$id" o; done
+[ "$(ask -n 5 get banyan:protocol)" = 1 ] || fail "the protocol of what is stored has changed"
+[ -z "$(other)" ] && [ "$(ask -n 5 get banyan:protocol)" = 7 ] || fail "another protocol is not let in: $(other)"
+
 say "a served model whose versions meet at Redis: golden request, copies, shares, a worker that dies, and back"
 run 0 "$banyan" train c.yaml --quiet --set name=other --set model.context=1024 --set train.batch=1 --set train.steps=2 --set optimizer.warmup=1 --set train.threads=1 --set seed=2
 kill -TERM $gateway $first

@@ -207,6 +207,11 @@ static void on_lost(void *user, const char *why)
     }
 }
 
+static void on_refused(void *user, const char *why)
+{
+    give_up(user, BY_ESTATE, why);
+}
+
 static void on_stop(void *user, bool again)
 {
     shifting *s = user;
@@ -248,6 +253,7 @@ by_status by_deploy_shared(const by_shared_deploy_options *options, by_error *er
         by__broker_link_handler handler = {.greet = on_greet,
                                            .message = on_message,
                                            .events = on_events,
+                                           .refused = on_refused,
                                            .lost = on_lost,
                                            .user = &s};
         by__broker_link_open(&s.link, &s.loop, options->broker, &handler);

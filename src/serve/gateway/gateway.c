@@ -82,6 +82,13 @@ static void on_lost(void *user, const char *why)
     by__tasks_lost(g);
 }
 
+static void on_refused(void *user, const char *why)
+{
+    by__gateway *g = user;
+    (void)by_error_set(&g->failure, BY_ESTATE, "%s", why);
+    uv_stop(&g->loop);
+}
+
 /* ---- quotas ---- */
 
 static void write_quota(uv_work_t *work)
@@ -226,6 +233,7 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
                                            .ready = on_ready,
                                            .message = on_message,
                                            .events = on_events,
+                                           .refused = on_refused,
                                            .lost = on_lost,
                                            .user = &g};
         by__broker_link_open(&g.broker, &g.loop, g.options.broker, &handler);
@@ -235,6 +243,10 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
             options->ready(options->user, by__http_server_url(g.server));
         }
         (void)uv_run(&g.loop, UV_RUN_DEFAULT);
+        if (g.failure.status != BY_OK) {
+            *error = g.failure;
+            status = g.failure.status;
+        }
     }
     by__admin_close(&g);
     by__http_server_close(&g.server);

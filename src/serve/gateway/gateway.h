@@ -36,6 +36,7 @@ typedef struct by__gateway {
     uv_timer_t tick;  /* looks for what has waited too long */
     uv_work_t saving; /* of quotas, outside of the loop */
     char *saved;      /* the text that is being written; NULL: nothing is */
+    by_error failure; /* that ends the process */
     by_error unsaved; /* why the last one could not be */
     by__http_server *server;
     by__addresses *addresses; /* NULL: nothing is counted */

@@ -50,8 +50,14 @@ static void on_ready(void *user, by__link *link)
 
 static void on_lost(void *user, by__link *link, const char *why)
 {
-    BY_UNUSED(link);
-    lose(user, why);
+    by__broker_link *b = user;
+    if (link->refused && b->handler.refused != NULL) {
+        b->link = NULL;
+        b->ready = false;
+        b->handler.refused(b->handler.user, why);
+    } else {
+        lose(b, why);
+    }
 }
 
 static void attempt(by__broker_link *b)

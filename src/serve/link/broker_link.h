@@ -15,6 +15,10 @@ typedef struct by__broker_link_handler {
     void (*message)(void *user, json_t *message);
     /* A list of events (event_list.h), for the time of the call. */
     void (*events)(void *user, const char *list, size_t length);
+    /* In place of `lost`, where it is not NULL: the broker takes no process of this version while
+     * those of another one, or what they have left, are there. No attempt follows: the process
+     * ends. */
+    void (*refused)(void *user, const char *why);
     /* The link is gone; the next attempt follows by itself. Not called by by__broker_link_close. */
     void (*lost)(void *user, const char *why);
     void *user;

@@ -69,6 +69,8 @@ struct by__link {
     by__link_handler handler;
     void *peer;
     bool closed;
+    bool refused; /* the broker takes no process of this version: the next attempt is like this one
+                   */
 };
 
 /* Tells the handler, and closes the link, once. */

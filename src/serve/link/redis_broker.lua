@@ -100,6 +100,31 @@ end
 
 local ops = {}
 
+---- of all ----
+
+-- A process that has just connected, and listens on the channel of its protocol. Processes of two
+-- protocols would misread each other, and tasks that are open here: such a one is refused.
+function ops.enter(database)
+    for _, channel in ipairs(call('PUBSUB', 'CHANNELS', P .. 'protocol:' .. database .. ':*')) do
+        local theirs = string.match(channel, '%d+$')
+        if theirs ~= PROTOCOL then
+            return redis.error_reply('PROTOCOL processes of another version of the program are connected to this ' ..
+                'Redis: they speak protocol ' .. theirs .. ', this one ' .. PROTOCOL ..
+                '; drain and end them all, then start all of them anew with one version')
+        end
+    end
+    local stored = call('GET', P .. 'protocol')
+    local waits = stored and stored ~= PROTOCOL and call('ZRANGEBYSCORE', P .. 'deadlines', text(clock()), '+inf') or {}
+    local open = 0
+    for _, id in ipairs(waits) do open = open + call('HEXISTS', P .. 'job:' .. id, 'o') end
+    if open > 0 then
+        return redis.error_reply('PROTOCOL ' .. open .. ' tasks are open in this Redis, of protocol ' .. stored ..
+            '; this program speaks ' .. PROTOCOL .. ': let workers of their version end them, or use an empty database')
+    end
+    call('SET', P .. 'protocol', PROTOCOL)
+    return {}
+end
+
 ---- of gateways ----
 
 -- limit, why: see refusal; version: the only one that may answer, '' for any; whole: '1' when the

@@ -301,10 +301,10 @@ static redisAsyncContext *connect_one(by__redis *r, const struct addrinfo *list)
     return c;
 }
 
-/* What the script finds before it: the edges of histograms, which are those of all metrics. */
-static void add_edges(by__text *script)
+/* What the script finds before it: the edges of histograms are those of all metrics. */
+static void add_constants(by__text *script)
 {
-    by__text_add(script, "local EDGES = {");
+    by__text_format(script, "local PROTOCOL = '%d'\nlocal EDGES = {", BY__REDIS_PROTOCOL);
     for (size_t i = 0; i < BY__EDGES; i++) {
         by__text_format(script, "%.17g,", by__edges[i]);
     }
@@ -320,7 +320,7 @@ static void connect_both(by__redis *r, const struct addrinfo *list)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(heads) && r->listener != NULL; i++) {
         by__text script = {0};
         by__text_add(&script, heads[i]);
-        add_edges(&script);
+        add_constants(&script);
         by__text_add_bytes(&script, redis_broker_script, sizeof redis_broker_script);
         (void)redisAsyncCommand(r->caller, on_script, r, "SCRIPT LOAD %b", script.data,
                                 script.length);

@@ -9,6 +9,12 @@
 
 typedef struct by__redis by__redis;
 
+/* The number of what processes say to each other by Redis, and of what is stored there: keys and
+ * fields (redis_jobs.lua), messages (messages.h), lists of events (event_list.h), and requests
+ * (worker_request.h). Any change that a process of the former version would misread, or whose data
+ * it would, increases it: processes of two numbers do not work on one Redis. */
+#define BY__REDIS_PROTOCOL 1
+
 typedef struct by__redis_handler {
     /* Both connections stand, and the script is known to Redis. */
     void (*ready)(void *user);
@@ -25,7 +31,7 @@ typedef struct by__redis_handler {
 #define BY__REDIS_SILENCE 10.0
 
 /* Begins to connect. channels: at most BY__REDIS_CHANNELS texts, copied. */
-#define BY__REDIS_CHANNELS 2
+#define BY__REDIS_CHANNELS 3
 by_status by__redis_open(by__redis **out, uv_loop_t *loop, const by__redis_address *address,
                          const char *const *channels, size_t channel_count,
                          const by__redis_handler *handler, by_error *error);

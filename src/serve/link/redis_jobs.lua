@@ -1,6 +1,6 @@
 -- Requests in Redis: where they wait, and how they end. This, redis_versions.lua and
--- redis_broker.lua are one script, in this order, behind a line with EDGES: the upper edges of a
--- histogram's buckets in seconds (metrics.h).
+-- redis_broker.lua are one script, in this order, behind lines with EDGES, the upper edges of a
+-- histogram's buckets in seconds (metrics.h), and PROTOCOL (redis_client.h).
 --
 -- Every change of a request's state is one call of the script, so it happens as a whole or not at
 -- all. ARGV[1] names the operation; its arguments follow. Times are milliseconds of Redis' own
@@ -30,6 +30,9 @@
 --   banyan:refused:GATEWAY    string: its last request that was refused, without the number of its part
 --   banyan:dead               stream of requests that lost too many workers
 --   banyan:pulse, banyan:counters
+--   banyan:protocol           string: the number of what is stored here (redis_client.h)
+--   banyan:protocol:DATABASE:NUMBER  channel (which databases share) that all processes of that
+--                             protocol listen on; says nothing
 --   banyan:to:NAME            channel of a gateway or a worker; banyan:wake:MODEL: something waits
 local P = 'banyan:'
 local call = redis.call

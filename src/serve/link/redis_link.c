@@ -70,9 +70,8 @@ const redisReply *by__redis_array(const redisReply *reply, size_t i)
 
 /* ---- the connections ---- */
 
-static void on_ready(void *user)
+static void begin(by__redis_link *l)
 {
-    by__redis_link *l = user;
     size_t i;
     json_t *message;
     json_t *waiting = l->waiting;
@@ -88,6 +87,29 @@ static void on_ready(void *user)
     if (!l->base.closed && l->base.handler.ready != NULL) {
         l->base.handler.ready(l->base.handler.user, &l->base);
     }
+}
+
+static void on_entered(void *user, const char *about, const redisReply *reply)
+{
+    static const char code[] = "PROTOCOL ";
+    by__redis_link *l = user;
+    BY_UNUSED(about);
+    if (reply != NULL && reply->type == REDIS_REPLY_ERROR &&
+        strncmp(reply->str, code, sizeof code - 1) == 0) {
+        l->base.refused = true;
+        by__redis_fail(l->redis, reply->str + sizeof code - 1);
+    } else if (!by__redis_bad(l, reply)) {
+        begin(l);
+    }
+}
+
+static void on_ready(void *user)
+{
+    by__redis_link *l = user;
+    by__redis_call call = {0};
+    by__redis_add_text(&call, "enter");
+    by__redis_add_integer(&call, l->address.database);
+    by__redis_run(l->redis, &call, false, on_entered, l, "");
 }
 
 static void on_message(void *user, const char *text, size_t length)
@@ -170,7 +192,7 @@ static by_status greet(by__redis_link *l, const json_t *hello, by_error *error)
     const char *name = by__get_text(hello, "name");
     const char *model = by__get_text(hello, "model");
     char channels[BY__REDIS_CHANNELS][400];
-    const char *const names[] = {channels[0], channels[1]};
+    const char *const names[] = {channels[0], channels[1], channels[2]};
     by__redis_handler handler = {
         .ready = on_ready, .message = on_message, .lost = on_lost, .closed = on_closed, .user = l};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(roles) && role != NULL; i++) {
@@ -183,9 +205,11 @@ static by_status greet(by__redis_link *l, const json_t *hello, by_error *error)
     memcpy(l->name, name, strlen(name) + 1);
     (void)snprintf(l->model, sizeof l->model, "%s", model == NULL ? "" : model);
     (void)snprintf(channels[0], sizeof channels[0], "banyan:to:%s", l->name);
-    (void)snprintf(channels[1], sizeof channels[1], "banyan:wake:%s", l->model);
+    (void)snprintf(channels[1], sizeof channels[1], "banyan:protocol:%d:%d", l->address.database,
+                   BY__REDIS_PROTOCOL);
+    (void)snprintf(channels[2], sizeof channels[2], "banyan:wake:%s", l->model);
     BY_TRY(l->role->open(l, hello, error));
-    return by__redis_open(&l->redis, l->loop, &l->address, names, model == NULL ? 1 : 2, &handler,
+    return by__redis_open(&l->redis, l->loop, &l->address, names, model == NULL ? 2 : 3, &handler,
                           error);
 }
 

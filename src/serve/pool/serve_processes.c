@@ -56,6 +56,14 @@ static void end_all(by__supervisor *s)
     go_on_ending(s);
 }
 
+void by__supervisor_fail(by__supervisor *s, const char *why)
+{
+    if (!s->ending) {
+        (void)by_error_set(&s->failure, BY_ESTATE, "%s", why);
+        end_all(s);
+    }
+}
+
 /* A wrong configuration stays wrong: of broker and gateway, and of all workers of one version. */
 static bool is_hopeless(const by__supervisor *s, const by__child *c, int code)
 {

@@ -106,6 +106,8 @@ by_status by__group_add(by__supervisor *s, by__group **out, const by__served_ver
                         const by_serve_other *other, by_error *error);
 /* Starts and ends workers until each group has what it wants. */
 void by__supervisor_reconcile(by__supervisor *s);
+/* Ends everything by an error of BY_ESTATE. */
+void by__supervisor_fail(by__supervisor *s, const char *why);
 /* Workers of a group that the broker knows; all that run. */
 size_t by__group_ready(const by__supervisor *s, const by__group *group);
 size_t by__group_running(const by__supervisor *s, const by__group *group);

@@ -335,12 +335,18 @@ static void on_lost(void *user, const char *why)
     by__golden_reset(&((by__supervisor *)user)->golden);
 }
 
+static void on_refused(void *user, const char *why)
+{
+    by__supervisor_fail(user, why);
+}
+
 void by__supervisor_connect(by__supervisor *s)
 {
     by__broker_link_handler handler = {.greet = on_greet,
                                        .ready = on_ready,
                                        .message = on_message,
                                        .events = on_events,
+                                       .refused = on_refused,
                                        .lost = on_lost,
                                        .user = s};
     by__broker_link_open(&s->link, &s->loop, s->options.address, &handler);

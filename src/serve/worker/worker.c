@@ -320,6 +320,13 @@ static void on_lost(void *user, const char *why)
     }
 }
 
+static void on_refused(void *user, const char *why)
+{
+    by__worker *w = user;
+    (void)by_error_set(&w->failure, BY_ESTATE, "%s", why);
+    uv_stop(&w->loop);
+}
+
 static void on_stop(void *user, bool again)
 {
     by__worker *w = user;
@@ -486,8 +493,12 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
         status = by__sandbox_enter(by__redis_is_address(options->broker), error);
     }
     if (status == BY_OK) {
-        by__broker_link_handler handler = {
-            .greet = greet, .ready = on_ready, .message = on_message, .lost = on_lost, .user = &w};
+        by__broker_link_handler handler = {.greet = greet,
+                                           .ready = on_ready,
+                                           .message = on_message,
+                                           .refused = on_refused,
+                                           .lost = on_lost,
+                                           .user = &w};
         by__broker_link_open(&w.broker, &w.loop, w.options.broker, &handler);
         (void)uv_timer_start(&w.beat, on_beat, BY__BEAT, BY__BEAT);
         (void)uv_run(&w.loop, UV_RUN_DEFAULT);
