@@ -279,6 +279,8 @@ mutations() {
         'if lost >= tonumber(most_lost) then' 'if lost > tonumber(most_lost) then' test_redis_broker.sh
     mutation "Redis: processes of another protocol are let in" src/serve/link/redis_broker.lua \
         'if theirs ~= PROTOCOL then' 'if theirs == nil then' test_redis_broker.sh
+    mutation "Redis: a task never goes in front of requests" src/serve/link/redis_broker.lua \
+        'if before > 0 then return q' 'if before ~= nil then return q' test_redis_broker.sh
     mutation "Redis: shares of versions swapped" src/serve/link/redis_versions.lua \
         'if at < v.share then break end' 'if at >= v.share then break end' test_redis_broker.sh
     mutation "Redis: a second server decides too" src/serve/link/redis_versions.lua \

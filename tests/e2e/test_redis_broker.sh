@@ -87,11 +87,12 @@ export REDISCLI_AUTH=secret
 
 say "the script: one result of many deliveries, and the end of a request that kills workers"
 broker_script >script.lua
+script=script.lua
 # answers WANTED OPERATION ARGUMENT...: what it gives, in one line.
 answers() {
     wanted=$1
     shift
-    got=$(redis-cli -p "$port" -n 5 --eval script.lua , "$@" 2>/dev/null | paste -s -d ' ')
+    got=$(redis-cli -p "$port" -n 5 --eval "$script" , "$@" 2>/dev/null | paste -s -d ' ')
     case $got in
     $wanted) ;;
     *) fail "$1 gives '$got', not '$wanted': $*" ;;
@@ -263,6 +264,37 @@ answers "" events own 1 end h 'a text'
 redis-cli -p "$port" -n 5 --eval script.lua , events "$copy" 1 end h 'a text' >/dev/null
 counts copied a "0 0 0 0 0 0 2 1 2"
 counts copied b "0 0 0 0 0 0 2 1 2"
+kill $background
+background=
+
+say "the script: a task has its turn, however many requests come"
+TASK_WAIT=0 broker_script >turns.lua
+script=turns.lua
+redis-cli -p "$port" subscribe banyan:to:g >told 2>/dev/null &
+background=$!
+wait_for subscribe told
+answers "" hello wt turns v '{}'
+answers "task last queued *" task_add last o "" turns 3 5 1 60000 1 99 1000 99 wait '{}' '{}'
+for i in $(seq 30); do answers "ok" submit "r$i" turns 2 5 1 60000 g 1 0 99 1000 99 wait '' 0 '{}'; done
+answers "task next queued *" task_add next o "" turns 2 5 1 60000 1 99 1000 99 wait '{}' '{}'
+# given TAKES: the ids that as many takes of up to four give, without room for the lowest level.
+given() {
+    for _ in $(seq "$1"); do
+        redis-cli -p "$port" -n 5 --eval "$script" , take wt turns v 4 0 3 0 2>/dev/null | grep -E '^(r[0-9]+|last|next)$'
+    done | paste -s -d ' '
+}
+ids=$(given 5)
+[ "$ids" = "r1 r2 r3 r4 r5 r6 r7 last r8 r9 r10 r11 r12 r13 r14 next r15 r16 r17 r18" ] || fail "the order is $ids"
+# Where it waited nothing is left of it, by which autoscalers go; who takes it from a lost worker finds it.
+[ "$(ask -n 5 xinfo groups banyan:queue:turns:low | sed -n '/^lag/{n;p;}')" = 0 ] || fail "an entry of a task is left"
+answers "*" bye wt && sleep 0.02
+answers "last 2 *" take w2 turns v 1 1 3 0
+answers "" task_end last 2 completed end '{}' ''
+# One that has not waited for long has no turn.
+script=script.lua
+answers "task next2 queued *" task_add next2 o "" turns 3 5 1 60000 1 99 1000 99 wait '{}' '{}'
+ids=$(given 3)
+[ "$ids" = "r19 r20 r21 r22 r23 r24 r25 r26 r27 r28 r29 r30" ] || fail "the order is $ids"
 kill $background
 background=
 

@@ -42,6 +42,7 @@ broker_script() {
     grep -q '^local PAUSE, .* = 1500,' "$root/src/serve/link/redis_jobs.lua" || return 1
     echo '#!lua flags=allow-oom'
     echo "local PROTOCOL = '${PROTOCOL:-1}'"
+    echo "local TASK_WAIT, TASK_TURN = ${TASK_WAIT:-3600000}, 8"
     echo 'local EDGES = {0.1, 1}'
     sed "s/^\(local PAUSE, .* = \)1500,/\1${1:-3600000},/" "$root/src/serve/link/redis_jobs.lua"
     cat "$root/src/serve/link/redis_versions.lua" "$root/src/serve/link/redis_broker.lua"

@@ -28,9 +28,16 @@ end
 local function queues_of_all(model, versions)
     local all = queues(model, '')
     for _, version in ipairs(versions) do
-        for level = 1, 3 do all[#all + 1] = queue(model, level, version) end
+        for level = 0, #LEVELS do all[#all + 1] = queue(model, level, version) end
     end
     return all
+end
+
+-- The first entry of a queue that no worker was given yet; nil: there is none.
+local function head_of(q)
+    for _, group in ipairs(redis.pcall('XINFO', 'GROUPS', q)) do
+        return call('XRANGE', q, '(' .. group[8], '+', 'COUNT', 1)[1]
+    end
 end
 
 -- Every gateway and worker calls this several times a second. A pause (of Redis, or of all of them)
@@ -196,7 +203,8 @@ function ops.task_add(id, owner, idempotency, model, level, cost, sequences, lef
          'b', text(now), 't', task, 'since', text(now), 'r', request, 'x', sequences)
     if hook == '1' then call('HSET', P .. 'job:' .. id, 'h', 'pending', 'k', 0) end
     if idempotency ~= '' then call('SET', named, id, 'PX', left) end
-    enqueue(id, {m = model, p = level, c = cost, d = d, x = sequences, queue = pick(route, id)})
+    enqueue(id, {m = model, p = level, c = cost, d = d, x = sequences, o = 'o' .. owner, since = text(now),
+                 queue = pick(route, id)})
     return row(id, owner)
 end
 
@@ -293,11 +301,8 @@ function ops.state(name, silence)
         tend(model, now)
         local all = waits > 0 and queues_of_all(model, call('ZRANGE', P .. 'named:' .. model, 0, -1)) or {}
         for _, q in ipairs(all) do
-            local groups = redis.pcall('XINFO', 'GROUPS', q)
-            for _, g in ipairs(groups) do
-                local next = call('XRANGE', q, '(' .. g[8], '+', 'COUNT', 1)[1]
-                if next then oldest = math.max(oldest, now - tonumber(string.match(next[1], '^%d+'))) end
-            end
+            local head = head_of(q)
+            if head then oldest = math.max(oldest, now - tonumber(string.match(head[1], '^%d+'))) end
         end
         models[#models + 1] = {model, v[1] or '', waits, tonumber(v[3] or 0), tonumber(v[4] or 0), oldest,
                                tonumber(v[5] or 0), route and route.elastic and 1 or 0, route and route.by or '',
@@ -427,7 +432,43 @@ local function give(out, now, worker, model, version, q, entry, claimed, most_lo
     call('HSET', key, 's', 'in_progress', 'w', worker, 'version', version)
     job.version = version
     count_at_workers(job, 1)
+    if job.o then
+        call('HSET', P .. 'model:' .. model, 'given', 0)
+    else
+        call('HINCRBY', P .. 'model:' .. model, 'given', 1)
+    end
     out[#out + 1] = {id, attempt, d > 0 and d - now or -1, job.x, job.o and 1 or 0, job.r}
+end
+
+-- Drops entries at the head of a queue that say nothing any more: nobody may read it for long, and
+-- they would count as waiting.
+local function drop_gone(q, worker)
+    local head = head_of(q)
+    while head and call('HGET', P .. 'job:' .. head[2][2], 'e') ~= head[1] do
+        call('XREADGROUP', 'GROUP', 'workers', worker, 'COUNT', 1, 'STREAMS', q, '>')
+        call('XACK', q, 'workers', head[1])
+        call('XDEL', q, head[1])
+        head = head_of(q)
+    end
+end
+
+-- The turn of a task (task_turn.h): puts the one that has waited longest, of those that a worker may
+-- take, into a queue of the first level. Gives that queue; nil: there is none.
+local function promote(now, worker, model, version, leads)
+    for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'tasks:' .. model, '-inf', text(now - TASK_WAIT), 'LIMIT', 0, 64)) do
+        local job = load(id)
+        if job and (job.queue == version or (leads and job.queue == '')) then
+            local former = queue(model, job.p, job.queue)
+            unlink(job)
+            job.p = 0
+            call('HSET', P .. 'job:' .. id, 'p', 0)
+            enqueue(id, job)
+            drop_gone(former, worker)
+            return queue(model, 0, job.queue)
+        elseif not job then
+            call('ZREM', P .. 'tasks:' .. model, id)
+        end
+    end
 end
 
 -- Up to `most` requests, of the lowest level only while there are less than `low`: what is at a
@@ -441,6 +482,16 @@ function ops.take(worker, model, version, most, silence, most_lost, low)
     local claims = silence > 0 and now - since >= silence
     local route = route_of(model)
     local leads = not route or route.versions[1].version == version
+    local late = call('ZCOUNT', P .. 'tasks:' .. model, '-inf', text(now - TASK_WAIT)) > 0
+    -- Where to read next, and how much, so that a task that is late has its turn.
+    local function choose(q)
+        local before = late and TASK_TURN - 1 - tonumber(call('HGET', P .. 'model:' .. model, 'given') or 0)
+        if not late then return q, most - #out end
+        if before > 0 then return q, math.min(before, most - #out) end
+        local turn = promote(now, worker, model, version, leads)
+        late = turn ~= nil
+        return turn or q, turn and 1 or most - #out
+    end
     local function look(q)
         if claims and #out < most then
             for _, entry in ipairs(call('XAUTOCLAIM', q, 'workers', worker, silence, '0-0', 'COUNT', most - #out)[2]) do
@@ -449,16 +500,17 @@ function ops.take(worker, model, version, most, silence, most_lost, low)
         end
         local rounds = 0
         while #out < most and rounds < 64 do
-            local read = call('XREADGROUP', 'GROUP', 'workers', worker, 'COUNT', most - #out, 'STREAMS', q, '>')
+            local from, count = choose(q)
+            local read = call('XREADGROUP', 'GROUP', 'workers', worker, 'COUNT', count, 'STREAMS', from, '>')
             if not read then break end
             for _, entry in ipairs(read[1][2]) do
-                give(out, now, worker, model, version, q, entry, false, most_lost)
+                give(out, now, worker, model, version, from, entry, false, most_lost)
             end
             rounds = rounds + 1
         end
     end
-    for level = 1, 3 do
-        if level == 3 then most = math.min(most, low) end
+    for level = 0, #LEVELS do
+        if level == #LEVELS then most = math.min(most, low) end
         look(queue(model, level, version))
         if leads and version ~= '' then look(queue(model, level, '')) end
     end

@@ -8,6 +8,7 @@
 #include "serve/link/link.h"
 #include "serve/link/redis_poll.h"
 #include "serve/observe/metrics.h"
+#include "serve/task_turn.h"
 
 /* Milliseconds between two looks at what is unanswered, and that a close waits for Redis. */
 #define LOOK  500
@@ -304,7 +305,11 @@ static redisAsyncContext *connect_one(by__redis *r, const struct addrinfo *list)
 /* What the script finds before it: the edges of histograms are those of all metrics. */
 static void add_constants(by__text *script)
 {
-    by__text_format(script, "local PROTOCOL = '%d'\nlocal EDGES = {", BY__REDIS_PROTOCOL);
+    by__text_format(script,
+                    "local PROTOCOL = '%d'\n"
+                    "local TASK_WAIT, TASK_TURN = %.0f, %d\n"
+                    "local EDGES = {",
+                    BY__REDIS_PROTOCOL, BY__TASK_WAIT * 1e3, BY__TASK_TURN);
     for (size_t i = 0; i < BY__EDGES; i++) {
         by__text_format(script, "%.17g,", by__edges[i]);
     }

@@ -1,6 +1,7 @@
 -- Requests in Redis: where they wait, and how they end. This, redis_versions.lua and
 -- redis_broker.lua are one script, in this order, behind lines with EDGES, the upper edges of a
--- histogram's buckets in seconds (metrics.h), and PROTOCOL (redis_client.h).
+-- histogram's buckets in seconds (metrics.h), PROTOCOL (redis_client.h), and TASK_WAIT, in
+-- milliseconds, and TASK_TURN (task_turn.h).
 --
 -- Every change of a request's state is one call of the script, so it happens as a whole or not at
 -- all. ARGV[1] names the operation; its arguments follow. Times are milliseconds of Redis' own
@@ -13,7 +14,9 @@
 --   banyan:queue:MODEL:LEVEL@VERSION  what only workers of that version may take
 --   banyan:model:MODEL        hash: info, n and cost (of what waits), w1, w2, w3 (sequences that
 --                             clients and tasks have waiting at each level), and so far: arrived,
---                             refused (requests), ended (sequences that have ended at workers)
+--                             refused (requests), ended (sequences that have ended at workers);
+--                             given: requests that workers were given since the last task
+--   banyan:tasks:MODEL        sorted set: tasks that wait by the time at which they came
 --   banyan:models             sorted set: models by the time at which a worker last named them
 --   banyan:route:MODEL        string: which versions get new requests (redis_versions.lua)
 --   banyan:named:MODEL        sorted set: versions by the time at which a worker last named them
@@ -36,7 +39,8 @@
 --   banyan:to:NAME            channel of a gateway or a worker; banyan:wake:MODEL: something waits
 local P = 'banyan:'
 local call = redis.call
-local LEVELS = {'high', 'normal', 'low'}
+-- Of the first level: a task whose turn it is. It is given to the worker that put it there.
+local LEVELS = {[0] = 'turn', 'high', 'normal', 'low'}
 -- state, model, level, entry of the stream, cost, deadline (0: none), gateway, attempt (counts up
 -- with every delivery: what an earlier one says is no news), workers lost, worker, owner (of a task
 -- alone), request; the version whose queue it is in ('': the queue of all), the version of the
@@ -68,7 +72,7 @@ local function whole_of(id) return string.match(id, '^(.+)%-') end
 -- The streams that a worker of a version may have entries of.
 local function queues(model, version)
     local all = {}
-    for level = 1, 3 do
+    for level = 0, #LEVELS do
         all[#all + 1] = queue(model, level, '')
         if version ~= '' then all[#all + 1] = queue(model, level, version) end
     end
@@ -78,7 +82,7 @@ end
 local function load(id)
     local values = call('HMGET', P .. 'job:' .. id, unpack(FIELDS))
     if not values[1] then return nil end
-    local job = {}
+    local job = {id = id}
     for i, name in ipairs(FIELDS) do job[name] = values[i] end
     job.queue = job.queue or ''
     job.since = job.since or clock()
@@ -161,6 +165,11 @@ local function count_waiting(job, sign)
     call('HINCRBY', key, 'n', sign)
     add(key, 'cost', sign, job.c)
     add(key, 'w' .. job.p, sign, job.x)
+    if job.o and sign > 0 then
+        call('ZADD', P .. 'tasks:' .. job.m, job.since, job.id)
+    elseif job.o then
+        call('ZREM', P .. 'tasks:' .. job.m, job.id)
+    end
 end
 
 -- The same of the workers of its version. The count of a version that was forgotten begins at 0.
@@ -244,6 +253,7 @@ end
 
 -- Into the queue of job.queue.
 local function enqueue(id, job)
+    job.id = id
     job.e = call('XADD', queue(job.m, job.p, job.queue), '*', 'id', id)
     call('HSET', P .. 'job:' .. id, 's', 'queued', 'e', job.e, 'queue', job.queue)
     count_waiting(job, 1)

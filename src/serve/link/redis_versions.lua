@@ -46,7 +46,7 @@ end
 -- What waits in the queues of a version goes elsewhere. gone: no worker of it is left, so that what
 -- one had goes too, and what no other version may answer ends.
 local function empty(model, version, route, gone)
-    for level = 1, 3 do
+    for level = 0, #LEVELS do
         local q = queue(model, level, version)
         for _, entry in ipairs(call('XRANGE', q, '-', '+', 'COUNT', 256)) do
             local id = entry[2][2]
@@ -75,7 +75,7 @@ local function tend(model, now)
         if not lists(route, version) then
             empty(model, version, route, true)
             if now - call('ZSCORE', P .. 'named:' .. model, version) > UNNAMED then
-                for level = 1, 3 do call('DEL', queue(model, level, version)) end
+                for level = 0, #LEVELS do call('DEL', queue(model, level, version)) end
                 call('DEL', version_key(version, model))
                 call('ZREM', P .. 'named:' .. model, version)
             end
