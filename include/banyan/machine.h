@@ -47,6 +47,10 @@ typedef struct by_machine {
     double disk_write_gbps;
     double disk_read_gbps;
     bool disk_direct; /* past the page cache (O_DIRECT); false: the file system has no such thing */
+
+    /* Bits of by_machine_figures: measured while other processes took processors away from this one
+     * and therefore too low. by_machine_load measures them again. */
+    unsigned busy;
 } by_machine;
 
 /* Figures to measure: bits. */
@@ -68,8 +72,8 @@ BY_API const char *const *by_machine_levels(size_t *count);
 /* What the figures stand on: "banyan 0.1.0, oneDNN 2.6.3, ...". Freed with free(). */
 BY_API by_status by_machine_libraries(char **out, by_error *error);
 
-/* Measures these figures of a described machine, which takes about a second for all of them. Others
- * keep their values. */
+/* Measures these figures of a described machine, which takes about a second for all of them, and
+ * says in `busy` which of them were disturbed. Others keep their values. */
 BY_API by_status by_machine_measure(by_machine *machine, unsigned figures, by_error *error);
 /* Memory read while other work runs, for machines whose memory is shared and changes from second to
  * second: a share of its speed then means something only if both are measured in turn. Of `bytes`
@@ -95,8 +99,9 @@ BY_API by_status by_machine_cache_path(char **out, by_error *error);
 /* Puts the machine's figures into the cache, over those of the same machine, atomically. A cache
  * that cannot be read is written anew. BY_EIO. */
 BY_API by_status by_machine_store(const by_machine *machine, by_error *error);
-/* Describes the machine and fills these figures: from the cache, and what is not there is measured
- * and stored. Never fails because of the cache. */
+/* Describes the machine and fills these figures: from the cache, and what is not there or was
+ * measured on a busy machine is measured and stored; of two values of a figure, of which one was
+ * measured on a busy machine, the larger one counts. Never fails because of the cache. */
 BY_API by_status by_machine_load(by_machine *out, int threads, unsigned figures, by_error *error);
 
 /* The peak for products of this type: bf16_gflops for bf16, else f32_gflops. */

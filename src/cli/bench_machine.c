@@ -19,6 +19,26 @@ static void print_member(const char *key, double value)
     }
 }
 
+/* The names of the figures that were measured while other processes used the processors, each
+ * behind `between` but for the first. */
+static void print_busy(unsigned busy, const char *quote, const char *between)
+{
+    static const struct {
+        unsigned figure;
+        const char *name;
+    } names[] = {{BY_MACHINE_F32, "f32"},
+                 {BY_MACHINE_BF16, "bf16"},
+                 {BY_MACHINE_INT8, "int8"},
+                 {BY_MACHINE_MEMORY, "memory"}};
+    const char *before = "";
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (busy & names[i].figure) {
+            printf("%s%s%s%s", before, quote, names[i].name, quote);
+            before = between;
+        }
+    }
+}
+
 static void print_json(const figures *f)
 {
     const by_machine *m = &f->machine;
@@ -41,7 +61,9 @@ static void print_json(const figures *f)
     print_member("copy_gbps", m->copy_gbps);
     print_member("disk_write_gbps", m->disk_write_gbps);
     print_member("disk_read_gbps", m->disk_read_gbps);
-    printf(",\"disk_direct\":%s,\"cache\":", m->disk_direct ? "true" : "false");
+    printf(",\"disk_direct\":%s,\"busy\":[", m->disk_direct ? "true" : "false");
+    print_busy(m->busy, "\"", ",");
+    printf("],\"cache\":");
     if (f->cache == NULL) {
         printf("null}\n");
     } else {
@@ -78,6 +100,11 @@ static void print_text(const figures *f)
     if (m->disk_write_gbps > 0.0) {
         printf("disk         %.2f GB/s write with fsync, %.2f GB/s read%s\n", m->disk_write_gbps,
                m->disk_read_gbps, m->disk_direct ? "" : " (through the page cache)");
+    }
+    if (m->busy != 0) {
+        printf("note         other processes used the processors while ");
+        print_busy(m->busy, "", ", ");
+        printf(" was measured: too low, to be measured again\n");
     }
     if (f->cache != NULL) {
         printf("kept in      %s\n", f->cache);

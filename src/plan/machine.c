@@ -3,6 +3,7 @@
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/threads.h"
 #include "plan/plan.h"
@@ -47,36 +48,67 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
+static by_status measure_figure(by_machine *m, unsigned figure, by_error *error)
+{
+    switch (figure) {
+    case BY_MACHINE_F32:
+        BY_TRY(by__measure_products(&m->own_f32_gflops, BY_F32, m->threads, error));
+        m->f32_gflops = larger(m->own_f32_gflops, by__measure_onednn(BY_F32, m->isa, m->threads));
+        return BY_OK;
+    case BY_MACHINE_BF16:
+        BY_TRY(by__measure_products(&m->own_bf16_gflops, BY_BF16, m->threads, error));
+        m->bf16_gflops =
+            larger(m->own_bf16_gflops, by__measure_onednn(BY_BF16, m->isa, m->threads));
+        return BY_OK;
+    case BY_MACHINE_INT8:
+        m->int8_gops = larger(by__measure_byte_products(m->isa, m->threads),
+                              by__measure_onednn(BY_U8, m->isa, m->threads));
+        return BY_OK;
+    default:
+        return by__measure_memory(&m->read_gbps, &m->copy_gbps, m->threads, error);
+    }
+}
+
+/* How often the scheduler took a processor from a thread of this process that could have gone on.
+ */
+static long preemptions(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_nivcsw : 0;
+}
+
+/* Daemons of an idle machine interrupt a few times a second; a process that computes as well takes
+ * its turn every few milliseconds. */
+static bool was_disturbed(long preempted, double seconds)
+{
+    return (double)preempted > 5.0 + 25.0 * seconds;
+}
+
 by_status by_machine_measure(by_machine *machine, unsigned figures, by_error *error)
 {
     by_machine m = *machine;
-    if (figures & BY_MACHINE_F32) {
-        BY_TRY(by__measure_products(&m.own_f32_gflops, BY_F32, m.threads, error));
-        m.f32_gflops = larger(m.own_f32_gflops, by__measure_onednn(BY_F32, m.isa, m.threads));
-    }
-    if (figures & BY_MACHINE_BF16) {
-        BY_TRY(by__measure_products(&m.own_bf16_gflops, BY_BF16, m.threads, error));
-        m.bf16_gflops = larger(m.own_bf16_gflops, by__measure_onednn(BY_BF16, m.isa, m.threads));
-    }
-    if (figures & BY_MACHINE_INT8) {
-        m.int8_gops = larger(by__measure_byte_products(m.isa, m.threads),
-                             by__measure_onednn(BY_U8, m.isa, m.threads));
-    }
-    if (figures & BY_MACHINE_MEMORY) {
-        BY_TRY(by__measure_memory(&m.read_gbps, &m.copy_gbps, m.threads, error));
+    for (unsigned figure = 1; figure <= BY_MACHINE_MEMORY; figure <<= 1) {
+        if ((figures & figure) == 0) {
+            continue;
+        }
+        long preempted = preemptions();
+        double began = by_clock();
+        BY_TRY(measure_figure(&m, figure, error));
+        bool busy = was_disturbed(preemptions() - preempted, by_clock() - began);
+        m.busy = busy ? m.busy | figure : m.busy & ~figure;
     }
     *machine = m;
     return BY_OK;
 }
 
-/* Those of `figures` that are not known yet. int8 is not known at every level. */
+/* Those of `figures` that are not known yet, or too low. int8 is not known at every level. */
 static unsigned missing(const by_machine *m, unsigned figures)
 {
     unsigned known = (m->f32_gflops > 0.0 ? BY_MACHINE_F32 : 0u) |
                      (m->bf16_gflops > 0.0 ? BY_MACHINE_BF16 : 0u) |
                      (m->int8_gops > 0.0 ? BY_MACHINE_INT8 : 0u) |
                      (m->read_gbps > 0.0 && m->copy_gbps > 0.0 ? BY_MACHINE_MEMORY : 0u);
-    return figures & ~known;
+    return figures & ~(known & ~m->busy);
 }
 
 by_status by_machine_load(by_machine *out, int threads, unsigned figures, by_error *error)
@@ -90,7 +122,9 @@ by_status by_machine_load(by_machine *out, int threads, unsigned figures, by_err
     by_status status = BY_OK;
     unsigned wanted = missing(&machine, figures);
     if (wanted != 0) {
+        by_machine known = machine;
         status = by_machine_measure(&machine, wanted, error);
+        by__machine_raise(&machine, &known);
         if (status == BY_OK && path != NULL) {
             /* Without a cache the next process measures again, and that is all. */
             (void)by__machine_remember(&machine, path, NULL);

@@ -90,8 +90,23 @@ void by__machine_recall(by_machine *machine, const char *path)
             }
         }
         machine->disk_direct = json_is_true(json_object_get(entry, "disk_direct"));
+        machine->busy =
+            (unsigned)json_integer_value(json_object_get(entry, "busy")) & (unsigned)BY_MACHINE_ALL;
     }
     json_decref(machines);
+}
+
+void by__machine_raise(by_machine *machine, const by_machine *other)
+{
+    for (size_t f = 0; f < BY_ARRAY_LENGTH(figures); f++) {
+        double value;
+        double most;
+        memcpy(&value, (const char *)other + figures[f].offset, sizeof value);
+        memcpy(&most, (const char *)machine + figures[f].offset, sizeof most);
+        if (value > most) {
+            memcpy((char *)machine + figures[f].offset, &value, sizeof value);
+        }
+    }
 }
 
 static json_t *make_entry(const by_machine *machine)
@@ -101,7 +116,8 @@ static json_t *make_entry(const by_machine *machine)
               json_object_set_new(entry, "key", json_string(machine->key)) == 0 &&
               json_object_set_new(entry, "isa", json_string(machine->isa)) == 0 &&
               json_object_set_new(entry, "threads", json_integer(machine->threads)) == 0 &&
-              json_object_set_new(entry, "disk_direct", json_boolean(machine->disk_direct)) == 0;
+              json_object_set_new(entry, "disk_direct", json_boolean(machine->disk_direct)) == 0 &&
+              json_object_set_new(entry, "busy", json_integer(machine->busy)) == 0;
     for (size_t f = 0; f < BY_ARRAY_LENGTH(figures) && ok; f++) {
         double value;
         memcpy(&value, (const char *)machine + figures[f].offset, sizeof value);

@@ -75,6 +75,8 @@ void by__machine_identify(by_machine *out, const char *path);
 /* Fills what the cache file at `path` knows of a described machine; does nothing when it knows
  * nothing or is broken. */
 void by__machine_recall(by_machine *machine, const char *path);
+/* Of each figure the larger of the two, into `machine`. */
+void by__machine_raise(by_machine *machine, const by_machine *other);
 /* Puts the machine into the cache file at `path`. */
 by_status by__machine_remember(const by_machine *machine, const char *path, by_error *error);
 
