@@ -180,7 +180,9 @@ static inline float by__unit_float(uint32_t bits)
 
 /* Seconds of a clock that never steps back; only differences mean anything. */
 double by__now(void);
-/* UTC as "2026-01-31T23:59:59Z". */
+/* UTC as "2026-01-31T23:59:59Z", of seconds since 1970 and of now; "" for a time that no calendar
+ * has. */
+void by__utc(char out[24], double seconds);
 void by__utc_now(char out[24]);
 
 #endif

@@ -9,10 +9,16 @@ double by__now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+void by__utc(char out[24], double seconds)
+{
+    time_t whole = (time_t)seconds;
+    struct tm parts;
+    if (gmtime_r(&whole, &parts) == NULL || strftime(out, 24, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0) {
+        out[0] = '\0';
+    }
+}
+
 void by__utc_now(char out[24])
 {
-    time_t now = time(NULL);
-    struct tm parts;
-    (void)gmtime_r(&now, &parts);
-    (void)strftime(out, 24, "%Y-%m-%dT%H:%M:%SZ", &parts);
+    by__utc(out, (double)time(NULL));
 }

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "serve/gateway/webhook_send.h"
 #include "serve/messages.h"
@@ -31,44 +30,32 @@ struct by__webhooks {
 
 /* ---- messages ---- */
 
-/* "2026-01-31T12:00:00Z" of seconds since 1970. */
-static void print_time(char out[32], double seconds)
-{
-    time_t whole = (time_t)seconds;
-    struct tm parts;
-    if (gmtime_r(&whole, &parts) == NULL || strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0) {
-        out[0] = '\0';
-    }
-}
-
 /* The task without its result, which only its key may read. */
 static char *print_body(const json_t *row)
 {
     char type[32];
-    char time_text[32];
+    char time_text[24];
     json_t *task = by__task_view(row);
     (void)json_object_del(task, "result");
     (void)json_object_del(task, "webhook");
     (void)snprintf(type, sizeof type, "task.%s", by__get_text(row, "status"));
-    print_time(time_text, by__get_number(row, "ended_at", 0.0));
+    by__utc(time_text, by__get_number(row, "ended_at", 0.0));
     json_t *body = json_pack("{ss ss so}", "type", type, "timestamp", time_text, "data", task);
-    char *text = json_dumps(body, JSON_COMPACT);
+    by__text text = {0};
+    char *out = NULL;
+    by__text_dump(&text, body, JSON_COMPACT);
     json_decref(body);
-    return text;
+    (void)by__text_take(&text, &out, NULL);
+    return out;
 }
 
-static by__webhook_message *make_message(const json_t *row)
+/* NULL: memory is exhausted. */
+static by__webhook_message *make_message(const json_t *row, const char *url)
 {
-    const char *id = by__get_text(row, "id");
-    const char *url = by__get_text(json_object_get(row, "task"), "webhook");
     by__webhook_message *m = calloc(1, sizeof *m);
-    if (m == NULL || id == NULL || !by__id_valid(id) || url == NULL ||
-        by__get_text(row, "status") == NULL) {
-        free(m);
+    if (m == NULL) {
         return NULL;
     }
-    memcpy(m->id, id, strlen(id) + 1);
-    m->tries = by__get_integer(row, "tries");
     m->url = by__strdup(url);
     m->body = print_body(row);
     if (m->url == NULL || m->body == NULL) {
@@ -100,7 +87,7 @@ static double pause_of(const by__webhooks *w, const by__webhook_message *m)
 }
 
 /* hopeless: another attempt would end as this one. */
-static void conclude(by__webhooks *w, by__webhook_message *m, bool hopeless)
+static void conclude(by__webhooks *w, const by__webhook_message *m, bool hopeless)
 {
     bool delivered = m->status >= 200 && m->status < 300;
     bool ends = delivered || hopeless || m->tries >= w->config->attempts;
@@ -113,7 +100,6 @@ static void conclude(by__webhooks *w, by__webhook_message *m, bool hopeless)
                   outcome, "try", (json_int_t)m->tries, "status", (json_int_t)m->status, "reason",
                   m->reason, "again", delay);
     tell_broker(w, m, outcome, delay);
-    by__webhook_message_free(m);
 }
 
 static void on_ended(void *user, by__webhook_message *message)
@@ -121,6 +107,7 @@ static void on_ended(void *user, by__webhook_message *message)
     by__webhooks *w = user;
     w->busy--;
     conclude(w, message, message->status == GONE);
+    by__webhook_message_free(message);
 }
 
 /* ---- what the broker has ---- */
@@ -146,6 +133,35 @@ static void on_timer(uv_timer_t *timer)
     }
 }
 
+/* Every attempt that the broker counts has an outcome, also one for which no memory was left. */
+static void take_row(by__webhooks *w, const json_t *row)
+{
+    const char *id = by__get_text(row, "id");
+    const char *url = by__get_text(json_object_get(row, "task"), "webhook");
+    by__webhook_message attempt = {.tries = by__get_integer(row, "tries")};
+    by_error error = {0};
+    if (id == NULL || !by__id_valid(id) || url == NULL || by__get_text(row, "status") == NULL) {
+        return;
+    }
+    memcpy(attempt.id, id, strlen(id) + 1);
+    if (by__webhook_check_url(w->rules, url, &error) != BY_OK) {
+        /* It was listed when the task came. */
+        (void)snprintf(attempt.reason, sizeof attempt.reason, "its origin is not listed any more");
+        conclude(w, &attempt, true);
+        return;
+    }
+    by__webhook_message *m = make_message(row, url);
+    if (m == NULL) {
+        (void)snprintf(attempt.reason, sizeof attempt.reason, "out of memory");
+        conclude(w, &attempt, false);
+        return;
+    }
+    memcpy(m->id, attempt.id, sizeof m->id);
+    m->tries = attempt.tries;
+    w->busy++;
+    by__webhook_send(w->sender, m);
+}
+
 void by__webhooks_take(by__webhooks *webhooks, const json_t *message)
 {
     by__webhooks *w = webhooks;
@@ -157,19 +173,7 @@ void by__webhooks_take(by__webhooks *webhooks, const json_t *message)
     w->asked = 0.0;
     json_array_foreach(json_object_get(message, "hooks"), i, row)
     {
-        by_error error = {0};
-        by__webhook_message *m = make_message(row);
-        if (m == NULL) {
-            continue; /* it is due again soon */
-        }
-        if (by__webhook_check_url(w->rules, m->url, &error) != BY_OK) {
-            /* It was listed when the task came. */
-            (void)snprintf(m->reason, sizeof m->reason, "its origin is not listed any more");
-            conclude(w, m, true);
-            continue;
-        }
-        w->busy++;
-        by__webhook_send(w->sender, m);
+        take_row(w, row);
     }
 }
 

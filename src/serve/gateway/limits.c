@@ -87,11 +87,6 @@ char *by__limits_print(by__limits *limits)
     return text;
 }
 
-const char *by__limits_path(const by__limits *limits)
-{
-    return limits->path;
-}
-
 /* ---- opening ---- */
 
 static void set_account(account *a, const by_serve_limits_config *config, const char *name)

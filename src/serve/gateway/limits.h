@@ -35,6 +35,5 @@ double by__limits_take(by__limits *limits, size_t account, double requests, doub
 void by__limits_return(by__limits *limits, size_t account, double tokens);
 /* The file's text of what has changed since the last call; NULL: nothing has. Freed with free(). */
 char *by__limits_print(by__limits *limits);
-const char *by__limits_path(const by__limits *limits);
 
 #endif
