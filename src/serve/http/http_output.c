@@ -207,6 +207,7 @@ static void add_head(by__text *text, by__exchange *x, int status, const char *ty
     if (x->headers.data != NULL) {
         by__text_add(text, x->headers.data);
     }
+    text->failed = text->failed || x->headers.failed;
     if (type != NULL) {
         by__text_format(text, "Content-Type: %s\r\nX-Content-Type-Options: nosniff\r\n", type);
     }
@@ -324,6 +325,15 @@ bool by__exchange_send(by__exchange *exchange, const char *data, size_t length)
     s->counts.frames++;
     gather(x);
     return by__connection_put(x, "\r\n", 2);
+}
+
+bool by__exchange_send_text(by__exchange *exchange, const by__text *frames)
+{
+    if (frames->failed) {
+        by__connection_hang_up(exchange);
+        return false;
+    }
+    return frames->length == 0 || by__exchange_send(exchange, frames->data, frames->length);
 }
 
 void by__exchange_end(by__exchange *exchange)

@@ -188,6 +188,14 @@ const char *by__http_header_of(const by__http_request *request, const char *name
     return count_header(request, name, &value) == 1 ? value : NULL;
 }
 
+bool by__http_is_type(const by__http_request *request, const char *type)
+{
+    const char *value = by__http_header_of(request, "content-type");
+    size_t length = strlen(type);
+    return value != NULL && strncasecmp(value, type, length) == 0 &&
+           (type[length - 1] == '/' || strchr("; \t", value[length]) != NULL);
+}
+
 /* Whether one of a list of comma-separated words is `word`. */
 static bool has_word(const char *list, const char *word)
 {

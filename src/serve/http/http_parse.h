@@ -73,5 +73,8 @@ bool by__http_parser_in_body(const by__http_parser *parser);
 /* The value of a header (name in lower case), NULL for none. One that came twice is NULL too where
  * it may come only once (the parser refuses those that frame a message). */
 const char *by__http_header_of(const by__http_request *request, const char *name);
+/* Whether its Content-Type is `type`, whatever the parameters behind it; one that ends with '/'
+ * stands for all its subtypes. */
+bool by__http_is_type(const by__http_request *request, const char *type);
 
 #endif

@@ -94,6 +94,9 @@ bool by__exchange_stream(by__exchange *exchange);
  * together, at its end. False: the client is gone (`gone` was called), or it was cut off: it holds
  * back more than `output`, or than what `output_total` leaves. */
 bool by__exchange_send(by__exchange *exchange, const char *data, size_t length);
+/* The same of frames in a text, which may be empty; where its memory was exhausted the client is
+ * cut off: what it lacks could not be told from an answer without it. */
+bool by__exchange_send_text(by__exchange *exchange, const by__text *frames);
 /* Ends the stream. The exchange is gone afterwards. */
 void by__exchange_end(by__exchange *exchange);
 /* "127.0.0.1", "::1" or "unix": the client's address where a listed proxy tells it. */
