@@ -67,12 +67,6 @@ void by__events_add_piece(by__text *list, const char *id, int64_t attempt, size_
     }
 }
 
-static int add_dumped(const char *data, size_t length, void *list)
-{
-    by__text_add_bytes(list, data, length);
-    return ((by__text *)list)->failed ? -1 : 0;
-}
-
 void by__events_add(by__text *list, int64_t attempt, const json_t *event)
 {
     const char *id = by__get_text(event, "id");
@@ -89,8 +83,8 @@ void by__events_add(by__text *list, int64_t attempt, const json_t *event)
         return;
     }
     /* Once, as a result may be many megabytes. */
-    if (json_dump_callback(event, add_dumped, list, JSON_COMPACT) != 0 || list->failed ||
-        list->length - before > UINT32_MAX / 2) {
+    by__text_dump(list, event, JSON_COMPACT);
+    if (list->failed || list->length - before > UINT32_MAX / 2) {
         list->failed = true; /* a lost event is a lost answer */
         return;
     }

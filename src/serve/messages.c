@@ -2,6 +2,29 @@
 
 #include <string.h>
 
+json_t *by__copy_object(const json_t *object)
+{
+    json_t *out = json_object();
+    if (json_object_update(out, (json_t *)(uintptr_t)object) != 0) {
+        json_decref(out);
+        return NULL;
+    }
+    return out;
+}
+
+static int add_dumped(const char *data, size_t length, void *out)
+{
+    by__text_add_bytes(out, data, length);
+    return ((by__text *)out)->failed ? -1 : 0;
+}
+
+void by__text_dump(by__text *out, const json_t *value, size_t flags)
+{
+    if (json_dump_callback(value, add_dumped, out, flags) != 0) {
+        out->failed = true;
+    }
+}
+
 const char *by__get_text(const json_t *object, const char *key)
 {
     return json_string_value(json_object_get(object, key));

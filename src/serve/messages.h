@@ -66,6 +66,12 @@
 const char *by__get_text(const json_t *object, const char *key);
 int64_t by__get_integer(const json_t *object, const char *key);
 double by__get_number(const json_t *object, const char *key, double otherwise);
+/* A shallow copy, a new reference. NULL: it is no object, or memory is exhausted, where json_copy
+ * leaves members out. */
+json_t *by__copy_object(const json_t *object);
+/* Adds a value as JSON; flags: of jansson. Where memory is exhausted the text has failed, where
+ * json_dumps leaves keys out. */
+void by__text_dump(by__text *out, const json_t *value, size_t flags);
 
 /* A new event or message; NULL when memory is exhausted. */
 json_t *by__event_new(const char *id, const char *kind);

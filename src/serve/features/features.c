@@ -186,8 +186,6 @@ static bool fill_row(by__feature_fetch *f, json_t *row, size_t i, double now,
             cell = json_null();
         }
         if (json_object_set_new(row, column->column, cell) != 0) {
-            *why = BY__FEATURE_UNAVAILABLE;
-            (void)snprintf(message, size, "no memory for the features of a request");
             return false;
         }
     }
@@ -202,9 +200,11 @@ static void tell_rows(by__feature_fetch *f)
     json_t *rows = json_array();
     for (size_t i = 0; i < json_array_size(f->entities); i++) {
         const json_t *given = json_array_get(f->rows, i);
-        json_t *row = given == NULL ? json_object() : json_copy((json_t *)(uintptr_t)given);
-        (void)json_array_append_new(rows, row);
-        if (!fill_row(f, row, i, now, &why, message, sizeof message)) {
+        json_t *row = given == NULL ? json_object() : by__copy_object(given);
+        (void)snprintf(message, sizeof message, "no memory for the features of a request");
+        why = BY__FEATURE_UNAVAILABLE;
+        if (json_array_append_new(rows, row) != 0 ||
+            !fill_row(f, row, i, now, &why, message, sizeof message)) {
             bool theirs = why != BY__FEATURE_UNAVAILABLE;
             f->done(f->user, &(by__feature_result){.status = theirs ? 422 : 503,
                                                    .code = theirs ? "feature_missing"
@@ -256,11 +256,8 @@ static void note(by__features *s, const char *failure)
 static char *print_name(const by__feature_fetch *f, size_t row)
 {
     by__text text = {0};
-    char *entity = json_dumps(json_array_get(f->entities, row), JSON_COMPACT | JSON_SORT_KEYS);
     by__text_json(&text, f->model, strlen(f->model));
-    by__text_add(&text, entity == NULL ? "" : entity);
-    text.failed = text.failed || entity == NULL;
-    free(entity);
+    by__text_dump(&text, json_array_get(f->entities, row), JSON_COMPACT | JSON_SORT_KEYS);
     if (text.failed) {
         by__text_free(&text);
     }
