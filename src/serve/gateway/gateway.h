@@ -83,6 +83,7 @@ typedef struct by__call_form {
     const char *prefix; /* of ids */
     by__call_kind kind;
     bool any_type; /* of content, not JSON alone */
+    bool keeps;    /* text is kept even where it is sent */
     /* Reads a request into a call that has an exchange, a key and an id. BY_EARG: a sentence for
      * the client; *param as by__fields_read gives it. */
     by_status (*read)(struct by__call *call, const by__http_request *request, const char **param,
@@ -119,7 +120,9 @@ typedef struct by__part {
     json_t *message; /* as it was submitted, to submit it again */
     int64_t prompt_tokens;
     int64_t generated;
+    bool listed;      /* by its id, in the gateway's table */
     bool submitted;   /* the broker may have it */
+    bool reading;     /* another thread reads its whole answer */
     char version[65]; /* of the model that answers; "": not known yet */
     bool done;
 } by__part;
@@ -132,7 +135,6 @@ typedef struct by__call {
     struct by__call *next;
     struct by__call *previous;
     const by__call_form *form;
-    by__call_kind kind;
     char id[BY__ID_BYTES];
     char *model;
     const char *key;           /* its name, "" for none */
@@ -146,7 +148,6 @@ typedef struct by__call {
     bool logprobs;
     bool kept;    /* it goes into the payload log: texts of streams are gathered too */
     int64_t top;  /* most probable tokens that are told of each */
-    bool keeps;   /* text is kept even where it is sent */
     bool began;   /* the stream's head is out */
     json_t *own;  /* what the form keeps; NULL: nothing */
     bool fetches; /* its rows are those of entities, in `own`, and are fetched when it starts */
@@ -161,7 +162,7 @@ typedef struct by__call {
     by__choice *choices; /* [part_count * n] */
 } by__call;
 
-/* ---- a request on its way (gateway_call.c) ---- */
+/* ---- a request on its way (gateway_call.c; its form: gateway_forms.c) ---- */
 
 /* A new call with an id; it has no exchange yet. Freed with by__call_free. */
 by_status by__call_open(by__call **out, by__gateway *gateway, const by__call_form *form,
@@ -180,8 +181,6 @@ void by__call_free(by__call *call);
 void by__call_event(by__gateway *g, const by__event *event);
 /* One that is more than a piece of text, with its JSON. */
 void by__call_read(by__gateway *g, const by__event *event, const json_t *json);
-/* Answers with a JSON text that a form has printed, which is taken. */
-void by__call_reply(by__gateway *g, by__exchange *x, by__text *out);
 /* The client is gone. */
 void by__call_gone(by__waiter *waiter);
 /* Ends what is far behind its deadline, which broker and worker keep while they live. */
@@ -197,10 +196,19 @@ const json_t *by__gateway_model(const by__gateway *g, const char *name);
 /* The error of OpenAI's API: {"error": {"message", "type", "param", "code"}}. */
 void by__reply_error(by__gateway *g, by__exchange *x, int status, const char *code,
                      const char *param, const char *message);
+/* Of a request that could not be read: 400 for what its client has done (BY_EARG, BY_EFORMAT), else
+ * 503. */
+void by__reply_refused(by__gateway *g, by__exchange *x, by_status status, const char *param,
+                       const by_error *error);
+/* False: the body of a request is no JSON by its Content-Type, and the client was told. No page of
+ * another site can send that type without being asked about it (CORS). */
+bool by__gateway_takes_json(by__gateway *g, by__exchange *x, const by__http_request *r);
 
 /* The header Retry-After in whole seconds; none for 0. */
 void by__gateway_retry_after(by__exchange *x, double seconds);
-/* value is taken. */
+/* Answers with a JSON text, which is taken; where its memory was exhausted the client is told. */
+void by__reply_text(by__gateway *g, by__exchange *x, int status, by__text *json);
+/* The same of a value, which is taken; NULL: memory is exhausted. */
 void by__reply_json(by__gateway *g, by__exchange *x, int status, json_t *value);
 
 /* Takes tokens from what the client of an exchange may use, by guess. False: it may not, and was

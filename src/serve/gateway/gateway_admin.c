@@ -61,7 +61,7 @@ static void on_reply(void *user, by__link *link, json_t *message)
         return;
     }
     if (a->exchange != NULL) {
-        json_t *answer = json_copy(message);
+        json_t *answer = by__copy_object(message);
         (void)json_object_del(answer, "t");
         (void)json_object_set_new(answer, "object", json_string("versions"));
         by__exchange_set(a->exchange, NULL);

@@ -8,8 +8,6 @@
 
 /* Seconds behind a deadline that broker and worker have to say so themselves. */
 #define LATE 10.0
-/* Bytes of a message around a request, at most. */
-#define AROUND ((size_t)1 << 16)
 /* Bytes that are kept for frames of streams. */
 #define MOST_FRAME ((size_t)16 << 10)
 
@@ -28,10 +26,16 @@ static bool has_sent(const by__part *part)
     return false;
 }
 
+/* Whether only the version that began the answer can complete it. */
+static bool is_bound(const by__part *part)
+{
+    return has_sent(part) && part->version[0] != '\0';
+}
+
 /* Before the link stands nothing is sent: by__calls_again follows. */
 static void submit_part(by__gateway *g, by__part *part)
 {
-    if (has_sent(part) && part->version[0] != '\0') {
+    if (is_bound(part)) {
         (void)json_object_set_new(part->message, "version", json_string(part->version));
     }
     if (g->broker.ready) {
@@ -41,184 +45,26 @@ static void submit_part(by__gateway *g, by__part *part)
         (void)json_object_set_new(part->message, "seen", json_boolean(seen));
         (void)json_object_set_new(part->message, "again", json_boolean(part->submitted));
         (void)json_object_set_new(part->message, "left", json_real(left > 0.001 ? left : 0.001));
-        part->submitted = by__broker_link_send(&g->broker, part->message);
+        part->submitted = by__broker_link_send(&g->broker, part->message) || part->submitted;
     }
 }
 
+/* Nothing that comes for the part counts any more. */
 static void cancel_part(by__gateway *g, by__part *part)
 {
-    if (!part->done) {
-        part->done = true;
+    if (part->listed) {
         by__id_remove(&g->parts, &part->entry);
+        part->listed = false;
+    }
+    if (part->submitted && !part->done) {
         json_t *message = json_pack("{ss ss}", "t", "cancel", "id", part->entry.id);
         (void)by__broker_link_send(&g->broker, message);
         json_decref(message);
     }
-}
-
-by_status by__call_open(by__call **out, by__gateway *gateway, const by__call_form *form,
-                        const char *key, by_error *error)
-{
-    by__call *call = NULL;
-    BY_TRY(by__alloc((void **)&call, 1, sizeof *call, "a request", error));
-    *call = (by__call){.gateway = gateway,
-                       .form = form,
-                       .kind = form->kind,
-                       .n = 1,
-                       .key = key,
-                       .waiter = {by__call_gone},
-                       .created = (int64_t)by__wall_clock(),
-                       .since = by__now()};
-    by_status status = by__request_id(call->id, form->prefix, error);
-    if (status != BY_OK) {
-        by__call_free(call);
-        return status;
-    }
-    *out = call;
-    return BY_OK;
-}
-
-by_status by__call_one_part(by__call *call, json_t *request, int64_t cost, int64_t priority,
-                            by_error *error)
-{
-    char id[65];
-    by_status status = by__alloc((void **)&call->parts, 1, sizeof *call->parts, "a request", error);
-    if (status == BY_OK) {
-        status =
-            by__alloc((void **)&call->choices, call->n, sizeof *call->choices, "a request", error);
-    }
-    if (status != BY_OK) {
-        json_decref(request);
-        return status;
-    }
-    (void)snprintf(id, sizeof id, "%.40s-0", call->id);
-    call->part_count = 1;
-    call->parts[0].call = call;
-    call->parts[0].message =
-        json_pack("{ss ss ss sb sI sI so}", "t", "submit", "id", id, "model", call->model, "whole",
-                  (int)!call->stream, "cost", (json_int_t)cost, "priority", (json_int_t)priority,
-                  "request", request);
-    return call->parts[0].message == NULL
-               ? by_error_set(error, BY_EMEMORY, "out of memory: a request")
-               : BY_OK;
-}
-
-by_status by__call_check(const by__call *call, size_t length, by_error *error)
-{
-    for (size_t i = 0; i < call->part_count && length > BY__LINK_MESSAGE / 16; i++) {
-        size_t bytes = json_dumpb(call->parts[i].message, NULL, 0, JSON_COMPACT);
-        if (bytes > BY__LINK_MESSAGE - AROUND) {
-            return by_error_set(error, BY_EARG,
-                                "the request takes %zu bytes for a worker, and %zu are possible: "
-                                "send less at a time",
-                                bytes, BY__LINK_MESSAGE - AROUND);
-        }
-    }
-    return BY_OK;
-}
-
-void by__call_start(by__call *call)
-{
-    by__gateway *g = call->gateway;
-    by_error error = {0};
-    int64_t cost = 0;
-    for (size_t i = 0; i < call->part_count; i++) {
-        cost += by__get_integer(call->parts[i].message, "cost");
-    }
-    if (!by__gateway_charge(g, call->exchange, cost)) {
-        by__call_free(call);
-        return;
-    }
-    call->next = g->calls;
-    if (call->next != NULL) {
-        call->next->previous = call;
-    }
-    g->calls = call;
-    g->metrics.running++;
-    /* Clients make no metrics by the names that they ask for. */
-    call->counts = by__gateway_model(g, call->model) == NULL
-                       ? NULL
-                       : by__model_metrics_of(&g->models, call->model);
-    call->queued = true;
-    call->kept = by__payload_wants(g->payload, call->id);
-    const char *trace = by__gateway_trace(g, call->exchange);
-    for (size_t i = 0; i < call->part_count && trace != NULL; i++) {
-        (void)json_object_set_new(json_object_get(call->parts[i].message, "request"), "trace",
-                                  json_string(trace));
-    }
-    by__exchange_set(call->exchange, &call->waiter);
-    for (size_t i = 0; i < call->part_count; i++) {
-        const char *id = by__get_text(call->parts[i].message, "id");
-        if (by__id_add(&g->parts, &call->parts[i].entry, id, &error) != BY_OK) {
-            /* Of those behind it nothing is known either. */
-            call->part_count = i;
-            by__reply_error(g, call->exchange, 503, "out_of_memory", NULL, error.message);
-            by__call_gone(&call->waiter);
-            return;
-        }
-    }
-    for (size_t i = 0; i < call->part_count; i++) {
-        submit_part(g, &call->parts[i]);
-    }
-}
-
-void by__calls_again(by__gateway *g)
-{
-    for (by__call *call = g->calls; call != NULL; call = call->next) {
-        for (size_t i = 0; i < call->part_count * call->n; i++) {
-            call->choices[i].passed = 0;
-        }
-        for (size_t i = 0; i < call->part_count; i++) {
-            if (!call->parts[i].done) {
-                submit_part(g, &call->parts[i]);
-            }
-        }
-    }
+    part->done = true;
 }
 
 /* ---- the end of a call ---- */
-
-static const by__call_form *const forms[] = {&by__completion_form, &by__chat_form,
-                                             &by__embeddings_form, &by__predict_form,
-                                             &by__response_form};
-
-const by__call_form *by__form_of_route(const char *route)
-{
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(forms) && route != NULL; i++) {
-        if (strcmp(forms[i]->route, route) == 0) {
-            return forms[i];
-        }
-    }
-    return NULL;
-}
-
-const by__call_form *by__form_named(const char *name)
-{
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(forms) && name != NULL; i++) {
-        if (strcmp(forms[i]->name, name) == 0) {
-            return forms[i];
-        }
-    }
-    return NULL;
-}
-
-void by__call_free(by__call *call)
-{
-    for (size_t i = 0; i < call->part_count && call->parts != NULL; i++) {
-        json_decref(call->parts[i].message);
-    }
-    for (size_t i = 0; call->choices != NULL && i < call->part_count * call->n; i++) {
-        by__text_free(&call->choices[i].text);
-        json_decref(call->choices[i].logprobs);
-    }
-    by__text_free(&call->head);
-    json_decref(call->own);
-    json_decref(call->whole);
-    free(call->parts);
-    free(call->choices);
-    free(call->model);
-    free(call);
-}
 
 /* Takes a call out of the gateway. */
 static void leave(by__call *call)
@@ -285,6 +131,15 @@ void by__call_gone(by__waiter *waiter)
     by__call_free(call);
 }
 
+/* Ends a stream with its last frames. */
+static void end_stream(by__exchange *x, const by__text *frames)
+{
+    by__exchange_set(x, NULL);
+    if (by__exchange_send_text(x, frames)) {
+        by__exchange_end(x);
+    }
+}
+
 static void finish(by__call *call)
 {
     by__gateway *g = call->gateway;
@@ -298,15 +153,12 @@ static void finish(by__call *call)
     }
     if (call->stream) {
         call->form->end(call, &out);
-        by__exchange_set(x, NULL);
-        if (!out.failed && by__exchange_send(x, out.data, out.length)) {
-            by__exchange_end(x);
-        }
+        end_stream(x, &out);
     } else if (by__large_print(call)) {
         return;
     } else {
         call->form->answer(call, &out);
-        by__call_reply(g, x, &out);
+        by__reply_text(g, x, 200, &out);
     }
     by__text_free(&out);
     by__call_free(call);
@@ -321,49 +173,118 @@ void by__gateway_retry_after(by__exchange *x, double seconds)
     }
 }
 
-/* An error ends the call, whatever its other parts have. */
-static void fail(by__call *call, const json_t *event)
+/* An error that ends a call. */
+typedef struct failure {
+    int status; /* of HTTP */
+    const char *code;
+    const char *param; /* NULL: none */
+    const char *message;
+    double retry_after; /* seconds; 0: nothing is said */
+} failure;
+
+/* Ends the call, whatever its other parts have. */
+static void fail_with(by__call *call, const failure *f)
 {
     by__gateway *g = call->gateway;
     by__exchange *x = call->exchange;
-    const char *code = by__get_text(event, "code");
-    const char *param = by__get_text(event, "param");
-    const char *message = by__get_text(event, "message");
-    int status = (int)by__get_integer(event, "status");
-    double wait = by__get_number(event, "retry_after", 0.0);
-    code = code == NULL ? "server_error" : code;
-    message = message == NULL ? "the request failed" : message;
-    status = status < 400 || status > 599 ? 500 : status;
-    by__metrics_refused(&g->metrics, code);
-    g->metrics.failed += status >= 500;
+    by__metrics_refused(&g->metrics, f->code);
+    g->metrics.failed += f->status >= 500;
     count_end(call, BY__FINISH_ERROR);
-    log_call(call, code);
+    log_call(call, f->code);
     leave(call);
     if (!call->began) {
-        by__gateway_retry_after(x, wait);
-        by__reply_error(g, x, status, code, param, message);
+        by__gateway_retry_after(x, f->retry_after);
+        by__reply_error(g, x, f->status, f->code, f->param, f->message);
     } else {
         by__text out = {0};
-        call->form->fail(call, status, code, param, message, &out);
-        by__exchange_set(x, NULL);
-        if (!out.failed && by__exchange_send(x, out.data, out.length)) {
-            by__exchange_end(x);
-        }
+        call->form->fail(call, f->status, f->code, f->param, f->message, &out);
+        end_stream(x, &out);
         by__text_free(&out);
     }
     by__call_free(call);
 }
 
+static void fail(by__call *call, const json_t *event)
+{
+    const char *code = by__get_text(event, "code");
+    const char *message = by__get_text(event, "message");
+    int status = (int)by__get_integer(event, "status");
+    fail_with(call, &(failure){.status = status < 400 || status > 599 ? 500 : status,
+                               .code = code == NULL ? "server_error" : code,
+                               .param = by__get_text(event, "param"),
+                               .message = message == NULL ? "the request failed" : message,
+                               .retry_after = by__get_number(event, "retry_after", 0.0)});
+}
+
 void by__calls_expire(by__gateway *g)
 {
+    static const failure late = {504, "deadline_exceeded", NULL,
+                                 "no answer came before the deadline", 0.0};
     double now = by__now();
     for (by__call *call = g->calls, *next; call != NULL; call = next) {
         next = call->next;
         if (now - call->since > g->options.deadline + LATE) {
-            json_t *event = by__event_error(call->id, 504, "deadline_exceeded", NULL,
-                                            "no answer came before the deadline");
-            fail(call, event);
-            json_decref(event);
+            fail_with(call, &late);
+        }
+    }
+}
+
+/* ---- its beginning ---- */
+
+void by__call_start(by__call *call)
+{
+    by__gateway *g = call->gateway;
+    by_error error = {0};
+    int64_t cost = 0;
+    for (size_t i = 0; i < call->part_count; i++) {
+        cost += by__get_integer(call->parts[i].message, "cost");
+    }
+    if (!by__gateway_charge(g, call->exchange, cost)) {
+        by__call_free(call);
+        return;
+    }
+    call->next = g->calls;
+    if (call->next != NULL) {
+        call->next->previous = call;
+    }
+    g->calls = call;
+    g->metrics.running++;
+    /* Clients make no metrics by the names that they ask for. */
+    call->counts = by__gateway_model(g, call->model) == NULL
+                       ? NULL
+                       : by__model_metrics_of(&g->models, call->model);
+    call->queued = true;
+    call->kept = by__payload_wants(g->payload, call->id);
+    const char *trace = by__gateway_trace(g, call->exchange);
+    for (size_t i = 0; i < call->part_count && trace != NULL; i++) {
+        (void)json_object_set_new(json_object_get(call->parts[i].message, "request"), "trace",
+                                  json_string(trace));
+    }
+    by__exchange_set(call->exchange, &call->waiter);
+    for (size_t i = 0; i < call->part_count; i++) {
+        const char *id = by__get_text(call->parts[i].message, "id");
+        if (by__id_add(&g->parts, &call->parts[i].entry, id, &error) != BY_OK) {
+            fail_with(call, &(failure){503, "out_of_memory", NULL, error.message, 0.0});
+            return;
+        }
+        call->parts[i].listed = true;
+    }
+    for (size_t i = 0; i < call->part_count; i++) {
+        submit_part(g, &call->parts[i]);
+    }
+}
+
+void by__calls_again(by__gateway *g)
+{
+    for (by__call *call = g->calls; call != NULL; call = call->next) {
+        for (size_t i = 0; i < call->part_count * call->n; i++) {
+            call->choices[i].passed = 0;
+        }
+        for (size_t i = 0; i < call->part_count; i++) {
+            /* What is being read is whole. */
+            if (!call->parts[i].done && !call->parts[i].reading) {
+                submit_part(g, &call->parts[i]);
+            }
         }
     }
 }
@@ -378,11 +299,10 @@ static size_t choice_of(const by__part *part, int64_t i)
     return (size_t)(part - call->parts) * call->n + at;
 }
 
-/* False: the client is gone, and the call with it. */
+/* Sends frames, and frees them. False: the client is gone, and the call with it. */
 static bool put(by__call *call, by__text *out)
 {
-    bool sent = out->failed || out->length == 0 ||
-                by__exchange_send(call->exchange, out->data, out->length);
+    bool sent = by__exchange_send_text(call->exchange, out);
     by__text_free(out);
     return sent;
 }
@@ -393,16 +313,15 @@ static bool take_version(by__part *part, const json_t *event)
 {
     by__call *call = part->call;
     const char *version = by__get_text(event, "version");
+    static const failure gone = {
+        503, "version_gone", NULL,
+        "the version of the model that began the answer is no longer served", 0.0};
     size_t first = (size_t)(part - call->parts) * call->n;
     if (version == NULL || strcmp(version, part->version) == 0) {
         return true;
     }
-    if (has_sent(part) && part->version[0] != '\0') {
-        json_t *failure =
-            by__event_error(part->entry.id, 503, "version_gone", NULL,
-                            "the version of the model that began the answer is no longer served");
-        fail(call, failure);
-        json_decref(failure);
+    if (is_bound(part)) {
+        fail_with(call, &gone);
         return false;
     }
     for (size_t i = first; i < first + call->n; i++) {
@@ -438,7 +357,8 @@ static void keep_text(by__call *call, size_t choice, const char *text, size_t le
     by__text_add_bytes(&c->text, text, length);
     if (logprobs != NULL) {
         c->logprobs = c->logprobs == NULL ? json_array() : c->logprobs;
-        (void)json_array_extend(c->logprobs, (json_t *)(uintptr_t)logprobs);
+        c->text.failed =
+            json_array_extend(c->logprobs, (json_t *)(uintptr_t)logprobs) != 0 || c->text.failed;
     }
 }
 
@@ -467,17 +387,16 @@ static void take_text(by__part *part, size_t choice, const char *text, size_t le
         by__histogram_add(first ? &call->counts->first : &call->counts->token, seconds);
     }
     call->last_text = now;
-    if (!call->stream || call->keeps || call->kept) {
+    if (!call->stream || call->form->keeps || call->kept) {
         keep_text(call, choice, text, length, logprobs);
     }
     if (call->stream && begin(call)) {
         by__text *out = &call->gateway->frame; /* its memory serves all frames */
         out->length = 0;
         call->form->text(call, choice, text, length, logprobs, out);
+        (void)by__exchange_send_text(call->exchange, out);
         if (out->failed || out->capacity > MOST_FRAME) {
-            (void)put(call, out);
-        } else {
-            (void)by__exchange_send(call->exchange, out->data, out->length);
+            by__text_free(out);
         }
     }
 }
@@ -510,6 +429,7 @@ static void take_end(by__part *part, const json_t *event)
     m->prompt_tokens += (uint64_t)part->prompt_tokens;
     m->generated_tokens += (uint64_t)part->generated;
     part->done = true;
+    part->listed = false;
     by__gateway_part_ended(call->gateway, call->exchange, call->since,
                            json_object_get(event, "timing"));
     by__id_remove(&call->gateway->parts, &part->entry);
@@ -544,13 +464,31 @@ static void take_begin(by__part *part, const json_t *event)
     }
 }
 
-/* Whatever is more than a piece of text. */
+static const failure unread = {500, "server_error", NULL, "a part of the answer could not be read",
+                               0.0};
+
+/* The whole answer. */
+static void take_result(by__part *part, const by__event *event, const json_t *json)
+{
+    by__call *call = part->call;
+    call->whole = json_incref(json_object_get(json, "result"));
+    call->large = event->length >= BY__LARGE;
+    if (call->whole == NULL) {
+        fail_with(call, &unread);
+    } else {
+        take_end(part, json);
+    }
+}
+
+/* Whatever is more than a piece of text; json NULL: it could not be read. */
 static void take_other(by__part *part, const by__event *event, const json_t *json)
 {
     by__call *call = part->call;
     const json_t *text = json_object_get(json, "text");
     const char *name = by__get_text(json, "e");
-    if (name != NULL && strcmp(name, "error") == 0) { /* also what another kind has become */
+    if (json == NULL) {
+        fail_with(call, &unread);
+    } else if (name != NULL && strcmp(name, "error") == 0) { /* also what another kind has become */
         fail(call, json);
     } else if (event->kind == BY__EVENT_TEXT) {
         take_text(part, choice_of(part, by__get_integer(json, "i")), json_string_value(text),
@@ -562,9 +500,7 @@ static void take_other(by__part *part, const by__event *event, const json_t *jso
     } else if (event->kind == BY__EVENT_END) {
         take_end(part, json);
     } else if (event->kind == BY__EVENT_RESULT && call->whole == NULL) {
-        call->whole = json_incref(json_object_get(json, "result"));
-        call->large = event->length >= BY__LARGE;
-        take_end(part, json);
+        take_result(part, event, json);
     } else if (event->kind == BY__EVENT_AGAIN) {
         take_again(part);
     }
@@ -574,6 +510,7 @@ void by__call_read(by__gateway *g, const by__event *event, const json_t *json)
 {
     by__part *part = (by__part *)(void *)by__id_find(&g->parts, event->id);
     if (part != NULL) {
+        part->reading = false;
         take_other(part, event, json);
     }
 }
@@ -590,75 +527,10 @@ void by__call_event(by__gateway *g, const by__event *event)
         return;
     }
     if (event->kind == BY__EVENT_RESULT && by__large_read(g, event)) {
+        part->reading = true;
         return;
     }
     json_t *json = by__event_json(event);
     take_other(part, event, json);
     json_decref(json);
-}
-
-/* ---- routes ---- */
-
-static void answer_call(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key,
-                        const by__call_form *form)
-{
-    const char *type = by__http_header_of(r, "content-type");
-    const char *param = NULL;
-    by__call *call = NULL;
-    by_error error = {0};
-    if (!form->any_type && (type == NULL || strncasecmp(type, "application/json", 16) != 0)) {
-        by__reply_error(g, x, 415, "not_json", NULL, "Content-Type must be application/json");
-        return;
-    }
-    if (g->draining) {
-        by__exchange_header(x, "Retry-After", "1");
-        by__reply_error(g, x, 503, "draining", NULL, "the server is going down; try another one");
-        return;
-    }
-    by_status status = by__call_open(&call, g, form, key, &error);
-    if (status == BY_OK) {
-        call->exchange = x;
-        status = form->read(call, r, &param, &error);
-    }
-    if (status == BY_OK) {
-        status = by__call_check(call, r->body_length, &error);
-    }
-    if (status == BY_OK) {
-        (form->start == NULL ? by__call_start : form->start)(call);
-        return;
-    }
-    if (call != NULL) {
-        by__call_free(call);
-    }
-    bool theirs = status == BY_EARG || status == BY_EFORMAT;
-    by__reply_error(g, x, theirs ? 400 : 503, theirs ? "invalid_request" : "out_of_memory", param,
-                    error.message);
-}
-
-void by__answer_chat(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
-{
-    answer_call(g, x, r, key, &by__chat_form);
-}
-
-void by__answer_completion(by__gateway *g, by__exchange *x, const by__http_request *r,
-                           const char *key)
-{
-    answer_call(g, x, r, key, &by__completion_form);
-}
-
-void by__answer_embeddings(by__gateway *g, by__exchange *x, const by__http_request *r,
-                           const char *key)
-{
-    answer_call(g, x, r, key, &by__embeddings_form);
-}
-
-void by__answer_predict(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
-{
-    answer_call(g, x, r, key, &by__predict_form);
-}
-
-void by__answer_response_new(by__gateway *g, by__exchange *x, const by__http_request *r,
-                             const char *key)
-{
-    answer_call(g, x, r, key, &by__response_form);
 }

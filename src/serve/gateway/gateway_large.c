@@ -55,15 +55,6 @@ bool by__large_read(by__gateway *g, const by__event *event)
 
 /* ---- printing ---- */
 
-void by__call_reply(by__gateway *g, by__exchange *x, by__text *out)
-{
-    if (out->failed) {
-        by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for an answer");
-    } else {
-        by__exchange_reply_text(x, 200, "application/json", out);
-    }
-}
-
 typedef struct printing {
     by__waiter waiter; /* of the exchange, in place of the call */
     uv_work_t work;
@@ -88,7 +79,7 @@ static void on_printed(uv_work_t *work, int status)
     printing *p = work->data;
     BY_UNUSED(status);
     if (p->exchange != NULL) {
-        by__call_reply(p->call->gateway, p->exchange, &p->out);
+        by__reply_text(p->call->gateway, p->exchange, 200, &p->out);
     }
     by__text_free(&p->out);
     by__call_free(p->call);

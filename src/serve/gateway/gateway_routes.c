@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "serve/http/cors.h"
+#include "serve/messages.h"
 
 const by__route by__routes[] = {
     {"GET", "/", BY__SCOPE_NONE, by__answer_page},
@@ -14,15 +15,15 @@ const by__route by__routes[] = {
     {"GET", "/metrics", BY__SCOPE_METRICS, by__answer_metrics},
     {"GET", "/v1/models", BY__SCOPE_INFERENCE, by__answer_models},
     {"GET", "/v1/models/", BY__SCOPE_INFERENCE, by__answer_model},
-    {"POST", "/v1/completions", BY__SCOPE_INFERENCE, by__answer_completion},
-    {"POST", "/v1/chat/completions", BY__SCOPE_INFERENCE, by__answer_chat},
+    {"POST", "/v1/completions", BY__SCOPE_INFERENCE, by__answer_call},
+    {"POST", "/v1/chat/completions", BY__SCOPE_INFERENCE, by__answer_call},
     {"POST", "/v1/feedback", BY__SCOPE_INFERENCE, by__answer_feedback},
-    {"POST", "/v1/responses", BY__SCOPE_INFERENCE, by__answer_response_new},
+    {"POST", "/v1/responses", BY__SCOPE_INFERENCE, by__answer_call},
     {"GET", "/v1/responses/", BY__SCOPE_INFERENCE, by__answer_response},
     {"DELETE", "/v1/responses/", BY__SCOPE_INFERENCE, by__answer_response},
     {"POST", "/v1/responses/", BY__SCOPE_INFERENCE, by__answer_response},
-    {"POST", "/v1/embeddings", BY__SCOPE_INFERENCE, by__answer_embeddings},
-    {"POST", "/v1/predict", BY__SCOPE_INFERENCE, by__answer_predict},
+    {"POST", "/v1/embeddings", BY__SCOPE_INFERENCE, by__answer_call},
+    {"POST", "/v1/predict", BY__SCOPE_INFERENCE, by__answer_call},
     {"POST", "/v1/tasks", BY__SCOPE_TASKS, by__answer_task_new},
     {"GET", "/v1/tasks/", BY__SCOPE_TASKS, by__answer_task},
     {"DELETE", "/v1/tasks/", BY__SCOPE_TASKS, by__answer_task_cancel},
@@ -61,14 +62,39 @@ void by__reply_error(by__gateway *g, by__exchange *x, int status, const char *co
     by__text_free(&out);
 }
 
+void by__reply_refused(by__gateway *g, by__exchange *x, by_status status, const char *param,
+                       const by_error *error)
+{
+    bool theirs = status == BY_EARG || status == BY_EFORMAT;
+    by__reply_error(g, x, theirs ? 400 : 503, theirs ? "invalid_request" : "out_of_memory",
+                    theirs ? param : NULL, error->message);
+}
+
+bool by__gateway_takes_json(by__gateway *g, by__exchange *x, const by__http_request *r)
+{
+    if (by__http_is_type(r, "application/json")) {
+        return true;
+    }
+    by__reply_error(g, x, 415, "not_json", NULL, "Content-Type must be application/json");
+    return false;
+}
+
+void by__reply_text(by__gateway *g, by__exchange *x, int status, by__text *json)
+{
+    if (json->failed) {
+        by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for an answer");
+    } else {
+        by__exchange_reply_text(x, status, "application/json", json);
+    }
+}
+
 void by__reply_json(by__gateway *g, by__exchange *x, int status, json_t *value)
 {
-    char *text = json_dumps(value, JSON_COMPACT);
-    BY_UNUSED(g);
+    by__text out = {0};
+    by__text_dump(&out, value, JSON_COMPACT);
     json_decref(value);
-    by__exchange_reply(x, status, "application/json", text == NULL ? "{}" : text,
-                       text == NULL ? 2 : strlen(text));
-    free(text);
+    by__reply_text(g, x, status, &out);
+    by__text_free(&out);
 }
 
 /* ---- who asks for what ---- */

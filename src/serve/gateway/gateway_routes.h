@@ -33,9 +33,9 @@ void by__gateway_done(void *user, by__exchange *x, int status, size_t bytes);
 /* ---- the routes' answers ---- */
 
 by__route_answer by__answer_page, by__answer_live, by__answer_ready, by__answer_models,
-    by__answer_model, by__answer_metrics, by__answer_chat, by__answer_completion,
-    by__answer_response_new, by__answer_response, by__answer_embeddings, by__answer_predict,
-    by__answer_task_new, by__answer_task, by__answer_task_cancel, by__answer_versions,
-    by__answer_deploy, by__answer_rollback;
+    by__answer_model, by__answer_metrics, by__answer_response, by__answer_task_new, by__answer_task,
+    by__answer_task_cancel, by__answer_versions, by__answer_deploy, by__answer_rollback;
+/* Of the routes that have a form (gateway.h). */
+by__route_answer by__answer_call;
 
 #endif

@@ -122,19 +122,14 @@ static void tell(struct by__watch *w, const json_t *row)
     if (is_new) {
         by__text out = {0};
         json_t *task = by__task_view(row);
-        char *text = json_dumps(task, JSON_COMPACT);
-        by__text_format(&out, "id: %lld\nevent: %s\ndata: %s\n\n", number,
-                        by__get_text(row, "status"), text == NULL ? "{}" : text);
+        by__text_format(&out, "id: %lld\nevent: %s\ndata: ", number, by__get_text(row, "status"));
+        by__text_dump(&out, task, JSON_COMPACT);
+        by__text_add(&out, "\n\n");
         json_decref(task);
-        free(text);
-        bool sent = !out.failed && by__exchange_send(w->exchange, out.data, out.length);
-        bool failed = out.failed;
+        bool sent = by__exchange_send_text(w->exchange, &out);
         by__text_free(&out);
         if (!sent) {
-            if (failed) {
-                end(w); /* the client comes again */
-            }
-            return;
+            return; /* the watch is gone; the client comes again */
         }
         w->last = number;
         w->spoke = by__now();

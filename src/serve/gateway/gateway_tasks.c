@@ -94,7 +94,6 @@ json_t *by__task_result(const json_t *task, const json_t *result)
         call.form == NULL) {
         return json_null();
     }
-    call.kind = call.form->kind;
     (void)snprintf(call.id, sizeof call.id, "%s", id);
     fill_choices(&call, list);
     call.form->answer(&call, &out);
@@ -103,7 +102,7 @@ json_t *by__task_result(const json_t *task, const json_t *result)
     for (size_t i = 0; i < call.n; i++) {
         by__text_free(&choices[i].text);
     }
-    return value == NULL ? json_null() : value;
+    return value;
 }
 
 json_t *by__task_view(const json_t *row)
@@ -116,13 +115,16 @@ json_t *by__task_view(const json_t *row)
                   (json_int_t)by__get_number(row, "expires_at", 0.0), "attempts",
                   json_object_get(row, "attempts"), "error", json_object_get(row, "error"));
     json_t *hook = json_object_get(row, "hook");
-    if (hook != NULL) {
-        (void)json_object_set(out, "webhook", hook);
+    if (hook != NULL && json_object_set(out, "webhook", hook) != 0) {
+        json_decref(out);
+        return NULL;
     }
-    (void)json_object_set_new(out, "result",
-                              json_is_object(result)
-                                  ? by__task_result(json_object_get(row, "task"), result)
-                                  : json_null());
+    json_t *answer = json_is_object(result) ? by__task_result(json_object_get(row, "task"), result)
+                                            : json_null();
+    if (json_object_set_new(out, "result", answer) != 0) {
+        json_decref(out);
+        return NULL;
+    }
     return out;
 }
 
@@ -248,7 +250,15 @@ static by_status make_task(json_t **out, by__gateway *g, const asked *a, const c
         return by_error_set(error, BY_EARG,
                             "'endpoint' must be a route that computes, such as /v1/completions");
     }
-    char *body = a->body == NULL ? NULL : json_dumps(a->body, JSON_COMPACT);
+    by__text body = {0};
+    if (a->body != NULL) {
+        by__text_dump(&body, a->body, JSON_COMPACT);
+    }
+    by__text_add(&body, "");
+    if (body.failed) {
+        by__text_free(&body);
+        return by_error_set(error, BY_EMEMORY, "out of memory: a task");
+    }
     by_status status = by__call_open(&call, g, form, key, error);
     if (status == BY_OK) {
         status = by__request_id(id, "task_", error);
@@ -259,8 +269,8 @@ static by_status make_task(json_t **out, by__gateway *g, const asked *a, const c
                                           .query = "",
                                           .headers = {{"content-type", "application/json"}},
                                           .header_count = 1,
-                                          .body = body == NULL ? "" : body,
-                                          .body_length = body == NULL ? 0 : strlen(body)};
+                                          .body = body.data,
+                                          .body_length = body.length};
         status = form->read(call, &request, param, error);
         if (status == BY_OK) {
             status = by__call_check(call, request.body_length, error);
@@ -278,7 +288,7 @@ static by_status make_task(json_t **out, by__gateway *g, const asked *a, const c
     if (status == BY_OK) {
         *out = by__task_message(call, id, idempotency, a->webhook, a->expires);
     }
-    free(body);
+    by__text_free(&body);
     if (call != NULL) {
         by__call_free(call);
     }
@@ -291,12 +301,9 @@ void by__answer_task_new(by__gateway *g, by__exchange *x, const by__http_request
     asked a = {.expires = KEPT};
     const char *param = NULL;
     const char *idempotency = by__http_header_of(r, "idempotency-key");
-    const char *type = by__http_header_of(r, "content-type");
     json_t *message = NULL;
     by_error error = {0};
-    /* Which no page of another site can send without being asked about it. */
-    if (type == NULL || strncasecmp(type, "application/json", 16) != 0) {
-        by__reply_error(g, x, 415, "not_json", NULL, "Content-Type must be application/json");
+    if (!by__gateway_takes_json(g, x, r)) {
         return;
     }
     json_t *body = json_loadb(r->body, r->body_length, JSON_REJECT_DUPLICATES, NULL);
@@ -310,8 +317,7 @@ void by__answer_task_new(by__gateway *g, by__exchange *x, const by__http_request
     }
     json_decref(body);
     if (status != BY_OK) {
-        by__reply_error(g, x, status == BY_EARG ? 400 : 503, "invalid_request", param,
-                        error.message);
+        by__reply_refused(g, x, status, param, &error);
         return;
     }
     if (by__gateway_charge(g, x, by__get_integer(json_object_get(message, "task"), "cost"))) {

@@ -119,7 +119,7 @@ static bool is_deep(const json_t *value, int left)
 static by_status read_logprobs(by__call *call, const asked *a, const char **param, by_error *error)
 {
     *param = "logprobs";
-    if (call->kind == BY__CALL_COMPLETION) {
+    if (call->form->kind == BY__CALL_COMPLETION) {
         int64_t top = json_integer_value(a->logprobs);
         if (a->logprobs != NULL && (!json_is_integer(a->logprobs) || top < 0 || top > MOST_TOP)) {
             return by_error_set(error, BY_EARG, "'logprobs' must be from 0 to %d", MOST_TOP);
@@ -164,50 +164,33 @@ static by_status make_format(json_t **out, const json_t *format, by_error *error
     return *out != NULL ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: a request");
 }
 
-static void set(json_t *object, const char *key, json_t *value)
+/* Tokens of the answer that are asked for; 0: as many as fit. */
+static int64_t tokens_of(const asked *a)
 {
-    if (value != NULL) {
-        (void)json_object_set_new(object, key, value);
-    }
+    return a->completion_tokens > 0 ? a->completion_tokens : a->tokens;
 }
 
 /* What a worker reads (worker_request.c), but for the prompt. */
 static by_status make_request(json_t **out, by__call *call, const asked *a, by_error *error)
 {
     json_t *format;
-    unsigned char random[8];
     uint64_t seed = (uint64_t)a->seed;
-    BY_TRY(make_format(&format, a->format, error));
-    json_t *r = json_object();
-    int64_t tokens = a->completion_tokens > 0 ? a->completion_tokens : a->tokens;
     if (a->seed == INT64_MIN) {
         /* Chosen here, so that a worker that takes over draws the same. */
-        BY_TRY(by__random_bytes(random, sizeof random, error));
-        memcpy(&seed, random, sizeof seed);
+        BY_TRY(by__random_bytes(&seed, sizeof seed, error));
         seed >>= 2;
     }
-    set(r, "seed", json_integer((json_int_t)seed));
-    set(r, "max_tokens", json_integer(tokens));
-    set(r, "n", json_integer(a->n));
-    set(r, "top_k", json_integer(a->top_k));
-    set(r, "temperature", json_real(a->temperature));
-    set(r, "top_p", json_real(a->top_p));
-    set(r, "min_p", json_real(a->min_p));
-    set(r, "typical_p", json_real(a->typical_p));
-    set(r, "presence_penalty", json_real(a->presence));
-    set(r, "frequency_penalty", json_real(a->frequency));
-    set(r, "repetition_penalty", json_real(a->repetition));
-    set(r, "logprobs", json_boolean(call->logprobs));
-    set(r, "top_logprobs", json_integer(call->top));
-    set(r, "ignore_eos", json_boolean(a->ignore_eos));
-    set(r, "logit_bias", json_incref((json_t *)(uintptr_t)a->bias));
-    set(r, "stop", json_incref((json_t *)(uintptr_t)a->stop));
-    set(r, "messages", json_incref((json_t *)(uintptr_t)a->messages));
-    set(r, "tools", json_incref((json_t *)(uintptr_t)a->tools));
-    set(r, "format", format);
-    set(r, "tenant", json_string(call->key));
-    *out = r;
-    return BY_OK;
+    BY_TRY(make_format(&format, a->format, error));
+    *out = json_pack("{sI sI sI sI sf sf sf sf sf sf sf sb sI sb sO* sO* sO* sO* so* ss}", "seed",
+                     (json_int_t)seed, "max_tokens", (json_int_t)tokens_of(a), "n",
+                     (json_int_t)a->n, "top_k", (json_int_t)a->top_k, "temperature", a->temperature,
+                     "top_p", a->top_p, "min_p", a->min_p, "typical_p", a->typical_p,
+                     "presence_penalty", a->presence, "frequency_penalty", a->frequency,
+                     "repetition_penalty", a->repetition, "logprobs", (int)call->logprobs,
+                     "top_logprobs", (json_int_t)call->top, "ignore_eos", (int)a->ignore_eos,
+                     "logit_bias", a->bias, "stop", a->stop, "messages", a->messages, "tools",
+                     a->tools, "format", format, "tenant", call->key);
+    return *out != NULL ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: a request");
 }
 
 /* A number of prompts: a text, a list of tokens, or a list of either. */
@@ -234,8 +217,7 @@ static int64_t guess_cost(size_t body, size_t parts, int64_t tokens)
 static by_status make_parts(by__call *call, const asked *a, const json_t *request, size_t body,
                             by_error *error)
 {
-    int64_t tokens = a->completion_tokens > 0 ? a->completion_tokens : a->tokens;
-    bool chat = call->kind != BY__CALL_COMPLETION;
+    bool chat = call->form->kind != BY__CALL_COMPLETION;
     call->part_count = chat ? 1 : count_prompts(a->prompt);
     if (call->part_count < 1 || call->part_count > BY__MOST_PARTS) {
         return by_error_set(error, BY_EARG, "'prompt' has at most %d prompts", BY__MOST_PARTS);
@@ -246,16 +228,19 @@ static by_status make_parts(by__call *call, const asked *a, const json_t *reques
                      "a request", error));
     for (size_t i = 0; i < call->part_count; i++) {
         const json_t *prompt = chat ? NULL : prompt_at(a->prompt, i);
-        json_t *own = json_copy((json_t *)(uintptr_t)request);
+        json_t *own = by__copy_object(request);
         char id[65];
         (void)snprintf(id, sizeof id, "%.40s-%u", call->id, (unsigned)i);
-        set(own, "prompt", json_incref((json_t *)(uintptr_t)prompt));
+        if (prompt != NULL && json_object_set(own, "prompt", (json_t *)(uintptr_t)prompt) != 0) {
+            json_decref(own);
+            own = NULL;
+        }
         by__part *part = &call->parts[i];
         part->call = call;
         part->message = json_pack("{ss ss ss sI sb sb sI sI so}", "t", "submit", "id", id, "model",
                                   call->model, "sequences", (json_int_t)call->n, "follows", i > 0,
                                   "whole", (int)!call->stream, "cost",
-                                  (json_int_t)guess_cost(body, call->part_count, tokens),
+                                  (json_int_t)guess_cost(body, call->part_count, tokens_of(a)),
                                   "priority", (json_int_t)a->priority, "request", own);
         if (part->message == NULL) {
             return by_error_set(error, BY_EMEMORY, "out of memory: a request");
@@ -267,7 +252,7 @@ static by_status make_parts(by__call *call, const asked *a, const json_t *reques
 by_status by__openai_read(by__call *call, const json_t *body, size_t length, const char **param,
                           by_error *error)
 {
-    bool chat = call->kind != BY__CALL_COMPLETION;
+    bool chat = call->form->kind != BY__CALL_COMPLETION;
     asked a = {.n = 1,
                .temperature = 1.0,
                .top_p = 1.0,
@@ -336,7 +321,7 @@ static void add_head(const by__call *call, const char *object, by__text *out)
 
 static const char *chunk_of(const by__call *call)
 {
-    return call->kind == BY__CALL_CHAT ? "chat.completion.chunk" : "text_completion";
+    return call->form->kind == BY__CALL_CHAT ? "chat.completion.chunk" : "text_completion";
 }
 
 /* Log-probabilities in the form of the kind. */
@@ -346,7 +331,7 @@ static void add_logprobs(const by__call *call, const json_t *list, by__text *out
         by__text_add(out, "null");
         return;
     }
-    if (call->kind == BY__CALL_CHAT) {
+    if (call->form->kind == BY__CALL_CHAT) {
         by__text_add(out, "{\"content\":");
         by__openai_tokens(list, out);
         by__text_add(out, ",\"refusal\":null}");
@@ -384,7 +369,7 @@ static void end_frame(const by__call *call, by__text *out)
 
 static void first(by__call *call, size_t choice, by__text *out)
 {
-    if (call->kind == BY__CALL_CHAT) {
+    if (call->form->kind == BY__CALL_CHAT) {
         begin_frame(call, choice, out);
         by__text_add(out, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
                           "\"finish_reason\":null");
@@ -396,9 +381,9 @@ static void add_piece(by__call *call, size_t choice, const char *text, size_t le
                       const json_t *logprobs, by__text *out)
 {
     begin_frame(call, choice, out);
-    by__text_add(out, call->kind == BY__CALL_CHAT ? "\"delta\":{\"content\":" : "\"text\":");
+    by__text_add(out, call->form->kind == BY__CALL_CHAT ? "\"delta\":{\"content\":" : "\"text\":");
     by__text_json(out, text, length);
-    by__text_add(out, call->kind == BY__CALL_CHAT ? "},\"logprobs\":" : ",\"logprobs\":");
+    by__text_add(out, call->form->kind == BY__CALL_CHAT ? "},\"logprobs\":" : ",\"logprobs\":");
     add_logprobs(call, logprobs, out);
     by__text_add(out, ",\"finish_reason\":null");
     end_frame(call, out);
@@ -408,7 +393,7 @@ static void add_stop(by__call *call, size_t choice, const char *reason, by__text
 {
     begin_frame(call, choice, out);
     by__text_format(out, "%s,\"logprobs\":null,\"finish_reason\":\"%s\"",
-                    call->kind == BY__CALL_CHAT ? "\"delta\":{}" : "\"text\":\"\"", reason);
+                    call->form->kind == BY__CALL_CHAT ? "\"delta\":{}" : "\"text\":\"\"", reason);
     end_frame(call, out);
 }
 
@@ -449,7 +434,7 @@ static void add_failure(by__call *call, int status, const char *code, const char
 
 static void add_answer(by__call *call, by__text *out)
 {
-    bool chat = call->kind == BY__CALL_CHAT;
+    bool chat = call->form->kind == BY__CALL_CHAT;
     add_head(call, chat ? "chat.completion" : "text_completion", out);
     by__text_add(out, ",\"choices\":[");
     for (size_t i = 0; i < call->part_count * call->n; i++) {
@@ -457,6 +442,7 @@ static void add_answer(by__call *call, by__text *out)
         by__text_format(out, "%s{\"index\":%zu,", i > 0 ? "," : "", i);
         by__text_add(out, chat ? "\"message\":{\"role\":\"assistant\",\"content\":" : "\"text\":");
         by__text_json(out, c->text.data == NULL ? "" : c->text.data, c->text.length);
+        out->failed = out->failed || c->text.failed;
         by__text_add(out, chat ? ",\"refusal\":null},\"logprobs\":" : ",\"logprobs\":");
         add_logprobs(call, c->logprobs, out);
         by__text_format(out, ",\"finish_reason\":\"%s\"}", c->reason);
@@ -501,27 +487,18 @@ static by_status read_text(by__call *call, const by__http_request *request, cons
     return status;
 }
 
+/* What both kinds have in common. */
+#define FORM                                                                                       \
+    .read = read_text, .first = first, .text = add_piece, .stop = add_stop, .end = add_end,        \
+    .fail = add_failure, .answer = add_answer, .apart = true
+
 const by__call_form by__completion_form = {.name = "completion",
                                            .route = "/v1/completions",
                                            .prefix = "cmpl-",
                                            .kind = BY__CALL_COMPLETION,
-                                           .read = read_text,
-                                           .first = first,
-                                           .text = add_piece,
-                                           .stop = add_stop,
-                                           .end = add_end,
-                                           .fail = add_failure,
-                                           .answer = add_answer,
-                                           .apart = true};
+                                           FORM};
 const by__call_form by__chat_form = {.name = "chat",
                                      .route = "/v1/chat/completions",
                                      .prefix = "chatcmpl-",
                                      .kind = BY__CALL_CHAT,
-                                     .read = read_text,
-                                     .first = first,
-                                     .text = add_piece,
-                                     .stop = add_stop,
-                                     .end = add_end,
-                                     .fail = add_failure,
-                                     .answer = add_answer,
-                                     .apart = true};
+                                     FORM};

@@ -27,14 +27,23 @@ static const by__field fields[] = {
     {"user", BY__FIELD_IGNORED, 0, 0, 0},
 };
 
-/* A list of texts, or of lists of tokens, from one of the API's four forms. NULL: it is none. */
+/* A list of texts, or of lists of tokens, from one of the API's four forms. NULL: memory is
+ * exhausted. */
 static json_t *inputs_of(const json_t *input)
 {
     const json_t *first = json_array_get(input, 0);
     if (json_is_array(input) && (json_is_string(first) || json_is_array(first))) {
         return json_incref((json_t *)(uintptr_t)input);
     }
-    return json_is_string(input) || json_is_integer(first) ? json_pack("[O]", input) : NULL;
+    return json_pack("[O]", input);
+}
+
+static bool is_input(const json_t *input)
+{
+    const json_t *first = json_array_get(input, 0);
+    return json_is_string(input) || json_is_integer(first) ||
+           ((json_is_string(first) || json_is_array(first)) &&
+            json_array_size(input) <= MOST_TEXTS);
 }
 
 static by_status read_fields(by__call *call, const asked *a, size_t length, const char **param,
@@ -50,10 +59,7 @@ static by_status read_fields(by__call *call, const asked *a, size_t length, cons
         return by_error_set(error, BY_EARG, "'encoding_format' must be float or base64");
     }
     *param = "input";
-    json_t *inputs = inputs_of(a->input);
-    size_t count = json_array_size(inputs);
-    if (count < 1 || count > MOST_TEXTS) {
-        json_decref(inputs);
+    if (!is_input(a->input)) {
         return by_error_set(error, BY_EARG,
                             "'input' must be a text, a list of tokens, or a list of 1 to %d of "
                             "either",
@@ -62,8 +68,8 @@ static by_status read_fields(by__call *call, const asked *a, size_t length, cons
     *param = NULL;
     call->model = by__strdup(a->model);
     call->own = json_boolean(base64);
-    json_t *request = json_pack("{ss so sI ss}", "kind", "embed", "input", inputs, "dimensions",
-                                (json_int_t)a->dimensions, "tenant", call->key);
+    json_t *request = json_pack("{ss so sI ss}", "kind", "embed", "input", inputs_of(a->input),
+                                "dimensions", (json_int_t)a->dimensions, "tenant", call->key);
     if (call->model == NULL || request == NULL) {
         json_decref(request);
         return by_error_set(error, BY_EMEMORY, "out of memory: a request");
@@ -100,6 +106,7 @@ static void add_vector(const json_t *vector, bool base64, by__text *out)
     if (by__alloc((void **)&bytes, BY__BASE64_BYTES(length) + 1, 1, "a vector", &ignored) !=
             BY_OK ||
         text == NULL || !by__base64_decode(text, length, bytes, &size)) {
+        out->failed = true;
         size = 0;
     }
     by__text_add(out, "[");

@@ -1,14 +1,15 @@
 /* OpenAI's API: log-probabilities, as chats and as completions tell them. */
-#include <stdlib.h>
-
 #include "serve/gateway/gateway.h"
 #include "serve/messages.h"
 
+/* value NULL: none is known. */
 static void add_json(by__text *out, const json_t *value)
 {
-    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-    by__text_add(out, text == NULL ? "null" : text);
-    free(text);
+    if (value == NULL) {
+        by__text_add(out, "null");
+    } else {
+        by__text_dump(out, value, JSON_COMPACT | JSON_ENCODE_ANY);
+    }
 }
 
 /* "token", "logprob", "bytes" of a token, without the object's end. */
@@ -71,11 +72,14 @@ static void add_tops(const json_t *list, by__text *out)
     json_array_foreach(list, i, p)
     {
         json_t *object = json_object();
+        out->failed = out->failed || object == NULL;
         json_array_foreach(json_object_get(p, "top"), k, other)
         {
             const char *token = by__get_text(other, "token");
-            if (token != NULL && json_object_get(object, token) == NULL) {
-                (void)json_object_set(object, token, json_object_get(other, "logprob"));
+            json_t *logprob = json_object_get(other, "logprob");
+            if (token != NULL && logprob != NULL && json_object_get(object, token) == NULL &&
+                json_object_set(object, token, logprob) != 0) {
+                out->failed = true;
             }
         }
         by__text_add(out, i > 0 ? "," : "");

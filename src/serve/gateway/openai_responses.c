@@ -70,6 +70,7 @@ static by_status read_content(json_t **out, const json_t *content, by_error *err
     json_t *part;
     by__text text = {0};
     bool good = json_is_array(content);
+    *out = NULL;
     if (json_is_string(content)) {
         *out = json_incref((json_t *)(uintptr_t)content);
         return BY_OK;
@@ -84,10 +85,13 @@ static by_status read_content(json_t **out, const json_t *content, by_error *err
             by__text_add_bytes(&text, json_string_value(piece), json_string_length(piece));
         }
     }
-    *out =
-        good && !text.failed ? json_stringn(text.data == NULL ? "" : text.data, text.length) : NULL;
+    if (good && !text.failed) {
+        *out = json_stringn(text.data == NULL ? "" : text.data, text.length);
+    }
     by__text_free(&text);
-    return *out == NULL ? bad_input(error) : BY_OK;
+    return !good          ? bad_input(error)
+           : *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a conversation")
+                          : BY_OK;
 }
 
 static by_status add_message(json_t *messages, const char *role, json_t *content, by_error *error)
@@ -128,13 +132,13 @@ static by_status read_input(json_t *messages, const json_t *input, by_error *err
     return BY_OK;
 }
 
-/* text.format in the form of chats, NULL for plain text. */
+/* text.format in the form of chats, null for plain text; NULL: memory is exhausted. */
 static json_t *format_of(const json_t *text)
 {
     const json_t *format = json_object_get(text, "format");
     const char *type = by__get_text(format, "type");
     if (format == NULL || (type != NULL && strcmp(type, "text") == 0)) {
-        return NULL;
+        return json_null();
     }
     if (type != NULL && strcmp(type, "json_schema") == 0) {
         return json_pack("{ss s{sO?}}", "type", type, "json_schema", "schema",
@@ -205,7 +209,7 @@ static by_status make_chat(json_t **out, const asked *a, by_error *error)
     json_t *tokens = a->tokens > 0 ? json_integer((json_int_t)a->tokens) : json_null();
     json_t *seed = a->seed == INT64_MIN ? json_null() : json_integer((json_int_t)a->seed);
     *out = json_pack(
-        "{ss so so so sf sf sf sI sI sb sb sI so?}", "model", a->model == NULL ? "" : a->model,
+        "{ss so so so sf sf sf sI sI sb sb sI so}", "model", a->model == NULL ? "" : a->model,
         "messages", messages, "max_completion_tokens", tokens, "seed", seed, "temperature",
         a->temperature, "top_p", a->top_p, "min_p", a->min_p, "top_k", (json_int_t)a->top_k,
         "priority", (json_int_t)a->priority, "stream", (int)a->stream, "logprobs", (int)logprobs,
@@ -249,7 +253,6 @@ static by_status read_body(by__call *call, const by__http_request *request, cons
         status = by__openai_read(call, chat, request->body_length, param, error);
     }
     if (status == BY_OK) {
-        call->keeps = true;
         call->own = head_of(&a);
         status = call->own == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a response")
                                    : BY_OK;
@@ -268,35 +271,34 @@ static const char *item_of(const by__call *call, char id[BY__ID_BYTES])
     return id;
 }
 
+/* What follows that makes JSON gives NULL where memory is exhausted, also for one of its parts. */
+
 static json_t *tokens_of(const by__call *call, const json_t *list)
 {
     by__text text = {0};
-    json_t *out = NULL;
-    if (call->logprobs && json_array_size(list) > 0) {
-        by__openai_tokens(list, &text);
-        out = text.failed ? NULL : json_loadb(text.data, text.length, 0, NULL);
-        by__text_free(&text);
+    if (!call->logprobs || json_array_size(list) == 0) {
+        return json_array();
     }
-    return out == NULL ? json_array() : out;
+    by__openai_tokens(list, &text);
+    json_t *out = text.failed ? NULL : json_loadb(text.data, text.length, 0, NULL);
+    by__text_free(&text);
+    return out;
 }
 
 /* The text so far, as a part of the output. */
 static json_t *part_of(const by__call *call)
 {
     const by__choice *c = &call->choices[0];
-    return json_pack("{ss ss% s[] so}", "type", "output_text", "text",
-                     c->text.data == NULL ? "" : c->text.data, c->text.length, "annotations",
-                     "logprobs", tokens_of(call, c->logprobs));
+    return c->text.failed ? NULL
+                          : json_pack("{ss ss% s[] so}", "type", "output_text", "text",
+                                      c->text.data == NULL ? "" : c->text.data, c->text.length,
+                                      "annotations", "logprobs", tokens_of(call, c->logprobs));
 }
 
-/* The message that is the output; part NULL: it has none yet. */
-static json_t *message_of(const by__call *call, const char *status, json_t *part)
+/* The message that is the output; content is taken. */
+static json_t *message_of(const by__call *call, const char *status, json_t *content)
 {
     char id[BY__ID_BYTES];
-    json_t *content = json_array();
-    if (part != NULL) {
-        (void)json_array_append_new(content, part);
-    }
     return json_pack("{ss ss ss ss so}", "id", item_of(call, id), "type", "message", "role",
                      "assistant", "status", status, "content", content);
 }
@@ -306,19 +308,16 @@ static const char *status_of(const by__call *call)
     return strcmp(call->choices[0].reason, "length") == 0 ? "incomplete" : "completed";
 }
 
-/* status "completed" and "incomplete" have the output. */
+/* status "completed" and "incomplete" have the output. error is taken. */
 static json_t *response_of(const by__call *call, const char *status, json_t *error)
 {
     bool whole = strcmp(status, "completed") == 0 || strcmp(status, "incomplete") == 0;
-    json_t *out = json_copy(call->own);
     json_t *output = json_array();
     json_t *usage = json_null();
-    if (out == NULL) {
-        out = json_object();
-    }
     if (whole) {
         const by__part *p = &call->parts[0];
-        (void)json_array_append_new(output, message_of(call, status, part_of(call)));
+        json_decref(output);
+        output = json_pack("[o]", message_of(call, status, json_pack("[o]", part_of(call))));
         usage = json_pack("{sI s{si si} sI s{si} sI}", "input_tokens", (json_int_t)p->prompt_tokens,
                           "input_tokens_details", "cached_tokens", 0, "cache_write_tokens", 0,
                           "output_tokens", (json_int_t)p->generated, "output_tokens_details",
@@ -328,15 +327,16 @@ static json_t *response_of(const by__call *call, const char *status, json_t *err
     json_t *why = strcmp(status, "incomplete") == 0
                       ? json_pack("{ss}", "reason", "max_output_tokens")
                       : json_null();
-    (void)json_object_set_new(out, "id", json_string(call->id));
-    (void)json_object_set_new(out, "object", json_string("response"));
-    (void)json_object_set_new(out, "created_at", json_integer((json_int_t)call->created));
-    (void)json_object_set_new(out, "status", json_string(status));
-    (void)json_object_set_new(out, "model", json_string(call->model));
-    (void)json_object_set_new(out, "output", output);
-    (void)json_object_set_new(out, "usage", usage);
-    (void)json_object_set_new(out, "incomplete_details", why);
-    (void)json_object_set_new(out, "error", error == NULL ? json_null() : error);
+    json_t *own =
+        json_pack("{ss ss sI ss ss so so so so}", "id", call->id, "object", "response",
+                  "created_at", (json_int_t)call->created, "status", status, "model", call->model,
+                  "output", output, "usage", usage, "incomplete_details", why, "error", error);
+    json_t *out = by__copy_object(call->own);
+    if (own == NULL || out == NULL || json_object_update(out, own) != 0) {
+        json_decref(out);
+        out = NULL;
+    }
+    json_decref(own);
     return out;
 }
 
@@ -349,40 +349,46 @@ static void store(const by__call *call)
     }
     const by__choice *c = &call->choices[0];
     const by__part *p = &call->parts[0];
+    if (c->text.failed) {
+        return; /* its client gets an error */
+    }
     json_t *message = by__task_message(call, call->id, NULL, NULL, KEPT);
     json_t *result = json_pack("{s[{ss% ss}] s{sI sI}}", "choices", "text",
                                c->text.data == NULL ? "" : c->text.data, c->text.length, "reason",
                                c->reason, "usage", "prompt_tokens", (json_int_t)p->prompt_tokens,
                                "completion_tokens", (json_int_t)p->generated);
-    (void)json_object_set_new(message, "ref", json_integer(0));
-    (void)json_object_set_new(message, "result", result);
     /* Only a task that will run needs its request. */
-    (void)json_object_set_new(json_object_get(message, "task"), "request", json_object());
-    (void)by__broker_link_send(&call->gateway->broker, message);
+    if (json_object_set_new(message, "result", result) == 0 &&
+        json_object_set_new(message, "ref", json_integer(0)) == 0 &&
+        json_object_set_new(json_object_get(message, "task"), "request", json_object()) == 0) {
+        (void)by__broker_link_send(&call->gateway->broker, message);
+    }
     json_decref(message);
 }
 
+/* value is taken; NULL: memory is exhausted. */
 static void add_json(by__text *out, json_t *value)
 {
-    char *text = json_dumps(value, JSON_COMPACT);
-    by__text_add(out, text == NULL ? "{}" : text);
-    free(text);
+    by__text_dump(out, value, JSON_COMPACT);
     json_decref(value);
 }
 
 static void add_answer(by__call *call, by__text *out)
 {
     store(call);
-    add_json(out, response_of(call, status_of(call), NULL));
+    add_json(out, response_of(call, status_of(call), json_null()));
 }
 
 /* ---- streams ---- */
 
-/* One event; data is taken. */
+/* One event; data is taken; NULL: memory is exhausted. */
 static void add_event(by__call *call, const char *type, json_t *data, by__text *out)
 {
-    (void)json_object_set_new(data, "type", json_string(type));
-    (void)json_object_set_new(data, "sequence_number", json_integer((json_int_t)call->frames++));
+    if (json_object_set_new(data, "type", json_string(type)) != 0 ||
+        json_object_set_new(data, "sequence_number", json_integer((json_int_t)call->frames++)) !=
+            0) {
+        out->failed = true;
+    }
     by__text_format(out, "event: %s\ndata: ", type);
     add_json(out, data);
     by__text_add(out, "\n\n");
@@ -393,53 +399,56 @@ static json_t *whole_event(json_t *response)
     return json_pack("{so}", "response", response);
 }
 
-static json_t *text_event(const by__call *call)
+/* An event about the text, with another member; value is taken. */
+static json_t *text_event(const by__call *call, const char *key, json_t *value)
 {
     char id[BY__ID_BYTES];
-    return json_pack("{ss si si}", "item_id", item_of(call, id), "output_index", 0, "content_index",
-                     0);
+    return json_pack("{ss si si so}", "item_id", item_of(call, id), "output_index", 0,
+                     "content_index", 0, key, value);
+}
+
+/* An event about the message that is the output; content is taken. */
+static json_t *item_event(const by__call *call, const char *status, json_t *content)
+{
+    return json_pack("{si so}", "output_index", 0, "item", message_of(call, status, content));
 }
 
 static void first(by__call *call, size_t choice, by__text *out)
 {
+    static const char *const types[] = {"response.created", "response.in_progress"};
     BY_UNUSED(choice);
-    add_event(call, "response.created", whole_event(response_of(call, "in_progress", NULL)), out);
-    add_event(call, "response.in_progress", whole_event(response_of(call, "in_progress", NULL)),
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(types); i++) {
+        add_event(call, types[i], whole_event(response_of(call, "in_progress", json_null())), out);
+    }
+    add_event(call, "response.output_item.added", item_event(call, "in_progress", json_array()),
               out);
-    add_event(
-        call, "response.output_item.added",
-        json_pack("{si so}", "output_index", 0, "item", message_of(call, "in_progress", NULL)),
-        out);
-    json_t *part = text_event(call);
-    (void)json_object_set_new(part, "part", part_of(call));
-    add_event(call, "response.content_part.added", part, out);
+    add_event(call, "response.content_part.added", text_event(call, "part", part_of(call)), out);
 }
 
 static void add_delta(by__call *call, size_t choice, const char *text, size_t length,
                       const json_t *logprobs, by__text *out)
 {
-    json_t *event = text_event(call);
+    json_t *event = text_event(call, "delta", json_stringn(text, length));
     BY_UNUSED(choice);
-    (void)json_object_set_new(event, "delta", json_stringn(text, length));
-    (void)json_object_set_new(event, "logprobs", tokens_of(call, logprobs));
+    if (json_object_set_new(event, "logprobs", tokens_of(call, logprobs)) != 0) {
+        out->failed = true;
+    }
     add_event(call, "response.output_text.delta", event, out);
 }
 
 static void add_stop(by__call *call, size_t choice, const char *reason, by__text *out)
 {
-    json_t *event = text_event(call);
     json_t *part = part_of(call);
+    json_t *event = text_event(call, "text", json_incref(json_object_get(part, "text")));
     BY_UNUSED(choice);
     BY_UNUSED(reason);
-    (void)json_object_set(event, "text", json_object_get(part, "text"));
-    (void)json_object_set(event, "logprobs", json_object_get(part, "logprobs"));
+    if (json_object_set(event, "logprobs", json_object_get(part, "logprobs")) != 0) {
+        out->failed = true;
+    }
     add_event(call, "response.output_text.done", event, out);
-    event = text_event(call);
-    (void)json_object_set(event, "part", part);
-    add_event(call, "response.content_part.done", event, out);
-    event =
-        json_pack("{si so}", "output_index", 0, "item", message_of(call, status_of(call), part));
-    add_event(call, "response.output_item.done", event, out);
+    add_event(call, "response.content_part.done", text_event(call, "part", json_incref(part)), out);
+    add_event(call, "response.output_item.done",
+              item_event(call, status_of(call), json_pack("[o]", part)), out);
 }
 
 static void add_end(by__call *call, by__text *out)
@@ -447,7 +456,7 @@ static void add_end(by__call *call, by__text *out)
     const char *status = status_of(call);
     store(call);
     add_event(call, strcmp(status, "completed") == 0 ? "response.completed" : "response.incomplete",
-              whole_event(response_of(call, status, NULL)), out);
+              whole_event(response_of(call, status, json_null())), out);
 }
 
 static void add_failure(by__call *call, int status, const char *code, const char *param,
@@ -479,7 +488,7 @@ static void show(by__gateway *g, by__exchange *x, const json_t *row)
     json_t *error = json_is_object(failure)
                         ? json_pack("{sO? sO?}", "code", json_object_get(failure, "code"),
                                     "message", json_object_get(failure, "message"))
-                        : NULL;
+                        : json_null();
     by__reply_json(g, x, 200, response_of(&call, status == NULL ? "failed" : status, error));
 }
 
@@ -502,6 +511,7 @@ const by__call_form by__response_form = {.name = "response",
                                          .route = "/v1/responses",
                                          .prefix = "resp_",
                                          .kind = BY__CALL_RESPONSE,
+                                         .keeps = true,
                                          .read = read_body,
                                          .start = start,
                                          .first = first,

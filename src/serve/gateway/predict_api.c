@@ -83,9 +83,9 @@ static by_status read_image(json_t **out, const by__http_request *request, by_er
 }
 
 /* Fields "model", "rows" (JSON), and any number of files "image". */
-static by_status read_parts(json_t **out, const by__http_request *request, const char *type,
-                            by_error *error)
+static by_status read_parts(json_t **out, const by__http_request *request, by_error *error)
 {
+    const char *type = by__http_header_of(request, "content-type");
     by__multipart_part parts[BY__MULTIPART_MOST];
     size_t count;
     BY_TRY(by__multipart_split(parts, &count, type, request->body, request->body_length, error));
@@ -98,13 +98,18 @@ static by_status read_parts(json_t **out, const by__http_request *request, const
             json_t *images = json_object_get(body, "images");
             if (images == NULL) {
                 images = json_array();
-                (void)json_object_set_new(body, "images", images);
+                status = json_object_set_new(body, "images", images) == 0 ? BY_OK : BY_EMEMORY;
             }
-            (void)json_array_append_new(images, base64_of(p->data, p->length));
+            if (status != BY_OK ||
+                json_array_append_new(images, base64_of(p->data, p->length)) != 0) {
+                status = by_error_set(error, BY_EMEMORY, "out of memory: an image");
+            }
         } else if (strcmp(p->name, "rows") == 0) {
             status = by__openai_parse(&value, p->data, p->length, error);
             if (status == BY_OK) {
-                (void)json_object_set_new(body, "rows", value);
+                status = json_object_set_new(body, "rows", value) == 0
+                             ? BY_OK
+                             : by_error_set(error, BY_EMEMORY, "out of memory: rows");
             }
         } else {
             value = json_stringn(p->data, p->length);
@@ -123,15 +128,13 @@ static by_status read_parts(json_t **out, const by__http_request *request, const
 
 static by_status read_json(json_t **out, const by__http_request *request, by_error *error)
 {
-    const char *type = by__http_header_of(request, "content-type");
-    type = type == NULL ? "" : type;
-    if (strncasecmp(type, "image/", 6) == 0) {
+    if (by__http_is_type(request, "image/")) {
         return read_image(out, request, error);
     }
-    if (strncasecmp(type, "multipart/form-data", 19) == 0) {
-        return read_parts(out, request, type, error);
+    if (by__http_is_type(request, "multipart/form-data")) {
+        return read_parts(out, request, error);
     }
-    if (strncasecmp(type, "application/json", 16) == 0) {
+    if (by__http_is_type(request, "application/json")) {
         return by__openai_parse(out, request->body, request->body_length, error);
     }
     return by_error_set(error, BY_EARG,
@@ -257,15 +260,12 @@ static void start(by__call *call)
 
 static void add_answer(by__call *call, by__text *out)
 {
-    char *list =
-        json_dumps(json_object_get(call->whole, "list"), JSON_COMPACT | JSON_REAL_PRECISION(9));
     by__text_format(out, "{\"id\":\"%s\",\"object\":\"list\",\"created\":%lld,\"model\":", call->id,
                     (long long)call->created);
     by__text_json(out, call->model, strlen(call->model));
     by__text_add(out, ",\"predictions\":");
-    by__text_add(out, list == NULL ? "[]" : list);
+    by__text_dump(out, json_object_get(call->whole, "list"), JSON_COMPACT | JSON_REAL_PRECISION(9));
     by__text_add(out, "}");
-    free(list);
 }
 
 const by__call_form by__predict_form = {.name = "predict",

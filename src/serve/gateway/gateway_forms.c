@@ -1,0 +1,147 @@
+/* Routes that workers answer: the table of their forms, and a request up to its start. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "serve/gateway/gateway_routes.h"
+#include "serve/messages.h"
+
+/* Bytes of a message around a request, at most. */
+#define AROUND ((size_t)1 << 16)
+
+static const by__call_form *const forms[] = {&by__completion_form, &by__chat_form,
+                                             &by__embeddings_form, &by__predict_form,
+                                             &by__response_form};
+
+const by__call_form *by__form_of_route(const char *route)
+{
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(forms) && route != NULL; i++) {
+        if (strcmp(forms[i]->route, route) == 0) {
+            return forms[i];
+        }
+    }
+    return NULL;
+}
+
+const by__call_form *by__form_named(const char *name)
+{
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(forms) && name != NULL; i++) {
+        if (strcmp(forms[i]->name, name) == 0) {
+            return forms[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- a call ---- */
+
+by_status by__call_open(by__call **out, by__gateway *gateway, const by__call_form *form,
+                        const char *key, by_error *error)
+{
+    by__call *call = NULL;
+    BY_TRY(by__alloc((void **)&call, 1, sizeof *call, "a request", error));
+    *call = (by__call){.gateway = gateway,
+                       .form = form,
+                       .n = 1,
+                       .key = key,
+                       .waiter = {by__call_gone},
+                       .created = (int64_t)by__wall_clock(),
+                       .since = by__now()};
+    by_status status = by__request_id(call->id, form->prefix, error);
+    if (status != BY_OK) {
+        by__call_free(call);
+        return status;
+    }
+    *out = call;
+    return BY_OK;
+}
+
+by_status by__call_one_part(by__call *call, json_t *request, int64_t cost, int64_t priority,
+                            by_error *error)
+{
+    char id[65];
+    by_status status = by__alloc((void **)&call->parts, 1, sizeof *call->parts, "a request", error);
+    if (status == BY_OK) {
+        status =
+            by__alloc((void **)&call->choices, call->n, sizeof *call->choices, "a request", error);
+    }
+    if (status != BY_OK) {
+        json_decref(request);
+        return status;
+    }
+    (void)snprintf(id, sizeof id, "%.40s-0", call->id);
+    call->part_count = 1;
+    call->parts[0].call = call;
+    call->parts[0].message =
+        json_pack("{ss ss ss sb sI sI so}", "t", "submit", "id", id, "model", call->model, "whole",
+                  (int)!call->stream, "cost", (json_int_t)cost, "priority", (json_int_t)priority,
+                  "request", request);
+    return call->parts[0].message == NULL
+               ? by_error_set(error, BY_EMEMORY, "out of memory: a request")
+               : BY_OK;
+}
+
+by_status by__call_check(const by__call *call, size_t length, by_error *error)
+{
+    for (size_t i = 0; i < call->part_count && length > BY__LINK_MESSAGE / 16; i++) {
+        size_t bytes = json_dumpb(call->parts[i].message, NULL, 0, JSON_COMPACT);
+        if (bytes > BY__LINK_MESSAGE - AROUND) {
+            return by_error_set(error, BY_EARG,
+                                "the request takes %zu bytes for a worker, and %zu are possible: "
+                                "send less at a time",
+                                bytes, BY__LINK_MESSAGE - AROUND);
+        }
+    }
+    return BY_OK;
+}
+
+void by__call_free(by__call *call)
+{
+    for (size_t i = 0; i < call->part_count && call->parts != NULL; i++) {
+        json_decref(call->parts[i].message);
+    }
+    for (size_t i = 0; call->choices != NULL && i < call->part_count * call->n; i++) {
+        by__text_free(&call->choices[i].text);
+        json_decref(call->choices[i].logprobs);
+    }
+    by__text_free(&call->head);
+    json_decref(call->own);
+    json_decref(call->whole);
+    free(call->parts);
+    free(call->choices);
+    free(call->model);
+    free(call);
+}
+
+/* ---- routes ---- */
+
+void by__answer_call(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
+{
+    const by__call_form *form = by__form_of_route(r->path);
+    const char *param = NULL;
+    by__call *call = NULL;
+    by_error error = {0};
+    if (!form->any_type && !by__gateway_takes_json(g, x, r)) {
+        return;
+    }
+    if (g->draining) {
+        by__exchange_header(x, "Retry-After", "1");
+        by__reply_error(g, x, 503, "draining", NULL, "the server is going down; try another one");
+        return;
+    }
+    by_status status = by__call_open(&call, g, form, key, &error);
+    if (status == BY_OK) {
+        call->exchange = x;
+        status = form->read(call, r, &param, &error);
+    }
+    if (status == BY_OK) {
+        status = by__call_check(call, r->body_length, &error);
+    }
+    if (status == BY_OK) {
+        (form->start == NULL ? by__call_start : form->start)(call);
+        return;
+    }
+    if (call != NULL) {
+        by__call_free(call);
+    }
+    by__reply_refused(g, x, status, param, &error);
+}

@@ -1,0 +1,316 @@
+/* What routes read and answer while memory runs out: each allocation fails once, and then a request
+ * is refused, and an answer is none, or it is as ever: never one that lacks something. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "serve/gateway/gateway.h"
+
+#define NEVER SIZE_MAX
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t count, size_t size);
+void *__real_realloc(void *memory, size_t size);
+json_t *__real_json_loadb(const char *text, size_t length, size_t flags, json_error_t *error);
+json_t *__wrap_json_loadb(const char *text, size_t length, size_t flags, json_error_t *error);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_realloc(void *memory, size_t size);
+
+static size_t left = NEVER; /* allocations before the one that fails */
+
+/* Whether this allocation is the one. */
+static bool fails(void)
+{
+    bool now = left == 0;
+    left -= left != NEVER;
+    return now; /* `left` then is NEVER */
+}
+
+void *__wrap_malloc(size_t size)
+{
+    return fails() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return fails() ? NULL : __real_calloc(count, size);
+}
+
+void *__wrap_realloc(void *memory, size_t size)
+{
+    return fails() ? NULL : __real_realloc(memory, size);
+}
+
+/* Parsing fails as a whole: the library's parser writes past its buffer where it cannot grow it. */
+json_t *__wrap_json_loadb(const char *text, size_t length, size_t flags, json_error_t *error)
+{
+    if (fails()) {
+        if (error != NULL) {
+            *error = (json_error_t){0};
+        }
+        return NULL;
+    }
+    size_t kept = left;
+    left = NEVER;
+    json_t *value = __real_json_loadb(text, length, flags, error);
+    left = kept;
+    return value;
+}
+
+/* A request, and what a worker says of it. */
+typedef struct row {
+    const char *route;
+    const char *body;
+    const char *logprobs; /* of each sequence; NULL: none */
+    const char *whole;    /* the worker's result; NULL: texts are */
+} row;
+
+#define TOKENS                                                                                     \
+    "[{\"token\":\"a\",\"logprob\":-0.5,\"bytes\":[97],\"offset\":0,\"top\":["                     \
+    "{\"token\":\"a\",\"logprob\":-0.5,\"bytes\":[97]},"                                           \
+    "{\"token\":\"b\",\"logprob\":-1.5,\"bytes\":[98]}]}]"
+
+static const row rows[] = {
+    {"/v1/completions",
+     "{\"model\":\"m\",\"prompt\":[\"a\",\"b\"],\"seed\":1,\"n\":2,\"stop\":[\"x\"],"
+     "\"logit_bias\":{\"1\":2},\"logprobs\":2,\"stream_options\":{\"include_usage\":true},"
+     "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{}}}}",
+     TOKENS, NULL},
+    {"/v1/chat/completions",
+     "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"seed\":1,"
+     "\"logprobs\":true,\"top_logprobs\":2,\"tools\":[{}],"
+     "\"response_format\":{\"type\":\"regex\",\"pattern\":\"a\"}}",
+     TOKENS, NULL},
+    {"/v1/responses",
+     "{\"model\":\"m\",\"instructions\":\"i\",\"seed\":1,\"input\":[{\"role\":\"user\","
+     "\"content\":[{\"type\":\"input_text\",\"text\":\"a\"}]}],\"metadata\":{\"k\":\"v\"},"
+     "\"text\":{\"format\":{\"type\":\"json_schema\",\"schema\":{}}},\"top_logprobs\":2,"
+     "\"max_output_tokens\":7}",
+     TOKENS, NULL},
+    {"/v1/embeddings", "{\"model\":\"m\",\"input\":[\"a\",\"b\"]}", NULL,
+     "{\"list\":[\"AACAPwAAAEA=\",\"AAAAAAAAAAA=\"]}"},
+    {"/v1/embeddings", "{\"model\":\"m\",\"input\":\"a\",\"encoding_format\":\"base64\"}", NULL,
+     "{\"list\":[\"AACAPwAAAEA=\"]}"},
+    {"/v1/predict", "{\"model\":\"m\",\"rows\":[[1,2],[3,4]]}", NULL, "{\"list\":[1.5,2.5]}"},
+    {"/v1/predict", "{\"model\":\"m\",\"entities\":[{\"id\":1}],\"rows\":[[1]]}", NULL,
+     "{\"list\":[1.5]}"},
+};
+
+static by_status read_row(by__call **out, const row *r, by_error *error)
+{
+    const by__call_form *form = by__form_of_route(r->route);
+    const char *param = NULL;
+    by__call *call = NULL;
+    const by__http_request request = {.method = "POST",
+                                      .path = r->route,
+                                      .query = "",
+                                      .headers = {{"content-type", "application/json"}},
+                                      .header_count = 1,
+                                      .body = r->body,
+                                      .body_length = strlen(r->body)};
+    by_status status = by__call_open(&call, NULL, form, "key", error);
+    if (status == BY_OK) {
+        status = form->read(call, &request, &param, error);
+    }
+    if (status != BY_OK && call != NULL) {
+        by__call_free(call);
+        call = NULL;
+    }
+    *out = call;
+    return status;
+}
+
+/* All that was read, but for ids, as a text. */
+static char *print_read(const by__call *call)
+{
+    json_t *messages = json_array();
+    for (size_t i = 0; i < call->part_count; i++) {
+        json_t *message = json_deep_copy(call->parts[i].message);
+        (void)json_object_del(message, "id");
+        (void)json_array_append_new(messages, message);
+    }
+    json_t *all = json_pack("{so ss si sb sb sI sO?}", "messages", messages, "model", call->model,
+                            "n", (int)call->n, "usage", (int)call->usage, "logprobs",
+                            (int)call->logprobs, "top", (json_int_t)call->top, "own", call->own);
+    assert_non_null(all);
+    char *text = json_dumps(all, JSON_COMPACT | JSON_SORT_KEYS);
+    json_decref(all);
+    return text;
+}
+
+static void test_read(void **state)
+{
+    BY_UNUSED(state);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        by__call *call;
+        by_error error = {0};
+        assert_int_equal(read_row(&call, &rows[i], &error), BY_OK);
+        char *whole = print_read(call);
+        by__call_free(call);
+        size_t failed = 0;
+        for (size_t k = 0;; k++) {
+            left = k;
+            by_status status = read_row(&call, &rows[i], &error);
+            bool reached = left == NEVER;
+            left = NEVER;
+            if (status == BY_OK) {
+                char *now = print_read(call);
+                assert_string_equal(now, whole);
+                free(now);
+                by__call_free(call);
+            } else {
+                /* Of the parser's errors nothing says which is of memory. */
+                if (status != BY_EMEMORY && strstr(error.message, "is not JSON") == NULL) {
+                    fail_msg("%s: allocation %zu: %s", rows[i].route, k, error.message);
+                }
+                failed++;
+            }
+            if (!reached) {
+                break;
+            }
+        }
+        assert_true(failed > 10);
+        free(whole);
+    }
+}
+
+/* Gives a call what the worker has said. */
+static void fill(by__call *call, const row *r)
+{
+    for (size_t i = 0; i < call->part_count; i++) {
+        call->parts[i].prompt_tokens = 3;
+        call->parts[i].generated = 2;
+    }
+    for (size_t i = 0; i < call->part_count * call->n; i++) {
+        by__choice *c = &call->choices[i];
+        by__text_add(&c->text, "an \"answer\"");
+        (void)snprintf(c->reason, sizeof c->reason, "stop");
+        c->logprobs = r->logprobs == NULL ? NULL : json_loads(r->logprobs, 0, NULL);
+    }
+    call->whole = r->whole == NULL ? NULL : json_loads(r->whole, 0, NULL);
+}
+
+typedef void printer(by__call *call, by__text *out);
+
+static void print_answer(by__call *call, by__text *out)
+{
+    call->form->answer(call, out);
+}
+
+static void print_stream(by__call *call, by__text *out)
+{
+    const by__call_form *form = call->form;
+    by__text_free(&call->head);
+    call->frames = 0;
+    if (form->first == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < call->part_count * call->n; i++) {
+        form->first(call, i, out);
+        form->text(call, i, "piece", 5, call->choices[i].logprobs, out);
+        form->stop(call, i, "stop", out);
+    }
+    form->end(call, out);
+    (form->fail)(call, 500, "code", "param", "message", out);
+}
+
+static void check_print(by__call *call, printer *print)
+{
+    by__text whole = {0};
+    print(call, &whole);
+    assert_false(whole.failed);
+    size_t failed = 0;
+    for (size_t k = 0;; k++) {
+        by__text now = {0};
+        left = k;
+        print(call, &now);
+        bool reached = left == NEVER;
+        left = NEVER;
+        failed += now.failed;
+        if (!now.failed) {
+            assert_string_equal(now.length == 0 ? "" : now.data,
+                                whole.length == 0 ? "" : whole.data);
+        }
+        by__text_free(&now);
+        if (!reached) {
+            break;
+        }
+    }
+    assert_true(failed > 0 || whole.length == 0);
+    by__text_free(&whole);
+}
+
+static void test_answers(void **state)
+{
+    BY_UNUSED(state);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        by__call *call;
+        by_error error = {0};
+        assert_int_equal(read_row(&call, &rows[i], &error), BY_OK);
+        fill(call, &rows[i]);
+        check_print(call, print_answer);
+        check_print(call, print_stream);
+        /* A text that lacks something is no answer. */
+        by__text out = {0};
+        call->choices[0].text.failed = true;
+        call->form->answer(call, &out);
+        assert_true(out.failed || call->whole != NULL);
+        by__text_free(&out);
+        by__call_free(call);
+    }
+}
+
+/* What a task shows. */
+static void test_task(void **state)
+{
+    BY_UNUSED(state);
+    json_t *task =
+        json_pack("{ss ss si si si sn s{ss ss ss si} s{s[{ss ss}] s{si si}} s{ss}}", "id", "task_1",
+                  "status", "completed", "created_at", 1, "expires_at", 2, "attempts", 1, "error",
+                  "task", "kind", "chat", "call", "chatcmpl-1", "model", "m", "created", 1,
+                  "result", "choices", "text", "a", "reason", "stop", "usage", "prompt_tokens", 1,
+                  "completion_tokens", 1, "hook", "status", "pending");
+    assert_non_null(task);
+    json_t *whole = by__task_view(task);
+    assert_true(json_is_object(json_object_get(whole, "result")));
+    size_t failed = 0;
+    for (size_t k = 0;; k++) {
+        left = k;
+        json_t *now = by__task_view(task);
+        bool reached = left == NEVER;
+        left = NEVER;
+        failed += now == NULL;
+        if (now != NULL && !json_equal(now, whole)) {
+            fail_msg("allocation %zu: %s", k, json_dumps(now, JSON_COMPACT));
+        }
+        json_decref(now);
+        if (!reached) {
+            break;
+        }
+    }
+    assert_true(failed > 10);
+    json_decref(whole);
+    json_decref(task);
+}
+
+static void *json_malloc(size_t size)
+{
+    return __wrap_malloc(size);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_read),
+        cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_task),
+    };
+    json_set_alloc_funcs(json_malloc, free);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
