@@ -37,3 +37,6 @@ kill -TERM "$gateway" && wait "$gateway" || fail "the gateway ended with $?"
 gateway=
 kill -TERM "$broker" && wait "$broker" || fail "the broker ended with $?"
 broker=
+
+say "a link to the broker that breaks"
+python3 "$root/tests/e2e/gateway_relink.py" "$work/sock/broker.socket" "$banyan" 2>log || { cat log >&2; fail "relink"; }
