@@ -23,8 +23,7 @@ for who in admin plain; do
 done >keys
 
 say "with keys"
-serve --keys keys
-until curl -sf "$url/health/ready" >/dev/null; do sleep 0.1; done
+serve_ready --keys keys
 expect 401 "" GET /v1/admin/versions
 expect 403 plain GET /v1/admin/versions
 expect 403 plain POST /v1/admin/deploy

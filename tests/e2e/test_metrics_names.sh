@@ -5,8 +5,7 @@
 . "$root/tests/support/serve.sh"
 
 train_tiny
-serve
-until curl -sf "$url/health/ready" >/dev/null; do sleep 0.1; done
+serve_ready
 # ask TOKENS MORE: a completion, which vLLM would count for its model.
 ask() {
     echo "{\"model\": \"tiny\", \"prompt\": \"apple\", \"max_tokens\": $1, \"seed\": 7, \"ignore_eos\": true$2}" >body
@@ -75,8 +74,7 @@ if command -v promtool >/dev/null; then
 fi
 
 say "the configuration"
-serve --set gateway.metrics_names=vllm
-until curl -sf "$url/health/ready" >/dev/null; do sleep 0.1; done
+serve_ready --set gateway.metrics_names=vllm
 curl -sf "$url/metrics" >vllm
 holds vllm 'vllm:num_requests_running{model_name="tiny",engine="0"} 0'
 stop

@@ -11,6 +11,7 @@ command -v redis-server >/dev/null || {
 gateway= first= second=
 on_exit=end_all
 end_all() {
+    end_server
     kill -9 $gateway $first $second 2>/dev/null
     [ ! -s redis.pid ] || kill -9 "$(cat redis.pid)" 2>/dev/null
 }
@@ -87,17 +88,7 @@ export REDISCLI_AUTH=secret
 
 say "the script: one result of many deliveries, and the end of a request that kills workers"
 broker_script >script.lua
-script=script.lua
-# answers WANTED OPERATION ARGUMENT...: what it gives, in one line.
-answers() {
-    wanted=$1
-    shift
-    got=$(redis-cli -p "$port" -n 5 --eval "$script" , "$@" 2>/dev/null | paste -s -d ' ')
-    case $got in
-    $wanted) ;;
-    *) fail "$1 gives '$got', not '$wanted': $*" ;;
-    esac
-}
+script_port=$port
 # claims WANTED WORKER: what the worker takes of what another has left.
 claims() { answers "$1" take "$2" m v 4 1 3 99; }
 # counts MODEL VERSION WANTED: requests that wait, their cost, sequences that wait at each level, those at workers, and so far
@@ -334,7 +325,7 @@ gateway=$!
 background=$gateway
 wait_for http served
 url=$(cat served)
-until curl -sf "$url/health/ready" >/dev/null; do sleep 0.1; done
+await_ready
 update="$root/tests/e2e/update_client.py"
 answer=$(python3 "$update" answer "$url")
 python3 "$update" load "$url" enough 300 >load.out 2>load.err &
@@ -370,7 +361,7 @@ background=$gateway
 wait_for http shared
 background=
 url=$(cat shared)
-until curl -sf "$url/health/ready" >/dev/null; do sleep 0.1; done
+await_ready
 shift_to() { "$banyan" deploy "$@" --broker "redis://127.0.0.1:$port/7" --name tiny --slower 50; }
 run 0 shift_to one
 run 1 shift_to one
@@ -388,10 +379,11 @@ for phase in "checking 0 %" "canary 40 %" "canary 50 %" "done 100 %"; do holds e
 # One that is stopped takes its requests back.
 : >phases
 "$banyan" deploy one --broker "redis://127.0.0.1:$port/7" --name tiny --canary 5% --hold 60 >out 2>phases &
-shifting=$!
+aside=$!
 until grep -q canary phases; do sleep 0.1; done
-kill -TERM $shifting
-wait $shifting && fail "a deployment that was stopped has succeeded"
+kill -TERM "$aside"
+wait "$aside" && fail "a deployment that was stopped has succeeded"
+aside=
 holds phases "rolled back: it was stopped"
 until curl -sf "$url/metrics" | grep -q 'banyan_version_share{model="tiny",version="two"} 1'; do sleep 0.1; done
 : >enough

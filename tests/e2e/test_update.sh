@@ -4,10 +4,6 @@
 . "$(dirname "$0")/../support/shell.sh"
 . "$root/tests/support/serve.sh"
 client="$root/tests/e2e/update_client.py"
-serve_ready() {
-    serve "$@"
-    until curl -sf "$url/health/ready" >/dev/null; do sleep 0.1; done
-}
 begin_load() {
     rm -f enough
     python3 "$client" load "$url" enough 300 >load.out 2>load.err &

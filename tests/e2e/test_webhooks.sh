@@ -29,11 +29,10 @@ webhooks:
   pause: 0.1
   timeout: 2
 END
+listen=127.0.0.1:$own
 # check_webhooks FLAG...: of a server with the flags, whose gateway has the same address when it is started again.
 check_webhooks() {
-    serve --config serve.yaml --listen "127.0.0.1:$own" "$@"
-    url=http://127.0.0.1:$own
-    until curl -sf "$url/health/ready" >/dev/null; do sleep 0.1; done
+    serve_ready --config serve.yaml "$@"
     timeout 240 python3 "$root/tests/e2e/webhook_client.py" "$url" "$plain" "$tls" "$other_tls" "$work" "$server" || {
         grep '"event":"webhook"' log | tail -n 40 >&2
         fail "webhooks $*"
@@ -55,25 +54,11 @@ command -v redis-server >/dev/null || {
 say "Redis"
 redis-server --port "$redis" --bind 127.0.0.1 --dir "$work" --save '' >redis.log &
 aside=$!
-on_exit=end_all
-end_all() {
-    end_server
-    kill -9 "$aside" 2>/dev/null
-}
 check_webhooks --broker "redis://127.0.0.1:$redis"
 
 say "the script: a message is due at the end of its task, and again when who took it is gone"
 broker_script >script.lua
-# answers WANTED OPERATION ARGUMENT...: what it gives, in one line.
-answers() {
-    wanted=$1
-    shift
-    got=$(redis-cli -p "$redis" -n 5 --eval script.lua , "$@" 2>/dev/null | paste -s -d ' ')
-    case $got in
-    $wanted) ;;
-    *) fail "$1 gives '$got', not '$wanted': $*" ;;
-    esac
-}
+script_port=$redis
 answers "" hello w m v '{}'
 answers "" beat w m v '{"model":"m","version":"v"}'
 answers "" task_hooks 60000 9

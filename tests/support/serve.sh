@@ -30,6 +30,12 @@ serve_models() {
     url=$(cat url)
 }
 serve() { serve_models runs/tiny "$@"; }
+# await_ready: until the server at $url takes requests.
+await_ready() { until curl -sf "$url/health/ready" >/dev/null; do sleep 0.1; done; }
+serve_ready() {
+    serve "$@"
+    await_ready
+}
 # stop: SIGTERM, behind which it ends without an error.
 stop() {
     kill -TERM "$server"
@@ -46,4 +52,18 @@ broker_script() {
     echo 'local EDGES = {0.1, 1}'
     sed "s/^\(local PAUSE, .* = \)1500,/\1${1:-3600000},/" "$root/src/serve/link/redis_jobs.lua"
     cat "$root/src/serve/link/redis_versions.lua" "$root/src/serve/link/redis_broker.lua"
+}
+# answers WANTED OPERATION ARGUMENT...: what $script gives, in one line ($got), must match the pattern. It runs in database 5
+# of the Redis at the port $script_port.
+script=script.lua
+script_port=
+answers() {
+    wanted=$1
+    shift
+    got=$(redis-cli -p "$script_port" -n 5 --eval "$script" , "$@" 2>/dev/null | paste -s -d ' ')
+    # shellcheck disable=SC2254
+    case $got in
+    $wanted) ;;
+    *) fail "$1 gives '$got', not '$wanted': $*" ;;
+    esac
 }
