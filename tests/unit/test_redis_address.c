@@ -46,20 +46,54 @@ static void test_defaults(void **state)
     assert_string_equal(a.host, "redis.example");
     assert_string_equal(a.user, "");
     assert_string_equal(a.password, "");
-    assert_int_equal(by__redis_address_login(&a, &error), BY_OK);
+    assert_int_equal(by__redis_address_login(&a, by__redis_broker_login, &error), BY_OK);
     assert_string_equal(a.password, "of the environment");
     assert_int_equal(setenv("BANYAN_REDIS_PASSWORD", "of its own", 1), 0);
     a.password[0] = '\0';
-    assert_int_equal(by__redis_address_login(&a, &error), BY_OK);
+    assert_int_equal(by__redis_address_login(&a, by__redis_broker_login, &error), BY_OK);
     assert_string_equal(a.password, "of its own");
     assert_int_equal(a.port, 6379);
     assert_int_equal(a.database, 0);
     assert_int_equal(a.queue, 1024);
     assert_int_equal(by__redis_address_read(&a, "redis://:own@h:1/", &error), BY_OK);
-    assert_int_equal(by__redis_address_login(&a, &error), BY_OK);
+    assert_int_equal(by__redis_address_login(&a, by__redis_broker_login, &error), BY_OK);
     assert_string_equal(a.password, "own");
     assert_int_equal(unsetenv("BANYAN_REDIS_PASSWORD"), 0);
     assert_int_equal(unsetenv("REDISCLI_AUTH"), 0);
+}
+
+/* Of an address without a password, by the variables that are asked for. */
+static void test_environment(void **state)
+{
+    static const char *const variables[] = {"BANYAN_TEST_LOGIN", "BANYAN_TEST_OTHER", NULL};
+    static const struct {
+        const char *value; /* NULL: there is no such variable */
+        size_t repeated;   /* times that it is repeated */
+        const char *password;
+    } rows[] = {{"secret", 1, "secret"},
+                {"secret\n", 1, "secret"},
+                {"", 1, ""},
+                {NULL, 0, "of the other"},
+                {"s", BY_SERVE_PASSWORD_BYTES, NULL}};
+    (void)state;
+    assert_int_equal(setenv(variables[1], "of the other", 1), 0);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        char value[BY_SERVE_PASSWORD_BYTES + 1] = "";
+        by__redis_address a = {0};
+        by_error error = {0};
+        for (size_t k = 0; k < rows[i].repeated; k++) {
+            strcat(value, rows[i].value);
+        }
+        assert_int_equal(
+            rows[i].value == NULL ? unsetenv(variables[0]) : setenv(variables[0], value, 1), 0);
+        by_status status = by__redis_address_login(&a, variables, &error);
+        assert_int_equal(status, rows[i].password == NULL ? BY_ECONFIG : BY_OK);
+        assert_string_equal(a.password, rows[i].password == NULL ? "" : rows[i].password);
+        assert_true(status == BY_OK || strstr(error.message, variables[0]) != NULL);
+        assert_null(strstr(error.message, "sss"));
+    }
+    assert_int_equal(unsetenv(variables[0]), 0);
+    assert_int_equal(unsetenv(variables[1]), 0);
 }
 
 static void test_refused(void **state)
@@ -130,7 +164,7 @@ static void test_file(void **state)
         }
         assert_int_equal(by__redis_address_read(&a, url, &error), BY_OK);
         assert_int_equal(a.queue, 7);
-        by_status status = by__redis_address_login(&a, &error);
+        by_status status = by__redis_address_login(&a, by__redis_broker_login, &error);
         assert_int_equal(status, rows[i].password == NULL ? BY_ECONFIG : BY_OK);
         assert_string_equal(a.password, rows[i].password == NULL ? "" : rows[i].password);
         assert_null(strstr(error.message, "secret"));
@@ -173,7 +207,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whole),   cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_file),
-        cmocka_unit_test(test_taken),
+        cmocka_unit_test(test_taken),   cmocka_unit_test(test_environment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,8 +5,6 @@
 
 #include "config/kind.h"
 
-#define MOST_PASSWORD 4096
-
 /* Where the error is in the file: the start of a message. */
 static const char *where(const by_serve_config *c, const char *key)
 {
@@ -177,32 +175,21 @@ static by_status read_columns(by__feature_map *m, const by_serve_config *c, by_e
 /* A list of processes shows arguments, and a config is read by many: neither has the password. */
 static by_status read_password(by__feature_map *m, const by_serve_config *c, by_error *error)
 {
-    const char *path = c->features.password_file;
-    const char *from = getenv("BANYAN_FEATURES_PASSWORD");
-    char *text = NULL;
+    static const char *const variables[] = {"BANYAN_FEATURES_PASSWORD", NULL};
+    const char *at = where(c, "features.password_file");
     by__redis_address *a = &m->address;
-    if (path[0] != '\0') {
-        by_error why = {0};
-        size_t size;
-        if (by__file_read(&text, &size, path, MOST_PASSWORD, &why) != BY_OK) {
-            return by_error_set(error, BY_ECONFIG, "%s: features.password_file: %.300s",
-                                where(c, "features.password_file"), why.message);
-        }
-        from = text;
+    size_t length = strlen(c->features.password_file);
+    by_error why = {0};
+    if (length >= sizeof a->password_file) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: features.password_file has %zu bytes; %zu are possible", at,
+                            length, sizeof a->password_file - 1);
     }
-    from = from == NULL ? "" : from;
-    size_t length = strcspn(from, "\r\n");
-    bool fits = length < sizeof a->password;
-    if (fits) {
-        memcpy(a->password, from, length);
-        a->password[length] = '\0';
-    }
-    free(text);
-    return fits ? BY_OK
-                : by_error_set(error, BY_ECONFIG,
-                               "%s: the password of the store has %zu bytes; "
-                               "%zu are possible",
-                               where(c, "features.password_file"), length, sizeof a->password - 1);
+    memcpy(a->password_file, c->features.password_file, length + 1);
+    return by__redis_address_login(a, variables, &why) == BY_OK
+               ? BY_OK
+               : by_error_set(error, BY_ECONFIG, "%s: features.password_file: %.300s", at,
+                              why.message);
 }
 
 static by_status read_store(by__feature_map *m, const by_serve_config *c, by_error *error)

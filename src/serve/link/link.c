@@ -19,7 +19,7 @@ by_status by__link_check(const char *broker, by_error *error)
         return BY_OK;
     }
     BY_TRY(by__redis_address_read(&address, broker, error));
-    return by__redis_address_login(&address, error);
+    return by__redis_address_login(&address, by__redis_broker_login, error);
 }
 
 bool by__link_send(by__link *link, const json_t *message)

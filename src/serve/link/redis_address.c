@@ -202,6 +202,21 @@ by_status by__redis_address_read(by__redis_address *out, const char *url, by_err
     return BY_OK;
 }
 
+/* The first line of a text, of a source that the message names. */
+static by_status take_password(by__redis_address *a, const char *text, size_t least,
+                               const char *source, by_error *error)
+{
+    size_t length = strcspn(text, "\r\n");
+    if (length < least || length >= sizeof a->password) {
+        return by_error_set(error, BY_ECONFIG,
+                            "the first line of %s is no password of 1 to %zu bytes", source,
+                            sizeof a->password - 1);
+    }
+    memcpy(a->password, text, length);
+    a->password[length] = '\0';
+    return BY_OK;
+}
+
 static by_status read_password(by__redis_address *a, by_error *error)
 {
     char *text = NULL;
@@ -214,34 +229,27 @@ static by_status read_password(by__redis_address *a, by_error *error)
                                           "password of Redis",
                                           a->password_file);
     BY_TRY(status);
-    length = strcspn(text, "\r\n");
-    bool fits = length > 0 && length < sizeof a->password;
-    if (fits) {
-        memcpy(a->password, text, length);
-        a->password[length] = '\0';
-    }
-    explicit_bzero(text, strlen(text));
+    status = take_password(a, text, 1, a->password_file, error);
+    explicit_bzero(text, length);
     free(text);
-    return fits ? BY_OK
-                : by_error_set(error, BY_ECONFIG,
-                               "the first line of %s is no password of 1 to %zu bytes",
-                               a->password_file, sizeof a->password - 1);
+    return status;
 }
 
-by_status by__redis_address_login(by__redis_address *address, by_error *error)
+const char *const by__redis_broker_login[] = {"BANYAN_REDIS_PASSWORD", "REDISCLI_AUTH", NULL};
+
+by_status by__redis_address_login(by__redis_address *address, const char *const *variables,
+                                  by_error *error)
 {
-    static const char *const names[] = {"BANYAN_REDIS_PASSWORD", "REDISCLI_AUTH"};
     if (address->password[0] != '\0') {
         return BY_OK;
     }
     if (address->password_file[0] != '\0') {
         return read_password(address, error);
     }
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
-        const char *value = getenv(names[i]);
-        if (value != NULL && strlen(value) < sizeof address->password) {
-            memcpy(address->password, value, strlen(value) + 1);
-            return BY_OK;
+    for (size_t i = 0; variables[i] != NULL; i++) {
+        const char *value = getenv(variables[i]);
+        if (value != NULL) {
+            return take_password(address, value, 0, variables[i], error);
         }
     }
     return BY_OK;

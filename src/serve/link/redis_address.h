@@ -30,9 +30,14 @@ typedef struct by__redis_address {
 bool by__redis_is_address(const char *broker);
 /* BY_ECONFIG: a sentence without the password. */
 by_status by__redis_address_read(by__redis_address *out, const char *url, by_error *error);
-/* Completes the address of a broker without a password: by its file, else by the environment's
- * BANYAN_REDIS_PASSWORD, else REDISCLI_AUTH, which no list of processes shows. BY_ECONFIG: the file
- * has none. */
-by_status by__redis_address_login(by__redis_address *address, by_error *error);
+/* The variables of the environment with the broker's password: BANYAN_REDIS_PASSWORD, else
+ * REDISCLI_AUTH. */
+extern const char *const by__redis_broker_login[];
+/* Completes an address without a password, by the first line of its file, else of the first of
+ * `variables` that the environment has, which no list of processes shows; an empty one there says
+ * that there is none. The list ends with NULL. BY_ECONFIG: the file has none, or one is too long;
+ * the message names the file or the variable. */
+by_status by__redis_address_login(by__redis_address *address, const char *const *variables,
+                                  by_error *error);
 
 #endif

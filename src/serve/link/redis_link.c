@@ -252,7 +252,7 @@ by_status by__redis_link_connect(by__link **out, uv_loop_t *loop, const char *ur
     by__redis_link *l = NULL;
     *out = NULL;
     BY_TRY(by__redis_address_read(&address, url, error));
-    BY_TRY(by__redis_address_login(&address, error));
+    BY_TRY(by__redis_address_login(&address, by__redis_broker_login, error));
     BY_TRY(by__alloc((void **)&l, 1, sizeof *l, "a link", error));
     l->base.kind = &kind;
     l->base.handler = *handler;
