@@ -325,7 +325,7 @@ static int run(int argc, char **argv)
         {"rows", CLI_INTEGER, &r.rows, "N", "rows of a step, at most (256)"},
         {"speculate", CLI_STRING, &r.speculate, "ngram|MODEL", CLI_SPECULATE_HELP},
         {"precision", CLI_STRING, &r.precision, "TYPE",
-         "f32, bf16, fp16, int8, w8a8 or int4 (default: the config's)"},
+         CLI_PRECISION_HELP " (default: the config's)"},
         {"kv", CLI_STRING, &r.kv, "int8",
          "keys and values as integers of 8 bits (default: as --precision)"},
         {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the config's)"},

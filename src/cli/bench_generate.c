@@ -263,7 +263,7 @@ static int run(int argc, char **argv)
         {"prompt-tokens", CLI_INTEGER, &r.prompt, "N", "tokens of the prompt (512, or what fits)"},
         {"tokens", CLI_INTEGER, &r.tokens, "N", "tokens to generate (128, or what fits)"},
         {"precision", CLI_STRING, &r.precision, "TYPE",
-         "f32, bf16, fp16, int8, w8a8 or int4 (default: the config's)"},
+         CLI_PRECISION_HELP " (default: the config's)"},
         {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the config's)"},
         {"set", CLI_LIST, &r.overrides, "KEY=VALUE", "override a key of a config file"},
         {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},

@@ -423,11 +423,10 @@ static int run(int argc, char **argv)
         {"seed", CLI_SEED, &r.sampling.seed, "N", "equal seeds give equal answers (0)"},
         {"context", CLI_INTEGER, &r.context, "N",
          "tokens of a conversation (default: the model's context)"},
-        {"precision", CLI_STRING, &r.precision, "TYPE",
-         "f32, bf16, fp16, int8, w8a8 or int4 (default: the run's)"},
+        {"precision", CLI_STRING, &r.precision, "TYPE", CLI_PRECISION_HELP " (default: the run's)"},
         {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the run's)"},
         {"adapter", CLI_STRING, &r.adapter, "DIR", CLI_ADAPTER_HELP},
-        {"best", CLI_SWITCH, &r.best, NULL, "the checkpoint with the lowest validation loss"},
+        {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;

@@ -124,8 +124,7 @@ static int run(int argc, char **argv)
         {"batch-size", CLI_INTEGER, &r.batch, "N", "texts that are computed at a time (8)"},
         {"context", CLI_INTEGER, &r.context, "N",
          "tokens of the longest text (default: the model's context)"},
-        {"precision", CLI_STRING, &r.precision, "TYPE",
-         "f32, bf16, fp16, int8, w8a8 or int4 (default: f32)"},
+        {"precision", CLI_STRING, &r.precision, "TYPE", CLI_PRECISION_HELP " (default: f32)"},
         {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: all)"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;

@@ -105,10 +105,9 @@ static int run(int argc, char **argv)
         {"batch-size", CLI_INTEGER, &r.batch, "N", "texts that are computed at a time (8)"},
         {"context", CLI_INTEGER, &r.context, "N",
          "tokens of the longest text (default: the model's context)"},
-        {"precision", CLI_STRING, &r.precision, "TYPE",
-         "f32, bf16, fp16, int8, w8a8 or int4 (default: the run's)"},
+        {"precision", CLI_STRING, &r.precision, "TYPE", CLI_PRECISION_HELP " (default: the run's)"},
         {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the run's)"},
-        {"best", CLI_SWITCH, &r.best, NULL, "the checkpoint with the lowest validation loss"},
+        {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {"ema", CLI_SWITCH, &r.ema, NULL, CLI_EMA_HELP},
         {"adapter", CLI_STRING, &r.adapter, "DIR", CLI_ADAPTER_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};

@@ -233,7 +233,7 @@ static int run(int argc, char **argv)
         {"ema", CLI_SWITCH, &r.ema, NULL, CLI_EMA_HELP},
         {"adapter", CLI_STRING, &r.adapter, "DIR", CLI_ADAPTER_HELP},
         {"precision", CLI_STRING, &r.precision, "TYPE",
-         "as inference computes it: f32, bf16, fp16, int8, w8a8 or int4"},
+         "as inference computes it: " CLI_PRECISION_HELP},
         {"logits-out", CLI_STRING, &r.logits_out, "FILE",
          "write tokens and their logits as safetensors instead of a loss"},
         {"tokens", CLI_STRING, &r.tokens, "FILE",

@@ -416,7 +416,7 @@ static int run(int argc, char **argv)
         {"silence", CLI_STRING, &c.silence, "SECONDS",
          "without a word after which a worker counts as dead (default 5)"},
         {"name", CLI_STRING, &c.name, "NAME", "under which clients ask for the model"},
-        {"precision", CLI_STRING, &c.precision, "P", "f32, bf16, fp16, int8, w8a8 or int4"},
+        {"precision", CLI_STRING, &c.precision, "P", CLI_PRECISION_HELP},
         {"sessions", CLI_STRING, &c.sessions, "N", "sequences that run at a time in a worker"},
         {"context", CLI_STRING, &c.context, "N", "tokens of a prompt with its answer"},
         {"threads", CLI_STRING, &c.threads, "N", "compute threads of a worker"},

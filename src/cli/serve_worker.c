@@ -26,7 +26,7 @@ static int run(int argc, char **argv)
          "rows or images that are computed together, at most (default 16)"},
         {"delay", CLI_NUMBER, &options.delay, "SECONDS",
          "that they, and texts of embeddings, wait for others (default 0.002)"},
-        {"precision", CLI_STRING, &options.precision, "P", "f32, bf16, fp16, int8, w8a8 or int4"},
+        {"precision", CLI_STRING, &options.precision, "P", CLI_PRECISION_HELP},
         {"sessions", CLI_INTEGER, &options.sessions, "N",
          "sequences that run at a time (default 16)"},
         {"context", CLI_INTEGER, &options.context, "N", "tokens of a prompt with its answer"},
