@@ -22,6 +22,32 @@ typedef struct by__field {
     double most;
 } by__field;
 
+/* Rows of a table; `record` is the type of the record, and `member` of it. */
+#define BY__ANY(name, record, member)                                                              \
+    {                                                                                              \
+        name, BY__FIELD_ANY, offsetof(record, member), 0, 0                                        \
+    }
+#define BY__STRING(name, record, member, most)                                                     \
+    {                                                                                              \
+        name, BY__FIELD_TEXT, offsetof(record, member), 0, most                                    \
+    }
+#define BY__INTEGER(name, record, member, least, most)                                             \
+    {                                                                                              \
+        name, BY__FIELD_INTEGER, offsetof(record, member), least, most                             \
+    }
+#define BY__NUMBER(name, record, member, least, most)                                              \
+    {                                                                                              \
+        name, BY__FIELD_NUMBER, offsetof(record, member), least, most                              \
+    }
+#define BY__BOOL(name, record, member)                                                             \
+    {                                                                                              \
+        name, BY__FIELD_BOOL, offsetof(record, member), 0, 0                                       \
+    }
+#define BY__IGNORED(name)                                                                          \
+    {                                                                                              \
+        name, BY__FIELD_IGNORED, 0, 0, 0                                                           \
+    }
+
 /* Fills a record. BY_EARG with a sentence for the sender; *param (may be NULL) is then the field's
  * name in the table, or NULL for one that is not in it. */
 by_status by__fields_read(void *record, const by__field *fields, size_t count, const json_t *object,

@@ -37,6 +37,17 @@ bool by__id_valid(const char *id)
     return n >= 1 && n <= 64 && id[n] == '\0';
 }
 
+const char *by__path_id(char out[65], const char *path)
+{
+    size_t length = strcspn(path, "/");
+    if (length >= 65) {
+        return NULL;
+    }
+    memcpy(out, path, length);
+    out[length] = '\0';
+    return by__id_valid(out) ? path + length : NULL;
+}
+
 double by__wall_clock(void)
 {
     struct timespec now;

@@ -55,6 +55,9 @@ by_status by__random_bytes(void *out, size_t count, by_error *error);
 by_status by__request_id(char out[BY__ID_BYTES], const char *prefix, by_error *error);
 /* True for 1 to 64 characters of [A-Za-z0-9_-]. */
 bool by__id_valid(const char *id);
+/* Copies the id at the beginning of what follows in a path, and returns what is behind it ("", or
+ * from the next '/' on). NULL: there is no id that is valid. */
+const char *by__path_id(char out[65], const char *path);
 /* Seconds since 1970. For records and deadlines that processes share, never for intervals. */
 double by__wall_clock(void);
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hex.h"
 #include "data/template/template_parser.h"
 #include "data/tokenizer/unicode.h"
 
@@ -11,11 +12,7 @@ static int hex_value(const char *s, size_t digits)
 {
     int value = 0; /* a digit that would overflow it is refused */
     for (size_t i = 0; i < digits; i++) {
-        char c = s[i];
-        int digit = c >= '0' && c <= '9'   ? c - '0'
-                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                           : -1;
+        int digit = by__hex_digit(s[i]);
         if (digit < 0 || value > 0xffffff) {
             return -1;
         }

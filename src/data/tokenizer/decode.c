@@ -8,24 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hex.h"
 #include "data/tokenizer/vocabulary.h"
-
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                  : -1;
-}
 
 /* The byte of "<0x..>", -1 when the name is something else. */
 static int fallback_byte(const char *name, size_t length)
 {
-    if (length != 6 || memcmp(name, "<0x", 3) != 0 || name[5] != '>' || hex_digit(name[3]) < 0 ||
-        hex_digit(name[4]) < 0) {
+    if (length != 6 || memcmp(name, "<0x", 3) != 0 || name[5] != '>' ||
+        by__hex_digit(name[3]) < 0 || by__hex_digit(name[4]) < 0) {
         return -1;
     }
-    return hex_digit(name[3]) * 16 + hex_digit(name[4]);
+    return by__hex_digit(name[3]) * 16 + by__hex_digit(name[4]);
 }
 
 static void put_replaced(by__text *out, const char *s, size_t n, const by__rewrite *w)

@@ -103,11 +103,11 @@ typedef struct asked {
 } asked;
 
 static const by__field fields[] = {
-    {"id", BY__FIELD_TEXT, offsetof(asked, id), 0, 64},
-    {"model", BY__FIELD_TEXT, offsetof(asked, model), 0, 256},
-    {"comment", BY__FIELD_TEXT, offsetof(asked, comment), 0, MOST_TEXT},
-    {"label", BY__FIELD_ANY, offsetof(asked, label), 0, 0},
-    {"rating", BY__FIELD_ANY, offsetof(asked, rating), 0, 0},
+    BY__STRING("id", asked, id, 64),
+    BY__STRING("model", asked, model, 256),
+    BY__STRING("comment", asked, comment, MOST_TEXT),
+    BY__ANY("label", asked, label),
+    BY__ANY("rating", asked, rating),
 };
 
 static by_status read_body(asked *a, const json_t *body, const char **param, by_error *error)

@@ -133,12 +133,12 @@ typedef struct deployment {
 } deployment;
 
 static const by__field deployment_fields[] = {
-    {"path", BY__FIELD_TEXT, offsetof(deployment, path), 1, 4096},
-    {"canary", BY__FIELD_NUMBER, offsetof(deployment, canary), 0, 1},
-    {"hold", BY__FIELD_NUMBER, offsetof(deployment, hold), 0, 86400},
-    {"slower", BY__FIELD_NUMBER, offsetof(deployment, slower), 0, 1e6},
-    {"errors", BY__FIELD_NUMBER, offsetof(deployment, errors), 0, 1},
-    {"shadow", BY__FIELD_BOOL, offsetof(deployment, shadow), 0, 0},
+    BY__STRING("path", deployment, path, 4096),
+    BY__NUMBER("canary", deployment, canary, 0, 1),
+    BY__NUMBER("hold", deployment, hold, 0, 86400),
+    BY__NUMBER("slower", deployment, slower, 0, 1e6),
+    BY__NUMBER("errors", deployment, errors, 0, 1),
+    BY__BOOL("shadow", deployment, shadow),
 };
 
 /* A body that may be left out. */

@@ -213,10 +213,10 @@ typedef struct asked {
 } asked;
 
 static const by__field fields[] = {
-    {"endpoint", BY__FIELD_TEXT, offsetof(asked, endpoint), 0, 64},
-    {"body", BY__FIELD_ANY, offsetof(asked, body), 0, 0},
-    {"webhook", BY__FIELD_TEXT, offsetof(asked, webhook), 1, BY__WEBHOOK_URL},
-    {"expires_after", BY__FIELD_NUMBER, offsetof(asked, expires), 1, MOST_KEPT},
+    BY__STRING("endpoint", asked, endpoint, 64),
+    BY__ANY("body", asked, body),
+    BY__STRING("webhook", asked, webhook, BY__WEBHOOK_URL),
+    BY__NUMBER("expires_after", asked, expires, 1, MOST_KEPT),
 };
 
 json_t *by__task_message(const by__call *call, const char *id, const char *idempotency,
@@ -331,18 +331,11 @@ void by__answer_task_new(by__gateway *g, by__exchange *x, const by__http_request
 static void answer_named(by__gateway *g, by__exchange *x, const by__http_request *r,
                          const char *key, const char *question)
 {
-    char id[65] = "";
-    const char *name = r->path + strlen("/v1/tasks/");
-    size_t length = strcspn(name, "/");
-    bool cancels = strcmp(name + length, "/cancel") == 0;
-    bool fits = cancels ? strcmp(question, "task_cancel") == 0 && strcmp(r->method, "POST") == 0
-                        : name[length] == '\0' && strcmp(r->method, "POST") != 0;
-    if (length < sizeof id) {
-        memcpy(id, name, length);
-        id[length] = '\0';
-    }
-    bool follows = strcmp(name + length, "/events") == 0 && strcmp(r->method, "GET") == 0;
-    if ((!fits && !follows) || !by__id_valid(id)) {
+    char id[65];
+    const char *rest = by__path_id(id, r->path + strlen("/v1/tasks/"));
+    bool post = strcmp(r->method, "POST") == 0;
+    bool follows = rest != NULL && strcmp(rest, "/events") == 0 && strcmp(r->method, "GET") == 0;
+    if (rest == NULL || (!follows && strcmp(rest, post ? "/cancel" : "") != 0)) {
         by__reply_error(g, x, 404, "task_not_found", NULL, "there is no such task");
         return;
     }

@@ -36,56 +36,40 @@ typedef struct asked {
     bool ignore_eos;
 } asked;
 
-#define ANY(name, member)                                                                          \
-    {                                                                                              \
-        name, BY__FIELD_ANY, offsetof(asked, member), 0, 0                                         \
-    }
-#define INTEGER(name, member, least, most)                                                         \
-    {                                                                                              \
-        name, BY__FIELD_INTEGER, offsetof(asked, member), least, most                              \
-    }
-#define NUMBER(name, member, least, most)                                                          \
-    {                                                                                              \
-        name, BY__FIELD_NUMBER, offsetof(asked, member), least, most                               \
-    }
-#define BOOL(name, member)                                                                         \
-    {                                                                                              \
-        name, BY__FIELD_BOOL, offsetof(asked, member), 0, 0                                        \
-    }
-#define IGNORED(name)                                                                              \
-    {                                                                                              \
-        name, BY__FIELD_IGNORED, 0, 0, 0                                                           \
-    }
+#define ANY(name, member)                  BY__ANY(name, asked, member)
+#define INTEGER(name, member, least, most) BY__INTEGER(name, asked, member, least, most)
+#define NUMBER(name, member, least, most)  BY__NUMBER(name, asked, member, least, most)
+#define BOOL(name, member)                 BY__BOOL(name, asked, member)
 
 /* What both kinds share. top_k and the fields behind it are extensions that vLLM has too. */
 #define SHARED                                                                                     \
-    {"model", BY__FIELD_TEXT, offsetof(asked, model), 0, 255}, INTEGER("n", n, 1, BY__MOST_N),     \
+    BY__STRING("model", asked, model, 255), INTEGER("n", n, 1, BY__MOST_N),                        \
         INTEGER("max_tokens", tokens, 1, 1 << 24), INTEGER("seed", seed, -9e18, 9e18),             \
         NUMBER("temperature", temperature, 0, 2), NUMBER("top_p", top_p, 0, 1),                    \
         NUMBER("presence_penalty", presence, -2, 2),                                               \
         NUMBER("frequency_penalty", frequency, -2, 2), ANY("logit_bias", bias), ANY("stop", stop), \
         BOOL("stream", stream), ANY("stream_options", stream_options), ANY("logprobs", logprobs),  \
-        ANY("response_format", format), IGNORED("user"), INTEGER("top_k", top_k, 0, 1 << 24),      \
+        ANY("response_format", format), BY__IGNORED("user"), INTEGER("top_k", top_k, 0, 1 << 24),  \
         NUMBER("min_p", min_p, 0, 1), NUMBER("typical_p", typical_p, 0, 1),                        \
         NUMBER("repetition_penalty", repetition, 0.01, 100), BOOL("ignore_eos", ignore_eos),       \
         INTEGER("priority", priority, -100, 100)
 
 static const by__field completion_fields[] = {SHARED, ANY("prompt", prompt),
                                               INTEGER("best_of", best_of, 1, BY__MOST_N),
-                                              BOOL("echo", echo), IGNORED("suffix")};
+                                              BOOL("echo", echo), BY__IGNORED("suffix")};
 static const by__field chat_fields[] = {
     SHARED,
     ANY("messages", messages),
     ANY("tools", tools),
     INTEGER("max_completion_tokens", completion_tokens, 1, 1 << 24),
     INTEGER("top_logprobs", top_logprobs, 0, MOST_TOP),
-    IGNORED("tool_choice"),
-    IGNORED("parallel_tool_calls"),
-    IGNORED("metadata"),
-    IGNORED("store"),
-    IGNORED("service_tier"),
-    IGNORED("safety_identifier"),
-    IGNORED("prompt_cache_key")};
+    BY__IGNORED("tool_choice"),
+    BY__IGNORED("parallel_tool_calls"),
+    BY__IGNORED("metadata"),
+    BY__IGNORED("store"),
+    BY__IGNORED("service_tier"),
+    BY__IGNORED("safety_identifier"),
+    BY__IGNORED("prompt_cache_key")};
 
 /* ---- reading ---- */
 

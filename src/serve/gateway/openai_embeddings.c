@@ -19,12 +19,12 @@ typedef struct asked {
 } asked;
 
 static const by__field fields[] = {
-    {"model", BY__FIELD_TEXT, offsetof(asked, model), 0, 255},
-    {"input", BY__FIELD_ANY, offsetof(asked, input), 0, 0},
-    {"encoding_format", BY__FIELD_TEXT, offsetof(asked, encoding), 0, 16},
-    {"dimensions", BY__FIELD_INTEGER, offsetof(asked, dimensions), 1, 1 << 24},
-    {"priority", BY__FIELD_INTEGER, offsetof(asked, priority), -100, 100},
-    {"user", BY__FIELD_IGNORED, 0, 0, 0},
+    BY__STRING("model", asked, model, 255),
+    BY__ANY("input", asked, input),
+    BY__STRING("encoding_format", asked, encoding, 16),
+    BY__INTEGER("dimensions", asked, dimensions, 1, 1 << 24),
+    BY__INTEGER("priority", asked, priority, -100, 100),
+    BY__IGNORED("user"),
 };
 
 /* A list of texts, or of lists of tokens, from one of the API's four forms. NULL: memory is

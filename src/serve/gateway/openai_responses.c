@@ -12,45 +12,46 @@
 typedef struct asked {
     const char *model, *instructions, *previous, *truncation;
     const json_t *input, *text, *tools, *metadata, *include, *conversation, *prompt;
-    int64_t tokens, top_logprobs, seed, top_k, priority;
-    double temperature, top_p, min_p;
+    const json_t *seed, *top_k, *min_p, *priority; /* as chats read them */
+    int64_t tokens, top_logprobs;
+    double temperature, top_p;
     bool stream, background, store;
 } asked;
 
 /* seed, top_k, min_p and priority are extensions, as those of chats. */
 static const by__field fields[] = {
-    {"model", BY__FIELD_TEXT, offsetof(asked, model), 0, 255},
-    {"input", BY__FIELD_ANY, offsetof(asked, input), 0, 0},
-    {"instructions", BY__FIELD_TEXT, offsetof(asked, instructions), 0, 1 << 24},
-    {"previous_response_id", BY__FIELD_TEXT, offsetof(asked, previous), 0, 64},
-    {"conversation", BY__FIELD_ANY, offsetof(asked, conversation), 0, 0},
-    {"prompt", BY__FIELD_ANY, offsetof(asked, prompt), 0, 0},
-    {"truncation", BY__FIELD_TEXT, offsetof(asked, truncation), 0, 16},
-    {"text", BY__FIELD_ANY, offsetof(asked, text), 0, 0},
-    {"tools", BY__FIELD_ANY, offsetof(asked, tools), 0, 0},
-    {"metadata", BY__FIELD_ANY, offsetof(asked, metadata), 0, 0},
-    {"include", BY__FIELD_ANY, offsetof(asked, include), 0, 0},
-    {"max_output_tokens", BY__FIELD_INTEGER, offsetof(asked, tokens), 1, 1 << 24},
-    {"top_logprobs", BY__FIELD_INTEGER, offsetof(asked, top_logprobs), 0, 20},
-    {"temperature", BY__FIELD_NUMBER, offsetof(asked, temperature), 0, 2},
-    {"top_p", BY__FIELD_NUMBER, offsetof(asked, top_p), 0, 1},
-    {"stream", BY__FIELD_BOOL, offsetof(asked, stream), 0, 0},
-    {"background", BY__FIELD_BOOL, offsetof(asked, background), 0, 0},
-    {"store", BY__FIELD_BOOL, offsetof(asked, store), 0, 0},
-    {"seed", BY__FIELD_INTEGER, offsetof(asked, seed), -9e18, 9e18},
-    {"top_k", BY__FIELD_INTEGER, offsetof(asked, top_k), 0, 1 << 24},
-    {"min_p", BY__FIELD_NUMBER, offsetof(asked, min_p), 0, 1},
-    {"priority", BY__FIELD_INTEGER, offsetof(asked, priority), -100, 100},
-    {"user", BY__FIELD_IGNORED, 0, 0, 0},
-    {"stream_options", BY__FIELD_IGNORED, 0, 0, 0},
-    {"tool_choice", BY__FIELD_IGNORED, 0, 0, 0},
-    {"parallel_tool_calls", BY__FIELD_IGNORED, 0, 0, 0},
-    {"max_tool_calls", BY__FIELD_IGNORED, 0, 0, 0},
-    {"reasoning", BY__FIELD_IGNORED, 0, 0, 0},
-    {"service_tier", BY__FIELD_IGNORED, 0, 0, 0},
-    {"safety_identifier", BY__FIELD_IGNORED, 0, 0, 0},
-    {"prompt_cache_key", BY__FIELD_IGNORED, 0, 0, 0},
-    {"prompt_cache_retention", BY__FIELD_IGNORED, 0, 0, 0},
+    BY__STRING("model", asked, model, 255),
+    BY__ANY("input", asked, input),
+    BY__STRING("instructions", asked, instructions, 1 << 24),
+    BY__STRING("previous_response_id", asked, previous, 64),
+    BY__ANY("conversation", asked, conversation),
+    BY__ANY("prompt", asked, prompt),
+    BY__STRING("truncation", asked, truncation, 16),
+    BY__ANY("text", asked, text),
+    BY__ANY("tools", asked, tools),
+    BY__ANY("metadata", asked, metadata),
+    BY__ANY("include", asked, include),
+    BY__INTEGER("max_output_tokens", asked, tokens, 1, 1 << 24),
+    BY__INTEGER("top_logprobs", asked, top_logprobs, 0, 20),
+    BY__NUMBER("temperature", asked, temperature, 0, 2),
+    BY__NUMBER("top_p", asked, top_p, 0, 1),
+    BY__BOOL("stream", asked, stream),
+    BY__BOOL("background", asked, background),
+    BY__BOOL("store", asked, store),
+    BY__ANY("seed", asked, seed),
+    BY__ANY("top_k", asked, top_k),
+    BY__ANY("min_p", asked, min_p),
+    BY__ANY("priority", asked, priority),
+    BY__IGNORED("user"),
+    BY__IGNORED("stream_options"),
+    BY__IGNORED("tool_choice"),
+    BY__IGNORED("parallel_tool_calls"),
+    BY__IGNORED("max_tool_calls"),
+    BY__IGNORED("reasoning"),
+    BY__IGNORED("service_tier"),
+    BY__IGNORED("safety_identifier"),
+    BY__IGNORED("prompt_cache_key"),
+    BY__IGNORED("prompt_cache_retention"),
 };
 
 /* ---- reading: a response as a chat ---- */
@@ -207,13 +208,12 @@ static by_status make_chat(json_t **out, const asked *a, by_error *error)
     bool logprobs = wants_logprobs(a);
     json_t *format = format_of(a->text);
     json_t *tokens = a->tokens > 0 ? json_integer((json_int_t)a->tokens) : json_null();
-    json_t *seed = a->seed == INT64_MIN ? json_null() : json_integer((json_int_t)a->seed);
-    *out = json_pack(
-        "{ss so so so sf sf sf sI sI sb sb sI so}", "model", a->model == NULL ? "" : a->model,
-        "messages", messages, "max_completion_tokens", tokens, "seed", seed, "temperature",
-        a->temperature, "top_p", a->top_p, "min_p", a->min_p, "top_k", (json_int_t)a->top_k,
-        "priority", (json_int_t)a->priority, "stream", (int)a->stream, "logprobs", (int)logprobs,
-        "top_logprobs", (json_int_t)a->top_logprobs, "response_format", format);
+    *out = json_pack("{ss so so sf sf sO? sO? sO? sO? sb sb sI so}", "model",
+                     a->model == NULL ? "" : a->model, "messages", messages,
+                     "max_completion_tokens", tokens, "temperature", a->temperature, "top_p",
+                     a->top_p, "seed", a->seed, "top_k", a->top_k, "min_p", a->min_p, "priority",
+                     a->priority, "stream", (int)a->stream, "logprobs", (int)logprobs,
+                     "top_logprobs", (json_int_t)a->top_logprobs, "response_format", format);
     return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a response") : BY_OK;
 }
 
@@ -237,7 +237,7 @@ static json_t *head_of(const asked *a)
 static by_status read_body(by__call *call, const by__http_request *request, const char **param,
                            by_error *error)
 {
-    asked a = {.temperature = 1.0, .top_p = 1.0, .seed = INT64_MIN, .store = true};
+    asked a = {.temperature = 1.0, .top_p = 1.0, .store = true};
     json_t *body;
     json_t *chat = NULL;
     BY_TRY(by__openai_parse(&body, request->body, request->body_length, error));
@@ -532,17 +532,11 @@ static void show_deleted(by__gateway *g, by__exchange *x, const json_t *row)
 void by__answer_response(by__gateway *g, by__exchange *x, const by__http_request *r,
                          const char *key)
 {
-    char id[65] = "";
-    const char *name = r->path + strlen("/v1/responses/");
-    size_t length = strcspn(name, "/");
+    char id[65];
+    const char *rest = by__path_id(id, r->path + strlen("/v1/responses/"));
     bool post = strcmp(r->method, "POST") == 0;
-    bool fits = post ? strcmp(name + length, "/cancel") == 0 : name[length] == '\0';
     bool deletes = strcmp(r->method, "DELETE") == 0;
-    if (length < sizeof id) {
-        memcpy(id, name, length);
-        id[length] = '\0';
-    }
-    if (!fits || !by__id_valid(id) || strncmp(id, "resp_", 5) != 0) {
+    if (rest == NULL || strcmp(rest, post ? "/cancel" : "") != 0 || strncmp(id, "resp_", 5) != 0) {
         by__reply_error(g, x, 404, "response_not_found", NULL, "there is no such response");
         return;
     }

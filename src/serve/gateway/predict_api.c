@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/base64.h"
+#include "base/hex.h"
 #include "serve/fields.h"
 #include "serve/gateway/gateway.h"
 #include "serve/http/multipart.h"
@@ -20,11 +21,11 @@ typedef struct asked {
 } asked;
 
 static const by__field fields[] = {
-    {"model", BY__FIELD_TEXT, offsetof(asked, model), 0, MOST_NAME},
-    {"rows", BY__FIELD_ANY, offsetof(asked, rows), 0, 0},
-    {"images", BY__FIELD_ANY, offsetof(asked, images), 0, 0},
-    {"entities", BY__FIELD_ANY, offsetof(asked, entities), 0, 0},
-    {"priority", BY__FIELD_INTEGER, offsetof(asked, priority), -100, 100},
+    BY__STRING("model", asked, model, MOST_NAME),
+    BY__ANY("rows", asked, rows),
+    BY__ANY("images", asked, images),
+    BY__ANY("entities", asked, entities),
+    BY__INTEGER("priority", asked, priority, -100, 100),
 };
 
 static json_t *base64_of(const char *data, size_t length)
@@ -39,14 +40,6 @@ static json_t *base64_of(const char *data, size_t length)
 
 /* ---- bodies that are no JSON, as JSON ---- */
 
-static int hex(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 /* The value of "model" in a query. */
 static json_t *model_of_query(const char *query)
 {
@@ -58,8 +51,8 @@ static json_t *model_of_query(const char *query)
     }
     for (query += *query == '\0' ? 0 : 6; *query != '\0' && *query != '&'; query++) {
         char c = *query == '+' ? ' ' : *query;
-        if (c == '%' && hex(query[1]) >= 0 && hex(query[2]) >= 0) {
-            c = (char)(hex(query[1]) * 16 + hex(query[2]));
+        if (c == '%' && by__hex_digit(query[1]) >= 0 && by__hex_digit(query[2]) >= 0) {
+            c = (char)(by__hex_digit(query[1]) * 16 + by__hex_digit(query[2]));
             query += 2;
         }
         if (n == MOST_NAME) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/hex.h"
 
 typedef enum phase {
     IN_HEAD,
@@ -57,14 +58,6 @@ static bool is_visible(unsigned char c)
     return c > 0x20 && c < 0x7f;
 }
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 /* ---- the request line ---- */
 
 /* Decodes %XX once, in place. What is left to decode, leads upwards, or means different things to
@@ -75,8 +68,8 @@ static bool decode_path(char *path)
     for (const char *in = path; *in != '\0'; in++) {
         int c = (unsigned char)*in;
         if (c == '%') {
-            int high = hex_digit(in[1]);
-            int low = high < 0 ? -1 : hex_digit(in[2]);
+            int high = by__hex_digit(in[1]);
+            int low = high < 0 ? -1 : by__hex_digit(in[2]);
             if (low < 0) {
                 return false;
             }
@@ -332,7 +325,7 @@ static bool take_bytes(by__http_parser *p, const char *data, size_t n)
 
 static bool take_chunk_size(by__http_parser *p, char c)
 {
-    int digit = hex_digit(c);
+    int digit = by__hex_digit(c);
     if (c == '\r' && p->digits > 0) {
         if (p->expected > p->limits.body - p->body_length) {
             return bad(p, 413, "the body is too large");

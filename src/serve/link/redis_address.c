@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hex.h"
+
 #define MOST_FILE ((size_t)4096)
 
 static const char scheme[] = "redis://";
@@ -24,14 +26,6 @@ static by_status wrong(const char *what, by_error *error)
         what);
 }
 
-static int hex_of(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 /* Copies text with %XX as bytes; false: it does not fit, or has a zero byte. */
 static bool copy_decoded(char *out, size_t room, const char *text, size_t length)
 {
@@ -39,8 +33,8 @@ static bool copy_decoded(char *out, size_t room, const char *text, size_t length
     for (size_t i = 0; i < length; i++) {
         char c = text[i];
         if (c == '%') {
-            int high = i + 2 < length ? hex_of(text[i + 1]) : -1;
-            int low = high >= 0 ? hex_of(text[i + 2]) : -1;
+            int high = i + 2 < length ? by__hex_digit(text[i + 1]) : -1;
+            int low = high >= 0 ? by__hex_digit(text[i + 2]) : -1;
             if (low < 0) {
                 return false;
             }

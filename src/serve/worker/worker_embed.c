@@ -42,11 +42,11 @@ typedef struct asked {
 } asked;
 
 static const by__field fields[] = {
-    {"kind", BY__FIELD_TEXT, offsetof(asked, kind), 0, 16},
-    {"trace", BY__FIELD_IGNORED, 0, 0, 0}, /* the worker has read it */
-    {"input", BY__FIELD_ANY, offsetof(asked, input), 0, 0},
-    {"dimensions", BY__FIELD_INTEGER, offsetof(asked, dimensions), 0, 1 << 24},
-    {"tenant", BY__FIELD_TEXT, offsetof(asked, tenant), 0, 256},
+    BY__STRING("kind", asked, kind, 16),
+    BY__IGNORED("trace"), /* the worker has read it */
+    BY__ANY("input", asked, input),
+    BY__INTEGER("dimensions", asked, dimensions, 0, 1 << 24),
+    BY__STRING("tenant", asked, tenant, 256),
 };
 
 static by_status take_text(by_token_buffer *out, const by__served_model *m, const json_t *text,

@@ -31,10 +31,10 @@ typedef struct asked {
 } asked;
 
 static const by__field fields[] = {
-    {"kind", BY__FIELD_TEXT, offsetof(asked, kind), 0, 16},
-    {"trace", BY__FIELD_IGNORED, 0, 0, 0}, /* the worker has read it */
-    {"rows", BY__FIELD_ANY, offsetof(asked, rows), 0, 0},
-    {"images", BY__FIELD_ANY, offsetof(asked, images), 0, 0},
+    BY__STRING("kind", asked, kind, 16),
+    BY__IGNORED("trace"), /* the worker has read it */
+    BY__ANY("rows", asked, rows),
+    BY__ANY("images", asked, images),
 };
 
 static void close_input(void *user)
