@@ -1,7 +1,7 @@
 #!/bin/sh
-# What compression leaves of a model of 14 million parameters that is trained on texts: held-out losses and speeds of
-# each method that quantises (compress.sh), and of 2:4 after fine-tuning, beside the model itself fine-tuned for as many
-# steps (prune.sh).
+# The quality of compressed models: trains a model of 14 million parameters on texts and prints held-out losses and
+# speeds of each method that quantises (compress.sh), and losses of 2:4 pruning after fine-tuning, compared with the
+# dense model fine-tuned for as many steps (prune.sh).
 #
 #   bench/quality.sh DIR FILE...     DIR: for the run and the results
 #
