@@ -12,6 +12,7 @@ struct by__gather {
     by__text texts[MOST];
     char reasons[MOST][16];
     size_t count; /* sequences that something has come of */
+    bool lost;    /* an event */
 };
 
 by_status by__gather_open(by__gather **out, by_error *error)
@@ -43,6 +44,7 @@ void by__gather_add(by__gather *gather, const json_t *event)
     size_t i = at < 0 || at >= MOST ? 0 : (size_t)at;
     const json_t *text = json_object_get(event, "text");
     const char *reason = by__get_text(event, "reason");
+    gather->lost = gather->lost || event == NULL;
     if (kind == NULL || (strcmp(kind, "text") != 0 && strcmp(kind, "stop") != 0)) {
         return;
     }
@@ -60,13 +62,17 @@ json_t *by__gather_result(const by__gather *gather, const json_t *end)
     if (whole != NULL) {
         return json_pack("{sO sO?}", "result", whole, "usage", json_object_get(end, "usage"));
     }
-    json_t *choices = json_array();
+    json_t *choices = gather->lost ? NULL : json_array();
     for (size_t i = 0; i < gather->count; i++) {
         const by__text *t = &gather->texts[i];
         const char *text = t->data == NULL ? "" : t->data;
-        json_t *choice =
-            json_pack("{ss% ss}", "text", text, t->length, "reason", gather->reasons[i]);
-        (void)json_array_append_new(choices, choice);
+        json_t *choice = t->failed ? NULL
+                                   : json_pack("{ss% ss}", "text", text, t->length, "reason",
+                                               gather->reasons[i]);
+        if (json_array_append_new(choices, choice) != 0) {
+            json_decref(choices);
+            return NULL;
+        }
     }
     return json_pack("{so sO?}", "choices", choices, "usage", json_object_get(end, "usage"));
 }

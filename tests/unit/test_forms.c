@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "serve/gateway/gateway.h"
+#include "serve/task_answer.h"
 
 #define NEVER SIZE_MAX
 
@@ -299,6 +300,54 @@ static void test_task(void **state)
     json_decref(task);
 }
 
+/* The result of a task, from its events. */
+static json_t *gather(void)
+{
+    static const char *const events[] = {
+        "{\"e\":\"text\",\"i\":0,\"text\":\"a\"}", "{\"e\":\"text\",\"i\":1,\"text\":\"b\"}",
+        "{\"e\":\"text\",\"i\":0,\"text\":\"c\"}", "{\"e\":\"stop\",\"i\":1,\"reason\":\"length\"}",
+        "{\"e\":\"end\",\"usage\":{\"prompt_tokens\":1}}"};
+    by__gather *g = NULL;
+    json_t *out = NULL;
+    by_error error = {0};
+    if (by__gather_open(&g, &error) != BY_OK) {
+        return NULL;
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(events); i++) {
+        json_t *event = json_loadb(events[i], strlen(events[i]), 0, NULL);
+        if (i + 1 < BY_ARRAY_LENGTH(events)) {
+            by__gather_add(g, event);
+        } else if (event != NULL) {
+            out = by__gather_result(g, event);
+        }
+        json_decref(event);
+    }
+    by__gather_close(&g);
+    return out;
+}
+
+static void test_gather(void **state)
+{
+    BY_UNUSED(state);
+    json_t *whole = gather();
+    size_t failed = 0;
+    assert_int_equal(json_array_size(json_object_get(whole, "choices")), 2);
+    for (size_t k = 0;; k++) {
+        left = k;
+        json_t *now = gather();
+        bool reached = left == NEVER;
+        left = NEVER;
+        failed += now == NULL;
+        assert_true(now == NULL || json_equal(now, whole));
+        json_decref(now);
+        if (!reached) {
+            break;
+        }
+    }
+    assert_true(failed > 5);
+    json_decref(whole);
+}
+
 static void *json_malloc(size_t size)
 {
     return __wrap_malloc(size);
@@ -310,6 +359,7 @@ int main(void)
         cmocka_unit_test(test_read),
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_task),
+        cmocka_unit_test(test_gather),
     };
     json_set_alloc_funcs(json_malloc, free);
     return cmocka_run_group_tests(tests, NULL, NULL);

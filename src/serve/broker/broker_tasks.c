@@ -10,16 +10,20 @@
 /* Webhooks that a gateway is given at once, at most. */
 #define HOOKS 64
 
-/* A write that fails is told: on disk the task stays what it is, and runs again later. */
+/* What is not written is told: on disk the task stays what it is, and runs again later. */
+static void note_unwritten(by__broker *b, const by__job *job, const char *reason)
+{
+    b->tasks_failed = by__now();
+    by__log_event(&b->log, "task_not_written", "{ss ss}", "id", job->entry.id, "reason", reason);
+}
+
 static void write_state(by__broker *b, const by__job *job, by__task_state state,
                         const json_t *result, const json_t *failure)
 {
     by_error error = {0};
     if (by__tasks_set(b->tasks, job->entry.id, state, job->attempt, result, failure, &error) !=
         BY_OK) {
-        b->tasks_failed = by__now();
-        by__log_event(&b->log, "task_not_written", "{ss ss}", "id", job->entry.id, "reason",
-                      error.message);
+        note_unwritten(b, job, error.message);
     }
 }
 
@@ -32,14 +36,17 @@ void by__broker_task_event(by__broker *b, by__job *job, const json_t *event)
 {
     const char *kind = by__get_text(event, "e");
     if (kind == NULL) {
-        return;
-    }
-    if (strcmp(kind, "again") == 0) {
+        by__gather_add(job->gather, NULL);
+    } else if (strcmp(kind, "again") == 0) {
         by__gather_clear(job->gather);
         write_state(b, job, BY__TASK_QUEUED, NULL, NULL);
     } else if (strcmp(kind, "end") == 0 || strcmp(kind, "result") == 0) {
         json_t *result = by__gather_result(job->gather, event);
-        write_state(b, job, BY__TASK_COMPLETED, result, NULL);
+        if (result == NULL) {
+            note_unwritten(b, job, "out of memory: an answer");
+        } else {
+            write_state(b, job, BY__TASK_COMPLETED, result, NULL);
+        }
         json_decref(result);
     } else if (strcmp(kind, "error") == 0) {
         json_t *failure = by__gather_failure(event);

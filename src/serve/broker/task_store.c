@@ -155,11 +155,21 @@ static void bind_text(sqlite3_stmt *s, int at, const char *text)
     }
 }
 
-static void bind_json(sqlite3_stmt *s, int at, const json_t *value)
+/* value: NULL for none. */
+static by_status bind_json(sqlite3_stmt *s, int at, const json_t *value, by_error *error)
 {
-    char *text = value == NULL ? NULL : json_dumps(value, JSON_COMPACT);
-    bind_text(s, at, text);
-    free(text);
+    by__text text = {0};
+    if (value != NULL) {
+        by__text_dump(&text, value, JSON_COMPACT);
+    }
+    bool failed = text.failed;
+    bind_text(s, at, text.data);
+    by__text_free(&text);
+    if (failed) {
+        (void)sqlite3_clear_bindings(s);
+        return by_error_set(error, BY_EMEMORY, "out of memory: a task");
+    }
+    return BY_OK;
 }
 
 static json_t *json_column(sqlite3_stmt *s, int at)
@@ -228,7 +238,7 @@ by_status by__tasks_add(by__tasks *tasks, const json_t *task, by_error *error)
     bind_text(s, 3, key);
     (void)sqlite3_bind_double(s, 4, by__wall_clock());
     (void)sqlite3_bind_double(s, 5, by__get_number(task, "expires", 0.0));
-    bind_json(s, 6, json_object_get(task, "task"));
+    BY_TRY(bind_json(s, 6, json_object_get(task, "task"), error));
     BY_TRY(finish(t, s, "write", error));
     if (by__get_text(json_object_get(task, "task"), "webhook") == NULL) {
         return BY_OK;
@@ -245,8 +255,8 @@ by_status by__tasks_set(by__tasks *tasks, const char *id, by__task_state state, 
     bind_text(s, 1, id);
     (void)sqlite3_bind_int(s, 2, (int)state);
     (void)sqlite3_bind_int(s, 3, attempts);
-    bind_json(s, 4, result);
-    bind_json(s, 5, failure);
+    BY_TRY(bind_json(s, 4, result, error));
+    BY_TRY(bind_json(s, 5, failure, error));
     BY_TRY(finish(tasks, s, "write", error));
     if (state < BY__TASK_COMPLETED) {
         return BY_OK;

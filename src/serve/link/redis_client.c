@@ -7,6 +7,7 @@
 #include "redis_broker_script.h" /* made by cmake/embed.cmake */
 #include "serve/link/link.h"
 #include "serve/link/redis_poll.h"
+#include "serve/messages.h"
 #include "serve/observe/metrics.h"
 #include "serve/task_turn.h"
 
@@ -149,10 +150,11 @@ void by__redis_add_integer(by__redis_call *call, int64_t value)
 
 void by__redis_add_json(by__redis_call *call, const json_t *value)
 {
-    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-    call->text.failed = call->text.failed || text == NULL;
-    by__redis_add_text(call, text == NULL ? "" : text);
-    free(text);
+    by__text text = {0};
+    by__text_dump(&text, value, JSON_COMPACT | JSON_ENCODE_ANY);
+    call->text.failed = call->text.failed || text.failed;
+    by__redis_add_text(call, text.failed ? "" : text.data);
+    by__text_free(&text);
 }
 
 static void on_reply(redisAsyncContext *context, void *reply, void *user)

@@ -214,6 +214,11 @@ static void end_task(by__redis_link *l, const held *h, const char *counts, const
     const char *kind = by__get_text(event, "e");
     bool failed = kind == NULL || strcmp(kind, "error") == 0;
     json_t *value = failed ? by__gather_failure(event) : by__gather_result(h->gather, event);
+    if (value == NULL && !failed) {
+        failed = true;
+        value = json_pack("{si ss ss}", "status", 503, "code", "out_of_memory", "message",
+                          "no memory for an answer");
+    }
     by__redis_call call = {0};
     by__redis_add_text(&call, "task_end");
     by__redis_add_text(&call, h->entry.id);
