@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/paths.h"
 #include "checkpoint/adapter.h"
 
 #define PREFIX "base_model.model."
@@ -16,16 +17,9 @@ struct by_adapter {
     size_t count;
 };
 
-static bool ends_with(const char *name, const char *end)
-{
-    size_t n = strlen(name);
-    size_t m = strlen(end);
-    return n > m && strcmp(name + n - m, end) == 0;
-}
-
 bool by__adapter_owns(const char *name)
 {
-    return ends_with(name, a_end) || ends_with(name, b_end);
+    return by__ends_with(name, a_end) || by__ends_with(name, b_end);
 }
 
 bool by__adapter_is_in(const char *directory)
@@ -139,7 +133,7 @@ static by_status list_layers(by_adapter *a, by_error *error)
             return by_error_set(error, BY_EMEMORY, "out of memory: adapters");
         }
         by_status status = check_layer(a, layer, error);
-        if (status == BY_OK && ends_with(name, a_end)) {
+        if (status == BY_OK && by__ends_with(name, a_end)) {
             a->layers[a->count++] = layer;
         } else {
             free(layer);

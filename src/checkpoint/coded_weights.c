@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/paths.h"
 #include "checkpoint/storage.h"
 
 /* Groups that a weight of 4 bits may have: the number of scales of an output says which it is, and
@@ -29,13 +30,6 @@ typedef struct reading {
 static by_status wrong(const reading *r, const char *name, const char *what)
 {
     return by_error_set(r->error, BY_EFORMAT, "%s: the codes of '%.200s': %s", r->path, name, what);
-}
-
-static bool ends_with(const char *name, const char *end)
-{
-    size_t n = strlen(name);
-    size_t m = strlen(end);
-    return n > m && strcmp(name + n - m, end) == 0;
 }
 
 static int by_name(const void *a, const void *b)
@@ -64,17 +58,17 @@ static const by__tensor_entry *find(const reading *r, const char *layer, size_t 
 static const char *codes_of(const by__tensor_entry *entry)
 {
     bool narrow = entry->dtype == BY_I8 || entry->dtype == BY_F8;
-    if (ends_with(entry->name, ".weight_packed")) {
+    if (by__ends_with(entry->name, ".weight_packed")) {
         return ".weight_packed";
     }
-    return narrow && ends_with(entry->name, ".weight") ? ".weight" : NULL;
+    return narrow && by__ends_with(entry->name, ".weight") ? ".weight" : NULL;
 }
 
 static bool is_part_of_codes(const reading *r, const char *name)
 {
     static const char *const ends[] = {".weight_scale", ".weight_shape"};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(ends); i++) {
-        if (ends_with(name, ends[i])) {
+        if (by__ends_with(name, ends[i])) {
             size_t layer = strlen(name) - strlen(ends[i]);
             const by__tensor_entry *codes = find(r, name, layer, ".weight_packed");
             codes = codes == NULL ? find(r, name, layer, ".weight") : codes;

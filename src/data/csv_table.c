@@ -13,8 +13,6 @@
 #include "data/formats/parquet.h"
 #include "data/table_parts.h"
 
-#define FILE_LIMIT ((size_t)1 << 36)
-
 /* Rows as they are read. */
 typedef struct row_reader {
     by_table *table;
@@ -298,7 +296,7 @@ by_status by_table_open(by_table **out, const char *path, const by_table_options
     if (by__path_is_dir(path)) {
         return by__table_open_directory(out, path, options, error);
     }
-    BY_TRY(by__array_file_read(&data, &size, path, FILE_LIMIT, error));
+    BY_TRY(by__array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
     by_status status = by_table_parse(out, path, (const char *)data, size, options, error);
     free(data);
     return status;

@@ -8,8 +8,6 @@
 #include "data/formats/cifar.h"
 #include "data/formats/image_file.h"
 
-#define FILE_LIMIT ((size_t)1 << 36)
-
 /* The set as it grows, file by file. */
 typedef struct images {
     uint8_t *pixels;
@@ -141,7 +139,7 @@ static by_status add_images(images *s, const char *path, bool labels, bool *deco
 {
     uint8_t *data;
     size_t size;
-    BY_TRY(by__array_file_read(&data, &size, path, FILE_LIMIT, error));
+    BY_TRY(by__array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
     *decoded = by__image_is_file(data, size);
     by_status status = *decoded ? add_picture(s, path, data, size, labels, error)
                                 : add_arrays(s, path, data, size, labels, error);
@@ -155,7 +153,7 @@ static by_status add_labels(images *s, const char *path, int64_t count, by_error
     uint8_t *data;
     size_t size;
     by__array_view view;
-    BY_TRY(by__array_file_read(&data, &size, path, FILE_LIMIT, error));
+    BY_TRY(by__array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
     by_status status = by__array_file_parse(&view, path, data, size, error);
     if (status == BY_OK && (view.shape.rank != 1 || view.shape.dim[0] != count)) {
         char shape[128];
@@ -257,7 +255,7 @@ static by_status add_cifar(images *s, const char *path, int classes, by_error *e
     size_t size;
     size_t count;
     size_t before = (size_t)s->shape.dim[0];
-    BY_TRY(by__array_file_read(&data, &size, path, FILE_LIMIT, error));
+    BY_TRY(by__array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
     size_t tail = s->skip ? size % (BY__CIFAR_IMAGE + (classes == 100 ? 2 : 1)) : 0;
     by_status status = by__cifar_count(&count, path, size - tail, classes, error);
     if (status == BY_OK) {

@@ -3,11 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/paths.h"
 #include "data/formats/array_file.h"
 #include "data/formats/parquet.h"
 #include "data/table_parts.h"
-
-#define FILE_LIMIT ((size_t)1 << 36)
 
 /* Parts that are read; writers leave empty ones where a worker had no rows. */
 typedef struct parts {
@@ -20,10 +19,7 @@ typedef struct parts {
 /* Names with '_' in front are those of writers' notes: _SUCCESS, _metadata. */
 static bool is_part(const char *name)
 {
-    static const char ending[] = ".parquet";
-    size_t n = strlen(name);
-    return name[0] != '.' && name[0] != '_' && n > strlen(ending) &&
-           strcmp(name + n - strlen(ending), ending) == 0;
+    return name[0] != '.' && name[0] != '_' && by__ends_with(name, ".parquet");
 }
 
 static by_status add_part(parts *p, const char *path, const by_table_options *o, by_error *error)
@@ -32,7 +28,7 @@ static by_status add_part(parts *p, const char *path, const by_table_options *o,
     size_t size;
     by__parquet file;
     BY_TRY(by__reserve((void **)&p->tables, &p->capacity, p->count + 1, sizeof *p->tables, error));
-    BY_TRY(by__array_file_read(&data, &size, path, FILE_LIMIT, error));
+    BY_TRY(by__array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
     by_status status = by__parquet_open(&file, path, data, size, by__parquet_most(size), error);
     bool empty = status == BY_OK && file.rows == 0;
     by__parquet_close(&file);

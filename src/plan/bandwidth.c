@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/paths.h"
 #include "base/threads.h"
 #include "plan/plan.h"
 
@@ -138,22 +139,6 @@ static by_status disk_error(by_error *error, const char *verb, const char *direc
                         strerror(errno));
 }
 
-/* Opens a file that is removed when it is closed, whatever happens to this process. */
-static by_status open_nameless(int *out, const char *directory, by_error *error)
-{
-    char *path = by__path_join(directory, ".banyan-disk-XXXXXX");
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
-    int file = mkostemp(path, O_CLOEXEC);
-    if (file >= 0) {
-        (void)unlink(path);
-    }
-    free(path);
-    *out = file;
-    return file < 0 ? disk_error(error, "make", directory) : BY_OK;
-}
-
 static by_status write_file(by_machine *machine, int file, char *block, size_t *written,
                             const char *directory, by_error *error)
 {
@@ -204,7 +189,7 @@ by_status by_machine_measure_disk(by_machine *machine, const char *directory, by
     size_t size = 0;
     int file = -1;
     BY_TRY(by__pages_open(&pages, DISK_BLOCK, "the measurement", error));
-    by_status status = open_nameless(&file, directory, error);
+    by_status status = by__open_nameless(&file, directory, ".banyan-disk", error);
     if (status == BY_OK) {
         /* Not zeros and not repeating within a block, for disks that compress. */
         uint32_t *words = pages.data;

@@ -9,6 +9,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/paths.h"
+
 /* Requests that the disk has at a time, and the bytes of one: solid-state disks need several to
  * reach their speed. */
 #define THREADS     4
@@ -16,7 +18,7 @@
 
 struct by__scratch {
     int fd;
-    char *path; /* that the file had */
+    char *path; /* that the file had, without its random end */
     uint64_t bytes;
     pthread_mutex_t mutex;
     pthread_cond_t work; /* for the threads */
@@ -130,13 +132,9 @@ static by_status make_file(by__scratch *s, const char *directory, by_error *erro
 {
     by__text path = {0};
     BY_TRY(by__make_dirs(directory, error));
-    by__text_format(&path, "%s/.scratch-%ld-XXXXXX", directory, (long)getpid());
+    by__text_format(&path, "%s/.scratch-%ld", directory, (long)getpid());
     BY_TRY(by__text_take(&path, &s->path, error));
-    s->fd = mkostemp(s->path, O_CLOEXEC);
-    if (s->fd < 0) {
-        return by__io_error(error, "create", s->path);
-    }
-    return unlink(s->path) == 0 ? BY_OK : by__io_error(error, "unlink", s->path);
+    return by__open_nameless(&s->fd, directory, s->path + strlen(directory) + 1, error);
 }
 
 static by_status start_threads(by__scratch *s, by_error *error)

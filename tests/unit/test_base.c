@@ -13,6 +13,7 @@
 #include "banyan/exit.h"
 #include "base/base.h"
 #include "base/half.h"
+#include "base/paths.h"
 #include "runner.h"
 #include "temporary.h"
 
@@ -308,6 +309,54 @@ static void check_memory(const char *root, uint64_t total, uint64_t available)
     assert_true(memory.available == available);
 }
 
+static void test_endings(void **state)
+{
+    (void)state;
+    assert_true(by__ends_with("a.csv", ".csv"));
+    assert_false(by__ends_with(".csv", ".csv")); /* a hidden file without an ending */
+    assert_false(by__ends_with("a.csv.gz", ".csv"));
+    assert_false(by__ends_with("v", ".csv"));
+}
+
+static void test_nameless_file(void **state)
+{
+    by_error error = {0};
+    char *directory = temporary_make();
+    char **names;
+    size_t count;
+    char text[4] = "";
+    int fd = -1;
+    (void)state;
+    assert_non_null(directory);
+    assert_int_equal(by__open_nameless(&fd, directory, "file", &error), BY_OK);
+    assert_int_equal(by__list_dir(&names, &count, directory, &error), BY_OK);
+    assert_int_equal(count, 0);
+    by__names_free(names, count);
+    assert_int_equal(write(fd, "abc", 3), 3);
+    assert_int_equal(by__read_at(fd, "file", 0, text, 3, &error), BY_OK);
+    assert_string_equal(text, "abc");
+    (void)close(fd);
+    temporary_remove(directory);
+    fd = -1;
+    assert_int_equal(by__open_nameless(&fd, "/none", "file", &error), BY_EIO);
+    assert_non_null(strstr(error.message, "/none/file-"));
+    assert_int_equal(fd, -1);
+}
+
+static void test_temporary_dir(void **state)
+{
+    char *before = getenv("TMPDIR") == NULL ? NULL : by__strdup(getenv("TMPDIR"));
+    (void)state;
+    assert_int_equal(setenv("TMPDIR", "/a", 1), 0);
+    assert_string_equal(by__temporary_dir(), "/a");
+    assert_int_equal(setenv("TMPDIR", "", 1), 0);
+    assert_string_equal(by__temporary_dir(), "/tmp");
+    assert_int_equal(unsetenv("TMPDIR"), 0);
+    assert_string_equal(by__temporary_dir(), "/tmp");
+    assert_int_equal(before == NULL ? 0 : setenv("TMPDIR", before, 1), 0);
+    free(before);
+}
+
 static void test_available_memory(void **state)
 {
     BY_UNUSED(state);
@@ -351,7 +400,8 @@ int main(void)
         cmocka_unit_test(test_nearest_names), cmocka_unit_test(test_json_text),
         cmocka_unit_test(test_exit_codes),    cmocka_unit_test(test_errors),
         cmocka_unit_test(test_atomic_write),  cmocka_unit_test(test_available_memory),
-        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_bytes),         cmocka_unit_test(test_endings),
+        cmocka_unit_test(test_nameless_file), cmocka_unit_test(test_temporary_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "base/paths.h"
 #include "rank_job.h"
 #include "runner.h"
 
@@ -105,12 +106,6 @@ static void check_rate(const stepped *s, size_t i, double rate, double decay)
     }
 }
 
-static bool ends_with(const char *name, const char *end)
-{
-    size_t length = strlen(name);
-    return length >= strlen(end) && strcmp(name + length - strlen(end), end) == 0;
-}
-
 /* The first group that matches a name counts, and the others have the run's rates. */
 static void test_rates(void **state)
 {
@@ -125,7 +120,7 @@ static void test_rates(void **state)
     size_t groups[4] = {0};
     for (size_t i = 0; i < by_trainer_parameter_count(s.trainer); i++) {
         by_tensor_view view = by_trainer_parameter(s.trainer, i);
-        bool bias = ends_with(view.name, ".bias");
+        bool bias = by__ends_with(view.name, ".bias");
         int group = bias && strncmp(view.name, "h.1.", 4) == 0           ? 0
                     : bias                                               ? 1
                     : view.rank == 1 && strncmp(view.name, "h.", 2) == 0 ? 2
@@ -145,7 +140,7 @@ static double way_of(const stepped *s, const char *name)
     double sum = 0.0;
     for (size_t i = 0; i < by_trainer_parameter_count(s->trainer); i++) {
         by_tensor_view after = by_trainer_parameter(s->trainer, i);
-        for (size_t k = 0; ends_with(after.name, name) && k < count_of(&after); k++) {
+        for (size_t k = 0; by__ends_with(after.name, name) && k < count_of(&after); k++) {
             double way = (double)((const float *)after.data)[k] - (double)s->before[i][k];
             sum += way * way;
         }

@@ -41,6 +41,8 @@ by_status by__array_view_check(const by__array_view *view, const char *name, siz
 by_status by__array_convert(void *out, by_dtype dtype, const by__array_view *view, const char *name,
                             by_error *error);
 
+/* Bytes of a file of arrays or rows, inflated, at most. */
+#define BY__ARRAY_FILE_LIMIT ((size_t)1 << 36)
 /* A file's content, inflated if it is compressed with gzip. Freed with free(). BY_EFORMAT: more
  * than `max` bytes, or damaged. */
 by_status by__array_file_read(uint8_t **out, size_t *size, const char *path, size_t max,

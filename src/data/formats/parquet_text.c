@@ -1,35 +1,17 @@
 #include "data/formats/parquet_text.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/paths.h"
 #include "data/formats/array_file.h"
 #include "data/formats/parquet.h"
 
-#define FILE_LIMIT ((size_t)1 << 36)
 /* Bytes that are written at once, about. */
 #define FLUSH ((size_t)1 << 20)
-
-static by_status make_file(int *fd, by_error *error)
-{
-    const char *directory = getenv("TMPDIR");
-    char *path = by__path_join(directory == NULL || directory[0] == '\0' ? "/tmp" : directory,
-                               "banyan-text-XXXXXX");
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
-    *fd = mkostemp(path, O_CLOEXEC);
-    by_status status = *fd >= 0 ? BY_OK : by__io_error(error, "make", path);
-    if (status == BY_OK) {
-        (void)unlink(path);
-    }
-    free(path);
-    return status;
-}
 
 static by_status flush(int fd, by__text *lines, by_error *error)
 {
@@ -124,13 +106,13 @@ by_status by__parquet_text_lines(int *fd, const char *path, const char *field, b
     size_t size;
     size_t column = 0;
     int made = -1;
-    BY_TRY(by__array_file_read(&data, &size, path, FILE_LIMIT, error));
+    BY_TRY(by__array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error));
     by_status status = by__parquet_open(&file, path, data, size, by__parquet_most(size), error);
     if (status == BY_OK) {
         status = find_column(&column, &file, field, error);
     }
     if (status == BY_OK) {
-        status = make_file(&made, error);
+        status = by__open_nameless(&made, by__temporary_dir(), "banyan-text", error);
     }
     if (status == BY_OK) {
         status = write_column(made, &file, column, field, error);

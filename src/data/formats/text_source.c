@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/paths.h"
 #include "base/threads.h"
 #include "data/formats/json_lines.h"
 #include "data/formats/parquet_text.h"
@@ -20,27 +21,20 @@
 
 /* ---- listing ---- */
 
-static bool ends_with(const char *path, const char *ending)
-{
-    size_t n = strlen(path);
-    size_t e = strlen(ending);
-    return n > e && strcmp(path + n - e, ending) == 0;
-}
-
 static bool is_json_lines(const char *path)
 {
-    return ends_with(path, ".jsonl") || ends_with(path, ".ndjson");
+    return by__ends_with(path, ".jsonl") || by__ends_with(path, ".ndjson");
 }
 
 static bool is_parquet(const char *path)
 {
-    return ends_with(path, ".parquet");
+    return by__ends_with(path, ".parquet");
 }
 
 static bool is_text(const char *path)
 {
-    return is_json_lines(path) || is_parquet(path) || ends_with(path, ".txt") ||
-           ends_with(path, ".text") || ends_with(path, ".md");
+    return is_json_lines(path) || is_parquet(path) || by__ends_with(path, ".txt") ||
+           by__ends_with(path, ".text") || by__ends_with(path, ".md");
 }
 
 /* Makes the lines that stand for a Parquet file. */

@@ -5,16 +5,10 @@
 
 #include "banyan/table.h"
 #include "banyan/tokenizer.h"
+#include "base/paths.h"
 #include "serve/messages.h"
 #include "serve/observe/drift_pages.h"
 #include "serve/predicted.h"
-
-static bool ends_with(const char *path, const char *end)
-{
-    size_t n = strlen(path);
-    size_t m = strlen(end);
-    return n >= m && strcmp(path + n - m, end) == 0;
-}
 
 /* A window that was compared goes into the report. */
 static by_status take_window(by_drift_report *r, by_error *error)
@@ -195,7 +189,7 @@ static by_status replay_directory(const reader *in, const char *data, by_error *
     BY_TRY(by__list_dir(&names, &count, data, error));
     by_status status = BY_OK;
     for (size_t i = 0; i < count && status == BY_OK; i++) {
-        if (ends_with(names[i], ".jsonl") || ends_with(names[i], ".ndjson")) {
+        if (by__ends_with(names[i], ".jsonl") || by__ends_with(names[i], ".ndjson")) {
             char *path = by__path_join(data, names[i]);
             status = path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path")
                                   : replay_lines(in, path, error);
@@ -213,7 +207,8 @@ static by_status replay(by_drift_report *r, const by_pretrained *model, const ch
 {
     reader in = {.report = r, .field = field};
     by_drift_kind kind = BY_DRIFT_NUMBER;
-    bool lines = by__path_is_dir(data) || ends_with(data, ".jsonl") || ends_with(data, ".ndjson");
+    bool lines =
+        by__path_is_dir(data) || by__ends_with(data, ".jsonl") || by__ends_with(data, ".ndjson");
     for (size_t i = 0; i < r->features && kind != BY_DRIFT_TOKENS; i++) {
         (void)by__served_drift_feature(r->drift, i, &kind);
     }

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/paths.h"
 #include "train/tasks/language.h"
 
 #define COPY_BYTES ((size_t)1 << 16)
@@ -17,9 +18,7 @@ static by_status no_memory(by_error *error)
 
 static by_status make_temporary(char **out, by_error *error)
 {
-    const char *root = getenv("TMPDIR");
-    char *path =
-        by__path_join(root == NULL || root[0] == '\0' ? "/tmp" : root, "banyan-evaluate-XXXXXX");
+    char *path = by__path_join(by__temporary_dir(), "banyan-evaluate-XXXXXX");
     if (path == NULL) {
         return no_memory(error);
     }

@@ -1,0 +1,38 @@
+#include "base/paths.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+bool by__ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s);
+    size_t m = strlen(end);
+    return n > m && strcmp(s + n - m, end) == 0;
+}
+
+const char *by__temporary_dir(void)
+{
+    const char *directory = getenv("TMPDIR");
+    return directory == NULL || directory[0] == '\0' ? "/tmp" : directory;
+}
+
+by_status by__open_nameless(int *out, const char *directory, const char *name, by_error *error)
+{
+    by__text text = {0};
+    char *path;
+    by__text_format(&text, "%s/%s-XXXXXX", directory, name);
+    BY_TRY(by__text_take(&text, &path, error));
+    int fd = mkostemp(path, O_CLOEXEC);
+    by_status status = fd < 0 ? by__io_error(error, "create", path) : BY_OK;
+    if (status == BY_OK && unlink(path) != 0) {
+        status = by__io_error(error, "unlink", path);
+        (void)close(fd);
+    }
+    free(path);
+    if (status == BY_OK) {
+        *out = fd;
+    }
+    return status;
+}
