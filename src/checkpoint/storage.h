@@ -379,6 +379,10 @@ by_status by__stacked_read(float *out, const by_weights *weights, const char *na
 
 /* ---- weights into a tensor store (store_load.c) ---- */
 
+/* Whether a tensor is a buffer that older versions of transformers wrote as a weight: frequencies
+ * of rotary positions, the causal mask. */
+bool by__weights_is_buffer(const char *name);
+
 typedef struct by__load_options {
     const char *prefix; /* in front of the entries' names: "m." for a state; NULL: none */
     const char *family; /* files may have this in front of that ("transformer."); NULL: none */

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/paths.h"
 #include "checkpoint/storage.h"
 
 static bool fits(const by_tensor_view *tensor, const by_shape *shape, bool grows)
@@ -232,22 +233,18 @@ static by_status load_boxes(by__store *store, int flat, by__handle handle,
     return status;
 }
 
-/* What files hold and no model reads: a head that is shared with the embedding, buffers that older
- * versions of transformers wrote as weights, adapters, which are merged elsewhere, and what a
+bool by__weights_is_buffer(const char *name)
+{
+    return by__ends_with(name, ".rotary_emb.inv_freq") || by__ends_with(name, ".attn.bias") ||
+           by__ends_with(name, ".attn.masked_bias");
+}
+
+/* What files hold and no model reads: a head that is shared with the embedding, buffers, adapters, which are merged elsewhere, and what a
  * student learned besides. */
 static bool is_no_weight(const char *name)
 {
-    static const char *const endings[] = {".rotary_emb.inv_freq", ".attn.bias",
-                                          ".attn.masked_bias"};
-    size_t length = strlen(name);
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(endings); i++) {
-        size_t n = strlen(endings[i]);
-        if (length > n && strcmp(name + length - n, endings[i]) == 0) {
-            return true;
-        }
-    }
-    return strcmp(name, "lm_head.weight") == 0 || strstr(name, ".lora_") != NULL ||
-           strncmp(name, "distill.", 8) == 0;
+    return by__weights_is_buffer(name) || strcmp(name, "lm_head.weight") == 0 ||
+           strstr(name, ".lora_") != NULL || strncmp(name, "distill.", 8) == 0;
 }
 
 /* Whether an entry stands for the tensor: under its name, or with a '*' where that has a number. */

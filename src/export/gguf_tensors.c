@@ -117,21 +117,6 @@ static by_status add_frequencies(by__gguf_plan *plan, const by__export *e, by_er
     return add(plan, &tensor, by__gguf_type_named("f32"), true, error);
 }
 
-/* What files hold beyond the weights of a model. */
-static bool is_no_weight(const char *name)
-{
-    static const char *const endings[] = {".rotary_emb.inv_freq", ".attn.bias",
-                                          ".attn.masked_bias"};
-    size_t length = strlen(name);
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(endings); i++) {
-        size_t n = strlen(endings[i]);
-        if (length > n && strcmp(name + length - n, endings[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool is_in_plan(const by__gguf_plan *plan, const char *name)
 {
     for (size_t i = 0; i < plan->count; i++) {
@@ -149,7 +134,7 @@ static by_status check_all(const by__gguf_plan *plan, const by__export *e, bool 
     const by_weights *weights = e->source->weights;
     for (size_t i = 0; i < by_weights_count(weights); i++) {
         const char *name = by_weights_name(weights, i);
-        bool left = is_no_weight(name) || (tied && strcmp(name, "lm_head.weight") == 0);
+        bool left = by__weights_is_buffer(name) || (tied && strcmp(name, "lm_head.weight") == 0);
         if (!left && !is_in_plan(plan, name)) {
             return by_error_set(error, BY_EFORMAT,
                                 "tensor '%.150s' has no place in llama.cpp's architecture %s", name,
