@@ -242,6 +242,19 @@ static bool shard_train(const by__signature *s, const by__type *out, by__shardin
     return split_words(s, sh);
 }
 
+void by__fuse_loss(by_graph *graph, size_t n, by__node *forward, by_op train)
+{
+    by__node *gradient = &graph->nodes[n];
+    gradient->op = train;
+    gradient->out[2] = gradient->out[1];
+    gradient->out[1] = gradient->out[0];
+    gradient->out[0] = forward->out[0];
+    gradient->output_count = 3;
+    graph->values[forward->out[0]].producer = (int)n;
+    forward->dead = true;
+    forward->output_count = 0;
+}
+
 /* loss, lse = linear_cross_entropy(x, w, t) and dx, dw = its gradient: one node in the gradient's
  * place. The loss must not be read by another node, which could stand before that place. */
 static by_status fuse_gradient(by_graph *graph, size_t n, const int *uses, by_error *error)
@@ -258,16 +271,9 @@ static by_status fuse_gradient(by_graph *graph, size_t n, const int *uses, by_er
     memcpy(in, forward->in, 3 * sizeof *in);
     in[3] = gradient->in[4];
     free(gradient->in);
-    gradient->op = BY_OP_LINEAR_CROSS_ENTROPY_TRAIN;
     gradient->in = in;
     gradient->input_count = 4;
-    gradient->out[2] = gradient->out[1];
-    gradient->out[1] = gradient->out[0];
-    gradient->out[0] = forward->out[0];
-    gradient->output_count = 3;
-    graph->values[forward->out[0]].producer = (int)n;
-    forward->dead = true;
-    forward->output_count = 0;
+    by__fuse_loss(graph, n, forward, BY_OP_LINEAR_CROSS_ENTROPY_TRAIN);
     return BY_OK;
 }
 

@@ -152,7 +152,7 @@ static bool shard(const by__signature *s, const by__type *out, by__sharding *sh)
  * of linear_cross_entropy. */
 static by_status fuse_gradient(by_graph *graph, size_t n, const int *uses, by_error *error)
 {
-    by__node *gradient = &graph->nodes[n];
+    const by__node *gradient = &graph->nodes[n];
     BY_UNUSED(error);
     for (size_t k = n; k-- > 0;) {
         by__node *forward = &graph->nodes[k];
@@ -163,14 +163,7 @@ static by_status fuse_gradient(by_graph *graph, size_t n, const int *uses, by_er
         if (uses[forward->out[0]] != 0) {
             return BY_OK; /* by a node that could stand before the gradient */
         }
-        gradient->op = BY_OP_LINEAR_DISTILL_TRAIN;
-        gradient->out[2] = gradient->out[1];
-        gradient->out[1] = gradient->out[0];
-        gradient->out[0] = forward->out[0];
-        gradient->output_count = 3;
-        graph->values[forward->out[0]].producer = (int)n;
-        forward->dead = true;
-        forward->output_count = 0;
+        by__fuse_loss(graph, n, forward, BY_OP_LINEAR_DISTILL_TRAIN);
         return BY_OK;
     }
     return BY_OK;

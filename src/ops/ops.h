@@ -106,6 +106,10 @@ bool by__shard_attention_grad_time(const by__signature *s, const by__type *out, 
 /* `fuse` of an addition: gives it to the node that makes an operand and can take it in. */
 by_status by__fuse_addition(by_graph *graph, size_t n, const int *uses, by_error *error);
 
+/* Makes node n, which gives the gradients (dx, dw) of the loss that `forward` gives, into the op
+ * `train`, which gives loss, dx and dw; forward is dead then. The caller sees to the operands. */
+void by__fuse_loss(by_graph *graph, size_t n, by__node *forward, by_op train);
+
 /* Makes node n, and what feeds it alone, into a map if they are two or more element-wise nodes.
  * Nodes are given from the last one to the first, so that a tree is found by its root. */
 by_status by__fuse_map(by_graph *graph, size_t n, const int *uses, by_error *error);

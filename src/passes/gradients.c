@@ -8,11 +8,11 @@ typedef struct backward {
     bool *needed;       /* values that a parameter reaches */
 } backward;
 
-/* A value needs a gradient when a parameter feeds it; whole numbers have none. */
-static void mark_needed(const by_graph *graph, bool *needed)
+void by__gradients_needed(const by_graph *graph, bool frozen_too, bool *needed)
 {
     for (size_t v = 0; v < graph->value_count; v++) {
-        needed[v] = graph->values[v].role == BY_ROLE_PARAMETER && !graph->values[v].frozen;
+        const by__value *value = &graph->values[v];
+        needed[v] = value->role == BY_ROLE_PARAMETER && (frozen_too || !value->frozen);
     }
     for (size_t n = 0; n < graph->node_count; n++) {
         const by__node *node = &graph->nodes[n];
@@ -170,7 +170,7 @@ by_status by_pass_gradients(by_graph *graph, by_value loss, by_value seed, by_er
         for (size_t v = 0; v < values; v++) {
             b.gradient[v] = BY_NONE;
         }
-        mark_needed(graph, b.needed);
+        by__gradients_needed(graph, false, b.needed);
         status = differentiate(&b, loss, seed, values, error);
     }
     free(b.gradient);

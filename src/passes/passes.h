@@ -31,6 +31,10 @@ extern const by__pass by__pass_recompute, by__pass_layout, by__pass_fuse, by__pa
 extern const by__pass by__pass_overlap;
 extern const by__pass by__pass_gather, by__pass_narrow, by__pass_observe, by__pass_pack;
 
+/* Which values have a gradient, needed[value_count]: those that a parameter feeds that is not
+ * frozen (frozen_too: any), but whole numbers have none. */
+void by__gradients_needed(const by_graph *graph, bool frozen_too, bool *needed);
+
 /* Applies those passes of the table for `purpose` that stand behind `pass`, and verifies. */
 by_status by__passes_run_behind(by_graph *graph, by_purpose purpose, const by_pass_options *options,
                                 const by__pass *pass, by_error *error);

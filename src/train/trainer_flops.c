@@ -1,7 +1,7 @@
 /* The size of the model of a trainer, and the FLOPs that its training takes. */
 #include <stdlib.h>
 
-#include "ops/ops.h"
+#include "passes/passes.h"
 #include "train/trainer.h"
 
 /* FLOPs of the products of a graph. */
@@ -10,27 +10,6 @@ typedef struct products {
     double backward; /* of gradients: of each operand that has one */
     double all;      /* the same where nothing is frozen */
 } products;
-
-/* Which values have gradients, where frozen parameters have none (or, `all`, have). */
-static void mark_needed(const by_graph *graph, bool all, bool *needed)
-{
-    for (size_t v = 0; v < graph->value_count; v++) {
-        const by__value *value = &graph->values[v];
-        needed[v] = value->role == BY_ROLE_PARAMETER && (all || !value->frozen);
-    }
-    for (size_t n = 0; n < graph->node_count; n++) {
-        const by__node *node = &graph->nodes[n];
-        bool any = false;
-        for (int i = 0; i < node->input_count; i++) {
-            any = any || (node->in[i] != BY_NONE && needed[node->in[i]]);
-        }
-        for (int i = 0; i < node->output_count; i++) {
-            if (node->out[i] != BY_NONE) {
-                needed[node->out[i]] = any;
-            }
-        }
-    }
-}
 
 /* Factors of a product that have gradients. */
 static double count_needed(const by__node *node, const bool *needed)
@@ -125,8 +104,8 @@ static by_status measure_graph(by_trainer *t, const by_graph *graph, by_error *e
     BY_TRY(by__alloc((void **)&needed, count, sizeof *needed, "count", error));
     by_status status = by__alloc((void **)&all, count, sizeof *all, "count", error);
     if (status == BY_OK) {
-        mark_needed(graph, false, needed);
-        mark_needed(graph, true, all);
+        by__gradients_needed(graph, false, needed);
+        by__gradients_needed(graph, true, all);
         status = measure(t, graph, needed, all, error);
     }
     free(needed);
