@@ -175,10 +175,9 @@ by_status by__forward_add(by__forward *forward, const char *name, const by_model
     packing_choice choice = {.options = o};
     passes.pack.choose = choose_packing;
     passes.pack.user = &choice;
-    if (forward->lender != NULL) {
-        passes.pack.like = forward->lender->programs.rows[0].graph;
-    } else if (forward->programs.count > 0) {
-        passes.pack.like = forward->programs.rows[0].graph;
+    const by__forward *like = forward->lender != NULL ? forward->lender : forward;
+    if (like->programs.count > 0) {
+        passes.pack.like = like->programs.rows[0].graph;
     }
     *model = BY_MODEL_NONE;
     BY_TRY(by_graph_open(&graph, error));

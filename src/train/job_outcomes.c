@@ -26,7 +26,7 @@ by_status by__outcomes_open(by__outcomes **out, const by_config *config, const b
         all = most < all ? most : all;
     }
     BY_TRY(by__alloc((void **)&o, 1, sizeof *o, "predictions", error));
-    o->stride = all / MOST + 1;
+    o->stride = all > MOST ? (all + MOST - 1) / MOST : 1;
     o->micro_batch = (size_t)micro_batch;
     o->capacity = (size_t)(all / o->stride) + 1;
     by_status status =

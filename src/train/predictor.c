@@ -86,11 +86,11 @@ static void add_cell(by__text *csv, const char *text)
     by__text_add(csv, "\"");
 }
 
-static size_t count_columns(const by_predictor *p)
+static size_t count_columns(const by_task_data *data)
 {
     by_column_type column;
     size_t count = 0;
-    while (by_predictor_column(p, count, &column)) {
+    while (data->task->column(data, count, &column)) {
         count++;
     }
     return count;
@@ -101,11 +101,7 @@ by_status by__table_of_cells(by_table **out, const by_task_data *data, const cha
 {
     by__text csv = {0};
     by_column_type *types = NULL;
-    by_column_type column;
-    size_t columns = 0;
-    while (data->task->column(data, columns, &column)) {
-        columns++;
-    }
+    size_t columns = count_columns(data);
     by_status status =
         by__alloc((void **)&types, columns + 1, sizeof *types, "column types", error);
     for (size_t i = 0; i < columns && status == BY_OK; i++) {
@@ -153,7 +149,7 @@ static by_status take_nothing(by_predictor_input **out, const by_predictor *p, b
         .name = "images", .dtype = BY_U8, .shape = BY_SHAPE(1, size[0], size[1], size[2])};
     bool is_image = size[0] > 0;
     size_t bytes =
-        is_image ? (size_t)by_shape_count(&images.shape) : count_columns(p) * sizeof(char *);
+        is_image ? (size_t)by_shape_count(&images.shape) : count_columns(p->data) * sizeof(char *);
     by_status status = by__alloc(&memory, bytes + 1, 1, "an example", error);
     if (status == BY_OK && is_image) {
         images.data = memory;

@@ -73,8 +73,6 @@ by_status by__examples_complete(by_task_data *data, by_config *config, int64_t o
                                 by_error *error);
 by_status by__examples_source(by_source **out, by_task_data *data, const by_config *config,
                               bool training, by_error *error);
-/* How images become those of a model of this size: as while it was trained. */
-by_image_fit by__examples_fit(const by__examples *data, int64_t height, int64_t width);
 /* The same of a part of a set. */
 by_status by__examples_source_of(by_source **out, const by__examples *data, const by_array_set *set,
                                  const by_part *part, bool training, by_error *error);

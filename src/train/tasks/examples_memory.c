@@ -48,7 +48,8 @@ by_status by__examples_source_of(by_source **out, const by__examples *d, const b
     return by_array_source_open(out, set, part, &options, error);
 }
 
-by_image_fit by__examples_fit(const by__examples *d, int64_t height, int64_t width)
+/* How images become those of a model of this size: as while it was trained. */
+static by_image_fit fit_of(const by__examples *d, int64_t height, int64_t width)
 {
     by_image_fit fit = {.height = height, .width = width};
     return d->fit.height == height && d->fit.width == width ? d->fit : fit;
@@ -59,7 +60,7 @@ static by_status decode(by_array_set **out, const by__examples *d, const by_task
                         by_error *error)
 {
     const int64_t *size = examples->size;
-    const by_image_fit fit = by__examples_fit(d, size[1], size[2]);
+    const by_image_fit fit = fit_of(d, size[1], size[2]);
     by_array images = {.name = "images",
                        .dtype = BY_U8,
                        .shape = BY_SHAPE((int64_t)examples->file_count, size[0], size[1], size[2])};
