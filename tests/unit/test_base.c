@@ -301,14 +301,6 @@ static void write_below(const char *root, const char *path, const char *text)
     free(file);
 }
 
-static void check_memory(const char *root, uint64_t total, uint64_t available)
-{
-    by__host_memory memory;
-    by__memory_available_under(&memory, root);
-    assert_true(memory.total == total);
-    assert_true(memory.available == available);
-}
-
 static void test_endings(void **state)
 {
     (void)state;
@@ -355,6 +347,14 @@ static void test_temporary_dir(void **state)
     assert_string_equal(by__temporary_dir(), "/tmp");
     assert_int_equal(before == NULL ? 0 : setenv("TMPDIR", before, 1), 0);
     free(before);
+}
+
+static void check_memory(const char *root, uint64_t total, uint64_t available)
+{
+    by__host_memory memory;
+    by__memory_available_under(&memory, root);
+    assert_true(memory.total == total);
+    assert_true(memory.available == available);
 }
 
 static void test_available_memory(void **state)
