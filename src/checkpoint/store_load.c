@@ -239,8 +239,8 @@ bool by__weights_is_buffer(const char *name)
            by__ends_with(name, ".attn.masked_bias");
 }
 
-/* What files hold and no model reads: a head that is shared with the embedding, buffers, adapters, which are merged elsewhere, and what a
- * student learned besides. */
+/* What files hold and no model reads: a head that is shared with the embedding, buffers, adapters,
+ * which are merged elsewhere, and what a student learned besides. */
 static bool is_no_weight(const char *name)
 {
     return by__weights_is_buffer(name) || strcmp(name, "lm_head.weight") == 0 ||
