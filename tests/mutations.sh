@@ -283,6 +283,11 @@ mutations() {
         'if theirs ~= PROTOCOL then' 'if theirs == nil then' test_redis_broker.sh
     mutation "Redis: a task never goes in front of requests" src/serve/link/redis_broker.lua \
         'if before > 0 then return q' 'if before ~= nil then return q' test_redis_broker.sh
+    mutation "Redis: failed requests of a version are not counted" src/serve/link/redis_jobs.lua \
+        "if kind == 'fail' then call('HINCRBY', key, 'errors', 1)" "if kind == nil then call('HINCRBY', key, 'errors', 1)" \
+        test_redis_broker.sh
+    mutation "Redis: a roll-back does not reach who decides" src/serve/link/redis_broker.lua \
+        "return {route and tell(route.by," "return {nil and tell(route.by," test_redis_broker.sh
     mutation "Redis: shares of versions swapped" src/serve/link/redis_versions.lua \
         'if at < v.share then break end' 'if at >= v.share then break end' test_redis_broker.sh
     mutation "Redis: a second server decides too" src/serve/link/redis_versions.lua \

@@ -204,7 +204,8 @@ typedef struct by_deploy_status {
     size_t waiting;  /* requests */
     double p95;      /* seconds to the first text, of the last seconds */
     char coming[65]; /* version that is being deployed; "": none */
-    char phase[16];  /* "starting", "checking", "shadow", "canary" */
+    char phase[16];  /* "starting", "checking", "shadow", "canary"; of by_deploy_shared_status
+                        "abandoned": its process has ended, and nobody shifts requests */
     double share;    /* of requests that it gets */
     size_t coming_ready;
     uint64_t same; /* copies of requests: with the client's answer, with another one, failed */
@@ -223,13 +224,16 @@ typedef struct by_shared_deploy_options {
     const char *broker;  /* the address, as by_gateway_options has it */
     const char *model;   /* its name */
     const char *version; /* whose workers run */
+    bool rollback;       /* to the version that served before; a deployment that is under way is
+                               ended, by its own process where it still runs. `version` and the rest
+                               are not looked at then, but for `phase` */
     double canary;       /* as by_deploy_options has these five */
     double hold;
     bool shadow;
     double errors;
     double slower;
-    /* Told each phase and share; NULL: nobody is. */
-    void (*phase)(void *user, const char *phase, double share);
+    /* Told each phase and share of the version that comes; NULL: nobody is. */
+    void (*phase)(void *user, const char *version, const char *phase, double share);
     void *user;
 } by_shared_deploy_options;
 
@@ -241,6 +245,12 @@ typedef struct by_shared_deploy_options {
  * could not begin; so too when SIGTERM or SIGINT comes. BY_EIO: Redis is not reached. If the
  * process dies, the shares stay as they are until the next deployment. */
 BY_API by_status by_deploy_shared(const by_shared_deploy_options *options, by_error *error);
+
+/* The same of a model whose gateways and workers meet at a Redis server, whoever deploys: takes a
+ * second, of which it tells the times. Workers are those that are there. BY_ESTATE: Redis knows no
+ * model of this name; BY_EIO: it is not reached. */
+BY_API by_status by_deploy_shared_status(by_deploy_status *out, const char *broker,
+                                         const char *model, by_error *error);
 
 /* ---- load ---- */
 

@@ -138,29 +138,49 @@ static int act(by_deploy_options *o, bool status, bool json, bool detach)
     return CLI_DONE;
 }
 
-static void tell_phase(void *user, const char *phase, double share)
-{
-    fprintf(stderr, "%s\t%s %.0f %%\n", (const char *)user, phase, 100.0 * share);
-}
-
-/* Of workers that others have started. */
-static int shift(const by_deploy_options *o, const char *broker, const char *model, char *version)
+static int print_shared(const char *broker, const char *model, bool json)
 {
     by_error error = {0};
+    by_deploy_status now;
+    if (by_deploy_shared_status(&now, broker, model, &error) != BY_OK) {
+        return cli_fail(&cli_deploy, &error);
+    }
+    if (json) {
+        print_json(&now);
+    } else {
+        print_status(&now);
+    }
+    return CLI_DONE;
+}
+
+static void tell_phase(void *user, const char *version, const char *phase, double share)
+{
+    by_deploy_status *told = user;
+    (void)snprintf(told->version, sizeof told->version, "%s", version);
+    fprintf(stderr, "%s\t%s %.0f %%\n", version, phase, 100.0 * share);
+}
+
+/* Of workers that others have started. version: NULL for a roll-back. */
+static int shift(const by_deploy_options *o, const char *broker, const char *model,
+                 const char *version)
+{
+    by_error error = {0};
+    by_deploy_status told = {0};
     const by_shared_deploy_options options = {.broker = broker,
                                               .model = model,
                                               .version = version,
+                                              .rollback = o->rollback,
                                               .canary = o->canary,
                                               .hold = o->hold,
                                               .shadow = o->shadow,
                                               .errors = o->errors,
                                               .slower = o->slower,
                                               .phase = tell_phase,
-                                              .user = version};
+                                              .user = &told};
     if (by_deploy_shared(&options, &error) != BY_OK) {
         return cli_fail(&cli_deploy, &error);
     }
-    printf("%s serves\n", version);
+    printf("%s serves\n", version == NULL ? told.version : version);
     return CLI_DONE;
 }
 
@@ -210,12 +230,16 @@ static int run(int argc, char **argv)
         return cli_misuse(&cli_deploy, "one run is taken, and none with --rollback or --status");
     }
     if ((broker == NULL) != (model == NULL) ||
-        (broker != NULL && (rest_count != 1 || detach || json))) {
-        return cli_misuse(&cli_deploy, "--broker is given with --name and a version, and without "
-                                       "--rollback, --status, --detach and --json");
+        (broker != NULL &&
+         (rest_count + o.rollback + status != 1 || detach || (json && !status)))) {
+        return cli_misuse(&cli_deploy, "--broker is given with --name and one of a version, "
+                                       "--rollback, and --status (which takes --json)");
+    }
+    if (broker != NULL && status) {
+        return print_shared(broker, model, json);
     }
     if (broker != NULL) {
-        return shift(&o, broker, model, rest[0]);
+        return shift(&o, broker, model, o.rollback ? NULL : rest[0]);
     }
     char *own = directory == NULL ? cli_serve_directory() : NULL;
     char *control = NULL;
@@ -239,7 +263,7 @@ static int run(int argc, char **argv)
 const cli_command cli_deploy = {
     "deploy", "bring another version of a served model into use",
     "banyan deploy [RUN] [--canary 5%] [--shadow] | --rollback | --status |\n"
-    "       VERSION --broker redis://HOST --name MODEL",
+    "       VERSION | --rollback | --status --broker redis://HOST --name MODEL",
     "Asks a running `banyan serve` to start workers on RUN (without it: on the newest checkpoint\n"
     "of the run that it serves), to check them with a golden request, to give them requests, and\n"
     "to end the former workers when they have answered what they have. It is rolled back when\n"
@@ -247,9 +271,8 @@ const cli_command cli_deploy = {
     "Exit code 0: it serves; 1: it was rolled back, or refused.\n\n"
     "With --broker nothing is started: workers of VERSION (`banyan worker --version`) meet the "
     "others\n"
-    "at Redis, and this command, until it ends, gives them requests. An earlier version comes "
-    "back\n"
-    "by its name.\n\n"
+    "at Redis, and this command, until it ends, gives them requests. --rollback goes back to the\n"
+    "version before, whose workers still run, or ends a deployment that is under way.\n\n"
     "  banyan deploy runs/better --canary 5% --hold 60\n"
     "  banyan deploy --rollback\n"
     "  banyan deploy v2 --broker redis://10.0.0.1 --name prices --canary 5%\n",

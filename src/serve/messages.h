@@ -32,7 +32,11 @@
  *             gets copies of requests)}; versions that are not listed get nothing. "elastic": true
  *             when workers are started for requests that wait; "info" of the model, if known. The
  *             first version is the one that serves. Of several supervisors that meet at Redis one
- *             decides: while it lists two versions, and for as long as its first one has workers
+ *             decides: while it lists two versions, and for as long as its first one has workers.
+ *             "deployment", for who asks Redis: {"coming" (a version that is being deployed, or
+ *             ""), "phase" of it, "previous" (what a roll-back goes to), "last" (the version of the
+ *             last deployment that has ended), "outcome" and "reason" of it}, all of them texts
+ *   rollback  "model": to the supervisor that decides at Redis, which gets the same message
  *   submit    as of a gateway
  * Of the broker:
  *   work      to a worker: "id", "attempt", "request", "left" (0: it is never too late)
@@ -41,7 +45,8 @@
  *   hooks     to a gateway, behind task_hooks: "hooks", a list as by__tasks_hooks gives it
  *   task      to a gateway: "ref", "task" as by__tasks_get gives it, or null, and perhaps "error"
  *   state     to gateways and supervisors every 250 ms: "workers" and "models", what /health, the
- *             page and autoscaling look at; "decides" of a model: the supervisor whose route holds
+ *             page and autoscaling look at. Of a model at Redis: "decides": the supervisor whose
+ *             route holds, "decided": whether it is still there, and its "deployment"
  *
  * An event is an object with "id" and "e" (a text alone travels as a piece, event_list.h):
  *   begin     "prompt_tokens", "cached_tokens": the request is valid and was accepted; "version":

@@ -8,11 +8,11 @@ command -v redis-server >/dev/null || {
     echo "skipped: redis-server is not installed"
     exit 77
 }
-gateway= first= second=
+gateway= first= second= third=
 on_exit=end_all
 end_all() {
     end_server
-    kill -9 $gateway $first $second 2>/dev/null
+    kill -9 $gateway $first $second $third 2>/dev/null
     [ ! -s redis.pid ] || kill -9 "$(cat redis.pid)" 2>/dev/null
 }
 check() { python3 "$client" "$@" || { tail -n 20 gateway.log first.log >&2; fail "$*"; }; }
@@ -343,6 +343,14 @@ grep 'banyan_shadow_different_total{' metrics | grep -qv ' 0$' || fail "no copy 
 grep 'banyan_version_requests_total{' metrics | grep -qv ' 0$' || fail "no requests of versions were counted"
 run 0 deploy --rollback
 [ "$(python3 "$update" answer "$url")" = "$answer" ] || fail "the former version has another answer"
+# By Redis, from any host: the server does it.
+run 0 "$banyan" deploy --rollback --broker "redis://127.0.0.1:$port/6" --name tiny
+[ "$(python3 "$update" answer "$url")" != "$answer" ] || fail "the version before does not answer"
+deploy --status --json >status
+run 0 "$banyan" deploy --status --json --broker "redis://127.0.0.1:$port/6" --name tiny
+for name in model version previous coming last outcome reason; do
+    [ "$(field $name <out)" = "$(field $name <status)" ] || fail "Redis and the server differ in $name: $(cat out status)"
+done
 : >enough
 wait $background || { cat load.err load.out >&2; tail -n 20 gateway.log >&2; fail "requests have failed"; }
 background=
@@ -389,3 +397,77 @@ until curl -sf "$url/metrics" | grep -q 'banyan_version_share{model="tiny",versi
 : >enough
 wait $background || { cat load.err load.out >&2; tail -n 20 gateway.log >&2; fail "requests have failed"; }
 background=
+
+say "the same without a load: its status, and back to the version before"
+shared() { "$banyan" deploy --broker "redis://127.0.0.1:$port/7" --name tiny "$@"; }
+# is NAME VALUE: of the status.
+is() { shared --status --json >status && [ "$(field "$1" <status)" = "$2" ] || fail "$1 is not '$2': $(cat status)"; }
+is version two
+is previous one
+is last one
+is outcome rolled_back
+is reason "it was stopped"
+is coming ""
+is ready 1
+run 0 shared --rollback
+holds out "one serves"
+holds err "one	checking 0 %"
+[ "$(python3 "$update" answer "$url")" = "$answer" ] || fail "the former version does not answer"
+run 0 shared --status
+holds out "previous	two"
+holds out "last	one: deployed"
+run 0 shared --rollback
+holds out "two serves"
+# begin_shift: a deployment of the other version, whose process is $background, that holds a share.
+begin_shift() {
+    "$banyan" deploy one --broker "redis://127.0.0.1:$port/7" --name tiny --canary 5% --hold 60 >out 2>phases &
+    background=$!
+    wait_for canary phases
+}
+begin_shift
+is coming one
+is phase canary
+is share 0.0500
+run 1 shared --rollback
+holds err "one was rolled back: it was asked for"
+wait $background && fail "a deployment that was rolled back has succeeded"
+holds phases "one was rolled back: it was asked for"
+is coming ""
+is version two
+# One whose process was killed: who asks does it.
+begin_shift
+kill -9 $background
+wait $background
+background=
+until shared --status --json >status && [ "$(field phase <status)" = abandoned ]; do sleep 0.1; done
+run 0 shared --rollback
+holds out "two serves"
+is coming ""
+run 1 "$banyan" deploy --status --broker "redis://127.0.0.1:$port/7" --name none
+holds err "the broker knows no model none"
+run 2 shared
+run 2 shared --status --rollback
+
+say "a version whose requests fail is rolled back by itself"
+# Its vocabulary lacks a letter that the clients' pattern asks for; the golden request does without.
+sed 's/v/w/g' text.txt >other.txt
+run 0 "$banyan" train c.yaml --quiet --set name=vless --set 'data.text=[other.txt]' --set model.context=1024 --set train.batch=1 --set train.steps=2 --set optimizer.warmup=1 --set train.threads=1
+worker three vless
+third=$!
+rm enough
+python3 "$update" constrained "$url" enough 300 >load.out 2>load.err &
+background=$!
+until curl -sf "$url/metrics" | grep -q 'banyan_version_workers{model="tiny",version="three"} 1'; do sleep 0.1; done
+run 1 shared three --canary 50% --hold 30 --slower 50
+holds err "three	canary 50 %"
+holds err "of its requests failed, 0.0 % of the former version's"
+: >enough
+wait $background || { cat load.err load.out >&2; fail "requests have failed in another way"; }
+background=
+[ "$(field failed <load.out)" -ge 20 ] || fail "it was judged by too few requests: $(cat load.out)"
+is version two
+is last three
+is outcome rolled_back
+rm enough
+python3 "$update" constrained "$url" enough 2 >load.out 2>load.err || fail "$(cat load.err)"
+holds load.out '"failed": 0'

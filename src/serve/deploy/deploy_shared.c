@@ -3,12 +3,10 @@
  * (serve_state.c). */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "serve/deploy/golden.h"
 #include "serve/deploy/model_state.h"
-#include "serve/messages.h"
-#include "serve/stop.h"
+#include "serve/deploy/shared_session.h"
 
 /* Seconds for the broker to name the model, and to take what was decided. */
 #define PATIENCE 15.0
@@ -16,43 +14,83 @@
 #define TAKEOVER 3.0
 
 typedef struct shifting {
+    by__session session; /* the first */
     const by_shared_deploy_options *options;
     by__log log;
-    uv_loop_t loop;
-    by__broker_link link;
     by__golden_run golden;
     by__rollout rollout;
-    char name[BY__ID_BYTES]; /* of this process, for the broker */
-    char former[65];         /* the version that serves; "": not known yet */
-    double since;            /* by__now at the begin, and at the end of the rollout */
+    char version[65]; /* that is deployed; "": not known yet, of a roll-back */
+    char former[65];  /* the version that serves; "": not known yet */
+    json_t *earlier;  /* what was known of deployments at the begin */
+    char told[64];    /* the last phase */
+    double since;     /* by__now at the begin, and at the end of the rollout */
+    bool asked;       /* the roll-back is done by the process that decides */
+    bool begun;       /* it has */
     bool ended;
-    by_error failure;
 } shifting;
 
-static void give_up(shifting *s, by_status status, const char *why)
+static void copy(char *out, size_t size, const char *text)
 {
-    (void)by_error_set(&s->failure, status, "%s", why);
-    uv_stop(&s->loop);
+    (void)snprintf(out, size, "%s", text == NULL ? "" : text);
 }
 
-/* The version, but for the new one, that gets most requests, and else that has most workers. */
-static const char *former_of(const shifting *s, const json_t *model)
+static void tell(shifting *s, const char *version, const char *phase, double share)
 {
-    const char *best = NULL;
-    double most = 0.0;
-    size_t i;
-    json_t *v;
-    json_array_foreach(json_object_get(model, "versions"), i, v)
-    {
-        const char *name = by__get_text(v, "version");
-        double weight = 1e6 * by__get_number(v, "share", 0.0) + by__get_number(v, "workers", 0.0);
-        if (name != NULL && strcmp(name, s->options->version) != 0 && strlen(name) < 65 &&
-            weight > most) {
-            best = name;
-            most = weight;
-        }
+    char line[64];
+    (void)snprintf(line, sizeof line, "%s %.4f", phase, share);
+    if (s->options->phase != NULL && strcmp(line, s->told) != 0) {
+        copy(s->told, sizeof s->told, line);
+        s->options->phase(s->options->user, version, phase, share);
     }
-    return best;
+}
+
+static size_t workers_of(const json_t *model, const char *version)
+{
+    return (size_t)by__get_integer(by__state_version(model, version), "workers");
+}
+
+/* ---- the begin ---- */
+
+static void give_up(shifting *s, const char *why)
+{
+    char text[400];
+    (void)snprintf(text, sizeof text, "%s%sof model %s: %s", s->version,
+                   s->version[0] == '\0' ? "" : " ", s->options->model, why);
+    by__session_fail(&s->session, BY_ESTATE, text);
+}
+
+/* Workers may come yet. */
+static void look_patiently(shifting *s)
+{
+    if (by__now() - s->since > PATIENCE) {
+        give_up(s, "the broker knows no worker of the model");
+    }
+}
+
+/* Of a roll-back: who does it, and to which version. False: nobody can. */
+static bool choose(shifting *s, const json_t *model)
+{
+    const char *coming = by__state_deployment(model, "coming");
+    const char *previous = by__state_deployment(model, "previous");
+    const char *target = coming[0] == '\0' ? previous : by__state_serving(model, coming);
+    if (target == NULL || target[0] == '\0') {
+        give_up(s, "no other version has served before");
+        return false;
+    }
+    s->asked = json_is_true(json_object_get(model, "decided"));
+    copy(s->version, sizeof s->version, s->asked && coming[0] != '\0' ? coming : target);
+    if (!s->asked && workers_of(model, s->version) == 0) {
+        give_up(s, "no worker of it runs: start one by `banyan worker --version`");
+        return false;
+    }
+    if (s->asked) {
+        json_t *message = json_pack("{ss ss}", "t", "rollback", "model", s->options->model);
+        (void)by__broker_link_send(&s->session.link, message);
+        json_decref(message);
+        s->since = by__now();
+        copy(s->former, sizeof s->former, s->version);
+    }
+    return true;
 }
 
 /* False: it cannot begin yet, or at all. */
@@ -61,23 +99,23 @@ static bool begin(shifting *s, const json_t *model)
     const by_shared_deploy_options *o = s->options;
     by__rollout_options options = {
         .hold = o->hold, .shadow = o->shadow, .errors = o->errors, .slower = o->slower};
-    const json_t *own = by__state_version(model, o->version);
-    const char *former = former_of(s, model);
+    const json_t *own = by__state_version(model, s->version);
+    const char *former = by__state_serving(model, s->version);
     bool serves = by__get_number(own, "share", 0.0) >= 1.0;
     bool alone = former == NULL && by__get_integer(own, "workers") > 0;
-    if (serves || (former == NULL && !alone)) {
-        char text[400];
-        (void)snprintf(text, sizeof text, "%s of model %s: %s", o->version, o->model,
-                       serves ? "it serves already" : "the broker knows no worker of the model");
-        if (serves || by__now() - s->since > PATIENCE) {
-            give_up(s, BY_ESTATE, text);
-        }
+    if (serves) {
+        give_up(s, "it serves already");
+        return false;
+    }
+    if (former == NULL && !alone) {
+        look_patiently(s);
         return false;
     }
     by__rollout_canary(&options, o->canary);
     by__rollout_begin(&s->rollout, &options, by__now());
     s->since = by__now();
-    memcpy(s->former, alone ? o->version : former, strlen(alone ? o->version : former) + 1);
+    copy(s->former, sizeof s->former, alone ? s->version : former);
+    s->earlier = json_deep_copy(json_object_get(model, "deployment"));
     if (alone) {
         /* It has had the requests already; from here on versions that come later have none. */
         s->rollout.phase = BY__ROLLOUT_DONE;
@@ -85,55 +123,89 @@ static bool begin(shifting *s, const json_t *model)
     return true;
 }
 
+/* The first states: false as long as nothing can be shifted. */
+static bool look_for_begin(shifting *s, const json_t *model)
+{
+    if (by__state_serving(model, "") == NULL) {
+        look_patiently(s);
+        return false;
+    }
+    if (s->version[0] == '\0' && !choose(s, model)) {
+        return false;
+    }
+    return s->asked || begin(s, model);
+}
+
+/* ---- what Redis is told ---- */
+
+static const char *earlier(const shifting *s, const char *key)
+{
+    const char *text = by__get_text(s->earlier, key);
+    return text == NULL ? "" : text;
+}
+
+static json_t *deployment_of(const shifting *s)
+{
+    const by__rollout *r = &s->rollout;
+    bool ended = by__rollout_ended(r);
+    bool done = r->phase == BY__ROLLOUT_DONE;
+    bool replaces = done && strcmp(s->former, s->version) != 0;
+    return json_pack("{ss ss ss ss ss ss}", "coming", ended ? "" : s->version, "phase",
+                     ended ? "" : by__rollout_name(r->phase), "previous",
+                     replaces ? s->former : earlier(s, "previous"), "last",
+                     ended ? s->version : earlier(s, "last"), "outcome",
+                     !ended ? earlier(s, "outcome")
+                     : done ? "deployed"
+                            : "rolled_back",
+                     "reason", ended ? r->reason : earlier(s, "reason"));
+}
+
 static void say_route(shifting *s)
 {
     const by__rollout *r = &s->rollout;
-    const char *version = s->options->version;
     bool done = r->phase == BY__ROLLOUT_DONE;
     json_t *versions = json_array();
     if (by__rollout_ended(r)) {
-        by__route_add(versions, done ? version : s->former, 1.0, false);
+        by__route_add(versions, done ? s->version : s->former, 1.0, false);
     } else {
         by__route_add(versions, s->former, 1.0 - r->share, false);
-        by__route_add(versions, version, r->share, r->mirrors);
+        by__route_add(versions, s->version, r->share, r->mirrors);
     }
-    json_t *route = json_pack("{ss ss so sb}", "t", "route", "model", s->options->model, "versions",
-                              versions, "elastic", 0);
-    (void)by__broker_link_send(&s->link, route);
+    json_t *route = json_pack("{ss ss so sb so?}", "t", "route", "model", s->options->model,
+                              "versions", versions, "elastic", 0, "deployment", deployment_of(s));
+    (void)by__broker_link_send(&s->session.link, route);
     json_decref(route);
 }
 
+/* ---- the rollout ---- */
+
+/* One that shifted requests, and has ended before its time, keeps them from others for a while. */
 static bool decides(const shifting *s, const json_t *model)
 {
     const char *who = by__get_text(model, "decides");
-    return (who != NULL && strcmp(who, s->name) == 0) || by__now() - s->since < TAKEOVER;
-}
-
-static size_t workers_of(const json_t *model, const char *version)
-{
-    return (size_t)by__get_integer(by__state_version(model, version), "workers");
+    double patience = json_is_true(json_object_get(model, "decided")) ? TAKEOVER : PATIENCE;
+    return (who != NULL && strcmp(who, s->session.name) == 0) || by__now() - s->since < patience;
 }
 
 static by__golden_target golden_of(shifting *s)
 {
-    return (by__golden_target){&s->link, s->options->model, s->options->version, NULL, &s->log};
+    return (by__golden_target){&s->session.link, s->options->model, s->version, NULL, &s->log};
 }
 
 static void step(shifting *s, const json_t *model)
 {
-    const by_shared_deploy_options *o = s->options;
     by__rollout *r = &s->rollout;
     bool text = json_object_get(json_object_get(model, "info"), "context") != NULL;
     size_t total = workers_of(model, s->former);
     by__rollout_input in = {.now = by__now(),
                             .total = total > 0 ? total : 1,
-                            .ready = workers_of(model, o->version),
+                            .ready = workers_of(model, s->version),
                             .golden = text ? s->golden.result : BY__GOLDEN_GOOD,
                             .golden_reason = s->golden.reason};
     by__rollout_phase phase = r->phase;
     double share = r->share;
     by__state_load(&in.before, model, s->former);
-    by__state_load(&in.after, model, o->version);
+    by__state_load(&in.after, model, s->version);
     by__rollout_step(r, &in);
     if (!decides(s, model)) {
         by__rollout_fail(r, "another server, or deployment, shifts the model's requests");
@@ -142,28 +214,53 @@ static void step(shifting *s, const json_t *model)
         by__golden_target target = golden_of(s);
         by__golden_ask(&s->golden, &target, in.ready);
     }
-    if ((phase != r->phase || share != r->share) && o->phase != NULL) {
-        o->phase(o->user, by__rollout_name(r->phase), r->share);
+    if (phase != r->phase || share != r->share) {
+        tell(s, s->version, by__rollout_name(r->phase), r->share);
     }
 }
 
 /* The broker has taken the last route, or somebody else decides. */
 static void look_for_end(shifting *s, const json_t *model)
 {
-    const char *last = s->rollout.phase == BY__ROLLOUT_DONE ? s->options->version : s->former;
+    const char *last = s->rollout.phase == BY__ROLLOUT_DONE ? s->version : s->former;
     bool taken = by__get_number(by__state_version(model, last), "share", 0.0) >= 1.0;
     if (taken || by__now() - s->since > PATIENCE) {
-        uv_stop(&s->loop);
+        by__session_end(&s->session);
+    }
+}
+
+/* A roll-back that another process does: its phases, until it has ended. */
+static void follow(shifting *s, const json_t *model)
+{
+    const char *coming = by__state_deployment(model, "coming");
+    s->begun = s->begun || coming[0] != '\0';
+    if (!json_is_true(json_object_get(model, "decided"))) {
+        give_up(s, "the process that shifts its requests has ended: ask again");
+    } else if (coming[0] != '\0') {
+        tell(s, coming, by__state_deployment(model, "phase"),
+             by__get_number(by__state_version(model, coming), "share", 0.0));
+    } else if (s->begun) {
+        const char *outcome = by__state_deployment(model, "outcome");
+        if (strcmp(outcome, "deployed") == 0) {
+            s->rollout.phase = BY__ROLLOUT_DONE;
+        } else {
+            by__rollout_fail(&s->rollout, by__state_deployment(model, "reason"));
+        }
+        by__session_end(&s->session);
+    } else if (by__now() - s->since > PATIENCE) {
+        give_up(s, "the server that decides has not rolled it back");
     }
 }
 
 static void on_state(shifting *s, const json_t *message)
 {
     const json_t *model = by__state_model(message, s->options->model);
-    if (s->failure.status != BY_OK || (s->former[0] == '\0' && !begin(s, model))) {
+    if (s->session.failure.status != BY_OK || (s->former[0] == '\0' && !look_for_begin(s, model))) {
         return;
     }
-    if (!s->ended) {
+    if (s->asked) {
+        follow(s, model);
+    } else if (!s->ended) {
         step(s, model);
         s->ended = by__rollout_ended(&s->rollout);
         s->since = s->ended ? by__now() : s->since;
@@ -175,9 +272,12 @@ static void on_state(shifting *s, const json_t *message)
 
 static void on_message(void *user, json_t *message)
 {
+    shifting *s = user;
     const char *kind = by__get_text(message, "t");
     if (kind != NULL && strcmp(kind, "state") == 0) {
-        on_state(user, message);
+        on_state(s, message);
+    } else if (kind != NULL && strcmp(kind, "rollback") == 0 && s->former[0] != '\0' && !s->ended) {
+        by__rollout_fail(&s->rollout, "it was asked for");
     }
 }
 
@@ -188,82 +288,42 @@ static void on_events(void *user, const char *list, size_t length)
     by__golden_events(&s->golden, &target, list, length);
 }
 
-static void on_greet(void *user)
-{
-    shifting *s = user;
-    json_t *hello = json_pack("{ss ss ss sI}", "t", "hello", "role", "supervisor", "name", s->name,
-                              "pid", (json_int_t)getpid());
-    (void)by__broker_link_send(&s->link, hello);
-    json_decref(hello);
-}
-
 /* A broker that cannot be reached at the begin is named wrongly; later it is waited for. */
 static void on_lost(void *user, const char *why)
 {
     shifting *s = user;
     by__golden_reset(&s->golden);
     if (s->former[0] == '\0') {
-        give_up(s, BY_EIO, why);
+        by__session_fail(&s->session, BY_EIO, why);
     }
-}
-
-static void on_refused(void *user, const char *why)
-{
-    give_up(user, BY_ESTATE, why);
 }
 
 static void on_stop(void *user, bool again)
 {
     shifting *s = user;
-    if (again || s->former[0] == '\0') {
-        give_up(s, BY_ESTOPPED, "stopped");
+    if (again || s->former[0] == '\0' || s->asked) {
+        by__session_fail(&s->session, BY_ESTOPPED, "stopped");
     } else if (!s->ended) {
         by__rollout_fail(&s->rollout, "it was stopped");
     }
 }
 
-static by_status outcome(const shifting *s, by_error *error)
-{
-    if (s->failure.status != BY_OK) {
-        *error = s->failure;
-        return s->failure.status;
-    }
-    return s->rollout.phase == BY__ROLLOUT_DONE
-               ? BY_OK
-               : by_error_set(error, BY_ESTATE, "%s was rolled back: %s", s->options->version,
-                              s->rollout.reason);
-}
-
 by_status by_deploy_shared(const by_shared_deploy_options *options, by_error *error)
 {
     shifting s = {.options = options, .since = by__now()};
-    by__stop *stop = NULL;
-    if (!by__id_valid(options->version)) {
+    const by__broker_link_handler handler = {
+        .message = on_message, .events = on_events, .lost = on_lost};
+    if (!options->rollback && !by__id_valid(options->version)) {
         return by_error_set(error, BY_EARG, "'%s' is no version: /metrics names those that run",
                             options->version);
     }
-    BY_TRY(by__link_check(options->broker, error));
-    BY_TRY(by__request_id(s.name, "deploy_", error));
-    int code = uv_loop_init(&s.loop);
-    if (code < 0) {
-        return by__uv_error(error, "make", "an event loop", code);
+    copy(s.version, sizeof s.version, options->rollback ? "" : options->version);
+    by_status status = by__session_run(&s.session, options->broker, &handler, on_stop, error);
+    if (status == BY_OK && s.rollout.phase != BY__ROLLOUT_DONE) {
+        status =
+            by_error_set(error, BY_ESTATE, "%s was rolled back: %s", s.version, s.rollout.reason);
     }
-    by_status status = by__stop_open(&stop, &s.loop, false, on_stop, &s, error);
-    if (status == BY_OK) {
-        by__broker_link_handler handler = {.greet = on_greet,
-                                           .message = on_message,
-                                           .events = on_events,
-                                           .refused = on_refused,
-                                           .lost = on_lost,
-                                           .user = &s};
-        by__broker_link_open(&s.link, &s.loop, options->broker, &handler);
-        (void)uv_run(&s.loop, UV_RUN_DEFAULT);
-        by__broker_link_close(&s.link);
-        status = outcome(&s, error);
-    }
-    by__stop_close(&stop);
-    (void)uv_run(&s.loop, UV_RUN_DEFAULT);
-    (void)uv_loop_close(&s.loop);
     by__golden_reset(&s.golden);
+    json_decref(s.earlier);
     return status;
 }

@@ -41,6 +41,30 @@ void by__state_load(by__version_load *out, const json_t *model, const char *vers
     by__histogram_read(&out->first, json_object_get(v, "first"));
 }
 
+const char *by__state_serving(const json_t *model, const char *except)
+{
+    const char *best = NULL;
+    double most = 0.0;
+    size_t i;
+    json_t *v;
+    json_array_foreach(json_object_get(model, "versions"), i, v)
+    {
+        const char *name = by__get_text(v, "version");
+        double weight = 1e6 * by__get_number(v, "share", 0.0) + by__get_number(v, "workers", 0.0);
+        if (name != NULL && strcmp(name, except) != 0 && by__id_valid(name) && weight > most) {
+            best = name;
+            most = weight;
+        }
+    }
+    return best;
+}
+
+const char *by__state_deployment(const json_t *model, const char *key)
+{
+    const char *text = by__get_text(json_object_get(model, "deployment"), key);
+    return text == NULL ? "" : text;
+}
+
 void by__route_add(json_t *versions, const char *version, double share, bool shadow)
 {
     (void)json_array_append_new(versions, json_pack("{ss sf sb}", "version", version, "share",

@@ -307,7 +307,9 @@ function ops.state(name, silence)
         models[#models + 1] = {model, v[1] or '', waits, tonumber(v[3] or 0), tonumber(v[4] or 0), oldest,
                                tonumber(v[5] or 0), route and route.elastic and 1 or 0, route and route.by or '',
                                versions_of(model, now, route), route and 1 or 0, tonumber(v[6] or 0),
-                               at_workers(model, route), tonumber(v[7] or 0) + tonumber(v[8] or 0)}
+                               at_workers(model, route), tonumber(v[7] or 0) + tonumber(v[8] or 0),
+                               route and route.deployment and cjson.encode(route.deployment) or '',
+                               route and call('PUBSUB', 'NUMSUB', P .. 'to:' .. route.by)[2] or 0}
     end
     local counters = {}
     for i, field in ipairs({'retried', 'expired', 'dead'}) do
@@ -327,6 +329,7 @@ function ops.route(model, by, route, info)
     route = cjson.decode(route)
     if not may_route(was, by, route, model, now) then return {0} end
     route.by = by
+    route.deployment = route.deployment or (was and was.deployment)
     route['until'] = #route.versions > 1 and now + HOLD or 0
     call('SET', P .. 'route:' .. model, cjson.encode(route))
     if info ~= '' then call('HSETNX', P .. 'model:' .. model, 'info', info) end
@@ -337,6 +340,12 @@ function ops.route(model, by, route, info)
     end
     call('PUBLISH', P .. 'wake:' .. model, '')
     return {1}
+end
+
+-- For who decides, if it listens.
+function ops.rollback(model)
+    local route = route_of(model)
+    return {route and tell(route.by, cjson.encode({t = 'rollback', model = model})) or 0}
 end
 
 ---- of workers ----

@@ -389,13 +389,14 @@ static json_t *model_of(gateway *g, const redisReply *row, const json_t *workers
     const measured *m = measure(g, id, &sample);
     int64_t ahead = sample.at_workers + (int64_t)by__redis_number(row, 13);
     double wait = m == NULL ? 0.0 : by__admission_wait(&m->admission, ahead);
-    return json_pack("{ss so sI sI sI sf sI sf sI sI sb ss so}", "id", id, "info", json_at(row, 1),
-                     "workers", (json_int_t)count, "queue", (json_int_t)by__redis_number(row, 2),
-                     "queue_tokens", (json_int_t)by__redis_number(row, 3), "oldest",
-                     by__redis_number(row, 5) * 1e-3, "sessions", (json_int_t)sample.sessions,
-                     "wait", wait, "arrived", (json_int_t)sample.asked, "refused",
-                     (json_int_t)sample.refused, "elastic", (int)(by__redis_number(row, 7) > 0.0),
-                     "decides", by__redis_text(row, 8), "versions", versions);
+    return json_pack(
+        "{ss so sI sI sI sf sI sf sI sI sb ss so so sb}", "id", id, "info", json_at(row, 1),
+        "workers", (json_int_t)count, "queue", (json_int_t)by__redis_number(row, 2), "queue_tokens",
+        (json_int_t)by__redis_number(row, 3), "oldest", by__redis_number(row, 5) * 1e-3, "sessions",
+        (json_int_t)sample.sessions, "wait", wait, "arrived", (json_int_t)sample.asked, "refused",
+        (json_int_t)sample.refused, "elastic", (int)(by__redis_number(row, 7) > 0.0), "decides",
+        by__redis_text(row, 8), "versions", versions, "deployment", json_at(row, 14), "decided",
+        (int)(by__redis_number(row, 15) > 0.0));
 }
 
 static json_t *models_of(gateway *g, const redisReply *list, const json_t *workers)
@@ -461,10 +462,14 @@ static void say_route(by__redis_link *l, const char *model, const json_t *m)
 {
     by__redis_call call = {0};
     const json_t *info = json_object_get(m, "info");
+    const json_t *deployment = json_object_get(m, "deployment");
     json_t *route = json_pack("{sO sb}", "versions", json_object_get(m, "versions"), "elastic",
                               (int)json_is_true(json_object_get(m, "elastic")));
     if (route == NULL) {
         return;
+    }
+    if (json_is_object(deployment)) {
+        (void)json_object_set(route, "deployment", (json_t *)(uintptr_t)deployment);
     }
     by__redis_add_text(&call, "route");
     by__redis_add_text(&call, model);
@@ -488,6 +493,15 @@ static void set_route(by__redis_link *l, const json_t *m)
         (void)json_object_set_new(g->routes, model, json_deep_copy(m));
         say_route(l, model, m);
     }
+}
+
+static void ask_rollback(by__redis_link *l, const json_t *m)
+{
+    by__redis_call call = {0};
+    const char *model = by__get_text(m, "model");
+    by__redis_add_text(&call, "rollback");
+    by__redis_add_text(&call, model == NULL ? "" : model);
+    by__redis_run(l->redis, &call, false, by__redis_ignore, l, "");
 }
 
 static void supervise(by__redis_link *l)
@@ -520,6 +534,8 @@ static void send_message(by__redis_link *l, const char *kind, const json_t *m)
         cancel(l, m);
     } else if (strcmp(kind, "route") == 0) {
         set_route(l, m);
+    } else if (strcmp(kind, "rollback") == 0) {
+        ask_rollback(l, m);
     } else if (strcmp(kind, "task_hooks") == 0) {
         ask_hooks(l, m);
     } else if (strcmp(kind, "task_hook") == 0) {

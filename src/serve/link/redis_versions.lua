@@ -2,7 +2,7 @@
 -- under test. The route of a model, banyan:route:MODEL, is a JSON object: "versions", a list of
 -- {version, share, shadow}, the first of which takes from the queue of all; "by": who has set it;
 -- "until": before which nobody else may, 0 for no time; "elastic": workers are started for
--- requests. Without a route workers of any version take from the queue of all.
+-- requests; "deployment" (messages.h), as it was last told. Without a route workers of any version take from the queue of all.
 
 -- Milliseconds: without a worker of a version, after which none will come, where a route does not
 -- list it, and without a route; that who shifts shares has until another may; that the answers of a

@@ -114,6 +114,11 @@ static void roll_back(by__supervisor *s, by__link *link)
     answer(link, &error);
 }
 
+void by__control_rollback(by__supervisor *s)
+{
+    roll_back(s, NULL);
+}
+
 static void read_options(by__rollout_options *out, const json_t *message)
 {
     *out = (by__rollout_options){.hold = by__get_number(message, "hold", 0.0),

@@ -125,6 +125,8 @@ by_status by__supervisor_deploy(by__supervisor *s, const by__served_version *ver
 
 by_status by__control_open(by__supervisor *s, by_error *error);
 void by__control_close(by__supervisor *s);
+/* What `banyan deploy --rollback` asks for, by the broker. */
+void by__control_rollback(by__supervisor *s);
 /* Of SIGHUP: what `path` of the current version stands for now. */
 void by__control_reload(by__supervisor *s);
 

@@ -105,6 +105,20 @@ static void look_at_workers(by__supervisor *s, const json_t *message)
 
 /* ---- which versions get requests ---- */
 
+/* What who asks Redis is told; NULL: nothing was deployed, and what is known of a deployment of
+ * another supervisor stays. */
+static json_t *deployment_of(const by__supervisor *s)
+{
+    bool coming = s->coming != NULL;
+    if (!coming && s->last[0] == '\0') {
+        return NULL;
+    }
+    return json_pack("{ss ss ss ss ss ss}", "coming", coming ? s->coming->version.name : "",
+                     "phase", coming ? by__rollout_name(s->rollout.phase) : "", "previous",
+                     s->previous.path == NULL ? "" : s->previous.name, "last", s->last, "outcome",
+                     s->outcome, "reason", s->reason);
+}
+
 static void send_route(by__supervisor *s)
 {
     json_t *versions = json_array();
@@ -113,8 +127,9 @@ static void send_route(by__supervisor *s)
     if (s->coming != NULL) {
         by__route_add(versions, s->coming->version.name, share, s->rollout.mirrors);
     }
-    json_t *route = json_pack("{ss ss so sb sO?}", "t", "route", "model", s->model, "versions",
-                              versions, "elastic", (int)(s->options.workers == 0), "info", s->info);
+    json_t *route = json_pack("{ss ss so sb sO? so?}", "t", "route", "model", s->model, "versions",
+                              versions, "elastic", (int)(s->options.workers == 0), "info", s->info,
+                              "deployment", deployment_of(s));
     char *text = json_dumps(route, JSON_COMPACT | JSON_SORT_KEYS);
     bool news = text != NULL && (s->routed == NULL || strcmp(text, s->routed) != 0);
     if (news && by__broker_link_send(&s->link, route)) {
@@ -290,8 +305,12 @@ static void on_message(void *user, json_t *message)
 {
     by__supervisor *s = user;
     const char *kind = by__get_text(message, "t");
+    const char *model = by__get_text(message, "model");
     if (kind != NULL && strcmp(kind, "state") == 0 && !s->ending) {
         on_state(s, message);
+    } else if (kind != NULL && strcmp(kind, "rollback") == 0 && !s->ending && model != NULL &&
+               strcmp(model, s->model) == 0) {
+        by__control_rollback(s);
     }
 }
 
