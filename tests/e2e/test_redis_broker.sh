@@ -23,6 +23,8 @@ train_tiny
 say "an address that is wrong, and a server that is not there"
 run 2 "$banyan" gateway --broker redis://h:x --listen 127.0.0.1:0
 holds err "its port is no number"
+run 2 "$banyan" gateway --broker rediss://h --listen 127.0.0.1:0
+holds err "run stunnel on this host"
 port=$(free_port)
 export REDISCLI_AUTH=secret
 broker="redis://127.0.0.1:$port/2?queue=64"

@@ -99,7 +99,7 @@ static void test_environment(void **state)
 static void test_refused(void **state)
 {
     static const char *const urls[] = {"redis:/h",
-                                       "rediss://h",
+                                       "rediss://:secret@h",
                                        "redis://",
                                        "redis://:secret@",
                                        "redis://h:0",
@@ -134,6 +134,7 @@ static void test_refused(void **state)
             fail_msg("%s is taken", urls[i]);
         }
         assert_null(strstr(error.message, "secret"));
+        assert_true(strncmp(urls[i], "rediss:", 7) != 0 || strstr(error.message, "stunnel"));
     }
 }
 

@@ -9,10 +9,16 @@
 #define MOST_FILE ((size_t)4096)
 
 static const char scheme[] = "redis://";
+static const char encrypted[] = "rediss://";
+
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
 
 bool by__redis_is_address(const char *broker)
 {
-    return strncmp(broker, scheme, strlen(scheme)) == 0;
+    return begins(broker, scheme) || begins(broker, encrypted);
 }
 
 static by_status wrong(const char *what, by_error *error)
@@ -164,7 +170,13 @@ by_status by__redis_address_read(by__redis_address *out, const char *url, by_err
                            .silence = 5.0,
                            .hang = 60.0,
                            .attempts = 3};
-    if (!by__redis_is_address(url)) {
+    if (begins(url, encrypted)) {
+        return by_error_set(error, BY_ECONFIG,
+                            "the address of Redis: rediss:// asks for TLS, which banyan does not "
+                            "speak: run stunnel on this host, and name the redis:// address on "
+                            "which it listens");
+    }
+    if (!begins(url, scheme)) {
         return wrong("it does not begin with redis://", error);
     }
     const char *text = url + strlen(scheme);
@@ -254,7 +266,7 @@ bool by_serve_take_password(char *address, char password[BY_SERVE_PASSWORD_BYTES
     if (!by__redis_is_address(address)) {
         return false;
     }
-    char *text = address + strlen(scheme);
+    char *text = address + strlen(begins(address, scheme) ? scheme : encrypted);
     const char *at = memrchr(text, '@', strcspn(text, "/?"));
     char *colon = at == NULL ? NULL : memchr(text, ':', (size_t)(at - text));
     if (colon == NULL ||

@@ -26,7 +26,8 @@ typedef struct by__redis_address {
     int64_t attempts;     /* times that a request is given to a worker, at most; 3 */
 } by__redis_address;
 
-/* True for what begins with "redis://". */
+/* True for what begins with "redis://", or with "rediss://", which is read by none: what asks for
+ * TLS is not taken for the path of a socket. */
 bool by__redis_is_address(const char *broker);
 /* BY_ECONFIG: a sentence without the password. */
 by_status by__redis_address_read(by__redis_address *out, const char *url, by_error *error);
