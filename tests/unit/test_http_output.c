@@ -196,10 +196,38 @@ static void test_many_slow_readers(void **state)
     close_bench(&b);
 }
 
+/* Frames for which no memory was left cut the client off, who could not tell that they lack. */
+static void test_failed_frames(void **state)
+{
+    bench b;
+    char text[4096];
+    (void)state;
+    open_bench(&b, &(by__http_options){0});
+    begin_stream(&b, 0, 0);
+    by__text frames = {0};
+    assert_true(by__exchange_stream(b.exchanges[0]));
+    assert_true(by__exchange_send_text(b.exchanges[0], &frames)); /* of none nothing is sent */
+    by__text_add(&frames, "data: 1\n\n");
+    assert_true(by__exchange_send_text(b.exchanges[0], &frames));
+    read_until(&b, 0, text, sizeof text, "data: 1\n\n\r\n");
+    assert_string_equal(strstr(text, "\r\n\r\n") + 4, "9\r\ndata: 1\n\n\r\n");
+    frames.failed = true;
+    assert_false(by__exchange_send_text(b.exchanges[0], &frames));
+    assert_int_equal(b.gone, 1);
+    by__text_free(&frames);
+    ssize_t n = -1;
+    while (n < 0) {
+        uv_run(&b.loop, UV_RUN_NOWAIT);
+        n = recv(b.sockets[0], text, sizeof text, MSG_DONTWAIT);
+    }
+    assert_int_equal(n, 0);
+    close_bench(&b);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_writes),
-                                       cmocka_unit_test(test_one_slow_reader),
-                                       cmocka_unit_test(test_many_slow_readers)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_writes), cmocka_unit_test(test_one_slow_reader),
+        cmocka_unit_test(test_many_slow_readers), cmocka_unit_test(test_failed_frames)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
