@@ -1,35 +1,13 @@
-/* What makes a table's rows into arrays: learned, applied, kept as JSON. */
+/* What makes a table's rows into arrays: learned and applied. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
-#include "banyan/table.h"
-#include "base/base.h"
 #include "data/array_set.h"
+#include "data/encoding.h"
 
-/* What is known of one column. */
-typedef struct feature {
-    char *name;
-    bool is_category;
-    double mean;
-    double deviation;
-    char **values; /* of a category, sorted by their bytes */
-    size_t count;
-} feature;
-
-struct by_encoding {
-    feature *numbers;
-    size_t number_count;
-    feature *categories;
-    size_t category_count;
-    feature target;
-    bool has_target;
-};
-
-static void free_feature(feature *f)
+static void free_feature(by__encoded *f)
 {
     for (size_t i = 0; i < f->count; i++) {
         free(f->values[i]);
@@ -57,7 +35,8 @@ void by_encoding_close(by_encoding **encoding)
     *encoding = NULL;
 }
 
-static by_status allocate(by_encoding **out, size_t numbers, size_t categories, by_error *error)
+by_status by__encoding_allocate(by_encoding **out, size_t numbers, size_t categories,
+                                by_error *error)
 {
     by_encoding *e;
     BY_TRY(by__alloc((void **)&e, 1, sizeof *e, "an encoding", error));
@@ -75,7 +54,7 @@ static by_status allocate(by_encoding **out, size_t numbers, size_t categories, 
     return BY_OK;
 }
 
-static by_status copy_text(char **out, const char *text, by_error *error)
+by_status by__encoding_copy(char **out, const char *text, by_error *error)
 {
     *out = by__strdup(text);
     return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a name") : BY_OK;
@@ -84,7 +63,7 @@ static by_status copy_text(char **out, const char *text, by_error *error)
 /* ---- learning ---- */
 
 /* Mean and population deviation, in two passes in the part's order. */
-static void learn_number(feature *f, const by_column *column, const by__part_rows *rows,
+static void learn_number(by__encoded *f, const by_column *column, const by__part_rows *rows,
                          uint64_t count)
 {
     double sum = 0.0;
@@ -118,7 +97,7 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static by_status learn_category(feature *f, const by_column *column, const by__part_rows *rows,
+static by_status learn_category(by__encoded *f, const by_column *column, const by__part_rows *rows,
                                 uint64_t count, const char *table, by_error *error)
 {
     bool *seen;
@@ -141,7 +120,7 @@ static by_status learn_category(feature *f, const by_column *column, const by__p
             status = by_error_set(error, BY_EFORMAT, "%s: a value of column '%s' is not UTF-8",
                                   table, column->name);
         } else {
-            status = copy_text(&f->values[f->count], column->values[i], error);
+            status = by__encoding_copy(&f->values[f->count], column->values[i], error);
             f->count += status == BY_OK;
         }
     }
@@ -152,11 +131,11 @@ static by_status learn_category(feature *f, const by_column *column, const by__p
     return status;
 }
 
-static by_status learn_column(feature *f, const by_column *column, const by__part_rows *rows,
+static by_status learn_column(by__encoded *f, const by_column *column, const by__part_rows *rows,
                               uint64_t count, const char *table, by_error *error)
 {
-    *f = (feature){.is_category = column->kind == BY_COLUMN_CATEGORY};
-    BY_TRY(copy_text(&f->name, column->name, error));
+    *f = (by__encoded){.is_category = column->kind == BY_COLUMN_CATEGORY};
+    BY_TRY(by__encoding_copy(&f->name, column->name, error));
     if (f->is_category) {
         return learn_category(f, column, rows, count, table, error);
     }
@@ -194,7 +173,7 @@ static by_status learn_all(by_encoding *e, const by_table *table, const by_part 
     by__part_rows_init(&rows, part);
     for (size_t i = 0; i < by_table_column_count(table); i++) {
         const by_column *column = by_table_column(table, i);
-        feature *f;
+        by__encoded *f;
         if (o->target != NULL && strcmp(column->name, o->target) == 0) {
             f = &e->target;
             e->has_target = true;
@@ -228,7 +207,7 @@ by_status by_encoding_learn(by_encoding **out, const by_table *table, const by_p
                             by_table_name(table), part->total, by_table_rows(table));
     }
     BY_TRY(check_names(table, options, error));
-    BY_TRY(allocate(&e, columns, columns, error));
+    BY_TRY(by__encoding_allocate(&e, columns, columns, error));
     by_status status = learn_all(e, table, part, options, error);
     if (status != BY_OK) {
         by_encoding_close(&e);
@@ -296,7 +275,7 @@ void by_encoding_target_scale(const by_encoding *encoding, double *mean, double 
 
 /* ---- applying ---- */
 
-static by_status find_column(const by_column **out, const by_table *table, const feature *f,
+static by_status find_column(const by_column **out, const by_table *table, const by__encoded *f,
                              by_error *error)
 {
     static const char *const kinds[] = {"a number", "a category"};
@@ -317,14 +296,14 @@ static by_status find_column(const by_column **out, const by_table *table, const
 }
 
 /* Index among the sorted values; -1: unknown. */
-static int32_t find_known(const feature *f, const char *value)
+static int32_t find_known(const by__encoded *f, const char *value)
 {
     char *const *found = bsearch(&value, f->values, f->count, sizeof *f->values, by_bytes);
     return found == NULL ? -1 : (int32_t)(found - f->values);
 }
 
 /* Writes (number - mean) / deviation to out[row * stride], and `missing` where there is none. */
-static by_status put_numbers(float *out, size_t stride, const feature *f, const by_table *table,
+static by_status put_numbers(float *out, size_t stride, const by__encoded *f, const by_table *table,
                              float missing, by_error *error)
 {
     const by_column *column;
@@ -337,7 +316,7 @@ static by_status put_numbers(float *out, size_t stride, const feature *f, const 
 }
 
 /* Writes `first` + index of the value to out[row * stride], `missing` and `unknown` else. */
-static by_status put_categories(int32_t *out, size_t stride, const feature *f,
+static by_status put_categories(int32_t *out, size_t stride, const by__encoded *f,
                                 const by_table *table, int32_t first, int32_t missing,
                                 int32_t unknown, by_error *error)
 {
@@ -360,7 +339,7 @@ static by_status put_categories(int32_t *out, size_t stride, const feature *f,
 static by_status put_targets(by_array *array, const by_encoding *e, const by_table *table,
                              by_error *error)
 {
-    const feature *f = &e->target;
+    const by__encoded *f = &e->target;
     const char *name = by_table_name(table);
     uint64_t rows = by_table_rows(table);
     void *data = (void *)(uintptr_t)array->data;
@@ -451,154 +430,5 @@ by_status by_encoding_apply(const by_encoding *encoding, const by_table *table, 
         free((void *)(uintptr_t)arrays[i].name);
         free((void *)(uintptr_t)arrays[i].data);
     }
-    return status;
-}
-
-/* ---- JSON ---- */
-
-static void print_feature(by__text *text, const feature *f)
-{
-    char number[32];
-    by__text_add(text, "{\"name\": ");
-    by__text_json(text, f->name, strlen(f->name));
-    if (!f->is_category) {
-        by__format_f64(number, f->mean);
-        by__text_format(text, ", \"mean\": %s", number);
-        by__format_f64(number, f->deviation);
-        by__text_format(text, ", \"deviation\": %s}", number);
-        return;
-    }
-    by__text_add(text, ", \"values\": [");
-    for (size_t i = 0; i < f->count; i++) {
-        by__text_add(text, i == 0 ? "" : ", ");
-        by__text_json(text, f->values[i], strlen(f->values[i]));
-    }
-    by__text_add(text, "]}");
-}
-
-static void print_features(by__text *text, const char *key, const feature *features, size_t count)
-{
-    by__text_format(text, "  \"%s\": [", key);
-    for (size_t i = 0; i < count; i++) {
-        by__text_add(text, i == 0 ? "\n    " : ",\n    ");
-        print_feature(text, &features[i]);
-    }
-    by__text_add(text, count == 0 ? "]" : "\n  ]");
-}
-
-by_status by_encoding_print(const by_encoding *encoding, char **out, by_error *error)
-{
-    by__text text = {0};
-    by__text_add(&text, "{\n  \"format\": 1,\n");
-    print_features(&text, "numbers", encoding->numbers, encoding->number_count);
-    by__text_add(&text, ",\n");
-    print_features(&text, "categories", encoding->categories, encoding->category_count);
-    if (encoding->has_target) {
-        by__text_add(&text, ",\n  \"target\": ");
-        print_feature(&text, &encoding->target);
-    }
-    by__text_add(&text, "\n}\n");
-    return by__text_take(&text, out, error);
-}
-
-static by_status bad_json(const char *name, const char *what, by_error *error)
-{
-    return by_error_set(error, BY_EFORMAT, "%s: %s", name, what);
-}
-
-static by_status parse_values(feature *f, const json_t *values, const char *name, by_error *error)
-{
-    size_t count = json_array_size(values);
-    f->is_category = true;
-    BY_TRY(by__alloc((void **)&f->values, count + 1, sizeof *f->values, "values", error));
-    for (size_t i = 0; i < count; i++) {
-        const char *value = json_string_value(json_array_get(values, i));
-        if (value == NULL || (i > 0 && strcmp(f->values[i - 1], value) >= 0)) {
-            return bad_json(name, "values are not sorted strings, each once", error);
-        }
-        BY_TRY(copy_text(&f->values[i], value, error));
-        f->count++;
-    }
-    return BY_OK;
-}
-
-static by_status parse_feature(feature *f, const json_t *json, const char *name, by_error *error)
-{
-    const json_t *values = json_object_get(json, "values");
-    const json_t *mean = json_object_get(json, "mean");
-    const json_t *deviation = json_object_get(json, "deviation");
-    const char *column = json_string_value(json_object_get(json, "name"));
-    if (column == NULL) {
-        return bad_json(name, "a column has no name", error);
-    }
-    BY_TRY(copy_text(&f->name, column, error));
-    if (json_is_array(values) && json_object_size(json) == 2) {
-        return parse_values(f, values, name, error);
-    }
-    if (!json_is_number(mean) || !json_is_number(deviation) || json_object_size(json) != 3) {
-        return bad_json(name, "a column has neither values nor mean and deviation", error);
-    }
-    f->mean = json_number_value(mean);
-    f->deviation = json_number_value(deviation);
-    return f->deviation > 0.0 ? BY_OK : bad_json(name, "a deviation is not more than 0", error);
-}
-
-static by_status parse_features(feature *features, size_t *count, const json_t *json,
-                                bool categories, const char *name, by_error *error)
-{
-    for (size_t i = 0; i < json_array_size(json); i++) {
-        feature *f = &features[(*count)++];
-        BY_TRY(parse_feature(f, json_array_get(json, i), name, error));
-        if (f->is_category != categories) {
-            return bad_json(name, "a column is of the other kind", error);
-        }
-    }
-    return BY_OK;
-}
-
-static by_status parse_root(by_encoding **out, const json_t *root, const char *name,
-                            by_error *error)
-{
-    const json_t *numbers = json_object_get(root, "numbers");
-    const json_t *categories = json_object_get(root, "categories");
-    const json_t *target = json_object_get(root, "target");
-    by_encoding *e;
-    if (json_integer_value(json_object_get(root, "format")) != 1 || !json_is_array(numbers) ||
-        !json_is_array(categories) || json_object_size(root) != (target == NULL ? 3u : 4u)) {
-        return bad_json(name, "not an encoding of format 1: numbers, categories, target", error);
-    }
-    if (json_array_size(numbers) + json_array_size(categories) == 0) {
-        return bad_json(name, "the encoding has no columns", error);
-    }
-    BY_TRY(allocate(&e, json_array_size(numbers), json_array_size(categories), error));
-    by_status status = parse_features(e->numbers, &e->number_count, numbers, false, name, error);
-    if (status == BY_OK) {
-        status = parse_features(e->categories, &e->category_count, categories, true, name, error);
-    }
-    if (status == BY_OK && target != NULL) {
-        e->has_target = true;
-        status = parse_feature(&e->target, target, name, error);
-        if (status == BY_OK && e->target.is_category && e->target.count == 0) {
-            status = bad_json(name, "the target has no classes", error);
-        }
-    }
-    if (status != BY_OK) {
-        by_encoding_close(&e);
-        return status;
-    }
-    *out = e;
-    return BY_OK;
-}
-
-by_status by_encoding_parse(by_encoding **out, const char *name, const char *text, size_t length,
-                            by_error *error)
-{
-    json_error_t problem;
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &problem);
-    if (root == NULL) {
-        return by_error_set(error, BY_EFORMAT, "%s:%d: %s", name, problem.line, problem.text);
-    }
-    by_status status = parse_root(out, root, name, error);
-    json_decref(root);
     return status;
 }
