@@ -112,7 +112,7 @@ mutations() {
         't->own_targets = (uint64_t)count;' 't->own_targets = batch->valid_targets;' test_zero
     mutation "sum of the ways of replicas in place of the mean" src/train/trainer_sync.c \
         'float scale = 1.0f / (float)by_comm_size(s->peers);' 'float scale = 1.0f;' test_sync
-    mutation "sum of optimizer states in place of the mean" src/train/trainer_sync.c \
+    mutation "sum of optimizer states in place of the mean" src/train/trainer_settle.c \
         'float share = 1.0f / (float)by_comm_size(t->sync.peers);' 'float share = 1.0f;' test_sync
 
     # Micro-batches.

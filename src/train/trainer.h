@@ -9,7 +9,7 @@
  *   trainer_shard.c    ZeRO: slices; shard_gradients.c and shard_parameters.c: stages 2 and 3;
  *                      divided_slices.c: slices as checkpoints have them
  *   trainer_sync.c     exchanges that are compressed or not made at every step; trainer_late.c:
- *                      those that run while steps are taken
+ *                      those that run while steps are taken; trainer_settle.c: equal ranks
  *   trainer_offload.c  the optimizer's state on disk
  *   trainer_average.c  the moving average of the weights
  *   trainer_flops.c    the FLOPs of training

@@ -10,9 +10,7 @@
  *
  * A rank sums its own micro-batches in a sum tree of its own. Ranks of `shard` are a replica
  * together: they add up their gradients at every step as ever, and each exchanges its slices with
- * the ranks of `data` that own the same. What a checkpoint holds is the same on every rank:
- * by_trainer_settle exchanges what is pending, takes the mean of the optimizer's states and adds up
- * the residuals of the codes, whatever the number of ranks that goes on from it. */
+ * the ranks of `data` that own the same. trainer_settle.c makes what they hold equal. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,11 +166,6 @@ static size_t count_split(const by_trainer *t, int split)
     return (size_t)elements;
 }
 
-static float *values_of(by_memory memory)
-{
-    return (float *)memory.address;
-}
-
 /* Tensors of a gradient set, as matrices where they are: all axes but the last are rows. */
 static by_status list_tensors(by__power_tensor **out, size_t *count, const by_trainer *t,
                               by_error *error)
@@ -252,8 +245,7 @@ static by_status list_gaps(by__sync *s, by__power_tensor *tensors, size_t count,
     return BY_OK;
 }
 
-/* A code of signs alone has no zero: what is between tensors is made zero again. */
-static void clear_gaps(const by__sync *s, float *values)
+void by__sync_clear_gaps(const by__sync *s, float *values)
 {
     for (size_t i = 0; i < s->gap_count; i++) {
         memset(values + s->gaps[i].first, 0, s->gaps[i].rows * sizeof *values);
@@ -280,7 +272,7 @@ static by_status open_codes(by_trainer *t, by_error *error)
 {
     const by_sync_config *c = &t->config->sync;
     by__sync *s = &t->sync;
-    float *residual = values_of(by__trainer_flat(t, s->residual));
+    float *residual = by__sync_values(by__trainer_flat(t, s->residual));
     size_t count = count_elements(t);
     by__power_tensor *tensors;
     size_t tensor_count;
@@ -393,8 +385,8 @@ by_status by__sync_add_up(by_trainer *t, float *data, bool exact, by_error *erro
                    ? BY_OK
                    : by__coded_sum_run(codes->sum, data + codes->first, what, error));
     }
-    clear_gaps(s, data);
-    clear_gaps(s, values_of(by__trainer_flat(t, s->residual)));
+    by__sync_clear_gaps(s, data);
+    by__sync_clear_gaps(s, by__sync_values(by__trainer_flat(t, s->residual)));
     return BY_OK;
 }
 
@@ -414,7 +406,7 @@ static by_status are_finite(by_trainer *t, const float *gradients, bool *out, by
 
 by_status by__sync_gradients(by_trainer *t, int set, by_error *error)
 {
-    float *gradients = values_of(by__trainer_set(t, set));
+    float *gradients = by__sync_values(by__trainer_set(t, set));
     bool finite = true;
     if (t->sync.is_local) {
         return BY_OK;
@@ -490,18 +482,20 @@ static by_status add_slices(by_trainer *t, by_error *error)
 {
     for (size_t i = 0; i < unit_count(t); i++) {
         by_memory memory = unit_memory(t, exchanged_flat(t), i);
-        BY_TRY(by_comm_all_reduce(t->sync.peers, values_of(memory), memory.bytes / sizeof(float),
-                                  BY_F32, "weights since the last exchange", error));
+        BY_TRY(by_comm_all_reduce(t->sync.peers, by__sync_values(memory),
+                                  memory.bytes / sizeof(float), BY_F32,
+                                  "weights since the last exchange", error));
     }
     return BY_OK;
 }
 
-static by_status exchange_weights(by_trainer *t, by_error *error)
+by_status by__sync_exchange(by_trainer *t, by_error *error)
 {
     BY_TRY(by_program_run(by__set_row(&t->programs, "difference")->program, error));
-    BY_TRY(by__is_sharded(t) ? add_slices(t, error)
-                             : by__sync_add_up(t, values_of(by__trainer_flat(t, exchanged_flat(t))),
-                                               by__sync_is_exact(t), error));
+    BY_TRY(by__is_sharded(t)
+               ? add_slices(t, error)
+               : by__sync_add_up(t, by__sync_values(by__trainer_flat(t, exchanged_flat(t))),
+                                 by__sync_is_exact(t), error));
     BY_TRY(by__sync_outer_step(t, error));
     return by__sync_take_anchor(t, error);
 }
@@ -512,109 +506,5 @@ by_status by__sync_after_update(by_trainer *t, by_error *error)
     if (t->sync.is_late) {
         return by__late_after_update(t, due, error);
     }
-    return due ? exchange_weights(t, error) : BY_OK;
-}
-
-/* ---- checkpoints ---- */
-
-/* The mean of a part of a state over the replicas. */
-static by_status average(by_trainer *t, by_memory memory, by_error *error)
-{
-    static const char what[] = "optimizer states";
-    float share = 1.0f / (float)by_comm_size(t->sync.peers);
-    float *values = values_of(memory);
-    size_t count = memory.bytes / sizeof(float);
-    BY_TRY(t->sync.is_coded
-               ? by__rounded_sum(t->sync.peers, values, count, what, error)
-               : by_comm_all_reduce(t->sync.peers, values, count, BY_F32, what, error));
-    for (size_t i = 0; i < count; i++) {
-        values[i] *= share;
-    }
-    return BY_OK;
-}
-
-/* What this rank holds of a state, tensor by tensor. */
-static by_status average_pieces(by_trainer *t, int flat, by_error *error)
-{
-    for (size_t i = 0; i < by__store_count(t->store); i++) {
-        by__held_piece piece;
-        for (size_t k = 0; by__store_piece(t->store, flat, (by__handle)i, k, &piece); k++) {
-            BY_TRY(piece.count > 0 ? average(t, piece.memory, error) : BY_OK);
-        }
-    }
-    return BY_OK;
-}
-
-/* The mean of the optimizer's states over the replicas. */
-static by_status average_states(by_trainer *t, by_error *error)
-{
-    for (int k = 0; k < t->state_count; k++) {
-        int flat = t->states[k];
-        if (flat != t->sync.momentum && flat != t->sync.residual) {
-            BY_TRY(by__is_sharded(t) ? average_pieces(t, flat, error)
-                                     : average(t, by__trainer_flat(t, flat), error));
-        }
-    }
-    return BY_OK;
-}
-
-/* Replicas that take steps of their own skip steps of their own. As the states become one, so does
- * the number of updates that they are of: the most steps that a replica has skipped, all and in a
- * row, count for all. */
-static by_status agree_on_skips(by_trainer *t, by_error *error)
-{
-    by__guard *g = &t->guard;
-    size_t peers = (size_t)by_comm_size(t->sync.peers);
-    const int64_t mine[2] = {g->skipped, g->in_row};
-    const size_t words = 2 * sizeof(int64_t) / sizeof(int32_t);
-    int64_t(*all)[2];
-    size_t *counts = NULL;
-    BY_TRY(by__alloc((void **)&all, peers, sizeof *all, "skipped steps", error));
-    by_status status = by__alloc((void **)&counts, peers, sizeof *counts, "skipped steps", error);
-    for (size_t i = 0; i < peers && status == BY_OK; i++) {
-        counts[i] = words;
-    }
-    if (status == BY_OK) {
-        status =
-            by_comm_all_gather(t->sync.peers, mine, all, counts, BY_I32, "skipped steps", error);
-    }
-    for (size_t i = 0; i < peers && status == BY_OK; i++) {
-        g->skipped = all[i][0] > g->skipped ? all[i][0] : g->skipped;
-        g->in_row = all[i][1] > g->in_row ? all[i][1] : g->in_row;
-    }
-    free(counts);
-    free(all);
-    return status;
-}
-
-by_status by_trainer_settle(by_trainer *t, by_error *error)
-{
-    by__sync *s = &t->sync;
-    if (!s->is_on || t->sets == 0 || s->is_settled) {
-        return BY_OK;
-    }
-    s->is_settled = true;
-    BY_TRY(by__trainer_finish_exchange(t, error));
-    if (s->is_local && t->updates % t->config->sync.every != 0) {
-        BY_TRY(exchange_weights(t, error));
-    }
-    BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-    if (s->is_local && by_comm_size(s->peers) > 1) {
-        BY_TRY(average_states(t, error));
-        BY_TRY(agree_on_skips(t, error));
-    }
-    if (!s->is_coded) {
-        return BY_OK;
-    }
-    BY_TRY(s->is_power ? by__power_sum_settle(s->power, error) : BY_OK);
-    for (int k = 0; k < BY__SPLITS; k++) {
-        BY_TRY(s->codes[k].sum == NULL ? BY_OK : by__coded_sum_settle(s->codes[k].sum, error));
-    }
-    clear_gaps(s, values_of(by__trainer_flat(t, s->residual)));
-    return BY_OK;
-}
-
-void by__sync_loaded(by_trainer *t)
-{
-    t->sync.is_settled = true;
+    return due ? by__sync_exchange(t, error) : BY_OK;
 }

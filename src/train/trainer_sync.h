@@ -1,6 +1,6 @@
 /* Exchanges of replicas that are compressed or not made at every step: what the trainer keeps for
  * the section `sync` of the config. trainer_sync.c makes them, trainer_late.c those that run while
- * steps are taken. */
+ * steps are taken; trainer_settle.c makes equal what the ranks hold. */
 #ifndef BY_TRAIN_TRAINER_SYNC_H
 #define BY_TRAIN_TRAINER_SYNC_H
 
@@ -83,8 +83,6 @@ by_status by__sync_before_step(by_trainer *t, by_error *error);
 by_status by__sync_after_update(by_trainer *t, by_error *error);
 /* The weights were set anew. */
 void by__sync_forget(by_trainer *t);
-/* States were loaded: they are the same on all ranks. */
-void by__sync_loaded(by_trainer *t);
 /* Whether the exchange that is due now is not compressed. */
 bool by__sync_is_exact(const by_trainer *t);
 /* Collective: data = its sum over the replicas. */
@@ -93,6 +91,19 @@ by_status by__sync_add_up(by_trainer *t, float *data, bool exact, by_error *erro
 by_status by__sync_outer_step(by_trainer *t, by_error *error);
 /* Weights = anchor. */
 by_status by__sync_take_anchor(by_trainer *t, by_error *error);
+/* Collective: exchanges weights. */
+by_status by__sync_exchange(by_trainer *t, by_error *error);
+/* Zeros between the tensors of a gradient set: a code of signs alone has no zero. */
+void by__sync_clear_gaps(const by__sync *s, float *values);
+static inline float *by__sync_values(by_memory memory)
+{
+    return (float *)memory.address;
+}
+
+/* ---- trainer_settle.c: by_trainer_settle ---- */
+
+/* States were loaded: they are the same on all ranks. */
+void by__sync_loaded(by_trainer *t);
 
 /* ---- trainer_late.c: exchanges with sync.staleness ---- */
 
