@@ -30,7 +30,7 @@ by_status by__delta_open(by__delta **out, const by__tensor_entry *base, const fl
                          const float *b, int64_t rank, double scale, bool in_out, by_error *error);
 void by__delta_close(by__delta **delta);
 
-/* ---- weights that have one (weights.c) ---- */
+/* ---- weights that have one (weights_entries.c) ---- */
 
 /* For by_weights_adapt: takes the adapter, unless there is one; takes what `hides` says out of the
  * list; lets a tensor be computed from a delta, which is taken, in `dtype`; and lets the values of

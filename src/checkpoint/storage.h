@@ -311,7 +311,7 @@ const by__coded *by__weights_coded(const by_weights *weights, const char *name);
 /* config.json says that what codes are multiplied with becomes integers of 8 bits (W8A8). */
 bool by__weights_rows_as_integers(const by_weights *weights);
 
-/* ---- several files as one (weights.c) ---- */
+/* ---- several files as one (weights.c, weights_entries.c) ---- */
 
 /* The i-th tensor in byte order of names, whatever its type. */
 const by__tensor_entry *by__weights_entry(const by_weights *weights, size_t i);

@@ -1,35 +1,9 @@
+/* Opening weights: a file, shards with an index, tensors that are cut over files. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "checkpoint/adapter.h"
-
-typedef struct shard {
-    char *path;
-    char *name;
-    by__map map;
-    by__safetensors content;
-} shard;
-
-struct by_weights {
-    char *path;
-    char *config;
-    shard **shards; /* pointers: entries refer to a shard's path */
-    size_t shard_count;
-    size_t shard_capacity;
-    const by__tensor_entry **entries; /* all shards', by name */
-    size_t count;
-    by__slice_index slices; /* of tensors that are cut over files, whose entries these are: */
-    by__tensor_entry *cut;
-    char *slices_path;
-    by_weights *averages; /* where these are the values of some entries, which are here: */
-    by__tensor_entry *averaged;
-    by_adapter *adapter; /* that they have, or NULL; of tensors that it changes the entries are: */
-    by__tensor_entry *adapted;
-    size_t adapted_count;
-    by__coded_entries coded; /* those that are computed from codes */
-};
+#include "checkpoint/weights.h"
 
 bool by__plain_name(const char *name)
 {
@@ -37,7 +11,7 @@ bool by__plain_name(const char *name)
            strcmp(name, "..") != 0;
 }
 
-static void shard_free(shard *s)
+static void shard_free(by__weights_file *s)
 {
     if (s != NULL) {
         by__safetensors_free(&s->content);
@@ -51,7 +25,7 @@ static void shard_free(shard *s)
 static by_status add_shard(by_weights *weights, const char *directory, const char *name,
                            by_error *error)
 {
-    shard *s;
+    by__weights_file *s;
     BY_TRY(by__reserve((void **)&weights->shards, &weights->shard_capacity,
                        weights->shard_count + 1, sizeof *weights->shards, error));
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "weight file", error));
@@ -112,25 +86,6 @@ static by_status join_shards(by_weights *weights, by_error *error)
         }
     }
     return sort_entries(weights, error);
-}
-
-const by__tensor_entry *by__weights_find(const by_weights *weights, const char *name)
-{
-    size_t low = 0;
-    size_t high = weights->count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = strcmp(weights->entries[middle]->name, name);
-        if (order == 0) {
-            return weights->entries[middle];
-        }
-        if (order < 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return NULL;
 }
 
 /* The shard of that file name, opened when it is not yet; names mostly repeat the last one. */
@@ -470,145 +425,5 @@ void by_weights_close(by_weights **weights)
         free(w->path);
         free(w);
         *weights = NULL;
-    }
-}
-
-by_status by__weights_strip(by_weights *weights, const char *prefix, by_error *error)
-{
-    size_t length = strlen(prefix);
-    for (size_t i = 0; i < weights->count; i++) {
-        char *name = weights->entries[i]->name;
-        if (strncmp(name, prefix, length) != 0) {
-            return by_error_set(error, BY_EFORMAT, "%s: the name of tensor '%.200s' lacks '%s'",
-                                weights->path, name, prefix);
-        }
-    }
-    for (size_t i = 0; i < weights->count; i++) { /* which leaves their order as it is */
-        char *name = weights->entries[i]->name;
-        memmove(name, name + length, strlen(name + length) + 1);
-    }
-    return BY_OK;
-}
-
-by_status by__weights_take_adapter(by_weights *weights, by_adapter *adapter, by_error *error)
-{
-    if (weights->adapter != NULL) {
-        return by_error_set(error, BY_ESTATE, "%s: the weights have an adapter already",
-                            weights->path);
-    }
-    BY_TRY(by__alloc((void **)&weights->adapted, by_weights_count(by_adapter_weights(adapter)),
-                     sizeof *weights->adapted, "adapters", error));
-    weights->adapter = adapter;
-    return BY_OK;
-}
-
-void by__weights_hide(by_weights *weights, bool (*hides)(const char *name))
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < weights->count; i++) {
-        if (!hides(weights->entries[i]->name)) {
-            weights->entries[kept++] = weights->entries[i];
-        }
-    }
-    weights->count = kept;
-}
-
-/* Puts an entry in the place of `base`, under its name. */
-static void put_in_place(by_weights *weights, const by__tensor_entry *base, by__tensor_entry entry)
-{
-    by__tensor_entry *place = &weights->adapted[weights->adapted_count++];
-    *place = entry;
-    place->name = base->name;
-    for (size_t i = 0; i < weights->count; i++) {
-        if (weights->entries[i] == base) {
-            weights->entries[i] = place;
-        }
-    }
-}
-
-void by__weights_add(by_weights *weights, const by__tensor_entry *base, by__delta *delta,
-                     by_dtype dtype)
-{
-    by__tensor_entry entry = *base;
-    uint64_t elements = (base->end - base->begin) / by_dtype_size((by_dtype)base->dtype);
-    entry.type = by__type_name(dtype);
-    entry.dtype = (int)dtype;
-    entry.begin = 0;
-    entry.end = elements * by_dtype_size(dtype);
-    entry.data = NULL;
-    entry.pieces = NULL;
-    entry.delta = delta;
-    put_in_place(weights, base, entry);
-}
-
-void by__weights_replace(by_weights *weights, const by__tensor_entry *base,
-                         const by__tensor_entry *own)
-{
-    put_in_place(weights, base, *own);
-}
-
-bool by_weights_in_codes(const by_weights *weights)
-{
-    return weights->coded.own_count > 0;
-}
-
-bool by__weights_rows_as_integers(const by_weights *weights)
-{
-    return weights->coded.rows_as_integers;
-}
-
-const by__coded *by__weights_coded(const by_weights *weights, const char *name)
-{
-    const by__tensor_entry *entry = by__weights_find(weights, name);
-    return entry == NULL ? NULL : by__entry_coded(entry);
-}
-
-size_t by_weights_count(const by_weights *weights)
-{
-    return weights->count;
-}
-
-const char *by_weights_name(const by_weights *weights, size_t i)
-{
-    return weights->entries[i]->name;
-}
-
-const by__tensor_entry *by__weights_entry(const by_weights *weights, size_t i)
-{
-    return weights->entries[i];
-}
-
-bool by_weights_has(const by_weights *weights, const char *name)
-{
-    return by__weights_find(weights, name) != NULL;
-}
-
-const char *by_weights_config(const by_weights *weights)
-{
-    return weights->config;
-}
-
-const char *by_weights_path(const by_weights *weights)
-{
-    return weights->path;
-}
-
-/* The process need not keep this part of a mapped file in its memory: it is read from the file when
- * it is used again. */
-static void give_back(const void *data, size_t bytes)
-{
-    uintptr_t begin = (uintptr_t)data & ~(uintptr_t)(sysconf(_SC_PAGESIZE) - 1);
-    (void)madvise((void *)begin, (uintptr_t)data + bytes - begin, MADV_DONTNEED);
-}
-
-void by__weights_release(const by_weights *weights, const void *data, size_t bytes)
-{
-    uintptr_t begin = (uintptr_t)data;
-    for (size_t i = 0; i < weights->shard_count && data != NULL; i++) {
-        const by__map *map = &weights->shards[i]->map;
-        uintptr_t first = (uintptr_t)map->data;
-        if (begin >= first && begin < first + map->size && bytes <= first + map->size - begin) {
-            give_back(data, bytes);
-        }
     }
 }
