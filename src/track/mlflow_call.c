@@ -1,0 +1,139 @@
+/* Requests to an MLflow server. */
+#include "track/mlflow_call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { most_reply = 1 << 20 };
+/* Seconds until a server counts as away: to connect, and for a whole request. */
+enum { connect_seconds = 5, request_seconds = 30 };
+
+by_status by__mlflow_no_memory(by_error *error)
+{
+    return by_error_set(error, BY_EMEMORY, "out of memory: mlflow");
+}
+
+static size_t take_reply(char *data, size_t size, size_t n, void *user)
+{
+    by__text *reply = user;
+    if (reply->length + size * n > most_reply) {
+        return 0;
+    }
+    by__text_add_bytes(reply, data, size * n);
+    return reply->failed ? 0 : size * n;
+}
+
+static int keep_waiting(void *user, curl_off_t down_all, curl_off_t down, curl_off_t up_all,
+                        curl_off_t up)
+{
+    const by__mlflow *m = user;
+    BY_UNUSED(down_all);
+    BY_UNUSED(down);
+    BY_UNUSED(up_all);
+    BY_UNUSED(up);
+    return m->options->stop != NULL && m->options->stop(m->options->user);
+}
+
+/* The code of an error of the server ("RESOURCE_DOES_NOT_EXIST") in `error`'s message. */
+static by_status refuse(const by__mlflow *m, long code, const json_t *reply, char name[64],
+                        by_error *error)
+{
+    const char *word = json_string_value(json_object_get(reply, "error_code"));
+    const char *message = json_string_value(json_object_get(reply, "message"));
+    (void)snprintf(name, 64, "%s", word == NULL ? "" : word);
+    return by_error_set(error, BY_EIO, "mlflow server %s: status %ld %s: %.200s", m->state.server,
+                        code, name, message == NULL ? "" : message);
+}
+
+by_status by__mlflow_request(by__mlflow *m, const char *point, json_t **reply, char refusal[64],
+                             by_error *error)
+{
+    by__text url = {0};
+    long code = 0;
+    const char *server = m->state.server;
+    refusal[0] = '\0';
+    by__text_format(&url, "%s/api/2.0/mlflow/%s", server, point);
+    if (url.failed || m->body.failed) {
+        by__text_free(&url);
+        return by__mlflow_no_memory(error);
+    }
+    m->reply.length = 0;
+    m->problem[0] = '\0';
+    (void)curl_easy_setopt(m->curl, CURLOPT_URL, url.data);
+    /* The end of a run does not wait for a name server that does not answer. */
+    (void)curl_easy_setopt(m->curl, CURLOPT_QUICK_EXIT, 1L);
+    if (m->body.length > 0) {
+        (void)curl_easy_setopt(m->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)m->body.length);
+        (void)curl_easy_setopt(m->curl, CURLOPT_POSTFIELDS, m->body.data);
+    } else {
+        (void)curl_easy_setopt(m->curl, CURLOPT_HTTPGET, 1L);
+    }
+    CURLcode result = curl_easy_perform(m->curl);
+    by__text_free(&url);
+    m->body.length = 0;
+    if (result != CURLE_OK) {
+        return by_error_set(error, BY_EIO, "mlflow server %s: %s", server,
+                            m->problem[0] != '\0' ? m->problem : curl_easy_strerror(result));
+    }
+    (void)curl_easy_getinfo(m->curl, CURLINFO_RESPONSE_CODE, &code);
+    json_t *root =
+        m->reply.length == 0 ? NULL : json_loadb(m->reply.data, m->reply.length, 0, NULL);
+    by_status status = BY_OK;
+    if (code != 200) {
+        status = refuse(m, code, root, refusal, error);
+    } else if (!json_is_object(root)) { /* a proxy, or another service */
+        status = by_error_set(error, BY_EIO, "mlflow server %s: its reply is no JSON", server);
+    }
+    if (status != BY_OK || reply == NULL) {
+        json_decref(root);
+        return status;
+    }
+    *reply = root;
+    return BY_OK;
+}
+
+void by__mlflow_add_pair(by__text *out, const char *key, const char *value, size_t n)
+{
+    by__text_add(out, "{\"key\":");
+    by__text_json(out, key, strlen(key));
+    by__text_add(out, ",\"value\":");
+    by__text_json(out, value, n);
+    by__text_add(out, "}");
+}
+
+void by__mlflow_add_field(by__text *out, const char *key, const char *value)
+{
+    by__text_format(out, "%s\"%s\":", out->length == 0 ? "{" : ",", key);
+    by__text_json(out, value, strlen(value));
+}
+
+static void set_secrets(by__mlflow *m)
+{
+    const char *user = getenv("MLFLOW_TRACKING_USERNAME");
+    const char *password = getenv("MLFLOW_TRACKING_PASSWORD");
+    const char *token = getenv("MLFLOW_TRACKING_TOKEN");
+    if (user != NULL) {
+        (void)curl_easy_setopt(m->curl, CURLOPT_HTTPAUTH, CURLAUTH_BASIC);
+        (void)curl_easy_setopt(m->curl, CURLOPT_USERNAME, user);
+        (void)curl_easy_setopt(m->curl, CURLOPT_PASSWORD, password == NULL ? "" : password);
+    } else if (token != NULL) {
+        (void)curl_easy_setopt(m->curl, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+        (void)curl_easy_setopt(m->curl, CURLOPT_XOAUTH2_BEARER, token);
+    }
+}
+
+void by__mlflow_prepare(by__mlflow *m)
+{
+    (void)curl_easy_setopt(m->curl, CURLOPT_NOSIGNAL, 1L);
+    (void)curl_easy_setopt(m->curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    (void)curl_easy_setopt(m->curl, CURLOPT_CONNECTTIMEOUT, (long)connect_seconds);
+    (void)curl_easy_setopt(m->curl, CURLOPT_TIMEOUT, (long)request_seconds);
+    (void)curl_easy_setopt(m->curl, CURLOPT_HTTPHEADER, m->headers);
+    (void)curl_easy_setopt(m->curl, CURLOPT_ERRORBUFFER, m->problem);
+    (void)curl_easy_setopt(m->curl, CURLOPT_WRITEFUNCTION, take_reply);
+    (void)curl_easy_setopt(m->curl, CURLOPT_WRITEDATA, &m->reply);
+    (void)curl_easy_setopt(m->curl, CURLOPT_XFERINFOFUNCTION, keep_waiting);
+    (void)curl_easy_setopt(m->curl, CURLOPT_XFERINFODATA, m);
+    (void)curl_easy_setopt(m->curl, CURLOPT_NOPROGRESS, 0L);
+    set_secrets(m);
+}

@@ -1,0 +1,197 @@
+/* A run on an MLflow server: its experiment, its parameters, its tags. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "track/mlflow_call.h"
+#include "track/sinks/sink.h"
+
+static by_status read_inside(char **out, const by__mlflow *m, const char *name, by_error *error)
+{
+    size_t length;
+    char *path = by__path_join(m->options->run, name);
+    by_status status = path == NULL ? by__mlflow_no_memory(error)
+                                    : by__file_read(out, &length, path, 1 << 20, error);
+    free(path);
+    return status;
+}
+
+static by_status take_text(char **out, const json_t *value, const by__mlflow *m, by_error *error)
+{
+    const char *text = json_string_value(value);
+    if (text == NULL) {
+        return by_error_set(error, BY_EIO, "mlflow server %s: its reply lacks an id",
+                            m->state.server);
+    }
+    *out = by__strdup(text);
+    return *out == NULL ? by__mlflow_no_memory(error) : BY_OK;
+}
+
+/* One of several runs that begin at once makes the experiment. */
+static by_status find_experiment(by__mlflow *m, by_error *error)
+{
+    char refusal[64];
+    json_t *reply = NULL;
+    by__text point = {0};
+    char *name = curl_easy_escape(m->curl, m->options->project, 0);
+    by__text_format(&point, "experiments/get-by-name?experiment_name=%s", name == NULL ? "" : name);
+    curl_free(name);
+    by_status status = point.failed ? by__mlflow_no_memory(error) : BY_OK;
+    for (int attempt = 0; status == BY_OK && attempt < 2; attempt++) {
+        m->body.length = 0;
+        status = by__mlflow_request(m, point.data, &reply, refusal, error);
+        if (status == BY_OK || strcmp(refusal, "RESOURCE_DOES_NOT_EXIST") != 0 || attempt == 1) {
+            break;
+        }
+        by__mlflow_add_field(&m->body, "name", m->options->project);
+        by__text_add(&m->body, "}");
+        status = by__mlflow_request(m, "experiments/create", NULL, refusal, error);
+        if (strcmp(refusal, "RESOURCE_ALREADY_EXISTS") == 0) {
+            status = BY_OK;
+        }
+    }
+    by__text_free(&point);
+    if (status == BY_OK) {
+        const json_t *found = json_object_get(reply, "experiment");
+        status = take_text(&m->state.experiment, json_object_get(found, "experiment_id"), m, error);
+        json_decref(reply);
+    }
+    return status;
+}
+
+static const char *run_name(const by__mlflow *m)
+{
+    const char *slash = strrchr(m->options->run, '/');
+    return slash == NULL ? m->options->run : slash + 1;
+}
+
+long long by__mlflow_milliseconds(const char *utc)
+{
+    struct tm parts = {0};
+    return strptime(utc, "%Y-%m-%dT%H:%M:%SZ", &parts) == NULL ? 0
+                                                               : (long long)timegm(&parts) * 1000;
+}
+
+static by_status create_run(by__mlflow *m, by_error *error)
+{
+    char refusal[64];
+    by_run_record record;
+    json_t *reply;
+    BY_TRY(by__run_read(&record, m->options->run, error));
+    m->body.length = 0;
+    by__mlflow_add_field(&m->body, "experiment_id", m->state.experiment);
+    by__mlflow_add_field(&m->body, "run_name", run_name(m));
+    by__text_format(&m->body, ",\"start_time\":%lld,\"tags\":[",
+                    by__mlflow_milliseconds(record.started));
+    by__mlflow_add_pair(&m->body, "mlflow.source.name", "banyan", 6);
+    by__text_add(&m->body, ",");
+    by__mlflow_add_pair(&m->body, "banyan.config_hash", record.config_hash,
+                        strlen(record.config_hash));
+    by__text_add(&m->body, "]}");
+    by__run_free(&record);
+    BY_TRY(by__mlflow_request(m, "runs/create", &reply, refusal, error));
+    const json_t *info = json_object_get(json_object_get(reply, "run"), "info");
+    by_status status = take_text(&m->state.run, json_object_get(info, "run_id"), m, error);
+    json_decref(reply);
+    return status;
+}
+
+typedef struct params {
+    by__mlflow *mlflow;
+    size_t count; /* in the body */
+    by_status status;
+    by_error *error;
+} params;
+
+static void begin_params(by__mlflow *m, const char *list)
+{
+    m->body.length = 0;
+    by__mlflow_add_field(&m->body, "run_id", m->state.run);
+    by__text_format(&m->body, ",\"%s\":[", list);
+}
+
+static void send_params(params *p)
+{
+    char refusal[64];
+    by__text_add(&p->mlflow->body, "]}");
+    if (p->status == BY_OK && p->count > 0) {
+        p->status = by__mlflow_request(p->mlflow, "runs/log-batch", NULL, refusal, p->error);
+    }
+    p->count = 0;
+}
+
+/* Values of the config as the server takes them: text, 500 bytes at most. */
+static void add_param(void *user, const char *key, const char *json)
+{
+    enum { most_value = 500 };
+    params *p = user;
+    json_t *value = json_loads(json, JSON_DECODE_ANY, NULL);
+    const char *text = json_is_string(value) ? json_string_value(value) : json;
+    size_t n = strlen(text);
+    while (n > most_value ||
+           (n > 0 && n < strlen(text) && ((unsigned char)text[n] & 0xc0) == 0x80)) {
+        n--;
+    }
+    if (p->count == BY__MLFLOW_PARAMS) {
+        send_params(p);
+        begin_params(p->mlflow, "params");
+    }
+    by__text_add(&p->mlflow->body, p->count == 0 ? "" : ",");
+    by__mlflow_add_pair(&p->mlflow->body, key, text, n);
+    p->count++;
+    json_decref(value);
+}
+
+/* The facts of environment.json that are single values, as tags. */
+static by_status send_environment(by__mlflow *m, by_error *error)
+{
+    char *text = NULL;
+    const char *key;
+    json_t *value;
+    params tags = {.mlflow = m, .error = error};
+    BY_TRY(read_inside(&text, m, "environment.json", error));
+    json_t *root = json_loads(text, 0, NULL);
+    free(text);
+    begin_params(m, "tags");
+    json_object_foreach(root, key, value)
+    {
+        char number[40];
+        char name[128];
+        (void)snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value));
+        (void)snprintf(name, sizeof name, "banyan.%s", key);
+        const char *shown = json_is_integer(value) ? number : json_string_value(value);
+        if (shown != NULL && tags.count < BY__MLFLOW_PARAMS) {
+            by__text_add(&m->body, tags.count == 0 ? "" : ",");
+            by__mlflow_add_pair(&m->body, name, shown, strlen(shown));
+            tags.count++;
+        }
+    }
+    send_params(&tags);
+    json_decref(root);
+    return tags.status;
+}
+
+by_status by__mlflow_describe(by__mlflow *m, by_error *error)
+{
+    char *config = NULL;
+    if (m->state.experiment == NULL || m->state.run == NULL) {
+        free(m->state.experiment);
+        m->state.experiment = NULL;
+        BY_TRY(find_experiment(m, error));
+        BY_TRY(create_run(m, error));
+        BY_TRY(by__mlflow_save(m, error));
+    }
+    if (m->state.is_described) {
+        return BY_OK;
+    }
+    params p = {.mlflow = m, .error = error};
+    BY_TRY(read_inside(&config, m, "config.yaml", error));
+    begin_params(m, "params");
+    by__config_items(config, add_param, &p);
+    send_params(&p);
+    free(config);
+    BY_TRY(p.status);
+    BY_TRY(send_environment(m, error));
+    m->state.is_described = true;
+    return by__mlflow_save(m, error);
+}
