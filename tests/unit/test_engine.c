@@ -10,37 +10,11 @@
 #include <cmocka.h>
 
 #include "banyan/engine.h"
-#include "banyan/logit_process.h"
 #include "base/base.h"
+#include "runner.h"
+#include "small_engine.h"
 
-enum { VOCAB = 61, CONTEXT = 96, REQUESTS = 64, MOST_N = 3, ROWS = 16 };
-
-static void check(by_status status, const by_error *error)
-{
-    if (status != BY_OK) {
-        fail_msg("%s", error->message);
-    }
-}
-
-static by_config *make_config(const char *kind, const char *precision)
-{
-    static const char *const common[] = {"model.layers=2",  "model.heads=4",      "model.width=32",
-                                         "model.vocab=61",  "model.init_std=0.3", "train.threads=1",
-                                         "model.context=96"};
-    by_error error = {0};
-    by_config *config;
-    char text[64];
-    check(by_config_default(&config, &error), &error);
-    (void)snprintf(text, sizeof text, "model.kind=%s", kind);
-    check(by_config_set(config, text, &error), &error);
-    (void)snprintf(text, sizeof text, "precision.compute=%s", precision);
-    check(by_config_set(config, text, &error), &error);
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(common); i++) {
-        check(by_config_set(config, common[i], &error), &error);
-    }
-    check(by_config_resolve(config, &error), &error);
-    return config;
-}
+enum { REQUESTS = 64, MOST_N = 3 };
 
 static uint32_t draw(uint64_t seed, uint32_t i, uint32_t what, uint32_t below)
 {
@@ -132,18 +106,10 @@ static void step(by_engine *engine, job *jobs)
     by_error error = {0};
     const by_event *events;
     size_t count;
-    check(by_engine_step(engine, &events, &count, &error), &error);
+    check_ok(by_engine_step(engine, &events, &count, &error), &error);
     for (size_t i = 0; i < count; i++) {
         take_event(jobs, &events[i]);
     }
-}
-
-static by_engine *open_engine(const by_config *config, const by_engine_options *options)
-{
-    by_error error = {0};
-    by_engine *engine;
-    check(by_engine_open(&engine, config, NULL, options, &error), &error);
-    return engine;
 }
 
 /* One request after the other. */
@@ -152,7 +118,7 @@ static void run_alone(const by_config *config, const char *precision, const char
     by_error error = {0};
     by_engine_options options = {
         .sessions = 1, .rows = 200, .no_prefix_cache = true, .precision = precision, .kv = kv};
-    by_engine *engine = open_engine(config, &options);
+    by_engine *engine = small_engine_open(config, &options);
     for (int i = 0; i < REQUESTS; i++) {
         by_request one = jobs[i].request;
         one.n = 1;
@@ -161,11 +127,11 @@ static void run_alone(const by_config *config, const char *precision, const char
             output *o = &jobs[i].outputs[k];
             uint64_t session;
             one.sampling.seed = jobs[i].request.sampling.seed + (uint64_t)k;
-            check(by_engine_submit(engine, &one, &session, &error), &error);
+            check_ok(by_engine_submit(engine, &one, &session, &error), &error);
             while (by_engine_busy(engine)) {
                 const by_event *events;
                 size_t count;
-                check(by_engine_step(engine, &events, &count, &error), &error);
+                check_ok(by_engine_step(engine, &events, &count, &error), &error);
                 for (size_t e = 0; e < count; e++) {
                     o->tokens[o->count] = events[e].token;
                     o->log_probabilities[o->count++] = events[e].log_probability;
@@ -183,13 +149,14 @@ static by_engine_statistics run_together(const by_config *config, const by_engin
                                          job *jobs)
 {
     by_error error = {0};
-    by_engine *engine = open_engine(config, options);
+    by_engine *engine = small_engine_open(config, options);
     int submitted = 0;
     for (int now = 0; submitted < REQUESTS || by_engine_busy(engine); now++) {
         assert_true(now < 5000);
         for (int i = 0; i < REQUESTS; i++) {
             if (jobs[i].arrival == now) {
-                check(by_engine_submit(engine, &jobs[i].request, &jobs[i].session, &error), &error);
+                check_ok(by_engine_submit(engine, &jobs[i].request, &jobs[i].session, &error),
+                         &error);
                 submitted++;
             }
             if (jobs[i].cancel == now) {
@@ -302,7 +269,7 @@ static void check_drafts(const by_config *config, const char *precision, const c
                                  .draft_tokens = 5};
     make_jobs(together, 5);
     by_engine_statistics plain = run_together(config, &options, together);
-    check(by_draft_ngram(&ngrams, &error), &error);
+    check_ok(by_draft_ngram(&ngrams, &error), &error);
     options.draft = &ngrams;
     make_jobs(together, 5);
     by_engine_statistics st = run_together(config, &options, together);
@@ -330,7 +297,7 @@ static void test_invariance(void **state)
     const invariance *c = *state;
     const char *precision = c->precision;
     const char *kv = c->kv;
-    by_config *config = make_config(c->kind, "f32");
+    by_config *config = small_engine_config(c->kind, "f32");
     job *alone = calloc(REQUESTS, sizeof *alone);
     job *together = calloc(REQUESTS, sizeof *together);
     by_engine_options options = {
@@ -368,12 +335,12 @@ static void test_invariance(void **state)
 static void test_codes(void **state)
 {
     BY_UNUSED(state);
-    by_config *config = make_config("gpt2", "f32");
+    by_config *config = small_engine_config("gpt2", "f32");
     job *jobs[2];
     uint64_t pool[2];
     for (int k = 0; k < 2; k++) {
         by_engine_options options = {.sessions = 1, .kv = k == 0 ? NULL : "int8"};
-        by_engine *engine = open_engine(config, &options);
+        by_engine *engine = small_engine_open(config, &options);
         pool[k] = by_engine_memory(engine)->pool;
         by_engine_close(&engine);
         jobs[k] = calloc(REQUESTS, sizeof *jobs[k]);
@@ -408,16 +375,16 @@ static void test_log_probabilities(void **state)
 {
     BY_UNUSED(state);
     by_error error = {0};
-    by_config *config = make_config("llama", "f32");
+    by_config *config = small_engine_config("llama", "f32");
     by_engine_options options = {.sessions = 2, .rows = ROWS};
-    by_engine *engine = open_engine(config, &options);
+    by_engine *engine = small_engine_open(config, &options);
     job *jobs = calloc(REQUESTS, sizeof *jobs);
     assert_non_null(jobs);
     make_jobs(jobs, 6);
     jobs[0].request.stop_count = 0;
     jobs[0].request.n = 1;
     jobs[0].request.tokens = 20;
-    check(by_engine_submit(engine, &jobs[0].request, &jobs[0].session, &error), &error);
+    check_ok(by_engine_submit(engine, &jobs[0].request, &jobs[0].session, &error), &error);
     while (by_engine_busy(engine)) {
         step(engine, jobs);
     }
@@ -430,8 +397,8 @@ static void test_log_probabilities(void **state)
     memcpy(tokens + prompt, o->tokens, (size_t)o->count * sizeof *tokens);
     by_logits *logits;
     const float *all;
-    check(by_logits_open(&logits, config, NULL, 1, prompt + o->count, NULL, 0, &error), &error);
-    check(by_logits_run(logits, tokens, &all, &error), &error);
+    check_ok(by_logits_open(&logits, config, NULL, 1, prompt + o->count, NULL, 0, &error), &error);
+    check_ok(by_logits_run(logits, tokens, &all, &error), &error);
     for (int i = 0; i < o->count; i++) {
         const float *row = all + (prompt + i - 1) * VOCAB;
         double sum = 0.0;
@@ -452,30 +419,30 @@ static void test_like_a_generator(void **state)
 {
     BY_UNUSED(state);
     by_error error = {0};
-    by_config *config = make_config("gpt2", "f32");
+    by_config *config = small_engine_config("gpt2", "f32");
     by_engine_options options = {.sessions = 1, .rows = ROWS};
-    by_engine *engine = open_engine(config, &options);
+    by_engine *engine = small_engine_open(config, &options);
     by_generator *generator;
     job *jobs = calloc(REQUESTS, sizeof *jobs);
     assert_non_null(jobs);
     make_jobs(jobs, 9);
-    check(by_generator_open(&generator, config, NULL, NULL, &error), &error);
+    check_ok(by_generator_open(&generator, config, NULL, NULL, &error), &error);
     for (int i = 0; i < 6; i++) {
         by_request *r = &jobs[i].request;
         r->stop_count = 0;
         r->n = 1;
-        check(by_engine_submit(engine, r, &jobs[i].session, &error), &error);
+        check_ok(by_engine_submit(engine, r, &jobs[i].session, &error), &error);
         while (by_engine_busy(engine)) {
             step(engine, jobs);
         }
         by_generator_reset(generator);
-        check(by_generator_feed(generator, r->prompt, r->prompt_count, &error), &error);
+        check_ok(by_generator_feed(generator, r->prompt, r->prompt_count, &error), &error);
         for (int t = 0; t < jobs[i].outputs[0].count; t++) {
             int32_t token;
-            check(by_generator_sample(generator, &r->sampling, &token, &error), &error);
+            check_ok(by_generator_sample(generator, &r->sampling, &token, &error), &error);
             assert_int_equal(token, jobs[i].outputs[0].tokens[t]);
             if (by_generator_cached(generator) < CONTEXT) {
-                check(by_generator_feed(generator, &token, 1, &error), &error);
+                check_ok(by_generator_feed(generator, &token, 1, &error), &error);
             }
         }
     }
@@ -485,72 +452,13 @@ static void test_like_a_generator(void **state)
     by_config_close(&config);
 }
 
-static by_status forbid(void *user, int32_t index, float *logits, int64_t vocab,
-                        const int32_t *tokens, int64_t count, int64_t prompt, by_error *error)
-{
-    const int32_t *allowed = user;
-    assert_true(count >= prompt && prompt == 3 && tokens[0] == 1);
-    if (index == 1 && count == prompt + 2) {
-        return by_error_set(error, BY_ESTATE, "the second one ends here");
-    }
-    for (int64_t i = 0; i < vocab; i++) {
-        logits[i] = i == *allowed ? logits[i] : -INFINITY;
-    }
-    return BY_OK;
-}
-
-/* A processor decides what may follow; the log-probability is the model's own. */
-static void test_processor(void **state)
-{
-    static const int32_t prompt[] = {1, 2, 3};
-    BY_UNUSED(state);
-    by_error error = {0};
-    by_config *config = make_config("gpt2", "f32");
-    by_engine_options options = {.sessions = 2, .rows = ROWS};
-    by_engine *engine = open_engine(config, &options);
-    int32_t allowed = 42;
-    uint64_t session;
-    by_request r = {.prompt = prompt,
-                    .prompt_count = 3,
-                    .tokens = 5,
-                    .sampling = {.temperature = 1.0, .top_p = 1.0},
-                    .n = 2,
-                    .process = forbid,
-                    .user = &allowed};
-    int counts[2] = {0};
-    by_finish finish[2] = {BY_FINISH_NONE, BY_FINISH_NONE};
-    check(by_engine_submit(engine, &r, &session, &error), &error);
-    while (by_engine_busy(engine)) {
-        const by_event *events;
-        size_t count;
-        check(by_engine_step(engine, &events, &count, &error), &error);
-        for (size_t i = 0; i < count; i++) {
-            assert_true(events[i].token == 42 || events[i].finish == BY_FINISH_FAILED);
-            assert_true(events[i].token < 0 || events[i].log_probability < -0.1f);
-            counts[events[i].index] += events[i].token >= 0;
-            finish[events[i].index] = events[i].finish;
-            if (events[i].finish == BY_FINISH_FAILED) {
-                assert_string_equal(events[i].failure, "the second one ends here");
-            } else {
-                assert_null(events[i].failure);
-            }
-        }
-    }
-    assert_int_equal(counts[0], 5);
-    assert_int_equal(finish[0], BY_FINISH_LENGTH);
-    assert_int_equal(counts[1], 2);
-    assert_int_equal(finish[1], BY_FINISH_FAILED);
-    by_engine_close(&engine);
-    by_config_close(&config);
-}
-
 /* A model as a source of drafts: the same one is always right, another one changes nothing. */
 static void test_draft_model(void **state)
 {
     BY_UNUSED(state);
     by_error error = {0};
-    by_config *config = make_config("llama", "f32");
-    by_config *other = make_config("gpt2", "f32");
+    by_config *config = small_engine_config("llama", "f32");
+    by_config *other = small_engine_config("gpt2", "f32");
     job *alone = calloc(REQUESTS, sizeof *alone);
     job *together = calloc(REQUESTS, sizeof *together);
     by_draft_source drafts;
@@ -566,7 +474,7 @@ static void test_draft_model(void **state)
     run_alone(config, "f32", NULL, alone);
     for (int i = 0; i < 3; i++) {
         by_draft_model_options how = {.precision = i == 1 ? "int4" : "f32"};
-        check(by_draft_model(&drafts, i < 2 ? config : other, NULL, &how, &error), &error);
+        check_ok(by_draft_model(&drafts, i < 2 ? config : other, NULL, &how, &error), &error);
         make_jobs(together, 5);
         by_engine_statistics st = run_together(config, &options, together);
         compare(alone, together);
@@ -578,8 +486,8 @@ static void test_draft_model(void **state)
     }
     /* A vocabulary that lacks tokens of the model's. */
     by_engine *engine = NULL;
-    check(by_config_set(other, "model.vocab=60", &error), &error);
-    check(by_draft_model(&drafts, other, NULL, NULL, &error), &error);
+    check_ok(by_config_set(other, "model.vocab=60", &error), &error);
+    check_ok(by_draft_model(&drafts, other, NULL, NULL, &error), &error);
     assert_int_equal(by_engine_open(&engine, config, NULL, &options, &error), BY_EARG);
     assert_non_null(strstr(error.message, "knows 60 tokens, the model 61"));
     by_draft_close(&drafts);
@@ -587,261 +495,6 @@ static void test_draft_model(void **state)
     free(together);
     by_config_close(&config);
     by_config_close(&other);
-}
-
-static by_status letter_of(void *user, uint32_t id, const char **data, size_t *length,
-                           by_error *error)
-{
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-    BY_UNUSED(user);
-    BY_UNUSED(error);
-    *data = &letters[id];
-    *length = 1;
-    return BY_OK;
-}
-
-/* Runs a request whose text is held to a form; returns the number of events. */
-static size_t run_held(const by_config *config, const by_engine_options *options,
-                       const by_constraint *form, const by_token_list *list, by_event *out,
-                       by_engine_statistics *statistics)
-{
-    static const int32_t prompt[] = {1, 2, 3};
-    by_error error = {0};
-    by_engine *engine = open_engine(config, options);
-    by_logit_process *process;
-    by_logit_process_options rules = {.vocab = VOCAB,
-                                      .n = 2,
-                                      .rules = {.repetition = 1.2, .frequency = 0.3},
-                                      .constraint = form,
-                                      .list = list};
-    uint64_t session;
-    size_t total = 0;
-    check(by_logit_process_open(&process, &rules, &error), &error);
-    by_request r = {.prompt = prompt,
-                    .prompt_count = 3,
-                    .sampling = {.temperature = 1.0, .top_p = 1.0},
-                    .n = 2,
-                    .process = by_logit_process_run,
-                    .user = process};
-    check(by_engine_submit(engine, &r, &session, &error), &error);
-    while (by_engine_busy(engine)) {
-        const by_event *events;
-        size_t count;
-        check(by_engine_step(engine, &events, &count, &error), &error);
-        for (size_t i = 0; i < count; i++) {
-            assert_true(total < 2 * CONTEXT);
-            out[total++] = events[i];
-        }
-    }
-    *statistics = by_engine_statistics_now(engine);
-    by_engine_close(&engine);
-    by_logit_process_close(&process);
-    return total;
-}
-
-/* Penalties and forms see only tokens that the sequence has, whatever was drafted. */
-static void test_processor_and_drafts(void **state)
-{
-    static const char pattern[] = "([a-d]{4}xyz){5}[k-p]{6}";
-    BY_UNUSED(state);
-    by_error error = {0};
-    by_config *config = make_config("gpt2", "f32");
-    by_engine_options options = {.sessions = 2, .rows = ROWS};
-    by_constraint *form;
-    by_token_list *list;
-    by_draft_source drafts;
-    by_event events[2][2 * CONTEXT];
-    size_t counts[2];
-    by_engine_statistics statistics[2];
-    check(by_constraint_open_regex(&form, pattern, strlen(pattern), &error), &error);
-    check(by_token_list_open(&list, letter_of, NULL, VOCAB, &error), &error);
-    check(by_draft_ngram(&drafts, &error), &error);
-    for (int with = 0; with < 2; with++) {
-        options.draft = with ? &drafts : NULL;
-        options.draft_always = with;
-        counts[with] = run_held(config, &options, form, list, events[with], &statistics[with]);
-    }
-    assert_int_equal(counts[0], 2 * (41 + 1));
-    assert_int_equal(counts[1], counts[0]);
-    for (int32_t index = 0; index < 2; index++) {
-        for (size_t i = 0, k = 0; i < counts[0]; i++) {
-            if (events[0][i].index == index) {
-                while (events[1][k].index != index) {
-                    k++;
-                }
-                assert_int_equal(events[0][i].token, events[1][k].token);
-                assert_int_equal(events[0][i].finish, events[1][k].finish);
-                assert_memory_equal(&events[0][i].log_probability, &events[1][k].log_probability,
-                                    sizeof(float));
-                k++;
-            }
-        }
-    }
-    assert_true(statistics[1].accepted > 10);
-    assert_true(statistics[1].steps < statistics[0].steps);
-    by_draft_close(&drafts);
-    by_token_list_close(&list);
-    by_constraint_close(&form);
-    by_config_close(&config);
-}
-
-static void refuse(by_engine *engine, by_request r, by_status status, const char *part)
-{
-    by_error error = {0};
-    uint64_t session;
-    assert_int_equal(by_engine_submit(engine, &r, &session, &error), status);
-    if (strstr(error.message, part) == NULL) {
-        fail_msg("'%s' is not in '%s'", part, error.message);
-    }
-}
-
-static void test_refusals(void **state)
-{
-    static const int32_t prompt[CONTEXT + 1] = {0};
-    static const int32_t foreign[] = {3, VOCAB};
-    BY_UNUSED(state);
-    by_error error = {0};
-    by_config *config = make_config("gpt2", "f32");
-    by_engine_options options = {.sessions = 2, .waiting = 1, .rows = ROWS, .pages = 4};
-    by_engine *engine = open_engine(config, &options);
-    by_request r = {.prompt = prompt, .prompt_count = 40, .tokens = 24, .sampling = {.top_p = 1.0}};
-    by_request bad = r;
-    bad.prompt_count = 0;
-    refuse(engine, bad, BY_EARG, "a prompt of 0 tokens");
-    bad.prompt_count = CONTEXT + 1;
-    refuse(engine, bad, BY_EARG, "the context");
-    bad = r;
-    bad.tokens = 26; /* 65 tokens with keys and values: five pages */
-    refuse(engine, bad, BY_EARG, "need 5 pages; the pool has 4");
-    bad = r;
-    bad.tokens = 0;
-    refuse(engine, bad, BY_EARG, "pages");
-    bad = r;
-    bad.prompt = foreign;
-    bad.prompt_count = 2;
-    refuse(engine, bad, BY_EARG, "token 1 is id 61");
-    bad = r;
-    bad.stop = foreign;
-    bad.stop_count = 2;
-    refuse(engine, bad, BY_EARG, "stop token 1");
-    bad = r;
-    bad.sampling.top_p = 0.0;
-    refuse(engine, bad, BY_EARG, "top_p");
-    bad = r;
-    bad.n = 4;
-    refuse(engine, bad, BY_EARG, "n 4");
-    bad = r;
-    bad.deadline = -1.0;
-    refuse(engine, bad, BY_EARG, "deadline");
-    /* Three fit, and what just fits into the pool is accepted. */
-    uint64_t session[3];
-    r.tokens = 25;
-    for (int i = 0; i < 3; i++) {
-        check(by_engine_submit(engine, &r, &session[i], &error), &error);
-    }
-    refuse(engine, r, BY_ESTATE, "room for 3");
-    /* A cancelled one gives its slot back with the next step, which tells of it. */
-    check(by_engine_cancel(engine, session[1], &error), &error);
-    assert_int_equal(by_engine_cancel(engine, session[1], &error), BY_EARG);
-    refuse(engine, r, BY_ESTATE, "room for 3");
-    const by_event *events;
-    size_t count;
-    check(by_engine_step(engine, &events, &count, &error), &error);
-    assert_int_equal(count, 1);
-    assert_int_equal(events[0].session, session[1]);
-    assert_int_equal(events[0].finish, BY_FINISH_CANCELLED);
-    assert_int_equal(events[0].token, -1);
-    check(by_engine_submit(engine, &r, &session[1], &error), &error);
-    by_engine_close(&engine);
-    by_config_close(&config);
-}
-
-static void test_open_refusals(void **state)
-{
-    BY_UNUSED(state);
-    by_error error = {0};
-    by_config *config = make_config("gpt2", "f32");
-    by_engine *engine = NULL;
-    const struct {
-        by_engine_options options;
-        const char *part;
-    } cases[] = {
-        {{.context = 97}, "table of 96 positions"},
-        {{.context = -1}, "context -1"},
-        {{.sessions = 8, .rows = 4}, "rows 4"},
-        {{.sessions = -1}, "sessions -1"},
-        {{.pages = 3, .pool_bytes = 4000}, "twice"},
-        {{.pool_bytes = 100}, "smaller than one page"},
-        {{.vocab = 62}, "the model knows 61"},
-        {{.kv = "int9"}, "as 'int9'; int8 can"},
-        {{.pages = 100000000, .precision = "bf16"}, "fewer pages"},
-    };
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
-        assert_int_not_equal(by_engine_open(&engine, config, NULL, &cases[i].options, &error),
-                             BY_OK);
-        if (strstr(error.message, cases[i].part) == NULL) {
-            fail_msg("'%s' is not in '%s'", cases[i].part, error.message);
-        }
-        assert_null(engine);
-    }
-    by_config_close(&config);
-}
-
-/* A deadline ends a session, also one that has not begun. */
-static void test_deadline(void **state)
-{
-    static const int32_t prompt[] = {1, 2, 3};
-    BY_UNUSED(state);
-    by_error error = {0};
-    by_config *config = make_config("gpt2", "f32");
-    by_engine_options options = {.sessions = 1, .rows = ROWS};
-    by_engine *engine = open_engine(config, &options);
-    by_request r = {.prompt = prompt, .prompt_count = 3, .sampling = {.top_p = 1.0}, .n = 2};
-    uint64_t session;
-    const by_event *events;
-    size_t count;
-    r.deadline = 1e-9;
-    check(by_engine_submit(engine, &r, &session, &error), &error);
-    check(by_engine_step(engine, &events, &count, &error), &error);
-    assert_int_equal(count, 2);
-    assert_int_equal(events[0].finish, BY_FINISH_DEADLINE);
-    assert_int_equal(events[1].finish, BY_FINISH_DEADLINE);
-    assert_false(by_engine_busy(engine));
-    by_engine_close(&engine);
-    by_config_close(&config);
-}
-
-/* The plan is what is taken, and public calls serve with the defaults. */
-static void test_memory_and_defaults(void **state)
-{
-    static const int32_t prompt[] = {1, 2, 3};
-    BY_UNUSED(state);
-    by_error error = {0};
-    by_config *config = make_config("llama", "bf16");
-    by_engine *engine;
-    check(by_engine_open(&engine, config, NULL, NULL, &error), &error);
-    const by_engine_memory_report *m = by_engine_memory(engine);
-    /* Two layers, keys and values, four heads of eight, two bytes; 16 sequences of six pages. */
-    assert_int_equal(m->pool, 2 * 2 * 32 * 2 * BY_PAGE_TOKENS * 16 * 6);
-    assert_int_equal(m->total, m->weights + m->pool + m->activations + m->workspace + m->data);
-    by_request r = {.prompt = prompt, .prompt_count = 3, .sampling = {.top_p = 1.0}};
-    uint64_t session;
-    int tokens = 0;
-    check(by_engine_submit(engine, &r, &session, &error), &error);
-    while (by_engine_busy(engine)) {
-        const by_event *events;
-        size_t count;
-        check(by_engine_step(engine, &events, &count, &error), &error);
-        tokens += (int)count;
-    }
-    assert_int_equal(tokens, CONTEXT + 1 - 3);
-    by_engine_statistics st = by_engine_statistics_now(engine);
-    assert_int_equal(st.generated, tokens);
-    assert_int_equal(st.rows, CONTEXT);
-    assert_true(st.flops > 0.0 && st.bytes > 0.0);
-    by_engine_close(&engine);
-    assert_null(engine);
-    by_config_close(&config);
 }
 
 #define INVARIANCE(...)                                                                            \
@@ -866,13 +519,7 @@ int main(void)
         cmocka_unit_test(test_codes),
         cmocka_unit_test(test_log_probabilities),
         cmocka_unit_test(test_like_a_generator),
-        cmocka_unit_test(test_processor),
         cmocka_unit_test(test_draft_model),
-        cmocka_unit_test(test_processor_and_drafts),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_open_refusals),
-        cmocka_unit_test(test_deadline),
-        cmocka_unit_test(test_memory_and_defaults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
