@@ -1,4 +1,4 @@
-/* The entries of weights that are open: found by name, hidden, and replaced by those of adapters. */
+/* The entries of weights: found by name, hidden, and replaced by those of adapters. */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
