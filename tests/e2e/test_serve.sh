@@ -22,12 +22,12 @@ train_tiny
 
 say "answers, errors, connections"
 serve --workers 2
-levels=$(ps -o ni=,args= --ppid "$server" | awk '{ print $3, $1 }' | sort -u | paste -s -d ' ')
-own=$(ps -o ni= -p "$server")
-[ "$levels" = "broker $((own)) gateway $((own)) worker $((own + 1))" ] || fail "workers do not give way: $levels"
 for what in ready answers errors connection cancel page; do
     check "$what" "$url"
 done
+levels=$(ps -o ni=,args= --ppid "$server" | awk '{ print $3, $1 }' | sort -u | paste -s -d ' ')
+own=$(ps -o ni= -p "$server")
+[ "$levels" = "broker $((own)) gateway $((own)) worker $((own + 1))" ] || fail "workers do not give way: $levels"
 say "a worker that is killed, one that stops, and the broker"
 check lost "$url" worker SIGKILL "$server"
 check lost "$url" worker SIGSTOP "$server"
