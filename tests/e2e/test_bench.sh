@@ -189,6 +189,15 @@ json "'gradient sum' in [r['name'] for r in d['layers']]"
 run 0 "$banyan" profile runs/run --steps 1 --random --json
 json "d['data'] == 'random'"
 
+say "a load on a server that closes connections"
+python3 "$root/tests/e2e/closing_server.py" >address &
+background=$!
+until [ -s address ]; do sleep 0.1; done
+run 0 "$banyan" bench serve "$(cat address)" --model any --requests 40 --concurrency 8 --json
+json "d['ok'] == 40 and d['failed'] == 0"
+kill "$background"
+background=
+
 say "wrong requests are refused"
 run 2 "$banyan" bench
 run 2 "$banyan" bench nothing

@@ -32,6 +32,9 @@ typedef struct client {
     bool open;
     bool connected;
     bool failed;
+    bool reused; /* the connection has carried an answer before the request was sent */
+    bool heard;  /* bytes of the answer have come */
+    bool again;  /* the request is sent again when the connection is closed */
 } client;
 
 struct load {
@@ -136,11 +139,18 @@ static void finish(client *c, bool broken)
 
 /* ---- connections ---- */
 
+static void open_client(client *c);
+
 static void on_closed(uv_handle_t *handle)
 {
     client *c = handle->data;
-    c->open = c->connected = false;
+    bool again = c->again && c->sample != SIZE_MAX && !c->all->stopping;
+    c->open = c->connected = c->again = false;
     c->all->open_handles--;
+    if (again) {
+        c->reused = false;
+        open_client(c);
+    }
 }
 
 static void hang_up(client *c)
@@ -148,6 +158,18 @@ static void hang_up(client *c)
     finish(c, true);
     if (!uv_is_closing(&c->uv.handle)) {
         uv_close(&c->uv.handle, on_closed);
+    }
+}
+
+/* The connection has ended. A server may close one behind any answer, and may have done so before
+ * the next request reached it (RFC 9112, section 9.3.1): such a request is sent once more. */
+static void lose(client *c)
+{
+    if (c->sample != SIZE_MAX && c->reused && !c->heard && !uv_is_closing(&c->uv.handle)) {
+        c->again = true;
+        uv_close(&c->uv.handle, on_closed);
+    } else if (!c->again) {
+        hang_up(c);
     }
 }
 
@@ -161,8 +183,11 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer)
 static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
 {
     client *c = stream->data;
-    if (n < 0 || (n > 0 && (c->sample == SIZE_MAX ||
-                            !by__answer_take(&c->answer, buffer->base, (size_t)n, take_body, c)))) {
+    c->heard = c->heard || n > 0;
+    if (n < 0) {
+        lose(c);
+    } else if (n > 0 && (c->sample == SIZE_MAX ||
+                         !by__answer_take(&c->answer, buffer->base, (size_t)n, take_body, c))) {
         hang_up(c);
     } else if (n > 0 && c->answer.done) {
         finish(c, false);
@@ -174,7 +199,7 @@ static void on_written(uv_write_t *request, int status)
 {
     client *c = request->data;
     if (status < 0 && c->open) {
-        hang_up(c);
+        lose(c);
     }
 }
 
@@ -183,7 +208,7 @@ static void send_request(client *c)
     uv_buf_t buffer = uv_buf_init(c->request.data, (unsigned)c->request.length);
     c->write.data = c;
     if (uv_write(&c->write, &c->uv.stream, &buffer, 1, on_written) < 0) {
-        hang_up(c);
+        lose(c);
     }
 }
 
@@ -262,7 +287,8 @@ static void begin(client *c, double due)
     c->sample = l->sent++;
     c->due = due;
     c->last_text = 0.0;
-    c->failed = false;
+    c->failed = c->heard = false;
+    c->reused = c->connected;
     c->answer = (by__answer){0};
     c->events.length = 0;
     write_request(c);
