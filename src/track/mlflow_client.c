@@ -189,11 +189,11 @@ by_status by__mlflow_rewind(const char *run, by_error *error)
     by__mlflow m = {.options = &options,
                     .state_path = by__path_join(run, "mlflow.json"),
                     .events_path = by__path_join(run, "events.jsonl")};
-    by_status status =
-        m.state_path == NULL || m.events_path == NULL ? by__mlflow_no_memory(error) : BY_OK;
-    uint64_t size = status == BY_OK && stat(m.events_path, &info) == 0 ? (uint64_t)info.st_size : 0;
+    bool has_paths = m.state_path != NULL && m.events_path != NULL;
+    by_status status = has_paths ? BY_OK : by__mlflow_no_memory(error);
+    uint64_t size = has_paths && stat(m.events_path, &info) == 0 ? (uint64_t)info.st_size : 0;
     /* One that is damaged is for who sends to say. */
-    bool is_there = status == BY_OK && by__path_exists(m.state_path) &&
+    bool is_there = has_paths && by__path_exists(m.state_path) &&
                     by__file_read(&text, &length, m.state_path, 1 << 16, NULL) == BY_OK &&
                     by__mlflow_state_parse(&m.state, m.state_path, text, length, NULL) == BY_OK;
     if (is_there && m.state.offset > size) {

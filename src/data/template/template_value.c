@@ -157,11 +157,11 @@ by_status by__table_put(by__render *r, by__table *table, const by__value *key,
         *held = *value;
         return BY_OK;
     }
-    if (table->count == table->capacity) {
+    if (table->pairs == NULL || table->count == table->capacity) {
         size_t capacity = table->capacity == 0 ? 4 : 2 * table->capacity;
         by__pair *pairs;
         BY_TRY(by__render_take(r, (void **)&pairs, capacity, sizeof *pairs));
-        if (table->count > 0) {
+        if (table->pairs != NULL) {
             memcpy(pairs, table->pairs, table->count * sizeof *pairs);
         }
         table->pairs = pairs;
