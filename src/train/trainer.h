@@ -10,7 +10,7 @@
  *                      divided_slices.c: slices as checkpoints have them
  *   trainer_sync.c     exchanges that are compressed or not made at every step; trainer_late.c:
  *                      those that run while steps are taken; trainer_settle.c: equal ranks
- *   trainer_offload.c  the optimizer's state on disk
+ *   trainer_offload.c  the optimizer's state on disk; offload_windows.c: its transfers
  *   trainer_average.c  the moving average of the weights
  *   trainer_flops.c    the FLOPs of training
  *   trainer_budget.c   a plan within a number of bytes, and the time of its step

@@ -5,73 +5,17 @@
  * tensors where the optimizer needs these. The update goes from window to window: while one is
  * updated, the windows behind it are read and those before it are written back, all in one buffer
  * that is planned. The reads of a step's first windows are started by the step before. An element
- * is updated by the operations that update it without all this, so no bit depends on it.
- *
- * Each window has a fixed place in the buffer. It may be read there when the windows that were in
- * its place have been written: windows get into the buffer and leave it in their order, which
- * begins again with each step, and those that are in it are the range [tail, head) of a count that
- * never ends. */
+ * is updated by the operations that update it without all this, so no bit depends on it. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/trainer.h"
+#include "train/offload_windows.h"
 
 /* Windows that the buffer has room for, where tensors are not larger: one is computed, others are
  * read and written. */
 #define WINDOWS_AT_ONCE 4
 /* Of the elements of a window, so that what it has in the file begins with a page. */
 #define WINDOW_UNIT (BY__SCRATCH_ALIGNMENT / sizeof(float))
-#define MAX_PARTS   (1 + BY_MAX_STATES)
-
-/* What programs do with windows: the update, the compute copies alone, and the moving average of
- * the weights (trainer_average.c), which follows the update, takes their place and leaves it. */
-typedef enum purpose { UPDATE, COPIES, AVERAGE, TAKE, RETURN, PURPOSES } purpose;
-
-/* What a window has on disk of one flat buffer. */
-typedef struct part {
-    int flat;
-    by__transfer transfer; /* its place in the buffer is known from by__offload_open on */
-} part;
-
-typedef struct window {
-    by__slice slice;
-    by__handle tensor;   /* all of it; BY__NO_ENTRY: elements of a group, whatever they are */
-    int kinds[PURPOSES]; /* which programs are for it; -1: none. It is trained if it is updated */
-    size_t at;           /* where it begins in the buffer */
-    size_t bytes;        /* that it takes there */
-    part parts[MAX_PARTS];
-    int part_count;
-} window;
-
-/* A program for all windows that differ in nothing but their memory. */
-typedef struct kind {
-    char name[32];
-    purpose purpose;
-    by_update_unit unit;
-} kind;
-
-struct by__offload {
-    window *windows; /* those that are trained come first */
-    size_t count;
-    size_t trained;
-    size_t capacity;
-    kind *kinds;
-    size_t kind_count;
-    size_t kind_capacity;
-    const kind *building; /* while its program is added */
-    size_t window_elements;
-    size_t buffer_bytes;
-    by_memory buffer;
-    /* Windows in the buffer: those from `tail` on are written, `next` is the next to be computed,
-     * those up to `head`, which comes into it next, are read. */
-    uint64_t tail;
-    uint64_t next;
-    uint64_t head;
-    uint64_t version; /* of the scratch file, when the windows from `next` on were read */
-    double waited;    /* seconds for the disk, in the present step */
-};
-
-static const char unit_name[] = "unit";
 
 /* ---- the plan ---- */
 
@@ -88,7 +32,7 @@ static by_status add_window(by__offload *o, by__slice slice, by__handle tensor, 
     BY_TRY(
         by__reserve((void **)&o->windows, &o->capacity, o->count + 1, sizeof *o->windows, error));
     o->windows[o->count++] =
-        (window){.slice = slice, .tensor = tensor, .kinds = {-1, -1, -1, -1, -1}};
+        (by__window){.slice = slice, .tensor = tensor, .kinds = {-1, -1, -1, -1, -1}};
     return BY_OK;
 }
 
@@ -214,11 +158,11 @@ static bool same_axes(const by_update_unit *a, const by_update_unit *b)
                                                 : strcmp(a->axes, b->axes) == 0;
 }
 
-static bool same_kind(const kind *k, purpose use, const by_update_unit *unit)
+static bool same_kind(const by__window_kind *k, by__window_use use, const by_update_unit *unit)
 {
     return k->purpose == use && k->unit.copy == unit->copy &&
            by_shape_equal(&k->unit.shape, &unit->shape) &&
-           (use != UPDATE ||
+           (use != BY__USE_UPDATE ||
             (same_axes(&k->unit, unit) && k->unit.decay == unit->decay &&
              k->unit.lr_scale == unit->lr_scale && k->unit.own_decay == unit->own_decay &&
              k->unit.inputs_first == unit->inputs_first &&
@@ -227,23 +171,23 @@ static bool same_kind(const kind *k, purpose use, const by_update_unit *unit)
 
 static by_status build_kind(const by_trainer *t, by_graph *graph, by_error *error)
 {
-    const kind *k = t->offload->building;
-    if (k->purpose == UPDATE) {
+    const by__window_kind *k = t->offload->building;
+    if (k->purpose == BY__USE_UPDATE) {
         return by_optimizer_update_graph(graph, &t->config->optimizer, &k->unit, 1, error);
     }
-    if (k->purpose == AVERAGE) {
+    if (k->purpose == BY__USE_AVERAGE) {
         return by_optimizer_average_graph(graph, &k->unit, 1, error);
     }
-    if (k->purpose != COPIES) {
-        return by_optimizer_swap_graph(graph, &k->unit, 1, k->purpose == RETURN, error);
+    if (k->purpose != BY__USE_COPIES) {
+        return by_optimizer_swap_graph(graph, &k->unit, 1, k->purpose == BY__USE_RETURN, error);
     }
-    by_value master = by_graph_input(graph, unit_name, BY_F32, k->unit.shape);
+    by_value master = by_graph_input(graph, BY__WINDOW_UNIT_NAME, BY_F32, k->unit.shape);
     by_graph_output(graph, by_cast(graph, master, k->unit.copy), "copy.unit");
     return by_graph_check(graph, error);
 }
 
 /* The program for a unit, which is added where there is none yet. */
-static by_status find_kind(by_trainer *t, purpose use, const by_update_unit *unit, int *out,
+static by_status find_kind(by_trainer *t, by__window_use use, const by_update_unit *unit, int *out,
                            by_error *error)
 {
     by__offload *o = t->offload;
@@ -255,14 +199,14 @@ static by_status find_kind(by_trainer *t, purpose use, const by_update_unit *uni
     }
     BY_TRY(by__reserve((void **)&o->kinds, &o->kind_capacity, o->kind_count + 1, sizeof *o->kinds,
                        error));
-    kind *k = &o->kinds[o->kind_count];
-    *k = (kind){.purpose = use, .unit = *unit};
+    by__window_kind *k = &o->kinds[o->kind_count];
+    *k = (by__window_kind){.purpose = use, .unit = *unit};
     *out = (int)o->kind_count++;
     return BY_OK;
 }
 
 /* Where a window is in the scratch file; *elements 0: the optimizer keeps no such state for it. */
-static bool find_place(const by_trainer *t, int flat, const window *w, int64_t *elements,
+static bool find_place(const by_trainer *t, int flat, const by__window *w, int64_t *elements,
                        uint64_t *offset)
 {
     by__held_piece piece = {0};
@@ -282,16 +226,17 @@ static bool find_place(const by_trainer *t, int flat, const window *w, int64_t *
 }
 
 /* What a window has on disk, and where its parts are in the file. */
-static by_status find_parts(const by_trainer *t, window *w, by_error *error)
+static by_status find_parts(const by_trainer *t, by__window *w, by_error *error)
 {
-    int flats[MAX_PARTS] = {t->masters};
+    int flats[BY__WINDOW_PARTS] = {t->masters};
     int count = has_copies(t, w->slice.group) ? 1 : 0;
-    for (int i = 0; i < by_optimizer_state_count(&t->config->optimizer) && w->kinds[UPDATE] >= 0;
+    for (int i = 0;
+         i < by_optimizer_state_count(&t->config->optimizer) && w->kinds[BY__USE_UPDATE] >= 0;
          i++) {
         flats[count++] = t->states[i];
     }
     for (int i = 0; i < count; i++) {
-        part p = {.flat = flats[i]};
+        by__window_part p = {.flat = flats[i]};
         int64_t elements;
         if (!find_place(t, p.flat, w, &elements, &p.transfer.offset)) {
             return by_error_set(error, BY_ESTATE, "a window of '%s' is not on disk as one run",
@@ -308,20 +253,23 @@ static by_status find_parts(const by_trainer *t, window *w, by_error *error)
     return BY_OK;
 }
 
-static by_status find_programs(by_trainer *t, window *w, bool trained, by_error *error)
+static by_status find_programs(by_trainer *t, by__window *w, bool trained, by_error *error)
 {
     by_update_unit unit =
         w->tensor == BY__NO_ENTRY
-            ? by__trainer_unit(t, unit_name, BY_SHAPE(w->slice.count), w->slice.group)
-            : by__trainer_tensor_unit(t, unit_name, by__store_entry(t->store, w->tensor));
+            ? by__trainer_unit(t, BY__WINDOW_UNIT_NAME, BY_SHAPE(w->slice.count), w->slice.group)
+            : by__trainer_tensor_unit(t, BY__WINDOW_UNIT_NAME,
+                                      by__store_entry(t->store, w->tensor));
     bool averaged = trained && by__has_average(t);
     bool swapped = averaged && t->config->train.eval_ema != 0;
-    BY_TRY(trained ? find_kind(t, UPDATE, &unit, &w->kinds[UPDATE], error) : BY_OK);
-    BY_TRY(averaged ? find_kind(t, AVERAGE, &unit, &w->kinds[AVERAGE], error) : BY_OK);
-    BY_TRY(swapped ? find_kind(t, TAKE, &unit, &w->kinds[TAKE], error) : BY_OK);
-    BY_TRY(swapped ? find_kind(t, RETURN, &unit, &w->kinds[RETURN], error) : BY_OK);
-    return has_copies(t, w->slice.group) ? find_kind(t, COPIES, &unit, &w->kinds[COPIES], error)
-                                         : BY_OK;
+    BY_TRY(trained ? find_kind(t, BY__USE_UPDATE, &unit, &w->kinds[BY__USE_UPDATE], error) : BY_OK);
+    BY_TRY(averaged ? find_kind(t, BY__USE_AVERAGE, &unit, &w->kinds[BY__USE_AVERAGE], error)
+                    : BY_OK);
+    BY_TRY(swapped ? find_kind(t, BY__USE_TAKE, &unit, &w->kinds[BY__USE_TAKE], error) : BY_OK);
+    BY_TRY(swapped ? find_kind(t, BY__USE_RETURN, &unit, &w->kinds[BY__USE_RETURN], error) : BY_OK);
+    return has_copies(t, w->slice.group)
+               ? find_kind(t, BY__USE_COPIES, &unit, &w->kinds[BY__USE_COPIES], error)
+               : BY_OK;
 }
 
 /* Gives windows their places: behind each other, at the front again where the end is reached. */
@@ -334,7 +282,7 @@ static void place_windows(by__offload *o, size_t wanted)
             o->windows[i].bytes > o->buffer_bytes ? o->windows[i].bytes : o->buffer_bytes;
     }
     for (size_t i = 0; i < o->count; i++) {
-        window *w = &o->windows[i];
+        by__window *w = &o->windows[i];
         w->at = at + w->bytes > o->buffer_bytes ? 0 : at;
         at = w->at + w->bytes;
     }
@@ -350,9 +298,9 @@ by_status by__offload_add_programs(by_trainer *t, by_error *error)
     place_windows(
         o, by__round_up((size_t)(t->config->offload.buffer_mib * 0x1p20), BY__SCRATCH_ALIGNMENT));
     for (size_t i = 0; i < o->kind_count; i++) {
-        kind *k = &o->kinds[i];
+        by__window_kind *k = &o->kinds[i];
         o->building = k;
-        static const char *const names[PURPOSES] = {"update", "copies", "average", "average in",
+        static const char *const names[BY__USES] = {"update", "copies", "average", "average in",
                                                     "average out"};
         (void)snprintf(k->name, sizeof k->name, "%s %zu", names[k->purpose], i);
         BY_TRY(by__trainer_add_update(t, k->name, build_kind, error));
@@ -387,244 +335,4 @@ size_t by__offload_bytes(const by_trainer *t)
     /* Of a part of a tensor the boxes are copied out of what was read. */
     most = has_parts(t) ? 2 * most : most;
     return o->buffer_bytes + BY__SCRATCH_ALIGNMENT + most + by__scratch_memory();
-}
-
-double by__offload_waited(const by_trainer *t)
-{
-    return t->offload == NULL ? 0.0 : t->offload->waited;
-}
-
-/* ---- memory ---- */
-
-by_status by__offload_open(by_trainer *t, by_error *error)
-{
-    by__offload *o = t->offload;
-    if (o == NULL) {
-        return BY_OK;
-    }
-    BY_TRY(by_device_alloc(&o->buffer, t->device, o->buffer_bytes + BY__SCRATCH_ALIGNMENT,
-                           "the buffer of what is on disk", error));
-    uintptr_t base = by__round_up(o->buffer.address, BY__SCRATCH_ALIGNMENT);
-    for (size_t i = 0; i < o->count; i++) {
-        window *w = &o->windows[i];
-        size_t at = w->at;
-        for (int k = 0; k < w->part_count; k++) {
-            w->parts[k].transfer.data = (char *)(base + at);
-            at += w->parts[k].transfer.bytes;
-        }
-    }
-    for (size_t i = 0; i < o->kind_count; i++) {
-        BY_TRY(by__trainer_bind_update(t, by__set_row(&t->programs, o->kinds[i].name), error));
-    }
-    return BY_OK;
-}
-
-/* Waits for what is under way, whether it fails or not, and empties the buffer. */
-static void finish(by_trainer *t)
-{
-    by__offload *o = t->offload;
-    for (size_t i = 0; i < o->count && by__store_scratch(t->store) != NULL; i++) {
-        for (int k = 0; k < o->windows[i].part_count; k++) {
-            (void)by__scratch_wait(by__store_scratch(t->store), &o->windows[i].parts[k].transfer,
-                                   NULL);
-        }
-    }
-    o->tail = o->head = o->next;
-}
-
-void by__offload_close(by_trainer *t)
-{
-    by__offload *o = t->offload;
-    if (o == NULL) {
-        return;
-    }
-    finish(t);
-    by_device_free(&o->buffer);
-    free(o->windows);
-    free(o->kinds);
-    free(o);
-    t->offload = NULL;
-}
-
-/* ---- transfers ---- */
-
-static by_status start(by_trainer *t, window *w, by__transfer_kind what, by_error *error)
-{
-    for (int k = 0; k < w->part_count; k++) {
-        w->parts[k].transfer.kind = what;
-        BY_TRY(by__scratch_start(by__store_scratch(t->store), &w->parts[k].transfer, error));
-    }
-    return BY_OK;
-}
-
-static bool is_done(const by_trainer *t, const window *w)
-{
-    for (int k = 0; k < w->part_count; k++) {
-        if (!by__scratch_is_done(by__store_scratch(t->store), &w->parts[k].transfer)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static by_status wait(by_trainer *t, window *w, by_error *error)
-{
-    double begin = by__now();
-    for (int k = 0; k < w->part_count; k++) {
-        BY_TRY(by__scratch_wait(by__store_scratch(t->store), &w->parts[k].transfer, error));
-    }
-    t->offload->waited += by__now() - begin;
-    return BY_OK;
-}
-
-static window *window_of(by__offload *o, uint64_t number)
-{
-    return &o->windows[number % o->trained];
-}
-
-/* Whether the next window has its place for itself. */
-static bool is_free(by__offload *o)
-{
-    const window *w = window_of(o, o->head);
-    for (uint64_t s = o->tail; s < o->head; s++) {
-        const window *other = window_of(o, s);
-        if (other == w || (w->at < other->at + other->bytes && other->at < w->at + w->bytes)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Starts as many reads as there is room for. */
-static by_status read_ahead(by_trainer *t, by_error *error)
-{
-    by__offload *o = t->offload;
-    for (;;) {
-        while (o->tail < o->next && is_done(t, window_of(o, o->tail))) {
-            o->tail++;
-        }
-        if (!is_free(o)) {
-            return BY_OK;
-        }
-        BY_TRY(start(t, window_of(o, o->head), BY__TRANSFER_READ, error));
-        o->head++;
-    }
-}
-
-/* The next window is in memory. */
-static by_status bring_in(by_trainer *t, by_error *error)
-{
-    by__offload *o = t->offload;
-    BY_TRY(read_ahead(t, error));
-    while (o->head == o->next) {
-        BY_TRY(wait(t, window_of(o, o->tail), error));
-        BY_TRY(read_ahead(t, error));
-    }
-    return wait(t, window_of(o, o->next), error);
-}
-
-/* What was read ahead is read again when the file was written in the meantime. */
-static void forget_old(by_trainer *t)
-{
-    by__offload *o = t->offload;
-    const by__scratch *scratch = by__store_scratch(t->store);
-    uint64_t version = scratch == NULL ? 0 : by__scratch_version(scratch);
-    if (version != o->version) {
-        finish(t);
-        o->version = version;
-    }
-}
-
-/* ---- the update ---- */
-
-/* Binds what a window has in memory, whether it comes from disk or not. */
-static by_status bind(by_trainer *t, const window *w, by__program_row *row, by_error *error)
-{
-    char name[64];
-    bool whole = w->tensor != BY__NO_ENTRY;
-    int gradients = t->gradient_sets[t->sum_set];
-    const int flats[] = {t->masters, t->copies, gradients, gradients};
-    const char *const names[] = {unit_name, "copy.unit", "grad.unit", "kept.unit"};
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(flats); i++) {
-        bool has = i == 0 || (i == 1 ? w->kinds[COPIES] >= 0 : w->kinds[UPDATE] >= 0);
-        by_memory memory = !has    ? (by_memory){0}
-                           : whole ? by__store_buffer(t->store, flats[i], w->tensor)
-                                   : by__shard_memory(t, flats[i], &w->slice);
-        if (memory.bytes > 0) {
-            BY_TRY(by__row_bind(row, names[i], memory, error));
-        }
-    }
-    for (int k = 0; k < w->part_count; k++) {
-        const part *p = &w->parts[k];
-        const by_memory memory = {.device = t->offload->buffer.device,
-                                  .address = (uintptr_t)p->transfer.data,
-                                  .bytes = p->transfer.bytes};
-        (void)snprintf(name, sizeof name, "%s.%s", by__store_flat_name(t->store, p->flat),
-                       unit_name);
-        BY_TRY(by__row_bind(row, p->flat == t->masters ? unit_name : name, memory, error));
-    }
-    return BY_OK;
-}
-
-/* Runs the program of kind `number` on a window that is in memory. */
-static by_status compute(by_trainer *t, const window *w, int number, by_error *error)
-{
-    by__program_row *row = by__set_row(&t->programs, t->offload->kinds[number].name);
-    BY_TRY(bind(t, w, row, error));
-    return by_program_run(row->program, error);
-}
-
-by_status by__offload_update(by_trainer *t, by_error *error)
-{
-    by__offload *o = t->offload;
-    o->waited = 0.0;
-    if (o->trained == 0) { /* tensors of other ranks */
-        return BY_OK;
-    }
-    forget_old(t);
-    for (size_t i = 0; i < o->trained; i++) {
-        window *w = window_of(o, o->next);
-        BY_TRY(bring_in(t, error));
-        BY_TRY(compute(t, w, w->kinds[UPDATE], error));
-        BY_TRY(w->kinds[AVERAGE] >= 0 ? compute(t, w, w->kinds[AVERAGE], error) : BY_OK);
-        BY_TRY(start(t, w, BY__TRANSFER_WRITE, error));
-        o->next++;
-    }
-    return read_ahead(t, error);
-}
-
-by_status by__offload_copy(by_trainer *t, by_error *error)
-{
-    by__offload *o = t->offload;
-    finish(t);
-    for (size_t i = 0; i < o->count; i++) {
-        window *w = &o->windows[i];
-        if (w->kinds[COPIES] >= 0) {
-            by__transfer *master = &w->parts[0].transfer;
-            master->kind = BY__TRANSFER_READ;
-            BY_TRY(by__scratch_start(by__store_scratch(t->store), master, error));
-            BY_TRY(by__scratch_wait(by__store_scratch(t->store), master, error));
-            BY_TRY(compute(t, w, w->kinds[COPIES], error));
-        }
-    }
-    return BY_OK;
-}
-
-/* One window after the other: that is for evaluations, not for steps. */
-by_status by__offload_swap(by_trainer *t, bool back, by_error *error)
-{
-    by__offload *o = t->offload;
-    for (size_t i = 0; i < o->trained; i++) { /* what the last update wrote has to be there */
-        BY_TRY(wait(t, &o->windows[i], error));
-    }
-    finish(t);
-    for (size_t i = 0; i < o->trained; i++) {
-        window *w = &o->windows[i];
-        BY_TRY(start(t, w, BY__TRANSFER_READ, error));
-        BY_TRY(wait(t, w, error));
-        BY_TRY(compute(t, w, w->kinds[back ? RETURN : TAKE], error));
-        BY_TRY(start(t, w, BY__TRANSFER_WRITE, error));
-        BY_TRY(wait(t, w, error));
-    }
-    return BY_OK;
 }
