@@ -2,7 +2,9 @@
 # What stands between clients and an engine, and what it does under too much load, with the embedded broker and with
 # Redis, in turn:
 #   path      requests a second through gateway, broker and worker, of one token each
-#   engine    tokens a second of the engine in process (`bench engine`) and behind the server, and their ratio
+#   engine    the engine in process (`bench engine`, as nice as a worker) and behind the server: tokens a second and their
+#             ratio; microseconds of a processor for each token, of the engine and of each process of the server, and their
+#             ratio for engine and worker; rows a step and rows of padding, which say whether steps are as full
 #   overload  at 0.8, 3 and, right behind it, 0.8 times the capacity for 8 s each: answers, refusals (429), 95th
 #             percentiles in milliseconds, resident memory in MiB before and after, and the slowest refusal
 #
@@ -69,11 +71,19 @@ path_of() {
 }
 
 engine_of() {
+    all=$((4 * sessions * tokens))
+    nice -n 5 "$banyan" bench engine "$run" --sessions "$sessions" --requests $((4 * sessions)) --prompt-tokens "$prompt" --tokens "$tokens" --threads "$threads" --json >"$dir/inside"
+    inside=$(get tokens_per_s <"$dir/inside")
+    own=$(get processor_seconds <"$dir/inside" | awk -v all="$all" '{ printf "%.1f", $1 * 1e6 / all }')
     serve "$1"
-    inside=$("$banyan" bench engine "$run" --sessions "$sessions" --requests $((4 * sessions)) --prompt-tokens "$prompt" --tokens "$tokens" --threads "$threads" --json | get tokens_per_s)
+    cpu >"$dir/before"
     behind=$(bench --requests $((4 * sessions)) --concurrency "$sessions" --prompt-tokens "$prompt" --tokens "$tokens" | get tokens_per_s)
-    echo "engine    $1: $inside tokens/s in process, $behind behind the server, ratio $(echo "$behind $inside" | awk '{ printf "%.3f", $1 / $2 }') (load $(load))"
+    cost=$(cpu | paste -d ' ' "$dir/before" - | awk -v all="$all" -v own="$own" '
+        { spent = ($4 - $2) * 1e6 / all; printf "%s %.1f, ", $1, spent; worker += $1 == "worker" ? spent : 0 }
+        END { printf "worker/engine %.3f", worker / own }')
     end
+    steps=$(sed -n 's/.*"event": *"worker_stopped"/&/p' "$dir/log" | tail -n 1)
+    echo "engine    $1: $inside tokens/s in process, $behind behind the server, ratio $(echo "$behind $inside" | awk '{ printf "%.3f", $1 / $2 }'); microseconds of a processor for each token: in process $own, $cost; $(get rows_per_step <"$dir/inside") and $(echo "$steps" | get rows | awk -v steps="$(echo "$steps" | get steps)" '{ printf "%.1f", $1 / steps }') rows a step, $(get padding <"$dir/inside") and $(echo "$steps" | get padding) rows of padding (load $(load))"
 }
 
 overload_of() {

@@ -61,6 +61,7 @@ typedef struct cli_engine_bench {
     int64_t done;
     double began;
     double seconds;
+    double processor_seconds; /* of all threads */
     cli_engine_step *steps;
     size_t step_count;
     size_t step_capacity;

@@ -185,6 +185,10 @@ static void print_json(const cli_engine_bench *b, const figures *f, const by_pro
         printf("\"beside\":%lld,\"first_token_steps\":%lld,\"least_steps\":%lld,",
                (long long)r->beside, (long long)f->first_steps, (long long)least_steps(b));
     }
+    printf("\"processor_seconds\":%.6g,\"steps\":%llu,\"rows\":%llu,\"padding\":%llu,"
+           "\"generated\":%llu,",
+           b->processor_seconds, (unsigned long long)st.steps, (unsigned long long)st.rows,
+           (unsigned long long)st.padding, (unsigned long long)st.generated);
     printf("\"rows_per_step\":%.5g,\"found_tokens\":%llu,\"preemptions\":%llu,"
            "\"drafted\":%llu,\"accepted\":%llu,\"requests\":%lld,\"sessions\":%lld,\"rate\":%.6g,"
            "\"temperature\":%.6g,\"prompt_tokens\":%lld,"

@@ -85,6 +85,8 @@ json "d['tokens'] == 4 and d['decode_tokens_per_s'] > 0"
 say "bench engine, with so many at a time and at a rate"
 run 0 "$banyan" bench engine c.yaml --sessions 3 --requests 5 --prompt-tokens 20 --tokens 6 --json
 json "all(d[k] > 0 for k in ('tokens_per_s', 'ttft_ms', 'token_ms', 'step_ms', 'mfu', 'bandwidth_share', 'rows_per_step'))"
+json "d['processor_seconds'] > 0 and d['rows'] > d['generated'] > 0 and d['padding'] >= 0"
+json "d['rows'] == round(d['rows_per_step'] * d['steps'])"
 json "d['requests'] == 5 and d['sessions'] == 3 and d['ttft_p95_ms'] >= d['ttft_ms']"
 run 0 "$banyan" bench engine runs --rate 500 --requests 4 --prompt-tokens 20 --shared-tokens 17 --tokens 2 --json
 json "d['rate'] == 500 and d['tokens_per_s'] > 0"

@@ -56,6 +56,7 @@ run 1 "$banyan" bench serve "$url" --model other --requests 4
 run 1 "$banyan" bench serve http://127.0.0.1:1 --model tiny
 holds err "connection refused"
 stop
+holds log '"event":"worker_stopped"'
 ! grep -q sandbox_violation log || fail "a worker asks for what it gave up: $(grep sandbox_violation log)"
 [ -z "$(ps -eo args= | grep "[-]-dir $work/sock")" ] || fail "processes are left"
 

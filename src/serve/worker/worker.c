@@ -436,6 +436,18 @@ static by_status open_threads(by__worker *w, by_error *error)
     return by__preparer_open(&w->preparer, 2 * (size_t)w->model.slots, prepare, w, &w->wake, error);
 }
 
+/* What the engine did since the start. */
+static void log_steps(const by__worker *w)
+{
+    by_engine_statistics s;
+    bool busy;
+    if (w->thread != NULL && by__engine_look(w->thread, &s, &busy, NULL) == BY_OK) {
+        by__log_event(&w->log, "worker_stopped", "{sI sI sI sI}", "steps", (json_int_t)s.steps,
+                      "rows", (json_int_t)s.rows, "padding", (json_int_t)s.padding, "generated",
+                      (json_int_t)s.generated);
+    }
+}
+
 static void close_threads(by__worker *w)
 {
     by__preparer_close(&w->preparer);
@@ -508,6 +520,7 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
         }
     }
     tell_ready(&w, false);
+    log_steps(&w);
     if (w.ready_file >= 0) {
         (void)close(w.ready_file);
     }
