@@ -408,7 +408,7 @@ static by_status apply(by_graph *graph, const by_pass_options *options, by_error
 }
 
 const by__pass by__pass_overlap = {.name = "overlap",
-                                   .summary = "collectives beside computation",
+                                   .summary = "collectives during computation",
                                    .purposes = BY_PURPOSE_TRAIN | BY_PURPOSE_LOSS |
                                                BY_PURPOSE_UPDATE | BY_PURPOSE_INFER,
                                    .apply = apply};
