@@ -11,6 +11,8 @@ text=$2
 dir=$3
 banyan=${4:-$(dirname "$0")/../build/release/banyan}
 mkdir -p "$dir"
+# Losses of windows of other lengths do not compare.
+context=$(sed -n 's/^  context: //p' "$run/config.yaml")
 loss() { "$banyan" eval "$@" --json | sed -n 's/.*"valid_loss": *\([^,}]*\).*/\1/p'; }
 
 # tuned NAME FROM SETTINGS...: the loss after fine-tuning, against that of the run.
@@ -20,7 +22,7 @@ tuned() {
     shift 2
     # shellcheck disable=SC2086
     "$banyan" train "$dir/tuned.yaml" --quiet --set "name=$name-tuned" --set "run.dir=$dir/runs" \
-        --set "model.from=$from" --set "data.text=[$text]" --set "data.tokenizer=$from" \
+        --set "model.from=$from" --set "model.context=$context" --set "data.text=[$text]" --set "data.tokenizer=$from" \
         --set "data.cache=$dir/cache" --set "optimizer.lr=${LR:-3e-4}" --set optimizer.warmup=20 \
         --set "train.steps=${STEPS:-300}" --set checkpoint.every=0 "$@" ${SETTINGS:-} >&2
     awk -v m="$name" -v d="$dense" -v t="$(loss "$dir/runs/$name-tuned")" \

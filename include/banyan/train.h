@@ -367,7 +367,9 @@ BY_API by_status by_train_check_ranks(const by_config *config, int ranks, int *u
  * run directory below it. Freed with free(). BY_EIO when there is none. */
 BY_API by_status by_run_find(char **out, const char *path, by_error *error);
 
-/* With model.from: takes kind, sizes and vocabulary from its config.json. Else only resolves. */
+/* With model.from: takes kind, sizes and vocabulary from its config.json. With rotary positions a
+ * shorter model.context counts; where the config does not give it, the checkpoint's, but 1024 at
+ * most. Else only resolves. */
 BY_API by_status by_config_take_model(by_config *config, by_error *error);
 
 #ifdef __cplusplus

@@ -13,6 +13,12 @@ const char *by__config_where(const by_config *config, const char *first, const c
                                             : "config";
 }
 
+bool by__config_is_given(const by_config *config, const char *key)
+{
+    const by__entry *entry = by__entry_at((const by__config *)config, key);
+    return entry != NULL && entry->origin != NULL;
+}
+
 /* The divisors of `whole` next to `part` on either side, as "10, 20". */
 static const char *near_divisors(char buffer[64], int64_t part, int64_t whole)
 {

@@ -112,6 +112,8 @@ void *by__kind_own(const by_kind_values *own, const by__kind *kind);
 /* Where the first of two keys ("model.heads") was set, else the second, else "config" (both are
  * defaults): the start of a message. */
 const char *by__config_where(const by_config *config, const char *first, const char *second);
+/* Whether a file or an override sets this key; false: it has its default. */
+bool by__config_is_given(const by_config *config, const char *key);
 /* Refuses a whole number that does not divide another, with the nearest that do:
  * "train.yaml:14: micro_batch 12 does not divide batch 100; nearest: 10, 20". */
 by_status by__config_divides(const by_config *config, const char *part, const char *whole,

@@ -1,7 +1,12 @@
 /* Weights to start from decide what the model is: the sizes of model.from become the config's. */
 #include <string.h>
 
+#include "config/kind.h"
 #include "train/train.h"
+
+/* Tokens of a sequence, where neither the config nor a shorter context of the checkpoint says it:
+ * what is announced for generation may be a hundred times more than anybody's memory trains on. */
+#define CONTEXT 1024
 
 /* A key that the config gives, and that the weights to start from decide otherwise. What equals
  * the default counts as not given. */
@@ -87,7 +92,8 @@ static by_status adopt_model(by_config *config, by_error *error)
 
 by_status by_config_take_model(by_config *config, by_error *error)
 {
-    int64_t context = config->model.context;
+    bool given = by__config_is_given(config, "model.context");
+    int64_t context = given ? config->model.context : CONTEXT;
     if (config->model.from[0] != '\0') {
         BY_TRY(adopt_model(config, error));
         /* A shorter context than the checkpoint's is fine with rotary positions only. */

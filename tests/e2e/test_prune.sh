@@ -55,5 +55,22 @@ same narrow/model.safetensors again/model.safetensors
 grep -v '^model:' c.yaml >sizes-of-small.yaml
 run 0 "$banyan" train sizes-of-small.yaml --set model.from=small --set name=healed
 run 0 "$banyan" eval runs/healed --json
+
+say "sequences are as long as those of the directory, up to 1024 tokens, or as the config says"
+# context_of DIRECTORY SETTINGS...
+context_of() {
+    from=$1
+    shift
+    rm -rf runs/length
+    run 0 "$banyan" train sizes-of-small.yaml --set model.from="$from" --set name=length --set train.steps=1 \
+        --set optimizer.warmup=0 --set train.batch=1 --set train.eval_every=0 "$@"
+    sed -n 's/^  context: //p' runs/length/config.yaml
+}
+length=$(sed -n 's/^  context: //p' runs/llama/config.yaml)
+[ "$(context_of small)" = "$length" ] || fail "the context is not that of the directory"
+[ "$(context_of small --set model.context=7)" = 7 ] || fail "the context is not that of the config"
+cp -r small long
+sed -i 's/"max_position_embeddings": *[0-9]*/"max_position_embeddings": 4096/' long/config.json
+[ "$(context_of long)" = 1024 ] || fail "the context is not 1024"
 run 2 "$banyan" compress runs/dense --method width --set heads=0.5 --out no
 holds err "heads cannot be taken out; MLP channels and layers can"
