@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -124,6 +125,29 @@ static void test_rotation(void **state)
     temporary_remove(folder);
 }
 
+/* A file that was removed while it was open: the next line is in another, which can be read. */
+static void test_removed_file(void **state)
+{
+    char *folder = temporary_make();
+    char *path = by__path_join(folder, "x-000001.jsonl");
+    uv_loop_t loop;
+    by__append_log *log;
+    const by__append_options options = {.directory = folder, .name = "x", .sync = true};
+    size_t lines;
+    (void)state;
+    assert_int_equal(uv_loop_init(&loop), 0);
+    assert_int_equal(by__append_log_open(&log, &loop, &options, NULL), BY_OK);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(by__append_log_add(log, "kept\n", 5), 1);
+    by__append_log_close(&log);
+    assert_int_equal(count_files(folder, &lines), 1);
+    assert_int_equal(lines, 1);
+    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&loop), 0);
+    free(path);
+    temporary_remove(folder);
+}
+
 static void test_fields(void **state)
 {
     char *folder = temporary_make();
@@ -186,6 +210,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_redaction),
         cmocka_unit_test(test_rotation),
+        cmocka_unit_test(test_removed_file),
         cmocka_unit_test(test_fields),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -116,7 +116,9 @@ static by_status append(const by__append_log *log, by_error *error)
 static by_status write_batch(by__append_log *log, by_error *error)
 {
     struct stat info;
-    if (log->fd >= 0 && fstat(log->fd, &info) == 0 && (size_t)info.st_size >= log->options.bytes) {
+    /* A file that someone removed takes lines, but nobody can read them. */
+    if (log->fd >= 0 && fstat(log->fd, &info) == 0 &&
+        ((size_t)info.st_size >= log->options.bytes || info.st_nlink == 0)) {
         (void)close(log->fd);
         log->fd = -1;
         log->number++;
