@@ -101,8 +101,6 @@ bool by__utf8_valid(const char *s, size_t n);
 
 /* Edit distance (Levenshtein), for "did you mean". Strings over 63 bytes count as far away. */
 size_t by__edit_distance(const char *a, const char *b);
-/* Of `count` names the nearest to `name` within distance max(2, length / 3); NULL when none is. */
-const char *by__nearest_name(const char *name, const char *const *names, size_t count);
 
 /* ---- numbers as text (number.c) ---- */
 

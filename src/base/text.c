@@ -181,7 +181,7 @@ size_t by__edit_distance(const char *a, const char *b)
     return row[lb];
 }
 
-const char *by__nearest_name(const char *name, const char *const *names, size_t count)
+const char *by_nearest_name(const char *name, const char *const *names, size_t count)
 {
     size_t limit = strlen(name) / 3;
     const char *best = NULL;

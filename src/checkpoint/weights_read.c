@@ -13,7 +13,7 @@ static void refuse_tensor(const by_weights *weights, const char *name, by_error 
         for (size_t i = 0; i < by_weights_count(weights); i++) {
             names[i] = by_weights_name(weights, i);
         }
-        nearest = by__nearest_name(name, names, by_weights_count(weights));
+        nearest = by_nearest_name(name, names, by_weights_count(weights));
         free(names);
     }
     (void)by_error_set(error, BY_EFORMAT, "%s: no tensor '%.150s' among %zu%s%.150s%s",

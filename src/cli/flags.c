@@ -34,6 +34,23 @@ int cli_misuse(const cli_command *command, const char *format, ...)
     return CLI_USAGE;
 }
 
+/* A flag of no such name ("--top_k=3"), with the nearest that there is. */
+static int misuse_unknown(const cli_command *command, const cli_flag *flags, const char *given)
+{
+    const char *names[MAX_FLAGS];
+    size_t count = 0;
+    char name[64];
+    for (; flags[count].name != NULL && count < MAX_FLAGS; count++) {
+        names[count] = flags[count].name;
+    }
+    (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(given + strspn(given, "-"), "="),
+                   given + strspn(given, "-"));
+    const char *near = name[0] == '\0' ? NULL : by_nearest_name(name, names, count);
+    return cli_misuse(command, "unknown flag '%s'%s%s%s; see banyan %s --help", given,
+                      near == NULL ? "" : "; did you mean '--", near == NULL ? "" : near,
+                      near == NULL ? "" : "'?", command->name);
+}
+
 /* Stores a flag's value. Returns -1, or an exit code. */
 static int store(const cli_command *command, const cli_flag *flag, const char *text)
 {
@@ -95,8 +112,7 @@ int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char 
             return CLI_DONE;
         }
         if (got == '?') {
-            return cli_misuse(command, "unknown flag '%s'; see banyan %s --help", argv[optind - 1],
-                              command->name);
+            return misuse_unknown(command, flags, argv[optind - 1]);
         }
         if (got == ':') {
             return cli_misuse(command, "flag '%s' needs a value", argv[optind - 1]);

@@ -68,6 +68,20 @@ static void return_large_memory(void)
 #endif
 }
 
+static int refuse_command(const char *name)
+{
+    const char *names[sizeof commands / sizeof commands[0]];
+    size_t count = sizeof commands / sizeof commands[0];
+    for (size_t i = 0; i < count; i++) {
+        names[i] = commands[i]->name;
+    }
+    const char *near = by_nearest_name(name, names, count);
+    fprintf(stderr, "banyan: unknown command '%s'%s%s%s; see banyan --help\n", name,
+            near == NULL ? "" : "; did you mean '", near == NULL ? "" : near,
+            near == NULL ? "" : "'?");
+    return CLI_USAGE;
+}
+
 static int dispatch(int argc, char **argv)
 {
     if (argc < 2) {
@@ -88,8 +102,7 @@ static int dispatch(int argc, char **argv)
             return commands[i]->run(argc - 1, argv + 1);
         }
     }
-    fprintf(stderr, "banyan: unknown command '%s'; see banyan --help\n", argv[1]);
-    return CLI_USAGE;
+    return refuse_command(argv[1]);
 }
 
 int main(int argc, char **argv)

@@ -307,7 +307,7 @@ static by_status refuse_unknown(const by__config *config, const char **names, co
     char path[64];
     by__text text = {0};
     size_t count = names_in(config, section, names);
-    const char *near = by__nearest_name(name, names, count);
+    const char *near = by_nearest_name(name, names, count);
     by__text_format(&text, "%s: unknown key \"%.60s\"%s%s", where, name,
                     section[0] == '\0' ? "" : " in section ", section);
     if (near != NULL) {

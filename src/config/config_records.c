@@ -57,7 +57,7 @@ static by_status refuse_field(const by__key *key, const char *name, const char *
     for (; count < key->fields->count && count < FIELD_LIMIT; count++) {
         names[count] = key->fields->rows[count].name;
     }
-    const char *near = by__nearest_name(name, names, count);
+    const char *near = by_nearest_name(name, names, count);
     if (near != NULL) {
         return by_error_set(error, BY_ECONFIG,
                             "%s: unknown key \"%.60s\" in %s; did you mean \"%s\"?", where, name,

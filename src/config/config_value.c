@@ -298,7 +298,7 @@ static const char *nearest_choice(char buffer[512], const by__key *key, const ch
         }
         p = bar;
     }
-    return by__nearest_name(text, names, count);
+    return by_nearest_name(text, names, count);
 }
 
 /* "train.yaml:4: model.layers: "four" is not a whole number from 1 to 10000". */

@@ -52,7 +52,7 @@ static by_status find_family(const by__family **out, const by_model_config *conf
             return BY_OK;
         }
     }
-    const char *nearest = by__nearest_name(kind, names, BY_ARRAY_LENGTH(names));
+    const char *nearest = by_nearest_name(kind, names, BY_ARRAY_LENGTH(names));
     return by_error_set(
         error, BY_ECONFIG, "model.kind: unknown model '%s'; %s%s", kind,
         nearest == NULL ? "one of " : "nearest: ", nearest == NULL ? all_names(all) : nearest);

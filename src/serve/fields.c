@@ -19,7 +19,7 @@ static by_status unknown(const by__field *fields, size_t count, const char *name
     for (size_t i = 0; i < n; i++) {
         names[i] = fields[i].name;
     }
-    const char *near = strlen(name) < 64 ? by__nearest_name(name, names, n) : NULL;
+    const char *near = strlen(name) < 64 ? by_nearest_name(name, names, n) : NULL;
     if (near != NULL) {
         return by_error_set(error, BY_EARG, "unknown field '%s'; did you mean '%s'?", name, near);
     }

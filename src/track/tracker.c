@@ -49,7 +49,7 @@ static by_status check_sinks(const by__tracker_options *options, by_error *error
             found = found || strcmp(sink, names[k]) == 0;
         }
         if (!found) {
-            const char *near = by__nearest_name(sink, names, known);
+            const char *near = by_nearest_name(sink, names, known);
             status = by_error_set(error, BY_ECONFIG, "track.sinks: there is no sink '%s'; %s: %s",
                                   sink, near != NULL ? "nearest" : "there are",
                                   near != NULL ? near

@@ -136,8 +136,9 @@ refused 2 'did you mean "lr"' "$banyan" train c.yaml --set optimizer.lrr=1
 refused 1 "nowhere.txt" "$banyan" train c.yaml --set data.text=nowhere.txt
 refused 2 "data.text" "$banyan" train c.yaml --set data.text=[]
 refused 2 "tokens" "$banyan" train c.yaml --set model.context=200000
-refused 2 "unknown command" "$banyan" trian
-refused 2 "unknown flag" "$banyan" train c.yaml --stepz 3
+refused 2 "unknown command 'trian'; did you mean 'train'?" "$banyan" trian
+refused 2 "unknown flag '--stepz'; see" "$banyan" train c.yaml --stepz 3
+refused 2 "unknown flag '--quite'; did you mean '--quiet'?" "$banyan" train c.yaml --quite
 refused 2 "no pass" "$banyan" info c.yaml --after magic
 refused 1 "nowhere" "$banyan" eval nowhere
 printf 'abc\377\376def\n' >invalid.txt

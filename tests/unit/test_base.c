@@ -186,9 +186,9 @@ static void test_nearest_names(void **state)
     text[63] = 'a';
     text[199] = '\0';
     assert_true(by__edit_distance(text, text) >= 64);
-    assert_string_equal(by__nearest_name("layer", names, 4), "layers");
-    assert_string_equal(by__nearest_name("kvheads", names, 4), "kv_heads");
-    assert_null(by__nearest_name("optimizer", names, 4));
+    assert_string_equal(by_nearest_name("layer", names, 4), "layers");
+    assert_string_equal(by_nearest_name("kvheads", names, 4), "kv_heads");
+    assert_null(by_nearest_name("optimizer", names, 4));
 }
 
 static void test_json_text(void **state)

@@ -31,7 +31,7 @@ static by_status missing(const json_t *object, const char *field, by_error *erro
             names[count++] = key;
         }
     }
-    const char *near = by__nearest_name(field, names, count);
+    const char *near = by_nearest_name(field, names, count);
     return by_error_set(error, BY_EFORMAT, "the field \"%s\" is missing%s%.60s%s", field,
                         near != NULL ? "; did you mean \"" : "", near != NULL ? near : "",
                         near != NULL ? "\"?" : "");

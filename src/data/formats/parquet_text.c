@@ -91,7 +91,7 @@ static by_status find_column(size_t *out, const by__parquet *file, const char *f
             return BY_OK;
         }
     }
-    const char *near = strlen(field) < 64 ? by__nearest_name(field, names, count) : NULL;
+    const char *near = strlen(field) < 64 ? by_nearest_name(field, names, count) : NULL;
     return by_error_set(error, BY_EFORMAT,
                         "%s: there is no column '%.60s'%s%.60s%s: the setting field names the one "
                         "that holds the text",

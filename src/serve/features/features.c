@@ -316,7 +316,7 @@ static by_status check_entity(const by__feature_lookup *lookup, size_t row, by_e
     json_object_foreach((json_t *)(uintptr_t)entity, name, value)
     {
         if (!is_join_key(lookup, name, names, &count, BY_ARRAY_LENGTH(names))) {
-            const char *near = strlen(name) < 64 ? by__nearest_name(name, names, count) : NULL;
+            const char *near = strlen(name) < 64 ? by_nearest_name(name, names, count) : NULL;
             return by_error_set(error, BY_EARG,
                                 "entity %zu: the features have no join key '%.64s'%s%s%s", row,
                                 name, near == NULL ? "" : "; did you mean '",

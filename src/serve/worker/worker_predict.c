@@ -61,7 +61,7 @@ static by_status find_unknown(const by__predicting *p, const json_t *object, siz
             i++;
         }
         if (i == p->columns) {
-            const char *near = strlen(name) < 64 ? by__nearest_name(name, names, count) : NULL;
+            const char *near = strlen(name) < 64 ? by_nearest_name(name, names, count) : NULL;
             return by_error_set(error, BY_EARG, "row %zu: the model knows no column '%.64s'%s%s%s",
                                 row, name, near == NULL ? "" : "; did you mean '",
                                 near == NULL ? "" : near, near == NULL ? "" : "'?");
