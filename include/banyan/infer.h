@@ -73,6 +73,9 @@ typedef struct by_sampling {
     uint64_t seed;
 } by_sampling;
 
+/* BY_EARG where a field is out of range; the message names it and what it may be. */
+BY_API by_status by_sampling_check(const by_sampling *sampling, by_error *error);
+
 /* Bytes of scratch memory that by_sample needs for a vocabulary, on an 8-byte boundary. */
 BY_API size_t by_sample_scratch_bytes(int64_t vocab);
 /* Draws a token from softmax(logits / temperature), cut by top_k, top_p, min_p and typical_p one

@@ -244,7 +244,7 @@ static void print(const cli_engine_bench *b, const figures *f)
 {
     by_engine_statistics st = by_engine_statistics_now(b->engine);
     char text[32];
-    printf("throughput  %.1f tokens/s, %.0f rows/s with the prompts', %.1f rows a step\n",
+    printf("throughput  %.1f tokens/s, %.0f rows/s with those of prompts, %.1f rows a step\n",
            f->generated, f->rows, (double)st.rows / (double)st.steps);
     printf("first token %.1f ms, 95 %%: %.1f ms\n", f->ttft[0], f->ttft[1]);
     if (b->r->beside > 0) {

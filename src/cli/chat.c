@@ -446,6 +446,10 @@ static int run(int argc, char **argv)
             return cli_misuse(&cli_chat, "--stop needs a text");
         }
     }
+    by_error error;
+    if (by_sampling_check(&r.sampling, &error) != BY_OK) {
+        return cli_misuse(&cli_chat, "%s", error.message);
+    }
     if ((code = cli_check_precision(&cli_chat, r.precision)) >= 0) {
         return code;
     }

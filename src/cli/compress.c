@@ -196,7 +196,7 @@ static by_status plan(request *r, const by_pretrained *model, by_error *error)
     const by_compress_method *m;
     by_status status = BY_OK;
     int threads = (int)by_pretrained_config(model)->train.threads;
-    bool known = by_machine_load(&machine, threads, 0, NULL) == BY_OK;
+    bool known = by_machine_load(&machine, threads, 0, NULL) == BY_OK && machine.read_gbps > 0.0;
     r->options.settings = r->settings.items;
     r->options.setting_count = r->settings.count;
     if (r->options.method != NULL && by_compress_method_find(r->options.method) == NULL) {

@@ -275,5 +275,5 @@ const cli_command cli_deploy = {
     "version before, whose workers still run, or ends a deployment that is under way.\n\n"
     "  banyan deploy runs/better --canary 5% --hold 60\n"
     "  banyan deploy --rollback\n"
-    "  banyan deploy v2 --broker redis://10.0.0.1 --name prices --canary 5%\n",
+    "  banyan deploy v2 --broker redis://10.0.0.1 --name prices --canary 5%",
     run};

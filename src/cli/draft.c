@@ -1,5 +1,6 @@
 /* What --speculate names. */
 #include <string.h>
+#include <unistd.h>
 
 #include "bench.h"
 
@@ -28,6 +29,11 @@ by_status cli_draft_open(cli_draft *out, const char *name, const by_tokenizer *t
     *out = (cli_draft){0};
     if (strcmp(name, "ngram") == 0) {
         return by_draft_ngram(&out->source, error);
+    }
+    if (access(name, F_OK) != 0) {
+        return by_error_set(error, BY_EARG,
+                            "--speculate %s: it is neither ngram nor the directory of a model",
+                            name);
     }
     by_status status = cli_open_measured(&out->model, name, &none, error);
     if (status == BY_OK) {

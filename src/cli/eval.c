@@ -44,6 +44,11 @@ static by_status open_data(by_task_data **out, const request *r, const by_pretra
                                   .path = r->data,
                                   .learned = by_pretrained_directory(model),
                                   .progress = &options};
+    if (r->data == NULL && r->run == NULL) {
+        return by_error_set(error, BY_EARG,
+                            "%s is not a run, which knows what it held out: name data with --data",
+                            by_pretrained_directory(model));
+    }
     by_status status = by_task_open(out, NULL, &what, error);
     if (status == BY_OK) {
         status = by_task_complete(*out, config, error);

@@ -127,6 +127,6 @@ const cli_command cli_export = {
             "examples:\n"
             "  banyan export runs/chat --format gguf --dtype q8_0 --output chat.gguf\n"
             "  banyan export runs/chat --format safetensors --dtype bf16 --output chat-hf\n"
-            "  banyan export model.gguf --format safetensors --output model-hf\n",
+            "  banyan export model.gguf --format safetensors --output model-hf",
     .run = run,
 };

@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,7 @@ typedef struct session {
     int32_t *ids;              /* the prompt, then what was generated */
     cli_buffer text;           /* with --json: all that was generated */
     int64_t tokens;            /* generated */
+    bool shown;                /* text is on standard output, and its line has no end yet */
     const char *stop;
     double prefill_seconds;
     double decode_seconds;
@@ -42,7 +44,7 @@ by_status cli_read_prompt_file(char **out, size_t *length, const char *path, siz
     size_t used = 0;
     by_status status = BY_OK;
     if (file == NULL) {
-        status = by_error_set(error, BY_EIO, "cannot open the prompt file %s", path);
+        status = by_error_set(error, BY_EIO, "cannot open %s: %s", path, strerror(errno));
     }
     while (status == BY_OK && data != NULL) {
         used += fread(data + used, 1, capacity - used, file);
@@ -124,6 +126,7 @@ static by_status read_prompt(session *s, by_error *error)
         if (status == BY_OK && !r->json && !r->no_prompt) {
             fwrite(text, 1, length, stdout);
             fflush(stdout);
+            s->shown = true;
         }
     }
     free(data);
@@ -141,6 +144,7 @@ static by_status show(session *s, const by_text *text, by_error *error)
     if (text->length > 0) {
         fwrite(text->data, 1, text->length, stdout);
         fflush(stdout);
+        s->shown = true;
     }
     return BY_OK;
 }
@@ -319,6 +323,10 @@ static int generate(const cli_generation *r, const char *path)
         report(&s);
         code = strcmp(s.stop, "interrupted") == 0 ? CLI_INTERRUPTED : CLI_DONE;
     } else {
+        if (s.shown) { /* the message begins a line of its own */
+            putchar('\n');
+            fflush(stdout);
+        }
         code = cli_fail(&cli_generate, &error);
     }
     by_generator_close(&s.generator);
@@ -386,6 +394,13 @@ static int check(const cli_generation *r)
         if (r->stops.items[i][0] == '\0') {
             return cli_misuse(&cli_generate, "--stop needs a text");
         }
+    }
+    by_error error;
+    if (by_sampling_check(&r->sampling, &error) != BY_OK) {
+        return cli_misuse(&cli_generate, "%s", error.message);
+    }
+    if (r->kv != NULL && strcmp(r->kv, "int8") != 0) {
+        return cli_misuse(&cli_generate, "--kv '%s' is not int8", r->kv);
     }
     int code = check_beams(r);
     return code >= 0 ? code : cli_check_precision(&cli_generate, r->precision);

@@ -71,6 +71,13 @@ by_status cli_serve_broker(char **out, const char *broker, const char *directory
         free(own);
         return status;
     }
+    /* rediss:// has a message of its own, where the address is read. */
+    if (strncmp(broker, "redis://", 8) != 0 && strncmp(broker, "rediss://", 9) != 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "--broker %s: write it as redis://HOST[:PORT]; a broker of this host "
+                            "is found by --dir",
+                            broker);
+    }
     *out = strdup(broker);
     return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory") : BY_OK;
 }
@@ -477,6 +484,9 @@ const cli_command cli_serve = {
     "  banyan serve --config serve.yaml --check\n\n"
     "Of several models, --workers is of each; autoscaling, SIGHUP and `banyan deploy` are for the\n"
     "first one.\n\n"
-    "Routes: /v1/completions, /v1/chat/completions, /v1/models, /metrics, /health/live,\n"
-    "/health/ready. An address that other machines reach needs --keys or --insecure.\n",
+    "Routes: /v1/completions, /v1/chat/completions, /v1/responses, /v1/embeddings, /v1/predict,\n"
+    "/v1/tasks, /v1/models, /v1/feedback, /v1/admin/..., /metrics, /health/live, /health/ready, "
+    "and\n"
+    "/ with a page for browsers (docs/api.md, docs/serving.md). An address that other machines\n"
+    "reach needs --keys or --insecure.",
     run};

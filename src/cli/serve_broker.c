@@ -50,5 +50,5 @@ static int run(int argc, char **argv)
 const cli_command cli_broker = {
     "broker", "queue requests between gateways and workers", "banyan broker [--dir DIR]",
     "The part of `banyan serve` that gateways and workers connect to, by a socket in DIR.\n\n"
-    "  banyan broker --dir /run/banyan --queue 4096\n",
+    "  banyan broker --dir /run/banyan --queue 4096",
     run};

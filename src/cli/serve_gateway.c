@@ -83,5 +83,5 @@ const cli_command cli_gateway = {
     "gateway", "serve HTTP in front of a broker", "banyan gateway [--dir DIR] [--listen ADDRESS]",
     "The part of `banyan serve` that clients speak to; prints its address when it listens. The\n"
     "access log goes to standard error, a JSON object a line.\n\n"
-    "  banyan gateway --listen 127.0.0.1:8080 --keys keys.txt\n",
+    "  banyan gateway --listen 127.0.0.1:8080 --keys keys.txt",
     run};

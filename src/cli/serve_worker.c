@@ -81,5 +81,5 @@ const cli_command cli_worker = {
     "worker", "run a model's engine behind a broker", "banyan worker RUN [--dir DIR]",
     "The part of `banyan serve` that computes. It takes requests from the broker once the model\n"
     "is warm, and finishes what it has after SIGTERM.\n\n"
-    "  banyan worker runs/tiny --precision int8\n",
+    "  banyan worker runs/tiny --precision int8",
     run};

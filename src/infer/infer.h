@@ -56,8 +56,6 @@ by_status by__sample_with_probability(int32_t *token, double *probability,
                                       const by_sampling *sampling, const float *logits,
                                       int64_t vocab, uint64_t position, void *scratch,
                                       by_error *error);
-/* BY_EARG names a field that is out of range. */
-by_status by__sampling_check(const by_sampling *sampling, by_error *error);
 
 /* Group of the key/value caches in the store of a by__forward, behind those of the parameters. */
 #define BY__GROUP_CACHES BY__GROUPS

@@ -62,9 +62,12 @@ static by_status find_directory(by_pretrained *p, const char *path, bool best, b
     } else {
         status = by_error_set(
             error, BY_EIO,
-            "%s: %s; wanted is a run (with checkpoints/ and config.yaml) or a "
-            "directory with config.json and weights",
-            path, by__path_is_dir(path) ? "no model is here" : "there is no such directory");
+            "%s: %s; wanted is a run (with checkpoints/ and config.yaml), a directory with "
+            "config.json and weights, or a GGUF file",
+            path,
+            by__path_is_dir(path)   ? "no model is here"
+            : by__path_exists(path) ? "it is neither a directory nor a GGUF file"
+                                    : "there is no such directory");
     }
     free(root);
     free(file);

@@ -28,7 +28,7 @@ size_t by_sample_scratch_bytes(int64_t vocab)
     return vocab < 1 ? 0 : (size_t)vocab * (sizeof(candidate) + sizeof(float));
 }
 
-by_status by__sampling_check(const by_sampling *s, by_error *error)
+by_status by_sampling_check(const by_sampling *s, by_error *error)
 {
     if (!(s->temperature >= 0.0) || isinf(s->temperature)) {
         return by_error_set(error, BY_EARG, "temperature %g is not a number of 0 or more",
@@ -370,7 +370,7 @@ static by_status begin_choice(int64_t *best, const by_sampling *sampling, const 
     if (vocab < 1 || vocab > INT32_MAX) {
         return by_error_set(error, BY_EARG, "cannot choose among %lld tokens", (long long)vocab);
     }
-    BY_TRY(by__sampling_check(sampling, error));
+    BY_TRY(by_sampling_check(sampling, error));
     return find_largest(best, logits, vocab, error);
 }
 

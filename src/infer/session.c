@@ -79,7 +79,7 @@ static by_status check_request(const by_engine *e, const by_request *r, by_error
     }
     BY_TRY(check_tokens(e, "token", r->prompt, r->prompt_count, error));
     BY_TRY(check_tokens(e, "stop token", r->stop, r->stop_count, error));
-    BY_TRY(by__sampling_check(&r->sampling, error));
+    BY_TRY(by_sampling_check(&r->sampling, error));
     if (r->n > e->slot_count) {
         return by_error_set(error, BY_EARG, "n %d; the engine holds %lld sequences", (int)r->n,
                             (long long)e->slot_count);

@@ -49,8 +49,16 @@ lines "d[0]['accepted'] <= d[0]['drafted']"
 run 0 "$banyan" generate runs --batch prompts.txt --tokens 12 --sessions 3 --kv int8
 run 2 "$banyan" generate runs --batch prompts.txt --kv int9
 holds err "int9"
+run 2 "$banyan" generate runs --prompt t --kv int9
+holds err "--kv 'int9' is not int8"
+run 2 "$banyan" generate runs --prompt t --temperature=-1
+holds err "temperature -1"
 run 2 "$banyan" generate runs --batch prompts.txt --speculate trigram
-holds err "trigram"
+holds err "--speculate trigram: it is neither ngram nor the directory of a model"
+newest=
+for checkpoint in runs/*/checkpoints/step-*; do newest=$checkpoint; done
+run 2 "$banyan" eval "$newest"
+holds err "$newest is not a run, which knows what it held out: name data with --data"
 sed 's/number/digit/' text.txt >digits.txt
 run 0 "$banyan" train c.yaml --quiet --set 'data.text=[digits.txt]' --set run.dir=others --set train.steps=1
 run 2 "$banyan" generate runs --batch prompts.txt --speculate others

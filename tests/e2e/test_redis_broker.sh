@@ -25,6 +25,8 @@ run 2 "$banyan" gateway --broker redis://h:x --listen 127.0.0.1:0
 holds err "its port is no number"
 run 2 "$banyan" gateway --broker rediss://h --listen 127.0.0.1:0
 holds err "run stunnel on this host"
+run 2 "$banyan" gateway --broker 10.0.0.1:6379 --listen 127.0.0.1:0
+holds err "write it as redis://HOST"
 port=$(free_port)
 export REDISCLI_AUTH=secret
 broker="redis://127.0.0.1:$port/2?queue=64"
