@@ -217,10 +217,11 @@ static inline float exp_of(float x)
     return x < -87.0f ? 0.0f : p * power;
 }
 
-/* 1 / temperature, small enough that 0 times it is 0. */
+/* 1 / temperature, small enough that 0 times it is 0, and large enough that -inf times it is
+ * -inf. */
 static float sharpness(double temperature)
 {
-    return (float)(temperature > 1e-30 ? 1.0 / temperature : 1e30);
+    return (float)(1.0 / fmin(fmax(temperature, 1e-30), 1e30));
 }
 
 /* Weights of all logits relative to the largest; returns their sum. */

@@ -282,6 +282,15 @@ static void test_never_chosen(void **state)
         int32_t token = draw(&sampling, logits, 6, i);
         assert_true(token == 1 || token == 4);
     }
+    /* Of the others, at the highest temperature, all are. */
+    int chosen[4] = {0};
+    float flat[] = {-INFINITY, 3.0f, 0.0f, -2.0f};
+    by_sampling hot = {.temperature = 1e300, .top_p = 1.0, .seed = 3};
+    for (uint64_t i = 0; i < 500; i++) {
+        chosen[draw(&hot, flat, 4, i)]++;
+    }
+    assert_int_equal(chosen[0], 0);
+    assert_true(chosen[1] > 100 && chosen[2] > 100 && chosen[3] > 100);
 }
 
 /* A draw depends on seed and position, and on nothing else. */
