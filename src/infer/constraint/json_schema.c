@@ -322,9 +322,27 @@ static by_status read_types(const by__schema_parser *p, const json_t *schema, co
                                        : BY_OK;
 }
 
+/* A value as JSON whose reals have the fewest digits, of 15 to 17, that give all of them back: 0.1,
+ * not 0.10000000000000001. NULL: out of memory. */
+static char *dump_value(const json_t *value)
+{
+    const size_t flags = JSON_ENCODE_ANY | JSON_COMPACT;
+    for (size_t digits = 15; digits < 17; digits++) {
+        char *text = json_dumps(value, flags | JSON_REAL_PRECISION(digits));
+        json_t *back = text == NULL ? NULL : json_loads(text, JSON_DECODE_ANY, NULL);
+        bool same = back != NULL && json_equal(back, value);
+        json_decref(back);
+        if (same) {
+            return text;
+        }
+        free(text);
+    }
+    return json_dumps(value, flags | JSON_REAL_PRECISION(17));
+}
+
 static by_status literal(by__schema_parser *p, const json_t *value, const by__expression **out)
 {
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *text = dump_value(value);
     if (text == NULL) {
         return by_error_set(p->error, BY_EMEMORY, "out of memory: a schema");
     }
