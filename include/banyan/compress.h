@@ -70,7 +70,7 @@ typedef struct by_compressed {
 
 /* Runs a method on a model and writes `directory`. *out may be NULL. BY_EARG: there is something at
  * `directory` already, no such method or setting, or a value that the setting cannot have;
- * BY_ESTOPPED: `stop` said so, and nothing is left. */
+ * BY_ESTATE: a weight is not finite; BY_ESTOPPED: `stop` said so, and nothing is left. */
 BY_API by_status by_compress(by_compressed *out, const char *directory, const by_pretrained *model,
                              const by_compress_options *options, by_error *error);
 

@@ -107,7 +107,7 @@ double by__setting_number(const by__compression *c, const char *name);
 by_status by__compress_graph(by_graph **out, const by__compression *c, by_error *error);
 /* Of the model whose weights are open. */
 by_status by__linears_list(by__compression *c, by_error *error);
-/* The weight as rows of outputs, f32 [n, k]. */
+/* The weight as rows of outputs, f32 [n, k]. BY_ESTATE: one of its values is not finite. */
 by_status by__linear_read(const by__compression *c, const by__linear *linear, float *out,
                           by_error *error);
 /* The tensor of a graph's parameter in the files: under its own name or with the family's in front;

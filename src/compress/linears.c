@@ -1,4 +1,5 @@
 /* The layers of a model: parameters of two axes that products multiply. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,6 +116,22 @@ by_status by__linears_list(by__compression *c, by_error *error)
     return status;
 }
 
+/* A value that is not finite would become codes or zeros like any other, and hide that the model
+ * is damaged. */
+static by_status check_finite(const by__compression *c, const by__linear *l, const float *weight,
+                              by_error *error)
+{
+    for (int64_t i = 0; i < l->n * l->k; i++) {
+        if (!isfinite(weight[i])) {
+            return by_error_set(error, BY_ESTATE,
+                                "%s: tensor '%s' has the weight %g: the model is damaged, or its "
+                                "training diverged; take an earlier checkpoint",
+                                by_weights_path(c->weights), l->weight, (double)weight[i]);
+        }
+    }
+    return BY_OK;
+}
+
 by_status by__linear_read(const by__compression *c, const by__linear *l, float *out,
                           by_error *error)
 {
@@ -135,5 +152,5 @@ by_status by__linear_read(const by__compression *c, const by__linear *l, float *
     if (l->in_out) {
         free(values);
     }
-    return status;
+    return status == BY_OK ? check_finite(c, l, out, error) : status;
 }

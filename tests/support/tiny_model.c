@@ -67,3 +67,32 @@ void tiny_model_write(const by_config *config, const char *directory)
     free(text);
     free(path);
 }
+
+void tiny_model_set(const char *directory, const char *name, size_t at, float value)
+{
+    by_error error = {0};
+    by_weights *weights;
+    by_tensor_view views[64];
+    size_t elements;
+    float *values = NULL;
+    check(by_weights_open(&weights, directory, &error), &error);
+    size_t count = by_weights_count(weights);
+    assert_true(count <= BY_ARRAY_LENGTH(views));
+    for (size_t i = 0; i < count; i++) {
+        by_tensor_view *view = &views[i];
+        check(by_weights_tensor(weights, by_weights_name(weights, i), view, &error), &error);
+        if (strcmp(view->name, name) == 0) {
+            check(by_tensor_size(view, &elements, NULL, &error), &error);
+            values = malloc(elements * sizeof *values);
+            assert_non_null(values);
+            assert_true(at < elements);
+            check(by_tensor_read_f32(view, values, elements, &error), &error);
+            values[at] = value;
+            view->data = values;
+        }
+    }
+    assert_non_null(values);
+    check(by_weights_write(directory, views, count, 0, &error), &error);
+    by_weights_close(&weights);
+    free(values);
+}

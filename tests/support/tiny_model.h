@@ -7,5 +7,7 @@
 /* A resolved config of those settings; fails the test that calls it. */
 by_config *tiny_config(const char *const *settings, size_t count);
 void tiny_model_write(const by_config *config, const char *directory);
+/* Sets element `at` of a tensor of the directory. */
+void tiny_model_set(const char *directory, const char *name, size_t at, float value);
 
 #endif

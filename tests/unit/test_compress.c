@@ -317,6 +317,26 @@ static void values_that_are_no_numbers(void **state)
     by__codes_close(&codes);
 }
 
+static void damaged_weights_are_refused(void **state)
+{
+    static const char *const methods[] = {"int8", "w8a8", "int4", "fp8", "magnitude"};
+    static const char name[] = "model.layers.1.mlp.up_proj.weight";
+    by_error error = {0};
+    fixture f;
+    (void)state;
+    open_fixture(&f, llama, BY_ARRAY_LENGTH(llama));
+    by_pretrained_close(&f.model);
+    tiny_model_set(f.directory, name, 70, NAN);
+    check_ok(by_pretrained_open(&f.model, f.directory, false, &error), &error);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(methods); i++) {
+        const by_compress_options options = {.method = methods[i], .threads = 2};
+        assert_int_equal(by_compress(NULL, f.out, f.model, &options, &error), BY_ESTATE);
+        assert_non_null(strstr(error.message, name));
+        assert_false(by__path_exists(f.out));
+    }
+    close_fixture(&f);
+}
+
 static bool stop_now(void *user)
 {
     return ++*(int *)user > 2;
@@ -564,6 +584,7 @@ int main(void)
         cmocka_unit_test(a_head_without_codes_is_named_twice),
         cmocka_unit_test(what_was_codes_is_numbers),
         cmocka_unit_test(values_that_are_no_numbers),
+        cmocka_unit_test(damaged_weights_are_refused),
         cmocka_unit_test(what_fails_leaves_nothing),
         cmocka_unit_test(numbers_of_8_bits),
         cmocka_unit_test(weights_are_trained_as_their_codes),
