@@ -63,8 +63,9 @@ typedef struct by_export_report {
 } by_export_report;
 
 /* Writes the model. *report may be NULL. BY_EARG: an unknown format or dtype, or something is at
- * the directory's name already; BY_EFORMAT, BY_ECONFIG: the format or the program that reads it
- * cannot hold the model (the message says what of it); BY_EIO. */
+ * the directory's name already, or a weight is too large for the dtype; BY_EFORMAT, BY_ECONFIG: the
+ * format or the program that reads it cannot hold the model (the message says what of it);
+ * BY_EIO. */
 BY_API by_status by_export(by_export_report *report, const by_export_source *source,
                            const by_export_options *options, by_error *error);
 

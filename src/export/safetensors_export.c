@@ -1,5 +1,7 @@
 /* A directory in Hugging Face form, in a dtype of one's choice. */
 #include <errno.h>
+#include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,6 +19,7 @@ typedef struct converted {
     const by__tensor_entry *from;
     by_tensor_view view; /* of from */
     by_dtype dtype;
+    atomic_bool lost; /* a finite value became infinite; set as the tensor is read */
 } converted;
 
 static float element(const void *data, by_dtype dtype, size_t i)
@@ -33,7 +36,7 @@ static float element(const void *data, by_dtype dtype, size_t i)
 
 static void convert(const by__computed *self, uint64_t first, size_t count, void *out)
 {
-    const converted *c = (const converted *)(const void *)self;
+    converted *c = (converted *)(uintptr_t)self;
     float in[CHUNK];
     uint8_t *to = out;
     while (count > 0) {
@@ -46,6 +49,10 @@ static void convert(const by__computed *self, uint64_t first, size_t count, void
             if (c->dtype == BY_F32) {
                 memcpy(to + i * sizeof value, &value, sizeof value);
             } else {
+                float back = c->dtype == BY_BF16 ? by__bf16_to_f32(half) : by__f16_to_f32(half);
+                if (isfinite(value) && !isfinite(back)) {
+                    atomic_store(&c->lost, true);
+                }
                 memcpy(to + i * sizeof half, &half, sizeof half);
             }
         }
@@ -77,7 +84,9 @@ static by_status convert_all(by_weights **out, converted **made, by__tensor_entr
         }
         converted *c = &(*made)[i];
         size_t elements;
-        *c = (converted){.computed = {convert}, .from = from, .dtype = dtype};
+        c->computed.read = convert;
+        c->from = from;
+        c->dtype = dtype;
         BY_TRY(by__weights_describe(weights, from->name, &c->view, error));
         BY_TRY(by_tensor_size(&c->view, &elements, NULL, error));
         *entry = (by__tensor_entry){.name = from->name,
@@ -90,6 +99,21 @@ static by_status convert_all(by_weights **out, converted **made, by__tensor_entr
         memcpy(entry->shape, from->shape, sizeof entry->shape);
     }
     return by__weights_of(out, by_weights_path(weights), NULL, *entries, count, error);
+}
+
+/* After all tensors were read. */
+static by_status check_values(const converted *made, size_t count, by_error *error)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (atomic_load(&made[i].lost)) {
+            return by_error_set(error, BY_EARG,
+                                "tensor '%s' has a value that %s cannot hold: it is too large; "
+                                "f32%s",
+                                made[i].from->name, made[i].dtype == BY_F16 ? "f16" : "bf16",
+                                made[i].dtype == BY_F16 ? " and bf16 have it" : " has it");
+        }
+    }
+    return BY_OK;
 }
 
 static void set_text(json_t *object, const char *key, const char *text)
@@ -161,14 +185,18 @@ static by_status write_rest(const by__export *e, const char *directory, by_dtype
     return write_config(e, directory, dtype, error);
 }
 
-static by_status write_directory(by__export *e, const by_weights *weights, by_dtype dtype,
-                                 const char *temporary, const char *directory, by_error *error)
+static by_status write_directory(by__export *e, const by_weights *weights, const converted *made,
+                                 by_dtype dtype, const char *temporary, const char *directory,
+                                 by_error *error)
 {
     if (mkdir(temporary, 0777) != 0) {
         return by_error_set(error, BY_EIO, "cannot create directory %s: %s", temporary,
                             strerror(errno));
     }
     by_status status = by__weights_copy(temporary, weights, 0, error);
+    if (status == BY_OK) {
+        status = check_values(made, by_weights_count(weights), error);
+    }
     if (status == BY_OK) {
         status = write_rest(e, temporary, dtype, error);
     }
@@ -220,7 +248,7 @@ by_status by__export_safetensors(by__export *e, by_error *error)
         status = convert_all(&weights, &made, &entries, e->source->weights, dtype, error);
     }
     if (status == BY_OK) {
-        status = write_directory(e, weights, dtype, temporary, directory, error);
+        status = write_directory(e, weights, made, dtype, temporary, directory, error);
     }
     by_weights_close(&weights);
     free(made);
