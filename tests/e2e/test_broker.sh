@@ -21,6 +21,12 @@ kill -TERM "$broker"
 wait "$broker" || fail "the broker ended with $?"
 broker=
 
+say "a worker that makes no step"
+start_broker --hang 0.5
+python3 "$root/tests/e2e/worker_hangs.py" "$work/sock/broker.socket" || { tail -n 20 log >&2; fail "a worker that hangs"; }
+kill -TERM "$broker" && wait "$broker" || fail "the broker ended with $?"
+broker=
+
 say "answers that are too large for the gateway's loop"
 start_broker
 "$banyan" gateway --dir "$work/sock" --listen 127.0.0.1:0 >url 2>log &

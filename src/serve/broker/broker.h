@@ -59,6 +59,7 @@ struct by__peer {
     int64_t steps;
     double given; /* by__now of the last request that it was given */
     bool leaving;
+    bool hangs; /* it had work and made no step: it counts as lost until it makes one */
 };
 
 /* Workers of one model, and what waits for them. */

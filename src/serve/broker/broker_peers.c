@@ -48,6 +48,16 @@ static void drop(by__broker *b, by__peer *p, const char *why)
     by__link_close(&link);
 }
 
+/* A worker that has work and makes no step is as good as dead. Its link stays: a new one would
+ * begin as if all were well, and take more requests. */
+static void suspend(by__broker *b, by__peer *p)
+{
+    by__link *link = p->link;
+    p->hangs = true;
+    by__broker_part(b, p, "it has work and makes no step");
+    p->link = link;
+}
+
 /* The first message of a peer. False: it is none of ours. */
 static bool greet(by__broker *b, by__peer *p, const json_t *m)
 {
@@ -88,20 +98,28 @@ static bool greet(by__broker *b, by__peer *p, const json_t *m)
     return true;
 }
 
+static bool moves(const by__peer *p, const json_t *m)
+{
+    return by__get_integer(m, "steps") != p->steps || !json_is_true(json_object_get(m, "busy"));
+}
+
 static void take_beat(by__peer *p, const json_t *m)
 {
-    int64_t steps = by__get_integer(m, "steps");
     p->heard = by__now();
-    if (steps != p->steps || !json_is_true(json_object_get(m, "busy"))) {
+    if (moves(p, m)) {
         p->moved = p->heard;
     }
-    p->steps = steps;
+    p->steps = by__get_integer(m, "steps");
     json_decref(p->beat);
     p->beat = json_deep_copy(json_object_get(m, "engine"));
 }
 
 static bool take_message(by__broker *b, by__peer *p, const char *kind, const json_t *m)
 {
+    if (p->hangs) {
+        /* Once it goes on, it begins anew by another link. */
+        return strcmp(kind, "beat") != 0 || !moves(p, m);
+    }
     if (p->role == BY__NOBODY) {
         return strcmp(kind, "hello") == 0 && greet(b, p, m);
     }
@@ -213,7 +231,7 @@ void by__broker_look(by__broker *b)
         } else if (now - p->heard > b->options.silence_seconds) {
             drop(b, p, "no beat came");
         } else if (now - p->moved > b->options.hang_seconds) {
-            drop(b, p, "it has work and makes no step");
+            suspend(b, p);
         }
     }
 }
