@@ -1,5 +1,6 @@
 #include "serving.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,18 @@ void cli_serve_log(void *user, const char *line)
 {
     (void)user;
     fprintf(stderr, "%s\n", line);
+}
+
+static void end_now(int number)
+{
+    _exit(128 + number);
+}
+
+void cli_serve_end_early(void)
+{
+    const struct sigaction action = {.sa_handler = end_now};
+    (void)sigaction(SIGTERM, &action, NULL);
+    (void)sigaction(SIGINT, &action, NULL);
 }
 
 char *cli_serve_directory(void)

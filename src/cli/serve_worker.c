@@ -71,6 +71,7 @@ static int run(int argc, char **argv)
         options.threads = (int)threads;
         options.nice = (int)niceness;
         options.drift_requests = (size_t)window;
+        cli_serve_end_early();
         status = by_worker_run(&options, &error);
     }
     free(broker);

@@ -7,6 +7,9 @@
 
 /* A by_serve_log that writes to standard error. */
 void cli_serve_log(void *user, const char *line);
+/* Lets SIGTERM and SIGINT end the program at once, until a loop watches them: as process 1 of a
+ * container it would not hear them at all. */
+void cli_serve_end_early(void);
 /* The path of the broker's socket in a directory, which is made. Freed with free(). */
 by_status cli_serve_socket(char **out, const char *directory, by_error *error);
 /* What a gateway or a worker connects to: a copy of `broker` where it is given, else the socket in

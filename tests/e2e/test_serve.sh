@@ -130,6 +130,29 @@ check no_page "$url"
 check quota_kept "$url"
 stop
 
+say "a worker by hand: its file for probes, and its end while it loads"
+"$banyan" broker --dir "$work/sock" 2>log &
+aside=$!
+printf 1 >ready
+mkdir loading
+mkfifo loading/config.json loading/config.yaml # whoever opens them waits
+"$banyan" worker loading --dir "$work/sock" --version v --ready-file ready 2>>log &
+background=$!
+wait_for_handlers
+while [ -s ready ]; do kill -0 "$background" 2>/dev/null || fail "it ended, and counts as ready"; done
+kill -TERM "$background"
+wait "$background"
+[ $? = 143 ] || fail "a worker that loads did not end by SIGTERM"
+"$banyan" worker runs/tiny --dir "$work/sock" --threads 1 --ready-file ready 2>>log &
+background=$!
+until [ -s ready ]; do kill -0 "$background" 2>/dev/null || fail "a worker has ended"; sleep 0.05; done
+kill -TERM "$background"
+wait "$background" || fail "a worker ended with $?"
+[ ! -s ready ] || fail "a worker that has ended counts as ready"
+background=
+kill "$aside"
+aside=
+
 say "what cannot be served"
 run 2 "$banyan" serve runs/tiny --listen 0.0.0.0:0 --dir "$work/sock"
 holds err "reachable by others"

@@ -466,6 +466,9 @@ static void release(by__worker *w)
     by__served_close(&w->model);
     by__served_version_free(&w->served);
     by__lease_close(&w->lease);
+    if (w->ready_file >= 0) {
+        (void)close(w->ready_file);
+    }
 }
 
 by_status by_worker_run(const by_worker_options *options, by_error *error)
@@ -474,7 +477,11 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
     BY_TRY(by__link_check(options->broker, error));
     /* Before there are threads, which get it from their maker. To ask for less cannot fail. */
     (void)nice(options->nice);
-    by_status status = find_weights(&w, error);
+    /* Empties it first: a worker that was killed has left its own. */
+    by_status status = open_ready_file(&w, error);
+    if (status == BY_OK) {
+        status = find_weights(&w, error);
+    }
     if (status == BY_OK) {
         status = set_names(&w, error);
     }
@@ -498,9 +505,6 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
     if (status == BY_OK) {
         status = by__stop_open(&w.stop, &w.loop, options->child, on_stop, &w, error);
     }
-    if (status == BY_OK) {
-        status = open_ready_file(&w, error);
-    }
     if (status == BY_OK && !options->open) {
         status = by__sandbox_enter(by__redis_is_address(options->broker), error);
     }
@@ -521,9 +525,6 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
     }
     tell_ready(&w, false);
     log_steps(&w);
-    if (w.ready_file >= 0) {
-        (void)close(w.ready_file);
-    }
     close_threads(&w);
     if (w.broker.loop != NULL) {
         by__broker_link_close(&w.broker);
