@@ -153,7 +153,8 @@ typedef struct by_serve_options {
     double target_p95; /* seconds to the first text that 95 % of the requests are to have; 0: 0.2 */
     double calm;       /* seconds in which workers were not needed before they go; 0: 15 */
     double idle;       /* seconds without a request before the last worker goes; 0: 60 */
-    double grace;      /* seconds that a process has to end after SIGTERM; 0: 60 */
+    double grace;      /* seconds that a worker, or the broker, has to end after SIGTERM; 0: 60 */
+    double drain;      /* the gateway's drain_seconds: it is given a little more; 0: 45 */
     const char *address; /* of the broker, as by_gateway_options has it */
     const char *control; /* socket of by_deploy and by_deploy_status_now; NULL: none */
     const char *golden;  /* file of answers to the golden request; NULL: none are kept */

@@ -141,7 +141,7 @@ typedef struct choices {
     const char *pool, *batch, *delay;
     const char *workers; /* "N" or "LEAST:MOST"; NULL: the config's */
     const char *target;  /* "200ms", "0.2s", "0.2"; NULL: the config's */
-    double calm, idle, grace;
+    double calm, idle, grace, drain;
     size_t least, most;
     double target_seconds;
     char numbers[8][24]; /* of the config, for those that are not flags */
@@ -198,6 +198,7 @@ static void use_config(choices *c, const by_serve_config *config)
     c->calm = c->calm > 0.0 ? c->calm : config->scaling.calm;
     c->idle = c->idle > 0.0 ? c->idle : config->scaling.idle;
     c->grace = c->grace > 0.0 ? c->grace : w->grace;
+    c->drain = config->gateway.drain;
     if (c->rate == NULL && w->max_rate > 0.0) {
         (void)snprintf(c->numbers[5], sizeof c->numbers[5], "%.17g", w->max_rate);
         c->rate = c->numbers[5];
@@ -340,6 +341,7 @@ static by_status serve(const choices *c, const cli_served *models, size_t count,
                                     .calm = c->calm,
                                     .idle = c->idle,
                                     .grace = c->grace,
+                                    .drain = c->drain,
                                     .address = f.socket,
                                     .control = f.control,
                                     .golden = f.golden,

@@ -130,6 +130,17 @@ check no_page "$url"
 check quota_kept "$url"
 stop
 
+say "the gateway has its own time to answer what it has"
+serve_ready --grace 0.01
+curl -sN "$url/v1/completions" -H 'Content-Type: application/json' -d '{"model": "tiny", "prompt": "apple", "max_tokens": 900, "stream": true}' >stream &
+background=$!
+until [ -s stream ]; do kill -0 "$background" 2>/dev/null || fail "no stream"; sleep 0.02; done
+stop
+wait "$background"
+background=
+holds stream "data: [DONE]"
+! grep -q '"error"' stream || fail "the stream ended with $(grep '"error"' stream)"
+
 say "a worker by hand: its file for probes, and its end while it loads"
 "$banyan" broker --dir "$work/sock" 2>log &
 aside=$!

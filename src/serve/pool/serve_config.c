@@ -159,7 +159,7 @@ static const by__key keys[] = {
     {"worker", "max_rate", BY__KEY_REAL, OWN(worker.max_rate), "0", 0, 1e6,
      .help = "requests a second that a worker begins, at most; 0: as many as come"},
     {"worker", "grace", BY__KEY_REAL, OWN(worker.grace), "60", 0, 1e6, BY__ABOVE_MIN,
-     .help = "seconds that a process has to finish, after SIGTERM"},
+     .help = "seconds that a worker has to finish, after SIGTERM"},
 
     {"scaling", "most", BY__KEY_INT, OWN(scaling.most), "0", 0, BY__MOST_WORKERS,
      .help = "processes, at most, by load; 0: as many as worker.count"},

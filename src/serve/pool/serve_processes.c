@@ -12,6 +12,8 @@
 #define LONG_ENOUGH 30.0
 #define FIRST_PAUSE 0.1
 #define MOST_PAUSE  10.0
+/* Seconds that a gateway has to close what it has open, behind its drain. */
+#define CLOSING 10.0
 
 static void start(by__child *c);
 static void go_on_ending(by__supervisor *s);
@@ -155,9 +157,11 @@ static void start(by__child *c)
 
 static void end_child(by__child *c)
 {
+    const by_serve_options *o = &c->all->options;
+    double seconds = c == &c->all->gateway ? o->drain + CLOSING : o->grace;
     if (c->running && c->wanted) {
         (void)uv_process_kill(&c->process, SIGTERM);
-        (void)uv_timer_start(&c->timer, on_kill, (uint64_t)(c->all->options.grace * 1000.0), 0);
+        (void)uv_timer_start(&c->timer, on_kill, (uint64_t)(seconds * 1000.0), 0);
     }
     c->wanted = false;
 }
@@ -410,6 +414,7 @@ static void set_options(by__supervisor *s, const by_serve_options *options)
     by_serve_options *o = &s->options;
     o->most = o->most > o->workers ? o->most : o->workers;
     o->grace = o->grace > 0.0 ? o->grace : 60.0;
+    o->drain = o->drain > 0.0 ? o->drain : 45.0;
     by__autoscale_options scale = {.least = o->workers,
                                    .most = o->most,
                                    .target = o->target_p95 > 0.0 ? o->target_p95 : 0.2,
