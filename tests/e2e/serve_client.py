@@ -263,6 +263,7 @@ def check_lost():
         thread.join()
     assert got == wanted, [(g, w) for g, w in zip(got, wanted) if g != w]
     wait_for(lambda: metric("banyan_workers_ready") == 2, 30)
+    assert metric("banyan_ready") == 1
     wait_for(lambda: not os.path.exists(f"/proc/{victim}"))
 
 

@@ -75,6 +75,11 @@ gateway=$!
 on_exit="kill $broker $gateway"
 until [ -s url ]; do sleep 0.1; done
 until curl -sf "$(cat url)/metrics" >metrics && grep -q banyan_version_share metrics; do sleep 0.1; done
+# What a probe is told is no error of the server.
+[ "$(curl -s -o out -w '%{http_code}' "$(cat url)/health/ready")" = 503 ] || fail "ready without a worker: $(cat out)"
+run 0 curl -sf -o metrics "$(cat url)/metrics"
+holds metrics 'banyan_ready 0'
+holds metrics 'banyan_http_requests_total{status="5xx"} 0'
 kill "$gateway" "$broker"
 wait
 on_exit=:

@@ -324,7 +324,14 @@ void by__gateway_detail(by__exchange *x, json_t *details)
     }
 }
 
-/* Probes and the reading of metrics are no part of what users wait for. */
+/* Probes, the page and the reading of metrics are no part of what users wait for. */
+static bool is_watching(const visit *v)
+{
+    return v->route != NULL &&
+           (v->route->scope == BY__SCOPE_NONE || v->route->scope == BY__SCOPE_METRICS);
+}
+
+/* What users wait for. */
 static bool is_traced(const visit *v)
 {
     return v->route != NULL &&
@@ -357,7 +364,9 @@ void by__gateway_done(void *user, by__exchange *x, int status, size_t bytes)
     visit *v = by__exchange_noted(x);
     const char *peer = by__exchange_peer(x);
     status = status == 0 ? 499 : status; /* the client went away first */
-    g->metrics.requests[status / 100 < 6 ? status / 100 : 5]++;
+    if (v == NULL || !is_watching(v)) {
+        g->metrics.requests[status / 100 < 6 ? status / 100 : 5]++;
+    }
     if (v == NULL) {
         by__log_event(&g->log, "request", "{ss si}", "peer", peer, "status", status);
         return;

@@ -53,19 +53,24 @@ static bool starts_workers(const by__gateway *g)
     return false;
 }
 
+/* Why clients are to be sent elsewhere; NULL: they are welcome. */
+static const char *not_ready(const by__gateway *g, size_t workers)
+{
+    return g->draining                          ? "the gateway is draining"
+           : g->broker.link == NULL             ? "the broker is not reached"
+           : workers == 0 && !starts_workers(g) ? "no worker answers"
+                                                : NULL;
+}
+
 void by__answer_ready(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
 {
     size_t workers = g->draining ? 0 : count_workers(g);
-    bool ready = workers > 0 || (!g->draining && g->broker.link != NULL && starts_workers(g));
-    const char *reason = g->draining              ? "the gateway is draining"
-                         : g->broker.link == NULL ? "the broker is not reached"
-                         : !ready                 ? "no worker answers"
-                                                  : NULL;
+    const char *reason = not_ready(g, workers);
     BY_UNUSED(r);
     BY_UNUSED(key);
-    by__reply_json(g, x, ready ? 200 : 503,
-                   json_pack("{ss sI ss?}", "status", ready ? "ready" : "not ready", "workers",
-                             (json_int_t)workers, "reason", reason));
+    by__reply_json(g, x, reason == NULL ? 200 : 503,
+                   json_pack("{ss sI ss?}", "status", reason == NULL ? "ready" : "not ready",
+                             "workers", (json_int_t)workers, "reason", reason));
 }
 
 /* ---- models ---- */
@@ -174,6 +179,7 @@ static void print_refusals(const by__gateway *g, by__text *out)
 static void print_own(by__gateway *g, by__text *out)
 {
     int64_t queue = 0;
+    size_t workers = count_workers(g);
     size_t i;
     json_t *m;
     json_array_foreach(json_object_get(g->state, "models"), i, m)
@@ -184,7 +190,9 @@ static void print_own(by__gateway *g, by__text *out)
     by__metrics_counter(out, "banyan_queue_requests", "Requests that wait for a worker.", "gauge",
                         NULL, (double)queue);
     by__metrics_counter(out, "banyan_workers_ready", "Workers that answer.", "gauge", NULL,
-                        (double)count_workers(g));
+                        (double)workers);
+    by__metrics_counter(out, "banyan_ready", "1: /health/ready answers 200.", "gauge", NULL,
+                        not_ready(g, workers) == NULL);
     by__metrics_counter(out, "banyan_connections", "Connections of clients.", "gauge", NULL,
                         (double)by__http_server_connections(g->server));
     print_refusals(g, out);

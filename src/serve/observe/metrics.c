@@ -136,7 +136,8 @@ void by__metrics_histogram(by__text *out, const char *name, const char *help,
 static void print_requests(by__text *out, const by__metrics *m)
 {
     static const char name[] = "banyan_http_requests_total";
-    add_head(out, name, "Answers of HTTP by class of status.", "counter");
+    add_head(out, name, "Answers of HTTP by class of status, without probes and /metrics.",
+             "counter");
     for (int i = 2; i < 6; i++) {
         char label[32];
         (void)snprintf(label, sizeof label, "status=\"%dxx\"", i);
