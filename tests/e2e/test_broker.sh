@@ -44,5 +44,15 @@ gateway=
 kill -TERM "$broker" && wait "$broker" || fail "the broker ended with $?"
 broker=
 
+say "a socket that a proxy of the same group can connect to"
+rm -f url
+(umask 077 && exec "$banyan" gateway --dir "$work/sock" --listen "unix:$work/http.socket" >url 2>log) &
+gateway=$!
+while [ ! -s url ]; do kill -0 "$gateway" 2>/dev/null || { cat log >&2; fail "the gateway has ended"; } && sleep 0.05; done
+[ "$(stat -c %a http.socket)" = 660 ] || fail "the socket's mode is $(stat -c %a http.socket)"
+run 0 curl -sf --unix-socket http.socket http://localhost/health/live
+kill -TERM "$gateway" && wait "$gateway" || fail "the gateway ended with $?"
+gateway=
+
 say "a link to the broker that breaks"
 python3 "$root/tests/e2e/gateway_relink.py" "$work/sock/broker.socket" "$banyan" 2>log || { cat log >&2; fail "relink"; }

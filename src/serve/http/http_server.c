@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,6 +151,10 @@ static by_status bind_pipe(by__http_server *s, by_error *error)
         (void)unlink(s->path);
     }
     int code = uv_pipe_bind(&s->uv.pipe, s->path);
+    /* For a proxy of the same group too, whatever the umask is: to connect is to write. */
+    if (code == 0 && chmod(s->path, 0660) != 0) {
+        code = uv_translate_sys_error(errno);
+    }
     if (code == 0) {
         code = uv_listen(&s->uv.stream, BACKLOG, by__connection_accept);
     }
