@@ -191,19 +191,20 @@ static by_status take_records(by_engine *e, by_error *error)
     return by__pool_open(&e->pool, e->options.pages, error);
 }
 
+/* The source of drafts has taken its memory already. */
 static by_status check_memory(const by_engine *e, by_error *error)
 {
     by__host_memory host;
     char need[32];
     char have[32];
     char pool[32];
+    uint64_t bytes = e->memory.total - e->memory.drafts;
     by__memory_available(&host);
-    if (e->forward.device->host_memory && e->memory.total > host.available) {
+    if (e->forward.device->host_memory && bytes > host.available) {
         return by_error_set(error, BY_EMEMORY,
                             "the engine needs %s, and %s are free; the pool takes %s: fewer pages, "
                             "or fewer sessions of a shorter context, need less",
-                            by_format_bytes(need, e->memory.total),
-                            by_format_bytes(have, host.available),
+                            by_format_bytes(need, bytes), by_format_bytes(have, host.available),
                             by_format_bytes(pool, e->memory.pool));
     }
     return BY_OK;

@@ -245,6 +245,14 @@ static by_status start_nothing(void *user, int64_t sequences, int64_t context, i
     return BY_OK;
 }
 
+static by_status start_large(void *user, int64_t sequences, int64_t context, int64_t vocab,
+                             uint64_t *bytes, by_error *error)
+{
+    by_status status = start_nothing(user, sequences, context, vocab, bytes, error);
+    *bytes = UINT64_C(1) << 50;
+    return status;
+}
+
 static void look_sure(void *user, by_draft_text *text)
 {
     BY_UNUSED(user);
@@ -283,6 +291,20 @@ static void check_drafts(const by_config *config, const char *precision, const c
     compare(alone, together);
     assert_true(st.preemptions > 2 && st.accepted > 300 && st.drafted > st.accepted + 30);
     assert_true(st.steps < plain.steps);
+}
+
+/* What a source of drafts holds when the engine looks how much memory is free is not free. */
+static void test_memory_of_drafts(void **state)
+{
+    const by_draft_source large = {
+        .start = start_large, .look = look_sure, .propose = propose_known};
+    const by_engine_options options = {.sessions = 7, .draft = &large};
+    by_config *config = small_engine_config("llama", "f32");
+    BY_UNUSED(state);
+    by_engine *engine = small_engine_open(config, &options);
+    assert_true(by_engine_memory(engine)->drafts == UINT64_C(1) << 50);
+    by_engine_close(&engine);
+    by_config_close(&config);
 }
 
 typedef struct invariance {
@@ -520,6 +542,7 @@ int main(void)
         cmocka_unit_test(test_log_probabilities),
         cmocka_unit_test(test_like_a_generator),
         cmocka_unit_test(test_draft_model),
+        cmocka_unit_test(test_memory_of_drafts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
