@@ -228,6 +228,29 @@ by_status by__forward_plan(by__forward *forward, const by_weights *weights, by_e
                : by__store_check(forward->store, forward->weights, weights, &load, error);
 }
 
+/* What the programs take must be free: pages are brought in when they are taken, and who takes more
+ * than there is is killed. */
+static by_status check_memory(const by__forward *forward, by_error *error)
+{
+    by__host_memory host;
+    char text[5][32];
+    uint64_t weights = by__store_bytes(forward->store, BY__COPY);
+    uint64_t caches = by__store_bytes(forward->store, BY__CACHE);
+    uint64_t rest =
+        by__set_arena_bytes(&forward->programs) + by__set_workspace_bytes(&forward->programs);
+    uint64_t need = weights + caches + rest;
+    by__memory_available(&host);
+    if (!forward->device->host_memory || need <= host.available) {
+        return BY_OK;
+    }
+    return by_error_set(error, BY_EMEMORY,
+                        "%s are needed, and %s are free: weights %s, keys and values %s, "
+                        "activations %s; fewer bits (precision) or a shorter context need less",
+                        by_format_bytes(text[0], need), by_format_bytes(text[1], host.available),
+                        by_format_bytes(text[2], weights), by_format_bytes(text[3], caches),
+                        by_format_bytes(text[4], rest));
+}
+
 /* Parameters are where the lender has them. */
 static by_status start_borrowed(by__forward *forward, by_error *error)
 {
@@ -252,6 +275,7 @@ by_status by__forward_start(by__forward *forward, const by_weights *weights, by_
         return start_borrowed(forward, error);
     }
     by__load_options load = {.family = by_model_name_prefix(o->config), .threads = o->threads};
+    BY_TRY(check_memory(forward, error));
     BY_TRY(by__store_allocate(forward->store, NULL, error));
     BY_TRY(by__set_allocate(&forward->programs, error));
     for (size_t i = 0; i < forward->programs.count; i++) {

@@ -89,7 +89,7 @@ by_status by__forward_add(by__forward *forward, const char *name, const by_model
 /* Lays out parameters and caches and checks that `weights` (NULL: initial values) has all tensors.
  * Sizes are known from here on. */
 by_status by__forward_plan(by__forward *forward, const by_weights *weights, by_error *error);
-/* Takes the memory, loads the weights, binds them and the caches. */
+/* Takes the memory, loads the weights, binds them and the caches. BY_EMEMORY: it is not free. */
 by_status by__forward_start(by__forward *forward, const by_weights *weights, by_error *error);
 
 /* The head of a model that classifies texts. */

@@ -358,6 +358,28 @@ static void test_longer_context(void **state)
     close_fixture(&f);
 }
 
+/* 512 GiB of keys and values are refused before anything is taken. */
+static void test_context_beyond_memory(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=llama", "model.mlp_width=88"};
+    fixture f;
+    by_error error = {0};
+    by_generator *generator = NULL;
+    const by_generator_options options = {.context = INT32_MAX / 2};
+    by__host_memory host;
+    by__memory_available(&host);
+    if (host.available >= UINT64_C(1) << 39) {
+        skip();
+    }
+    open_fixture(&f, settings, BY_ARRAY_LENGTH(settings));
+    assert_int_equal(by_generator_open(&generator, f.config, f.weights, &options, &error),
+                     BY_EMEMORY);
+    assert_non_null(strstr(error.message, "are free"));
+    assert_non_null(strstr(error.message, "keys and values 512.0 GiB"));
+    close_fixture(&f);
+}
+
 /* Not with frequencies that change with the length of the text. */
 static void test_bounded_context(void **state)
 {
@@ -664,6 +686,7 @@ int main(void)
         cmocka_unit_test(test_portions),
         cmocka_unit_test(test_keep),
         cmocka_unit_test(test_longer_context),
+        cmocka_unit_test(test_context_beyond_memory),
         cmocka_unit_test(test_bounded_context),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_padded_vocabulary),
