@@ -280,7 +280,7 @@ typedef struct by_load_sample {
     double end;     /* to the end of the answer */
     size_t tokens;  /* of the answer */
     int32_t status; /* of HTTP; 0: the connection broke or the time was over */
-    bool failed;    /* also by an error inside a stream */
+    bool failed;    /* also by an error inside a stream, and by an answer without a token */
 } by_load_sample;
 
 typedef struct by_load_report {

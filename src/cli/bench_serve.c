@@ -1,4 +1,5 @@
 /* `banyan bench serve`: a load on a server, and the times of its answers. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -18,6 +19,14 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* The least of the sorted values that is not below a share p of them (nearest rank): of few values,
+ * a high percentile is the largest. */
+static double percentile(const double *sorted, size_t count, double p)
+{
+    size_t rank = (size_t)ceil(p * (double)count - 1e-9);
+    return sorted[rank > 0 ? rank - 1 : 0];
+}
+
 /* Of `count` values, which are sorted. */
 static summary summarize(double *values, size_t count)
 {
@@ -29,9 +38,9 @@ static summary summarize(double *values, size_t count)
     for (size_t i = 0; i < count; i++) {
         s.mean += values[i] / (double)count;
     }
-    s.p50 = values[(count - 1) / 2];
-    s.p95 = values[(size_t)(0.95 * (double)(count - 1))];
-    s.p99 = values[(size_t)(0.99 * (double)(count - 1))];
+    s.p50 = percentile(values, count, 0.5);
+    s.p95 = percentile(values, count, 0.95);
+    s.p99 = percentile(values, count, 0.99);
     return s;
 }
 
@@ -85,6 +94,7 @@ static int print_report(const by_load_report *r, goals goal, const char *path, b
     double *token = first + r->count;
     double *end = token + r->count;
     size_t good = 0;
+    size_t paced = 0; /* with a second token, so that there is a time between two */
     size_t met = 0;
     size_t refused = 0;
     size_t tokens = 0;
@@ -99,7 +109,9 @@ static int print_report(const by_load_report *r, goals goal, const char *path, b
             continue;
         }
         first[good] = s->first;
-        token[good] = s->tokens > 1 ? (s->end - s->first) / (double)(s->tokens - 1) : 0.0;
+        if (s->tokens > 1) {
+            token[paced++] = (s->end - s->first) / (double)(s->tokens - 1);
+        }
         end[good++] = s->end;
         tokens += s->tokens;
         met += (goal.first <= 0.0 || s->first <= goal.first) &&
@@ -120,7 +132,7 @@ static int print_report(const by_load_report *r, goals goal, const char *path, b
     }
     static const char *const names[CURVES] = {"ttft", "tpot", "itl", "e2e"};
     double *const values[CURVES] = {first, token, r->gaps, end};
-    const size_t counts[CURVES] = {good, good, r->gap_count, good};
+    const size_t counts[CURVES] = {good, paced, r->gap_count, good};
     for (size_t i = 0; i < CURVES; i++) {
         print_row(names[i], summarize(values[i], counts[i]), json);
     }

@@ -200,6 +200,18 @@ json "d['ok'] == 40 and d['failed'] == 0"
 kill "$background"
 background=
 
+say "a load on a server with a slow answer and an empty one"
+rm -f address
+python3 "$root/tests/e2e/odd_server.py" >address &
+background=$!
+until [ -s address ]; do sleep 0.1; done
+run 1 "$banyan" bench serve "$(cat address)" --model any --requests 3 --concurrency 1 --json
+# The slow one is the 95th percentile of two, and has no time between tokens; the empty one has no times.
+json "d['ok'] == 2 and d['failed'] == 1 and d['ttft']['p95'] >= 0.5 and d['ttft']['p50'] > 0"
+json "d['tpot']['p50'] == d['tpot']['p95'] > 0"
+kill "$background"
+background=
+
 say "wrong requests are refused"
 run 2 "$banyan" bench
 run 2 "$banyan" bench nothing

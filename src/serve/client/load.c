@@ -127,10 +127,13 @@ static void finish(client *c, bool broken)
     s->failed = broken || c->failed || c->answer.status != 200;
     if (l->options.whole && !s->failed) {
         json_t *object = json_loadb(c->events.data, c->events.length, 0, NULL);
-        s->first = s->end;
         s->tokens = (size_t)by__get_integer(json_object_get(object, "usage"), "completion_tokens");
         json_decref(object);
     }
+    /* An answer of nothing is none: its times would be the best of all. Tokens without a text are
+     * there when the answer has ended. */
+    s->failed = s->failed || s->tokens == 0;
+    s->first = c->last_text > 0.0 ? s->first : s->end;
     l->report->seconds = now - l->began;
     c->events.length = 0;
     c->sample = SIZE_MAX;
