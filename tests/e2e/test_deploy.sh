@@ -70,6 +70,7 @@ python=$root/build/venv-deploy/bin/python
     python=python3
 "$banyan" broker --dir "$work/sock" 2>log &
 broker=$!
+began=$(date +%s)
 "$banyan" gateway --dir "$work/sock" --listen 127.0.0.1:0 >url 2>>log &
 gateway=$!
 on_exit="kill $broker $gateway"
@@ -79,6 +80,9 @@ until curl -sf "$(cat url)/metrics" >metrics && grep -q banyan_version_share met
 [ "$(curl -s -o out -w '%{http_code}' "$(cat url)/health/ready")" = 503 ] || fail "ready without a worker: $(cat out)"
 run 0 curl -sf -o metrics "$(cat url)/metrics"
 holds metrics 'banyan_ready 0'
+# To a second, as the kernel says when it was booted.
+awk -v from="$began" -v to="$(date +%s)" '$1 == "process_start_time_seconds" { good = $2 > from - 2 && $2 < to + 2 } END { exit !good }' metrics ||
+    fail "$(grep process_start_time metrics), and it began behind $began"
 holds metrics 'banyan_http_requests_total{status="5xx"} 0'
 kill "$gateway" "$broker"
 wait

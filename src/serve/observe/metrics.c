@@ -185,6 +185,33 @@ static double open_files(void)
     return count;
 }
 
+/* Seconds since 1970; 0: the kernel does not say. */
+static double start_time(void)
+{
+    char line[1024];
+    unsigned long long ticks = 0;
+    unsigned long long boot = 0;
+    FILE *file = fopen("/proc/self/stat", "r");
+    if (file != NULL) {
+        /* The second field, the name in parentheses, may have spaces; the time is the 22nd. */
+        const char *rest = fgets(line, sizeof line, file) == NULL ? NULL : strrchr(line, ')');
+        for (int field = 2; rest != NULL && field < 22; field++) {
+            rest = strchr(rest + 1, ' ');
+        }
+        ticks = rest == NULL ? 0 : strtoull(rest, NULL, 10);
+        (void)fclose(file);
+    }
+    file = fopen("/proc/stat", "r");
+    while (file != NULL && boot == 0 && fgets(line, sizeof line, file) != NULL) {
+        boot = strncmp(line, "btime ", 6) == 0 ? strtoull(line + 6, NULL, 10) : 0;
+    }
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return boot == 0 || ticks == 0 ? 0.0
+                                   : (double)boot + (double)ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
 void by__metrics_process(by__text *out)
 {
     struct rusage usage = {0};
@@ -197,6 +224,8 @@ void by__metrics_process(by__text *out)
                             (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6);
     by__metrics_counter(out, "process_resident_memory_bytes", "Memory of the gateway.", "gauge",
                         NULL, resident_bytes());
+    by__metrics_counter(out, "process_start_time_seconds", "When the gateway was started.", "gauge",
+                        NULL, start_time());
     by__metrics_counter(out, "process_open_fds", "Open files of the gateway.", "gauge", NULL,
                         open_files());
     by__metrics_counter(out, "process_max_fds", "Files that it may open.", "gauge", NULL,
