@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -94,6 +96,34 @@ static int try_thread_kill(void)
     return (int)syscall(SYS_tkill, parent, 0);
 }
 
+/* Whose signal tells that a file can be read: the kernel sends any signal to any process of the
+ * user. */
+static int try_owner(void)
+{
+    return fcntl(STDIN_FILENO, F_SETOWN, parent);
+}
+
+static int try_signal(void)
+{
+    return fcntl(STDIN_FILENO, F_SETSIG, SIGKILL);
+}
+
+static int try_limits(void)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_CORE, &limit) == 0 ? prlimit(parent, RLIMIT_CORE, &limit, NULL) : 0;
+}
+
+static int try_shared(void)
+{
+    return shmget(IPC_PRIVATE, 4096, 0600);
+}
+
+static int try_times(void)
+{
+    return utimensat(AT_FDCWD, path, NULL, 0);
+}
+
 static int try_trace(void)
 {
     return (int)ptrace(PTRACE_TRACEME, 0, NULL, NULL);
@@ -145,6 +175,11 @@ static const struct {
             {"kill of another process", try_kill, "kill"},
             {"a queued signal for another process", try_queue, "a system call"},
             {"a signal for another thread", try_thread_kill, "a system call"},
+            {"a file's signal for another process", try_owner, "a system call"},
+            {"another signal of a file", try_signal, "a system call"},
+            {"limits of another process", try_limits, "a system call"},
+            {"memory that outlives the process", try_shared, "a system call"},
+            {"times of a file", try_times, "a system call"},
             {"ptrace", try_trace, "ptrace"},
             {"keyctl", try_keys, "a system call"},
             {"what is allowed", try_allowed, NULL}};

@@ -6,6 +6,7 @@
 #include <seccomp.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <ucontext.h>
@@ -69,15 +70,22 @@ static const int forbidden[] = {
     SCMP_SYS(fchown), SCMP_SYS(lchown), SCMP_SYS(fchownat), SCMP_SYS(setxattr), SCMP_SYS(fsetxattr),
     SCMP_SYS(lsetxattr), SCMP_SYS(mount), SCMP_SYS(umount2), SCMP_SYS(pivot_root), SCMP_SYS(chroot),
     SCMP_SYS(open_by_handle_at), SCMP_SYS(open_tree), SCMP_SYS(move_mount), SCMP_SYS(fsopen),
-    SCMP_SYS(memfd_create),
+    SCMP_SYS(fsconfig), SCMP_SYS(fsmount), SCMP_SYS(mount_setattr), SCMP_SYS(memfd_create),
+    SCMP_SYS(removexattr), SCMP_SYS(fremovexattr), SCMP_SYS(lremovexattr), SCMP_SYS(utimensat),
+    SCMP_SYS(utimes), SCMP_SYS(utime), SCMP_SYS(futimesat),
+    /* what outlives a process */
+    SCMP_SYS(shmget), SCMP_SYS(msgget), SCMP_SYS(semget), SCMP_SYS(mq_open), SCMP_SYS(mq_unlink),
     /* more rights, and the kernel */
     SCMP_SYS(setuid), SCMP_SYS(setgid), SCMP_SYS(setreuid), SCMP_SYS(setregid), SCMP_SYS(setresuid),
-    SCMP_SYS(setresgid), SCMP_SYS(setgroups), SCMP_SYS(capset), SCMP_SYS(setns), SCMP_SYS(unshare),
-    SCMP_SYS(bpf), SCMP_SYS(perf_event_open), SCMP_SYS(userfaultfd), SCMP_SYS(keyctl),
-    SCMP_SYS(add_key), SCMP_SYS(request_key), SCMP_SYS(kexec_load), SCMP_SYS(init_module),
-    SCMP_SYS(finit_module), SCMP_SYS(delete_module), SCMP_SYS(reboot), SCMP_SYS(swapon),
-    SCMP_SYS(acct), SCMP_SYS(io_uring_setup), SCMP_SYS(io_uring_enter),
-    SCMP_SYS(io_uring_register)};
+    SCMP_SYS(setresgid), SCMP_SYS(setgroups), SCMP_SYS(setfsuid), SCMP_SYS(setfsgid),
+    SCMP_SYS(setrlimit), SCMP_SYS(process_madvise), SCMP_SYS(process_mrelease), SCMP_SYS(capset),
+    SCMP_SYS(setns), SCMP_SYS(unshare), SCMP_SYS(bpf), SCMP_SYS(perf_event_open),
+    SCMP_SYS(userfaultfd), SCMP_SYS(keyctl), SCMP_SYS(add_key), SCMP_SYS(request_key),
+    SCMP_SYS(kexec_load), SCMP_SYS(kexec_file_load), SCMP_SYS(init_module), SCMP_SYS(finit_module),
+    SCMP_SYS(delete_module), SCMP_SYS(reboot), SCMP_SYS(swapon), SCMP_SYS(swapoff), SCMP_SYS(iopl),
+    SCMP_SYS(ioperm), SCMP_SYS(sethostname), SCMP_SYS(setdomainname), SCMP_SYS(settimeofday),
+    SCMP_SYS(clock_settime), SCMP_SYS(quotactl), SCMP_SYS(syslog), SCMP_SYS(acct),
+    SCMP_SYS(io_uring_setup), SCMP_SYS(io_uring_enter), SCMP_SYS(io_uring_register)};
 
 /* Rules whose argument at `index` equals `value` where `mask` has bits. */
 static int refuse_masked(scmp_filter_ctx filter, int call, unsigned index, uint64_t mask,
@@ -121,7 +129,23 @@ static int add_process_rules(scmp_filter_ctx filter)
         code =
             seccomp_rule_add(filter, SCMP_ACT_TRAP, signals[i], 1, SCMP_A0_32(SCMP_CMP_NE, self));
     }
-    return code;
+    /* Nor by a file whose events are told by one, to any process of the user. */
+    static const struct {
+        int call;
+        uint64_t command;
+    } owners[] = {{SCMP_SYS(fcntl), F_SETOWN},
+                  {SCMP_SYS(fcntl), F_SETOWN_EX},
+                  {SCMP_SYS(fcntl), F_SETSIG},
+                  {SCMP_SYS(ioctl), FIOSETOWN},
+                  {SCMP_SYS(ioctl), SIOCSPGRP}};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(owners) && code == 0; i++) {
+        code = seccomp_rule_add(filter, SCMP_ACT_TRAP, owners[i].call, 1,
+                                SCMP_A1_32(SCMP_CMP_EQ, owners[i].command));
+    }
+    /* Limits are read by a new thread; to set those of another process may end it. */
+    return code != 0 ? code
+                     : seccomp_rule_add(filter, SCMP_ACT_TRAP, SCMP_SYS(prlimit64), 1,
+                                        SCMP_A2_64(SCMP_CMP_NE, 0));
 }
 
 /* Sockets of this machine, and of the internet where that is allowed; the C library looks for
