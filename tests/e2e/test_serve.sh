@@ -43,7 +43,10 @@ serve --workers 2 --listen "127.0.0.1:$port"
 check ready "$url"
 check tasks_lost "$url" "$server"
 run 2 "$banyan" broker --dir "$work/sock"
-holds err "another broker listens"
+holds err "another server listens on $work/sock/broker.socket"
+run 2 "$banyan" serve runs/tiny --listen 127.0.0.1:0 --dir "$work/sock"
+holds err "another server listens on $work/sock/control.socket"
+run 0 "$banyan" deploy --status --dir "$work/sock"
 
 say "a load"
 run 0 "$banyan" bench serve "$url" --model tiny --requests 60 --concurrency 8 --prompt-tokens 5 --tokens 7 \

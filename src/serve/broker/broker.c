@@ -1,10 +1,6 @@
 /* The broker's process: its socket, its loop and its timer. */
 #include "serve/broker/broker.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include "serve/stop.h"
 
 static void on_message(void *user, by__link *link, json_t *message)
@@ -63,25 +59,6 @@ static void on_stop(void *user, bool again)
     uv_stop(&b->loop);
 }
 
-/* Two brokers on one socket would each have half of the peers. The lock ends with the process. */
-static by_status lock_socket(int *out, const char *path, by_error *error)
-{
-    by__text name = {0};
-    by__text_format(&name, "%s.lock", path);
-    if (name.failed) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: a lock");
-    }
-    *out = open(name.data, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-    by_status status = *out < 0 ? by__io_error(error, "open", name.data) : BY_OK;
-    if (status == BY_OK && flock(*out, LOCK_EX | LOCK_NB) != 0) {
-        status =
-            by_error_set(error, BY_ECONFIG,
-                         "another broker listens on %s: end it, or choose another directory", path);
-    }
-    by__text_free(&name);
-    return status;
-}
-
 static void set_defaults(by_broker_options *o)
 {
     o->queue_requests = o->queue_requests > 0 ? o->queue_requests : 1024;
@@ -97,25 +74,17 @@ by_status by_broker_run(const by_broker_options *options, by_error *error)
     by__link_handler handler = {
         .message = on_message, .events = on_events, .lost = on_lost, .user = &b};
     by__stop *stop = NULL;
-    int lock = -1;
     set_defaults(&b.options);
     b.looked = b.began;
-    by_status status = lock_socket(&lock, options->socket, error);
-    if (status != BY_OK) {
-        if (lock >= 0) {
-            (void)close(lock);
-        }
-        return status;
-    }
     int code = uv_loop_init(&b.loop);
     if (code < 0) {
-        (void)close(lock);
         return by__uv_error(error, "make", "an event loop", code);
     }
     (void)uv_timer_init(&b.loop, &b.timer);
     (void)uv_check_init(&b.loop, &b.check);
     b.timer.data = b.check.data = &b;
-    status = by__link_listen(&b.listener, &b.loop, options->socket, on_taken, &handler, error);
+    by_status status =
+        by__link_listen(&b.listener, &b.loop, options->socket, on_taken, &handler, error);
     if (status == BY_OK) {
         status = by__broker_tasks_load(&b, error);
     }
@@ -135,6 +104,5 @@ by_status by_broker_run(const by_broker_options *options, by_error *error)
     uv_close((uv_handle_t *)&b.check, NULL);
     (void)uv_run(&b.loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&b.loop);
-    (void)close(lock);
     return status;
 }

@@ -1,9 +1,12 @@
 #include "serve/event_list.h"
 #include "serve/link/link.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define BACKLOG 128
 #define READ    ((size_t)64 << 10)
@@ -20,6 +23,7 @@ typedef struct socket_link {
 
 struct by__link_listener {
     uv_pipe_t pipe;
+    int lock; /* ends with the process */
     by__link_handler handler;
     void (*taken)(void *user, by__link *link);
 };
@@ -259,21 +263,46 @@ static void on_listener_closed(uv_handle_t *handle)
     free(handle->data);
 }
 
+/* Two processes on one path would each have half of the peers, or the later one all. */
+static by_status lock_path(int *out, const char *path, by_error *error)
+{
+    by__text name = {0};
+    by__text_format(&name, "%s.lock", path);
+    if (name.failed) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a lock");
+    }
+    int lock = open(name.data, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
+    by_status status = lock < 0 ? by__io_error(error, "open", name.data) : BY_OK;
+    if (status == BY_OK && flock(lock, LOCK_EX | LOCK_NB) != 0) {
+        status =
+            by_error_set(error, BY_ECONFIG,
+                         "another server listens on %s: end it, or choose another directory", path);
+        (void)close(lock);
+    }
+    by__text_free(&name);
+    *out = lock;
+    return status;
+}
+
 by_status by__link_listen(by__link_listener **out, uv_loop_t *loop, const char *path,
                           void (*taken)(void *user, by__link *link),
                           const by__link_handler *handler, by_error *error)
 {
     uv_fs_t request;
-    BY_TRY(by__alloc((void **)out, 1, sizeof **out, "a listener", error));
-    by__link_listener *s = *out;
+    by__link_listener *s = NULL;
+    int lock;
+    BY_TRY(lock_path(&lock, path, error));
+    by_status status = by__alloc((void **)&s, 1, sizeof *s, "a listener", error);
+    int code = status == BY_OK ? uv_pipe_init(loop, &s->pipe, 0) : 0;
+    if (status != BY_OK || code < 0) {
+        free(s);
+        (void)close(lock);
+        return status != BY_OK ? status : by__uv_error(error, "open", "a socket", code);
+    }
     s->handler = *handler;
     s->taken = taken;
-    int code = uv_pipe_init(loop, &s->pipe, 0);
-    if (code < 0) {
-        free(s);
-        *out = NULL;
-        return by__uv_error(error, "open", "a socket", code);
-    }
+    s->lock = lock;
+    *out = s;
     s->pipe.data = s;
     (void)uv_fs_unlink(NULL, &request, path, NULL);
     uv_fs_req_cleanup(&request);
@@ -293,7 +322,10 @@ by_status by__link_listen(by__link_listener **out, uv_loop_t *loop, const char *
 void by__link_listener_close(by__link_listener **listener)
 {
     if (*listener != NULL) {
+        int lock = (*listener)->lock;
+        /* Removes the path, which is the next process' own once the lock is free. */
         uv_close((uv_handle_t *)&(*listener)->pipe, on_listener_closed);
+        (void)close(lock);
         *listener = NULL;
     }
 }
