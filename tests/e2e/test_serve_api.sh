@@ -60,6 +60,11 @@ done
 
 say "the examples of the reference"
 check python3 "$client" reference "$url" "$root/docs/api.md"
+codes=$(sed -n '/^| status | `code`/,/^$/p' "$root/docs/api.md" | cut -d '|' -f 3 | grep -o '`[a-z_]*`' | tr -d '`' | grep -v code)
+[ "$(echo "$codes" | wc -l)" -gt 20 ] || fail "no table of codes in docs/api.md"
+for code in $codes; do
+    grep -rqF "\"$code\"" "$root/src/serve" || fail "docs/api.md names the error $code, which no answer has"
+done
 
 say "what is served by a name"
 run 2 "$banyan" serve runs/tiny tiny=talk --dir "$work/other"
