@@ -117,6 +117,16 @@ static double read_share(const char *text)
     return end == text || *end != '\0' || !(value > 0.0 && value < 1.0) ? -1.0 : value;
 }
 
+static int print(const by_deploy_status *now, bool json)
+{
+    if (json) {
+        print_json(now);
+    } else {
+        print_status(now);
+    }
+    return CLI_DONE;
+}
+
 static int act(by_deploy_options *o, bool status, bool json, bool detach)
 {
     by_error error = {0};
@@ -130,12 +140,7 @@ static int act(by_deploy_options *o, bool status, bool json, bool detach)
     if (by_deploy_status_now(&now, o->control, &error) != BY_OK) {
         return cli_fail(&cli_deploy, &error);
     }
-    if (json) {
-        print_json(&now);
-    } else {
-        print_status(&now);
-    }
-    return CLI_DONE;
+    return print(&now, json);
 }
 
 static int print_shared(const char *broker, const char *model, bool json)
@@ -145,12 +150,7 @@ static int print_shared(const char *broker, const char *model, bool json)
     if (by_deploy_shared_status(&now, broker, model, &error) != BY_OK) {
         return cli_fail(&cli_deploy, &error);
     }
-    if (json) {
-        print_json(&now);
-    } else {
-        print_status(&now);
-    }
-    return CLI_DONE;
+    return print(&now, json);
 }
 
 static void tell_phase(void *user, const char *version, const char *phase, double share)

@@ -27,7 +27,7 @@ bodies = [{"model": "tiny", "prompt": "apple", "max_tokens": 250, "seed": i} for
 bodies += [{"model": "tiny", "prompt": "bay cedar " * 60 + "abcdef"[i], "max_tokens": 8, "seed": i} for i in range(6)]
 expected = []
 lock = threading.Lock()
-counts = {"ok": 0, "error": 0, "broken": 0, "left": 0}
+counts = {"ok": 0, "error": 0, "broken": 0, "left": 0, "expiring": 0}
 codes = {}
 wrong = []
 accepted = {}
@@ -119,6 +119,8 @@ def task(i, key):
         refuse(status, answer)
         return
     if more:
+        with lock:
+            counts["expiring"] += 1
         return
     with lock:
         before = accepted.setdefault(key, (i, answer["id"]))
@@ -341,7 +343,7 @@ def main():
             wrong.append(f"task {id}: {done}")
     assert not wrong, (len(wrong), wrong[:3])
     assert (accepted or fault == "soak") and counts["ok"] > 0
-    print(f"{fault}: {counts['ok']} answered, {len(accepted)} tasks, {counts['left']} clients left, {counts['broken']} broken, errors {codes}; answers again after {recovered:.1f} s")
+    print(f"{fault}: {counts['ok']} answered, {len(accepted) + counts['expiring']} tasks, {counts['left']} clients left, {counts['broken']} broken, errors {codes}; answers again after {recovered:.1f} s")
 
 
 main()
