@@ -1,9 +1,9 @@
+#include <dirent.h>
 #include <gnu/libc-version.h>
 #include <jansson.h>
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "base/threads.h"
 #include "plan/plan.h"
@@ -69,20 +69,31 @@ static by_status measure_figure(by_machine *m, unsigned figure, by_error *error)
     }
 }
 
-/* How often the scheduler took a processor from a thread of this process that could have gone on.
- */
-static long preemptions(void)
+/* Seconds for which threads of this process could have run and had no processor, since they began:
+ * the second number of schedstat, in nanoseconds. 0 where the kernel does not count it. */
+static double waited(void)
 {
-    struct rusage usage;
-    return getrusage(RUSAGE_SELF, &usage) == 0 ? usage.ru_nivcsw : 0;
+    double seconds = 0.0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (const struct dirent *d; tasks != NULL && (d = readdir(tasks)) != NULL;) {
+        char path[64];
+        unsigned long long wait = 0;
+        (void)snprintf(path, sizeof path, "/proc/self/task/%.20s/schedstat", d->d_name);
+        FILE *file = d->d_name[0] == '.' ? NULL : fopen(path, "r");
+        if (file != NULL) {
+            seconds += fscanf(file, "%*u %llu", &wait) == 1 ? 1e-9 * (double)wait : 0.0;
+            (void)fclose(file);
+        }
+    }
+    if (tasks != NULL) {
+        (void)closedir(tasks);
+    }
+    return seconds;
 }
 
-/* Daemons of an idle machine interrupt a few times a second; a process that computes as well takes
- * its turn every few milliseconds. */
-static bool was_disturbed(long preempted, double seconds)
-{
-    return (double)preempted > 5.0 + 25.0 * seconds;
-}
+/* On an idle machine threads wait for 2 or 3 % of their time, for daemons; one other process that
+ * computes makes two threads on two cores wait for a third of it. */
+#define MOST_WAIT 0.1
 
 by_status by_machine_measure(by_machine *machine, unsigned figures, by_error *error)
 {
@@ -91,10 +102,10 @@ by_status by_machine_measure(by_machine *machine, unsigned figures, by_error *er
         if ((figures & figure) == 0) {
             continue;
         }
-        long preempted = preemptions();
+        double before = waited();
         double began = by_clock();
         BY_TRY(measure_figure(&m, figure, error));
-        bool busy = was_disturbed(preemptions() - preempted, by_clock() - began);
+        bool busy = waited() - before > MOST_WAIT * (double)m.threads * (by_clock() - began);
         m.busy = busy ? m.busy | figure : m.busy & ~figure;
     }
     *machine = m;

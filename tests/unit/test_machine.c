@@ -1,10 +1,13 @@
 /* The measured machine: what is kept between processes, and what happens when it cannot be. */
 #include <math.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -168,6 +171,38 @@ static void test_busy_figures(void **state)
     by__machine_recall(&kept, f->cache);
     assert_true(fabs(kept.f32_gflops - loaded.f32_gflops) <= 1e-5 * loaded.f32_gflops);
     assert_int_equal(kept.busy, loaded.busy);
+}
+
+/* Two processes a core that compute as well: what is measured meanwhile is marked. */
+static void test_busy_machine(void **state)
+{
+    BY_UNUSED(state);
+    by_machine m;
+    pid_t others[64];
+    if (access("/proc/self/schedstat", R_OK) != 0) {
+        skip(); /* a kernel without CONFIG_SCHED_INFO */
+    }
+    assert_int_equal(by_machine_describe(&m, -1, NULL), BY_OK);
+    size_t count = 2 * (size_t)m.cores < BY_ARRAY_LENGTH(others) ? 2 * (size_t)m.cores : 0;
+    if (count == 0) {
+        skip(); /* more cores than a test should take */
+    }
+    for (size_t i = 0; i < count; i++) {
+        others[i] = fork();
+        assert_true(others[i] >= 0);
+        if (others[i] == 0) {
+            (void)alarm(60); /* should the test itself be ended */
+            for (volatile unsigned turn = 0;; turn++) {
+            }
+        }
+    }
+    by_status status = by_machine_measure(&m, BY_MACHINE_F32, NULL);
+    for (size_t i = 0; i < count; i++) {
+        (void)kill(others[i], SIGKILL);
+        assert_int_equal(waitpid(others[i], NULL, 0), others[i]);
+    }
+    assert_int_equal(status, BY_OK);
+    assert_int_equal(m.busy, BY_MACHINE_F32);
 }
 
 /* Whatever is in the file: nothing is taken from it, and the next store makes it whole. */
@@ -381,11 +416,11 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_round_trip),   TEST(test_entries),      TEST(test_missing_figure),
-        TEST(test_busy_figures), TEST(test_broken_cache), TEST(test_broken_figures),
-        TEST(test_no_cache),     TEST(test_cache_path),   TEST(test_describe),
-        TEST(test_roof),         TEST(test_disk),         TEST(test_measure),
-        TEST(test_memory_probe), TEST(test_identify),
+        TEST(test_round_trip),     TEST(test_entries),      TEST(test_missing_figure),
+        TEST(test_busy_figures),   TEST(test_busy_machine), TEST(test_broken_cache),
+        TEST(test_broken_figures), TEST(test_no_cache),     TEST(test_cache_path),
+        TEST(test_describe),       TEST(test_roof),         TEST(test_disk),
+        TEST(test_measure),        TEST(test_memory_probe), TEST(test_identify),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
