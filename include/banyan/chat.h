@@ -64,6 +64,9 @@ typedef struct by_chat_request {
  * conversation (its message), is wrong, or exceeds a limit. */
 BY_API by_status by_chat_render(const by_chat *chat, const by_chat_request *request, char **out,
                                 size_t *length, by_error *error);
+/* Whether the template goes through the parts of a content, `for part in message.content` or alike,
+ * so that a message may have a list of them. Of other templates a content is one text. */
+BY_API bool by_chat_takes_parts(const by_chat *chat);
 /* The text of a special token as tokenizer_config.json has it ("bos_token", "eos_token", ...), NULL
  * if it has none. Lives as long as the handle. */
 BY_API const char *by_chat_special(const by_chat *chat, const char *name);

@@ -316,6 +316,22 @@ def check_probabilities():
     assert call("/v1/completions", {**ask, "logprobs": 21})[0] == 400
 
 
+def check_parts():
+    """A content in parts is the text of them on lines for a template that adds texts."""
+    path = "/v1/chat/completions"
+
+    def ask(content):
+        return call(
+            path, {"model": "talk", "messages": [{"role": "user", "content": content}], "max_tokens": 5, "seed": 3}
+        )
+
+    parts = [{"type": "text", "text": "apple"}, {"type": "text", "text": "bay"}]
+    (status, listed), (_, plain) = ask(parts), ask("apple\nbay")
+    assert status == 200 and listed["choices"] == plain["choices"] and listed["usage"] == plain["usage"], listed
+    status, refused = ask([*parts, {"type": "image_url", "image_url": {"url": "data:,"}}])
+    assert status == 400 and "message 0: a part of a 'content' is of type 'image_url'" in refused["error"]["message"]
+
+
 def check_encoding():
     """While long conversations and heavy schemas are read, streams of others go on."""
 

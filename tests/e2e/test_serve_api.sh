@@ -53,7 +53,7 @@ mv out adapted.text
 
 say "a server of five models"
 serve_models runs/tiny talk adapted=talk+adapter runs/houses runs/digits/
-for what in models embeddings predict probabilities encoding; do
+for what in models embeddings predict probabilities parts encoding; do
     say "$what"
     check python3 "$client" "$what" "$url"
 done

@@ -110,6 +110,46 @@ static void test_errors_name_line_and_construct(void **state)
     check_refused("\xff", BY_EFORMAT, "UTF-8");
 }
 
+/* Whether a content may be a list of parts is in the template. */
+static void test_templates_that_take_parts(void **state)
+{
+    BY_UNUSED(state);
+    static const struct {
+        const char *text;
+        bool takes;
+    } cases[] = {
+        {"{% for m in messages %}{{ m.content + ' ' }}{% endfor %}", false},
+        {"{% for m in messages %}{% for t in m.tool_calls %}{{ m['content'] }}{% endfor %}"
+         "{% endfor %}",
+         false},
+        {"{% for m in messages %}{% for l in m.content.split('\n') %}{{ l }}{% endfor %}"
+         "{% endfor %}",
+         false},
+        {"{% for m in messages %}{% for p in m.content %}{{ p.text }}{% endfor %}{% endfor %}",
+         true},
+        {"{% for m in messages %}{% if m['content'] is string %}{{ m['content'] }}"
+         "{% elif m.x %}{% else %}{% for p in m['content'] | selectattr('text') %}{{ p.text }}"
+         "{% endfor %}{% endif %}{% endfor %}",
+         true},
+        {"{% for m in messages %}{% set c = m.content[1:] %}{% for p in c %}{{ p.text }}"
+         "{% endfor %}{% endfor %}",
+         true},
+        {"{% macro show(content) %}{% for p in content %}{{ p.text }}{% endfor %}{% endmacro %}"
+         "{{ show(messages[0].content) }}",
+         true},
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        by_chat *chat;
+        by_error error = {0};
+        assert_int_equal(by_chat_parse(&chat, cases[i].text, strlen(cases[i].text), "t", &error),
+                         BY_OK);
+        if (by_chat_takes_parts(chat) != cases[i].takes) {
+            fail_msg("%s", cases[i].text);
+        }
+        by_chat_close(&chat);
+    }
+}
+
 /* Each of these would run or grow without end. */
 static void test_hostile_templates(void **state)
 {
@@ -293,6 +333,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden),
         cmocka_unit_test(test_errors_name_line_and_construct),
+        cmocka_unit_test(test_templates_that_take_parts),
         cmocka_unit_test(test_hostile_templates),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_files),

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "serve/content_parts.h"
 #include "serve/gateway/gateway.h"
 #include "serve/task_answer.h"
 
@@ -300,6 +301,52 @@ static void test_task(void **state)
     json_decref(task);
 }
 
+/* A content in parts, as templates know them. */
+static json_t *level(const json_t *content)
+{
+    json_t *out;
+    by_error error = {0};
+    if (by__content_parts(&out, content, &error) == BY_OK) {
+        return out;
+    }
+    assert_int_equal(error.status, BY_EMEMORY);
+    return NULL;
+}
+
+static void test_parts(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const refused[] = {"[{\"type\":\"image_url\",\"image_url\":{}}]", "[1]",
+                                          "[{\"text\":\"a\"}]",
+                                          "[{\"type\":\"text\",\"text\":null}]"};
+    by_error error = {0};
+    json_t *content = json_pack("[{ss ss}{ss ss}]", "type", "input_text", "text", "a", "type",
+                                "text", "text", "b");
+    json_t *wanted =
+        json_pack("[{ss ss}{ss ss}]", "type", "text", "text", "a", "type", "text", "text", "b");
+    json_t *text;
+    assert_int_equal(by__content_text(&text, content, &error), BY_OK);
+    assert_string_equal(json_string_value(text), "a\nb");
+    json_decref(text);
+    bool reached = true;
+    for (size_t k = 0; reached; k++) {
+        left = k;
+        json_t *now = level(content);
+        reached = left == NEVER;
+        left = NEVER;
+        assert_true(now == NULL || json_equal(now, wanted));
+        json_decref(now);
+    }
+    json_decref(wanted);
+    json_decref(content);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(refused); i++) {
+        content = json_loads(refused[i], 0, NULL);
+        assert_int_equal(by__content_text(&text, content, &error), BY_EARG);
+        assert_int_equal(by__content_parts(&text, content, &error), BY_EARG);
+        json_decref(content);
+    }
+}
+
 /* The result of a task, from its events. */
 static json_t *gather(void)
 {
@@ -356,10 +403,8 @@ static void *json_malloc(size_t size)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_read),
-        cmocka_unit_test(test_answers),
-        cmocka_unit_test(test_task),
-        cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_read),   cmocka_unit_test(test_answers), cmocka_unit_test(test_task),
+        cmocka_unit_test(test_gather), cmocka_unit_test(test_parts),
     };
     json_set_alloc_funcs(json_malloc, free);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,6 +49,11 @@ const char *by_chat_special(const by_chat *chat, const char *name)
     return NULL;
 }
 
+bool by_chat_takes_parts(const by_chat *chat)
+{
+    return by__template_takes_parts(&chat->tpl);
+}
+
 bool by_chat_ends(const by_chat *chat, const by_tokenizer *tokenizer, int64_t id)
 {
     const char *eos = by_chat_special(chat, "eos_token");

@@ -186,6 +186,8 @@ typedef struct by__template {
 by_status by__template_parse(by__template *out, const char *source, size_t length, const char *name,
                              by_error *error);
 void by__template_free(by__template *tpl);
+/* Whether it goes through the parts of a message's content in a loop (template_content.c). */
+bool by__template_takes_parts(const by__template *tpl);
 
 /* ---- tokens ---- */
 

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/content_parts.h"
 #include "serve/fields.h"
 #include "serve/gateway/gateway_routes.h"
 #include "serve/messages.h"
@@ -60,39 +61,7 @@ static by_status bad_input(by_error *error)
 {
     return by_error_set(error, BY_EARG,
                         "'input' must be a text or a list of messages, each with a role (user, "
-                        "assistant, system or developer) and a content: a text, or parts of the "
-                        "types input_text and output_text");
-}
-
-/* The text of a content, as a JSON string. */
-static by_status read_content(json_t **out, const json_t *content, by_error *error)
-{
-    size_t i;
-    json_t *part;
-    by__text text = {0};
-    bool good = json_is_array(content);
-    *out = NULL;
-    if (json_is_string(content)) {
-        *out = json_incref((json_t *)(uintptr_t)content);
-        return BY_OK;
-    }
-    json_array_foreach(content, i, part)
-    {
-        const char *type = by__get_text(part, "type");
-        const json_t *piece = json_object_get(part, "text");
-        good = good && type != NULL && json_is_string(piece) &&
-               (strcmp(type, "input_text") == 0 || strcmp(type, "output_text") == 0);
-        if (good) {
-            by__text_add_bytes(&text, json_string_value(piece), json_string_length(piece));
-        }
-    }
-    if (good && !text.failed) {
-        *out = json_stringn(text.data == NULL ? "" : text.data, text.length);
-    }
-    by__text_free(&text);
-    return !good          ? bad_input(error)
-           : *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a conversation")
-                          : BY_OK;
+                        "assistant, system or developer) and a content");
 }
 
 static by_status add_message(json_t *messages, const char *role, json_t *content, by_error *error)
@@ -126,7 +95,7 @@ static by_status read_input(json_t *messages, const json_t *input, by_error *err
         if (r == BY_ARRAY_LENGTH(roles) || (type != NULL && strcmp(type, "message") != 0)) {
             return bad_input(error);
         }
-        BY_TRY(read_content(&content, json_object_get(item, "content"), error));
+        BY_TRY(by__content_text(&content, json_object_get(item, "content"), error));
         /* What templates call a developer is the system. */
         BY_TRY(add_message(messages, r == 3 ? "system" : role, content, error));
     }

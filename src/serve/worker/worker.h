@@ -1,6 +1,7 @@
 /* The worker's own records, for worker.c (the loop), worker_model.c (what it serves),
  * worker_embed.c and worker_predict.c, worker_prepare.c (the thread that makes work of requests),
- * worker_request.c (what a request asks for) and worker_engine.c (the thread of the engine). */
+ * worker_request.c and worker_messages.c (what a request asks for) and worker_engine.c (the thread
+ * of the engine). */
 #ifndef BY_SERVE_WORKER_H
 #define BY_SERVE_WORKER_H
 
@@ -56,6 +57,10 @@ by_status by__served_encode(by_token_buffer *out, const by__served_model *model,
                             size_t length, unsigned flags, by_error *error);
 by_status by__served_ids(by_token_buffer *out, const by__served_model *model, const json_t *list,
                          const char *name, by_error *error);
+/* Those of a conversation, with what its template ends it with (worker_messages.c). Parts of a
+ * content are joined where the template does not go through them. */
+by_status by__served_messages(by_token_buffer *out, const by__served_model *model,
+                              const json_t *messages, const json_t *tools, by_error *error);
 
 /* A request in the worker. The engine's thread has it from by__engine_submit until it gives it back
  * with BY__OUT_LAST; of it that thread reads `request` and writes `session` alone. */

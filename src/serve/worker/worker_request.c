@@ -60,36 +60,6 @@ static const by__field fields[] = {
 
 /* ---- the prompt ---- */
 
-static by_status take_messages(by__work *w, const by__served_model *model, const asked *a,
-                               by_error *error)
-{
-    char *text = NULL;
-    size_t length;
-    if (model->chat == NULL) {
-        return by_error_set(error, BY_EARG, "the model has no chat template: ask for a completion");
-    }
-    char *messages = json_dumps(a->messages, JSON_COMPACT);
-    char *tools = a->tools == NULL ? NULL : json_dumps(a->tools, JSON_COMPACT);
-    by_status status = messages == NULL || (a->tools != NULL && tools == NULL)
-                           ? by_error_set(error, BY_EMEMORY, "out of memory: a conversation")
-                           : BY_OK;
-    if (status == BY_OK) {
-        by_chat_request chat = {.messages = messages,
-                                .messages_length = strlen(messages),
-                                .tools = tools,
-                                .tools_length = tools == NULL ? 0 : strlen(tools),
-                                .add_generation_prompt = true};
-        status = by_chat_render(model->chat, &chat, &text, &length, error);
-    }
-    if (status == BY_OK) {
-        status = by__served_encode(&w->prompt, model, text, length, BY_ENCODE_SPECIAL, error);
-    }
-    free(messages);
-    free(tools);
-    free(text);
-    return status;
-}
-
 static by_status take_prompt(by__work *w, const by__served_model *model, const asked *a,
                              by_error *error)
 {
@@ -97,7 +67,7 @@ static by_status take_prompt(by__work *w, const by__served_model *model, const a
         return by_error_set(error, BY_EARG, "one of 'prompt' and 'messages' is needed");
     }
     if (a->messages != NULL) {
-        return take_messages(w, model, a, error);
+        return by__served_messages(&w->prompt, model, a->messages, a->tools, error);
     }
     if (json_is_array(a->prompt)) {
         return by__served_ids(&w->prompt, model, a->prompt, "prompt", error);
