@@ -149,8 +149,12 @@ def check_errors():
     error(400, "invalid_request", path, completion(logit_bias={"x": 1}))
     error(400, "invalid_request", path, completion(response_format={"type": "regex", "pattern": "(" * 60000}))
     error(400, "invalid_request", path, completion(), headers={"Content-Length": "10"})
-    error(404, "model_not_found", path, completion(model="other"))
-    error(404, "model_not_found", "/v1/models/other")
+    # The sentence names what was asked for and what there is, for whoever asks.
+    task = {"endpoint": path, "body": completion(model="other")}
+    for missing in ((path, completion(model="other")), ("/v1/models/other",), ("/v1/tasks", task)):
+        body = error(404, "model_not_found", *missing)[0]
+        assert body["message"] == "the model 'other' is not served here; served: 'tiny'", body
+        assert body["param"] == "model", body
     error(404, "route_not_found", "/v1/else")
     error(400, "invalid_request", "/v1/chat/completions", {"model": "tiny", "messages": []})
     # The model has no template.

@@ -347,6 +347,39 @@ static void test_parts(void **state)
     }
 }
 
+/* The error of a model that is not served lists those that are, but not without end. */
+static void test_no_model(void **state)
+{
+    BY_UNUSED(state);
+    static const struct {
+        int models;
+        const char *end;
+    } cases[] = {
+        {0, "here; no model is"},
+        {2, "here; served: 'model-000', 'model-001'"},
+        {500, "'model-075' and 424 more, which GET /v1/models lists"},
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        json_t *list = json_array();
+        by__text text = {0};
+        for (int m = 0; m < cases[i].models; m++) {
+            char name[24];
+            (void)snprintf(name, sizeof name, "model-%03d", m);
+            assert_int_equal(json_array_append_new(list, json_pack("{ss s{}}", "id", name, "info")),
+                             0);
+        }
+        by__gateway g = {.state = json_pack("{so}", "models", list)};
+        by__no_model_text(&g, "m\"", &text);
+        size_t length = strlen(cases[i].end);
+        if (strncmp(text.data, "the model 'm\"' is not served ", 29) != 0 || text.length < length ||
+            strcmp(text.data + text.length - length, cases[i].end) != 0) {
+            fail_msg("%s", text.data);
+        }
+        by__text_free(&text);
+        json_decref(g.state);
+    }
+}
+
 /* The result of a task, from its events. */
 static json_t *gather(void)
 {
@@ -403,8 +436,9 @@ static void *json_malloc(size_t size)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_read),   cmocka_unit_test(test_answers), cmocka_unit_test(test_task),
-        cmocka_unit_test(test_gather), cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_read),  cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_task),  cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_parts), cmocka_unit_test(test_no_model),
     };
     json_set_alloc_funcs(json_malloc, free);
     return cmocka_run_group_tests(tests, NULL, NULL);

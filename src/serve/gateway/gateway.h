@@ -196,6 +196,9 @@ const json_t *by__gateway_model(const by__gateway *g, const char *name);
 /* The error of OpenAI's API: {"error": {"message", "type", "param", "code"}}. */
 void by__reply_error(by__gateway *g, by__exchange *x, int status, const char *code,
                      const char *param, const char *message);
+/* Names the model that was asked for and those that are served, up to a bound; as a 404. */
+void by__no_model_text(const by__gateway *g, const char *name, by__text *out);
+void by__reply_no_model(by__gateway *g, by__exchange *x, const char *name);
 /* Of a request that could not be read: 400 for what its client has done (BY_EARG, BY_EFORMAT), else
  * 503. */
 void by__reply_refused(by__gateway *g, by__exchange *x, by_status status, const char *param,

@@ -192,7 +192,9 @@ static void fail_with(by__call *call, const failure *f)
     count_end(call, BY__FINISH_ERROR);
     log_call(call, f->code);
     leave(call);
-    if (!call->began) {
+    if (!call->began && strcmp(f->code, "model_not_found") == 0) {
+        by__reply_no_model(g, x, call->model);
+    } else if (!call->began) {
         by__gateway_retry_after(x, f->retry_after);
         by__reply_error(g, x, f->status, f->code, f->param, f->message);
     } else {

@@ -11,6 +11,8 @@
 
 /* Seconds without a word of the broker, or of a worker, after which it does not count. */
 #define SILENCE 5.0
+/* Bytes of names that an error lists. */
+#define MOST_NAMED 1000
 
 /* ---- health ---- */
 
@@ -113,15 +115,52 @@ void by__answer_models(by__gateway *g, by__exchange *x, const by__http_request *
     by__reply_json(g, x, 200, json_pack("{ss so}", "object", "list", "data", data));
 }
 
+void by__no_model_text(const by__gateway *g, const char *name, by__text *out)
+{
+    size_t i;
+    size_t named = 0;
+    size_t more = 0;
+    json_t *m;
+    by__text_format(out, "the model '%s' is not served here", name);
+    size_t most = out->length + MOST_NAMED;
+    json_array_foreach(json_object_get(g->state, "models"), i, m)
+    {
+        const char *id = by__get_text(m, "id");
+        if (id == NULL || !json_is_object(json_object_get(m, "info"))) {
+            continue;
+        }
+        if (more > 0 || out->length + strlen(id) > most) {
+            more++;
+            continue;
+        }
+        by__text_format(out, "%s'%s'", named++ == 0 ? "; served: " : ", ", id);
+    }
+    if (more > 0) {
+        by__text_format(out, "%s%zu more, which GET /v1/models lists",
+                        named == 0 ? "; served: " : " and ", more);
+    }
+    by__text_add(out, named + more == 0 ? "; no model is" : "");
+}
+
+void by__reply_no_model(by__gateway *g, by__exchange *x, const char *name)
+{
+    by__text message = {0};
+    by__no_model_text(g, name, &message);
+    by__reply_error(g, x, 404, "model_not_found", "model",
+                    message.failed ? "no model of this name is served here" : message.data);
+    by__text_free(&message);
+}
+
 void by__answer_model(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
 {
     BY_UNUSED(key);
-    const json_t *model = by__gateway_model(g, r->path + strlen("/v1/models/"));
+    const char *name = r->path + strlen("/v1/models/");
+    const json_t *model = by__gateway_model(g, name);
     if (model != NULL) {
         by__reply_json(g, x, 200, model_of(model));
         return;
     }
-    by__reply_error(g, x, 404, "model_not_found", "model", "no model of this name is served here");
+    by__reply_no_model(g, x, name);
 }
 
 /* ---- metrics ---- */

@@ -21,6 +21,7 @@ struct by__ask {
     uint64_t ref;
     by__task_show *show;
     const char *what; /* that is asked for: "task" */
+    char model[256];  /* that a new task is for */
 };
 
 static void on_gone(by__waiter *waiter)
@@ -45,6 +46,8 @@ void by__task_ask(by__gateway *g, by__exchange *x, by__task_show *show, const ch
         a->exchange = x;
         a->show = show;
         a->what = what;
+        const char *model = by__get_text(json_object_get(message, "task"), "model");
+        (void)snprintf(a->model, sizeof a->model, "%s", model == NULL ? "" : model);
         a->ref = ++g->asked;
         a->next = g->asks;
         g->asks = a;
@@ -138,6 +141,10 @@ static void answer(struct by__ask *a, const json_t *message)
         const char *code = by__get_text(error, "code");
         const char *text = by__get_text(error, "message");
         by__metrics_refused(&g->metrics, code);
+        if (code != NULL && strcmp(code, "model_not_found") == 0) {
+            by__reply_no_model(g, a->exchange, a->model);
+            return;
+        }
         /* Refusals say when; of other errors, what cannot be done now may be done later. */
         by__gateway_retry_after(a->exchange,
                                 by__get_number(error, "retry_after", status == 503 ? 1.0 : 0.0));
