@@ -30,7 +30,7 @@ typedef struct by_draft_text {
     const int32_t *tokens; /* [count] so far */
     int64_t count;
     by_sampling sampling; /* that chooses its tokens; the next one is at position `count` */
-    int32_t most;         /* tokens to propose, at most */
+    int32_t most;         /* tokens to propose, at most; 0: none, the text is only shown */
     double chance;        /* that a token is right if those before it are, 0 .. 1 */
     int32_t *drafts;      /* [most] */
 } by_draft_text;
@@ -41,8 +41,8 @@ typedef struct by_draft_source {
      * of up to `context` tokens below `vocab`, and says how many bytes it is. */
     by_status (*start)(void *user, int64_t sequences, int64_t context, int64_t vocab,
                        uint64_t *bytes, by_error *error);
-    /* Called in every step with each sequence that decodes: lowers text->most to what there is to
-     * propose, and sets text->chance. Cheap. */
+    /* Called in every step with each sequence that decodes, and at the end of one: lowers
+     * text->most to what there is to propose, and sets text->chance. Cheap. */
     void (*look)(void *user, by_draft_text *text);
     /* Writes text->drafts for some of the texts that were looked at, with text->most (1 or more) at
      * or below what `look` left. */
@@ -62,10 +62,11 @@ typedef struct by_draft_model_options {
 
 /* Proposes what another, smaller model of the same vocabulary would choose, drawn with the same
  * random numbers. It has weights, keys and values of its own, for every sequence of the engine. The
- * chance is that of its drafts so far. `options` may be NULL. config and weights (NULL: initial
- * weights) are read when the engine is opened, and may be closed afterwards; what is wrong with
- * them, such as a smaller vocabulary, is an error then. Texts longer than the model's context get
- * no drafts where its positions are a table. BY_EARG: the model reads no tokens. */
+ * chance is that of its drafts so far, at first that of the texts before. `options` may be NULL.
+ * config and weights (NULL: initial weights) are read when the engine is opened, and may be closed
+ * afterwards; what is wrong with them, such as a smaller vocabulary, is an error then. Texts longer
+ * than the model's context get no drafts where its positions are a table. BY_EARG: the model reads
+ * no tokens. */
 BY_API by_status by_draft_model(by_draft_source *out, const by_config *config,
                                 const by_weights *weights, const by_draft_model_options *options,
                                 by_error *error);

@@ -8,11 +8,14 @@
 
 /* Rows of a step, at least; more are for texts that it has not followed. */
 #define ROWS 64
-/* The chance of a draft before any was made, the weight of one in the running mean, and how fast a
- * mean of which nothing new is known comes back to it. */
-#define CHANCE 0.7
-#define WEIGHT 0.1
-#define RETURN 0.005
+/* The chance of a draft before any was made, and the weight of one in the running means, of a text
+ * and of all texts, with which a new text begins. A mean of which nothing new is known comes back
+ * to CHANCE, so that drafts are tried again at times, by RETURN of what one draft weighs: then
+ * those that are never right take 1 / 40 of the time at most, in one text and over many. */
+#define CHANCE      0.7
+#define TEXT_WEIGHT 0.1
+#define WEIGHT      0.05
+#define RETURN      0.05
 
 /* What is known of a sequence. */
 typedef struct place {
@@ -33,6 +36,7 @@ typedef struct draft_model {
     place *places;
     int64_t context;
     int64_t vocab; /* of the drafts */
+    double chance; /* of one, over all texts */
     size_t *ends;  /* [sequences]: texts whose logits a run gives */
     void *scratch; /* of by_sample */
 } draft_model;
@@ -111,6 +115,7 @@ static by_status start(void *user, int64_t sequences, int64_t context, int64_t v
                             (long long)m->steps.vocab, (long long)vocab);
     }
     m->vocab = vocab;
+    m->chance = CHANCE;
     *bytes =
         by__store_bytes(m->forward.store, BY__COPY) + by__store_bytes(m->forward.store, BY__CACHE) +
         by__set_arena_bytes(&m->forward.programs) + by__set_workspace_bytes(&m->forward.programs) +
@@ -119,13 +124,20 @@ static by_status start(void *user, int64_t sequences, int64_t context, int64_t v
     return take_memory(m, sequences, error);
 }
 
+/* A draft weighs so much of its weights towards `chance`. */
+static void learn(draft_model *m, place *p, double chance, double part)
+{
+    p->chance += part * TEXT_WEIGHT * (chance - p->chance);
+    m->chance += part * WEIGHT * (chance - m->chance);
+}
+
 /* Learns what became of the last drafts. */
-static void judge(place *p, const by_draft_text *text)
+static void judge(draft_model *m, place *p, const by_draft_text *text)
 {
     int32_t right = 0;
     while (right < p->drafted && p->at + right < text->count) {
         bool is = p->drafts[right] == text->tokens[p->at + right];
-        p->chance += WEIGHT * ((is ? 1.0 : 0.0) - p->chance);
+        learn(m, p, is ? 1.0 : 0.0, 1.0);
         if (!is) {
             break;
         }
@@ -134,7 +146,7 @@ static void judge(place *p, const by_draft_text *text)
     if (p->drafted > 0) {
         p->cached = smaller(p->cached, p->at + right);
     } else {
-        p->chance += RETURN * (CHANCE - p->chance);
+        learn(m, p, CHANCE, RETURN);
     }
     p->drafted = 0;
 }
@@ -144,9 +156,9 @@ static void look(void *user, by_draft_text *text)
     draft_model *m = user;
     place *p = &m->places[text->place];
     if (p->id != text->id) {
-        *p = (place){.id = text->id, .chance = CHANCE};
+        *p = (place){.id = text->id, .chance = m->chance};
     } else {
-        judge(p, text);
+        judge(m, p, text);
     }
     int64_t room = m->context - text->count;
     text->most = room < text->most ? (int32_t)(room < 0 ? 0 : room) : text->most;

@@ -8,11 +8,12 @@
 #define LEAST   2
 #define MOST    16
 #define A_MATCH 6
-/* What the chance of short and long matches is before any is known, and the weight of one token in
- * its running mean. */
+/* What the chance of short and long matches is before any is known, and the weights of one token in
+ * the running means, of a text and of all texts, with which a new text begins. */
 #define SHORT_CHANCE 0.3
 #define LONG_CHANCE  0.8
-#define WEIGHT       0.1
+#define TEXT_WEIGHT  0.1
+#define WEIGHT       0.05
 
 /* What is known of a sequence. */
 typedef struct place {
@@ -25,6 +26,7 @@ typedef struct place {
 
 typedef struct ngram {
     place *places;
+    double chance[2]; /* over all texts */
 } ngram;
 
 static by_status start(void *user, int64_t sequences, int64_t context, int64_t vocab,
@@ -34,6 +36,8 @@ static by_status start(void *user, int64_t sequences, int64_t context, int64_t v
     BY_UNUSED(context);
     BY_UNUSED(vocab);
     free(g->places);
+    g->chance[0] = SHORT_CHANCE;
+    g->chance[1] = LONG_CHANCE;
     *bytes = (uint64_t)sequences * sizeof *g->places;
     return by__alloc((void **)&g->places, (size_t)sequences, sizeof *g->places, "drafts", error);
 }
@@ -61,13 +65,14 @@ static void look(void *user, by_draft_text *text)
     place *p = &g->places[text->place];
     if (p->id != text->id || p->seen > text->count) {
         *p = (place){
-            .id = text->id, .seen = text->count, .at = -1, .chance = {SHORT_CHANCE, LONG_CHANCE}};
+            .id = text->id, .seen = text->count, .at = -1, .chance = {g->chance[0], g->chance[1]}};
     }
     for (; p->seen < text->count; p->seen++) {
         if (p->at >= 0) {
             bool right = text->tokens[p->at] == text->tokens[p->seen];
-            double *chance = &p->chance[p->match >= A_MATCH];
-            *chance += WEIGHT * ((right ? 1.0 : 0.0) - *chance);
+            bool is_long = p->match >= A_MATCH;
+            p->chance[is_long] += TEXT_WEIGHT * ((right ? 1.0 : 0.0) - p->chance[is_long]);
+            g->chance[is_long] += WEIGHT * ((right ? 1.0 : 0.0) - g->chance[is_long]);
             p->at = right ? p->at + 1 : -1;
             p->match += right;
         }

@@ -161,6 +161,11 @@ by_status by__steps_run(by__step_programs *steps, by__step_program *program, int
 /* Seconds that a run is expected to take, from those that were measured; relative to others of the
  * same programs where none was. */
 double by__steps_seconds(const by__step_programs *steps, const by__step_program *program);
+/* How a time that decisions are made by is kept. One that was disturbed raises what is known but
+ * little; and what is known wears off with each step, so that what was once disturbed is tried
+ * again. */
+void by__learn_seconds(double *known, double seconds);
+void by__forget_seconds(double *known);
 /* Copies keys and values of every layer, before the next run. */
 by_status by__steps_copy_page(by__step_programs *steps, by__page_copy copy, by_error *error);
 
@@ -221,6 +226,8 @@ int64_t by__plan(by_engine *e);
 int64_t by__grow(by_engine *e, by__sequence *s, int64_t end);
 /* Adds drafts to the plan of a step, and their number to its `rows` (speculate.c). */
 by_status by__speculate(by_engine *e, int64_t *rows, by_error *error);
+/* Shows the source of drafts a sequence at its end, so that it learns what became of the last. */
+void by__speculate_end(by_engine *e, const by__sequence *s);
 /* Tells the prefix cache which pages of a sequence are full. */
 void by__register(by_engine *e, by__sequence *s);
 

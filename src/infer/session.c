@@ -33,6 +33,7 @@ void by__tell(by_engine *e, const by__sequence *s, const by__choice *choice, by_
 void by__end(by_engine *e, int64_t at)
 {
     by__sequence *s = &e->slots[e->order[at]];
+    by__speculate_end(e, s);
     by__release(e, s);
     s->state = BY__SLOT_FREE;
     e->live--;

@@ -8,9 +8,6 @@
  * Language Models Using Goodput"). The chance that the first k drafts of a sequence are right is
  * taken as the kth power of that of one. */
 
-/* Weight of the last time in the running mean of what the source takes. */
-#define WEIGHT 0.1
-
 /* Drafts that a plan has room for, and what is expected of them. */
 typedef struct plan {
     int64_t rows;   /* without drafts */
@@ -22,6 +19,20 @@ typedef struct plan {
 static int64_t smaller(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+/* What the source is shown of a sequence. */
+static by_draft_text text_of(const by_engine *e, const by__sequence *s)
+{
+    return (by_draft_text){.place = s->row,
+                           .id = s->id,
+                           .tokens = s->tokens,
+                           .count = s->count,
+                           .sampling = s->sampling,
+                           /* The last token of a sequence is never computed. */
+                           .most =
+                               (int32_t)smaller(e->options.draft_tokens, s->limit - 1 - s->count),
+                           .drafts = s->tokens + s->count};
 }
 
 /* Asks the source what it has for the sequences that decode. A first token has no drafts: others of
@@ -37,18 +48,8 @@ static void look(by_engine *e, plan *p)
         if (!wanted || s->rows > 1 || s->count == s->prompt) {
             continue;
         }
-        by_draft_text text = {
-            .place = s->row,
-            .id = s->id,
-            .tokens = s->tokens,
-            .count = s->count,
-            .sampling = s->sampling,
-            /* The last token of a sequence is never computed. */
-            .most = (int32_t)smaller(e->options.draft_tokens, s->limit - 1 - s->count),
-            .drafts = s->tokens + s->count};
-        if (text.most > 0) {
-            source->look(source->user, &text);
-        }
+        by_draft_text text = text_of(e, s);
+        source->look(source->user, &text);
         if (text.most > 0) {
             e->drafting[p->texts] = (by__drafting){.slot = e->order[i]};
             e->texts[p->texts++] = text;
@@ -142,14 +143,14 @@ by_status by__speculate(by_engine *e, int64_t *rows, by_error *error)
         return BY_OK;
     }
     look(e, &p);
+    by__forget_seconds(&e->draft_seconds);
     int32_t longest = grant(e, &p, pick(e, &p));
     if (longest == 0) {
         return BY_OK;
     }
     double began = by__now();
     BY_TRY(source->propose(source->user, e->texts, p.texts, error));
-    double seconds = (by__now() - began) / longest;
-    e->draft_seconds += (e->draft_seconds == 0.0 ? 1.0 : WEIGHT) * (seconds - e->draft_seconds);
+    by__learn_seconds(&e->draft_seconds, (by__now() - began) / longest);
     for (size_t t = 0; t < p.texts; t++) {
         by__sequence *s = &e->slots[e->drafting[t].slot];
         s->drafts = e->texts[t].most;
@@ -157,4 +158,14 @@ by_status by__speculate(by_engine *e, int64_t *rows, by_error *error)
         *rows += s->drafts;
     }
     return BY_OK;
+}
+
+void by__speculate_end(by_engine *e, const by__sequence *s)
+{
+    const by_draft_source *source = e->options.draft;
+    if (source != NULL && s->state == BY__RUNNING && s->count > s->prompt) {
+        by_draft_text text = text_of(e, s);
+        text.most = 0;
+        source->look(source->user, &text);
+    }
 }

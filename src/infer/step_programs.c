@@ -9,9 +9,9 @@
  * one is wanted, and the head's product is as large as several layers. */
 #define FEW 8
 
-/* How measured times of programs are kept: a longer one counts so much, and no more than so often
- * what is known; what is known of a program wears off by this with each step. What a row more costs
- * of a row's share in the time, before it was tried. */
+/* How measured times are kept: a longer one counts so much, and no more than so often what is
+ * known; what is known wears off by this with each step. What a row more costs of a row's share in
+ * the time, before it was tried. */
 #define RISE      0.5
 #define MOST_RISE 1.25
 #define FADING    0.998
@@ -188,20 +188,26 @@ by__step_program *by__steps_choose(by__step_programs *steps, int64_t rows, int64
     return &steps->list[i];
 }
 
-/* A run of a program took `seconds`. One that was disturbed raises what is known but little; and
- * what is known of the other programs wears off, so that one that was once disturbed is tried
- * again. */
-static void take_time(by__step_programs *s, by__step_program *program, double seconds)
+void by__learn_seconds(double *known, double seconds)
 {
-    double *known = &program->seconds;
-    for (int i = 0; i < s->count; i++) {
-        s->list[i].seconds *= FADING;
-    }
     if (*known == 0.0 || seconds < *known) {
         *known = seconds;
     } else {
         *known += RISE * (fmin(seconds, MOST_RISE * *known) - *known);
     }
+}
+
+void by__forget_seconds(double *known)
+{
+    *known *= FADING;
+}
+
+static void take_time(by__step_programs *s, by__step_program *program, double seconds)
+{
+    for (int i = 0; i < s->count; i++) {
+        by__forget_seconds(&s->list[i].seconds);
+    }
+    by__learn_seconds(&program->seconds, seconds);
 }
 
 double by__steps_seconds(const by__step_programs *steps, const by__step_program *program)

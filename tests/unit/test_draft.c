@@ -1,4 +1,5 @@
-/* Drafts by n-gram look-up: what is proposed for a text, and its chance. */
+/* Drafts by n-gram look-up: what is proposed for a text, and its chance. And what drafts that are
+ * never right cost, by times of steps that are given. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,9 @@
 
 #include "banyan/draft.h"
 #include "base/base.h"
+#include "infer/scheduler.h"
+#include "runner.h"
+#include "small_engine.h"
 
 static by_draft_source open_source(void)
 {
@@ -95,7 +99,118 @@ static void test_chance(void **state)
     assert_true(chance[1] < 0.3);
     ask(&source, 1, 3, "ababab", drafts, &first);
     assert_true(first > chance[1]);
+    /* Texts that repeat themselves and go on otherwise, 10 times each: a new one knows of them. */
+    static const char other[] = "abcdefgh.abcdefghX";
+    for (uint64_t id = 4; id < 64; id++) {
+        ask(&source, 1, id, "abcdefgh.abcdefgh", drafts, &first);
+        ask(&source, 1, id, other, drafts, &chance[1]);
+    }
+    assert_true(first < 0.1);
     by_draft_close(&source);
+}
+
+/* ---- what they cost ---- */
+
+/* Seconds of a step and, for each draft of a text, of the source; and the texts. */
+typedef struct cost {
+    double row; /* one more */
+    double draft;
+    uint32_t texts;
+    int64_t tokens;
+    bool stop; /* they end at a stop token, which is their second */
+} cost;
+
+static double step_seconds(const cost *c, int64_t rows)
+{
+    return 1.0 + c->row * (double)(rows - 1);
+}
+
+/* Decodes a text, and adds to *seconds what its steps take by these times; the first one, of the
+ * prompt, has no drafts and is left out. Returns the last token. */
+static int32_t decode(by_engine *engine, const cost *c, uint32_t text, int32_t stop,
+                      double *seconds)
+{
+    by_error error = {0};
+    uint64_t session;
+    int32_t prompt[5];
+    int32_t last = -1;
+    const by_request request = {.prompt = prompt,
+                                .prompt_count = 5,
+                                .tokens = c->tokens,
+                                .stop = &stop,
+                                .stop_count = c->stop,
+                                .sampling = {.top_p = 1.0}};
+    for (uint32_t i = 0; i < 5; i++) {
+        prompt[i] = (int32_t)((text * 17 + i * i * 5 + text * i) % VOCAB);
+    }
+    check_ok(by_engine_submit(engine, &request, &session, &error), &error);
+    for (int step = 0; by_engine_busy(engine); step++) {
+        const by_event *events;
+        size_t count;
+        by_engine_statistics before = by_engine_statistics_now(engine);
+        engine->draft_seconds = c->draft;
+        for (int i = 0; i < engine->steps.count; i++) {
+            engine->steps.list[i].seconds = step_seconds(c, engine->steps.list[i].rows);
+        }
+        check_ok(by_engine_step(engine, &events, &count, &error), &error);
+        by_engine_statistics after = by_engine_statistics_now(engine);
+        int64_t rows = (int64_t)(after.rows + after.padding - before.rows - before.padding);
+        *seconds +=
+            step == 0 ? 0.0
+                      : step_seconds(c, rows) + c->draft * (double)(after.drafted - before.drafted);
+        last = events[count - 1].token;
+    }
+    return last;
+}
+
+/* Many short texts, one after the other; *plain: seconds without drafts. */
+static by_engine_statistics decode_all(const by_config *config, const by_config *of_drafts,
+                                       const cost *c, double *plain, double *seconds)
+{
+    by_error error = {0};
+    by_draft_source drafts;
+    by_engine_options options = {.sessions = 1, .rows = 16, .no_prefix_cache = true};
+    by_engine *without = small_engine_open(config, &options);
+    check_ok(by_draft_model(&drafts, of_drafts, NULL, NULL, &error), &error);
+    options.draft = &drafts;
+    by_engine *engine = small_engine_open(config, &options);
+    *plain = 0.0;
+    *seconds = 0.0;
+    for (uint32_t text = 0; text < c->texts; text++) {
+        const cost two = {.row = c->row, .tokens = 2};
+        double ignored;
+        int32_t second = c->stop ? decode(without, &two, text, 0, &ignored) : 0;
+        (void)decode(without, c, text, second, plain);
+        (void)decode(engine, c, text, second, seconds);
+    }
+    by_engine_statistics st = by_engine_statistics_now(engine);
+    by_engine_close(&engine);
+    by_engine_close(&without);
+    by_draft_close(&drafts);
+    return st;
+}
+
+/* Drafts that are never right are given up once, not in each text; those of the same model stay. */
+static void test_cost(void **state)
+{
+    static const cost cases[] = {{0.02, 0.05, 50, 12, false}, {0.02, 0.2, 50, 12, false},
+                                 {0.1, 0.3, 50, 12, false},   {0.05, 0.45, 50, 12, false},
+                                 {0.02, 0.2, 200, 3, false},  {0.02, 0.2, 400, 12, true}};
+    BY_UNUSED(state);
+    by_config *config = small_engine_config("llama", "f32");
+    by_config *other = small_engine_config("gpt2", "f32");
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        double plain;
+        double seconds;
+        by_engine_statistics st = decode_all(config, other, &cases[i], &plain, &seconds);
+        assert_true(st.drafted > 0 && seconds < plain / 0.95);
+        if (i == 2) {
+            st = decode_all(config, config, &cases[i], &plain, &seconds);
+            assert_true(st.accepted > 400);
+        }
+    }
+    by_config_close(&config);
+    by_config_close(&other);
 }
 
 int main(void)
@@ -103,6 +218,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_look_up),
         cmocka_unit_test(test_chance),
+        cmocka_unit_test(test_cost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
