@@ -158,6 +158,9 @@ typedef struct by_serve_options {
     const char *address; /* of the broker, as by_gateway_options has it */
     const char *control; /* socket of by_deploy and by_deploy_status_now; NULL: none */
     const char *golden;  /* file of answers to the golden request; NULL: none are kept */
+    /* File that the gateway makes once it listens; NULL: its ends count as those of one that never
+     * did */
+    const char *listening;
     by_serve_log *log;
     void *user;
 } by_serve_options;
@@ -166,8 +169,10 @@ typedef struct by_serve_options {
  * up to 10 s, while it ends soon after its start. A worker that the broker has given up is killed.
  * The number of workers follows the load where `most` is above `workers`. SIGHUP deploys what
  * `model` is by then (as by_deploy does). Ends when it is told to (the gateway first, then workers,
- * then the broker), and with BY_ECONFIG when the broker, the gateway or every worker ends with
- * BY_EXIT_CONFIG: a restart is no help. BY_EARG: no worker may run. */
+ * then the broker). Before one has ever been ready, it ends with BY_ECONFIG when the broker, the
+ * gateway or every worker ends with BY_EXIT_CONFIG, and with BY_ESTATE when one of them ends five
+ * times: a restart is no help. What was ready once is started again whatever its code is. BY_EARG:
+ * no worker may run. */
 BY_API by_status by_serve_run(const by_serve_options *options, by_error *error);
 
 /* ---- another version of the model ---- */

@@ -119,6 +119,7 @@ typedef struct files {
     char *quota;
     char *control;
     char *golden;
+    char *listening;
 } files;
 
 /* How a part begins, which finds the broker by a directory or by an address. */
@@ -254,6 +255,7 @@ static arguments gateway_of(const choices *c, const char *program, const char *d
     }
     add_value(&gateway, "--quota", f->quota);
     add_value(&gateway, "--control", f->control);
+    add_value(&gateway, "--ready-file", f->listening);
     add_value(&gateway, "--listen", c->listen);
     add_value(&gateway, "--keys", c->keys);
     add_value(&gateway, "--deadline", c->deadline);
@@ -288,7 +290,8 @@ static by_status name_files(files *f, const choices *c, const char *directory, b
     if (asprintf(&f->tasks, "%s/tasks.sqlite", directory) < 0 ||
         asprintf(&f->quota, "%s/quota.json", directory) < 0 ||
         asprintf(&f->control, "%s/control.socket", directory) < 0 ||
-        asprintf(&f->golden, "%s/golden.json", directory) < 0) {
+        asprintf(&f->golden, "%s/golden.json", directory) < 0 ||
+        asprintf(&f->listening, "%s/gateway.ready", directory) < 0) {
         return by_error_set(error, BY_EMEMORY, "out of memory");
     }
     return BY_OK;
@@ -302,6 +305,7 @@ static void free_files(files *f)
     free(f->quota);
     free(f->control);
     free(f->golden);
+    free(f->listening);
 }
 
 /* Runs the three parts as processes of this program; models[0] is the one that deployments change.
@@ -345,6 +349,7 @@ static by_status serve(const choices *c, const cli_served *models, size_t count,
                                     .address = f.socket,
                                     .control = f.control,
                                     .golden = f.golden,
+                                    .listening = f.listening,
                                     .log = cli_serve_log};
         status = by_serve_run(&options, error);
     }

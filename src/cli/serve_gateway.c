@@ -1,14 +1,24 @@
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "serving.h"
 
 static void tell_url(void *user, const char *url)
 {
-    (void)user;
+    const char *const *path = user;
+    FILE *file = *path == NULL ? NULL : fopen(*path, "w");
     printf("%s\n", url);
     fflush(stdout);
+    if (*path != NULL &&
+        (file == NULL || fprintf(file, "%s\n", url) < 0 || fflush(file) != 0)) {
+        fprintf(stderr, "banyan gateway: cannot write %s: %s\n", *path, strerror(errno));
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
 }
 
 /* What no flag says, the config does. */
@@ -27,7 +37,8 @@ static void use_config(by_gateway_options *o, const by_serve_config *config)
 
 static int run(int argc, char **argv)
 {
-    by_gateway_options options = {.log = cli_serve_log, .ready = tell_url};
+    const char *ready_file = NULL;
+    by_gateway_options options = {.log = cli_serve_log, .ready = tell_url, .user = &ready_file};
     const char *directory = NULL;
     const char *address = NULL;
     const char *path = NULL;
@@ -41,6 +52,7 @@ static int run(int argc, char **argv)
         {"control", CLI_STRING, &options.control, "FILE",
          "socket of `banyan serve`, for the routes of operators"},
         {"listen", CLI_STRING, &options.listen, "ADDRESS", "HOST:PORT or unix:PATH"},
+        {"ready-file", CLI_STRING, &ready_file, "FILE", "made, with the address, when it listens"},
         {"keys", CLI_STRING, &options.keys, "FILE", "hashes of the clients' keys"},
         {"insecure", CLI_SWITCH, &options.insecure, NULL, "serve other machines without keys"},
         {"traces", CLI_STRING, &options.traces, "URL",

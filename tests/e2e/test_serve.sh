@@ -172,3 +172,33 @@ run 2 "$banyan" serve runs/tiny --listen 0.0.0.0:0 --dir "$work/sock"
 holds err "reachable by others"
 run 2 "$banyan" serve runs/none --listen 127.0.0.1:0 --dir "$work/sock"
 holds err "runs/none"
+python3 -c 'import socket, time
+s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1], flush=True); time.sleep(600)' >taken &
+aside=$!
+until [ -s taken ]; do sleep 0.1; done
+run 2 timeout 60 "$banyan" serve runs/tiny --listen "127.0.0.1:$(cat taken)" --dir "$work/sock"
+holds err "cannot listen on 127.0.0.1:$(cat taken): address already in use: end the program that listens there"
+kill "$aside"
+aside=
+
+say "a part that never starts ends the server; one that was ready is started again"
+run 1 timeout 60 "$banyan" serve runs/tiny --listen 127.0.0.1:0 --dir "$work/sock" --tasks "$work/sock"
+holds err "the broker has ended 5 times and was never ready, the last time with code 1 (failed)"
+# As the kernel does where the model does not fit into the memory.
+serve
+while kill -0 "$server" 2>/dev/null; do
+    pkill -KILL -P "$server" -f ' worker '
+    sleep 0.01
+done
+wait "$server"
+[ $? = 1 ] || fail "a server whose workers are killed did not end with 1"
+server=
+holds log "the worker has ended 5 times and was never ready, the last time with code 137 (crash)"
+listen=127.0.0.1:$(free_port)
+serve_ready
+for _ in 1 2 3 4 5 6; do
+    kill -9 "$(pgrep -P "$server" -f ' gateway ')"
+    while curl -sf "$url/health/live" >/dev/null; do sleep 0.02; done
+    until curl -sf "$url/health/live" >/dev/null; do kill -0 "$server" || fail "the server has ended"; sleep 0.1; done
+done
+stop

@@ -104,6 +104,22 @@ static by_status parse_address(char *text, char **host, int *port, by_error *err
     return BY_OK;
 }
 
+/* Of an address that stays as it is, whoever starts again. */
+static by_status cannot_listen(const char *listen, int code, by_error *error)
+{
+    const char *way = code == UV_EADDRINUSE
+                          ? "end the program that listens there (`ss -ltnp` names it), or choose "
+                            "another address (--listen)"
+                      : code == UV_EADDRNOTAVAIL
+                          ? "choose an address of this machine (`ip address` lists them)"
+                      : code == UV_EACCES ? "choose a port above 1023, or a directory that this "
+                                            "user may write to"
+                                          : NULL;
+    return way == NULL ? by__uv_error(error, "listen on", listen, code)
+                       : by_error_set(error, BY_ECONFIG, "cannot listen on %s: %s: %s", listen,
+                                      uv_strerror(code), way);
+}
+
 static by_status bind_tcp(by__http_server *s, by_error *error)
 {
     struct sockaddr_storage address;
@@ -132,8 +148,9 @@ static by_status bind_tcp(by__http_server *s, by_error *error)
     if (code == 0) {
         code = uv_tcp_getsockname(&s->uv.tcp, (struct sockaddr *)&address, &length);
     }
-    if (code < 0 || uv_ip_name((struct sockaddr *)&address, name, sizeof name) < 0) {
-        return by__uv_error(error, "listen on", s->listen, code);
+    code = code < 0 ? code : uv_ip_name((struct sockaddr *)&address, name, sizeof name);
+    if (code < 0) {
+        return cannot_listen(s->listen, code, error);
     }
     bool six = address.ss_family == AF_INET6;
     by__text url = {0};
@@ -159,7 +176,7 @@ static by_status bind_pipe(by__http_server *s, by_error *error)
         code = uv_listen(&s->uv.stream, BACKLOG, by__connection_accept);
     }
     if (code < 0) {
-        return by__uv_error(error, "listen on", s->path, code);
+        return cannot_listen(s->listen, code, error);
     }
     s->url = by__strdup(s->listen);
     return s->url != NULL ? BY_OK

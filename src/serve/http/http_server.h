@@ -51,7 +51,8 @@ typedef struct by__http_counts {
     size_t slow;     /* bytes that streams held back at a time, at most */
 } by__http_counts;
 
-/* Listens. BY_EIO, BY_EARG: the address cannot be had. */
+/* Listens. BY_ECONFIG: somebody else listens there, or it is no address of this machine or none for
+ * this user; BY_EIO, BY_EARG: it cannot be had otherwise. */
 by_status by__http_server_open(by__http_server **out, uv_loop_t *loop,
                                const by__http_options *options, by_error *error);
 /* "http://127.0.0.1:8080" or "unix:PATH". */

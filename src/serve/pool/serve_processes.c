@@ -12,6 +12,8 @@
 #define LONG_ENOUGH 30.0
 #define FIRST_PAUSE 0.1
 #define MOST_PAUSE  10.0
+/* Ends in a row before a process was ever ready, behind which another start is no help. */
+#define MOST_FAILED 5
 /* Seconds that a gateway has to close what it has open, behind its drain. */
 #define CLOSING 10.0
 
@@ -58,6 +60,12 @@ static void end_all(by__supervisor *s)
     go_on_ending(s);
 }
 
+/* Whether one such process has been ready since the server began. */
+static bool is_proven(const by__child *c)
+{
+    return c->group != NULL ? c->group->proven : c->proven;
+}
+
 void by__supervisor_fail(by__supervisor *s, const char *why)
 {
     if (!s->ending) {
@@ -69,7 +77,7 @@ void by__supervisor_fail(by__supervisor *s, const char *why)
 /* A wrong configuration stays wrong: of broker and gateway, and of all workers of one version. */
 static bool is_hopeless(const by__supervisor *s, const by__child *c, int code)
 {
-    if (code != BY_EXIT_CONFIG) {
+    if (code != BY_EXIT_CONFIG || is_proven(c)) {
         return false;
     }
     for (const by__child *w = s->workers; w != NULL && c->group != NULL; w = w->next) {
@@ -81,12 +89,28 @@ static bool is_hopeless(const by__supervisor *s, const by__child *c, int code)
     return c->group == NULL || c->group == s->current || c->group->other != NULL;
 }
 
+/* Whether a process that was never ready has ended too often; a rollout counts those of its own. */
+static bool gives_up(const by__supervisor *s, by__child *c)
+{
+    if (is_proven(c) || (c->group != NULL && c->group->other == NULL && c->group != s->current)) {
+        return false;
+    }
+    return ++c->failed >= MOST_FAILED;
+}
+
 /* A worker that starts again and again takes longer each time. */
 static void start_later(by__child *c, double lived)
 {
     c->pause = lived > LONG_ENOUGH || c->pause == 0.0 ? FIRST_PAUSE : 2.0 * c->pause;
     c->pause = c->pause > MOST_PAUSE ? MOST_PAUSE : c->pause;
     (void)uv_timer_start(&c->timer, on_again, (uint64_t)(c->pause * 1000.0), 0);
+}
+
+/* Whether the gateway that ran last has said so. */
+static bool has_listened(const by__supervisor *s)
+{
+    const char *path = s->options.listening;
+    return path != NULL && by__path_exists(path);
 }
 
 static void on_exit_of(uv_process_t *process, int64_t status, int signal_number)
@@ -96,6 +120,7 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signal_number)
     double lived = by__now() - c->began;
     int code = signal_number != 0 ? 128 + signal_number : (int)status;
     c->running = false;
+    c->proven = c->proven || (c == &s->gateway && has_listened(s));
     (void)uv_timer_stop(&c->timer);
     by__log_event(&s->log, "process_ended", "{ss sI si sf}", "role", c->role, "pid",
                   (json_int_t)process->pid, "code", code, "seconds", lived);
@@ -113,6 +138,12 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signal_number)
         (void)by_error_set(&s->failure, BY_ECONFIG, "the %s cannot start (its message is above)",
                            c->role);
         end_all(s);
+    } else if (gives_up(s, c)) {
+        (void)by_error_set(&s->failure, BY_ESTATE,
+                           "the %s has ended %u times and was never ready, the last time with code "
+                           "%d (%s): its messages are above",
+                           c->role, c->failed, code, by_exit_name(code));
+        end_all(s);
     } else {
         start_later(c, lived);
     }
@@ -121,6 +152,9 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signal_number)
 static void start(by__child *c)
 {
     by__supervisor *s = c->all;
+    if (c == &s->gateway && s->options.listening != NULL) {
+        (void)unlink(s->options.listening);
+    }
     /* The child reads its standard input only to see this process end. */
     uv_stdio_container_t files[3] = {{.flags = UV_INHERIT_FD, .data.fd = s->lifeline[0]},
                                      {.flags = UV_INHERIT_FD, .data.fd = STDOUT_FILENO},

@@ -29,6 +29,7 @@ typedef struct by__group {
     size_t wanted;
     size_t exits;  /* of its workers that were not told to end */
     bool hopeless; /* one has ended with BY_EXIT_CONFIG */
+    bool proven;   /* the broker has known one of its workers */
     double retire; /* by__now when it gets no requests any more and ends; 0: not */
     struct by__group *next;
 } by__group;
@@ -44,9 +45,10 @@ typedef struct by__child {
     double began;
     double pause;
     double known; /* by__now when the broker last named it; 0: not yet */
-    bool running; /* the process exists */
-    bool wanted;  /* it is to run */
-    bool shared;  /* it is in the list: freed with it */
+    unsigned failed; /* ends in a row before a process of its kind was ready */
+    bool proven;     /* of broker and gateway: one has been ready */
+    bool running;    /* the process exists */
+    bool wanted;     /* it is to run */
 } by__child;
 
 /* Totals at one time. */

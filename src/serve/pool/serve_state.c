@@ -91,6 +91,7 @@ static void look_at_workers(by__supervisor *s, const json_t *message)
         for (by__child *c = s->workers; c != NULL; c = c->next) {
             if (c->running && c->process.pid == pid) {
                 c->known = now;
+                c->group->proven = true;
             }
         }
     }
@@ -335,6 +336,7 @@ static void on_greet(void *user)
 static void on_ready(void *user)
 {
     by__supervisor *s = user;
+    s->broker.proven = true;
     /* A new broker knows nobody yet, nor which versions there are. */
     for (by__child *c = s->workers; c != NULL; c = c->next) {
         c->known = 0.0;
