@@ -116,6 +116,7 @@ try:
     client = threading.Thread(target=lambda: answers.append(post({"model": "m", "rows": [[3]]})))
     client.start()
     wait_for(lambda: metric("banyan_requests_running") == 1)
+    time.sleep(0.5)  # five attempts, of which the log tells one
     listen()
     broker = Broker()
     broker.result(broker.wait_for(lambda m: m["t"] == "submit"), json.dumps({"list": [4]}))

@@ -56,3 +56,7 @@ gateway=
 
 say "a link to the broker that breaks"
 python3 "$root/tests/e2e/gateway_relink.py" "$work/sock/broker.socket" "$banyan" 2>log || { cat log >&2; fail "relink"; }
+# Once for each of the two times, then every ten seconds.
+[ "$(grep '"event":"broker_lost"' log | grep -c '"seconds":[0-9]\.')" = 2 ] || fail "$(cat log)"
+[ "$(grep -c '"event":"broker_back"' log)" = 2 ] || fail "$(cat log)"
+holds log "\"reason\":\"$work/sock/broker.socket: "

@@ -38,6 +38,7 @@ background=$gateway
 wait_for http url
 url=$(cat url)
 curl -s "$url/health/ready" >answer && holds answer "not ready"
+wait_for "\"reason\":\"redis://127.0.0.1:$port/2: cannot reach Redis: Connection refused\"" gateway.log
 
 say "it comes, with a password"
 redis-server --port "$port" --bind 127.0.0.1 --daemonize yes --dir "$work" --pidfile "$work/redis.pid" --save '' \
@@ -57,6 +58,7 @@ cat first.log second.log >workers.log
 [ "$(grep '"event":"traced_request"' workers.log | grep -c '"trace_id":"4bf92f3577b34da6a3ce929d0e0e4736"')" = 1 ] ||
     fail "a trace is not in the log: $(cat workers.log)"
 ! grep -q 5bf92f3577b35da6a3ce929d0e0e5736 workers.log || fail "a trace that is not sampled is in the log"
+holds gateway.log "\"event\":\"broker_back\",\"broker\":\"redis://127.0.0.1:$port/2\""
 for what in answers errors connection cancel tasks; do check "$what" "$url"; done
 REDISCLI_AUTH=other "$banyan" worker runs/tiny --broker "$broker" --threads 1 2>third.log &
 background=$!

@@ -75,9 +75,7 @@ static void on_ready(void *user)
 static void on_lost(void *user, const char *why)
 {
     by__gateway *g = user;
-    if (g->state != NULL) {
-        by__log_event(&g->log, "broker_lost", "{ss}", "reason", why);
-    }
+    BY_UNUSED(why);
     by__event_queue_clear(&g->events); /* all that has no end is asked for again */
     by__tasks_lost(g);
 }
@@ -235,7 +233,8 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
                                            .events = on_events,
                                            .refused = on_refused,
                                            .lost = on_lost,
-                                           .user = &g};
+                                           .user = &g,
+                                           .log = &g.log};
         by__broker_link_open(&g.broker, &g.loop, g.options.broker, &handler);
         (void)uv_timer_start(&g.tick, on_tick, TICK, TICK);
         by__log_event(&g.log, "gateway_ready", "{ss}", "url", by__http_server_url(g.server));

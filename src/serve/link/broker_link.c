@@ -1,7 +1,15 @@
 #include "serve/link/broker_link.h"
 
+#include <string.h>
+
+#include "serve/link/redis_address.h"
+
 /* Milliseconds between two attempts. */
 #define RETRY 100
+/* Seconds: that a broker which was never there may take to come before the log says so, and between
+ * two lines of the log while one is away. */
+#define PATIENCE 2.0
+#define REMINDER 10.0
 
 static void attempt(by__broker_link *b);
 
@@ -10,8 +18,52 @@ static void on_retry(uv_timer_t *timer)
     attempt(timer->data);
 }
 
+/* The address as a log may have it: without the password, and without options. */
+static void print_address(char out[256], const char *broker)
+{
+    char text[2048];
+    char password[BY_SERVE_PASSWORD_BYTES];
+    (void)snprintf(text, sizeof text, "%s", broker);
+    if (by__redis_is_address(text)) {
+        (void)by_serve_take_password(text, password);
+        explicit_bzero(password, sizeof password);
+        text[strcspn(text, "?")] = '\0';
+    }
+    (void)snprintf(out, 256, "%.255s", text);
+}
+
+/* The first time at once, where the broker was there; then now and again. */
+static void tell_lost(by__broker_link *b, const char *why)
+{
+    double now = by__now();
+    b->away = b->ready ? now : b->away;
+    double due = b->told > 0.0 ? b->told + REMINDER : b->reached ? b->away : b->away + PATIENCE;
+    if (b->handler.log != NULL && now >= due) {
+        char address[256];
+        char reason[512];
+        print_address(address, b->broker);
+        (void)snprintf(reason, sizeof reason, "%s: %.250s", address, why);
+        by__log_event(b->handler.log, "broker_lost", "{ss sf}", "reason", reason, "seconds",
+                      now - b->away);
+        b->told = now;
+    }
+}
+
+static void tell_back(by__broker_link *b)
+{
+    if (b->told > 0.0) {
+        char address[256];
+        print_address(address, b->broker);
+        by__log_event(b->handler.log, "broker_back", "{ss sf}", "broker", address, "seconds",
+                      by__now() - b->away);
+    }
+    b->told = 0.0;
+    b->reached = true;
+}
+
 static void lose(by__broker_link *b, const char *why)
 {
+    tell_lost(b, why);
     b->link = NULL;
     b->ready = false;
     (void)uv_timer_start(&b->retry, on_retry, RETRY, 0);
@@ -43,6 +95,7 @@ static void on_ready(void *user, by__link *link)
     by__broker_link *b = user;
     BY_UNUSED(link);
     b->ready = true;
+    tell_back(b);
     if (b->handler.ready != NULL) {
         b->handler.ready(b->handler.user);
     }
@@ -64,8 +117,9 @@ static void attempt(by__broker_link *b)
 {
     by__link_handler handler = {
         .message = on_message, .events = on_events, .lost = on_lost, .ready = on_ready, .user = b};
-    by_error ignored = {0};
-    if (by__link_connect(&b->link, b->loop, b->broker, &handler, &ignored) != BY_OK) {
+    by_error error = {0};
+    if (by__link_connect(&b->link, b->loop, b->broker, &handler, &error) != BY_OK) {
+        tell_lost(b, error.message);
         (void)uv_timer_start(&b->retry, on_retry, RETRY, 0);
     } else if (b->handler.greet != NULL) {
         b->handler.greet(b->handler.user);
@@ -75,7 +129,8 @@ static void attempt(by__broker_link *b)
 void by__broker_link_open(by__broker_link *b, uv_loop_t *loop, const char *broker,
                           const by__broker_link_handler *handler)
 {
-    *b = (by__broker_link){.loop = loop, .broker = broker, .handler = *handler};
+    *b = (by__broker_link){
+        .loop = loop, .broker = broker, .handler = *handler, .away = by__now()};
     (void)uv_timer_init(loop, &b->retry); /* cannot fail */
     b->retry.data = b;
     attempt(b);

@@ -3,6 +3,7 @@
 #define BY_SERVE_BROKER_LINK_H
 
 #include "serve/link/link.h"
+#include "serve/observe/log.h"
 
 /* Any of them may be NULL. */
 typedef struct by__broker_link_handler {
@@ -22,11 +23,17 @@ typedef struct by__broker_link_handler {
     /* The link is gone; the next attempt follows by itself. Not called by by__broker_link_close. */
     void (*lost)(void *user, const char *why);
     void *user;
+    /* Gets `broker_lost` with the address, the reason and the seconds so far when the link is lost
+     * (or the broker was not there for 2 s) and every 10 s from then on, and `broker_back`. */
+    const by__log *log;
 } by__broker_link_handler;
 
 typedef struct by__broker_link {
     by__link *link; /* NULL: the broker is not reached */
     bool ready;     /* the connection stands */
+    bool reached;   /* it has stood once */
+    double away;    /* by__now since when the broker is away */
+    double told;    /* by__now when the log was last told; 0: not of this absence */
     uv_loop_t *loop;
     uv_timer_t retry;
     const char *broker;

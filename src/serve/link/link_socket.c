@@ -18,6 +18,7 @@ typedef struct socket_link {
     uv_connect_t connect;
     by__frames frames;
     size_t pending;
+    bool connected;
     char buffer[READ];
 } socket_link;
 
@@ -97,6 +98,7 @@ static void on_connect(uv_connect_t *request, int status)
     if (status == 0) {
         status = uv_read_start((uv_stream_t *)&l->pipe, on_alloc, on_read);
     }
+    l->connected = status == 0;
     if (status < 0) {
         lose(l, uv_strerror(status));
     } else {
@@ -180,7 +182,10 @@ static bool send_frame(socket_link *l, output *o)
     if (code < 0) {
         l->pending -= o->length;
         free(o);
-        lose(l, uv_strerror(code));
+        /* Where there is no connection yet, on_connect knows why. */
+        if (l->connected) {
+            lose(l, uv_strerror(code));
+        }
         return false;
     }
     return true;
@@ -249,6 +254,7 @@ static void on_connection(uv_stream_t *stream, int status)
     if (status < 0 || open_link(&l, stream->loop, &s->handler, &ignored) != BY_OK) {
         return;
     }
+    l->connected = true;
     if (uv_accept(stream, (uv_stream_t *)&l->pipe) < 0 ||
         uv_read_start((uv_stream_t *)&l->pipe, on_alloc, on_read) < 0) {
         by__link *link = &l->base;

@@ -307,7 +307,7 @@ static void on_ready(void *user)
 static void on_lost(void *user, const char *why)
 {
     by__worker *w = user;
-    by__log_event(&w->log, "broker_lost", "{ss}", "reason", why);
+    BY_UNUSED(why);
     tell_ready(w, false);
     /* Whoever had asked asks again. */
     by__preparer_cancel(w->preparer, NULL);
@@ -514,7 +514,8 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
                                            .message = on_message,
                                            .refused = on_refused,
                                            .lost = on_lost,
-                                           .user = &w};
+                                           .user = &w,
+                                           .log = &w.log};
         by__broker_link_open(&w.broker, &w.loop, w.options.broker, &handler);
         (void)uv_timer_start(&w.beat, on_beat, BY__BEAT, BY__BEAT);
         (void)uv_run(&w.loop, UV_RUN_DEFAULT);
