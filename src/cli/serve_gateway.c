@@ -12,8 +12,7 @@ static void tell_url(void *user, const char *url)
     FILE *file = *path == NULL ? NULL : fopen(*path, "w");
     printf("%s\n", url);
     fflush(stdout);
-    if (*path != NULL &&
-        (file == NULL || fprintf(file, "%s\n", url) < 0 || fflush(file) != 0)) {
+    if (*path != NULL && (file == NULL || fprintf(file, "%s\n", url) < 0 || fflush(file) != 0)) {
         fprintf(stderr, "banyan gateway: cannot write %s: %s\n", *path, strerror(errno));
     }
     if (file != NULL) {

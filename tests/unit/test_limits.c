@@ -91,14 +91,14 @@ static void test_day(void **state)
     by_error error = {0};
     (void)state;
     double noon = 20000.5 * DAY;
-    assert_null(by__limits_print(l));
+    assert_null(by__limits_print(l, 1.0, noon));
     assert_true(by__limits_take(l, 0, 0, 900, 1.0, noon, &left) == 0.0);
     assert_float_equal(by__limits_take(l, 0, 0, 200, 1.0, noon, &left), DAY / 2, 1e-3);
     assert_string_equal(left.over, "tokens_per_day");
     by__limits_return(l, 0, 100);
-    char *printed = by__limits_print(l);
+    char *printed = by__limits_print(l, 1.0, noon);
     assert_non_null(printed);
-    assert_null(by__limits_print(l));
+    assert_null(by__limits_print(l, 1.0, noon));
     assert_int_equal(by__file_write(path, printed, strlen(printed), NULL), BY_OK);
     by__limits_close(&l);
     /* A restart forgets nothing; a clock that goes back gives nothing. */
@@ -119,6 +119,43 @@ static void test_day(void **state)
     }
     by_serve_config_close(&config);
     free(printed);
+    free(path);
+    temporary_remove(directory);
+}
+
+/* A clock that was days ahead for a while: what was used then counts for the day that it is, and
+ * that day ends when it ends. */
+static void test_future(void **state)
+{
+    char *directory = temporary_make();
+    char *path = by__path_join(directory, "quota.json");
+    static const char text[] = "limits: {tokens_per_day: 1000}";
+    by__limits *l = limits_of(text, NULL, path);
+    double noon = 20000.5 * DAY;
+    (void)state;
+    assert_true(by__limits_take(l, 0, 0, 100, 1.0, noon, &left) == 0.0);
+    assert_true(by__limits_take(l, 0, 0, 700, 2.0, noon + 30 * DAY, &left) == 0.0);
+    char *printed = by__limits_print(l, 3.0, noon + 30 * DAY);
+    assert_int_equal(by__file_write(path, printed, strlen(printed), NULL), BY_OK);
+    free(printed);
+    /* It is put right while the server runs, which the file tells at once, or while it does not. */
+    for (int restart = 0; restart < 2; restart++) {
+        if (restart) {
+            by__limits_close(&l);
+            l = limits_of(text, NULL, path);
+        }
+        printed = by__limits_print(l, 4.0, noon + 3.0);
+        assert_non_null(printed);
+        assert_string_equal(printed, "{\"day\":20000,\"used\":{\"\":700.0}}");
+        free(printed);
+        assert_float_equal(by__limits_take(l, 0, 0, 400, 5.0, noon + 4.0, &left), DAY / 2 - 4.0,
+                           1e-3);
+        assert_float_equal(left.today, 700.0, 1e-9);
+    }
+    /* The next day is a new one, by both clocks. */
+    assert_true(by__limits_take(l, 0, 0, 400, 4.0 + DAY / 2, noon + 3.0 + DAY / 2, &left) == 0.0);
+    assert_float_equal(left.today, 400.0, 1e-9);
+    by__limits_close(&l);
     free(path);
     temporary_remove(directory);
 }
@@ -209,7 +246,8 @@ static void test_config(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_requests), cmocka_unit_test(test_tokens), cmocka_unit_test(test_day),
+        cmocka_unit_test(test_requests), cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_day),      cmocka_unit_test(test_future),
         cmocka_unit_test(test_accounts), cmocka_unit_test(test_config),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -113,7 +113,7 @@ static void save_quota(by__gateway *g)
     if (g->limits == NULL || g->saved != NULL) {
         return;
     }
-    g->saved = by__limits_print(g->limits);
+    g->saved = by__limits_print(g->limits, by__now(), by__wall_clock());
     g->saving.data = g;
     if (g->saved != NULL && uv_queue_work(&g->loop, &g->saving, write_quota, on_saved) < 0) {
         write_quota(&g->saving);

@@ -6,6 +6,8 @@
 
 #define MOST_FILE ((size_t)64 << 20)
 #define DAY       86400.0
+/* Seconds by which two clocks may differ where neither was set. */
+#define SLEW 60.0
 
 typedef struct account {
     const char *name; /* the keys', "" for the account of all without a key */
@@ -17,6 +19,8 @@ typedef struct account {
     double filled; /* `now` of the last look; 0: both buckets are full */
     double today;  /* tokens used on `day` */
     int64_t day;   /* since 1970 */
+    double back;   /* `now` when the wall clock was last put back to an earlier day */
+    double rest;   /* seconds that this day had left then; 0: it was not put back */
 } account;
 
 struct by__limits {
@@ -63,24 +67,42 @@ static by_status read_used(by__limits *l, by_error *error)
     return status;
 }
 
-char *by__limits_print(by__limits *limits)
+/* What was used on an earlier day is forgotten. What was used on a later one, by a clock that was
+ * wrong then, counts for today: a clock that is put back gives no tokens again, and neither does
+ * one that goes back and forth. Returns whether it was put back. */
+static bool turn_day(account *a, double now, double wall)
+{
+    int64_t day = (int64_t)floor(wall / DAY);
+    bool back = day < a->day;
+    if (back) {
+        a->back = now;
+        a->rest = ((double)day + 1.0) * DAY - wall;
+    } else if (day > a->day) {
+        bool forth = now - a->back < a->rest - SLEW;
+        a->today = forth ? a->today : 0.0;
+        a->rest = 0.0;
+    }
+    a->day = day;
+    return back;
+}
+
+char *by__limits_print(by__limits *limits, double now, double wall)
 {
     by__limits *l = limits;
-    int64_t day = 0;
+    for (size_t i = 0; i < l->count; i++) {
+        l->changed = turn_day(&l->accounts[i], now, wall) || l->changed;
+    }
     if (!l->changed || l->path == NULL) {
         return NULL;
-    }
-    for (size_t i = 0; i < l->count; i++) {
-        day = l->accounts[i].day > day ? l->accounts[i].day : day;
     }
     json_t *used = json_object();
     for (size_t i = 0; i < l->count; i++) {
         const account *a = &l->accounts[i];
-        if (a->day == day && a->today > 0.0) {
+        if (a->today > 0.0) {
             (void)json_object_set_new(used, a->name, json_real(a->today));
         }
     }
-    json_t *whole = json_pack("{sI so}", "day", (json_int_t)day, "used", used);
+    json_t *whole = json_pack("{sI so}", "day", (json_int_t)floor(wall / DAY), "used", used);
     char *text = json_dumps(whole, JSON_COMPACT);
     json_decref(whole);
     l->changed = text == NULL;
@@ -164,16 +186,11 @@ static double wait_for(double level, double rate, double needed)
 
 static void renew(account *a, double now, double wall)
 {
-    int64_t day = (int64_t)floor(wall / DAY);
     double seconds = a->filled == 0.0 || now < a->filled ? 0.0 : now - a->filled;
     a->requests = fill(a->requests, (double)a->requests_per_minute, seconds);
     a->tokens = fill(a->tokens, (double)a->tokens_per_minute, seconds);
     a->filled = now;
-    /* A clock that is put back does not give the day's tokens again. */
-    if (day > a->day) {
-        a->day = day;
-        a->today = 0.0;
-    }
+    (void)turn_day(a, now, wall);
 }
 
 static by__allowance left_of(const account *a, const char *over)

@@ -33,7 +33,8 @@ double by__limits_take(by__limits *limits, size_t account, double requests, doub
                        double now, double wall, by__allowance *left);
 /* Gives tokens back. */
 void by__limits_return(by__limits *limits, size_t account, double tokens);
-/* The file's text of what has changed since the last call; NULL: nothing has. Freed with free(). */
-char *by__limits_print(by__limits *limits);
+/* The file's text of what has changed since the last call; NULL: nothing has. The clocks are those
+ * of by__limits_take. Freed with free(). */
+char *by__limits_print(by__limits *limits, double now, double wall);
 
 #endif

@@ -129,8 +129,7 @@ static void attempt(by__broker_link *b)
 void by__broker_link_open(by__broker_link *b, uv_loop_t *loop, const char *broker,
                           const by__broker_link_handler *handler)
 {
-    *b = (by__broker_link){
-        .loop = loop, .broker = broker, .handler = *handler, .away = by__now()};
+    *b = (by__broker_link){.loop = loop, .broker = broker, .handler = *handler, .away = by__now()};
     (void)uv_timer_init(loop, &b->retry); /* cannot fail */
     b->retry.data = b;
     attempt(b);

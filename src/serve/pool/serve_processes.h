@@ -44,7 +44,7 @@ typedef struct by__child {
     struct by__child *next;
     double began;
     double pause;
-    double known; /* by__now when the broker last named it; 0: not yet */
+    double known;    /* by__now when the broker last named it; 0: not yet */
     unsigned failed; /* ends in a row before a process of its kind was ready */
     bool proven;     /* of broker and gateway: one has been ready */
     bool running;    /* the process exists */
