@@ -382,11 +382,11 @@ void by__connection_accept(uv_stream_t *listener, int status)
 {
     by__http_server *s = listener->data;
     by__exchange *x = status < 0 ? NULL : calloc(1, sizeof *x);
-    if (x == NULL) {
-        return;
-    }
-    int code = s->path != NULL ? uv_pipe_init(listener->loop, &x->uv.pipe, 0)
-                               : uv_tcp_init(listener->loop, &x->uv.tcp);
+    int code = x == NULL         ? UV_ENOMEM
+               : s->path != NULL ? uv_pipe_init(listener->loop, &x->uv.pipe, 0)
+                                 : uv_tcp_init(listener->loop, &x->uv.tcp);
+    /* Until it is taken, libuv does not listen. */
+    s->unaccepted = status == 0 && code < 0;
     if (code < 0) {
         free(x);
         return;

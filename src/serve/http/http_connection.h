@@ -83,6 +83,7 @@ struct by__http_server {
     by__http_counts counts;
     size_t handles; /* of libuv that are still open */
     by__http_refusals refusals;
+    bool unaccepted; /* a connection waits, for which there was no memory */
     bool draining;
     bool closing;
     char buffer[BY__HTTP_READ];

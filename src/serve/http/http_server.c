@@ -31,6 +31,9 @@ static void on_sweep(uv_timer_t *timer)
     by__http_server *s = timer->data;
     const by__http_options *o = &s->options;
     double now = by__now();
+    if (s->unaccepted) {
+        by__connection_accept(&s->uv.stream, 0);
+    }
     for (by__exchange *x = s->first, *next; x != NULL; x = next) {
         double waited = now - x->since;
         next = x->next;

@@ -11,6 +11,8 @@
 #define BACKLOG 128
 #define READ    ((size_t)64 << 10)
 #define EVENTS  ((size_t)64 << 10)
+/* Milliseconds behind which a connection is taken for which there was no memory. */
+#define AGAIN 100
 
 typedef struct socket_link {
     by__link base;
@@ -24,7 +26,9 @@ typedef struct socket_link {
 
 struct by__link_listener {
     uv_pipe_t pipe;
-    int lock; /* ends with the process */
+    uv_timer_t again;
+    unsigned handles; /* of the two, those that are open */
+    int lock;         /* ends with the process */
     by__link_handler handler;
     void (*taken)(void *user, by__link *link);
 };
@@ -246,12 +250,19 @@ static const by__link_kind kind = {
 
 /* ---- listening ---- */
 
+static void on_again(uv_timer_t *timer);
+
 static void on_connection(uv_stream_t *stream, int status)
 {
     by__link_listener *s = stream->data;
     socket_link *l = NULL;
     by_error ignored = {0};
-    if (status < 0 || open_link(&l, stream->loop, &s->handler, &ignored) != BY_OK) {
+    if (status < 0) {
+        return;
+    }
+    if (open_link(&l, stream->loop, &s->handler, &ignored) != BY_OK) {
+        /* Until it is taken, libuv does not listen. */
+        (void)uv_timer_start(&s->again, on_again, AGAIN, 0);
         return;
     }
     l->connected = true;
@@ -264,9 +275,18 @@ static void on_connection(uv_stream_t *stream, int status)
     s->taken(s->handler.user, &l->base);
 }
 
+static void on_again(uv_timer_t *timer)
+{
+    by__link_listener *s = timer->data;
+    on_connection((uv_stream_t *)&s->pipe, 0);
+}
+
 static void on_listener_closed(uv_handle_t *handle)
 {
-    free(handle->data);
+    by__link_listener *s = handle->data;
+    if (--s->handles == 0) {
+        free(s);
+    }
 }
 
 /* Two processes on one path would each have half of the peers, or the later one all. */
@@ -309,7 +329,9 @@ by_status by__link_listen(by__link_listener **out, uv_loop_t *loop, const char *
     s->taken = taken;
     s->lock = lock;
     *out = s;
-    s->pipe.data = s;
+    (void)uv_timer_init(loop, &s->again); /* cannot fail */
+    s->handles = 2;
+    s->pipe.data = s->again.data = s;
     (void)uv_fs_unlink(NULL, &request, path, NULL);
     uv_fs_req_cleanup(&request);
     mode_t mask = umask(0177);
@@ -331,6 +353,7 @@ void by__link_listener_close(by__link_listener **listener)
         int lock = (*listener)->lock;
         /* Removes the path, which is the next process' own once the lock is free. */
         uv_close((uv_handle_t *)&(*listener)->pipe, on_listener_closed);
+        uv_close((uv_handle_t *)&(*listener)->again, on_listener_closed);
         (void)close(lock);
         *listener = NULL;
     }
