@@ -205,13 +205,104 @@ static void test_fields(void **state)
     temporary_remove(folder);
 }
 
+/* The first record of a call with this request, as a log of this config keeps it. */
+static json_t *record_of(const by_serve_payload_config *config, json_t *request)
+{
+    char *folder = temporary_make();
+    char *path = by__path_join(folder, "payload-000001.jsonl");
+    by_serve_payload_config own = *config;
+    by__part part = {.message = json_pack("{so}", "request", request)};
+    by__choice choice = {.reason = "stop"};
+    by__call call = {.id = "cmpl-1",
+                     .model = (char[]){"m"},
+                     .part_count = 1,
+                     .n = 1,
+                     .parts = &part,
+                     .choices = &choice};
+    by__payload_log *log = NULL;
+    uv_loop_t loop;
+    char *text;
+    size_t length;
+    own.directory = folder;
+    own.bytes = 1 << 20;
+    own.files = 1;
+    by__text_add(&choice.text, "said");
+    assert_int_equal(uv_loop_init(&loop), 0);
+    assert_int_equal(by__payload_log_open(&log, &loop, &own, NULL), BY_OK);
+    by__payload_log_call(log, &call);
+    by__payload_log_close(&log);
+    assert_int_equal(uv_loop_close(&loop), 0);
+    assert_int_equal(by__file_read(&text, &length, path, 1 << 20, NULL), BY_OK);
+    json_t *record = json_loadb(text, length, 0, NULL);
+    assert_non_null(record);
+    free(text);
+    free(path);
+    by__text_free(&choice.text);
+    json_decref(part.message);
+    temporary_remove(folder);
+    return record;
+}
+
+/* What a field may not show, `text` does not show either; ids of tokens are text. */
+static void test_text(void **state)
+{
+    static const struct {
+        const char *drop;
+        const char *hash;
+        const char *prompt_text; /* NULL: none is kept */
+        const char *chat_text;
+    } cases[] = {
+        {"none", "none", "<email> said", "hello\n<email>\nsaid"},
+        {"prompt", "none", "said", "hello\n<email>\nsaid"},
+        {"messages", "none", "<email> said", "said"},
+        {"content", "none", "<email> said", "said"},
+        {"completion", "none", "<email> ", "hello\n<email>\n"},
+        {"none", "prompt", "said", "hello\n<email>\nsaid"},
+        {"completion", "prompt", NULL, "hello\n<email>\n"},
+        {"text", "none", NULL, NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        char drop[16], hash[16];
+        char *drops[] = {strcpy(drop, cases[i].drop)};
+        char *hashes[] = {strcpy(hash, cases[i].hash)};
+        const by_serve_payload_config config = {
+            .fraction = 1.0, .drop = {drops, 1}, .hash = {hashes, 1}, .redact = 1};
+        json_t *requests[] = {json_pack("{ss}", "prompt", "a@b.de "),
+                              json_pack("{s[{ss ss}{ss s[{ss ss}]}]}", "messages", "role", "system",
+                                        "content", "hello", "role", "user", "content", "type",
+                                        "text", "text", "a@b.de")};
+        const char *texts[] = {cases[i].prompt_text, cases[i].chat_text};
+        for (size_t k = 0; k < BY_ARRAY_LENGTH(requests); k++) {
+            json_t *record = record_of(&config, requests[k]);
+            const char *text = json_string_value(json_object_get(record, "text"));
+            assert_int_equal(text == NULL, texts[k] == NULL);
+            if (text != NULL) {
+                assert_string_equal(text, texts[k]);
+            }
+            char *whole = json_dumps(record, 0);
+            assert_null(strstr(whole, "a@b.de"));
+            free(whole);
+            json_decref(record);
+        }
+    }
+    by_serve_payload_config config = {.fraction = 1.0, .redact = 1};
+    for (int redact = 0; redact < 2; redact++) {
+        config.redact = redact;
+        json_t *record = record_of(&config, json_pack("{s[ii]}", "prompt", 11, 12));
+        const json_t *prompt = json_object_get(record, "prompt");
+        assert_int_equal(json_array_size(prompt), redact ? 0 : 2);
+        assert_true(!redact || strcmp(json_string_value(prompt), "<tokens>") == 0);
+        json_decref(record);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_redaction),
-        cmocka_unit_test(test_rotation),
-        cmocka_unit_test(test_removed_file),
-        cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_redaction),    cmocka_unit_test(test_rotation),
+        cmocka_unit_test(test_removed_file), cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

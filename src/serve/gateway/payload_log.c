@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/content_parts.h"
 #include "serve/gateway/redact.h"
 #include "serve/messages.h"
 #include "serve/observe/append_log.h"
@@ -81,6 +82,12 @@ static json_t *clean_text(const by__payload_log *log, const json_t *value)
     return copy;
 }
 
+/* Ids of tokens are the text in another spelling, which no address is found in. */
+static bool is_tokens(const char *key, const json_t *value)
+{
+    return strcmp(key, "prompt") == 0 && json_is_integer(json_array_get(value, 0));
+}
+
 static json_t *hash_of(const by__payload_log *log, const json_t *value)
 {
     char hash[17];
@@ -118,9 +125,11 @@ static json_t *clean(const by__payload_log *log, const json_t *value)
     json_object_foreach((json_t *)(uintptr_t)value, key, member)
     {
         if (!lists(&log->config->drop, key)) {
-            (void)json_object_set_new(out, key,
-                                      lists(&log->config->hash, key) ? hash_of(log, member)
-                                                                     : clean(log, member));
+            json_t *kept = lists(&log->config->hash, key) ? hash_of(log, member)
+                           : log->config->redact != 0 && is_tokens(key, member)
+                               ? json_string("<tokens>")
+                               : clean(log, member);
+            (void)json_object_set_new(out, key, kept);
         }
     }
     return out;
@@ -147,23 +156,37 @@ void by__payload_log_add(by__payload_log *log, json_t *head, json_t *body)
     }
 }
 
-/* The text that a model is trained on: what it was given and what it said, turns on lines. */
-static json_t *text_of(const json_t *request, const by__choice *choice)
+/* Whether the field of a name may be seen in another one. */
+static bool shows(const by__payload_log *log, const char *name)
+{
+    return !lists(&log->config->drop, name) && !lists(&log->config->hash, name);
+}
+
+/* The text that a model is trained on: what it was given and what it said, turns on lines. NULL:
+ * nothing of it may be kept. */
+static json_t *text_of(const by__payload_log *log, const json_t *request, const by__choice *choice)
 {
     by__text text = {0};
-    const char *prompt = by__get_text(request, "prompt");
+    const char *prompt = shows(log, "prompt") ? by__get_text(request, "prompt") : NULL;
+    const json_t *messages = shows(log, "messages") && shows(log, "content")
+                                 ? json_object_get(request, "messages")
+                                 : NULL;
     size_t i;
     json_t *message;
     by__text_add(&text, prompt == NULL ? "" : prompt);
-    json_array_foreach(json_object_get(request, "messages"), i, message)
+    json_array_foreach(messages, i, message)
     {
-        const char *content = by__get_text(message, "content");
-        by__text_add(&text, content == NULL ? "" : content);
+        json_t *content = NULL;
+        by_error ignored = {0};
+        (void)by__content_text(&content, json_object_get(message, "content"), &ignored);
+        by__text_add(&text, content == NULL ? "" : json_string_value(content));
         by__text_add(&text, "\n");
+        json_decref(content);
     }
-    by__text_add_bytes(&text, choice->text.data == NULL ? "" : choice->text.data,
-                       choice->text.length);
-    json_t *value = text.failed ? NULL : json_stringn(text.data, text.length);
+    if (shows(log, "completion") && choice->text.data != NULL) {
+        by__text_add_bytes(&text, choice->text.data, choice->text.length);
+    }
+    json_t *value = text.failed || text.length == 0 ? NULL : json_stringn(text.data, text.length);
     by__text_free(&text);
     return value;
 }
@@ -181,7 +204,7 @@ void by__payload_log_call(by__payload_log *log, const by__call *call)
                 json_pack("{ss ss ss sI sI}", "id", call->id, "model", call->model, "finish_reason",
                           c->reason, "prompt_tokens", (json_int_t)call->parts[p].prompt_tokens,
                           "completion_tokens", (json_int_t)call->parts[p].generated);
-            (void)json_object_set_new(body, "text", text_of(request, c));
+            (void)json_object_set_new(body, "text", text_of(log, request, c));
             by__payload_log_add(log, head, body);
         }
     }

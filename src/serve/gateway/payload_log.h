@@ -17,7 +17,8 @@ bool by__payload_wants(const by__payload_log *log, const char *id);
 /* Adds a record: the fields of `head` as they are, those of `body` dropped, hashed and redacted at
  * all depths. Both are taken. */
 void by__payload_log_add(by__payload_log *log, json_t *head, json_t *body);
-/* Adds the sequences of a call that is complete, one record each; its choices have their text. */
+/* Adds the sequences of a call that is complete, one record each; its choices have their text. The
+ * field `text` is made of those of prompt, messages and completion that are kept as they are. */
 void by__payload_log_call(by__payload_log *log, const by__call *call);
 /* Counters of it. log may be NULL. */
 void by__payload_log_print(const by__payload_log *log, by__text *out);

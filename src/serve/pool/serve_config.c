@@ -205,12 +205,14 @@ static const by__key keys[] = {
     {"payload", "files", BY__KEY_INT, OWN(payload.files), "16", 1, BY__MI20,
      .help = "that are kept; older ones are removed"},
     {"payload", "drop", BY__KEY_TEXTS, OWN(payload.drop), "[]",
-     .help = "names of fields that are left out, at any depth: `[prompt, messages]`"},
+     .help = "names of fields that are left out, at any depth and of `text`: `[prompt, messages]`"},
     {"payload", "hash", BY__KEY_TEXTS, OWN(payload.hash), "[]",
      .help = "names of fields of which a hash is kept, the same for the same value until the "
              "gateway starts again"},
     {"payload", "redact", BY__KEY_SWITCH, OWN(payload.redact), "true",
-     .help = "e-mail addresses and numbers of 7 digits or more become `<email>` and `<number>`"},
+     .help =
+         "e-mail addresses and numbers of 7 digits or more become `<email>` and `<number>`, and "
+         "prompts of token ids `<tokens>`"},
 
     {"feedback", "directory", BY__KEY_TEXT, OWN(feedback.directory), "\"\"",
      .help = "where the records of POST /v1/feedback are kept; empty: there is no such route"},
