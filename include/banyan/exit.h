@@ -17,7 +17,7 @@ typedef enum by_exit {
     BY_EXIT_FAILED = 1,       /* an error at run time */
     BY_EXIT_CONFIG = 2,       /* a wrong flag or configuration */
     BY_EXIT_SAVED = 3,        /* preempted or interrupted, and everything was saved */
-    BY_EXIT_HANG = 4,         /* a rank made no progress and was ended */
+    BY_EXIT_HANG = 4,         /* a rank or a worker made no progress and was ended */
     BY_EXIT_CORRUPT = 5,      /* values that must be equal differ: a fault of the hardware */
     BY_EXIT_PEER = 6,         /* another rank failed; its code says why */
     BY_EXIT_DIVERGED = 7,     /* the training diverged */

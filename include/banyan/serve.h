@@ -73,6 +73,11 @@ typedef struct by_worker_options {
     /* that are compared at a time with the training data (banyan/drift.h), where the checkpoint has
      * a reference; 0: 500 */
     size_t drift_requests;
+    double hang_seconds; /* 0: those of the address of a Redis server, else 60 */
+    /* Called on a thread of its own when the worker has work and made no step for so long, or its
+     * loop did not turn: nothing of the process can be relied on, and it should end at once
+     * (BY_EXIT_HANG), to be started again. NULL: nobody looks */
+    void (*hangs)(void *user, double seconds);
     bool open; /* without a sandbox; else it can start no program, reach no other machine and write
                   no file once it is warm */
     bool child;

@@ -1,12 +1,23 @@
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "serving.h"
 
+/* Of a process whose threads hang, which holds no lock that this needs. */
+static void end_hanging(void *user, double seconds)
+{
+    (void)user;
+    dprintf(STDERR_FILENO,
+            "banyan worker: no step was made in %g s (--hang): it ends, to be started again\n",
+            seconds);
+    _exit(BY_EXIT_HANG);
+}
+
 static int run(int argc, char **argv)
 {
-    by_worker_options options = {.log = cli_serve_log};
+    by_worker_options options = {.log = cli_serve_log, .hangs = end_hanging};
     const char *directory = NULL;
     const char *address = NULL;
     const char *pool = "mean";
@@ -37,6 +48,8 @@ static int run(int argc, char **argv)
          "requests a second that it begins, at most (default: as many as come)"},
         {"ready-file", CLI_STRING, &options.ready_file, "FILE",
          "that is not empty while the worker takes requests"},
+        {"hang", CLI_NUMBER, &options.hang_seconds, "SECONDS",
+         "with work and without a step after which it ends with code 4 (default 60)"},
         {"drift-window", CLI_INTEGER, &window, "N",
          "requests that are compared with the training data at a time (default 500)"},
         {"no-sandbox", CLI_SWITCH, &options.open, NULL,
@@ -50,10 +63,11 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (rest_count != 1 || window < 0) {
+    if (rest_count != 1 || window < 0 || options.hang_seconds < 0.0) {
         return cli_misuse(&cli_worker, "%s",
-                          window < 0 ? "--drift-window is at least 1"
-                                     : "one run or directory is needed");
+                          window < 0                   ? "--drift-window is at least 1"
+                          : options.hang_seconds < 0.0 ? "--hang is above 0"
+                                                       : "one run or directory is needed");
     }
     if (niceness < 0 || niceness > 19) {
         return cli_misuse(&cli_worker, "--nice is 0 to 19");

@@ -86,6 +86,31 @@ for what in worker_kill worker_stop broker_kill gateway_kill disk_full; do cause
 cause clock "$server" shift="$work/shift"
 stop
 
+say "a worker by hand that hangs ends"
+"$banyan" broker --dir "$work/sock" 2>log &
+aside=$!
+LD_PRELOAD="$work/shift.so" "$banyan" worker runs/tiny --dir "$work/sock" --threads 1 --hang 1 2>>log &
+background=$!
+rm -f url
+"$banyan" gateway --dir "$work/sock" --listen 127.0.0.1:0 >url 2>>log &
+server=$!
+wait_for http url
+url=$(cat url)
+await_ready
+echo "$background" >hang
+curl -s -m 60 "$url/v1/completions" -H 'Content-Type: application/json' -d '{"model": "tiny", "prompt": "apple"}' >answer &
+asked=$!
+wait "$background"
+code=$?
+background=
+[ "$code" = 4 ] || fail "a worker that hangs ended with $code"
+holds log "banyan worker: no step was made in 1 s (--hang)"
+kill "$asked"
+stop
+rm hang
+kill "$aside"
+aside=
+
 command -v redis-server >/dev/null || {
     echo "skipped: redis-server is not installed"
     exit 77

@@ -15,6 +15,9 @@
 
 /* Seconds that an example waits for others of its batch, where no option says so. */
 #define DELAY 0.002
+/* Seconds with work and without a step after which the worker hangs, where neither an option nor
+ * the broker's address says so. */
+#define HANG 60.0
 
 static void on_due(uv_timer_t *timer);
 
@@ -244,10 +247,14 @@ static void send_beat(by__worker *w)
     if (drift != NULL) {
         (void)json_object_set_new(engine, "drift", drift);
     }
-    by__worker_post(w,
-                    json_pack("{ss sI sb so}", "t", "beat", "steps",
-                              (json_int_t)(s.steps + prepared + batches.batches), "busy",
-                              (int)(busy || preparing > 0 || batches.jobs > 0), "engine", engine));
+    int64_t steps = (int64_t)(s.steps + prepared + batches.batches);
+    busy = busy || preparing > 0 || batches.jobs > 0;
+    if (steps != w->steps || !busy) {
+        by__hang_watch_moved(w->watch);
+    }
+    w->steps = steps;
+    by__worker_post(w, json_pack("{ss sI sb so}", "t", "beat", "steps", (json_int_t)steps, "busy",
+                                 (int)busy, "engine", engine));
 }
 
 static void on_beat(uv_timer_t *timer)
@@ -416,6 +423,21 @@ static by_status prepare(void *user, by__prepared *item, const char **param, by_
                : prepare_job(w, item, request, param, error);
 }
 
+static by_status open_watch(by__worker *w, by_error *error)
+{
+    const by_worker_options *o = &w->options;
+    double seconds = o->hang_seconds > 0.0 ? o->hang_seconds : HANG;
+    if (o->hangs == NULL) {
+        return BY_OK;
+    }
+    if (o->hang_seconds == 0.0 && by__redis_is_address(o->broker)) {
+        by__redis_address address;
+        BY_TRY(by__redis_address_read(&address, o->broker, error));
+        seconds = address.hang;
+    }
+    return by__hang_watch_open(&w->watch, seconds, o->hangs, o->user, error);
+}
+
 static by_status open_threads(by__worker *w, by_error *error)
 {
     const by_worker_options *o = &w->options;
@@ -431,6 +453,7 @@ static by_status open_threads(by__worker *w, by_error *error)
         batches.run = by__embedder_run;
         batches.user = w->embedder;
     }
+    BY_TRY(open_watch(w, error));
     BY_TRY(by__batcher_open(&w->batcher, &batches, &w->wake, error));
     /* Twice what the broker gives at a time: requests that were cancelled may still be here. */
     return by__preparer_open(&w->preparer, 2 * (size_t)w->model.slots, prepare, w, &w->wake, error);
@@ -454,6 +477,8 @@ static void close_threads(by__worker *w)
     by__batcher_close(&w->batcher);
     by__embedder_close(&w->embedder);
     by__engine_thread_close(&w->thread);
+    /* The last one: the others wait for what they do. */
+    by__hang_watch_close(&w->watch);
 }
 
 static void release(by__worker *w)

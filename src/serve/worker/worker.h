@@ -1,7 +1,7 @@
 /* The worker's own records, for worker.c (the loop), worker_model.c (what it serves),
  * worker_embed.c and worker_predict.c, worker_prepare.c (the thread that makes work of requests),
- * worker_request.c and worker_messages.c (what a request asks for) and worker_engine.c (the thread
- * of the engine). */
+ * worker_request.c and worker_messages.c (what a request asks for), worker_engine.c (the thread of
+ * the engine) and worker_watch.c (the thread that notices when the others hang). */
 #ifndef BY_SERVE_WORKER_H
 #define BY_SERVE_WORKER_H
 
@@ -265,6 +265,18 @@ void by__engine_take(by__engine_thread *thread, const by__out **outs, size_t *co
 by_status by__engine_look(by__engine_thread *thread, by_engine_statistics *statistics, bool *busy,
                           by_error *error);
 
+/* ---- the thread that notices that the worker hangs (worker_watch.c) ---- */
+
+typedef struct by__hang_watch by__hang_watch;
+
+/* Starts the thread, which calls `hangs` when by__hang_watch_moved was not called for that long. */
+by_status by__hang_watch_open(by__hang_watch **out, double seconds,
+                              void (*hangs)(void *user, double seconds), void *user,
+                              by_error *error);
+/* The loop turns, and there is no work or it goes on. watch may be NULL. */
+void by__hang_watch_moved(by__hang_watch *watch);
+void by__hang_watch_close(by__hang_watch **watch);
+
 /* ---- the worker, and what it tells (worker_events.c) ---- */
 
 /* A worker (worker.c, worker_events.c). */
@@ -276,6 +288,8 @@ typedef struct by__worker {
     by__embedder *embedder; /* NULL: it serves no text */
     by__batcher *batcher;
     by__engine_thread *thread;
+    by__hang_watch *watch; /* NULL: nobody looks */
+    int64_t steps;         /* of the last beat, of all threads */
     uv_loop_t loop;
     uv_async_t wake;
     uv_timer_t beat;
