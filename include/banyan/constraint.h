@@ -26,34 +26,6 @@
 extern "C" {
 #endif
 
-/* ---- forms ---- */
-
-/* Read-only after it is made: any number of threads may use one. */
-typedef struct by_constraint by_constraint;
-
-/* The whole text matches a regular expression: literals, `.`, classes, \d \w \s \D \W \S, groups,
- * alternatives, repeats; the syntax is what ECMA-262 and Python's re share. ^ and $ are allowed at
- * the ends. BY_EARG names what is not supported (look-around, back-references) and where, or the
- * bound that is passed; also when no text matches. */
-BY_API by_status by_constraint_open_regex(by_constraint **out, const char *pattern, size_t length,
-                                          by_error *error);
-/* The text is JSON that is valid for a JSON Schema (draft 2020-12), of which all that OpenAI's
- * structured output accepts is supported: type (one or several), properties, required,
- * additionalProperties (false; absent means the same), items, minItems, maxItems, enum, const,
- * anyOf, $ref and $defs (recursive ones too), pattern, format, minLength, maxLength, minimum,
- * maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, and annotations. A keyword that is not
- * supported is BY_EARG with its place: it is never left out. */
-BY_API by_status by_constraint_open_schema(by_constraint **out, const char *schema, size_t length,
-                                           by_error *error);
-/* The text is any JSON value, or (object) any JSON object; nested up to 64 deep. */
-BY_API by_status by_constraint_open_json(by_constraint **out, bool object, by_error *error);
-BY_API void by_constraint_close(by_constraint **constraint);
-/* Whether a whole text has the form. */
-BY_API by_status by_constraint_matches(const by_constraint *constraint, const char *text,
-                                       size_t length, bool *matches, by_error *error);
-/* Bytes that it takes. */
-BY_API size_t by_constraint_bytes(const by_constraint *constraint);
-
 /* ---- tokens ---- */
 
 /* The tokens of a tokenizer sorted by their bytes; read-only, for any number of states. Special
@@ -71,6 +43,37 @@ BY_API by_status by_token_list_open(by_token_list **out, by_token_bytes *bytes, 
 BY_API by_status by_token_list_of(by_token_list **out, const by_tokenizer *tokenizer,
                                   by_error *error);
 BY_API void by_token_list_close(by_token_list **list);
+
+/* ---- forms ---- */
+
+/* Read-only after it is made: any number of threads may use one. With a list (NULL: none), which is
+ * not needed later, texts with bytes that no token of the list has are left out: they could only be
+ * begun. BY_EFORMAT: there is no other text of the form. */
+typedef struct by_constraint by_constraint;
+
+/* The whole text matches a regular expression: literals, `.`, classes, \d \w \s \D \W \S, groups,
+ * alternatives, repeats; the syntax is what ECMA-262 and Python's re share. ^ and $ are allowed at
+ * the ends. BY_EARG names what is not supported (look-around, back-references) and where, or the
+ * bound that is passed; also when no text matches. */
+BY_API by_status by_constraint_open_regex(by_constraint **out, const char *pattern, size_t length,
+                                          const by_token_list *list, by_error *error);
+/* The text is JSON that is valid for a JSON Schema (draft 2020-12), of which all that OpenAI's
+ * structured output accepts is supported: type (one or several), properties, required,
+ * additionalProperties (false; absent means the same), items, minItems, maxItems, enum, const,
+ * anyOf, $ref and $defs (recursive ones too), pattern, format, minLength, maxLength, minimum,
+ * maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, and annotations. A keyword that is not
+ * supported is BY_EARG with its place: it is never left out. */
+BY_API by_status by_constraint_open_schema(by_constraint **out, const char *schema, size_t length,
+                                           const by_token_list *list, by_error *error);
+/* The text is any JSON value, or (object) any JSON object; nested up to 64 deep. */
+BY_API by_status by_constraint_open_json(by_constraint **out, bool object,
+                                         const by_token_list *list, by_error *error);
+BY_API void by_constraint_close(by_constraint **constraint);
+/* Whether a whole text has the form. */
+BY_API by_status by_constraint_matches(const by_constraint *constraint, const char *text,
+                                       size_t length, bool *matches, by_error *error);
+/* Bytes that it takes. */
+BY_API size_t by_constraint_bytes(const by_constraint *constraint);
 
 /* ---- the state of a sequence ---- */
 
@@ -94,8 +97,8 @@ BY_API bool by_constraint_state_can_end(const by_constraint_state *state);
 /* Nothing can follow: the text can only end. */
 BY_API bool by_constraint_state_is_complete(const by_constraint_state *state);
 /* Puts -inf where a token may not follow: logits [vocab]. The end tokens are the caller's: they are
- * among `ends` and are kept when the text may end here. BY_ESTATE: no token can follow and the text
- * may not end. */
+ * among `ends` and are kept when the text may end here. BY_EFORMAT: no token can follow and the
+ * text may not end. */
 BY_API by_status by_constraint_state_mask(by_constraint_state *state, float *logits, int64_t vocab,
                                           const int32_t *ends, size_t end_count, by_error *error);
 /* Goes on with a token. BY_EARG: it may not follow; the state is as it was. */

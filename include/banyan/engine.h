@@ -169,6 +169,7 @@ typedef struct by_event {
     int32_t top_count;
     by_finish finish;    /* the last event of a sequence says why it ended */
     const char *failure; /* with BY_FINISH_FAILED, why; else NULL */
+    by_status status;    /* then that of `process` or of the draw; else BY_OK */
 } by_event;
 
 /* Runs one step and says what it brought: a token for each sequence that decodes, and with drafts

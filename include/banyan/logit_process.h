@@ -25,12 +25,13 @@ typedef struct by_logit_process_options {
     size_t end_count;
 } by_logit_process_options;
 
-/* All memory is taken here. BY_EARG: a rule is out of range. */
+/* All memory is taken here. BY_EARG: a rule is out of range; BY_EFORMAT: no token begins a text of
+ * the form. */
 BY_API by_status by_logit_process_open(by_logit_process **out,
                                        const by_logit_process_options *options, by_error *error);
 BY_API void by_logit_process_close(by_logit_process **process);
 /* A by_logits_processor whose `user` is the process. BY_ESTOPPED: the text is complete, nothing can
- * follow and there is no token that ends it. BY_ESTATE: no token of the vocabulary can follow. */
+ * follow and there is no token that ends it. BY_EFORMAT: no token of the vocabulary can follow. */
 BY_API by_status by_logit_process_run(void *process, int32_t index, float *logits, int64_t vocab,
                                       const int32_t *tokens, int64_t count, int64_t prompt,
                                       by_error *error);

@@ -13,14 +13,14 @@ static by_status open_form(cli_form *f, const cli_generation *r, by_error *error
     char *text = NULL;
     size_t length;
     if (r->regex != NULL) {
-        return by_constraint_open_regex(&f->constraint, r->regex, strlen(r->regex), error);
+        return by_constraint_open_regex(&f->constraint, r->regex, strlen(r->regex), f->list, error);
     }
     if (r->json_object) {
-        return by_constraint_open_json(&f->constraint, true, error);
+        return by_constraint_open_json(&f->constraint, true, f->list, error);
     }
     by_status status = cli_read_prompt_file(&text, &length, r->schema, MAX_SCHEMA, error);
     if (status == BY_OK) {
-        status = by_constraint_open_schema(&f->constraint, text, length, error);
+        status = by_constraint_open_schema(&f->constraint, text, length, f->list, error);
     }
     free(text);
     return status;
@@ -35,8 +35,8 @@ by_status cli_form_open(cli_form *f, const cli_generation *r, const by_tokenizer
     if (status != BY_OK || (r->schema == NULL && r->regex == NULL && !r->json_object)) {
         return status;
     }
-    status = open_form(f, r, error);
-    return status == BY_OK ? by_token_list_of(&f->list, tokenizer, error) : status;
+    status = by_token_list_of(&f->list, tokenizer, error);
+    return status == BY_OK ? open_form(f, r, error) : status;
 }
 
 by_status cli_open_generation(by_pretrained **model, by_tokenizer **tokenizer, cli_form *form,

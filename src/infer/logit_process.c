@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "banyan/logit_process.h"
+#include "infer/constraint/constraint.h"
 #include "infer/infer.h"
 
 #define MOST_ENDS 16
@@ -45,6 +46,11 @@ static by_status set_up(by_logit_process *p, const by_logit_process_options *o, 
     BY_TRY(by__alloc((void **)&p->places, (size_t)p->n, sizeof *p->places, "sequences", error));
     for (int32_t i = 0; i < p->n && o->constraint != NULL; i++) {
         BY_TRY(by_constraint_state_open(&p->places[i].state, o->constraint, o->list, error));
+    }
+    if (o->constraint != NULL && !by__constraint_state_goes_on(p->places[0].state) &&
+        !by_constraint_state_can_end(p->places[0].state)) {
+        return by_error_set(error, BY_EFORMAT,
+                            "no token of the vocabulary begins a text of the form");
     }
     return by__logit_rules_check(&p->rules, p->vocab, error);
 }

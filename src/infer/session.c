@@ -20,7 +20,8 @@ void by__tell(by_engine *e, const by__sequence *s, const by__choice *choice, by_
                         .index = s->index,
                         .token = -1,
                         .finish = finish,
-                        .failure = finish == BY_FINISH_FAILED ? s->failure.message : NULL};
+                        .failure = finish == BY_FINISH_FAILED ? s->failure.message : NULL,
+                        .status = finish == BY_FINISH_FAILED ? s->failure.status : BY_OK};
     if (choice != NULL) {
         event->token = choice->token;
         event->log_probability = (float)choice->log_probability;

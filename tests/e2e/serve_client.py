@@ -148,6 +148,10 @@ def check_errors():
     error(400, "invalid_request", path, completion(stop=[""]))
     error(400, "invalid_request", path, completion(logit_bias={"x": 1}))
     error(400, "invalid_request", path, completion(response_format={"type": "regex", "pattern": "(" * 60000}))
+    # The vocabulary has no braces, and letters without capitals.
+    for form in ({"type": "json_object"}, {"type": "regex", "pattern": "a*(B|C)"}):
+        for streams in (False, True):
+            error(400, "unwritable_format", path, completion(response_format=form, stream=streams))
     error(400, "invalid_request", path, completion(), headers={"Content-Length": "10"})
     # The sentence names what was asked for and what there is, for whoever asks.
     task = {"endpoint": path, "body": completion(model="other")}

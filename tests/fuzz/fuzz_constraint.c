@@ -72,8 +72,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     const char *form = (const char *)data + 1;
     by_status status = data[0] % 2 == 0
-                           ? by_constraint_open_schema(&constraint, form, size - 1, &error)
-                           : by_constraint_open_regex(&constraint, form, size - 1, &error);
+                           ? by_constraint_open_schema(&constraint, form, size - 1, NULL, &error)
+                           : by_constraint_open_regex(&constraint, form, size - 1, NULL, &error);
     if (status == BY_OK) {
         write_text(constraint, by__hash64(data, size));
         by_constraint_close(&constraint);

@@ -44,8 +44,9 @@ static by_status part_of_form(void *user, uint32_t id, const char **data, size_t
 
 static by_status open_form(by_constraint **out, const char *kind, const char *form, by_error *error)
 {
-    return strcmp(kind, "schema") == 0 ? by_constraint_open_schema(out, form, strlen(form), error)
-                                       : by_constraint_open_regex(out, form, strlen(form), error);
+    return strcmp(kind, "schema") == 0
+               ? by_constraint_open_schema(out, form, strlen(form), NULL, error)
+               : by_constraint_open_regex(out, form, strlen(form), NULL, error);
 }
 
 static void random_logits(float *logits, uint32_t vocab, const vocabulary *v, uint64_t seed,

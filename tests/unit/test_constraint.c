@@ -119,8 +119,8 @@ static void check_form(const form_case *c, bool schema)
     by_constraint *constraint;
     bool matches;
     by_status status =
-        schema ? by_constraint_open_schema(&constraint, c->form, strlen(c->form), &error)
-               : by_constraint_open_regex(&constraint, c->form, strlen(c->form), &error);
+        schema ? by_constraint_open_schema(&constraint, c->form, strlen(c->form), NULL, &error)
+               : by_constraint_open_regex(&constraint, c->form, strlen(c->form), NULL, &error);
     if (status != BY_OK) {
         fail_msg("%s: %s", c->form, error.message);
     }
@@ -214,8 +214,8 @@ static void check_refused(const refusal *r, bool schema)
     by_error error;
     by_constraint *constraint;
     by_status status =
-        schema ? by_constraint_open_schema(&constraint, r->form, strlen(r->form), &error)
-               : by_constraint_open_regex(&constraint, r->form, strlen(r->form), &error);
+        schema ? by_constraint_open_schema(&constraint, r->form, strlen(r->form), NULL, &error)
+               : by_constraint_open_regex(&constraint, r->form, strlen(r->form), NULL, &error);
     if (status == BY_OK) {
         fail_msg("%s must be refused", r->form);
     }
@@ -292,7 +292,8 @@ static void allowed_tokens(void **state)
         by_constraint_state *s;
         by_constraint_state *spare;
         assert_int_equal(
-            by_constraint_open_regex(&constraint, forms_of[f], strlen(forms_of[f]), &error), BY_OK);
+            by_constraint_open_regex(&constraint, forms_of[f], strlen(forms_of[f]), NULL, &error),
+            BY_OK);
         assert_int_equal(by_constraint_state_open(&s, constraint, list, &error), BY_OK);
         assert_int_equal(by_constraint_state_open(&spare, constraint, list, &error), BY_OK);
         for (uint32_t round = 0; round < 20; round++) {
@@ -330,7 +331,7 @@ static void masks_logits(void **state)
     BY_UNUSED(state);
     assert_int_equal(by_token_list_open(&list, word_bytes, NULL, BY_ARRAY_LENGTH(words), &error),
                      BY_OK);
-    assert_int_equal(by_constraint_open_regex(&constraint, "ab1", 3, &error), BY_OK);
+    assert_int_equal(by_constraint_open_regex(&constraint, "ab1", 3, NULL, &error), BY_OK);
     assert_int_equal(by_constraint_state_open(&s, constraint, list, &error), BY_OK);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(logits); i++) {
         logits[i] = (float)i;
@@ -350,7 +351,62 @@ static void masks_logits(void **state)
                      BY_OK);
     assert_true(isinf(logits[0]) && logits[end] == 5.0f);
     assert_int_equal(by_constraint_state_mask(s, logits, BY_ARRAY_LENGTH(logits), NULL, 0, &error),
-                     BY_ESTATE);
+                     BY_EFORMAT);
+    by_constraint_state_close(&s);
+    by_constraint_close(&constraint);
+    by_token_list_close(&list);
+}
+
+/* What the vocabulary lacks the bytes for is never begun; where nothing else is left, opening says
+ * so, and an expression without any text is told apart from that. */
+static void forms_of_a_vocabulary(void **state)
+{
+    static const struct {
+        const char *form;
+        by_status status;
+        const char *fits;
+        const char *fails;
+    } cases[] = {
+        {"ab1|a-", BY_OK, "ab1", "a-"},
+        {"(a[b-])*", BY_OK, "abab", "a-"},
+        {"[ab]*-", BY_EFORMAT, NULL, NULL},
+        {"[]", BY_EARG, NULL, NULL},
+    };
+    by_error error;
+    by_token_list *list;
+    by_constraint *constraint;
+    by_constraint_state *s;
+    bool matches;
+    float logits[BY_ARRAY_LENGTH(words)];
+    BY_UNUSED(state);
+    assert_int_equal(by_token_list_open(&list, word_bytes, NULL, BY_ARRAY_LENGTH(words), &error),
+                     BY_OK);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        by_status status = by_constraint_open_regex(&constraint, cases[i].form,
+                                                    strlen(cases[i].form), list, &error);
+        if (status != cases[i].status) {
+            fail_msg("%s: %d", cases[i].form, (int)status);
+        }
+        if (status == BY_OK) {
+            assert_int_equal(by_constraint_matches(constraint, cases[i].fits, strlen(cases[i].fits),
+                                                   &matches, &error),
+                             BY_OK);
+            assert_true(matches);
+            assert_int_equal(by_constraint_matches(constraint, cases[i].fails,
+                                                   strlen(cases[i].fails), &matches, &error),
+                             BY_OK);
+            assert_false(matches);
+            by_constraint_close(&constraint);
+        }
+    }
+    static const char boolean[] = "{\"type\":\"boolean\"}";
+    assert_int_equal(by_constraint_open_schema(&constraint, boolean, strlen(boolean), list, &error),
+                     BY_EFORMAT);
+    /* Its bytes are those of tokens, but no token begins with them. */
+    assert_int_equal(by_constraint_open_regex(&constraint, "3", 1, list, &error), BY_OK);
+    assert_int_equal(by_constraint_state_open(&s, constraint, list, &error), BY_OK);
+    assert_int_equal(by_constraint_state_mask(s, logits, BY_ARRAY_LENGTH(logits), NULL, 0, &error),
+                     BY_EFORMAT);
     by_constraint_state_close(&s);
     by_constraint_close(&constraint);
     by_token_list_close(&list);
@@ -364,7 +420,7 @@ static void nesting_is_bounded(void **state)
     char text[1000];
     bool matches;
     BY_UNUSED(state);
-    assert_int_equal(by_constraint_open_json(&constraint, false, &error), BY_OK);
+    assert_int_equal(by_constraint_open_json(&constraint, false, NULL, &error), BY_OK);
     memset(text, '[', 400);
     memset(text + 400, ']', 400);
     assert_int_equal(by_constraint_matches(constraint, text, 800, &matches, &error), BY_OK);
@@ -381,6 +437,7 @@ int main(void)
         cmocka_unit_test(refusals),
         cmocka_unit_test(allowed_tokens),
         cmocka_unit_test(masks_logits),
+        cmocka_unit_test(forms_of_a_vocabulary),
         cmocka_unit_test(nesting_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

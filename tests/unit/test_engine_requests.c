@@ -62,6 +62,7 @@ static void test_processor(void **state)
             finish[events[i].index] = events[i].finish;
             if (events[i].finish == BY_FINISH_FAILED) {
                 assert_string_equal(events[i].failure, "the second one ends here");
+                assert_int_equal(events[i].status, BY_ESTATE);
             } else {
                 assert_null(events[i].failure);
             }
@@ -139,7 +140,7 @@ static void test_processor_and_drafts(void **state)
     by_event events[2][2 * CONTEXT];
     size_t counts[2];
     by_engine_statistics statistics[2];
-    check_ok(by_constraint_open_regex(&form, pattern, strlen(pattern), &error), &error);
+    check_ok(by_constraint_open_regex(&form, pattern, strlen(pattern), NULL, &error), &error);
     check_ok(by_token_list_open(&list, letter_of, NULL, VOCAB, &error), &error);
     check_ok(by_draft_ngram(&drafts, &error), &error);
     for (int with = 0; with < 2; with++) {

@@ -191,10 +191,10 @@ typedef struct by__automata {
     by__automata_call *calls;
 } by__automata;
 
-/* BY_EARG: over a bound, a rule that calls itself before anything is read, or no text at all
- * fits. */
+/* Texts are of the bytes that `has` says, [256]; NULL: of any. BY_EARG: over a bound, a rule that
+ * calls itself before anything is read, or no text at all fits. */
 by_status by__automata_compile(by__automata *out, const by__language *language, uint32_t root,
-                               by_error *error);
+                               const bool *has, by_error *error);
 void by__automata_free(by__automata *automata);
 
 /* The nondeterministic automaton of all rules (nfa.c), which class.c and number_range.c add to. */

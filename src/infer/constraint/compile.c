@@ -24,6 +24,7 @@ typedef struct compiler {
     int32_t *begins; /* [rules] first and last state of each */
     int32_t *ends;
     uint8_t class_of[256];
+    bool class_on[256]; /* [classes]: a byte of the class may be written */
     int32_t classes;
     subset *subsets;
     size_t count;
@@ -61,7 +62,7 @@ static by_status count_steps(compiler *c, size_t steps)
 }
 
 /* Bytes are told apart where an edge begins or ends. */
-static void find_classes(compiler *c)
+static void find_classes(compiler *c, const bool *has)
 {
     bool begins[257] = {false};
     for (size_t i = 0; i < c->nfa.edge_count; i++) {
@@ -72,6 +73,7 @@ static void find_classes(compiler *c)
     for (int byte = 0; byte < 256; byte++) {
         c->classes += byte > 0 && begins[byte] ? 1 : 0;
         c->class_of[byte] = (uint8_t)c->classes;
+        c->class_on[c->classes] = c->class_on[c->classes] || has == NULL || has[byte];
     }
     c->classes++;
 }
@@ -215,7 +217,7 @@ static by_status expand_bytes(compiler *c, size_t first, int32_t end, size_t at)
             BY_TRY(close_set(c));
             BY_TRY(intern(c, first, end, &to));
             for (int32_t k = c->class_of[begin]; k <= c->class_of[byte - 1]; k++) {
-                c->next[at * (size_t)c->classes + (size_t)k] = to;
+                c->next[at * (size_t)c->classes + (size_t)k] = c->class_on[k] ? to : BY__DEAD;
             }
         }
         begin = byte;
@@ -402,7 +404,7 @@ static by_status build_rules(compiler *c)
     return BY_OK;
 }
 
-static by_status run(compiler *c, uint32_t root, by__automata *out)
+static by_status run(compiler *c, uint32_t root, const bool *has, by__automata *out)
 {
     size_t rules = c->language->rule_count;
     uint8_t *live = NULL;
@@ -410,7 +412,7 @@ static by_status run(compiler *c, uint32_t root, by__automata *out)
     BY_TRY(by__alloc((void **)&c->ends, rules, sizeof *c->ends, "a constraint", c->error));
     BY_TRY(by__alloc((void **)&c->starts, rules, sizeof *c->starts, "a constraint", c->error));
     BY_TRY(build_rules(c));
-    find_classes(c);
+    find_classes(c, has);
     BY_TRY(by__alloc((void **)&c->set, c->nfa.count, sizeof *c->set, "a constraint", c->error));
     BY_TRY(by__alloc((void **)&c->stamp, c->nfa.count, sizeof *c->stamp, "a constraint", c->error));
     for (size_t r = 0; r < rules; r++) {
@@ -433,12 +435,12 @@ static by_status run(compiler *c, uint32_t root, by__automata *out)
 }
 
 by_status by__automata_compile(by__automata *out, const by__language *language, uint32_t root,
-                               by_error *error)
+                               const bool *has, by_error *error)
 {
     compiler c = {.language = language, .error = error};
     *out = (by__automata){0};
     BY_TRY(by__language_status(language, error));
-    by_status status = run(&c, root, out);
+    by_status status = run(&c, root, has, out);
     if (status != BY_OK) {
         by__automata_free(out);
     }

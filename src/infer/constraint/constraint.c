@@ -29,8 +29,29 @@ static by_status parse(uint32_t *root, by__language *language, source_kind kind,
     return BY_OK;
 }
 
+/* The automata of a language in the bytes of a vocabulary. */
+static by_status compile(by__automata *out, const by__language *language, uint32_t root,
+                         const by_token_list *list, by_error *error)
+{
+    bool has[256] = {false};
+    by_error ignored = {0};
+    for (uint32_t i = 0; list != NULL && i < list->first[list->count]; i++) {
+        has[list->bytes[i]] = true;
+    }
+    by_status status = by__automata_compile(out, language, root, list == NULL ? NULL : has, error);
+    if (status == BY_EARG && list != NULL &&
+        by__automata_compile(out, language, root, NULL, &ignored) == BY_OK) {
+        by__automata_free(out);
+        return by_error_set(
+            error, BY_EFORMAT,
+            "no text of the form can be written in the model's vocabulary: it lacks "
+            "characters that every such text has");
+    }
+    return status;
+}
+
 static by_status make(by_constraint **out, source_kind kind, const char *text, size_t length,
-                      by_error *error)
+                      const by_token_list *list, by_error *error)
 {
     by__language language = {0};
     by_constraint *c;
@@ -41,7 +62,7 @@ static by_status make(by_constraint **out, source_kind kind, const char *text, s
     BY_TRY(by__alloc((void **)&c, 1, sizeof *c, "a constraint", error));
     by_status status = parse(&root, &language, kind, text, length, error);
     if (status == BY_OK) {
-        status = by__automata_compile(&c->automata, &language, root, error);
+        status = compile(&c->automata, &language, root, list, error);
     }
     by__language_close(&language);
     if (status != BY_OK) {
@@ -53,20 +74,21 @@ static by_status make(by_constraint **out, source_kind kind, const char *text, s
 }
 
 by_status by_constraint_open_regex(by_constraint **out, const char *pattern, size_t length,
-                                   by_error *error)
+                                   const by_token_list *list, by_error *error)
 {
-    return make(out, SOURCE_REGEX, pattern, length, error);
+    return make(out, SOURCE_REGEX, pattern, length, list, error);
 }
 
 by_status by_constraint_open_schema(by_constraint **out, const char *schema, size_t length,
-                                    by_error *error)
+                                    const by_token_list *list, by_error *error)
 {
-    return make(out, SOURCE_SCHEMA, schema, length, error);
+    return make(out, SOURCE_SCHEMA, schema, length, list, error);
 }
 
-by_status by_constraint_open_json(by_constraint **out, bool object, by_error *error)
+by_status by_constraint_open_json(by_constraint **out, bool object, const by_token_list *list,
+                                  by_error *error)
 {
-    return make(out, object ? SOURCE_OBJECT : SOURCE_JSON, "", 0, error);
+    return make(out, object ? SOURCE_OBJECT : SOURCE_JSON, "", 0, list, error);
 }
 
 void by_constraint_close(by_constraint **constraint)

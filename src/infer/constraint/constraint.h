@@ -23,6 +23,9 @@ struct by_token_list {
 };
 #define BY__NO_PLACE UINT32_MAX
 
+/* Whether a token of the list may follow (constraint_state.c). */
+bool by__constraint_state_goes_on(by_constraint_state *state);
+
 /* ---- following a text (walk.c) ---- */
 
 /* The most ways to read a text that are followed at a time, and entries of the stacks behind them.

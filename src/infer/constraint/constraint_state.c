@@ -175,6 +175,16 @@ const uint64_t *by_constraint_state_allowed(by_constraint_state *s)
     return s->masks + oldest * s->words;
 }
 
+bool by__constraint_state_goes_on(by_constraint_state *s)
+{
+    const uint64_t *allowed = by_constraint_state_allowed(s);
+    bool any = false;
+    for (size_t i = 0; i < s->words && !any; i++) {
+        any = allowed[i] != 0;
+    }
+    return any;
+}
+
 bool by_constraint_state_can_end(const by_constraint_state *s)
 {
     return by__walk_can_end(&s->constraint->automata, s->ways, s->count);
@@ -216,7 +226,7 @@ by_status by_constraint_state_mask(by_constraint_state *s, float *logits, int64_
         }
     }
     return any ? BY_OK
-               : by_error_set(error, BY_ESTATE,
+               : by_error_set(error, BY_EFORMAT,
                               "the constraint: no token of the vocabulary can follow, and the text "
                               "%s",
                               can_end ? "is complete" : "is not complete");

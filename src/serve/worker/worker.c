@@ -122,7 +122,7 @@ static void take_prepared(by__worker *w)
             }
         }
         if (status != BY_OK && !item->cancelled) {
-            by__worker_refuse(w, item->id, item->attempt, status, item->param, &error);
+            by__worker_refuse(w, item->id, item->attempt, item->code, item->param, &error);
         }
         by__prepared_free(item);
     }
@@ -201,7 +201,7 @@ static void take_work(by__worker *w, json_t *message)
     by_error error = {0};
     by_status status = by__preparer_give(w->preparer, message, &error);
     if (status != BY_OK && id != NULL) {
-        by__worker_refuse(w, id, by__get_integer(message, "attempt"), status, NULL, &error);
+        by__worker_refuse(w, id, by__get_integer(message, "attempt"), NULL, NULL, &error);
     }
 }
 
@@ -418,9 +418,9 @@ static by_status prepare(void *user, by__prepared *item, const char **param, by_
                                 ? "the model predicts rows or images: ask /v1/predict"
                                 : "the model reads text: ask for completions or embeddings");
     }
-    return kind == NULL
-               ? by__work_open(&item->work, &w->model, item->message, item->since, param, error)
-               : prepare_job(w, item, request, param, error);
+    return kind == NULL ? by__work_open(&item->work, &w->model, item->message, item->since, param,
+                                        &item->code, error)
+                        : prepare_job(w, item, request, param, error);
 }
 
 static by_status open_watch(by__worker *w, by_error *error)

@@ -21,6 +21,8 @@
 /* Sequences of one request, at most. */
 #define BY__MOST_N 8
 #define BY__STOPS  8
+/* Code of the error of a form that the vocabulary cannot write. */
+#define BY__UNWRITABLE "unwritable_format"
 
 typedef struct by__predicting by__predicting;
 
@@ -93,9 +95,10 @@ typedef struct by__work {
 /* ---- what a request asks for (worker_request.c) ---- */
 
 /* Reads "request" of a message that came at `since` (by__now); checks, encodes and compiles all of
- * it. BY_EARG, BY_EFORMAT: a sentence for the client; *param as by__fields_read gives it. */
+ * it. BY_EARG, BY_EFORMAT: a sentence for the client; *param as by__fields_read gives it, *code as
+ * by__prepared has it. */
 by_status by__work_open(by__work **out, const by__served_model *model, const json_t *message,
-                        double since, const char **param, by_error *error);
+                        double since, const char **param, const char **code, by_error *error);
 void by__work_close(by__work **work);
 
 /* ---- requests that run in batches (worker_batch.c) ---- */
@@ -204,6 +207,7 @@ typedef struct by__prepared {
     by_status status;
     by_error error;
     const char *param; /* static */
+    const char *code;  /* of an error of the client, static; NULL: "invalid_request" */
     struct by__prepared *next;
 } by__prepared;
 
@@ -322,8 +326,8 @@ void by__worker_fail(by__worker *w, by__work *work, int status, const char *code
                      const char *message);
 /* Text, and perhaps the end, of a token. */
 void by__worker_token(by__worker *w, by__work *work, const by__out *out);
-/* A request that was not accepted. */
-void by__worker_refuse(by__worker *w, const char *id, int64_t attempt, by_status status,
+/* A request that was not accepted; code as by__prepared has it. */
+void by__worker_refuse(by__worker *w, const char *id, int64_t attempt, const char *code,
                        const char *param, const by_error *error);
 /* The end of a job that the batcher has given back. */
 void by__worker_job(by__worker *w, by__batch_job *job);

@@ -133,7 +133,7 @@ static void tell(by__engine_thread *t, const by_event *event)
         out.top[i] = event->top[i];
     }
     if (event->finish == BY_FINISH_FAILED) {
-        (void)by_error_set(&out.error, BY_ESTATE, "%s", event->failure);
+        (void)by_error_set(&out.error, event->status, "%s", event->failure);
     }
     put(t, &out);
     if (event->finish != BY_FINISH_NONE && --work->open == 0) {

@@ -181,7 +181,9 @@ void by__worker_token(by__worker *w, by__work *work, const by__out *out)
         return;
     }
     if (e->finish == BY_FINISH_FAILED) {
-        by__worker_fail(w, work, 500, "generation_failed", out->error.message);
+        bool form = out->error.status == BY_EFORMAT;
+        by__worker_fail(w, work, form ? 400 : 500, form ? BY__UNWRITABLE : "generation_failed",
+                        out->error.message);
         by__worker_silence(w, work);
         return;
     }
@@ -210,12 +212,13 @@ void by__worker_token(by__worker *w, by__work *work, const by__out *out)
     }
 }
 
-void by__worker_refuse(by__worker *w, const char *id, int64_t attempt, by_status status,
+void by__worker_refuse(by__worker *w, const char *id, int64_t attempt, const char *code,
                        const char *param, const by_error *error)
 {
+    by_status status = error->status;
     bool theirs = status == BY_EARG || status == BY_EFORMAT;
     json_t *event = by__event_error(id, theirs ? 400 : 503,
-                                    theirs                ? "invalid_request"
+                                    theirs                ? code != NULL ? code : "invalid_request"
                                     : status == BY_ESTATE ? "worker_busy"
                                                           : "out_of_memory",
                                     param, error->message);

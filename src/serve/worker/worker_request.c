@@ -117,25 +117,26 @@ static by_status take_biases(by__work *w, const asked *a, by_logit_rules *rules,
     return BY_OK;
 }
 
-static by_status take_format(by__work *w, const json_t *format, by_error *error)
+static by_status take_format(by__work *w, const by_token_list *list, const json_t *format,
+                             by_error *error)
 {
     const char *type = by__get_text(format, "type");
     if (format == NULL || (type != NULL && strcmp(type, "text") == 0)) {
         return BY_OK;
     }
     if (type != NULL && strcmp(type, "json_object") == 0) {
-        return by_constraint_open_json(&w->constraint, true, error);
+        return by_constraint_open_json(&w->constraint, true, list, error);
     }
     if (type != NULL && strcmp(type, "regex") == 0 && by__get_text(format, "pattern") != NULL) {
         const char *pattern = by__get_text(format, "pattern");
-        return by_constraint_open_regex(&w->constraint, pattern, strlen(pattern), error);
+        return by_constraint_open_regex(&w->constraint, pattern, strlen(pattern), list, error);
     }
     if (type != NULL && strcmp(type, "json_schema") == 0) {
         char *schema = json_dumps(json_object_get(format, "schema"), JSON_COMPACT);
         by_status status =
             schema == NULL
                 ? by_error_set(error, BY_EARG, "the format has no 'schema'")
-                : by_constraint_open_schema(&w->constraint, schema, strlen(schema), error);
+                : by_constraint_open_schema(&w->constraint, schema, strlen(schema), list, error);
         free(schema);
         return status;
     }
@@ -153,7 +154,7 @@ static by_status take_process(by__work *w, const by__served_model *model, const 
         .ends = model->ends,
         .end_count = model->end_count};
     BY_TRY(take_biases(w, a, &options.rules, options.vocab, error));
-    BY_TRY(take_format(w, a->format, error));
+    BY_TRY(take_format(w, model->tokens, a->format, error));
     options.constraint = w->constraint;
     bool changes = w->constraint != NULL || options.rules.bias_count > 0 || a->presence != 0.0 ||
                    a->frequency != 0.0 || (a->repetition != 0.0 && a->repetition != 1.0);
@@ -188,14 +189,16 @@ static by_status open_streams(by__work *w, const by__served_model *model, const 
 /* ---- all of it ---- */
 
 static by_status fill(by__work *w, const by__served_model *model, const asked *a,
-                      const json_t *message, double since, by_error *error)
+                      const json_t *message, double since, const char **code, by_error *error)
 {
     BY_TRY(take_prompt(w, model, a, error));
     if (w->prompt.count == 0 || w->prompt.count > (size_t)model->context) {
         return by_error_set(error, BY_EARG, "the prompt has %zu tokens; the model takes 1 to %lld",
                             w->prompt.count, (long long)model->context);
     }
-    BY_TRY(take_process(w, model, a, error));
+    by_status status = take_process(w, model, a, error);
+    *code = status == BY_EFORMAT ? BY__UNWRITABLE : NULL;
+    BY_TRY(status);
     BY_TRY(open_streams(w, model, a, error));
     w->logprobs = a->logprobs;
     w->open = (int32_t)a->n;
@@ -227,7 +230,7 @@ static by_status fill(by__work *w, const by__served_model *model, const asked *a
 }
 
 by_status by__work_open(by__work **out, const by__served_model *model, const json_t *message,
-                        double since, const char **param, by_error *error)
+                        double since, const char **param, const char **code, by_error *error)
 {
     asked a = {.n = 1, .temperature = 1.0, .top_p = 1.0};
     const char *id = by__get_text(message, "id");
@@ -241,7 +244,7 @@ by_status by__work_open(by__work **out, const by__served_model *model, const jso
     memcpy((*out)->id, id, strlen(id) + 1);
     by__trace_take((*out)->trace, a.trace);
     (*out)->attempt = by__get_integer(message, "attempt");
-    by_status status = fill(*out, model, &a, message, since, error);
+    by_status status = fill(*out, model, &a, message, since, code, error);
     if (status != BY_OK) {
         by__work_close(out);
     }
