@@ -66,6 +66,7 @@ typedef struct by__sequence {
     by__prefix prefix;  /* what follows them is behind this */
     int64_t rows;       /* of the step that is planned */
     int32_t drafts;     /* the last of them: tokens behind `count` that may turn out right */
+    bool drafting;      /* it had some in the last step */
     by_error failure;   /* why it ended with BY_FINISH_FAILED */
 } by__sequence;
 
@@ -196,6 +197,9 @@ struct by_engine {
     by__drafting *drafting; /* of them */
     int32_t *picks;         /* [wanted rows]: whose draft is likeliest, the next one, ... */
     double draft_seconds;   /* that the source takes for one token of each of its texts */
+    double draft_credit;    /* seconds that drafts have gained; below 0: lost */
+    double draft_worth;     /* seconds that a right one of the last step gains */
+    uint64_t draft_settled; /* right ones that are in the credit */
     int64_t wanted_count;
     int64_t cancelled; /* slots that wait for their event to be told */
     by_event *events;  /* of this step: one a slot and wanted row at most */

@@ -8,11 +8,20 @@
  * Language Models Using Goodput"). The chance that the first k drafts of a sequence are right is
  * taken as the kth power of that of one. */
 
+/* What drafts gain and lose is counted, in seconds. While they have lost more than they gained,
+ * they begin in no text that had none in the step before: the source may have to read all of it
+ * first, which `chance` knows nothing of. SHARE of the time of steps is theirs to lose; gains are
+ * remembered up to the time of so many steps, and losses. */
+#define SHARE     0.02
+#define MOST_GAIN 16.0
+#define MOST_LOSS 512.0
+
 /* Drafts that a plan has room for, and what is expected of them. */
 typedef struct plan {
     int64_t rows;   /* without drafts */
     int64_t wanted; /* of them, those with logits */
     bool prompts;   /* pieces of prompts are among them */
+    double alone;   /* seconds of the step without drafts */
     size_t texts;   /* that may have drafts */
 } plan;
 
@@ -40,8 +49,11 @@ static by_draft_text text_of(const by_engine *e, const by__sequence *s)
 static void look(by_engine *e, plan *p)
 {
     const by_draft_source *source = e->options.draft;
+    bool may_begin = e->draft_credit >= 0.0 || e->options.draft_always;
     for (int64_t i = 0; i < e->live; i++) {
         by__sequence *s = &e->slots[e->order[i]];
+        bool goes_on = s->drafting;
+        s->drafting = false;
         bool wanted = s->rows > 0 && s->cached + s->rows == s->count;
         p->wanted += wanted;
         p->prompts = p->prompts || s->rows > 1;
@@ -50,7 +62,7 @@ static void look(by_engine *e, plan *p)
         }
         by_draft_text text = text_of(e, s);
         source->look(source->user, &text);
-        if (text.most > 0) {
+        if (text.most > 0 && (goes_on || may_begin)) {
             e->drafting[p->texts] = (by__drafting){.slot = e->order[i]};
             e->texts[p->texts++] = text;
         }
@@ -82,7 +94,7 @@ static int64_t pick(by_engine *e, const plan *p)
     int64_t most = smaller(e->steps.rows - p->rows, e->steps.wanted - p->wanted);
     const by__step_program *alone = by__steps_choose(&e->steps, p->rows, p->wanted);
     double tokens = (double)p->wanted;
-    double best = tokens / by__steps_seconds(&e->steps, alone);
+    double best = tokens / p->alone;
     int64_t chosen = 0;
     int32_t longest = 0;
     for (int64_t count = 1; count <= most; count++) {
@@ -125,6 +137,7 @@ static int32_t grant(by_engine *e, plan *p, int64_t picks)
             d.picked = (int32_t)(by__grow(e, s, s->count + d.picked) - s->count);
         }
         if (d.picked > 0) {
+            s->drafting = true;
             longest = d.picked > longest ? d.picked : longest;
             e->drafting[texts] = d;
             e->texts[texts] = e->texts[t];
@@ -135,6 +148,19 @@ static int32_t grant(by_engine *e, plan *p, int64_t picks)
     return longest;
 }
 
+/* Counts what the last step's drafts have gained, and this step's share. */
+static void settle(by_engine *e, plan *p)
+{
+    uint64_t right = e->statistics.accepted - e->draft_settled;
+    const by__step_program *alone = by__steps_choose(&e->steps, p->rows, p->wanted);
+    const by__step_program *spared = by__steps_choose(&e->steps, p->wanted, p->wanted);
+    p->alone = by__steps_seconds(&e->steps, alone);
+    e->draft_settled = e->statistics.accepted;
+    e->draft_credit += (double)right * e->draft_worth + SHARE * p->alone;
+    e->draft_credit = fmax(-MOST_LOSS * p->alone, fmin(e->draft_credit, MOST_GAIN * p->alone));
+    e->draft_worth = by__steps_seconds(&e->steps, spared) / fmax(1.0, (double)p->wanted);
+}
+
 by_status by__speculate(by_engine *e, int64_t *rows, by_error *error)
 {
     const by_draft_source *source = e->options.draft;
@@ -143,6 +169,7 @@ by_status by__speculate(by_engine *e, int64_t *rows, by_error *error)
         return BY_OK;
     }
     look(e, &p);
+    settle(e, &p);
     by__forget_seconds(&e->draft_seconds);
     int32_t longest = grant(e, &p, pick(e, &p));
     if (longest == 0) {
@@ -150,13 +177,17 @@ by_status by__speculate(by_engine *e, int64_t *rows, by_error *error)
     }
     double began = by__now();
     BY_TRY(source->propose(source->user, e->texts, p.texts, error));
-    by__learn_seconds(&e->draft_seconds, (by__now() - began) / longest);
+    double seconds = by__now() - began;
+    by__learn_seconds(&e->draft_seconds, seconds / longest);
     for (size_t t = 0; t < p.texts; t++) {
         by__sequence *s = &e->slots[e->drafting[t].slot];
         s->drafts = e->texts[t].most;
         s->rows += s->drafts;
         *rows += s->drafts;
+        p.wanted += s->drafts;
     }
+    const by__step_program *program = by__steps_choose(&e->steps, *rows, p.wanted);
+    e->draft_credit -= seconds + by__steps_seconds(&e->steps, program) - p.alone;
     return BY_OK;
 }
 

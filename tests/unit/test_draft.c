@@ -111,42 +111,86 @@ static void test_chance(void **state)
 
 /* ---- what they cost ---- */
 
-/* Seconds of a step and, for each draft of a text, of the source; and the texts. */
+/* Seconds of a step and, for each draft of a text and each token that it has to read before, of the
+ * source; and the texts. */
 typedef struct cost {
     double row; /* one more */
     double draft;
+    double read;
     uint32_t texts;
+    size_t prompt;
     int64_t tokens;
     bool stop; /* they end at a stop token, which is their second */
 } cost;
+
+/* A source that takes these times, for one sequence. */
+typedef struct slow_source {
+    by_draft_source source;
+    const cost *cost;
+    uint64_t id;
+    int64_t read; /* tokens of that sequence */
+} slow_source;
+
+/* What the library takes for the time. */
+static double now = 1.0;
+
+double __wrap_by__now(void);
+double __wrap_by__now(void)
+{
+    return now;
+}
+
+static by_status start_slow(void *user, int64_t sequences, int64_t context, int64_t vocab,
+                            uint64_t *bytes, by_error *error)
+{
+    slow_source *s = user;
+    return s->source.start(s->source.user, sequences, context, vocab, bytes, error);
+}
+
+static void look_slow(void *user, by_draft_text *text)
+{
+    slow_source *s = user;
+    s->source.look(s->source.user, text);
+}
+
+static by_status propose_slow(void *user, by_draft_text *texts, size_t count, by_error *error)
+{
+    slow_source *s = user;
+    int64_t read = s->id == texts->id ? s->read : 0;
+    s->id = texts->id;
+    s->read = texts->count;
+    now += s->cost->read * (double)(texts->count - 1 - read) + s->cost->draft * texts->most;
+    return s->source.propose(s->source.user, texts, count, error);
+}
 
 static double step_seconds(const cost *c, int64_t rows)
 {
     return 1.0 + c->row * (double)(rows - 1);
 }
 
-/* Decodes a text, and adds to *seconds what its steps take by these times; the first one, of the
- * prompt, has no drafts and is left out. Returns the last token. */
+/* Decodes a text, and adds to *seconds what its steps take by these times; those of
+ * the prompt have no drafts and are left out. Returns the last token. */
 static int32_t decode(by_engine *engine, const cost *c, uint32_t text, int32_t stop,
                       double *seconds)
 {
     by_error error = {0};
     uint64_t session;
-    int32_t prompt[5];
+    int32_t prompt[CONTEXT];
     int32_t last = -1;
     const by_request request = {.prompt = prompt,
-                                .prompt_count = 5,
+                                .prompt_count = c->prompt,
                                 .tokens = c->tokens,
                                 .stop = &stop,
                                 .stop_count = c->stop,
                                 .sampling = {.top_p = 1.0}};
-    for (uint32_t i = 0; i < 5; i++) {
+    for (uint32_t i = 0; i < c->prompt; i++) {
         prompt[i] = (int32_t)((text * 17 + i * i * 5 + text * i) % VOCAB);
     }
     check_ok(by_engine_submit(engine, &request, &session, &error), &error);
-    for (int step = 0; by_engine_busy(engine); step++) {
+    for (int64_t done = 0; by_engine_busy(engine);) {
         const by_event *events;
         size_t count;
+        double began = now;
         by_engine_statistics before = by_engine_statistics_now(engine);
         engine->draft_seconds = c->draft;
         for (int i = 0; i < engine->steps.count; i++) {
@@ -155,10 +199,9 @@ static int32_t decode(by_engine *engine, const cost *c, uint32_t text, int32_t s
         check_ok(by_engine_step(engine, &events, &count, &error), &error);
         by_engine_statistics after = by_engine_statistics_now(engine);
         int64_t rows = (int64_t)(after.rows + after.padding - before.rows - before.padding);
-        *seconds +=
-            step == 0 ? 0.0
-                      : step_seconds(c, rows) + c->draft * (double)(after.drafted - before.drafted);
-        last = events[count - 1].token;
+        *seconds += done == 0 ? 0.0 : step_seconds(c, rows) + now - began;
+        done += (int64_t)count;
+        last = count > 0 ? events[count - 1].token : last;
     }
     return last;
 }
@@ -168,16 +211,18 @@ static by_engine_statistics decode_all(const by_config *config, const by_config 
                                        const cost *c, double *plain, double *seconds)
 {
     by_error error = {0};
-    by_draft_source drafts;
+    slow_source drafts = {.cost = c};
+    const by_draft_source source = {
+        .user = &drafts, .start = start_slow, .look = look_slow, .propose = propose_slow};
     by_engine_options options = {.sessions = 1, .rows = 16, .no_prefix_cache = true};
     by_engine *without = small_engine_open(config, &options);
-    check_ok(by_draft_model(&drafts, of_drafts, NULL, NULL, &error), &error);
-    options.draft = &drafts;
+    check_ok(by_draft_model(&drafts.source, of_drafts, NULL, NULL, &error), &error);
+    options.draft = &source;
     by_engine *engine = small_engine_open(config, &options);
     *plain = 0.0;
     *seconds = 0.0;
     for (uint32_t text = 0; text < c->texts; text++) {
-        const cost two = {.row = c->row, .tokens = 2};
+        const cost two = {.row = c->row, .prompt = c->prompt, .tokens = 2};
         double ignored;
         int32_t second = c->stop ? decode(without, &two, text, 0, &ignored) : 0;
         (void)decode(without, c, text, second, plain);
@@ -186,16 +231,19 @@ static by_engine_statistics decode_all(const by_config *config, const by_config 
     by_engine_statistics st = by_engine_statistics_now(engine);
     by_engine_close(&engine);
     by_engine_close(&without);
-    by_draft_close(&drafts);
+    by_draft_close(&drafts.source);
     return st;
 }
 
-/* Drafts that are never right are given up once, not in each text; those of the same model stay. */
+/* Drafts that are never right are given up once, not in each text, however long its prompt is to
+ * read; those of the same model stay. */
 static void test_cost(void **state)
 {
-    static const cost cases[] = {{0.02, 0.05, 50, 12, false}, {0.02, 0.2, 50, 12, false},
-                                 {0.1, 0.3, 50, 12, false},   {0.05, 0.45, 50, 12, false},
-                                 {0.02, 0.2, 200, 3, false},  {0.02, 0.2, 400, 12, true}};
+    static const cost cases[] = {
+        {0.02, 0.05, 0.0, 50, 5, 12, false}, {0.02, 0.2, 0.0, 50, 5, 12, false},
+        {0.1, 0.3, 0.0, 50, 5, 12, false},   {0.05, 0.45, 0.0, 50, 5, 12, false},
+        {0.02, 0.2, 0.0, 200, 5, 3, false},  {0.02, 0.2, 0.0, 400, 5, 12, true},
+        {0.02, 0.1, 0.1, 50, 60, 12, false}, {0.02, 0.1, 0.1, 10, 5, 90, false}};
     BY_UNUSED(state);
     by_config *config = small_engine_config("llama", "f32");
     by_config *other = small_engine_config("gpt2", "f32");
@@ -204,7 +252,7 @@ static void test_cost(void **state)
         double seconds;
         by_engine_statistics st = decode_all(config, other, &cases[i], &plain, &seconds);
         assert_true(st.drafted > 0 && seconds < plain / 0.95);
-        if (i == 2) {
+        if (i == 2 || i == 6) {
             st = decode_all(config, config, &cases[i], &plain, &seconds);
             assert_true(st.accepted > 400);
         }
