@@ -293,9 +293,21 @@ typedef struct by_load_sample {
     bool failed;    /* also by an error inside a stream, and by an answer without a token */
 } by_load_sample;
 
+/* Requests that failed in the same way, also those that were refused (429). */
+typedef struct by_load_failure {
+    int32_t status;  /* of HTTP; 0: there was no whole answer */
+    char reason[64]; /* "HTTP 404", what the connection ended with, or what was wrong inside an
+                        answer of status 200 */
+    size_t count;
+    char *message; /* what the server said to the first of them, one line; "" when it said nothing,
+                      NULL when memory was exhausted */
+} by_load_failure;
+
 typedef struct by_load_report {
     by_load_sample *samples; /* [count] */
     size_t count;
+    by_load_failure *failures; /* [failure_count] in the order of the first of each */
+    size_t failure_count;
     double *gaps; /* [gap_count] seconds between two texts of a stream, of all streams (ITL) */
     size_t gap_count;
     double seconds; /* from the first request to the last end */

@@ -27,13 +27,14 @@ static double percentile(const double *sorted, size_t count, double p)
     return sorted[rank > 0 ? rank - 1 : 0];
 }
 
-/* Of `count` values, which are sorted. */
+/* Of `count` values, which are sorted; NaN of none. */
 static summary summarize(double *values, size_t count)
 {
-    summary s = {0};
+    summary s = {NAN, NAN, NAN, NAN};
     if (count == 0) {
         return s;
     }
+    s.mean = 0.0;
     qsort(values, count, sizeof *values, compare);
     for (size_t i = 0; i < count; i++) {
         s.mean += values[i] / (double)count;
@@ -46,13 +47,44 @@ static summary summarize(double *values, size_t count)
 
 static void print_row(const char *name, summary s, bool json)
 {
-    if (json) {
-        printf(",\"%s\":{\"mean\":%.6f,\"p50\":%.6f,\"p95\":%.6f,\"p99\":%.6f}", name, s.mean,
-               s.p50, s.p95, s.p99);
-    } else {
-        printf("%s\t%.2f\t%.2f\t%.2f\t%.2f\n", name, 1e3 * s.mean, 1e3 * s.p50, 1e3 * s.p95,
-               1e3 * s.p99);
+    const double values[] = {s.mean, s.p50, s.p95, s.p99};
+    const char *const keys[] = {"mean", "p50", "p95", "p99"};
+    char number[32];
+    printf(json ? ",\"%s\":{" : "%s", name);
+    for (size_t i = 0; i < 4; i++) {
+        if (json) {
+            printf("%s\"%s\":%s", i > 0 ? "," : "", keys[i], cli_json_number(number, values[i], 6));
+        } else {
+            printf("\t%s", cli_number(number, 1e3 * values[i], 2));
+        }
     }
+    printf(json ? "}" : "\n");
+}
+
+/* Why requests failed or were refused. */
+static void print_failures(const by_load_report *r, bool json)
+{
+    char number[32];
+    if (!json && r->failure_count > 0) {
+        printf("reason\trequests\tthe first one was told\n");
+    }
+    printf(json ? ",\"failures\":[" : "");
+    for (size_t i = 0; i < r->failure_count; i++) {
+        const by_load_failure *f = &r->failures[i];
+        const char *message = f->message == NULL ? "" : f->message;
+        if (!json) {
+            printf("%s\t%zu\t%s\n", f->reason, f->count, message[0] == '\0' ? "-" : message);
+            continue;
+        }
+        printf("%s{\"reason\":", i > 0 ? "," : "");
+        cli_print_json_string(f->reason);
+        printf(",\"status\":%s",
+               cli_json_number(number, f->status == 0 ? NAN : (double)f->status, 3));
+        printf(",\"count\":%zu,\"message\":", f->count);
+        cli_print_json_string(message);
+        printf("}");
+    }
+    printf(json ? "]" : "");
 }
 
 enum { CURVES = 4, POINTS = 100 };
@@ -136,6 +168,7 @@ static int print_report(const by_load_report *r, goals goal, const char *path, b
     for (size_t i = 0; i < CURVES; i++) {
         print_row(names[i], summarize(values[i], counts[i]), json);
     }
+    print_failures(r, json);
     printf(json ? "}\n" : "");
     by_error error = {0};
     by_status status = path == NULL ? BY_OK : draw(path, names, values, counts, &error);
@@ -210,7 +243,8 @@ const cli_command cli_bench_serve = {
     "Sends requests for completions to a server and prints its times: TTFT (to the first text),\n"
     "TPOT (a token behind the first), ITL (between two texts), E2E (the whole answer), counted "
     "from\n"
-    "the time at which a request was to be sent. An error inside a stream is a failure.\n\n"
+    "the time at which a request was to be sent. An error inside a stream is a failure. Why\n"
+    "requests failed follows, and what the server said to the first of each kind.\n\n"
     "  banyan bench serve http://127.0.0.1:8080 --model tiny --concurrency 64 --requests 1000\n"
     "  banyan bench serve http://127.0.0.1:8080 --model tiny --rate 20 --ttft 0.2 --out "
     "times.png\n",

@@ -102,6 +102,8 @@ const char *cli_duration(char buffer[32], double seconds);
 /* A number as JSON with so many significant digits; "null" when it is not finite, which JSON cannot
  * say. */
 const char *cli_json_number(char buffer[32], double value, int digits);
+/* A number with so many decimals for people; "-" when it is not finite: there is none. */
+const char *cli_number(char buffer[32], double value, int decimals);
 /* Of 100 parameters, how many are trained. */
 double cli_trained_percent(const by_model_size *size);
 /* What the flags --precision, --best, --ema and --adapter say of themselves. */

@@ -105,6 +105,16 @@ const char *cli_json_number(char buffer[32], double value, int digits)
     return buffer;
 }
 
+const char *cli_number(char buffer[32], double value, int decimals)
+{
+    if (isfinite(value)) {
+        (void)snprintf(buffer, 32, "%.*f", decimals, value);
+    } else {
+        (void)snprintf(buffer, 32, "-");
+    }
+    return buffer;
+}
+
 double cli_trained_percent(const by_model_size *size)
 {
     return 100.0 * (double)size->trained / (double)size->parameters;

@@ -1,5 +1,5 @@
 """A server whose first answer is a stream of two tokens at once, whose second one is a token after half a second, and
-whose later ones are streams of nothing.
+whose later ones are failures: see FAILURES, then streams of nothing.
 
 usage: odd_server.py     prints its address, then serves until it is ended
 """
@@ -8,6 +8,9 @@ import json
 import time
 
 count = 0
+ERROR = json.dumps({"error": {"message": "no such model"}})
+FAILURES = {4: (404, ERROR), 5: (429, "slower\n\tplease"), 6: (404, "again"),
+            7: (200, 'data: {"error": {"message": "lost"}}\n\n'), 8: (200, None)}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -20,11 +23,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         tokens = {1: 2, 2: 1}.get(count, 0)
         time.sleep(0.5 if count == 2 else 0.0)
         events = [{"choices": [{"text": "a"}]}] * tokens + [{"choices": [], "usage": {"completion_tokens": tokens}}]
-        body = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
-        self.send_response(200)
-        self.send_header("Content-Length", len(body))
+        status, body = FAILURES.get(count, (200, ""))
+        body = body or "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+        self.send_response(status)
+        self.send_header("Content-Length", len(body) + (FAILURES.get(count) == (200, None)))
         self.end_headers()
         self.wfile.write(body.encode())
+        self.close_connection = FAILURES.get(count) == (200, None)
 
     def log_message(self, *_):
         pass

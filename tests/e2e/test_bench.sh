@@ -196,7 +196,7 @@ python3 "$root/tests/e2e/closing_server.py" >address &
 background=$!
 until [ -s address ]; do sleep 0.1; done
 run 0 "$banyan" bench serve "$(cat address)" --model any --requests 40 --concurrency 8 --json
-json "d['ok'] == 40 and d['failed'] == 0"
+json "d['ok'] == 40 and d['failed'] == 0 and d['failures'] == []"
 kill "$background"
 background=
 
@@ -209,6 +209,16 @@ run 1 "$banyan" bench serve "$(cat address)" --model any --requests 3 --concurre
 # The slow one is the 95th percentile of two, and has no time between tokens; the empty one has no times.
 json "d['ok'] == 2 and d['failed'] == 1 and d['ttft']['p95'] >= 0.5 and d['ttft']['p50'] > 0"
 json "d['tpot']['p50'] == d['tpot']['p95'] > 0"
+json "[(f['reason'], f['status'], f['count']) for f in d['failures']] == [('an answer without a token', 200, 1)]"
+# Later answers tell of failures, each in its own way, and no answer has a time.
+run 1 "$banyan" bench serve "$(cat address)" --model any --requests 5 --concurrency 1 --json
+json "d['ok'] == 0 and d['refused'] == 1 and d['failed'] == 4 and set(d['ttft'].values()) == {None}"
+json "[(f['reason'], f['status'], f['count'], f['message']) for f in d['failures']] == [
+    ('HTTP 404', 404, 2, 'no such model'), ('HTTP 429', 429, 1, 'slower  please'),
+    ('an error inside a stream', 200, 1, 'lost'), ('closed before the end of the answer', None, 1, '')]"
+run 1 "$banyan" bench serve "$(cat address)" --model any --requests 2 --concurrency 1
+holds out "an answer without a token	2	-"
+holds out "ttft	-	-	-	-"
 kill "$background"
 background=
 

@@ -9,7 +9,8 @@
 #include "serve/messages.h"
 
 #define READ ((size_t)64 << 10)
-#define TICK 2 /* milliseconds between two looks at what is due */
+#define SAID ((size_t)300) /* bytes of a body that is kept as a message */
+#define TICK 2             /* milliseconds between two looks at what is due */
 
 typedef struct load load;
 
@@ -26,15 +27,16 @@ typedef struct client {
     by__answer answer;
     by__text request;
     by__text events;  /* of a stream, not yet cut into lines; or the whole body */
+    by__text said;    /* the event of an error inside a stream */
     size_t sample;    /* SIZE_MAX: none */
     double due;       /* by__now at which the request was to be sent */
     double last_text; /* by__now; 0: none yet */
     bool open;
     bool connected;
-    bool failed;
-    bool reused; /* the connection has carried an answer before the request was sent */
-    bool heard;  /* bytes of the answer have come */
-    bool again;  /* the request is sent again when the connection is closed */
+    const char *fault; /* of an answer whose status is 200, NULL: none is known */
+    bool reused;       /* the connection has carried an answer before the request was sent */
+    bool heard;        /* bytes of the answer have come */
+    bool again;        /* the request is sent again when the connection is closed */
 } client;
 
 struct load {
@@ -50,6 +52,7 @@ struct load {
     size_t ended;
     size_t open_handles;
     size_t gap_capacity;
+    size_t failure_capacity;
     uint64_t random;
     double began;
     by_status status;
@@ -78,6 +81,46 @@ static void add_gap(load *l, double seconds)
     }
 }
 
+/* One line of what a body says went wrong: OpenAI's error message, else how it begins. NULL when
+ * memory is exhausted. */
+static char *message_of(const by__text *body)
+{
+    json_t *object = json_loadb(body->data, body->length, 0, NULL);
+    const char *message = by__get_text(json_object_get(object, "error"), "message");
+    size_t length = message != NULL ? strlen(message) : body->length;
+    by__text line = {0};
+    char *out = NULL;
+    by__text_add(&line, "");
+    by__text_add_valid(&line, message != NULL ? message : body->data,
+                       length < SAID ? length : SAID);
+    for (size_t i = 0; i < line.length; i++) {
+        line.data[i] = (unsigned char)line.data[i] < ' ' ? ' ' : line.data[i];
+    }
+    json_decref(object);
+    (void)by__text_take(&line, &out, NULL);
+    return out;
+}
+
+/* Counts a failure for its reason. Where memory is exhausted only its sample knows of it. */
+static void add_failure(load *l, int status, const char *reason, const by__text *body)
+{
+    by_load_report *r = l->report;
+    by_error ignored = {0};
+    for (size_t i = 0; i < r->failure_count; i++) {
+        by_load_failure *f = &r->failures[i];
+        if (f->status == status && strcmp(f->reason, reason) == 0) {
+            f->count++;
+            return;
+        }
+    }
+    if (by__reserve((void **)&r->failures, &l->failure_capacity, r->failure_count + 1,
+                    sizeof *r->failures, &ignored) == BY_OK) {
+        by_load_failure *f = &r->failures[r->failure_count++];
+        *f = (by_load_failure){.status = status, .count = 1, .message = message_of(body)};
+        (void)snprintf(f->reason, sizeof f->reason, "%s", reason);
+    }
+}
+
 /* One event of a stream. Of the text of a chunk only its being there counts; usage tells how many
  * tokens an answer has. */
 static void take_event(void *user, const char *data, size_t length)
@@ -90,7 +133,9 @@ static void take_event(void *user, const char *data, size_t length)
     const json_t *usage = json_object_get(object, "usage");
     const json_t *choice = json_array_get(json_object_get(object, "choices"), 0);
     if (json_object_get(object, "error") != NULL) {
-        c->failed = true;
+        c->fault = "an error inside a stream";
+        c->said.length = 0;
+        by__text_add_bytes(&c->said, data, length);
     } else if (json_is_object(usage)) {
         s->tokens = (size_t)by__get_integer(usage, "completion_tokens");
     } else if (choice != NULL && json_string_length(json_object_get(choice, "text")) > 0) {
@@ -114,28 +159,41 @@ static void take_body(void *user, const char *data, size_t length)
     }
 }
 
-static void finish(client *c, bool broken)
+/* broken: why there is no whole answer, or NULL. */
+static void finish(client *c, const char *broken)
 {
     load *l = c->all;
     if (c->sample == SIZE_MAX) {
         return;
     }
     by_load_sample *s = &l->report->samples[c->sample];
+    const by__text *said = &c->said;
+    const char *fault = broken != NULL ? broken : c->fault;
+    char refused[16];
     double now = by__now();
     s->end = now - c->due;
-    s->status = broken ? 0 : c->answer.status;
-    s->failed = broken || c->failed || c->answer.status != 200;
-    if (l->options.whole && !s->failed) {
+    s->status = broken != NULL ? 0 : c->answer.status;
+    if (fault == NULL && s->status != 200) {
+        (void)snprintf(refused, sizeof refused, "HTTP %d", s->status);
+        fault = refused;
+        said = &c->events;
+    } else if (fault == NULL && l->options.whole) {
         json_t *object = json_loadb(c->events.data, c->events.length, 0, NULL);
         s->tokens = (size_t)by__get_integer(json_object_get(object, "usage"), "completion_tokens");
         json_decref(object);
     }
     /* An answer of nothing is none: its times would be the best of all. Tokens without a text are
      * there when the answer has ended. */
-    s->failed = s->failed || s->tokens == 0;
+    if (fault == NULL && s->tokens == 0) {
+        fault = "an answer without a token";
+    }
+    s->failed = fault != NULL;
+    if (s->failed) {
+        add_failure(l, s->status, fault, said);
+    }
     s->first = c->last_text > 0.0 ? s->first : s->end;
     l->report->seconds = now - l->began;
-    c->events.length = 0;
+    c->events.length = c->said.length = 0;
     c->sample = SIZE_MAX;
     l->ended++;
 }
@@ -156,23 +214,24 @@ static void on_closed(uv_handle_t *handle)
     }
 }
 
-static void hang_up(client *c)
+static void hang_up(client *c, const char *why)
 {
-    finish(c, true);
+    finish(c, why);
     if (!uv_is_closing(&c->uv.handle)) {
         uv_close(&c->uv.handle, on_closed);
     }
 }
 
-/* The connection has ended. A server may close one behind any answer, and may have done so before
- * the next request reached it (RFC 9112, section 9.3.1): such a request is sent once more. */
-static void lose(client *c)
+/* The connection has ended; code: of libuv. A server may close one behind any answer, and may have
+ * done so before the next request reached it (RFC 9112, section 9.3.1): such a request is sent once
+ * more. */
+static void lose(client *c, int code)
 {
     if (c->sample != SIZE_MAX && c->reused && !c->heard && !uv_is_closing(&c->uv.handle)) {
         c->again = true;
         uv_close(&c->uv.handle, on_closed);
     } else if (!c->again) {
-        hang_up(c);
+        hang_up(c, code == UV_EOF ? "closed before the end of the answer" : uv_strerror(code));
     }
 }
 
@@ -188,12 +247,12 @@ static void on_read(uv_stream_t *stream, ssize_t n, const uv_buf_t *buffer)
     client *c = stream->data;
     c->heard = c->heard || n > 0;
     if (n < 0) {
-        lose(c);
+        lose(c, (int)n);
     } else if (n > 0 && (c->sample == SIZE_MAX ||
                          !by__answer_take(&c->answer, buffer->base, (size_t)n, take_body, c))) {
-        hang_up(c);
+        hang_up(c, "the answer is not HTTP/1.1");
     } else if (n > 0 && c->answer.done) {
-        finish(c, false);
+        finish(c, NULL);
         look(c->all);
     }
 }
@@ -202,7 +261,7 @@ static void on_written(uv_write_t *request, int status)
 {
     client *c = request->data;
     if (status < 0 && c->open) {
-        lose(c);
+        lose(c, status);
     }
 }
 
@@ -210,8 +269,9 @@ static void send_request(client *c)
 {
     uv_buf_t buffer = uv_buf_init(c->request.data, (unsigned)c->request.length);
     c->write.data = c;
-    if (uv_write(&c->write, &c->uv.stream, &buffer, 1, on_written) < 0) {
-        lose(c);
+    int code = uv_write(&c->write, &c->uv.stream, &buffer, 1, on_written);
+    if (code < 0) {
+        lose(c, code);
     }
 }
 
@@ -221,14 +281,15 @@ static void on_connect(uv_connect_t *request, int status)
     if (!c->open || uv_is_closing(&c->uv.handle)) {
         return;
     }
-    c->connected = status == 0 && uv_read_start(&c->uv.stream, on_alloc, on_read) == 0;
+    status = status == 0 ? uv_read_start(&c->uv.stream, on_alloc, on_read) : status;
+    c->connected = status == 0;
     if (!c->connected) {
         load *l = c->all;
         if (l->ended == 0 && l->status == BY_OK) {
             l->status = by__uv_error(l->error, "reach", l->options.url, status);
             l->stopping = true;
         }
-        hang_up(c);
+        hang_up(c, uv_strerror(status));
     } else {
         send_request(c);
     }
@@ -240,7 +301,7 @@ static void open_client(client *c)
     int code = l->path != NULL ? uv_pipe_init(&l->loop, &c->uv.pipe, 0)
                                : uv_tcp_init(&l->loop, &c->uv.tcp);
     if (code < 0) {
-        finish(c, true);
+        finish(c, uv_strerror(code));
         return;
     }
     c->uv.handle.data = c->connect.data = c;
@@ -248,9 +309,11 @@ static void open_client(client *c)
     l->open_handles++;
     if (l->path != NULL) {
         uv_pipe_connect(&c->connect, &c->uv.pipe, l->path, on_connect);
-    } else if (uv_tcp_connect(&c->connect, &c->uv.tcp, (struct sockaddr *)&l->address, on_connect) <
-               0) {
-        hang_up(c);
+        return;
+    }
+    code = uv_tcp_connect(&c->connect, &c->uv.tcp, (struct sockaddr *)&l->address, on_connect);
+    if (code < 0) {
+        hang_up(c, uv_strerror(code));
     }
 }
 
@@ -290,13 +353,14 @@ static void begin(client *c, double due)
     c->sample = l->sent++;
     c->due = due;
     c->last_text = 0.0;
-    c->failed = c->heard = false;
+    c->fault = NULL;
+    c->heard = false;
     c->reused = c->connected;
     c->answer = (by__answer){0};
-    c->events.length = 0;
+    c->events.length = c->said.length = 0;
     write_request(c);
     if (c->request.failed) {
-        finish(c, true);
+        finish(c, "out of memory");
     } else if (c->connected) {
         send_request(c);
     } else {
@@ -338,7 +402,7 @@ static void on_timer(uv_timer_t *timer)
     for (size_t i = 0; i < l->options.concurrency; i++) {
         client *c = &l->clients[i];
         if (c->sample != SIZE_MAX && now - c->due > l->options.seconds) {
-            hang_up(c);
+            hang_up(c, "no whole answer in time");
         }
     }
     if (l->options.stop != NULL && l->options.stop(l->options.user) && l->status == BY_OK) {
@@ -448,6 +512,7 @@ by_status by_load_run(by_load_report *out, const by_load_options *options, by_er
     for (size_t i = 0; l->clients != NULL && i < l->options.concurrency; i++) {
         by__text_free(&l->clients[i].request);
         by__text_free(&l->clients[i].events);
+        by__text_free(&l->clients[i].said);
     }
     free(l->clients);
     free(l->due);
@@ -462,5 +527,9 @@ void by_load_report_free(by_load_report *report)
 {
     free(report->samples);
     free(report->gaps);
+    for (size_t i = 0; i < report->failure_count; i++) {
+        free(report->failures[i].message);
+    }
+    free(report->failures);
     *report = (by_load_report){0};
 }
