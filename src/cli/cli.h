@@ -53,7 +53,7 @@ typedef struct cli_list {
 } cli_list;
 
 typedef struct cli_flag {
-    const char *name; /* without dashes */
+    const char *name; /* without dashes: "top-k", or the one letter of "-n" */
     cli_flag_kind kind;
     void *target;      /* of the kind's type; keeps its value when the flag is absent */
     const char *value; /* name of the value in --help, NULL for a switch */

@@ -10,13 +10,19 @@
 
 #define MAX_FLAGS 64
 
+/* A name of one letter takes one. */
+static const char *dashes(const cli_flag *flag)
+{
+    return flag->name[1] == '\0' ? "-" : "--";
+}
+
 static void print_help(const cli_command *command, const cli_flag *flags)
 {
     printf("usage: %s\n\n%s\n\nflags:\n", command->usage, command->text);
     for (const cli_flag *flag = flags; flag->name != NULL; flag++) {
         char left[64];
-        (void)snprintf(left, sizeof left, "--%s%s%s", flag->name, flag->value == NULL ? "" : " ",
-                       flag->value == NULL ? "" : flag->value);
+        (void)snprintf(left, sizeof left, "%s%s%s%s", dashes(flag), flag->name,
+                       flag->value == NULL ? "" : " ", flag->value == NULL ? "" : flag->value);
         printf("  %-24s %s\n", left, flag->help);
     }
     printf("  %-24s %s\n", "--help", "print this text");
@@ -76,7 +82,7 @@ static int store(const cli_command *command, const cli_flag *flag, const char *t
     case CLI_LIST: {
         cli_list *list = flag->target;
         if (list->count == CLI_LIST_MAX) {
-            return cli_misuse(command, "--%s is given more than %d times", flag->name,
+            return cli_misuse(command, "%s%s is given more than %d times", dashes(flag), flag->name,
                               CLI_LIST_MAX);
         }
         list->items[list->count++] = text;
@@ -84,7 +90,7 @@ static int store(const cli_command *command, const cli_flag *flag, const char *t
     }
     }
     if (end == text || *end != '\0' || errno != 0) {
-        return cli_misuse(command, "--%s '%s' is not a%s number%s", flag->name, text,
+        return cli_misuse(command, "%s%s '%s' is not a%s number%s", dashes(flag), flag->name, text,
                           flag->kind == CLI_NUMBER ? "" : " whole",
                           flag->kind == CLI_SEED      ? " from 0 to 18446744073709551615"
                           : flag->kind == CLI_INTEGER ? " below 2^63"
@@ -97,16 +103,25 @@ int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char 
               char ***rest, int *rest_count)
 {
     struct option options[MAX_FLAGS + 2] = {{0}};
+    char letters[2 * MAX_FLAGS + 3] = ":h";
+    size_t letter = 2;
     int count = 0;
     for (; flags[count].name != NULL && count < MAX_FLAGS; count++) {
         options[count].name = flags[count].name;
         options[count].has_arg = flags[count].kind == CLI_SWITCH ? no_argument : required_argument;
         options[count].val = count;
+        if (flags[count].name[1] == '\0') {
+            options[count].val = flags[count].name[0];
+            letters[letter++] = flags[count].name[0];
+            if (flags[count].kind != CLI_SWITCH) {
+                letters[letter++] = ':';
+            }
+        }
     }
     assert(flags[count].name == NULL);
     options[count] = (struct option){.name = "help", .has_arg = no_argument, .val = count};
     opterr = 0;
-    for (int got; (got = getopt_long(argc, argv, ":h", options, NULL)) != -1;) {
+    for (int got; (got = getopt_long(argc, argv, letters, options, NULL)) != -1;) {
         if (got == count || got == 'h') {
             print_help(command, flags);
             return CLI_DONE;
@@ -117,7 +132,11 @@ int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char 
         if (got == ':') {
             return cli_misuse(command, "flag '%s' needs a value", argv[optind - 1]);
         }
-        int code = store(command, &flags[got], optarg);
+        int at = 0;
+        while (options[at].val != got) {
+            at++;
+        }
+        int code = store(command, &flags[at], optarg);
         if (code >= 0) {
             return code;
         }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "banyan/beam.h"
+#include "banyan/engine.h"
 #include "banyan/infer.h"
 #include "banyan/program.h"
 #include "banyan/text_stream.h"
@@ -342,7 +343,8 @@ static int generate(const cli_generation *r, const char *path)
 
 static bool on_engine(const cli_generation *r)
 {
-    return r->batch != NULL || r->speculate != NULL || r->kv != NULL || r->best_of > 1;
+    return r->batch != NULL || r->speculate != NULL || r->kv != NULL || r->best_of > 1 ||
+           r->texts > 1 || r->logprobs >= 0;
 }
 
 /* A search takes the most probable tokens as they are. */
@@ -354,11 +356,33 @@ static int check_beams(const cli_generation *r)
     if (r->beams < 0 || r->beams > BY_BEAMS) {
         return cli_misuse(&cli_generate, "--beams is 1 to %d", BY_BEAMS);
     }
-    if (r->beams > 0 && (r->batch != NULL || r->speculate != NULL || r->kv != NULL ||
-                         r->best_of > 1 || r->stops.count > 0 || shaped)) {
+    if (r->beams > 0 && (on_engine(r) || r->stops.count > 0 || shaped)) {
         return cli_misuse(&cli_generate, "--beams searches for one prompt: without --batch, "
-                                         "--speculate, --kv, --best-of, --stop, penalties and "
-                                         "forms");
+                                         "--speculate, --kv, --best-of, -n, --logprobs, --stop, "
+                                         "penalties and forms");
+    }
+    return -1;
+}
+
+/* How many texts of a prompt there are, and what is told of them. */
+static int check_texts(const cli_generation *r)
+{
+    if (r->best_of < 1 || r->best_of > r->sessions * 4) {
+        return cli_misuse(&cli_generate, "--best-of is 1 to four times --sessions");
+    }
+    if (r->texts < 1 || r->texts > r->sessions * 4) {
+        return cli_misuse(&cli_generate, "-n is 1 to four times --sessions");
+    }
+    if (r->texts > 1 && r->best_of > 1) {
+        return cli_misuse(&cli_generate, "-n prints all texts of a prompt, --best-of one of them: "
+                                         "give one of the two");
+    }
+    if (r->logprobs < -1 || r->logprobs > BY_TOP_TOKENS) {
+        return cli_misuse(&cli_generate, "--logprobs is 0 to %d", BY_TOP_TOKENS);
+    }
+    if (r->logprobs >= 0 && r->batch == NULL && !r->json) {
+        return cli_misuse(&cli_generate, "--logprobs is told in JSON lines: with --json or "
+                                         "--batch");
     }
     return -1;
 }
@@ -377,11 +401,8 @@ static int check(const cli_generation *r)
         return cli_misuse(&cli_generate, "--sessions is 1 to 4096");
     }
     if (r->tokens < 1 && (on_engine(r) || r->beams > 0)) {
-        return cli_misuse(&cli_generate, "with --batch, --speculate, --kv, --best-of and --beams, "
-                                         "--tokens is 1 or more");
-    }
-    if (r->best_of < 1 || r->best_of > r->sessions * 4) {
-        return cli_misuse(&cli_generate, "--best-of is 1 to four times --sessions");
+        return cli_misuse(&cli_generate, "with --batch, --speculate, --kv, --best-of, -n, "
+                                         "--logprobs and --beams, --tokens is 1 or more");
     }
     if (r->tokens < 0 || r->threads < 0 || r->threads > 4096 || r->context < 0) {
         return cli_misuse(&cli_generate, "--tokens, --threads and --context are not negative "
@@ -402,7 +423,8 @@ static int check(const cli_generation *r)
     if (r->kv != NULL && strcmp(r->kv, "int8") != 0) {
         return cli_misuse(&cli_generate, "--kv '%s' is not int8", r->kv);
     }
-    int code = check_beams(r);
+    int code = check_texts(r);
+    code = code >= 0 ? code : check_beams(r);
     return code >= 0 ? code : cli_check_precision(&cli_generate, r->precision);
 }
 
@@ -411,6 +433,8 @@ static int run(int argc, char **argv)
     cli_generation r = {.prompt = "",
                         .tokens = 200,
                         .best_of = 1,
+                        .texts = 1,
+                        .logprobs = -1,
                         .length_penalty = 1.0,
                         .sessions = 16,
                         .sampling = {.temperature = 0.8, .top_p = 0.95}};
@@ -419,6 +443,7 @@ static int run(int argc, char **argv)
         {"file", CLI_STRING, &r.file, "FILE", "read the prompt from a file; - for standard input"},
         {"batch", CLI_STRING, &r.batch, "FILE",
          "continue every prompt of a file (a line, or {\"prompt\": ...}); one JSON line each"},
+        {"n", CLI_INTEGER, &r.texts, "N", "make N texts of a prompt, and print all of them (1)"},
         {"best-of", CLI_INTEGER, &r.best_of, "N",
          "make N texts of a prompt, and print the one whose tokens are the likeliest (1)"},
         {"beams", CLI_INTEGER, &r.beams, "N",
@@ -463,6 +488,8 @@ static int run(int argc, char **argv)
         {"ignore-eos", CLI_SWITCH, &r.ignore_eos, NULL, "go on after the end of a text"},
         {"no-prompt", CLI_SWITCH, &r.no_prompt, NULL, "print the continuation alone"},
         {"verbose", CLI_SWITCH, &r.verbose, NULL, "print the speed also when not on a terminal"},
+        {"logprobs", CLI_INTEGER, &r.logprobs, "K",
+         "--json, --batch: log-probabilities of each token, and of the K most probable ones there"},
         {"json", CLI_SWITCH, &r.json, NULL, "one JSON line at the end instead of the text"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
@@ -495,17 +522,20 @@ const cli_command cli_generate = {
         "config.json, model.safetensors and tokenizer.json.\n\n"
         "When prompt and text outgrow the context, the model goes on with the last half of it.\n"
         "Ctrl-C ends the text cleanly.\n\n"
-        "--speculate, --kv and --best-of run on the engine, as --batch does: a text ends where "
-        "the\n"
-        "context is full.\n\n"
+        "--speculate, --kv, --best-of, -n and --logprobs run on the engine, as --batch does: a "
+        "text\n"
+        "ends where the context is full. The texts of -n follow one another, divided by a line "
+        "\"---\".\n\n"
         "With --batch many prompts run at once, and a JSON line each comes in their order; a line\n"
         "of the file is a prompt, or an object with \"prompt\" and, if wanted, \"tokens\" and\n"
-        "\"seed\". Line i draws with seed + i, and the texts of --best-of with that and what "
-        "follows.\n\n"
+        "\"seed\". Line i draws with seed + i, and the texts of --best-of and -n with that "
+        "and\n"
+        "what follows.\n\n"
         "--schema, --json-object and --regex hold the text to a form: only tokens that lead to it\n"
         "are chosen. A text that ends by itself fits the form; one that --tokens cuts off may "
         "not.\n\n"
         "  banyan generate runs/shakespeare-char --prompt 'ROMEO:' --tokens 300 --seed 1\n"
         "  banyan generate runs/shakespeare-char --batch prompts.txt --tokens 100\n"
+        "  banyan generate runs/shakespeare-char --prompt 'ROMEO:' -n 3 --logprobs 5 --json\n"
         "  banyan generate runs/shakespeare-char --regex '[A-Z]{3,8}: [^\\n]{10,60}'",
     .run = run};

@@ -16,8 +16,10 @@ typedef struct cli_generation {
     const char *adapter;   /* directory of adapters; NULL: none */
     int64_t tokens;
     int64_t context;
-    int64_t best_of; /* texts of a prompt, of which the likeliest is printed */
-    int64_t beams;   /* 0: tokens are drawn */
+    int64_t best_of;  /* texts of a prompt, of which the likeliest is printed */
+    int64_t texts;    /* of a prompt, all of which are printed */
+    int64_t logprobs; /* most probable tokens that are told for each token; -1: nothing is told */
+    int64_t beams;    /* 0: tokens are drawn */
     double length_penalty;
     bool early_stopping;
     int64_t sessions; /* of a batch, that run at a time */

@@ -25,6 +25,7 @@ typedef struct answer {
     cli_buffer text;        /* so far */
     int64_t count;          /* tokens generated */
     double log_probability; /* of all of them */
+    cli_buffer logprobs;    /* JSON objects of them, with commas between */
     const char *stop;       /* why it ended; NULL: it goes on */
 } answer;
 
@@ -41,7 +42,7 @@ typedef struct item {
     by_token_buffer prompt; /* until it is submitted */
     size_t prompt_tokens;
     by_logit_process *process; /* NULL: logits as they are */
-    answer *answers;           /* [best_of] */
+    answer *answers;           /* [each] */
     int64_t ended;             /* of them */
     bool done;
     bool cancels;  /* what its session still has ends when the events of the step are read */
@@ -55,6 +56,7 @@ typedef struct batch {
     cli_draft drafts;
     cli_form form;
     char *data;
+    int64_t each; /* texts of a prompt */
     item *items;
     size_t count;
     size_t submitted;
@@ -190,12 +192,12 @@ static by_status prepare(batch *b, item *it, by_error *error)
     if (it->answers != NULL) {
         return BY_OK;
     }
-    it->answers = calloc((size_t)r->best_of, sizeof *it->answers);
+    it->answers = calloc((size_t)b->each, sizeof *it->answers);
     if (it->answers == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: prompts");
     }
-    by_status status = cli_form_process(&it->process, &b->form, (int32_t)r->best_of, error);
-    for (int64_t i = 0; i < r->best_of && status == BY_OK; i++) {
+    by_status status = cli_form_process(&it->process, &b->form, (int32_t)b->each, error);
+    for (int64_t i = 0; i < b->each && status == BY_OK; i++) {
         status = by_text_stream_open(&it->answers[i].stream, b->tokenizer, &options, error);
     }
     return status == BY_OK
@@ -216,7 +218,8 @@ static by_status submit(batch *b, item *it, by_error *error)
                           .prompt_count = it->prompt.count,
                           .tokens = it->tokens < 0 ? r->tokens : it->tokens,
                           .sampling = r->sampling,
-                          .n = (int32_t)r->best_of,
+                          .n = (int32_t)b->each,
+                          .top = (int32_t)(r->logprobs > 0 ? r->logprobs : 0),
                           .stop = b->form.ends,
                           .stop_count = b->form.end_count,
                           .process = it->process == NULL ? NULL : by_logit_process_run,
@@ -278,12 +281,59 @@ static by_status end(batch *b, item *it, answer *a, const char *stop, by_error *
     by_text rest;
     by_text_stream_end(a->stream, &rest);
     a->stop = stop;
-    if (++it->ended == b->r->best_of) {
+    if (++it->ended == b->each) {
         it->done = true;
         it->cancels = true; /* what has ended at a stop string goes on until then */
         b->done++;
     }
     return show(b, a, &rest, error);
+}
+
+/* "id", "token" and "log_probability", without the end of the object. */
+static by_status add_token(const batch *b, cli_buffer *out, int32_t token, float log_probability,
+                           by_error *error)
+{
+    const char *bytes;
+    size_t length;
+    char head[48];
+    char tail[48];
+    char number[32];
+    (void)snprintf(head, sizeof head, "{\"id\":%lld,\"token\":", (long long)token);
+    (void)snprintf(tail, sizeof tail, ",\"log_probability\":%s",
+                   cli_json_number(number, (double)log_probability, 6));
+    by_status status =
+        by_tokenizer_token_bytes(b->tokenizer, (uint32_t)token, &bytes, &length, error);
+    if (status == BY_OK) {
+        status = cli_buffer_add(out, head, strlen(head), error);
+    }
+    if (status == BY_OK) {
+        status = cli_buffer_add_json(out, bytes, length, error);
+    }
+    return status == BY_OK ? cli_buffer_add(out, tail, strlen(tail), error) : status;
+}
+
+/* What --logprobs tells of a token. */
+static by_status add_logprobs(const batch *b, answer *a, const by_event *event, by_error *error)
+{
+    cli_buffer *out = &a->logprobs;
+    by_status status = cli_buffer_add(out, ",", a->count > 1, error);
+    if (status == BY_OK) {
+        status = add_token(b, out, event->token, event->log_probability, error);
+    }
+    if (status == BY_OK) {
+        status = cli_buffer_add(out, ",\"top\":[", strlen(",\"top\":["), error);
+    }
+    for (int32_t i = 0; i < event->top_count && status == BY_OK; i++) {
+        const by_top_token *top = &event->top[i];
+        status = cli_buffer_add(out, ",", i > 0, error);
+        if (status == BY_OK) {
+            status = add_token(b, out, top->token, top->log_probability, error);
+        }
+        if (status == BY_OK) {
+            status = cli_buffer_add(out, "}", 1, error);
+        }
+    }
+    return status == BY_OK ? cli_buffer_add(out, "]}", 2, error) : status;
 }
 
 static by_status take_event(batch *b, const by_event *event, by_error *error)
@@ -310,6 +360,9 @@ static by_status take_event(batch *b, const by_event *event, by_error *error)
         if (status == BY_OK) {
             status = show(b, a, &text, error);
         }
+        if (status == BY_OK && b->r->logprobs >= 0) {
+            status = add_logprobs(b, a, event, error);
+        }
     }
     if (status == BY_OK && stopped) {
         status = end(b, it, a, "stop_string", error);
@@ -330,7 +383,7 @@ static const answer *best(const batch *b, const item *it)
 {
     const answer *found = &it->answers[0];
     double most = -HUGE_VAL;
-    for (int64_t i = 0; i < b->r->best_of; i++) {
+    for (int64_t i = 0; i < b->each; i++) {
         const answer *a = &it->answers[i];
         double mean = a->count == 0 ? -HUGE_VAL : a->log_probability / (double)a->count;
         if (mean > most) {
@@ -341,14 +394,35 @@ static const answer *best(const batch *b, const item *it)
     return found;
 }
 
+/* The texts of the one prompt, all of them with -n. */
+static void print_texts(const batch *b, const item *it)
+{
+    for (int64_t i = 0; i < b->r->texts && !b->streams; i++) {
+        const answer *a = b->r->texts > 1 ? &it->answers[i] : best(b, it);
+        if (i > 0) {
+            printf("\n---\n");
+            fwrite(it->text, 1, b->r->no_prompt ? 0 : it->length, stdout);
+        }
+        fwrite(a->text.data, 1, a->text.length, stdout);
+    }
+    putchar('\n');
+}
+
+/* Members of an object. */
+static void print_answer(const batch *b, const answer *a)
+{
+    printf("\"tokens\":%lld,\"text\":", (long long)a->count);
+    cli_print_json_text(a->text.data, a->text.length);
+    printf(",\"stop\":\"%s\",\"log_probability\":%.6g", a->stop, a->log_probability);
+    if (b->r->logprobs >= 0) {
+        printf(",\"logprobs\":[%s]", a->logprobs.data == NULL ? "" : a->logprobs.data);
+    }
+}
+
 static void print_item(const batch *b, const item *it)
 {
     if (b->r->batch == NULL && !b->r->json && it->failure == NULL) {
-        const answer *a = best(b, it);
-        if (!b->streams) {
-            fwrite(a->text.data, 1, a->text.length, stdout);
-        }
-        putchar('\n');
+        print_texts(b, it);
         return;
     }
     printf("{\"index\":%zu,", (size_t)(it - b->items));
@@ -358,11 +432,16 @@ static void print_item(const batch *b, const item *it)
         printf("}\n");
         return;
     }
-    const answer *a = best(b, it);
-    printf("\"prompt_tokens\":%zu,\"tokens\":%lld,\"text\":", it->prompt_tokens,
-           (long long)a->count);
-    cli_print_json_text(a->text.data, a->text.length);
-    printf(",\"stop\":\"%s\",\"log_probability\":%.6g}\n", a->stop, a->log_probability);
+    printf("\"prompt_tokens\":%zu,", it->prompt_tokens);
+    if (b->r->texts == 1) {
+        print_answer(b, best(b, it));
+    }
+    for (int64_t i = 0; i < b->r->texts && b->r->texts > 1; i++) {
+        printf(i == 0 ? "\"texts\":[{" : ",{");
+        print_answer(b, &it->answers[i]);
+        putchar('}');
+    }
+    printf(b->r->texts > 1 ? "]}\n" : "}\n");
 }
 
 static void release(item *it, int64_t answers)
@@ -370,6 +449,7 @@ static void release(item *it, int64_t answers)
     for (int64_t i = 0; i < answers && it->answers != NULL; i++) {
         by_text_stream_close(&it->answers[i].stream);
         free(it->answers[i].text.data);
+        free(it->answers[i].logprobs.data);
     }
     by_token_buffer_free(&it->prompt);
     by_logit_process_close(&it->process);
@@ -387,7 +467,7 @@ static void print_done(batch *b)
     size_t first = b->printed;
     while (b->printed < b->count && b->items[b->printed].done) {
         print_item(b, &b->items[b->printed]);
-        release(&b->items[b->printed++], b->r->best_of);
+        release(&b->items[b->printed++], b->each);
     }
     if (b->printed > first) {
         fflush(stdout);
@@ -478,7 +558,8 @@ static by_status open_engine(batch *b, const char *path, by_error *error)
 
 int cli_generate_batch(const cli_generation *r, const char *path)
 {
-    batch b = {.r = r, .streams = r->batch == NULL && r->best_of == 1 && !r->json};
+    batch b = {.r = r, .each = r->texts > 1 ? r->texts : r->best_of};
+    b.streams = r->batch == NULL && b.each == 1 && !r->json;
     by_error error = {0};
     by_status status = read_items(&b, &error);
     if (status == BY_OK) {
@@ -490,7 +571,7 @@ int cli_generate_batch(const cli_generation *r, const char *path)
     by_engine_close(&b.engine);
     cli_draft_close(&b.drafts);
     for (size_t i = b.printed; i < b.count; i++) {
-        release(&b.items[i], r->best_of);
+        release(&b.items[i], b.each);
     }
     cli_form_close(&b.form);
     by_tokenizer_close(&b.tokenizer);

@@ -74,6 +74,29 @@ mv out best
 for seed in 5 6 7 8; do echo "{\"prompt\": \"the number\", \"seed\": $seed}"; done >four.txt
 run 0 "$banyan" generate runs --batch four.txt --tokens 9
 lines "max(d, key=lambda x: x['log_probability'] / x['tokens']) | {'index': 0} == json.load(open('best'))"
+mv out four
+
+say "all of four texts, and the log-probabilities of their tokens"
+run 0 "$banyan" generate runs --prompt 'the number' --tokens 9 -n 4 --seed 5 --json --logprobs 3
+lines "[x['text'] for x in d[0]['texts']] == [json.loads(x)['text'] for x in open('four')] and d[0]['prompt_tokens'] == 10"
+lines "all(''.join(t['token'] for t in x['logprobs']) == x['text'] for x in d[0]['texts'])"
+lines "all(abs(sum(t['log_probability'] for t in x['logprobs']) - x['log_probability']) < 1e-3 for x in d[0]['texts'])"
+lines "all(len(t['top']) == 3 and t['top'][0]['log_probability'] >= t['top'][2]['log_probability']
+    for x in d[0]['texts'] for t in x['logprobs'])"
+lines "all(y['log_probability'] == t['log_probability']
+    for x in d[0]['texts'] for t in x['logprobs'] for y in t['top'] if y['id'] == t['id'])"
+mv out texts
+run 0 "$banyan" generate runs --prompt 'the number' --tokens 9 -n4 --seed 5
+python3 -c "
+import json
+print('\n---\n'.join('the number' + x['text'] for x in json.load(open('texts'))['texts']))" | cmp - out || fail "$(cat out)"
+run 0 "$banyan" generate runs --batch four.txt --tokens 9 -n 2 --logprobs 0
+lines "[x['texts'][0]['text'] for x in d] == [json.loads(x)['text'] for x in open('four')]"
+lines "all(t['top'] == [] for x in d for y in x['texts'] for t in y['logprobs'])"
+run 0 "$banyan" generate runs --prompt 'the number' --tokens 3 --temperature 0 --logprobs 1 --json
+lines "[t['id'] for t in d[0]['logprobs']] == [t['top'][0]['id'] for t in d[0]['logprobs']]"
+run 0 "$banyan" generate --help
+holds out "  -n N "
 
 say "a search finds a text that is at least as probable as the greedy one"
 run 0 "$banyan" generate runs --prompt 'the number' --tokens 9 --beams 1 --json
@@ -147,10 +170,20 @@ run 1 "$banyan" generate runs --batch nowhere.txt
 holds err "nowhere.txt"
 run 2 "$banyan" generate runs --batch prompts.txt --prompt a
 holds err "prompts and output of its own"
-for with in '--speculate ngram' '--kv int8' '--best-of 2' '--beams 2'; do
+for with in '--speculate ngram' '--kv int8' '--best-of 2' '--beams 2' '-n 2'; do
     # shellcheck disable=SC2086
     run 2 "$banyan" generate runs --prompt t --tokens 0 $with
     holds err "--tokens is 1 or more"
 done
 run 2 "$banyan" generate runs --prompt t --best-of 2 --sessions 9223372036854775807
 holds err "--sessions is 1 to 4096"
+run 2 "$banyan" generate runs --prompt t -n 0
+holds err "-n is 1 to four times --sessions"
+run 2 "$banyan" generate runs --prompt t -n x
+holds err "-n 'x' is not a whole number"
+run 2 "$banyan" generate runs --prompt t -n 2 --best-of 3
+holds err "give one of the two"
+run 2 "$banyan" generate runs --prompt t --logprobs 2
+holds err "with --json or --batch"
+run 2 "$banyan" generate runs --prompt t --logprobs 21 --json
+holds err "--logprobs is 0 to 20"
