@@ -145,8 +145,12 @@ const cli_command cli_predict = {
     .text =
         "Prints one line an example, as JSON or CSV. FILE is of the kind that the run was\n"
         "trained on, and needs no targets: images (IDX, npy or CIFAR, or one JPEG or PNG), a\n"
-        "table (CSV), or text, of which each document gets its loss. Scales, categories, names of\n"
-        "classes and how images are resized are those that the checkpoint has kept.\n\n"
+        "table (CSV), or text. Scales, categories, names of classes and how images are resized "
+        "are\n"
+        "those that the checkpoint has kept.\n\n"
+        "Of a text each document gets the mean loss of its tokens; one that is longer than the\n"
+        "context is read in windows of the context. To classify texts, see banyan classify.\n\n"
         "  banyan predict runs/mnist-vit t10k-images-idx3-ubyte.gz\n"
-        "  banyan predict runs/housing-mlp new.csv --csv",
+        "  banyan predict runs/housing-mlp new.csv --csv\n"
+        "  banyan predict runs/shakespeare-char play.txt",
     .run = run};

@@ -25,5 +25,10 @@ done
 say "CSV, standard input, and what is wrong"
 run 0 "$banyan" predict runs/tiny - --csv <text.txt
 [ "$(head -n 1 out)" = index,loss,perplexity,tokens ] || fail "$(head -n 1 out)"
+run 0 "$banyan" predict --help
+holds out "longer than the"
+tr '\n' ' ' <text.txt >long.txt
+run 0 "$banyan" predict runs/tiny long.txt
+[ "$(field tokens <out)" = $(($(wc -c <long.txt) - 1)) ] || fail "a text of many windows: $(cat out)"
 run 2 "$banyan" predict runs/tiny
 run 1 "$banyan" predict runs/tiny nosuchfile
