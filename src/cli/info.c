@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "banyan/export.h"
 #include "banyan/passes.h"
@@ -235,9 +236,8 @@ static by_status learn_sizes(by_config *config, const by_task *task, uint64_t *b
     return status;
 }
 
-static by_status show(void *user, by_config *config, by_error *error)
+static by_status show(const request *r, by_config *config, by_error *error)
 {
-    const request *r = user;
     by_trainer *trainer;
     char *text;
     const by_task *task;
@@ -292,6 +292,11 @@ static by_status show(void *user, by_config *config, by_error *error)
     return status;
 }
 
+static by_status show_config(void *user, by_config *config, by_error *error)
+{
+    return show(user, config, error);
+}
+
 /* A file of weights, not a config. */
 static int show_file(const request *r, const char *path)
 {
@@ -306,6 +311,65 @@ static int show_file(const request *r, const char *path)
     printf("%s%s", text, r->json ? "\n" : "");
     free(text);
     return CLI_DONE;
+}
+
+/* Whether PATH is a directory in Hugging Face form, not a run. */
+static bool is_model(const char *path)
+{
+    char file[4096];
+    (void)snprintf(file, sizeof file, "%s/config.yaml", path);
+    if (access(file, F_OK) == 0) {
+        return false;
+    }
+    (void)snprintf(file, sizeof file, "%s/config.json", path);
+    return access(file, F_OK) == 0;
+}
+
+/* The config of a training that starts from the model in a directory. */
+static by_status open_model_config(by_config **out, const char *path, const cli_list *overrides,
+                                   by_error *error)
+{
+    by_config *config;
+    cli_buffer from = {0};
+    by_status status =
+        by_config_parse(&config, path, "", 0, overrides->items, overrides->count, error);
+    if (status != BY_OK) {
+        return status;
+    }
+    status = cli_buffer_add(&from, "model.from=", strlen("model.from="), error);
+    if (status == BY_OK) {
+        status = cli_buffer_add_json(&from, path, strlen(path), error);
+    }
+    if (status == BY_OK) {
+        status = by_config_set(config, from.data, error);
+    }
+    if (status == BY_OK) {
+        status = by_config_take_model(config, error);
+    }
+    if (status == BY_OK && strcmp(by_model_reads(&config->model), "tokens") != 0 &&
+        strcmp(config->task.kind, "language") == 0) {
+        status = by_config_set(
+            config, config->model.outputs > 1 ? "task.kind=classify" : "task.kind=regress", error);
+    }
+    free(from.data);
+    if (status != BY_OK) {
+        by_config_close(&config);
+        return status;
+    }
+    *out = config;
+    return BY_OK;
+}
+
+static int show_model(const request *r, const char *path)
+{
+    by_config *config;
+    by_error error = {0};
+    by_status status = open_model_config(&config, path, &r->overrides, &error);
+    if (status == BY_OK) {
+        status = show(r, config, &error);
+        by_config_close(&config);
+    }
+    return status == BY_OK ? CLI_DONE : cli_fail(&cli_info, &error);
 }
 
 static int run(int argc, char **argv)
@@ -332,12 +396,13 @@ static int run(int argc, char **argv)
         return code;
     }
     if (count != 1) {
-        return cli_misuse(&cli_info, "name one config file or run directory");
+        return cli_misuse(&cli_info, "name one config file, run or model directory");
     }
     if (by_gguf_is_file(rest[0])) {
         return show_file(&r, rest[0]);
     }
-    return cli_with_config(&cli_info, rest[0], &r.overrides, show, &r);
+    return is_model(rest[0]) ? show_model(&r, rest[0])
+                             : cli_with_config(&cli_info, rest[0], &r.overrides, show_config, &r);
 }
 
 const cli_command cli_info = {
@@ -348,7 +413,9 @@ const cli_command cli_info = {
     .text =
         "Plans a run without allocating it: parameters, FLOPs a token by both conventions, peak\n"
         "memory by category. With --graph or --after, prints the training graph.\n"
-        "Of a GGUF file: what it holds.\n\n"
+        "Of a directory in Hugging Face form: of a training that starts from its weights\n"
+        "(model.from). Of a GGUF file: what it holds.\n\n"
         "  banyan info examples/gpt2_124m.yaml\n"
+        "  banyan info my-model --set train.batch=4 --set lora.rank=8\n"
         "  banyan info examples/shakespeare_char.yaml --set model.vocab=65 --after fuse",
     .run = run};

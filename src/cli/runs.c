@@ -1,4 +1,3 @@
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,10 +20,8 @@ static void print_json(const by_run_record *r)
         printf(",\"%s\":", texts[i][0]);
         cli_print_json_string(texts[i][1]);
     }
-    if (isfinite(r->best_loss)) {
-        printf(",\"best_loss\":%.9g", r->best_loss);
-    }
-    printf("}\n");
+    char number[32];
+    printf(",\"best_loss\":%s}\n", cli_json_number(number, r->best_loss, 9));
 }
 
 /* A tag of a run, asked for as KEY=VALUE or KEY. */
@@ -65,6 +62,7 @@ static by_status list_runs(const char *directory, const by_run_query *query, con
     }
     for (size_t i = 0; i < list.count; i++) {
         const by_run_record *r = &list.items[i];
+        char number[32];
         if (tag != NULL && !has_tag(r, tag)) {
             continue;
         }
@@ -74,8 +72,8 @@ static by_status list_runs(const char *directory, const by_run_query *query, con
             cli_print_cell(r->name);
             printf("\t");
             cli_print_cell(r->status);
-            printf("\t%llu\t%llu\t%.4f\t", (unsigned long long)r->step,
-                   (unsigned long long)r->steps, r->best_loss);
+            printf("\t%llu\t%llu\t%s\t", (unsigned long long)r->step, (unsigned long long)r->steps,
+                   cli_number(number, r->best_loss, 4));
             cli_print_cell(r->updated);
             printf("\n");
         }

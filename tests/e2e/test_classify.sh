@@ -111,6 +111,8 @@ cut -d, -f1,2 out >with
 run 0 "$banyan" predict weights images.idx
 cut -d, -f1,2 out >without
 same with without
+run 0 "$banyan" info weights
+holds out "images of 1 x 8 x 8, 3 outputs"
 
 say "info, profile and bench know images"
 run 0 "$banyan" info images.yaml

@@ -29,6 +29,22 @@ for command in train info profile "bench train" "bench kernels" "bench generate"
     refused "there is no config nowhere.yaml" $command nowhere.yaml
 done
 
+say "a run that has no loss of held-out data"
+run 0 "$banyan" train c.yaml --quiet --set name=none --set train.steps=1 --set optimizer.warmup=1 --set data.valid_fraction=0
+run 0 "$banyan" runs ls --name none
+[ "$(sed -n 2p out | cut -f 5)" = - ] || fail "$(cat out)"
+run 0 "$banyan" runs ls --name none --json
+holds out '"best_loss":null}'
+
+say "the plan of a directory in Hugging Face form"
+run 0 "$banyan" info runs/a --json
+parameters=$(field parameters <out)
+run 0 "$banyan" info runs/a/checkpoints/step-00000010 --json --set train.batch=2
+[ "$(field parameters <out)" = "$parameters" ] || fail "$(cat out)"
+run 0 "$banyan" info runs/a/checkpoints/step-00000010 --set train.batch=2
+holds out "batch         2 sequences of 64 tokens"
+refused "leave model.width out" info runs/a/checkpoints/step-00000010 --set model.width=32
+
 say "a seed of 64 bits"
 run 0 "$banyan" generate runs/a --seed 18446744073709551615 --tokens 2 --json
 holds out '"seed":18446744073709551615'
