@@ -421,9 +421,10 @@ const cli_command cli_train = {
         "Trains the model of a config on its data and writes a run directory with the resolved\n"
         "config, events and checkpoints. Text is packed into tokens on first use. Ctrl-C, SIGTERM\n"
         "or SIGHUP saves and exits with code 3; a second one, half a second later or more, exits\n"
-        "at once. A resumed run continues bit for bit, on any number of ranks. Under mpirun (or\n"
-        "banyan launch) the ranks train together, as the section `parallel` says; rank 0 prints,\n"
-        "writes, and holds the lock of the run directory.\n\n"
+        "at once. A resumed run continues bit for bit, on any number of ranks; one that is\n"
+        "complete goes on with more steps (--set train.steps=N). Under mpirun (or banyan launch)\n"
+        "the ranks train together, as the section `parallel` says; rank 0 prints, writes, and\n"
+        "holds the lock of the run directory.\n\n"
         "  banyan train examples/shakespeare_char.yaml --set data.text=input.txt\n"
         "  mpirun -n 4 banyan train examples/shakespeare_char.yaml\n"
         "  banyan train --resume runs/shakespeare-char",

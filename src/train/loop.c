@@ -336,12 +336,26 @@ static void warn_of_slowness(const by__job *job)
     }
 }
 
+/* A run that is resumed behind its last step ends at once: what it takes to go on. */
+static void tell_complete(const by__job *job)
+{
+    long long done = (long long)job->done_step;
+    long long steps = (long long)job->config->train.steps;
+    if (job->options->resume != NULL && done >= steps) {
+        by__job_note(job,
+                     "%s: step %lld of train.steps %lld is done, so there is nothing left to "
+                     "train; to go on, give more steps: --set train.steps=%lld",
+                     job->run, done, steps, 2 * done);
+    }
+}
+
 /* Results are read while the next step is under way, so a device never waits for the host; on the
  * CPU a step is done when it was submitted. */
 static by_status run_steps(by__job *job, by_error *error)
 {
     int64_t last = job->config->train.steps;
     warn_of_slowness(job);
+    tell_complete(job);
     BY_TRY(by__job_hooks_begin(job, error));
     while (job->done_step < last) {
         int64_t submitted = by_trainer_updates(job->trainer);

@@ -45,6 +45,14 @@ run 0 "$banyan" info runs/a/checkpoints/step-00000010 --set train.batch=2
 holds out "batch         2 sequences of 64 tokens"
 refused "leave model.width out" info runs/a/checkpoints/step-00000010 --set model.width=32
 
+say "a run that is complete says so when it is resumed, and how to go on"
+run 0 "$banyan" train --resume runs/a
+holds err "runs/a: step 10 of train.steps 10 is done"
+holds err "--set train.steps=20"
+run 0 "$banyan" train --resume runs/a --quiet --set train.steps=11
+! grep -q "nothing left" err || fail "$(cat err)"
+run 0 "$banyan" train --resume runs/a --quiet --set train.steps=11
+
 say "a seed of 64 bits"
 run 0 "$banyan" generate runs/a --seed 18446744073709551615 --tokens 2 --json
 holds out '"seed":18446744073709551615'
