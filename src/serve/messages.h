@@ -35,7 +35,8 @@
  *             decides: while it lists two versions, and for as long as its first one has workers.
  *             "deployment", for who asks Redis: {"coming" (a version that is being deployed, or
  *             ""), "phase" of it, "previous" (what a roll-back goes to), "last" (the version of the
- *             last deployment that has ended), "outcome" and "reason" of it}, all of them texts
+ *             last deployment that has ended), "outcome" and "reason" of it}, all of them texts.
+ *             "restarts": {REASON: how many workers were started again}
  *   rollback  "model": to the supervisor that decides at Redis, which gets the same message
  *   submit    as of a gateway
  * Of the broker:
@@ -46,7 +47,8 @@
  *   task      to a gateway: "ref", "task" as by__tasks_get gives it, or null, and perhaps "error"
  *   state     to gateways and supervisors every 250 ms: "workers" and "models", what /health, the
  *             page and autoscaling look at. Of a model at Redis: "decides": the supervisor whose
- *             route holds, "decided": whether it is still there, and its "deployment"
+ *             route holds, "decided": whether it is still there, and its "deployment". "restarts"
+ *             are those of the model's supervisor
  *
  * An event is an object with "id" and "e" (a text alone travels as a piece, event_list.h):
  *   begin     "prompt_tokens", "cached_tokens": the request is valid and was accepted; "version":

@@ -71,7 +71,7 @@ def listen():
 
 def metric(name):
     lines = urllib.request.urlopen(url + "/metrics").read().decode().splitlines()
-    return next(float(line.split()[-1]) for line in lines if line.startswith(name + " "))
+    return next((float(line.split()[-1]) for line in lines if line.startswith(name + " ")), None)
 
 
 def post(body):
@@ -87,6 +87,13 @@ gateway = subprocess.Popen(
 try:
     url = gateway.stdout.readline().strip()
     broker = Broker()
+
+    # What the broker has said of models and workers is told as long as it is there.
+    state = {"t": "state", "workers": [], "models": [{"id": "m", "queue": 3, "workers": 0, "restarts": {"crash": 2}}]}
+    broker.send(json.dumps({**state, "dead": 1}).encode())
+    wait_for(lambda: metric("banyan_broker_reached") == 1)
+    assert metric("banyan_queue_requests") == 3 and metric("banyan_dead_requests_total") == 1
+    assert metric('banyan_worker_restarts_total{model="m",reason="crash"}') == 2
 
     # The link breaks while another thread reads a large result: it is whole, and is not computed again.
     answers = []
@@ -106,6 +113,9 @@ try:
     listener.close()
     os.unlink(path)
     broker.socket.close()
+    wait_for(lambda: metric("banyan_broker_reached") == 0)
+    for name in ("banyan_queue_requests", "banyan_dead_requests_total", 'banyan_model_workers{model="m"}'):
+        assert metric(name) is None, name
     gone = socket.create_connection(url.removeprefix("http://").split(":"))
     body = json.dumps({"model": "m", "rows": [[2]]}).encode()
     head = b"POST /v1/predict HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"

@@ -346,6 +346,8 @@ until deploy --status --json >status && [ -z "$(field coming <status)" ]; do sle
 grep -q '"event":"deploy_phase".*"checking"' gateway.log || fail "there was no golden request"
 curl -sf "$url/metrics" >metrics
 grep 'banyan_shadow_different_total{' metrics | grep -qv ' 0$' || fail "no copy was compared: $(grep shadow metrics)"
+grep 'banyan_worker_restarts_total{model="tiny",reason="crash"' metrics | grep -q ' [12]$' ||
+    fail "restarts are not counted: $(grep restarts metrics)"
 grep 'banyan_version_requests_total{' metrics | grep -qv ' 0$' || fail "no requests of versions were counted"
 run 0 deploy --rollback
 [ "$(python3 "$update" answer "$url")" = "$answer" ] || fail "the former version has another answer"

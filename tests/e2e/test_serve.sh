@@ -32,6 +32,12 @@ say "a worker that is killed, one that stops, and the broker"
 check lost "$url" worker SIGKILL "$server"
 check lost "$url" worker SIGSTOP "$server"
 check lost "$url" broker SIGKILL "$server"
+for reason in 'crash"} 1' 'silent"} 1' 'hang"} 0'; do
+    until curl -s "$url/metrics" | grep -q -F "banyan_worker_restarts_total{model=\"tiny\",reason=\"$reason"; do
+        kill -0 "$server" || fail "the server has ended"
+        sleep 0.1
+    done
+done
 say "tasks"
 check tasks "$url"
 check task_events "$url"

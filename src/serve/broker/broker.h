@@ -65,7 +65,8 @@ struct by__peer {
 /* Workers of one model, and what waits for them. */
 struct by__pool {
     char model[256];
-    json_t *info; /* NULL: no worker has had it yet */
+    json_t *info;     /* NULL: no worker has had it yet */
+    json_t *restarts; /* as a supervisor has told them; NULL: none has */
     by__version *versions;
     bool routed;      /* a supervisor says which versions get requests */
     bool elastic;     /* workers are started for requests: none is no reason to refuse them */

@@ -201,13 +201,13 @@ json_t *by__broker_state(const by__broker *b)
     }
     for (const by__pool *p = b->pools; p != NULL; p = p->next) {
         double oldest = p->queue.first == NULL ? 0.0 : now - p->queue.first->since;
-        json_t *m =
-            json_pack("{ss sO? sI sI sI sf sI sI sf sI sb so}", "id", p->model, "info", p->info,
-                      "workers", (json_int_t)p->workers, "queue", (json_int_t)p->queue.count,
-                      "queue_tokens", (json_int_t)p->queue.cost, "oldest", oldest, "sessions",
-                      (json_int_t)by__broker_sessions(b, p), "arrived", (json_int_t)p->arrived,
-                      "wait", by__broker_wait(b, p), "refused", (json_int_t)p->refused, "elastic",
-                      (int)p->elastic, "versions", by__broker_versions_state(p));
+        json_t *m = json_pack(
+            "{ss sO? sO? sI sI sI sf sI sI sf sI sb so}", "id", p->model, "info", p->info,
+            "restarts", p->restarts, "workers", (json_int_t)p->workers, "queue",
+            (json_int_t)p->queue.count, "queue_tokens", (json_int_t)p->queue.cost, "oldest", oldest,
+            "sessions", (json_int_t)by__broker_sessions(b, p), "arrived", (json_int_t)p->arrived,
+            "wait", by__broker_wait(b, p), "refused", (json_int_t)p->refused, "elastic",
+            (int)p->elastic, "versions", by__broker_versions_state(p));
         (void)json_array_append_new(models, m);
     }
     return json_pack("{ss so so sI sI sI}", "t", "state", "workers", workers, "models", models,
@@ -254,6 +254,7 @@ void by__broker_release(by__broker *b)
         by__pool *p = b->pools;
         b->pools = p->next;
         json_decref(p->info);
+        json_decref(p->restarts);
         by__broker_versions_free(p);
         free(p);
     }

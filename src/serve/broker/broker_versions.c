@@ -135,6 +135,10 @@ void by__broker_route(by__broker *b, const json_t *message)
     if (pool == NULL) {
         return;
     }
+    if (json_is_object(json_object_get(message, "restarts"))) {
+        json_decref(pool->restarts);
+        pool->restarts = json_deep_copy(json_object_get(message, "restarts"));
+    }
     pool->routed = true;
     pool->elastic = json_is_true(json_object_get(message, "elastic"));
     for (by__version *v = pool->versions; v != NULL; v = v->next) {

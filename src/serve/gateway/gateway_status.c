@@ -16,16 +16,19 @@
 
 /* ---- health ---- */
 
+/* What the broker says now; NULL: it is away, or silent, and what it last said may be wrong. */
+static const json_t *present_state(const by__gateway *g)
+{
+    return g->broker.ready && by__now() - g->stated <= SILENCE ? g->state : NULL;
+}
+
 /* Workers that answer: health is what they do, never that this process lives. */
 static size_t count_workers(const by__gateway *g)
 {
     size_t i;
     json_t *w;
     size_t count = 0;
-    if (g->broker.link == NULL || g->state == NULL || by__now() - g->stated > SILENCE) {
-        return 0;
-    }
-    json_array_foreach(json_object_get(g->state, "workers"), i, w)
+    json_array_foreach(json_object_get(present_state(g), "workers"), i, w)
     {
         count += by__get_number(w, "silent", 0.0) < SILENCE &&
                  !json_is_true(json_object_get(w, "leaving"));
@@ -45,11 +48,11 @@ static bool starts_workers(const by__gateway *g)
 {
     size_t i;
     json_t *m;
-    json_array_foreach(json_object_get(g->state, "models"), i, m)
+    json_array_foreach(json_object_get(present_state(g), "models"), i, m)
     {
         if (json_is_true(json_object_get(m, "elastic")) &&
             json_is_object(json_object_get(m, "info"))) {
-            return by__now() - g->stated <= SILENCE;
+            return true;
         }
     }
     return false;
@@ -59,7 +62,7 @@ static bool starts_workers(const by__gateway *g)
 static const char *not_ready(const by__gateway *g, size_t workers)
 {
     return g->draining                          ? "the gateway is draining"
-           : g->broker.link == NULL             ? "the broker is not reached"
+           : !g->broker.ready                   ? "the broker is not reached"
            : workers == 0 && !starts_workers(g) ? "no worker answers"
                                                 : NULL;
 }
@@ -165,7 +168,7 @@ void by__answer_model(by__gateway *g, by__exchange *x, const by__http_request *r
 
 /* ---- metrics ---- */
 
-static void print_workers(const by__gateway *g, by__text *out)
+static void print_workers(const json_t *workers, by__text *out)
 {
     static const struct {
         const char *name;
@@ -182,7 +185,6 @@ static void print_workers(const by__gateway *g, by__text *out)
         {"banyan_engine_preemptions_total", "preemptions", "Sequences that lost their pages.",
          "counter"},
     };
-    const json_t *workers = json_object_get(g->state, "workers");
     for (size_t row = 0; row < BY_ARRAY_LENGTH(rows); row++) {
         size_t i;
         json_t *w;
@@ -217,17 +219,23 @@ static void print_refusals(const by__gateway *g, by__text *out)
 
 static void print_own(by__gateway *g, by__text *out)
 {
+    const json_t *state = present_state(g);
+    const json_t *all = json_object_get(state, "workers");
     int64_t queue = 0;
     size_t workers = count_workers(g);
     size_t i;
     json_t *m;
-    json_array_foreach(json_object_get(g->state, "models"), i, m)
+    json_array_foreach(json_object_get(state, "models"), i, m)
     {
         queue += by__get_integer(m, "queue");
     }
     by__metrics_print(out, &g->metrics);
-    by__metrics_counter(out, "banyan_queue_requests", "Requests that wait for a worker.", "gauge",
-                        NULL, (double)queue);
+    by__metrics_counter(out, "banyan_broker_reached", "1: what the broker says is known here.",
+                        "gauge", NULL, state != NULL);
+    by__metrics_family(out, "banyan_queue_requests", "Requests that wait for a worker.", "gauge");
+    if (state != NULL) {
+        by__metrics_sample(out, "banyan_queue_requests", NULL, (double)queue);
+    }
     by__metrics_counter(out, "banyan_workers_ready", "Workers that answer.", "gauge", NULL,
                         (double)workers);
     by__metrics_counter(out, "banyan_ready", "1: /health/ready answers 200.", "gauge", NULL,
@@ -235,9 +243,9 @@ static void print_own(by__gateway *g, by__text *out)
     by__metrics_counter(out, "banyan_connections", "Connections of clients.", "gauge", NULL,
                         (double)by__http_server_connections(g->server));
     print_refusals(g, out);
-    print_workers(g, out);
-    by__metrics_models(out, g->state);
-    by__served_drift_print(out, json_object_get(g->state, "workers"));
+    print_workers(all, out);
+    by__metrics_models(out, state);
+    by__served_drift_print(out, all);
     by__feedback_print(g->feedback, out);
     by__features_print(g->features, out);
     by__payload_log_print(g->payload, out);
@@ -268,7 +276,7 @@ void by__answer_metrics(by__gateway *g, by__exchange *x, const by__http_request 
         return;
     }
     if (strcmp(names, "vllm") == 0) {
-        by__metrics_vllm(&out, g->models, g->state);
+        by__metrics_vllm(&out, g->models, present_state(g));
         by__metrics_process(&out);
     } else {
         print_own(g, &out);

@@ -309,7 +309,8 @@ function ops.state(name, silence)
                                versions_of(model, now, route), route and 1 or 0, tonumber(v[6] or 0),
                                at_workers(model, route), tonumber(v[7] or 0) + tonumber(v[8] or 0),
                                route and route.deployment and cjson.encode(route.deployment) or '',
-                               route and call('PUBSUB', 'NUMSUB', P .. 'to:' .. route.by)[2] or 0}
+                               route and call('PUBSUB', 'NUMSUB', P .. 'to:' .. route.by)[2] or 0,
+                               route and route.restarts and cjson.encode(route.restarts) or ''}
     end
     local counters = {}
     for i, field in ipairs({'retried', 'expired', 'dead'}) do
@@ -330,6 +331,7 @@ function ops.route(model, by, route, info)
     if not may_route(was, by, route, model, now) then return {0} end
     route.by = by
     route.deployment = route.deployment or (was and was.deployment)
+    route.restarts = route.restarts or (was and was.restarts)
     route['until'] = #route.versions > 1 and now + HOLD or 0
     call('SET', P .. 'route:' .. model, cjson.encode(route))
     if info ~= '' then call('HSETNX', P .. 'model:' .. model, 'info', info) end

@@ -390,13 +390,13 @@ static json_t *model_of(gateway *g, const redisReply *row, const json_t *workers
     int64_t ahead = sample.at_workers + (int64_t)by__redis_number(row, 13);
     double wait = m == NULL ? 0.0 : by__admission_wait(&m->admission, ahead);
     return json_pack(
-        "{ss so sI sI sI sf sI sf sI sI sb ss so so sb}", "id", id, "info", json_at(row, 1),
+        "{ss so sI sI sI sf sI sf sI sI sb ss so so sb so}", "id", id, "info", json_at(row, 1),
         "workers", (json_int_t)count, "queue", (json_int_t)by__redis_number(row, 2), "queue_tokens",
         (json_int_t)by__redis_number(row, 3), "oldest", by__redis_number(row, 5) * 1e-3, "sessions",
         (json_int_t)sample.sessions, "wait", wait, "arrived", (json_int_t)sample.asked, "refused",
         (json_int_t)sample.refused, "elastic", (int)(by__redis_number(row, 7) > 0.0), "decides",
         by__redis_text(row, 8), "versions", versions, "deployment", json_at(row, 14), "decided",
-        (int)(by__redis_number(row, 15) > 0.0));
+        (int)(by__redis_number(row, 15) > 0.0), "restarts", json_at(row, 16));
 }
 
 static json_t *models_of(gateway *g, const redisReply *list, const json_t *workers)
@@ -462,14 +462,17 @@ static void say_route(by__redis_link *l, const char *model, const json_t *m)
 {
     by__redis_call call = {0};
     const json_t *info = json_object_get(m, "info");
-    const json_t *deployment = json_object_get(m, "deployment");
+    static const char *const more[] = {"deployment", "restarts"};
     json_t *route = json_pack("{sO sb}", "versions", json_object_get(m, "versions"), "elastic",
                               (int)json_is_true(json_object_get(m, "elastic")));
     if (route == NULL) {
         return;
     }
-    if (json_is_object(deployment)) {
-        (void)json_object_set(route, "deployment", (json_t *)(uintptr_t)deployment);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(more); i++) {
+        json_t *value = json_object_get(m, more[i]);
+        if (json_is_object(value)) {
+            (void)json_object_set(route, more[i], value);
+        }
     }
     by__redis_add_text(&call, "route");
     by__redis_add_text(&call, model);

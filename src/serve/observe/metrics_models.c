@@ -98,6 +98,32 @@ static void add_times(by__text *out, size_t row, const json_t *model, const json
     by__text_free(&labels);
 }
 
+static void add_restarts(by__text *out, const json_t *models)
+{
+    static const char name[] = "banyan_worker_restarts_total";
+    size_t i;
+    json_t *m;
+    const char *reason;
+    json_t *count;
+    by__metrics_family(out, name, "Workers that ended and were started again, by reason.",
+                       "counter");
+    json_array_foreach(models, i, m)
+    {
+        json_object_foreach(json_object_get(m, "restarts"), reason, count)
+        {
+            by__text labels = {0};
+            add_labels(&labels, m, NULL);
+            by__text_add(&labels, ",reason=\"");
+            by__metrics_label(&labels, reason);
+            by__text_add(&labels, "\"");
+            if (!labels.failed) {
+                by__metrics_sample(out, name, labels.data, json_number_value(count));
+            }
+            by__text_free(&labels);
+        }
+    }
+}
+
 void by__metrics_models(by__text *out, const json_t *state)
 {
     const json_t *models = json_object_get(state, "models");
@@ -105,9 +131,14 @@ void by__metrics_models(by__text *out, const json_t *state)
     size_t j;
     json_t *m;
     json_t *v;
-    by__metrics_counter(out, "banyan_dead_requests_total",
-                        "Requests that ended since they lost too many workers.", "counter", NULL,
-                        by__get_number(state, "dead", 0.0));
+    by__metrics_family(out, "banyan_dead_requests_total",
+                       "Requests that ended since they lost too many workers.", "counter");
+    /* A counter that falls to 0 for a while would be counted again. */
+    if (state != NULL) {
+        by__metrics_sample(out, "banyan_dead_requests_total", NULL,
+                           by__get_number(state, "dead", 0.0));
+    }
+    add_restarts(out, models);
     for (size_t row = 0; row < BY_ARRAY_LENGTH(rows); row++) {
         by__metrics_family(out, rows[row].name, rows[row].help,
                            rows[row].counts ? "counter" : "gauge");

@@ -14,6 +14,9 @@
 #define MOST_PAUSE  10.0
 /* Ends in a row before a process was ever ready, behind which another start is no help. */
 #define MOST_FAILED 5
+/* Reasons of restarts beside those of by_exit_name. */
+#define CRASH  "crash"
+#define SILENT "silent"
 /* Seconds that a gateway has to close what it has open, behind its drain. */
 #define CLOSING 10.0
 
@@ -106,6 +109,30 @@ static void start_later(by__child *c, double lived)
     (void)uv_timer_start(&c->timer, on_again, (uint64_t)(c->pause * 1000.0), 0);
 }
 
+json_t *by__group_restarts(by__supervisor *s, const by__group *group)
+{
+    const char *model = group->other != NULL ? group->other->name : s->model;
+    json_t *own = json_object_get(s->restarts, model);
+    if (own == NULL) {
+        /* From 0 on, so that the first one counts as an increase. */
+        s->restarts = s->restarts == NULL ? json_object() : s->restarts;
+        own = json_pack("{si si si si}", by_exit_name(BY_EXIT_FAILED), 0,
+                        by_exit_name(BY_EXIT_HANG), 0, CRASH, 0, SILENT, 0);
+        (void)json_object_set_new(s->restarts, model, own);
+        own = json_object_get(s->restarts, model);
+    }
+    return own;
+}
+
+static void count_restart(by__supervisor *s, const by__child *c, int code)
+{
+    json_t *own = by__group_restarts(s, c->group);
+    const char *reason = c->killed ? SILENT : by_exit_name(code);
+    json_int_t count = json_integer_value(json_object_get(own, reason));
+    (void)json_object_set_new(own, reason, json_integer(count + 1));
+    c->group->routed = false; /* what is told of it is another */
+}
+
 /* Whether the gateway that ran last has said so. */
 static bool has_listened(const by__supervisor *s)
 {
@@ -128,6 +155,7 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signal_number)
     if (c->group != NULL && c->wanted) {
         c->group->exits++;
         c->group->hopeless = c->group->hopeless || code == BY_EXIT_CONFIG;
+        count_restart(s, c, code);
     }
     if (s->ending) {
         go_on_ending(s);
@@ -169,6 +197,7 @@ static void start(by__child *c)
     c->process.data = c;
     c->began = by__now();
     c->known = 0.0;
+    c->killed = false;
     int code = uv_spawn(&s->loop, &c->process, &options);
     c->running = code == 0;
     if (code < 0) {
@@ -438,6 +467,7 @@ static void release(by__supervisor *s)
     by__served_version_free(&s->previous);
     by__golden_reset(&s->golden);
     json_decref(s->info);
+    json_decref(s->restarts);
     free(s->routed);
     (void)close(s->lifeline[0]);
     (void)close(s->lifeline[1]);

@@ -48,6 +48,7 @@ typedef struct by__child {
     unsigned failed; /* ends in a row before a process of its kind was ready */
     bool proven;     /* of broker and gateway: one has been ready */
     bool running;    /* the process exists */
+    bool killed;     /* by this one, since it was silent or made no step */
     bool wanted;     /* it is to run */
 } by__child;
 
@@ -84,6 +85,7 @@ struct by__supervisor {
     char name[BY__ID_BYTES]; /* of this process, for the broker */
     char model[256];         /* its name */
     json_t *info;            /* what workers say of it; NULL: not known yet */
+    json_t *restarts;        /* {MODEL: {REASON: workers that were started again}} */
     char *routed;            /* the last "route" that was sent */
     by__autoscale scale;
     by__totals window[BY__WINDOW]; /* a ring */
@@ -110,6 +112,9 @@ by_status by__group_add(by__supervisor *s, by__group **out, const by__served_ver
 void by__supervisor_reconcile(by__supervisor *s);
 /* Ends everything by an error of BY_ESTATE. */
 void by__supervisor_fail(by__supervisor *s, const char *why);
+/* How often workers of the group's model were started again, by reason; NULL: memory is exhausted.
+ * A borrowed reference. */
+json_t *by__group_restarts(by__supervisor *s, const by__group *group);
 /* Workers of a group that the broker knows; all that run. */
 size_t by__group_ready(const by__supervisor *s, const by__group *group);
 size_t by__group_running(const by__supervisor *s, const by__group *group);

@@ -99,6 +99,7 @@ static void look_at_workers(by__supervisor *s, const json_t *message)
         if (c->running && c->known > 0.0 && now - c->known > FORGOTTEN) {
             by__log_event(&s->log, "worker_killed", "{sI}", "pid", (json_int_t)c->process.pid);
             c->known = 0.0;
+            c->killed = true;
             (void)uv_process_kill(&c->process, SIGKILL);
         }
     }
@@ -128,9 +129,10 @@ static void send_route(by__supervisor *s)
     if (s->coming != NULL) {
         by__route_add(versions, s->coming->version.name, share, s->rollout.mirrors);
     }
-    json_t *route = json_pack("{ss ss so sb sO? so?}", "t", "route", "model", s->model, "versions",
-                              versions, "elastic", (int)(s->options.workers == 0), "info", s->info,
-                              "deployment", deployment_of(s));
+    json_t *route =
+        json_pack("{ss ss so sb sO? so? sO?}", "t", "route", "model", s->model, "versions",
+                  versions, "elastic", (int)(s->options.workers == 0), "info", s->info,
+                  "deployment", deployment_of(s), "restarts", by__group_restarts(s, s->current));
     char *text = json_dumps(route, JSON_COMPACT | JSON_SORT_KEYS);
     bool news = text != NULL && (s->routed == NULL || strcmp(text, s->routed) != 0);
     if (news && by__broker_link_send(&s->link, route)) {
@@ -149,8 +151,9 @@ static void send_others(by__supervisor *s)
         if (g->other != NULL && !g->routed) {
             json_t *versions = json_array();
             by__route_add(versions, g->version.name, 1.0, false);
-            json_t *route = json_pack("{ss ss so sb}", "t", "route", "model", g->other->name,
-                                      "versions", versions, "elastic", 0);
+            json_t *route =
+                json_pack("{ss ss so sb sO?}", "t", "route", "model", g->other->name, "versions",
+                          versions, "elastic", 0, "restarts", by__group_restarts(s, g));
             g->routed = by__broker_link_send(&s->link, route);
             json_decref(route);
         }
