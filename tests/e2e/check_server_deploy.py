@@ -59,7 +59,7 @@ try:
     import kubernetes_validate
 
     for name, (path, document) in objects.items():
-        if not document["apiVersion"].startswith("keda.sh/"):
+        if not document["apiVersion"].startswith(("keda.sh/", "monitoring.coreos.com/")):
             try:
                 kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
             except kubernetes_validate.ValidationError as error:
@@ -106,6 +106,28 @@ for name, (path, document) in objects.items():
     if document["kind"] in ("HorizontalPodAutoscaler", "ScaledObject"):
         target = "Deployment/" + document["spec"]["scaleTargetRef"]["name"]
         need(target in objects and "replicas" not in objects[target][1]["spec"], path, f"{name}: {target} is not there, or has replicas")
+
+# A gateway with keys answers Prometheus' alone, which no annotation can hold.
+_, gateway = objects["Deployment/banyan-gateway"]
+template = gateway["spec"]["template"]
+path, monitor = objects["PodMonitor/banyan-gateway"]
+ports = {p["name"] for c in template["spec"]["containers"] for p in c["ports"]}
+need(monitor["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items(), path, "it selects nothing")
+for endpoint in monitor["spec"]["podMetricsEndpoints"]:
+    need(endpoint["port"] in ports and endpoint["authorization"]["credentials"]["key"], path, "no port, or no key")
+need("annotations" not in template["metadata"], "kubernetes/gateway.yaml", "an annotation scrapes without a key")
+# The job of alerts.
+job = template["metadata"]["labels"].get(monitor["spec"]["jobLabel"])
+need(job == "banyan", path, f"the job is {job}")
+# What a gateway's configuration lets it reach: receivers of webhooks, a collector, a feature server and its store.
+ways = {
+    port["port"]
+    for _, d in objects.values()
+    if d["kind"] == "NetworkPolicy" and d["spec"]["podSelector"]["matchLabels"] == {"app": "banyan-gateway"}
+    for rule in d["spec"].get("egress", [])
+    for port in rule["ports"]
+}
+need(ways == {53, 443, 4318, 6379, 6566}, "kubernetes", f"gateways reach the ports {sorted(ways)}")
 
 path, keda = objects["ScaledObject/banyan-worker"]
 triggers = {t["name"]: t for t in keda["spec"]["triggers"]}
