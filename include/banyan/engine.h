@@ -105,7 +105,7 @@ BY_API by_program *by_engine_program(const by_engine *engine, int index);
 /* ---- sessions ---- */
 
 /* Stop tokens of a request, at most. */
-#define BY_STOP_TOKENS 16
+#define BY_STOP_TOKENS 32
 /* Most probable tokens that a request asks for, at most. */
 #define BY_TOP_TOKENS 20
 

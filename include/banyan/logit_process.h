@@ -23,6 +23,11 @@ typedef struct by_logit_process_options {
     const by_token_list *list;
     const int32_t *ends; /* tokens that end a text, allowed where it may end; copied, 16 at most */
     size_t end_count;
+    /* Tokens behind the prompt before which none of `stops` is chosen, unless nothing else may
+     * follow; copied, 32 at most. They are those of by_request.stop. */
+    int64_t min_tokens;
+    const int32_t *stops;
+    size_t stop_count;
 } by_logit_process_options;
 
 /* All memory is taken here. BY_EARG: a rule is out of range; BY_EFORMAT: no token begins a text of

@@ -18,6 +18,7 @@ typedef struct by_text_stream_options {
     size_t stop_count;
     bool skip_special; /* special tokens give no text */
     bool continues;    /* text stands in front: the first token keeps its space */
+    int64_t unstopped; /* the text of so many tokens is shown as it is: a stop begins behind it */
 } by_text_stream_options;
 
 /* The tokenizer must outlive the stream. `options` may be NULL: all zero. BY_EARG: a stop string is

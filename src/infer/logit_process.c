@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -5,7 +6,8 @@
 #include "infer/constraint/constraint.h"
 #include "infer/infer.h"
 
-#define MOST_ENDS 16
+#define MOST_ENDS  16
+#define MOST_STOPS 32
 
 /* Where one of n sequences stands. */
 typedef struct place {
@@ -21,6 +23,9 @@ struct by_logit_process {
     int32_t *counts; /* [vocab] zeros */
     int32_t ends[MOST_ENDS];
     size_t end_count;
+    int32_t stops[MOST_STOPS];
+    size_t stop_count;
+    int64_t min_tokens;
     place *places; /* [n] */
     int32_t n;
 };
@@ -52,6 +57,12 @@ static by_status set_up(by_logit_process *p, const by_logit_process_options *o, 
         return by_error_set(error, BY_EFORMAT,
                             "no token of the vocabulary begins a text of the form");
     }
+    for (size_t i = 0; i < p->stop_count; i++) {
+        if (p->stops[i] < 0 || p->stops[i] >= p->vocab) {
+            return by_error_set(error, BY_EARG, "stop token %d; the vocabulary has %lld tokens",
+                                (int)p->stops[i], (long long)p->vocab);
+        }
+    }
     return by__logit_rules_check(&p->rules, p->vocab, error);
 }
 
@@ -60,10 +71,13 @@ by_status by_logit_process_open(by_logit_process **out, const by_logit_process_o
 {
     by_logit_process *p;
     if (options->vocab < 1 || options->n < 0 || options->end_count > MOST_ENDS ||
+        options->stop_count > MOST_STOPS ||
         (options->constraint != NULL && options->list == NULL)) {
-        return by_error_set(
-            error, BY_EARG, "a vocabulary of %lld, %d sequences and %zu end tokens (%d at most)",
-            (long long)options->vocab, (int)options->n, options->end_count, MOST_ENDS);
+        return by_error_set(error, BY_EARG,
+                            "a vocabulary of %lld, %d sequences, %zu end tokens (%d at most) and "
+                            "%zu stop tokens (%d at most)",
+                            (long long)options->vocab, (int)options->n, options->end_count,
+                            MOST_ENDS, options->stop_count, MOST_STOPS);
     }
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "the rules of a request", error));
     p->vocab = options->vocab;
@@ -72,6 +86,11 @@ by_status by_logit_process_open(by_logit_process **out, const by_logit_process_o
     p->end_count = options->end_count;
     if (options->end_count > 0) {
         memcpy(p->ends, options->ends, options->end_count * sizeof *p->ends);
+    }
+    p->min_tokens = options->min_tokens;
+    p->stop_count = options->stop_count;
+    if (options->stop_count > 0) {
+        memcpy(p->stops, options->stops, options->stop_count * sizeof *p->stops);
     }
     by_status status = set_up(p, options, error);
     if (status != BY_OK) {
@@ -111,6 +130,25 @@ static by_status hold_to_form(by_logit_process *p, place *at, float *logits, int
     return by_constraint_state_mask(at->state, logits, vocab, p->ends, p->end_count, error);
 }
 
+/* No stop may be chosen, unless nothing else may. */
+static void hold_open(const by_logit_process *p, float *logits)
+{
+    float kept[MOST_STOPS];
+    float largest = -INFINITY;
+    for (size_t i = 0; i < p->stop_count; i++) {
+        kept[i] = logits[p->stops[i]];
+    }
+    for (size_t i = 0; i < p->stop_count; i++) {
+        logits[p->stops[i]] = -INFINITY;
+    }
+    for (int64_t i = 0; i < p->vocab; i++) {
+        largest = logits[i] > largest ? logits[i] : largest;
+    }
+    for (size_t i = 0; i < p->stop_count && largest == -INFINITY; i++) {
+        logits[p->stops[i]] = kept[i];
+    }
+}
+
 by_status by_logit_process_run(void *process, int32_t index, float *logits, int64_t vocab,
                                const int32_t *tokens, int64_t count, int64_t prompt,
                                by_error *error)
@@ -123,7 +161,11 @@ by_status by_logit_process_run(void *process, int32_t index, float *logits, int6
     BY_TRY(by_logits_adjust(logits, vocab, &p->rules, tokens, (size_t)prompt, tokens + prompt,
                             (size_t)(count - prompt), p->counts, error));
     place *at = &p->places[index];
-    return at->state == NULL
-               ? BY_OK
-               : hold_to_form(p, at, logits, vocab, tokens + prompt, count - prompt, error);
+    if (at->state != NULL) {
+        BY_TRY(hold_to_form(p, at, logits, vocab, tokens + prompt, count - prompt, error));
+    }
+    if (count - prompt < p->min_tokens) {
+        hold_open(p, logits);
+    }
+    return BY_OK;
 }

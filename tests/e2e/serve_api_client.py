@@ -579,6 +579,11 @@ def check_openai():
         )["a"]
         in "ae"
     )
+    # vLLM's extensions, as its users pass them.
+    chosen = client.chat.completions.create(
+        model="talk", messages=said, extra_body={"guided_choice": ["oak", "pine"], "min_tokens": 2, "top_k": -1}
+    )
+    assert chosen.choices[0].message.content in ("oak", "pine"), chosen
     floats = client.embeddings.create(model="tiny", input=["apple", "bay"], encoding_format="float").data
     packed = client.embeddings.create(model="tiny", input=["apple", "bay"]).data
     assert all(abs(a - b) < 1e-7 for x, y in zip(floats, packed) for a, b in zip(x.embedding, y.embedding))

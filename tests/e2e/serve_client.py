@@ -120,6 +120,8 @@ def check_answers():
     _, form, _ = call("/v1/completions", completion(response_format={"type": "regex", "pattern": "[a-c]{4}"}))
     text = form["choices"][0]["text"]
     assert len(text) == 4 and set(text) <= set("abc"), text
+    check_stops(choice["text"])
+    check_guided()
     _, probable, _ = call("/v1/completions", completion(logprobs=0, max_tokens=3))
     logprobs = probable["choices"][0]["logprobs"]
     assert "".join(logprobs["tokens"]) == probable["choices"][0]["text"]
@@ -127,6 +129,71 @@ def check_answers():
     status, models, _ = call("/v1/models")
     assert [m["id"] for m in models["data"]] == ["tiny"]
     assert call("/v1/models/tiny")[1]["id"] == "tiny"
+
+
+def check_stops(whole):
+    """Stop tokens of a request, and the least number of tokens in front of any stop."""
+
+    def ask(**more):
+        status, answer, _ = call("/v1/completions", completion(**more))
+        assert status == 200, answer
+        return [(c["text"], c["finish_reason"]) for c in answer["choices"]]
+
+    found = {}
+    for i in range(16):  # the tokens are characters
+        text, reason = ask(stop_token_ids=[i])[0]
+        assert whole.startswith(text) and (reason == "stop") == (text != whole), (i, text)
+        if text != whole:
+            found[whole[len(text)]] = i
+    assert len(found) > 4 and all(c not in whole[: whole.index(c)] for c in found), found
+    for c, i in list(found.items())[:4]:
+        many = ask(stop_token_ids=[i], min_tokens=25, n=3)
+        assert all(len(text) >= 25 and c not in text and (r == "stop") == (len(text) < 40) for text, r in many), many
+        assert ask(stop_token_ids=[i], min_tokens=25, seed=8) == many[1:2]
+    # A stop text counts behind them too.
+    plain = ask(ignore_eos=True)[0][0]
+    late = ask(ignore_eos=True, stop=[plain[2], plain[30]], min_tokens=25)[0]
+    assert late[1] == "stop" and 25 <= len(late[0]) <= 30 and plain.startswith(late[0]), (plain, late)
+    assert ask(top_k=-1) == ask()
+    for wrong in (
+        {"min_tokens": 41},
+        {"min_tokens": -1},
+        {"stop_token_ids": [99999]},
+        {"stop_token_ids": ["a"]},
+        {"stop_token_ids": 1},
+        {"stop_token_ids": list(range(17))},
+    ):
+        assert call("/v1/completions", completion(**wrong))[0] == 400, wrong
+
+
+def check_guided():
+    """vLLM's fields for the form of a text, each by a text that it must match."""
+    choice = ["apple", "b.b", "(0|1)*"]
+    for form, pattern in (
+        ({"guided_choice": choice[:2]}, "|".join(map(re.escape, choice[:2]))),
+        ({"guided_regex": "[a-c]{4}"}, "[a-c]{4}"),
+        ({"guided_json": {"enum": [12, 34]}}, "12|34"),
+        ({"guided_json": '{"enum": [12, 34]}'}, "12|34"),
+        ({"structured_outputs": {"choice": ["12", "34"]}}, "12|34"),
+        ({"structured_outputs": {"json": {"enum": [12, 34]}}}, "12|34"),
+    ):
+        status, answer, _ = call("/v1/completions", completion(**form, n=3))
+        assert status == 200, answer
+        assert all(re.fullmatch(pattern, c["text"]) for c in answer["choices"]), (form, answer)
+    # What is no expression in a choice stays none: the vocabulary has no parentheses.
+    status, answer, _ = call("/v1/completions", completion(guided_choice=choice[2:]))
+    assert status == 400 and answer["error"]["code"] == "unwritable_format", answer
+    for wrong, param in (
+        ({"guided_choice": []}, "guided_choice"),
+        ({"guided_choice": [1]}, "guided_choice"),
+        ({"guided_regex": {}}, "guided_regex"),
+        ({"guided_json": "{"}, "guided_json"),
+        ({"structured_outputs": {"grammar": "a"}}, "structured_outputs"),
+        ({"structured_outputs": {"regex": "a", "choice": ["a"]}}, "structured_outputs"),
+        ({"guided_regex": "a", "response_format": {"type": "json_object"}}, "guided_regex"),
+    ):
+        status, answer, _ = call("/v1/completions", completion(**wrong))
+        assert status == 400 and answer["error"]["param"] == param, answer
 
 
 def check_errors():

@@ -172,6 +172,98 @@ static void test_processor_and_drafts(void **state)
     by_config_close(&config);
 }
 
+/* Runs a request of one sequence beside `others` of other prompts; returns the number of its
+ * tokens. */
+static size_t run_beside(by_engine *engine, by_request r, int others, int32_t *tokens)
+{
+    static const int32_t other[] = {7, 8};
+    by_error error = {0};
+    by_request company = {.prompt = other,
+                          .prompt_count = 2,
+                          .tokens = 20,
+                          .sampling = {.temperature = 1.0, .top_p = 1.0}};
+    uint64_t session;
+    uint64_t ignored;
+    size_t total = 0;
+    for (int i = 0; i < others; i++) {
+        company.sampling.seed = (uint64_t)i;
+        check_ok(by_engine_submit(engine, &company, &ignored, &error), &error);
+    }
+    check_ok(by_engine_submit(engine, &r, &session, &error), &error);
+    while (by_engine_busy(engine)) {
+        const by_event *events;
+        size_t count;
+        check_ok(by_engine_step(engine, &events, &count, &error), &error);
+        for (size_t i = 0; i < count; i++) {
+            if (events[i].session == session) {
+                assert_true(events[i].token >= 0 && total < CONTEXT);
+                tokens[total++] = events[i].token;
+            }
+        }
+    }
+    return total;
+}
+
+/* No stop token before the least number of tokens, alone and in company, unless nothing else may
+ * follow. */
+static void test_min_tokens(void **state)
+{
+    static const int32_t prompt[] = {1, 2, 3};
+    static const int32_t letters[] = {0, 1, 2};
+    static const int32_t beyond[] = {VOCAB};
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_config *config = small_engine_config("gpt2", "f32");
+    by_engine_options options = {.sessions = 3, .rows = ROWS};
+    by_engine *engine = small_engine_open(config, &options);
+    by_constraint *form;
+    by_token_list *list;
+    int32_t tokens[2][CONTEXT];
+    by_request r = {.prompt = prompt,
+                    .prompt_count = 3,
+                    .tokens = 40,
+                    .sampling = {.temperature = 1.0, .top_p = 1.0, .seed = 5}};
+    check_ok(by_constraint_open_regex(&form, "[abc]{3}", 8, NULL, &error), &error);
+    check_ok(by_token_list_open(&list, letter_of, NULL, VOCAB, &error), &error);
+    assert_int_equal(run_beside(engine, r, 0, tokens[0]), 40);
+    const int32_t stop = tokens[0][2];
+    r.stop = &stop;
+    r.stop_count = 1;
+    assert_true(run_beside(engine, r, 0, tokens[0]) <= 3);
+    by_logit_process_options rules = {
+        .vocab = VOCAB, .min_tokens = 12, .stops = &stop, .stop_count = 1};
+    by_logit_process *process;
+    size_t counts[2];
+    for (int others = 0; others < 2; others++) {
+        check_ok(by_logit_process_open(&process, &rules, &error), &error);
+        r.process = by_logit_process_run;
+        r.user = process;
+        counts[others] = run_beside(engine, r, 2 * others, tokens[others]);
+        by_logit_process_close(&process);
+    }
+    assert_true(counts[0] >= 12 && counts[0] == counts[1]);
+    assert_memory_equal(tokens[0], tokens[1], counts[0] * sizeof(int32_t));
+    for (size_t i = 0; i < 12; i++) {
+        assert_int_not_equal(tokens[0][i], stop);
+    }
+    /* The form wants what the rule forbids: the form goes first. */
+    rules.constraint = form;
+    rules.list = list;
+    rules.stops = r.stop = letters;
+    rules.stop_count = r.stop_count = 3;
+    check_ok(by_logit_process_open(&process, &rules, &error), &error);
+    r.user = process;
+    assert_int_equal(run_beside(engine, r, 0, tokens[0]), 1);
+    by_logit_process_close(&process);
+    rules.stops = beyond;
+    rules.stop_count = 1;
+    assert_int_equal(by_logit_process_open(&process, &rules, &error), BY_EARG);
+    by_token_list_close(&list);
+    by_constraint_close(&form);
+    by_engine_close(&engine);
+    by_config_close(&config);
+}
+
 static void refuse(by_engine *engine, by_request r, by_status status, const char *part)
 {
     by_error error = {0};
@@ -334,9 +426,10 @@ static void test_memory_and_defaults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_processor), cmocka_unit_test(test_processor_and_drafts),
-        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_open_refusals),
-        cmocka_unit_test(test_deadline),  cmocka_unit_test(test_memory_and_defaults),
+        cmocka_unit_test(test_processor),           cmocka_unit_test(test_processor_and_drafts),
+        cmocka_unit_test(test_min_tokens),          cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_open_refusals),       cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_memory_and_defaults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

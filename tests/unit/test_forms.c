@@ -95,6 +95,14 @@ static const row rows[] = {
      "\"text\":{\"format\":{\"type\":\"json_schema\",\"schema\":{}}},\"top_logprobs\":2,"
      "\"max_output_tokens\":7}",
      TOKENS, NULL},
+    {"/v1/completions",
+     "{\"model\":\"m\",\"prompt\":\"a\",\"seed\":1,\"min_tokens\":2,\"stop_token_ids\":[3],"
+     "\"guided_choice\":[\"a.\",\"b\"]}",
+     NULL, NULL},
+    {"/v1/chat/completions",
+     "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"seed\":1,"
+     "\"guided_json\":\"{}\"}",
+     NULL, NULL},
     {"/v1/embeddings", "{\"model\":\"m\",\"input\":[\"a\",\"b\"]}", NULL,
      "{\"list\":[\"AACAPwAAAEA=\",\"AAAAAAAAAAA=\"]}"},
     {"/v1/embeddings", "{\"model\":\"m\",\"input\":\"a\",\"encoding_format\":\"base64\"}", NULL,

@@ -14,8 +14,10 @@ struct by_text_stream {
     bool continues;
     bool first; /* no token has given text yet */
     bool stopped;
-    size_t strips; /* that the beginning may still lose */
-    char *held;    /* shown already up to `shown`, the rest held back */
+    int64_t unstopped; /* tokens whose text is not searched */
+    int64_t taken;     /* tokens since the beginning */
+    size_t strips;     /* that the beginning may still lose */
+    char *held;        /* shown already up to `shown`, the rest held back */
     size_t shown;
     size_t length;
     size_t capacity;
@@ -45,6 +47,7 @@ void by_text_stream_reset(by_text_stream *s)
     s->first = !s->continues;
     s->strips = s->continues ? 0 : s->tokenizer->pipeline.strip_count;
     s->stopped = false;
+    s->taken = 0;
     s->shown = s->length = 0;
 }
 
@@ -70,6 +73,7 @@ static by_status fill(by_text_stream *s, const by_text_stream_options *o, by_err
         }
     }
     s->continues = o->continues;
+    s->unstopped = o->unstopped;
     return BY_OK;
 }
 
@@ -209,9 +213,10 @@ by_status by_text_stream_push(by_text_stream *s, uint32_t id, by_text *out, bool
     drop_front(s, s->shown);
     s->shown = 0;
     BY_TRY(append(s, id, error));
+    s->taken++;
     bool whole = false;
     if (strip_front(s)) {
-        size_t limit = find_stop(s, &whole);
+        size_t limit = s->taken <= s->unstopped ? s->length : find_stop(s, &whole);
         s->shown = whole ? limit : whole_characters(s, limit);
     }
     if (whole) {

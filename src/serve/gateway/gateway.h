@@ -264,6 +264,15 @@ by_status by__openai_parse(json_t **out, const char *body, size_t length, by_err
 /* Reads the body of a completion, or (another kind) of a chat, of about `length` bytes. */
 by_status by__openai_read(by__call *call, const json_t *body, size_t length, const char **param,
                           by_error *error);
+/* Fields that say what the text of an answer is held to; each may be NULL. */
+typedef struct by__openai_forms {
+    const json_t *response;                           /* OpenAI's response_format */
+    const json_t *json, *regex, *choice, *structured; /* vLLM's guided_..., structured_outputs */
+} by__openai_forms;
+/* The "format" that a worker reads, NULL for none (openai_format.c). BY_EARG: more than one is
+ * given, or it is wrong; *param names it. */
+by_status by__openai_format(json_t **out, const by__openai_forms *forms, const char **param,
+                            by_error *error);
 /* Log-probabilities of tokens (openai_logprobs.c) as chats tell them, a list; as completions do, an
  * object, with the most probable ones where `tops`. */
 void by__openai_tokens(const json_t *list, by__text *out);

@@ -19,11 +19,13 @@ typedef struct asked {
     const json_t *tools;
     const json_t *stop;
     const json_t *bias;
-    const json_t *format;
+    const json_t *stop_ids;
+    by__openai_forms forms;
     const json_t *stream_options;
     const json_t *logprobs;
     int64_t tokens;
     int64_t completion_tokens;
+    int64_t min_tokens;
     int64_t n;
     int64_t best_of;
     int64_t seed;
@@ -41,7 +43,7 @@ typedef struct asked {
 #define NUMBER(name, member, least, most)  BY__NUMBER(name, asked, member, least, most)
 #define BOOL(name, member)                 BY__BOOL(name, asked, member)
 
-/* What both kinds share. top_k and the fields behind it are extensions that vLLM has too. */
+/* What both kinds share. guided_json and the fields behind it are extensions that vLLM has too. */
 #define SHARED                                                                                     \
     BY__STRING("model", asked, model, 255), INTEGER("n", n, 1, BY__MOST_N),                        \
         INTEGER("max_tokens", tokens, 1, 1 << 24), INTEGER("seed", seed, -9e18, 9e18),             \
@@ -49,10 +51,13 @@ typedef struct asked {
         NUMBER("presence_penalty", presence, -2, 2),                                               \
         NUMBER("frequency_penalty", frequency, -2, 2), ANY("logit_bias", bias), ANY("stop", stop), \
         BOOL("stream", stream), ANY("stream_options", stream_options), ANY("logprobs", logprobs),  \
-        ANY("response_format", format), BY__IGNORED("user"), INTEGER("top_k", top_k, 0, 1 << 24),  \
-        NUMBER("min_p", min_p, 0, 1), NUMBER("typical_p", typical_p, 0, 1),                        \
-        NUMBER("repetition_penalty", repetition, 0.01, 100), BOOL("ignore_eos", ignore_eos),       \
-        INTEGER("priority", priority, -100, 100)
+        ANY("response_format", forms.response), ANY("guided_json", forms.json),                    \
+        ANY("guided_regex", forms.regex), ANY("guided_choice", forms.choice),                      \
+        ANY("structured_outputs", forms.structured), ANY("stop_token_ids", stop_ids),              \
+        INTEGER("min_tokens", min_tokens, 0, 1 << 24), BY__IGNORED("user"),                        \
+        INTEGER("top_k", top_k, -1, 1 << 24), NUMBER("min_p", min_p, 0, 1),                        \
+        NUMBER("typical_p", typical_p, 0, 1), NUMBER("repetition_penalty", repetition, 0.01, 100), \
+        BOOL("ignore_eos", ignore_eos), INTEGER("priority", priority, -100, 100)
 
 static const by__field completion_fields[] = {SHARED, ANY("prompt", prompt),
                                               INTEGER("best_of", best_of, 1, BY__MOST_N),
@@ -123,31 +128,6 @@ static by_status read_logprobs(by__call *call, const asked *a, const char **para
                : by_error_set(error, BY_EARG, "'top_logprobs' needs 'logprobs' to be true");
 }
 
-/* {"type": "json_schema", "json_schema": {"schema": ...}} as workers read it. */
-static by_status make_format(json_t **out, const json_t *format, by_error *error)
-{
-    const char *type = by__get_text(format, "type");
-    const json_t *schema = json_object_get(json_object_get(format, "json_schema"), "schema");
-    *out = NULL;
-    if (format == NULL) {
-        return BY_OK;
-    }
-    if (type == NULL) {
-        return by_error_set(error, BY_EARG, "'response_format' has no 'type'");
-    }
-    if (strcmp(type, "json_schema") == 0) {
-        if (schema == NULL) {
-            return by_error_set(error, BY_EARG, "'response_format' has no json_schema.schema");
-        }
-        *out = json_pack("{ss sO}", "type", type, "schema", schema);
-    } else if (strcmp(type, "regex") == 0) {
-        *out = json_pack("{ss sO?}", "type", type, "pattern", json_object_get(format, "pattern"));
-    } else {
-        *out = json_pack("{ss}", "type", type);
-    }
-    return *out != NULL ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: a request");
-}
-
 /* Tokens of the answer that are asked for; 0: as many as fit. */
 static int64_t tokens_of(const asked *a)
 {
@@ -155,7 +135,8 @@ static int64_t tokens_of(const asked *a)
 }
 
 /* What a worker reads (worker_request.c), but for the prompt. */
-static by_status make_request(json_t **out, by__call *call, const asked *a, by_error *error)
+static by_status make_request(json_t **out, by__call *call, const asked *a, const char **param,
+                              by_error *error)
 {
     json_t *format;
     uint64_t seed = (uint64_t)a->seed;
@@ -164,17 +145,29 @@ static by_status make_request(json_t **out, by__call *call, const asked *a, by_e
         BY_TRY(by__random_bytes(&seed, sizeof seed, error));
         seed >>= 2;
     }
-    BY_TRY(make_format(&format, a->format, error));
-    *out = json_pack("{sI sI sI sI sf sf sf sf sf sf sf sb sI sb sO* sO* sO* sO* so* ss}", "seed",
-                     (json_int_t)seed, "max_tokens", (json_int_t)tokens_of(a), "n",
-                     (json_int_t)a->n, "top_k", (json_int_t)a->top_k, "temperature", a->temperature,
-                     "top_p", a->top_p, "min_p", a->min_p, "typical_p", a->typical_p,
-                     "presence_penalty", a->presence, "frequency_penalty", a->frequency,
-                     "repetition_penalty", a->repetition, "logprobs", (int)call->logprobs,
-                     "top_logprobs", (json_int_t)call->top, "ignore_eos", (int)a->ignore_eos,
-                     "logit_bias", a->bias, "stop", a->stop, "messages", a->messages, "tools",
-                     a->tools, "format", format, "tenant", call->key);
-    return *out != NULL ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: a request");
+    BY_TRY(by__openai_format(&format, &a->forms, param, error));
+    *param = NULL;
+    *out = json_pack(
+        "{sI sI sI sI sf sf sf sf sf sf sf sb sI sb sO* sO* sO* sO* so* ss}", "seed",
+        (json_int_t)seed, "max_tokens", (json_int_t)tokens_of(a), "n", (json_int_t)a->n, "top_k",
+        (json_int_t)(a->top_k < 0 ? 0 : a->top_k), "temperature", a->temperature, "top_p", a->top_p,
+        "min_p", a->min_p, "typical_p", a->typical_p, "presence_penalty", a->presence,
+        "frequency_penalty", a->frequency, "repetition_penalty", a->repetition, "logprobs",
+        (int)call->logprobs, "top_logprobs", (json_int_t)call->top, "ignore_eos",
+        (int)a->ignore_eos, "logit_bias", a->bias, "stop", a->stop, "messages", a->messages,
+        "tools", a->tools, "format", format, "tenant", call->key);
+    /* Workers of the version before know fewer fields. */
+    bool added = *out != NULL &&
+                 (a->min_tokens == 0 ||
+                  json_object_set_new(*out, "min_tokens", json_integer(a->min_tokens)) == 0) &&
+                 (a->stop_ids == NULL ||
+                  json_object_set(*out, "stop_token_ids", (json_t *)(uintptr_t)a->stop_ids) == 0);
+    if (!added) {
+        json_decref(*out);
+        *out = NULL;
+        return by_error_set(error, BY_EMEMORY, "out of memory: a request");
+    }
+    return BY_OK;
 }
 
 /* A number of prompts: a text, a list of tokens, or a list of either. */
@@ -262,6 +255,11 @@ by_status by__openai_read(by__call *call, const json_t *body, size_t length, con
         return by_error_set(error, BY_EARG, "'echo' and 'best_of' are not supported");
     }
     BY_TRY(read_logprobs(call, &a, param, error));
+    *param = "min_tokens";
+    if (tokens_of(&a) > 0 && a.min_tokens > tokens_of(&a)) {
+        return by_error_set(error, BY_EARG, "'min_tokens' is %lld, above 'max_tokens', %lld",
+                            (long long)a.min_tokens, (long long)tokens_of(&a));
+    }
     *param = NULL;
     call->n = (size_t)a.n;
     call->stream = a.stream;
@@ -270,7 +268,7 @@ by_status by__openai_read(by__call *call, const json_t *body, size_t length, con
     if (call->model == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: a request");
     }
-    by_status status = make_request(&request, call, &a, error);
+    by_status status = make_request(&request, call, &a, param, error);
     if (status == BY_OK) {
         status = make_parts(call, &a, request, length, error);
     }

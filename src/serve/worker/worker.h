@@ -39,7 +39,7 @@ typedef struct by__served_model {
     by_tokenizer *tokenizer;
     by_chat *chat;         /* NULL: the model has no template */
     by_token_list *tokens; /* for constraints */
-    int32_t ends[BY_STOP_TOKENS];
+    int32_t ends[BY_END_TOKENS];
     size_t end_count;
     int64_t context;
     int64_t width;  /* of its hidden states */
@@ -74,6 +74,7 @@ typedef struct by__work {
     by_token_buffer prompt;
     int32_t *bias_tokens;
     float *biases;
+    int32_t stops[BY_STOP_TOKENS]; /* of the request */
     by_constraint *constraint;
     by_logit_process *process;
     by_text_stream *streams[BY__MOST_N];

@@ -17,7 +17,7 @@ static void add_end(by__served_model *m, int64_t id)
             return;
         }
     }
-    if (id >= 0 && m->end_count < BY_STOP_TOKENS) {
+    if (id >= 0 && m->end_count < BY_END_TOKENS) {
         m->ends[m->end_count++] = (int32_t)id;
     }
 }
@@ -107,9 +107,8 @@ by_status by__served_ids(by_token_buffer *out, const by__served_model *model, co
     for (size_t i = 0; i < count; i++) {
         const json_t *id = json_array_get(list, i);
         if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= vocab) {
-            return by_error_set(error, BY_EARG,
-                                "'%s' must be a text or a list of token ids below %lld", name,
-                                (long long)vocab);
+            return by_error_set(error, BY_EARG, "'%s' must have token ids from 0 to %lld", name,
+                                (long long)vocab - 1);
         }
         out->ids[i] = (uint32_t)json_integer_value(id);
     }

@@ -26,6 +26,8 @@ typedef struct asked {
     double presence, frequency, repetition;
     const json_t *bias;
     const json_t *stop;
+    const json_t *stop_ids;
+    int64_t min_tokens;
     const json_t *format;
     int64_t top;
     bool logprobs;
@@ -51,6 +53,8 @@ static const by__field fields[] = {
     BY__NUMBER("repetition_penalty", asked, repetition, 0.01, 100),
     BY__ANY("logit_bias", asked, bias),
     BY__ANY("stop", asked, stop),
+    BY__ANY("stop_token_ids", asked, stop_ids),
+    BY__INTEGER("min_tokens", asked, min_tokens, 0, 1 << 24),
     BY__ANY("format", asked, format),
     BY__INTEGER("top_logprobs", asked, top, 0, BY_TOP_TOKENS),
     BY__BOOL("logprobs", asked, logprobs),
@@ -152,23 +156,52 @@ static by_status take_process(by__work *w, const by__served_model *model, const 
         .rules = {.repetition = a->repetition, .presence = a->presence, .frequency = a->frequency},
         .list = model->tokens,
         .ends = model->ends,
-        .end_count = model->end_count};
+        .end_count = model->end_count,
+        .min_tokens = a->min_tokens,
+        .stops = w->stops,
+        .stop_count = w->request.stop_count};
     BY_TRY(take_biases(w, a, &options.rules, options.vocab, error));
     BY_TRY(take_format(w, model->tokens, a->format, error));
     options.constraint = w->constraint;
     bool changes = w->constraint != NULL || options.rules.bias_count > 0 || a->presence != 0.0 ||
-                   a->frequency != 0.0 || (a->repetition != 0.0 && a->repetition != 1.0);
+                   a->frequency != 0.0 || (a->repetition != 0.0 && a->repetition != 1.0) ||
+                   (a->min_tokens > 0 && w->request.stop_count > 0);
     return changes ? by_logit_process_open(&w->process, &options, error) : BY_OK;
 }
 
 /* ---- stops ---- */
 
+/* The tokens that end a sequence: the model's, and those of the request. */
+static by_status take_stop_tokens(by__work *w, const by__served_model *model, const asked *a,
+                                  by_error *error)
+{
+    by_token_buffer ids = {0};
+    size_t count = a->ignore_eos ? 0 : model->end_count;
+    size_t most = BY_STOP_TOKENS - BY_END_TOKENS;
+    if (a->stop_ids != NULL &&
+        (!json_is_array(a->stop_ids) || json_array_size(a->stop_ids) > most)) {
+        return by_error_set(error, BY_EARG, "'stop_token_ids' must be a list of at most %zu tokens",
+                            most);
+    }
+    memcpy(w->stops, model->ends, count * sizeof *w->stops);
+    by_status status = by__served_ids(&ids, model, a->stop_ids, "stop_token_ids", error);
+    for (size_t i = 0; i < ids.count; i++) {
+        w->stops[count++] = (int32_t)ids.ids[i];
+    }
+    by_token_buffer_free(&ids);
+    w->request.stop = w->stops;
+    w->request.stop_count = count;
+    return status;
+}
+
 static by_status open_streams(by__work *w, const by__served_model *model, const asked *a,
                               by_error *error)
 {
     const char *stops[BY__STOPS];
-    by_text_stream_options options = {
-        .stops = stops, .skip_special = true, .continues = a->prompt != NULL};
+    by_text_stream_options options = {.stops = stops,
+                                      .skip_special = true,
+                                      .continues = a->prompt != NULL,
+                                      .unstopped = a->min_tokens};
     size_t count = json_is_array(a->stop) ? json_array_size(a->stop) : a->stop != NULL;
     if (count > BY__STOPS) {
         return by_error_set(error, BY_EARG, "'stop' has at most %d texts", BY__STOPS);
@@ -196,6 +229,7 @@ static by_status fill(by__work *w, const by__served_model *model, const asked *a
         return by_error_set(error, BY_EARG, "the prompt has %zu tokens; the model takes 1 to %lld",
                             w->prompt.count, (long long)model->context);
     }
+    BY_TRY(take_stop_tokens(w, model, a, error));
     by_status status = take_process(w, model, a, error);
     *code = status == BY_EFORMAT ? BY__UNWRITABLE : NULL;
     BY_TRY(status);
@@ -217,8 +251,8 @@ static by_status fill(by__work *w, const by__served_model *model, const asked *a
                                   .seed = (uint64_t)a->seed},
                      .n = (int32_t)a->n,
                      .top = (int32_t)a->top,
-                     .stop = model->ends,
-                     .stop_count = a->ignore_eos ? 0 : model->end_count,
+                     .stop = w->stops,
+                     .stop_count = w->request.stop_count,
                      .deadline = left <= 0.0  ? 0.0
                                  : rest > 0.0 ? rest
                                               : 1e-9,
