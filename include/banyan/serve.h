@@ -125,6 +125,10 @@ typedef struct by_gateway_options {
     void (*ready)(void *user, const char *url);
 } by_gateway_options;
 
+/* Whether the address can be one, whether others reach it without keys, and whether the keys can be
+ * read and the broker's address (NULL: not looked at) is one: what by_gateway_run refuses before it
+ * listens. BY_ECONFIG says what is wrong. */
+BY_API by_status by_gateway_check(const by_gateway_options *options, by_error *error);
 BY_API by_status by_gateway_run(const by_gateway_options *options, by_error *error);
 
 /* ---- all of it on one machine ---- */

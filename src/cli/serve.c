@@ -388,6 +388,21 @@ static by_status serve_all(const choices *c, char *const *texts, size_t count,
     return status;
 }
 
+/* What the parts would refuse, before any of them is started. */
+static by_status check_parts(const choices *c, const by_serve_config *config, by_error *error)
+{
+    by_gateway_options gateway = {.listen = c->listen, .keys = c->keys, .insecure = c->insecure};
+    by_dtype dtype;
+    const char *precision = c->precision != NULL ? c->precision : config->worker.precision;
+    by_status status = precision[0] == '\0' ? BY_OK : by_infer_precision(&dtype, precision, error);
+    if (status != BY_OK) {
+        return by_error_prefix(error, status,
+                               c->precision != NULL ? "--precision" : "worker.precision");
+    }
+    cli_gateway_use_config(&gateway, config);
+    return by_gateway_check(&gateway, error);
+}
+
 static by_status check_or_serve(choices *c, bool checks, char *const *models, size_t count,
                                 by_error *error)
 {
@@ -399,7 +414,11 @@ static by_status check_or_serve(choices *c, bool checks, char *const *models, si
                                                                 c->sets.count, error);
     if (status == BY_OK && checks) {
         status = by_serve_config_check(config, error);
-    } else if (status == BY_OK) {
+    }
+    if (status == BY_OK) {
+        status = check_parts(c, config, error);
+    }
+    if (status == BY_OK && !checks) {
         if (c->broker == NULL) {
             cli_hide_password(config->broker.address, NULL);
         }

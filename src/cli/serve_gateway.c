@@ -20,8 +20,7 @@ static void tell_url(void *user, const char *url)
     }
 }
 
-/* What no flag says, the config does. */
-static void use_config(by_gateway_options *o, const by_serve_config *config)
+void cli_gateway_use_config(by_gateway_options *o, const by_serve_config *config)
 {
     const by_serve_gateway_config *c = &config->gateway;
     o->config = config;
@@ -82,7 +81,7 @@ static int run(int argc, char **argv)
     }
     if (status == BY_OK) {
         options.broker = broker;
-        use_config(&options, config);
+        cli_gateway_use_config(&options, config);
         status = by_gateway_run(&options, &error);
     }
     by_serve_config_close(&config);

@@ -22,6 +22,9 @@ void cli_hide_password(const char *address, const cli_list *sets);
 /* "$XDG_RUNTIME_DIR/banyan", else "/tmp/banyan-UID". Freed with free(). */
 char *cli_serve_directory(void);
 
+/* What no flag of a gateway says, the config does (serve_gateway.c). */
+void cli_gateway_use_config(by_gateway_options *options, const by_serve_config *config);
+
 /* A model as the command line names it: [NAME=]RUN[+ADAPTER] (serve_models.c). */
 typedef struct cli_served {
     char *memory;

@@ -156,6 +156,24 @@ static void on_stop(void *user, bool again)
     (void)uv_timer_start(&g->drain, on_drain, 50, 50);
 }
 
+by_status by_gateway_check(const by_gateway_options *o, by_error *error)
+{
+    struct sockaddr_storage address;
+    by__keys *keys = NULL;
+    BY_TRY(by__listen_address(&address, o->listen, error));
+    if (o->keys == NULL && !o->insecure && !by__listens_locally(o->listen)) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s is reachable by others: give a file of keys (--keys), listen on "
+                            "127.0.0.1, or say --insecure",
+                            o->listen);
+    }
+    if (o->keys != NULL) {
+        BY_TRY(by__keys_open(&keys, o->keys, error));
+        by__keys_close(&keys);
+    }
+    return o->broker == NULL ? BY_OK : by__link_check(o->broker, error);
+}
+
 static by_status open_gateway(by__gateway *g, by_error *error)
 {
     const by_gateway_options *o = &g->options;
@@ -169,17 +187,11 @@ static by_status open_gateway(by__gateway *g, by_error *error)
                              .gone = by__gateway_gone,
                              .done = by__gateway_done,
                              .user = g};
-    if (o->keys == NULL && !o->insecure && !by__listens_locally(o->listen)) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s is reachable by others: give a file of keys (--keys), listen on "
-                            "127.0.0.1, or say --insecure",
-                            o->listen);
-    }
+    BY_TRY(by_gateway_check(o, error));
     g->anyone.scopes = BY__SCOPES_ALL & ~(unsigned)BY__SCOPE_ADMIN;
     if (o->keys != NULL) {
         BY_TRY(by__keys_open(&g->keys, o->keys, error));
     }
-    BY_TRY(by__link_check(o->broker, error));
     if (o->config != NULL) {
         const by_serve_gateway_config *c = &o->config->gateway;
         http.head_seconds = c->head_timeout;

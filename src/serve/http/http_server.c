@@ -87,24 +87,36 @@ static void on_handle_closed(uv_handle_t *handle)
     by__http_server_free(s);
 }
 
-/* Cuts "HOST:PORT"; brackets around an address of IPv6 are taken off. */
-static by_status parse_address(char *text, char **host, int *port, by_error *error)
+/* "HOST:PORT"; an address of IPv6 may have brackets. False: it is none. */
+static bool parse_address(struct sockaddr_storage *out, const char *text)
 {
-    char *colon = strrchr(text, ':');
+    char host[INET6_ADDRSTRLEN + 2];
     char *end = NULL;
-    long number = colon == NULL ? -1 : strtol(colon + 1, &end, 10);
-    if (colon == NULL || end == colon + 1 || *end != '\0' || number < 0 || number > 65535) {
-        return by_error_set(error, BY_EARG, "%s is not HOST:PORT, [ADDRESS]:PORT or unix:PATH",
-                            text);
+    const char *colon = strrchr(text, ':');
+    size_t length = colon == NULL ? 0 : (size_t)(colon - text);
+    bool six = length > 2 && text[0] == '[' && text[length - 1] == ']';
+    long port = colon == NULL ? -1 : strtol(colon + 1, &end, 10);
+    if (length == 0 || length >= sizeof host || end == colon + 1 || *end != '\0' || port < 0 ||
+        port > 65535) {
+        return false;
     }
-    *colon = '\0';
-    *port = (int)number;
-    *host = text;
-    if (text[0] == '[' && colon[-1] == ']') {
-        colon[-1] = '\0';
-        *host = text + 1;
+    (void)snprintf(host, sizeof host, "%.*s", (int)length - 2 * six, text + six);
+    return uv_ip4_addr(strcmp(host, "localhost") == 0 ? "127.0.0.1" : host, (int)port,
+                       (struct sockaddr_in *)out) == 0 ||
+           uv_ip6_addr(host, (int)port, (struct sockaddr_in6 *)out) == 0;
+}
+
+by_status by__listen_address(struct sockaddr_storage *out, const char *listen, by_error *error)
+{
+    *out = (struct sockaddr_storage){.ss_family = AF_UNIX};
+    bool local = strncmp(listen, "unix:", 5) == 0;
+    if (local ? listen[5] != '\0' : parse_address(out, listen)) {
+        return BY_OK;
     }
-    return BY_OK;
+    return by_error_set(error, BY_ECONFIG,
+                        "'%s' is no address to listen on: write ADDRESS:PORT, such as "
+                        "127.0.0.1:8080 or [::1]:8080, or unix:PATH",
+                        listen);
 }
 
 /* Of an address that stays as it is, whoever starts again. */
@@ -128,22 +140,7 @@ static by_status bind_tcp(by__http_server *s, by_error *error)
     struct sockaddr_storage address;
     int length = sizeof address;
     char name[INET6_ADDRSTRLEN];
-    char *host;
-    int port;
-    char *text = by__strdup(s->listen);
-    if (text == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: the server's address");
-    }
-    by_status status = parse_address(text, &host, &port, error);
-    if (status == BY_OK && strcmp(host, "localhost") == 0) {
-        strcpy(host, "127.0.0.1");
-    }
-    if (status == BY_OK && uv_ip4_addr(host, port, (struct sockaddr_in *)&address) < 0 &&
-        uv_ip6_addr(host, port, (struct sockaddr_in6 *)&address) < 0) {
-        status = by_error_set(error, BY_EARG, "%s is not an address of this machine", host);
-    }
-    free(text);
-    BY_TRY(status);
+    BY_TRY(by__listen_address(&address, s->listen, error));
     int code = uv_tcp_bind(&s->uv.tcp, (struct sockaddr *)&address, 0);
     if (code == 0) {
         code = uv_listen(&s->uv.stream, BACKLOG, by__connection_accept);

@@ -51,6 +51,9 @@ typedef struct by__http_counts {
     size_t slow;     /* bytes that streams held back at a time, at most */
 } by__http_counts;
 
+/* Of "HOST:PORT", "[ADDRESS]:PORT" or "unix:PATH", whose family is AF_UNIX and which has no path
+ * there. BY_ECONFIG: the text is none of them. */
+by_status by__listen_address(struct sockaddr_storage *out, const char *listen, by_error *error);
 /* Listens. BY_ECONFIG: somebody else listens there, or it is no address of this machine or none for
  * this user; BY_EIO, BY_EARG: it cannot be had otherwise. */
 by_status by__http_server_open(by__http_server **out, uv_loop_t *loop,

@@ -9,6 +9,7 @@
 #include "serve/gateway/keys.h"
 #include "serve/gateway/webhook.h"
 #include "serve/http/client_address.h"
+#include "serve/http/http_server.h"
 #include "serve/serve.h"
 
 static const by__section sections[] = {
@@ -433,7 +434,12 @@ by_status by_serve_config_check(const by_serve_config *config, by_error *error)
     const by_serve_config *c = config;
     by__keys *file = NULL;
     by__feature_map *features = NULL;
-    by_status status = BY_OK;
+    struct sockaddr_storage address;
+    by_status status = by__listen_address(&address, c->gateway.listen, error);
+    if (status != BY_OK) {
+        return by_error_prefix(error, status, "%s: gateway.listen",
+                               by__config_where(c->config, "gateway.listen", "gateway.listen"));
+    }
     if (c->gateway.keys[0] == '\0' && c->gateway.insecure == 0 &&
         !by__listens_locally(c->gateway.listen)) {
         return by_error_set(error, BY_ECONFIG,
