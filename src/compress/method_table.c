@@ -14,9 +14,27 @@ const by__method *by__method_at(size_t i)
     return i < BY_ARRAY_LENGTH(methods) ? methods[i] : NULL;
 }
 
+/* Codes of codes have the errors of both, at no gain over those of the numbers. Floats of 8 bits
+ * are taken: models are published in them alone. */
+static by_status refuse_codes(const by__compression *c, by_error *error)
+{
+    bool makes_codes = c->method->store != NULL;
+    if (!makes_codes || !by_weights_in_codes(c->weights)) {
+        return BY_OK;
+    }
+    const char *precision = by_infer_precision_of(c->config, c->weights);
+    return strcmp(precision, "bf16") == 0
+               ? BY_OK
+               : by_error_set(error, BY_EARG,
+                              "%s: its weights are codes already (%s), whose error codes of them "
+                              "would add to; compress what it was made from",
+                              by_pretrained_directory(c->model), precision);
+}
+
 by_status by__method_takes(by__compression *c, by_error *error)
 {
     const by_model_config *config = &c->config->model;
+    BY_TRY(refuse_codes(c, error));
     if (c->method->shown.calibrates && strcmp(by_model_reads(config), "tokens") != 0) {
         return by_error_set(error, BY_EARG,
                             "model.kind %s: methods that look at data take models of tokens",

@@ -296,6 +296,10 @@ static void what_was_codes_is_numbers(void **state)
     const by_compress_options options = {.method = "magnitude", .threads = 2};
     check_ok(by_compress(NULL, sparse, made, &options, &error), &error);
     check_no_codes(sparse);
+    const by_compress_options again = {.method = "int4", .threads = 2};
+    assert_int_equal(by_compress(NULL, merged, made, &again, &error), BY_EARG);
+    assert_non_null(strstr(error.message, "codes already (int8)"));
+    assert_non_null(strstr(error.message, "compress what it was made from"));
     by_pretrained_close(&made);
     free(codes);
     free(numbers);
