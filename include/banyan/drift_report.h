@@ -27,9 +27,15 @@ BY_API void by_drift_report_close(by_drift_report **report);
 BY_API size_t by_drift_report_windows(const by_drift_report *report);
 /* Windows in which a feature had drifted. */
 BY_API size_t by_drift_report_alarms(const by_drift_report *report);
-/* One line of JSON: {"requests", "windows", "alarms", "features": [{"name", "kind", "alarms",
- * "last": {...}, "psi": [...], "jensen_shannon": [...], ...}]}, and a page of HTML with charts in
- * it that needs nothing else. Freed with free(). */
+/* What a distance must reach for an alarm: options->threshold, or its default. */
+BY_API double by_drift_report_threshold(const by_drift_report *report);
+BY_API size_t by_drift_report_features(const by_drift_report *report);
+/* What a window (below by_drift_report_windows, in their order) says of a feature; the report's. */
+BY_API const by_drift_verdict *by_drift_report_verdict(const by_drift_report *report, size_t window,
+                                                       size_t feature);
+/* One line of JSON: {"requests", "windows", "alarms", "threshold", "features": [{"name", "kind",
+ * "alarms", "psi": [...], "jensen_shannon": [...], ..., "detected": [...]}]} with a value for each
+ * window, and a page of HTML with charts in it that needs nothing else. Freed with free(). */
 BY_API by_status by_drift_report_json(const by_drift_report *report, char **out, by_error *error);
 BY_API by_status by_drift_report_html(const by_drift_report *report, char **out, by_error *error);
 

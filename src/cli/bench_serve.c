@@ -7,6 +7,7 @@
 #include "banyan/serve.h"
 #include "banyan/track.h"
 #include "bench.h"
+#include "runs.h"
 
 typedef struct summary {
     double p50, p95, p99, mean;
@@ -73,7 +74,9 @@ static void print_failures(const by_load_report *r, bool json)
         const by_load_failure *f = &r->failures[i];
         const char *message = f->message == NULL ? "" : f->message;
         if (!json) {
-            printf("%s\t%zu\t%s\n", f->reason, f->count, message[0] == '\0' ? "-" : message);
+            printf("%s\t%zu\t", f->reason, f->count);
+            cli_print_cell(message[0] == '\0' ? "-" : message);
+            printf("\n");
             continue;
         }
         printf("%s{\"reason\":", i > 0 ? "," : "");

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "banyan/drift_report.h"
-#include "cli.h"
+#include "runs.h"
 
 static by_status write_page(const by_drift_report *report, const char *path, by_error *error)
 {
@@ -20,6 +20,30 @@ static by_status write_page(const by_drift_report *report, const char *path, by_
     free(page);
     return failed ? by_error_set(error, BY_EIO, "cannot write %s: %s", path, strerror(errno))
                   : BY_OK;
+}
+
+/* What the last window says of each feature. */
+static void print_table(const by_drift_report *report)
+{
+    size_t windows = by_drift_report_windows(report);
+    char threshold[32];
+    (void)cli_number(threshold, by_drift_report_threshold(report), 4);
+    printf("windows\t%zu\nwith_drift\t%zu\n"
+           "feature\talarm\tpsi\tjensen_shannon\twasserstein\tthreshold\tp\twith_drift\n",
+           windows, by_drift_report_alarms(report));
+    for (size_t i = 0; windows > 0 && i < by_drift_report_features(report); i++) {
+        const by_drift_verdict *v = by_drift_report_verdict(report, windows - 1, i);
+        size_t alarms = 0;
+        char text[3][32];
+        for (size_t w = 0; w < windows; w++) {
+            alarms += by_drift_report_verdict(report, w, i)->detected;
+        }
+        cli_print_cell(v->feature);
+        printf("\t%s\t%s\t%s\t%s\t%s\t", v->detected ? "yes" : "no", cli_number(text[0], v->psi, 4),
+               cli_number(text[1], v->jensen_shannon, 4), cli_number(text[2], v->wasserstein, 4),
+               threshold);
+        printf("%.3g\t%zu\n", v->p, alarms);
+    }
 }
 
 static by_status report_on(const char *model, const char *data, const char *field, const char *page,
@@ -42,8 +66,7 @@ static by_status report_on(const char *model, const char *data, const char *fiel
     if (status == BY_OK && json) {
         printf("%s\n", text);
     } else if (status == BY_OK) {
-        printf("windows\t%zu\nwith_drift\t%zu\n", by_drift_report_windows(report),
-               by_drift_report_alarms(report));
+        print_table(report);
     }
     free(text);
     by_drift_report_close(&report);
@@ -97,7 +120,11 @@ const cli_command cli_drift = {
     .usage = "banyan drift report RUN --data FILE [--out report.html]",
     .text =
         "Compares windows of rows or texts with the reference that the run's checkpoint keeps, as\n"
-        "`banyan serve` does with requests (docs/drift.md).\n\n"
+        "`banyan serve` does with requests (docs/drift.md). Prints how many windows there are and\n"
+        "have drifted, and of each feature what the last window says: whether it is an alarm, its\n"
+        "distances, the threshold that one of them must reach, the p-value that must be small, "
+        "and\n"
+        "in how many windows the feature had drifted.\n\n"
         "  banyan drift report runs/housing-mlp --data new.csv --out report.html\n"
         "  banyan drift report runs/chat --data payload/ --window 200 --json",
     .run = run};

@@ -34,10 +34,14 @@ holds runs/rooms/events.jsonl '"rmse":'
 say "drift: windows of the same rows, and of rows with another area"
 exists "$last/drift_reference.json"
 run 0 "$banyan" drift report runs/rooms --data rooms_new.csv --window 100 --json
-holds out '"requests":400,"windows":4,"alarms":0,'
+holds out '"requests":400,"windows":4,"alarms":0,"threshold":0.1,'
 awk -F, -v OFS=, 'NR > 1 && $1 != "NA" { $1 *= 1.5 } { print }' rooms_new.csv >moved.csv
 run 0 "$banyan" drift report runs/rooms --data moved.csv --window 200 --out report.html
 holds out "with_drift	2"
+[ "$(sed -n 3p out)" = "feature	alarm	psi	jensen_shannon	wasserstein	threshold	p	with_drift" ] || fail "$(cat out)"
+[ "$(awk -F '\t' 'NR > 3 && $2 == "yes" && $6 == "0.1000" && $8 == 2 { print $1 }' out | sort | paste -s -d ' ')" = "area prediction" ] ||
+    fail "$(cat out)"
+grep -q "^kind	no	.*	-	0.1000	.*	0$" out || fail "$(cat out)"
 [ "$(grep -c '<td class="yes">' report.html)" = 2 ] || fail "$(cat report.html)"
 grep -q '<tr><td>prediction</td><td class="yes">' report.html || fail "$(cat report.html)"
 grep -q '<tr><td>area</td><td class="yes">' report.html || fail "$(cat report.html)"

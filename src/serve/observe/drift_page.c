@@ -25,11 +25,6 @@ static const line lines[] = {
 
 static const char *const kinds[] = {"number", "category", "tokens"};
 
-static const by_drift_verdict *verdict_of(const by_drift_report *r, size_t window, size_t feature)
-{
-    return &r->verdicts[window * r->features + feature];
-}
-
 static double value_of(const by_drift_verdict *v, const line *l)
 {
     double value;
@@ -41,7 +36,7 @@ static size_t alarms_of(const by_drift_report *r, size_t feature)
 {
     size_t count = 0;
     for (size_t w = 0; w < r->windows; w++) {
-        count += verdict_of(r, w, feature)->detected;
+        count += by_drift_report_verdict(r, w, feature)->detected;
     }
     return count;
 }
@@ -58,13 +53,14 @@ static json_t *feature_of(const by_drift_report *r, size_t feature)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(lines); i++) {
         json_t *list = json_array();
         for (size_t w = 0; w < r->windows; w++) {
-            double value = value_of(verdict_of(r, w, feature), &lines[i]);
+            double value = value_of(by_drift_report_verdict(r, w, feature), &lines[i]);
             (void)json_array_append_new(list, isfinite(value) ? json_real(value) : json_null());
         }
         (void)json_object_set_new(out, lines[i].key, list);
     }
     for (size_t w = 0; w < r->windows; w++) {
-        (void)json_array_append_new(detected, json_boolean(verdict_of(r, w, feature)->detected));
+        (void)json_array_append_new(detected,
+                                    json_boolean(by_drift_report_verdict(r, w, feature)->detected));
     }
     (void)json_object_set_new(out, "detected", detected);
     return out;
@@ -77,9 +73,9 @@ by_status by_drift_report_json(const by_drift_report *report, char **out, by_err
     for (size_t i = 0; i < r->features; i++) {
         (void)json_array_append_new(features, feature_of(r, i));
     }
-    json_t *all =
-        json_pack("{sI sI sI so}", "requests", (json_int_t)r->requests, "windows",
-                  (json_int_t)r->windows, "alarms", (json_int_t)r->alarms, "features", features);
+    json_t *all = json_pack("{sI sI sI sf so}", "requests", (json_int_t)r->requests, "windows",
+                            (json_int_t)r->windows, "alarms", (json_int_t)r->alarms, "threshold",
+                            r->threshold, "features", features);
     char *text = all == NULL ? NULL : json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(9));
     json_decref(all);
     if (text == NULL) {
@@ -128,14 +124,14 @@ static void draw_line(by__text *out, const by_drift_report *r, size_t feature, c
     by__text_format(out, "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" points=\"",
                     l->colour);
     for (size_t w = 0; w < r->windows; w++) {
-        double value = value_of(verdict_of(r, w, feature), l);
+        double value = value_of(by_drift_report_verdict(r, w, feature), l);
         if (isfinite(value)) {
             by__text_format(out, "%.1f,%.1f ", x_of(r, w), y_of(value, most));
         }
     }
     by__text_add(out, "\"/>\n");
     for (size_t w = 0; w < r->windows; w++) {
-        const by_drift_verdict *v = verdict_of(r, w, feature);
+        const by_drift_verdict *v = by_drift_report_verdict(r, w, feature);
         double value = value_of(v, l);
         if (isfinite(value)) {
             by__text_format(out,
@@ -152,7 +148,7 @@ static void draw_chart(by__text *out, const by_drift_report *r, size_t feature)
     double most = 2.0 * r->threshold;
     for (size_t w = 0; w < r->windows; w++) {
         for (size_t i = 0; i < BY_ARRAY_LENGTH(lines); i++) {
-            double value = value_of(verdict_of(r, w, feature), &lines[i]);
+            double value = value_of(by_drift_report_verdict(r, w, feature), &lines[i]);
             most = lines[i].colour != NULL && isfinite(value) ? fmax(most, value) : most;
         }
     }
@@ -208,7 +204,7 @@ static void add_number(by__text *out, double value, const char *unit, double sca
 
 static void add_row(by__text *out, const by_drift_report *r, size_t feature)
 {
-    const by_drift_verdict *v = verdict_of(r, r->windows - 1, feature);
+    const by_drift_verdict *v = by_drift_report_verdict(r, r->windows - 1, feature);
     by__text_add(out, "<tr><td>");
     add_escaped(out, v->feature);
     by__text_add(out, v->detected ? "</td><td class=\"yes\">yes</td>" : "</td><td>no</td>");
@@ -238,7 +234,7 @@ by_status by_drift_report_html(const by_drift_report *report, char **out, by_err
                     r->threshold);
     for (size_t i = 0; i < r->features && r->windows > 0; i++) {
         by__text_add(&text, "<h2>");
-        add_escaped(&text, verdict_of(r, 0, i)->feature);
+        add_escaped(&text, by_drift_report_verdict(r, 0, i)->feature);
         by__text_add(&text, "</h2>\n");
         draw_chart(&text, r, i);
     }

@@ -289,6 +289,22 @@ void by_drift_report_close(by_drift_report **report)
     }
 }
 
+double by_drift_report_threshold(const by_drift_report *report)
+{
+    return report->threshold;
+}
+
+size_t by_drift_report_features(const by_drift_report *report)
+{
+    return report->features;
+}
+
+const by_drift_verdict *by_drift_report_verdict(const by_drift_report *report, size_t window,
+                                                size_t feature)
+{
+    return &report->verdicts[window * report->features + feature];
+}
+
 size_t by_drift_report_windows(const by_drift_report *report)
 {
     return report->windows;
