@@ -132,6 +132,19 @@ check keys "$url"
 check page "$url"
 in_browser secret
 check quota "$url"
+# Keys as they are in the file now, without a restart; a file that is wrong changes nothing.
+answer_of() { curl -s -o answer -w '%{http_code}' -H "Authorization: Bearer $1" "$url/v1/models"; }
+cp keys keys.before
+{ grep -v ' few ' keys && printf '%s late\n' "$(printf late | sha256sum | cut -d' ' -f1)"; } >keys.new
+mv keys.new keys
+until [ "$(answer_of late)" = 200 ]; do kill -0 "$server" || fail "the server has ended"; sleep 0.1; done
+[ "$(answer_of few)" = 401 ] || fail "a key that was taken away counts"
+echo "no key" >keys
+until grep -q '"event":"keys_not_read"' log; do kill -0 "$server" || fail "the server has ended"; sleep 0.1; done
+holds log "keys:1: a key is 64 hexadecimal digits"
+[ "$(answer_of late) $(answer_of secret)" = "200 200" ] || fail "a file that is wrong takes keys away"
+mv keys.before keys
+until [ "$(answer_of few)" = 200 ]; do kill -0 "$server" || fail "the server has ended"; sleep 0.1; done
 stop
 serve --config serve.yaml --set gateway.page=false
 check ready "$url"

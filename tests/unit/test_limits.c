@@ -160,23 +160,32 @@ static void test_future(void **state)
     temporary_remove(directory);
 }
 
-/* Keys of one name share an account, others have their own. */
-static void test_accounts(void **state)
+/* A file of key0, key1 and key2, with these names (NULL: without that key). */
+static void write_keys(const char *path, const char *first, const char *second, const char *third)
 {
-    char *directory = temporary_make();
-    char *path = by__path_join(directory, "keys");
+    const char *names[] = {first, second, third};
     FILE *file = fopen(path, "w");
-    by__keys *keys = NULL;
-    (void)state;
-    static const char *const names[] = {"a", "b", "a"};
+    assert_non_null(file);
     for (int i = 0; i < 3; i++) {
         char hash[65];
         char key[16];
         (void)snprintf(key, sizeof key, "key%d", i);
         by__sha256_hex(hash, key);
-        fprintf(file, "%s %s\n", hash, names[i]);
+        if (names[i] != NULL) {
+            fprintf(file, "%s %s\n", hash, names[i]);
+        }
     }
     fclose(file);
+}
+
+/* Keys of one name share an account, others have their own. */
+static void test_accounts(void **state)
+{
+    char *directory = temporary_make();
+    char *path = by__path_join(directory, "keys");
+    by__keys *keys = NULL;
+    (void)state;
+    write_keys(path, "a", "b", "a");
     assert_int_equal(by__keys_open(&keys, path, NULL), BY_OK);
     by__limits *l = limits_of("limits:\n  requests_per_minute: 1\n"
                               "  keys: [{name: b, requests_per_minute: 2}]",
@@ -192,6 +201,48 @@ static void test_accounts(void **state)
     assert_true(by__limits_take(l, 0, 1, 0, 1.0, 0.0, &left) == 0.0);
     by__limits_close(&l);
     by__keys_close(&keys);
+    free(path);
+    temporary_remove(directory);
+}
+
+/* A file that takes the place of another one: who is in both goes on where it was. */
+static void test_keys_again(void **state)
+{
+    static const char limits[] = "limits: {requests_per_minute: 1}";
+    char *directory = temporary_make();
+    char *path = by__path_join(directory, "keys");
+    by__keys *keys = NULL;
+    by__keys *again = NULL;
+    (void)state;
+    write_keys(path, "a tasks", "b", NULL);
+    assert_int_equal(by__keys_open(&keys, path, NULL), BY_OK);
+    by__limits *l = limits_of(limits, keys, NULL);
+    const by__client *a = by__keys_find(keys, "key0");
+    const by__client *b = by__keys_find(keys, "key1");
+    size_t account = a->account;
+    assert_true(by__limits_take(l, b->account, 1, 0, 1.0, 0.0, &left) == 0.0);
+    /* Another key of b, and c. */
+    write_keys(path, "c", "c", "b");
+    assert_int_equal(by__keys_open_again(&again, keys, path, NULL), BY_OK);
+    by_serve_config *config = config_of(limits);
+    assert_int_equal(by__limits_extend(l, &config->limits, again, NULL), BY_OK);
+    by_serve_config_close(&config);
+    by__keys_close(&keys);
+    const by__client *c = by__keys_find(again, "key0");
+    assert_string_equal(c->name, "c");
+    assert_int_not_equal(c->account, account);
+    assert_ptr_equal(by__keys_find(again, "key2"), b);
+    assert_true(by__limits_take(l, b->account, 1, 0, 1.0, 0.0, &left) > 0.0);
+    assert_true(by__limits_take(l, c->account, 1, 0, 1.0, 0.0, &left) == 0.0);
+    assert_true(by__limits_take(l, c->account, 1, 0, 1.0, 0.0, &left) > 0.0);
+    assert_string_equal(a->name, "a"); /* a request may have it */
+    /* A file that is wrong gives none, and takes none. */
+    write_keys(path, "c", "no name", "b nothing");
+    assert_int_equal(by__keys_open_again(&keys, again, path, NULL), BY_ECONFIG);
+    assert_null(keys);
+    assert_ptr_equal(by__keys_find(again, "key0"), c);
+    by__limits_close(&l);
+    by__keys_close(&again);
     free(path);
     temporary_remove(directory);
 }
@@ -248,7 +299,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_requests), cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_day),      cmocka_unit_test(test_future),
-        cmocka_unit_test(test_accounts), cmocka_unit_test(test_config),
+        cmocka_unit_test(test_accounts), cmocka_unit_test(test_keys_again),
+        cmocka_unit_test(test_config),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

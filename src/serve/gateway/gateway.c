@@ -16,6 +16,8 @@
 #define BROKER_SILENCE 10.0
 /* Milliseconds between two looks at what has waited too long. */
 #define TICK 1000
+/* Milliseconds between two looks at the file of keys. */
+#define LOOK 1000
 
 /* ---- the broker ---- */
 
@@ -121,6 +123,33 @@ static void save_quota(by__gateway *g)
     }
 }
 
+/* ---- keys ---- */
+
+/* The file is another one: a key that is no longer in it counts no more. One that cannot be read
+ * changes nothing. */
+static void on_keys(uv_fs_poll_t *handle, int status, const uv_stat_t *was, const uv_stat_t *is)
+{
+    by__gateway *g = handle->data;
+    by__keys *keys = NULL;
+    by_error error = {0};
+    BY_UNUSED(status); /* a file that is gone is told below */
+    BY_UNUSED(was);
+    BY_UNUSED(is);
+    by_status read = by__keys_open_again(&keys, g->keys, g->options.keys, &error);
+    if (read == BY_OK && g->limits != NULL) {
+        read = by__limits_extend(g->limits, &g->options.config->limits, keys, &error);
+    }
+    if (read == BY_OK) {
+        by__keys_close(&g->keys);
+        g->keys = keys;
+        by__log_event(&g->log, "keys_read", "{sI}", "keys", (json_int_t)by__keys_count(keys));
+    } else {
+        by__keys_close(&keys);
+        by__log_event(&g->log, "keys_not_read", "{ss ss}", "reason", error.message, "kept",
+                      "the keys as they were");
+    }
+}
+
 static void on_tick(uv_timer_t *timer)
 {
     by__gateway *g = timer->data;
@@ -191,6 +220,10 @@ static by_status open_gateway(by__gateway *g, by_error *error)
     g->anyone.scopes = BY__SCOPES_ALL & ~(unsigned)BY__SCOPE_ADMIN;
     if (o->keys != NULL) {
         BY_TRY(by__keys_open(&g->keys, o->keys, error));
+        int code = uv_fs_poll_start(&g->key_file, on_keys, o->keys, LOOK);
+        if (code < 0) {
+            return by__uv_error(error, "watch", o->keys, code);
+        }
     }
     if (o->config != NULL) {
         const by_serve_gateway_config *c = &o->config->gateway;
@@ -231,7 +264,8 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     (void)uv_timer_init(&g.loop, &g.drain);
     (void)uv_timer_init(&g.loop, &g.tick);
     (void)uv_timer_init(&g.loop, &g.watching);
-    g.drain.data = g.tick.data = &g;
+    (void)uv_fs_poll_init(&g.loop, &g.key_file);
+    g.drain.data = g.tick.data = g.key_file.data = &g;
     by__event_queue_open(&g.events, &g.loop,
                          &(by__event_handler){.event = on_event, .hold = on_hold, .user = &g});
     by_status status = open_gateway(&g, error);
@@ -274,6 +308,7 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     uv_close((uv_handle_t *)&g.drain, NULL);
     uv_close((uv_handle_t *)&g.tick, NULL);
     uv_close((uv_handle_t *)&g.watching, NULL);
+    uv_close((uv_handle_t *)&g.key_file, NULL);
     (void)uv_run(&g.loop, UV_RUN_DEFAULT);
     save_quota(&g); /* with what the last requests did not use */
     (void)uv_run(&g.loop, UV_RUN_DEFAULT);

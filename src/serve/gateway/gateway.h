@@ -44,6 +44,7 @@ typedef struct by__gateway {
     by__event_queue events;          /* of the broker, that wait for their turn */
     by__text frame;                  /* of a stream, while it is made */
     by__keys *keys;                  /* NULL: none is asked for */
+    uv_fs_poll_t key_file;           /* sees that it is another one */
     by__client anyone;               /* who needs no key */
     by__limits *limits;              /* NULL: there are none */
     struct by__payload_log *payload; /* NULL: none is kept; so is */

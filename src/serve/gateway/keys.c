@@ -6,15 +6,25 @@
 
 #define MOST_FILE ((size_t)4 << 20)
 
+/* All clients that a file ever had: requests have pointers to them. */
+typedef struct clients {
+    by__client **items;
+    size_t count;
+    size_t capacity;
+    size_t accounts;
+    size_t users; /* by__keys that have them */
+} clients;
+
 typedef struct key {
     unsigned char hash[SHA256_DIGEST_SIZE];
-    by__client client;
+    const by__client *client;
 } key;
 
 struct by__keys {
     key *items;
     size_t count;
     size_t capacity;
+    clients *clients;
 };
 
 static void digest(unsigned char out[SHA256_DIGEST_SIZE], const char *text)
@@ -75,9 +85,8 @@ static unsigned parse_scopes(const char *text, size_t length)
 }
 
 /* "HASH NAME" or "HASH NAME SCOPES": false for another form. */
-static bool parse(key *k, const char *line, size_t length)
+static bool parse(key *k, by__client *c, const char *line, size_t length)
 {
-    by__client *c = &k->client;
     size_t digits = 2 * sizeof k->hash;
     if (length < digits + 2 || line[digits] != ' ') {
         return false;
@@ -103,19 +112,41 @@ static bool parse(key *k, const char *line, size_t length)
     return by__id_valid(c->name) && c->scopes != 0;
 }
 
-/* Of the key behind the last one that counts. */
-static void set_account(by__keys *keys)
+/* The client of this name and these scopes, which is made where there is none. */
+static by_status find_client(const by__client **out, clients *list, const by__client *wanted,
+                             by_error *error)
 {
-    by__client *c = &keys->items[keys->count].client;
-    c->account = 1;
-    for (size_t i = 0; i < keys->count; i++) {
-        const by__client *other = &keys->items[i].client;
-        if (strcmp(other->name, c->name) == 0) {
-            c->account = other->account;
-            return;
+    size_t account = 0;
+    by__client *c = NULL;
+    for (size_t i = 0; i < list->count; i++) {
+        const by__client *other = list->items[i];
+        bool same = strcmp(other->name, wanted->name) == 0;
+        account = same ? other->account : account;
+        if (same && other->scopes == wanted->scopes) {
+            *out = other;
+            return BY_OK;
         }
-        c->account = other->account >= c->account ? other->account + 1 : c->account;
     }
+    BY_TRY(by__reserve((void **)&list->items, &list->capacity, list->count + 1, sizeof *list->items,
+                       error));
+    BY_TRY(by__alloc((void **)&c, 1, sizeof *c, "keys", error));
+    *c = *wanted;
+    c->account = account > 0 ? account : ++list->accounts;
+    list->items[list->count++] = c;
+    *out = c;
+    return BY_OK;
+}
+
+static void leave_clients(clients *list)
+{
+    if (list == NULL || --list->users > 0) {
+        return;
+    }
+    for (size_t i = 0; i < list->count; i++) {
+        free(list->items[i]);
+    }
+    free(list->items);
+    free(list);
 }
 
 static by_status read_lines(by__keys *keys, const char *text, const char *path, by_error *error)
@@ -126,7 +157,8 @@ static by_status read_lines(by__keys *keys, const char *text, const char *path, 
         if (length > 0 && line[0] != '#') {
             BY_TRY(by__reserve((void **)&keys->items, &keys->capacity, keys->count + 1,
                                sizeof *keys->items, error));
-            if (!parse(&keys->items[keys->count], line, length)) {
+            by__client client;
+            if (!parse(&keys->items[keys->count], &client, line, length)) {
                 return by_error_set(
                     error, BY_ECONFIG,
                     "%s:%zu: a key is 64 hexadecimal digits (its SHA-256), a space, "
@@ -134,7 +166,7 @@ static by_status read_lines(by__keys *keys, const char *text, const char *path, 
                     "scopes: inference,tasks,metrics,admin",
                     path, number);
             }
-            set_account(keys);
+            BY_TRY(find_client(&keys->items[keys->count].client, keys->clients, &client, error));
             keys->count++;
         }
         line += length + (line[length] == '\n');
@@ -147,6 +179,12 @@ static by_status read_lines(by__keys *keys, const char *text, const char *path, 
 
 by_status by__keys_open(by__keys **out, const char *path, by_error *error)
 {
+    return by__keys_open_again(out, NULL, path, error);
+}
+
+by_status by__keys_open_again(by__keys **out, const by__keys *former, const char *path,
+                              by_error *error)
+{
     char *text = NULL;
     size_t length;
     *out = NULL;
@@ -155,12 +193,21 @@ by_status by__keys_open(by__keys **out, const char *path, by_error *error)
         return by_error_set(error, BY_ECONFIG, "%s: there is no such file of keys", path);
     }
     BY_TRY(by__file_read(&text, &length, path, MOST_FILE, error));
-    by_status status = by__alloc((void **)out, 1, sizeof **out, "keys", error);
+    clients *list = former == NULL ? NULL : former->clients;
+    by_status status =
+        list != NULL ? BY_OK : by__alloc((void **)&list, 1, sizeof *list, "keys", error);
     if (status == BY_OK) {
+        list->users++;
+        status = by__alloc((void **)out, 1, sizeof **out, "keys", error);
+    }
+    if (status == BY_OK) {
+        (*out)->clients = list;
         status = read_lines(*out, text, path, error);
     }
     free(text);
-    if (status != BY_OK) {
+    if (status != BY_OK && *out == NULL) {
+        leave_clients(list);
+    } else if (status != BY_OK) {
         by__keys_close(out);
     }
     return status;
@@ -169,6 +216,7 @@ by_status by__keys_open(by__keys **out, const char *path, by_error *error)
 void by__keys_close(by__keys **keys)
 {
     if (*keys != NULL) {
+        leave_clients((*keys)->clients);
         free((*keys)->items);
         free(*keys);
         *keys = NULL;
@@ -182,7 +230,7 @@ size_t by__keys_count(const by__keys *keys)
 
 const by__client *by__keys_at(const by__keys *keys, size_t index)
 {
-    return &keys->items[index].client;
+    return keys->items[index].client;
 }
 
 const by__client *by__keys_find(const by__keys *keys, const char *key_text)
@@ -195,7 +243,7 @@ const by__client *by__keys_find(const by__keys *keys, const char *key_text)
         for (size_t j = 0; j < sizeof hash; j++) {
             differs |= (unsigned char)(hash[j] ^ keys->items[i].hash[j]);
         }
-        client = differs == 0 ? &keys->items[i].client : client;
+        client = differs == 0 ? keys->items[i].client : client;
     }
     return client;
 }

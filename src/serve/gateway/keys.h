@@ -28,6 +28,10 @@ typedef struct by__client {
 typedef struct by__keys by__keys;
 
 by_status by__keys_open(by__keys **out, const char *path, by_error *error);
+/* The same of a file that takes the place of `former`: clients of the same name and scopes are the
+ * same ones, a name keeps its account, and the former clients are valid as long as these keys. */
+by_status by__keys_open_again(by__keys **out, const by__keys *former, const char *path,
+                              by_error *error);
 void by__keys_close(by__keys **keys);
 /* Those of the file, in its order. */
 size_t by__keys_count(const by__keys *keys);

@@ -26,6 +26,7 @@ typedef struct account {
 struct by__limits {
     account *accounts;
     size_t count;
+    size_t capacity;
     char *path;
     bool changed; /* since it was printed */
 };
@@ -129,15 +130,36 @@ static void set_account(account *a, const by_serve_limits_config *config, const 
     a->tokens = (double)a->tokens_per_minute;
 }
 
+by_status by__limits_extend(by__limits *limits, const by_serve_limits_config *config,
+                            const by__keys *keys, by_error *error)
+{
+    by__limits *l = limits;
+    size_t count = l->count;
+    for (size_t i = 0; i < by__keys_count(keys); i++) {
+        size_t number = by__keys_at(keys, i)->account;
+        count = number + 1 > count ? number + 1 : count;
+    }
+    BY_TRY(by__reserve((void **)&l->accounts, &l->capacity, count, sizeof *l->accounts, error));
+    for (; l->count < count; l->count++) {
+        set_account(&l->accounts[l->count], config, "");
+    }
+    for (size_t i = 0; i < by__keys_count(keys); i++) {
+        const by__client *c = by__keys_at(keys, i);
+        if (strcmp(l->accounts[c->account].name, c->name) != 0) {
+            set_account(&l->accounts[c->account], config, c->name);
+        }
+    }
+    return BY_OK;
+}
+
 by_status by__limits_open(by__limits **out, const by_serve_limits_config *config,
                           const by__keys *keys, const char *path, by_error *error)
 {
     by__limits *l = NULL;
     *out = NULL;
     BY_TRY(by__alloc((void **)&l, 1, sizeof *l, "limits", error));
-    size_t count = keys == NULL ? 0 : by__keys_count(keys);
     by_status status =
-        by__alloc((void **)&l->accounts, count + 1, sizeof *l->accounts, "limits", error);
+        by__reserve((void **)&l->accounts, &l->capacity, 1, sizeof *l->accounts, error);
     if (status == BY_OK && path != NULL) {
         l->path = by__strdup(path);
         status = l->path != NULL ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: limits");
@@ -145,11 +167,9 @@ by_status by__limits_open(by__limits **out, const by_serve_limits_config *config
     if (status == BY_OK) {
         set_account(&l->accounts[0], config, "");
         l->count = 1;
-        for (size_t i = 0; i < count; i++) {
-            const by__client *c = by__keys_at(keys, i);
-            set_account(&l->accounts[c->account], config, c->name);
-            l->count = c->account + 1 > l->count ? c->account + 1 : l->count;
-        }
+        status = keys == NULL ? BY_OK : by__limits_extend(l, config, keys, error);
+    }
+    if (status == BY_OK) {
         status = read_used(l, error);
     }
     if (status != BY_OK) {

@@ -26,6 +26,9 @@ typedef struct by__allowance {
  * cannot be read is an error: to begin at 0 would give the quota away. */
 by_status by__limits_open(by__limits **out, const by_serve_limits_config *config,
                           const by__keys *keys, const char *path, by_error *error);
+/* Adds the accounts of a file of keys that was opened again. BY_EMEMORY: none was added. */
+by_status by__limits_extend(by__limits *limits, const by_serve_limits_config *config,
+                            const by__keys *keys, by_error *error);
 void by__limits_close(by__limits **limits);
 /* Takes from the account of a client (by__client). now: a clock that does not jump, in seconds;
  * wall: seconds since 1970. 0: taken; else nothing is, and the seconds to wait are returned. */
