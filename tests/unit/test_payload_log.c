@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "gateway_run.h"
 #include "serve/gateway/payload_log.h"
 #include "serve/gateway/redact.h"
 #include "serve/observe/append_log.h"
@@ -205,13 +206,105 @@ static void test_fields(void **state)
     temporary_remove(folder);
 }
 
-/* The first record of a call with this request, as a log of this config keeps it. */
-static json_t *record_of(const by_serve_payload_config *config, json_t *request)
+/* ---- when memory runs out ---- */
+
+#define NEVER SIZE_MAX
+
+void *__real_realloc(void *memory, size_t size);
+void *__wrap_realloc(void *memory, size_t size);
+
+static _Atomic size_t left = NEVER; /* allocations before the one that fails */
+
+/* Whether this allocation is the one. */
+static bool fails(void)
+{
+    size_t now = left;
+    if (now != NEVER) {
+        left = now - 1; /* 0 becomes NEVER */
+    }
+    return now == 0;
+}
+
+void *__wrap_realloc(void *memory, size_t size)
+{
+    return fails() ? NULL : __real_realloc(memory, size);
+}
+
+static void *json_malloc(size_t size)
+{
+    return fails() ? NULL : malloc(size);
+}
+
+/* A line that memory runs out for takes none of those that wait with it. */
+static void test_waiting_lines(void **state)
 {
     char *folder = temporary_make();
-    char *path = by__path_join(folder, "payload-000001.jsonl");
-    by_serve_payload_config own = *config;
-    by__part part = {.message = json_pack("{so}", "request", request)};
+    char *much = calloc(1, 100000);
+    uv_loop_t loop;
+    by__append_log *log;
+    heard last = {0};
+    size_t lines;
+    const by__append_options options = {
+        .directory = folder, .name = "x", .done = on_done, .user = &last};
+    (void)state;
+    assert_non_null(much);
+    assert_int_equal(uv_loop_init(&loop), 0);
+    assert_int_equal(by__append_log_open(&log, &loop, &options, NULL), BY_OK);
+    assert_int_equal(by__append_log_add(log, "written\n", 8), 1);
+    assert_int_equal(by__append_log_add(log, "waiting\n", 8), 2);
+    left = 0;
+    assert_int_equal(by__append_log_add(log, much, 100000), 0);
+    assert_int_equal(left, NEVER);
+    assert_int_equal(by__append_log_add(log, "after\n", 6), 3);
+    assert_int_equal(by__append_log_lost(log), 1);
+    by__append_log_close(&log);
+    assert_int_equal(last.upto, 3);
+    assert_int_equal(last.status, BY_OK);
+    assert_int_equal(count_files(folder, &lines), 1);
+    assert_int_equal(lines, 3);
+    assert_int_equal(uv_loop_close(&loop), 0);
+    free(much);
+    temporary_remove(folder);
+}
+
+/* A log in a folder, which records are read from. */
+typedef struct kept {
+    char *folder;
+    uv_loop_t loop;
+    by_serve_payload_config config;
+    by__payload_log *log;
+} kept;
+
+static void keep(kept *k, const by_serve_payload_config *config)
+{
+    k->folder = temporary_make();
+    k->config = *config;
+    k->config.directory = k->folder;
+    k->config.bytes = 1 << 20;
+    k->config.files = 1;
+    assert_int_equal(uv_loop_init(&k->loop), 0);
+    assert_int_equal(by__payload_log_open(&k->log, &k->loop, &k->config, NULL), BY_OK);
+}
+
+/* Closes it; its lines, freed with free(). */
+static char *lines_of(kept *k)
+{
+    char *path = by__path_join(k->folder, "payload-000001.jsonl");
+    char *text;
+    size_t length;
+    by__payload_log_close(&k->log);
+    assert_int_equal(uv_loop_close(&k->loop), 0);
+    assert_int_equal(by__file_read(&text, &length, path, 1 << 20, NULL), BY_OK);
+    free(path);
+    temporary_remove(k->folder);
+    return text;
+}
+
+/* Adds a call with this request, of which the allocation after `allocations` fails. Returns whether
+ * that was reached. */
+static bool add_call(by__payload_log *log, const json_t *request, size_t allocations)
+{
+    by__part part = {.message = json_pack("{sO}", "request", request)};
     by__choice choice = {.reason = "stop"};
     by__call call = {.id = "cmpl-1",
                      .model = (char[]){"m"},
@@ -219,28 +312,102 @@ static json_t *record_of(const by_serve_payload_config *config, json_t *request)
                      .n = 1,
                      .parts = &part,
                      .choices = &choice};
-    by__payload_log *log = NULL;
-    uv_loop_t loop;
-    char *text;
-    size_t length;
-    own.directory = folder;
-    own.bytes = 1 << 20;
-    own.files = 1;
     by__text_add(&choice.text, "said");
-    assert_int_equal(uv_loop_init(&loop), 0);
-    assert_int_equal(by__payload_log_open(&log, &loop, &own, NULL), BY_OK);
+    left = allocations;
     by__payload_log_call(log, &call);
-    by__payload_log_close(&log);
-    assert_int_equal(uv_loop_close(&loop), 0);
-    assert_int_equal(by__file_read(&text, &length, path, 1 << 20, NULL), BY_OK);
-    json_t *record = json_loadb(text, length, 0, NULL);
-    assert_non_null(record);
-    free(text);
-    free(path);
+    bool reached = left == NEVER && allocations != NEVER;
+    left = NEVER;
     by__text_free(&choice.text);
     json_decref(part.message);
-    temporary_remove(folder);
+    return reached;
+}
+
+/* The record of a call with this request, as a log of this config keeps it. */
+static json_t *record_of(const by_serve_payload_config *config, json_t *request)
+{
+    kept k;
+    keep(&k, config);
+    (void)add_call(k.log, request, NEVER);
+    json_decref(request);
+    char *text = lines_of(&k);
+    json_t *record = json_loads(text, 0, NULL);
+    assert_non_null(record);
+    free(text);
     return record;
+}
+
+/* A record is kept whole or not at all, and what was kept before it stays. */
+static void test_no_memory(void **state)
+{
+    char *drop[] = {"secret"};
+    char *hash[] = {"user"};
+    const by_serve_payload_config config = {
+        .fraction = 1.0, .drop = {drop, 1}, .hash = {hash, 1}, .redact = 1};
+    json_t *request = json_pack("{s[{ss ss s[{ss ss}]}]}", "messages", "role", "user", "user",
+                                "ann", "content", "type", "text", "text", "a@b.de");
+    size_t lost = 0;
+    kept k;
+    (void)state;
+    keep(&k, &config);
+    for (size_t i = 0; add_call(k.log, request, i); i++) {
+        lost++;
+    }
+    by__text counters = {0};
+    by__payload_log_print(k.log, &counters);
+    assert_non_null(strstr(counters.data, "banyan_payload_records_total 1\n"));
+    char wanted[64];
+    (void)snprintf(wanted, sizeof wanted, "banyan_payload_lost_total %zu\n", lost);
+    assert_non_null(strstr(counters.data, wanted));
+    by__text_free(&counters);
+    char *text = lines_of(&k);
+    json_t *record = json_loads(text, 0, NULL); /* one line alone */
+    assert_true(lost > 30);
+    assert_int_equal(json_object_size(record), 9);
+    json_decref(record);
+    json_decref(request);
+    free(text);
+}
+
+/* What a client says of an answer is kept whole too, if it hears so. */
+static void test_feedback(void **state)
+{
+    static const char format[] = "POST /v1/feedback HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+                                 "Content-Length: %zu\r\n\r\n%s";
+    static const char body[] =
+        "{\"id\":\"a\",\"rating\":1,\"label\":\"cat\",\"model\":\"m\",\"comment\":\"c\"}";
+    char *folder = temporary_make();
+    char yaml[256], request[256], answer[1024];
+    by_serve_config *config = NULL;
+    by_error error = {0};
+    gateway_run run;
+    size_t stored = 0, refused = 0, lines = 0;
+    (void)state;
+    int n = snprintf(yaml, sizeof yaml, "feedback:\n  directory: %s\n", folder);
+    assert_int_equal(by_serve_config_parse(&config, "serve.yaml", yaml, (size_t)n, &error), BY_OK);
+    size_t length = (size_t)snprintf(request, sizeof request, format, sizeof body - 1, body);
+    gateway_begin(&run, &(by_gateway_options){.config = config});
+    for (bool reached = true; reached;) {
+        left = stored + refused;
+        int status = gateway_ask(&run, request, length, answer, sizeof answer);
+        reached = left == NEVER;
+        left = NEVER;
+        stored += status == 200;
+        refused += status != 200;
+    }
+    gateway_end(&run);
+    char *path = by__path_join(folder, "feedback-000001.jsonl");
+    char *text;
+    assert_int_equal(by__file_read(&text, &length, path, 1 << 20, NULL), BY_OK);
+    for (char *line = text, *end; (end = strchr(line, '\n')) != NULL; line = end + 1, lines++) {
+        json_t *record = json_loadb(line, (size_t)(end - line), 0, NULL);
+        assert_int_equal(json_object_size(record), 7);
+        json_decref(record);
+    }
+    assert_true(stored > 0 && lines >= stored && refused > 20);
+    free(text);
+    free(path);
+    by_serve_config_close(&config);
+    temporary_remove(folder);
 }
 
 /* What a field may not show, `text` does not show either; ids of tokens are text. */
@@ -302,7 +469,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_redaction),    cmocka_unit_test(test_rotation),
         cmocka_unit_test(test_removed_file), cmocka_unit_test(test_fields),
-        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_text),         cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_feedback),     cmocka_unit_test(test_waiting_lines),
     };
+    json_set_alloc_funcs(json_malloc, free);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -133,21 +133,23 @@ static by_status read_body(asked *a, const json_t *body, const char **param, by_
                : by_error_set(error, BY_EARG, "a 'rating' or a 'label' is needed");
 }
 
-/* With its LF, of `length` bytes; freed with free(). */
-static char *line_of(size_t *length, const asked *a, const char *key)
+static bool add_text(json_t *record, const char *key, const char *text)
+{
+    return text == NULL || json_object_set_new(record, key, json_string(text)) == 0;
+}
+
+/* NULL: out of memory. */
+static json_t *record_of(const asked *a, const char *key)
 {
     char now[24];
     by__utc_now(now);
-    json_t *record =
-        json_pack("{ss ss ss ss* ss* sO* sO*}", "time", now, "id", a->id, "key", key, "model",
-                  a->model, "comment", a->comment, "label", a->label, "rating", a->rating);
-    char *line = record == NULL ? NULL : json_dumps(record, JSON_COMPACT);
-    json_decref(record);
-    if (line != NULL) {
-        *length = strlen(line) + 1;
-        line[*length - 1] = '\n'; /* in the place of the NUL */
+    json_t *record = json_pack("{ss ss ss sO* sO*}", "time", now, "id", a->id, "key", key, "label",
+                               a->label, "rating", a->rating);
+    if (!add_text(record, "model", a->model) || !add_text(record, "comment", a->comment)) {
+        json_decref(record);
+        record = NULL;
     }
-    return line;
+    return record;
 }
 
 static void count(by__feedback *f, const asked *a)
@@ -164,15 +166,13 @@ static by_status keep(by__feedback *f, by__exchange *x, const asked *a, const ch
 {
     waiting *w;
     BY_TRY(by__alloc((void **)&w, 1, sizeof *w, "feedback", error));
-    size_t length = 0;
-    char *line = line_of(&length, a, key);
     *w = (waiting){.waiter = {on_gone}, .exchange = x};
     (void)snprintf(w->id, sizeof w->id, "%s", a->id);
-    w->number = line == NULL ? 0 : by__append_log_add(f->lines, line, length);
-    free(line);
+    w->number = by__append_log_record(f->lines, record_of(a, key));
     if (w->number == 0) {
         free(w);
-        return by_error_set(error, BY_EMEMORY, "too many records wait for the disk");
+        return by_error_set(error, BY_EMEMORY,
+                            "out of memory, or too many records wait for the disk");
     }
     *f->last = w;
     f->last = &w->next;

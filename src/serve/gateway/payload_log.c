@@ -68,6 +68,7 @@ static bool lists(const by_string_list *list, const char *name)
     return false;
 }
 
+/* What is kept of a value; NULL: out of memory. */
 static json_t *clean(const by__payload_log *log, const json_t *value);
 
 static json_t *clean_text(const by__payload_log *log, const json_t *value)
@@ -93,11 +94,19 @@ static json_t *hash_of(const by__payload_log *log, const json_t *value)
     char hash[17];
     char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_SORT_KEYS);
     if (text == NULL) {
-        return json_null();
+        return NULL;
     }
     by__redact_hash(hash, log->salt, text, strlen(text));
     free(text);
     return json_string(hash);
+}
+
+/* What is kept of a member that is not dropped; NULL: out of memory. */
+static json_t *clean_member(const by__payload_log *log, const char *key, const json_t *value)
+{
+    return lists(&log->config->hash, key)                      ? hash_of(log, value)
+           : log->config->redact != 0 && is_tokens(key, value) ? json_string("<tokens>")
+                                                               : clean(log, value);
 }
 
 /* Bodies are parsed with a limit of depth, so recursion has one. */
@@ -107,30 +116,27 @@ static json_t *clean(const by__payload_log *log, const json_t *value)
     json_t *member;
     json_t *out;
     size_t i;
+    int code = 0;
     if (json_is_string(value)) {
         return clean_text(log, value);
     }
-    if (json_is_array(value)) {
-        out = json_array();
-        json_array_foreach(value, i, member)
-        {
-            (void)json_array_append_new(out, clean(log, member));
-        }
-        return out;
-    }
-    if (!json_is_object(value)) {
+    if (!json_is_array(value) && !json_is_object(value)) {
         return json_deep_copy(value);
     }
-    out = json_object();
+    out = json_is_array(value) ? json_array() : json_object();
+    json_array_foreach(value, i, member)
+    {
+        code = code != 0 ? code : json_array_append_new(out, clean(log, member));
+    }
     json_object_foreach((json_t *)(uintptr_t)value, key, member)
     {
-        if (!lists(&log->config->drop, key)) {
-            json_t *kept = lists(&log->config->hash, key) ? hash_of(log, member)
-                           : log->config->redact != 0 && is_tokens(key, member)
-                               ? json_string("<tokens>")
-                               : clean(log, member);
-            (void)json_object_set_new(out, key, kept);
+        if (code == 0 && !lists(&log->config->drop, key)) {
+            code = json_object_set_new(out, key, clean_member(log, key, member));
         }
+    }
+    if (code != 0) {
+        json_decref(out);
+        return NULL;
     }
     return out;
 }
@@ -143,17 +149,13 @@ void by__payload_log_add(by__payload_log *log, json_t *head, json_t *body)
     json_t *kept = clean(log, body);
     json_decref(body);
     by__utc_now(now);
-    (void)json_object_set_new(kept, "time", json_string(now));
-    (void)json_object_update(kept, head);
-    json_decref(head);
-    char *line = json_dumps(kept, JSON_COMPACT);
-    json_decref(kept);
-    if (line != NULL) {
-        size_t length = strlen(line);
-        line[length] = '\n'; /* in the place of the NUL */
-        log->added += by__append_log_add(log->lines, line, length + 1) > 0;
-        free(line);
+    if (json_object_set_new(kept, "time", json_string(now)) != 0 ||
+        json_object_update(kept, head) != 0) {
+        json_decref(kept);
+        kept = NULL;
     }
+    json_decref(head);
+    log->added += by__append_log_record(log->lines, kept) > 0;
 }
 
 /* Whether the field of a name may be seen in another one. */
@@ -162,9 +164,10 @@ static bool shows(const by__payload_log *log, const char *name)
     return !lists(&log->config->drop, name) && !lists(&log->config->hash, name);
 }
 
-/* The text that a model is trained on: what it was given and what it said, turns on lines. NULL:
- * nothing of it may be kept. */
-static json_t *text_of(const by__payload_log *log, const json_t *request, const by__choice *choice)
+/* Adds the text that a model is trained on to a record: what it was given and what it said, turns
+ * on lines; none where nothing of it may be kept. false: out of memory. */
+static bool add_text(const by__payload_log *log, json_t *body, const json_t *request,
+                     const by__choice *choice)
 {
     by__text text = {0};
     const char *prompt = shows(log, "prompt") ? by__get_text(request, "prompt") : NULL;
@@ -178,7 +181,9 @@ static json_t *text_of(const by__payload_log *log, const json_t *request, const 
     {
         json_t *content = NULL;
         by_error ignored = {0};
-        (void)by__content_text(&content, json_object_get(message, "content"), &ignored);
+        by_status status =
+            by__content_text(&content, json_object_get(message, "content"), &ignored);
+        text.failed = text.failed || status == BY_EMEMORY;
         by__text_add(&text, content == NULL ? "" : json_string_value(content));
         by__text_add(&text, "\n");
         json_decref(content);
@@ -186,9 +191,11 @@ static json_t *text_of(const by__payload_log *log, const json_t *request, const 
     if (shows(log, "completion") && choice->text.data != NULL) {
         by__text_add_bytes(&text, choice->text.data, choice->text.length);
     }
-    json_t *value = text.failed || text.length == 0 ? NULL : json_stringn(text.data, text.length);
+    bool added = !text.failed &&
+                 (text.length == 0 ||
+                  json_object_set_new(body, "text", json_stringn(text.data, text.length)) == 0);
     by__text_free(&text);
-    return value;
+    return added;
 }
 
 void by__payload_log_call(by__payload_log *log, const by__call *call)
@@ -204,7 +211,10 @@ void by__payload_log_call(by__payload_log *log, const by__call *call)
                 json_pack("{ss ss ss sI sI}", "id", call->id, "model", call->model, "finish_reason",
                           c->reason, "prompt_tokens", (json_int_t)call->parts[p].prompt_tokens,
                           "completion_tokens", (json_int_t)call->parts[p].generated);
-            (void)json_object_set_new(body, "text", text_of(log, request, c));
+            if (!add_text(log, body, request, c)) {
+                json_decref(body);
+                body = NULL; /* counted as lost */
+            }
             by__payload_log_add(log, head, body);
         }
     }
@@ -216,7 +226,7 @@ void by__payload_log_print(const by__payload_log *log, by__text *out)
         by__metrics_counter(out, "banyan_payload_records_total", "Records of the payload log.",
                             "counter", NULL, (double)log->added);
         by__metrics_counter(out, "banyan_payload_lost_total",
-                            "Records that the disk did not take in time.", "counter", NULL,
+                            "Records that memory or the disk had no room for.", "counter", NULL,
                             (double)by__append_log_lost(log->lines));
     }
 }

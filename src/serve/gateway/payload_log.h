@@ -15,7 +15,8 @@ void by__payload_log_close(by__payload_log **log);
 /* Whether the request of this id is in the sample: decided by its id alone. log may be NULL. */
 bool by__payload_wants(const by__payload_log *log, const char *id);
 /* Adds a record: the fields of `head` as they are, those of `body` dropped, hashed and redacted at
- * all depths. Both are taken. */
+ * all depths; or none of it when memory runs out. Both are taken; NULL, what memory ran out for, is
+ * counted as lost. */
 void by__payload_log_add(by__payload_log *log, json_t *head, json_t *body);
 /* Adds the sequences of a call that is complete, one record each; its choices have their text. The
  * field `text` is made of those of prompt, messages and completion that are kept as they are. */

@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "serve/messages.h"
+
 #define MOST_WAITING ((size_t)4 << 20)
 #define MOST_BYTES   ((size_t)64 << 20)
 
@@ -180,16 +182,30 @@ uint64_t by__append_log_add(by__append_log *log, const char *line, size_t length
     }
     by__text_add_bytes(&log->waiting, line, length);
     if (log->waiting.failed) {
-        log->lost += log->waiting_lines + 1;
-        log->waiting_lines = 0;
-        by__text_free(&log->waiting);
-        log->waiting = (by__text){0};
+        log->waiting.failed = false; /* those before it are as they were */
+        log->lost++;
         return 0;
     }
     log->waiting_lines++;
     log->added++;
     uint64_t number = log->added;
     start(log);
+    return number;
+}
+
+uint64_t by__append_log_record(by__append_log *log, json_t *record)
+{
+    by__text line = {0};
+    by__text_dump(&line, record, JSON_COMPACT);
+    json_decref(record);
+    by__text_add(&line, "\n");
+    uint64_t number = 0;
+    if (line.failed) {
+        log->lost++;
+    } else {
+        number = by__append_log_add(log, line.data, line.length);
+    }
+    by__text_free(&line);
     return number;
 }
 

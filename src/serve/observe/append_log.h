@@ -28,6 +28,9 @@ by_status by__append_log_open(by__append_log **out, uv_loop_t *loop,
 /* The number of the line, from 1 on; 0: too much waits for the disk (4 MiB), and it is dropped. The
  * line ends with LF. */
 uint64_t by__append_log_add(by__append_log *log, const char *line, size_t length);
+/* Adds a record as a line, and takes it. NULL, one that memory ran out for, is dropped and counted
+ * as one that the disk has no time for. */
+uint64_t by__append_log_record(by__append_log *log, json_t *record);
 /* Lines that were dropped or lost so far. */
 uint64_t by__append_log_lost(const by__append_log *log);
 /* Writes what waits; `done` is called for it. The loop must not be running, and is turned. */
