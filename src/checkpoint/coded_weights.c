@@ -267,6 +267,38 @@ static by_status make(by__coded_entries *out, const reading *r, size_t coded)
     return BY_OK;
 }
 
+static bool ends_with(const char *name, const char *end)
+{
+    size_t length = strlen(name);
+    size_t n = strlen(end);
+    return length > n && strcmp(name + length - n, end) == 0;
+}
+
+/* Codes as other programs pack them, which would be missing as weights. */
+static by_status refuse_foreign(const reading *r)
+{
+    static const struct {
+        const char *end;
+        const char *made_by;
+    } foreign[] = {
+        {".qweight", "GPTQ or AWQ"}, {".SCB", "bitsandbytes"}, {".absmax", "bitsandbytes"}};
+    const char *method = json_string_value(json_object_get(r->config, "quant_method"));
+    for (size_t i = 0; i < r->count; i++) {
+        for (size_t k = 0; k < BY_ARRAY_LENGTH(foreign); k++) {
+            if (ends_with(r->entries[i]->name, foreign[k].end)) {
+                return by_error_set(
+                    r->error, BY_EFORMAT,
+                    "%s: '%.200s': these weights are codes as %s packs them, which are not read; "
+                    "take the model that they were made from and compress that (banyan compress), "
+                    "or codes in the form of compressed-tensors",
+                    r->path, r->entries[i]->name,
+                    method != NULL && strlen(method) < 32 ? method : foreign[k].made_by);
+            }
+        }
+    }
+    return BY_OK;
+}
+
 by_status by__coded_entries_make(by__coded_entries *out, const by__tensor_entry *const *entries,
                                  size_t count, const char *path, const char *config,
                                  by_error *error)
@@ -276,14 +308,14 @@ by_status by__coded_entries_make(by__coded_entries *out, const by__tensor_entry 
     for (size_t i = 0; i < count; i++) {
         coded += codes_of(entries[i]) != NULL;
     }
-    if (coded == 0) {
-        return BY_OK;
-    }
     if (config != NULL) {
         json = json_loads(config, JSON_REJECT_DUPLICATES, NULL);
     }
     const reading r = {entries, count, path, json_object_get(json, "quantization_config"), error};
-    by_status status = make(out, &r, coded);
+    by_status status = refuse_foreign(&r);
+    if (status == BY_OK && coded > 0) {
+        status = make(out, &r, coded);
+    }
     json_decref(json);
     if (status != BY_OK) {
         by__coded_entries_free(out);

@@ -378,6 +378,31 @@ static void pickles_are_refused_with_the_way_out(void **state)
     temporary_remove(directory);
 }
 
+static void codes_of_other_programs_are_named(void **state)
+{
+    static const char *const names[] = {"h.0.mlp.qweight", "h.0.mlp.weight.absmax"};
+    static const char *const made_by[] = {"as GPTQ or AWQ packs them",
+                                          "as bitsandbytes packs them"};
+    static const int32_t codes[4];
+    (void)state;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
+        by_error error = {0};
+        by_weights *weights;
+        const by_tensor_view view = {
+            .name = names[i], .dtype = BY_I32, .rank = 1, .shape = {4}, .data = codes};
+        char *directory = temporary_make();
+        assert_int_equal(by_weights_write(directory, &view, 1, 0, &error), BY_OK);
+        assert_int_equal(by_weights_open(&weights, directory, &error), BY_EFORMAT);
+        assert_non_null(strstr(error.message, names[i]));
+        assert_non_null(strstr(error.message, made_by[i]));
+        assert_non_null(strstr(error.message, "compress that"));
+        put(directory, "config.json", "{\"quantization_config\": {\"quant_method\": \"awq\"}}");
+        assert_int_equal(by_weights_open(&weights, directory, &error), BY_EFORMAT);
+        assert_non_null(strstr(error.message, "as awq packs them"));
+        temporary_remove(directory);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -391,6 +416,7 @@ int main(void)
         cmocka_unit_test(broken_indexes_are_refused),
         cmocka_unit_test(bad_tensors_are_not_written),
         cmocka_unit_test(pickles_are_refused_with_the_way_out),
+        cmocka_unit_test(codes_of_other_programs_are_named),
     };
     return cmocka_run_group_tests(tests, fill, NULL);
 }
