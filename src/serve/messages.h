@@ -54,7 +54,8 @@
  *   begin     "prompt_tokens", "cached_tokens": the request is valid and was accepted; "version":
  *             of the model that answers
  *   text      "i" (of n), "text", "tokens" (how many it stands for), "logprobs" where wanted
- *   stop      "i", "reason": that sequence is complete
+ *   stop      "i", "reason": that sequence is complete; "score" where wanted: the mean
+ *             log-probability of its tokens; "echo": bytes of its text that are the prompt
  *   end       "usage", and "timing": seconds of the worker for "prefill" and "decode"; the last one
  *   result    "result": the whole answer of a request without a stream, "usage", and "timing" with
  *             its "compute"; the last one

@@ -11,8 +11,9 @@
 struct by__gather {
     by__text texts[MOST];
     char reasons[MOST][16];
-    size_t count; /* sequences that something has come of */
-    bool lost;    /* an event */
+    json_t *scores[MOST]; /* NULL: none was asked for */
+    size_t count;         /* sequences that something has come of */
+    bool lost;            /* an event */
 };
 
 by_status by__gather_open(by__gather **out, by_error *error)
@@ -24,6 +25,7 @@ void by__gather_clear(by__gather *gather)
 {
     for (size_t i = 0; i < MOST; i++) {
         by__text_free(&gather->texts[i]);
+        json_decref(gather->scores[i]);
     }
     *gather = (by__gather){0};
 }
@@ -51,6 +53,10 @@ void by__gather_add(by__gather *gather, const json_t *event)
     gather->count = i + 1 > gather->count ? i + 1 : gather->count;
     by__text_add_bytes(&gather->texts[i], json_is_string(text) ? json_string_value(text) : "",
                        json_string_length(text));
+    if (json_object_get(event, "score") != NULL) {
+        json_decref(gather->scores[i]);
+        gather->scores[i] = json_incref(json_object_get(event, "score"));
+    }
     if (reason != NULL) {
         (void)snprintf(gather->reasons[i], sizeof gather->reasons[i], "%s", reason);
     }
@@ -67,8 +73,8 @@ json_t *by__gather_result(const by__gather *gather, const json_t *end)
         const by__text *t = &gather->texts[i];
         const char *text = t->data == NULL ? "" : t->data;
         json_t *choice = t->failed ? NULL
-                                   : json_pack("{ss% ss}", "text", text, t->length, "reason",
-                                               gather->reasons[i]);
+                                   : json_pack("{ss% ss sO*}", "text", text, t->length, "reason",
+                                               gather->reasons[i], "score", gather->scores[i]);
         if (json_array_append_new(choices, choice) != 0) {
             json_decref(choices);
             return NULL;

@@ -122,6 +122,8 @@ def check_answers():
     assert len(text) == 4 and set(text) <= set("abc"), text
     check_stops(choice["text"])
     check_guided()
+    check_echo(choice["text"])
+    check_best()
     _, probable, _ = call("/v1/completions", completion(logprobs=0, max_tokens=3))
     logprobs = probable["choices"][0]["logprobs"]
     assert "".join(logprobs["tokens"]) == probable["choices"][0]["text"]
@@ -164,6 +166,51 @@ def check_stops(whole):
         {"stop_token_ids": list(range(17))},
     ):
         assert call("/v1/completions", completion(**wrong))[0] == 400, wrong
+
+
+def check_echo(whole):
+    """The prompt in front of each text, and alone where a stop comes at once."""
+
+    def texts(**more):
+        status, answer, _ = call("/v1/completions", completion(echo=True, **more))
+        assert status == 200, answer
+        return [c["text"] for c in answer["choices"]]
+
+    assert texts() == ["apple" + whole]
+    assert texts(stop=[whole[0]]) == ["apple"]
+    many = texts(prompt=["apple", "bay"], n=2)
+    assert many[0] == "apple" + whole and [t[:3] for t in many] == ["app"] * 2 + ["bay"] * 2, many
+    given = call("/v1/completions", completion(prompt=[1, 2, 3]))[1]["choices"][0]["text"]
+    said = texts(prompt=[1, 2, 3])[0]
+    assert len(said) == 43 and said.endswith(given), (said, given)
+    assert stream(completion(echo=True))[0][0] == "apple" + whole
+    assert call("/v1/completions", completion(echo=True, logprobs=0))[1]["error"]["param"] == "echo"
+
+
+def check_best():
+    """The sequences whose tokens are the most probable, by their mean, are shown."""
+    ask = {"max_tokens": 12, "prompt": ["apple", "bay"]}
+
+    def best(choices, count):
+        means = [sum(p) / len(p) for p in (c["logprobs"]["token_logprobs"] for c in choices)]
+        return [choices[i]["text"] for i in sorted(range(len(means)), key=lambda i: -means[i])[:count]]
+
+    _, every, _ = call("/v1/completions", completion(**ask, n=5, logprobs=0))
+    for n in (1, 2):
+        _, answer, _ = call("/v1/completions", completion(**ask, n=n, best_of=5))
+        wanted = best(every["choices"][:5], n) + best(every["choices"][5:], n)
+        assert [c["text"] for c in answer["choices"]] == wanted, (answer, wanted)
+        assert [c["index"] for c in answer["choices"]] == list(range(2 * n))
+        assert answer["usage"] == every["usage"]
+    _, same, _ = call("/v1/completions", completion(**ask, n=5, best_of=5))
+    assert [c["text"] for c in same["choices"]] == [c["text"] for c in every["choices"]]
+    task = call("/v1/tasks", {"endpoint": "/v1/completions", "body": completion(**{**ask, "prompt": "apple"}, best_of=5)})[1]
+    while task["status"] not in ("completed", "failed"):
+        time.sleep(0.02)
+        task = call("/v1/tasks/" + task["id"])[1]
+    assert [c["text"] for c in task["result"]["choices"]] == best(every["choices"][:5], 1), task
+    for wrong in ({"n": 3, "best_of": 2}, {"best_of": 2, "stream": True}, {"best_of": 100}):
+        assert call("/v1/completions", completion(**wrong))[1]["error"]["param"] == "best_of", wrong
 
 
 def check_guided():

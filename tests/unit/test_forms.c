@@ -97,7 +97,7 @@ static const row rows[] = {
      TOKENS, NULL},
     {"/v1/completions",
      "{\"model\":\"m\",\"prompt\":\"a\",\"seed\":1,\"min_tokens\":2,\"stop_token_ids\":[3],"
-     "\"guided_choice\":[\"a.\",\"b\"]}",
+     "\"echo\":true,\"best_of\":2,\"guided_choice\":[\"a.\",\"b\"]}",
      NULL, NULL},
     {"/v1/chat/completions",
      "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"seed\":1,"

@@ -110,6 +110,8 @@ typedef struct by__choice {
     by__text text;    /* so far, of an answer without a stream */
     json_t *logprobs; /* the same */
     char reason[16];  /* "": it goes on */
+    size_t echo;      /* bytes of the text that are the prompt; known at its end */
+    double score;     /* the mean log-probability of its tokens, where it is asked for */
     size_t sent;      /* pieces of text that the client has; some of them are empty */
     size_t passed;    /* of them, those that have come again behind a lost worker */
 } by__choice;
@@ -176,6 +178,9 @@ void by__call_start(by__call *call);
 /* The form of a route, or of a task's kind; NULL: there is none. */
 const by__call_form *by__form_of_route(const char *route);
 const by__call_form *by__form_named(const char *name);
+/* Of a call that has ended, keeps those sequences of each prompt whose score is the highest: as
+ * many as call->own says, where it says so; among equals the first ones. */
+void by__call_keep_best(by__call *call);
 /* Frees a call and what it holds. */
 void by__call_free(by__call *call);
 /* An event of the broker. */

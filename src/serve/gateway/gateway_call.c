@@ -148,6 +148,7 @@ static void finish(by__call *call)
     count_ends(call);
     log_call(call, NULL);
     leave(call);
+    by__call_keep_best(call);
     if (call->kept && call->whole == NULL) { /* vectors and predictions are no text */
         by__payload_log_call(g->payload, call);
     }
@@ -412,6 +413,9 @@ static void take_stop(by__part *part, const json_t *event)
     if (c->reason[0] != '\0') {
         return;
     }
+    int64_t echo = by__get_integer(event, "echo");
+    c->echo = echo > 0 ? (size_t)echo : 0;
+    c->score = by__get_number(event, "score", 0.0);
     (void)snprintf(c->reason, sizeof c->reason, "%s",
                    reason != NULL && strcmp(reason, "length") == 0 ? "length" : "stop");
     if (call->stream && begin(call)) {

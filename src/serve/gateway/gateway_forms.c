@@ -94,6 +94,32 @@ by_status by__call_check(const by__call *call, size_t length, by_error *error)
     return BY_OK;
 }
 
+void by__call_keep_best(by__call *call)
+{
+    size_t kept = (size_t)by__get_integer(call->own, "best");
+    if (kept == 0 || kept >= call->n) {
+        return;
+    }
+    for (size_t p = 0; p < call->part_count; p++) {
+        by__choice *from = &call->choices[p * call->n];
+        for (size_t k = 0; k < kept; k++) {
+            size_t best = k;
+            for (size_t i = k + 1; i < call->n; i++) {
+                best = from[i].score > from[best].score ? i : best;
+            }
+            by__choice chosen = from[best];
+            memmove(from + k + 1, from + k, (best - k) * sizeof *from);
+            from[k] = chosen;
+        }
+        for (size_t i = kept; i < call->n; i++) {
+            by__text_free(&from[i].text);
+            json_decref(from[i].logprobs);
+        }
+        memmove(&call->choices[p * kept], from, kept * sizeof *from);
+    }
+    call->n = kept;
+}
+
 void by__call_free(by__call *call)
 {
     for (size_t i = 0; i < call->part_count && call->parts != NULL; i++) {

@@ -67,6 +67,7 @@ static void fill_choices(by__call *call, const json_t *list)
         const json_t *c = json_array_get(list, i);
         const json_t *text = json_object_get(c, "text");
         const char *reason = by__get_text(c, "reason");
+        call->choices[i].score = by__get_number(c, "score", 0.0);
         by__text_add_bytes(&call->choices[i].text,
                            json_is_string(text) ? json_string_value(text) : "",
                            json_string_length(text));
@@ -99,6 +100,7 @@ json_t *by__task_result(const json_t *task, const json_t *result)
     }
     (void)snprintf(call.id, sizeof call.id, "%s", id);
     fill_choices(&call, list);
+    by__call_keep_best(&call);
     call.form->answer(&call, &out);
     json_t *value = out.failed ? NULL : json_loadb(out.data, out.length, 0, NULL);
     by__text_free(&out);

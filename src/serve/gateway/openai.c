@@ -134,6 +134,56 @@ static int64_t tokens_of(const asked *a)
     return a->completion_tokens > 0 ? a->completion_tokens : a->tokens;
 }
 
+/* "echo" and "best_of". Of more sequences than are shown, call->own says how many are. */
+static by_status read_best(by__call *call, asked *a, const char **param, by_error *error)
+{
+    *param = "echo";
+    if (a->echo && call->logprobs) {
+        return by_error_set(error, BY_EARG,
+                            "'echo' with 'logprobs' is not supported: the tokens of a prompt have "
+                            "no log-probabilities");
+    }
+    *param = "best_of";
+    if (a->best_of > 0 && a->best_of < a->n) {
+        return by_error_set(error, BY_EARG, "'best_of' is %lld, below 'n', %lld",
+                            (long long)a->best_of, (long long)a->n);
+    }
+    if (a->best_of > a->n && a->stream) {
+        return by_error_set(error, BY_EARG,
+                            "'best_of' above 'n' is no stream: the best are known at the end");
+    }
+    if (a->best_of > a->n) {
+        call->own = json_pack("{sI}", "best", (json_int_t)a->n);
+        a->n = a->best_of;
+        return call->own != NULL ? BY_OK
+                                 : by_error_set(error, BY_EMEMORY, "out of memory: a request");
+    }
+    return BY_OK;
+}
+
+/* Adds what only some requests have: workers of the version before know fewer fields. */
+static bool add_rare(json_t *request, const by__call *call, const asked *a)
+{
+    const struct {
+        const char *name;
+        json_t *value;
+    } rows[] = {
+        {"min_tokens", a->min_tokens > 0 ? json_integer(a->min_tokens) : json_null()},
+        {"stop_token_ids",
+         a->stop_ids != NULL ? json_incref((json_t *)(uintptr_t)a->stop_ids) : json_null()},
+        {"echo", a->echo ? json_true() : json_null()},
+        {"score", call->own != NULL ? json_true() : json_null()},
+    };
+    bool added = request != NULL;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        if (json_is_null(rows[i].value)) {
+            continue;
+        }
+        added = json_object_set_new(request, rows[i].name, rows[i].value) == 0 && added;
+    }
+    return added;
+}
+
 /* What a worker reads (worker_request.c), but for the prompt. */
 static by_status make_request(json_t **out, by__call *call, const asked *a, const char **param,
                               by_error *error)
@@ -156,13 +206,7 @@ static by_status make_request(json_t **out, by__call *call, const asked *a, cons
         (int)call->logprobs, "top_logprobs", (json_int_t)call->top, "ignore_eos",
         (int)a->ignore_eos, "logit_bias", a->bias, "stop", a->stop, "messages", a->messages,
         "tools", a->tools, "format", format, "tenant", call->key);
-    /* Workers of the version before know fewer fields. */
-    bool added = *out != NULL &&
-                 (a->min_tokens == 0 ||
-                  json_object_set_new(*out, "min_tokens", json_integer(a->min_tokens)) == 0) &&
-                 (a->stop_ids == NULL ||
-                  json_object_set(*out, "stop_token_ids", (json_t *)(uintptr_t)a->stop_ids) == 0);
-    if (!added) {
+    if (!add_rare(*out, call, a)) {
         json_decref(*out);
         *out = NULL;
         return by_error_set(error, BY_EMEMORY, "out of memory: a request");
@@ -250,11 +294,8 @@ by_status by__openai_read(by__call *call, const json_t *body, size_t length, con
                             chat ? "'messages' must be a list with at least one message"
                                  : "'prompt' is missing");
     }
-    *param = "echo";
-    if (a.echo || (a.best_of > 0 && a.best_of != a.n)) {
-        return by_error_set(error, BY_EARG, "'echo' and 'best_of' are not supported");
-    }
     BY_TRY(read_logprobs(call, &a, param, error));
+    BY_TRY(read_best(call, &a, param, error));
     *param = "min_tokens";
     if (tokens_of(&a) > 0 && a.min_tokens > tokens_of(&a)) {
         return by_error_set(error, BY_EARG, "'min_tokens' is %lld, above 'max_tokens', %lld",

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "banyan/tokenizer.h"
 #include "serve/content_parts.h"
 #include "serve/gateway/redact.h"
 #include "serve/messages.h"
@@ -166,8 +167,7 @@ static bool shows(const by__payload_log *log, const char *name)
 
 /* Adds the text that a model is trained on to a record: what it was given and what it said, turns
  * on lines; none where nothing of it may be kept. false: out of memory. */
-static bool add_text(const by__payload_log *log, json_t *body, const json_t *request,
-                     const by__choice *choice)
+static bool add_text(const by__payload_log *log, json_t *body, const json_t *request, by_text said)
 {
     by__text text = {0};
     const char *prompt = shows(log, "prompt") ? by__get_text(request, "prompt") : NULL;
@@ -188,8 +188,8 @@ static bool add_text(const by__payload_log *log, json_t *body, const json_t *req
         by__text_add(&text, "\n");
         json_decref(content);
     }
-    if (shows(log, "completion") && choice->text.data != NULL) {
-        by__text_add_bytes(&text, choice->text.data, choice->text.length);
+    if (shows(log, "completion")) {
+        by__text_add_bytes(&text, said.data, said.length);
     }
     bool added = !text.failed &&
                  (text.length == 0 ||
@@ -198,20 +198,28 @@ static bool add_text(const by__payload_log *log, json_t *body, const json_t *req
     return added;
 }
 
+/* What the model said: not the prompt in front of it, which is a field of its own. */
+static by_text said_of(const by__choice *c)
+{
+    size_t echo = c->echo < c->text.length ? c->echo : c->text.length;
+    return (by_text){c->text.data == NULL ? "" : c->text.data + echo, c->text.length - echo};
+}
+
 void by__payload_log_call(by__payload_log *log, const by__call *call)
 {
     for (size_t p = 0; p < call->part_count; p++) {
         const json_t *request = json_object_get(call->parts[p].message, "request");
         for (size_t i = 0; i < call->n; i++) {
             const by__choice *c = &call->choices[p * call->n + i];
+            by_text said = said_of(c);
             json_t *body = json_pack("{sO* sO* ss%}", "prompt", json_object_get(request, "prompt"),
                                      "messages", json_object_get(request, "messages"), "completion",
-                                     c->text.data == NULL ? "" : c->text.data, c->text.length);
+                                     said.data, said.length);
             json_t *head =
                 json_pack("{ss ss ss sI sI}", "id", call->id, "model", call->model, "finish_reason",
                           c->reason, "prompt_tokens", (json_int_t)call->parts[p].prompt_tokens,
                           "completion_tokens", (json_int_t)call->parts[p].generated);
-            if (!add_text(log, body, request, c)) {
+            if (!add_text(log, body, request, said)) {
                 json_decref(body);
                 body = NULL; /* counted as lost */
             }

@@ -81,6 +81,11 @@ typedef struct by__work {
     bool done[BY__MOST_N]; /* that sequence has ended for the client */
     int64_t generated;
     bool logprobs;
+    by__text echo; /* text in front of each sequence, taken when it is told */
+    bool echoed[BY__MOST_N];
+    bool scored;                /* ends of sequences tell their mean log-probability */
+    double sums[BY__MOST_N];    /* of log-probabilities */
+    int64_t counts[BY__MOST_N]; /* of tokens */
     size_t offsets[BY__MOST_N]; /* characters of the tokens so far, where `logprobs` */
     bool silent;                /* nobody waits for it */
     double since;               /* by__now when the engine accepted it */

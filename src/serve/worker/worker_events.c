@@ -120,10 +120,16 @@ static json_t *logprobs_of(const by__worker *w, by__work *work, const by__out *o
 static void tell_text(by__worker *w, by__work *work, const by__out *out, by_text text)
 {
     const by_event *e = &out->event;
-    if (text.length == 0 && !work->logprobs) {
+    bool echoes =
+        work->echo.length > 0 && !work->echoed[e->index] && (text.length > 0 || e->token < 0);
+    if (text.length == 0 && !work->logprobs && !echoes) {
         return;
     }
     by__text valid = {0};
+    if (echoes) {
+        work->echoed[e->index] = true;
+        by__text_add_bytes(&valid, work->echo.data, work->echo.length);
+    }
     by__text_add_valid(&valid, text.data, text.length);
     const char *data = valid.data == NULL ? "" : valid.data;
     if (work->logprobs && e->token >= 0) {
@@ -143,13 +149,20 @@ static void end_sequence(by__worker *w, by__work *work, const by_event *e, const
 {
     by_text rest;
     by_text_stream_end(work->streams[e->index], &rest);
-    if (rest.length > 0) {
+    if (rest.length > 0 || work->echo.length > 0) {
         tell_text(w, work, &(by__out){.event = {.index = e->index, .token = -1}}, rest);
     }
     work->done[e->index] = true;
     json_t *event = by__event_new(work->id, "stop");
     (void)json_object_set_new(event, "i", json_integer(e->index));
     (void)json_object_set_new(event, "reason", json_string(reason));
+    if (work->echo.length > 0) {
+        (void)json_object_set_new(event, "echo", json_integer((json_int_t)work->echo.length));
+    }
+    if (work->scored) {
+        double count = (double)(work->counts[e->index] > 0 ? work->counts[e->index] : 1);
+        (void)json_object_set_new(event, "score", json_real(work->sums[e->index] / count));
+    }
     by__worker_tell(w, work, event);
     for (int32_t i = 0; i < work->request.n; i++) {
         if (!work->done[i]) {
@@ -195,7 +208,11 @@ void by__worker_token(by__worker *w, by__work *work, const by__out *out)
     }
     bool is_end = e->finish == BY_FINISH_STOP;
     work->first = work->first > 0.0 ? work->first : by__now();
-    work->generated += e->token >= 0;
+    if (e->token >= 0) {
+        work->generated++;
+        work->counts[e->index]++;
+        work->sums[e->index] += (double)e->log_probability;
+    }
     if (e->token >= 0 && !is_end) {
         if (by_text_stream_push(work->streams[e->index], (uint32_t)e->token, &text, &stopped,
                                 &error) != BY_OK) {

@@ -32,6 +32,8 @@ typedef struct asked {
     int64_t top;
     bool logprobs;
     bool ignore_eos;
+    bool echo;
+    bool score;
 } asked;
 
 static const by__field fields[] = {
@@ -59,6 +61,8 @@ static const by__field fields[] = {
     BY__INTEGER("top_logprobs", asked, top, 0, BY_TOP_TOKENS),
     BY__BOOL("logprobs", asked, logprobs),
     BY__BOOL("ignore_eos", asked, ignore_eos),
+    BY__BOOL("echo", asked, echo),
+    BY__BOOL("score", asked, score),
     BY__STRING("trace", asked, trace, 64),
 };
 
@@ -82,6 +86,26 @@ static by_status take_prompt(by__work *w, const by__served_model *model, const a
     return by__served_encode(&w->prompt, model, json_string_value(a->prompt),
                              json_string_length(a->prompt), BY_ENCODE_ORDINARY | BY_ENCODE_AROUND,
                              error);
+}
+
+/* The text of the prompt, where the answer begins with it. */
+static by_status take_echo(by__work *w, const by__served_model *model, const asked *a,
+                           by_error *error)
+{
+    char *text = NULL;
+    size_t length;
+    if (!a->echo || a->prompt == NULL) {
+        return BY_OK;
+    }
+    if (json_is_string(a->prompt)) {
+        by__text_add_bytes(&w->echo, json_string_value(a->prompt), json_string_length(a->prompt));
+    } else {
+        BY_TRY(by_tokenizer_decode(model->tokenizer, w->prompt.ids, w->prompt.count, &text, &length,
+                                   error));
+        by__text_add_valid(&w->echo, text, length);
+        free(text);
+    }
+    return w->echo.failed ? by_error_set(error, BY_EMEMORY, "out of memory: a prompt") : BY_OK;
 }
 
 /* ---- what changes logits ---- */
@@ -229,12 +253,14 @@ static by_status fill(by__work *w, const by__served_model *model, const asked *a
         return by_error_set(error, BY_EARG, "the prompt has %zu tokens; the model takes 1 to %lld",
                             w->prompt.count, (long long)model->context);
     }
+    BY_TRY(take_echo(w, model, a, error));
     BY_TRY(take_stop_tokens(w, model, a, error));
     by_status status = take_process(w, model, a, error);
     *code = status == BY_EFORMAT ? BY__UNWRITABLE : NULL;
     BY_TRY(status);
     BY_TRY(open_streams(w, model, a, error));
     w->logprobs = a->logprobs;
+    w->scored = a->score;
     w->open = (int32_t)a->n;
     double left = by__get_number(message, "left", 0.0);
     double rest = since + left - by__now();
@@ -298,6 +324,7 @@ void by__work_close(by__work **work)
     by_logit_process_close(&w->process);
     by_constraint_close(&w->constraint);
     by_token_buffer_free(&w->prompt);
+    by__text_free(&w->echo);
     free(w->bias_tokens);
     free(w->biases);
     free(w);
