@@ -83,6 +83,14 @@ static float bf16_decode(const uint8_t *block, size_t i)
 
 /* ---- blocks of 32 ---- */
 
+/* What elements are multiplied with for integers of a scale. A scale whose inverse float32 has not
+ * is 0 as f16. */
+static float inverse_of(float scale)
+{
+    float inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
+    return isfinite(inverse) ? inverse : 0.0f;
+}
+
 static bool q8_0_encode(uint8_t *out, const float *in)
 {
     float most = 0.0f;
@@ -93,7 +101,7 @@ static bool q8_0_encode(uint8_t *out, const float *in)
         }
     }
     float d = most / 127.0f;
-    float inverse = d == 0.0f ? 0.0f : 1.0f / d;
+    float inverse = inverse_of(d);
     for (size_t i = 0; i < 32; i++) {
         out[2 + i] = (uint8_t)(int8_t)roundf(in[i] * inverse);
     }
@@ -116,7 +124,7 @@ static bool q4_0_encode(uint8_t *out, const float *in)
         }
     }
     float d = largest / -8.0f;
-    float inverse = d == 0.0f ? 0.0f : 1.0f / d;
+    float inverse = inverse_of(d);
     uint8_t q[32];
     for (size_t i = 0; i < 32; i++) {
         /* In double: the sum is rounded once, as with a fused multiply-add. */
@@ -194,6 +202,11 @@ static float q6_k_decode(const uint8_t *block, size_t i)
     return scale_at(block + 208) * (float)(int8_t)block[192 + i / 16] * (float)q;
 }
 
+/* The largest magnitude that a block has with the largest scale; a range that every scale of f16 is
+ * too large for. */
+#define MOST_Q4_K   (65504.0f * 63.0f * 15.0f)
+#define LEAST_RANGE 1e-30f
+
 /* x = scale q - minimum of a group of 32, q in 0 .. 15, minimum >= 0. */
 typedef struct group_fit {
     float scale;
@@ -256,7 +269,7 @@ static group_fit fit_group(const float *x)
         high = fmaxf(high, x[i]);
         squares += (double)x[i] * (double)x[i];
     }
-    if (high == low) {
+    if (high - low < LEAST_RANGE) {
         return (group_fit){0.0f, 0.0f};
     }
     for (size_t i = 0; i < 32; i++) {
@@ -282,7 +295,7 @@ static bool q4_k_encode(uint8_t *out, const float *in)
     float scales = 0.0f;
     float minima = 0.0f;
     for (size_t i = 0; i < 256; i++) {
-        if (!isfinite(in[i])) {
+        if (!(fabsf(in[i]) <= MOST_Q4_K)) {
             return false;
         }
     }

@@ -1,5 +1,6 @@
 /* GGUF: each rule of the format broken once (the cases of llama.cpp's own test among them), blocks
  * against values of the Python package gguf, and tokenizers. */
+#include <fenv.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -322,6 +323,37 @@ static void blocks_hold_what_was_encoded(void **state)
     assert_false(by__gguf_type_named("f16")->encode(block, in + 3));
 }
 
+/* Of values that a scale is too large for, and too small. No infinity or NaN becomes an integer. */
+static void extreme_blocks(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"q8_0", "q4_0", "q4_k"};
+    static const float least[] = {1e-45f, 1e-42f, 2e-39f, 1e-38f, 1e-30f, 1e-20f};
+    static const float most[] = {1e9f, 1e38f, 3e38f};
+    for (size_t c = 0; c < BY_ARRAY_LENGTH(names); c++) {
+        const by__gguf_type *type = by__gguf_type_named(names[c]);
+        float in[256];
+        uint8_t block[256];
+        for (size_t k = 0; k < BY_ARRAY_LENGTH(least); k++) {
+            for (size_t i = 0; i < 256; i++) {
+                in[i] = least[k] * (float)((int)(i % 3) - 1) * (i % 32 < 16 ? 1.0f : 0.5f);
+            }
+            (void)feclearexcept(FE_ALL_EXCEPT);
+            assert_true(type->encode(block, in));
+            assert_false(fetestexcept(FE_INVALID));
+            for (size_t i = 0; i < type->elements; i++) {
+                assert_true(fabsf(type->decode(block, i)) == 0.0f);
+            }
+        }
+        for (size_t k = 0; k < BY_ARRAY_LENGTH(most); k++) {
+            for (size_t i = 0; i < 256; i++) {
+                in[i] = i % 2 == 0 ? most[k] : -most[k];
+            }
+            assert_false(type->encode(block, in));
+        }
+    }
+}
+
 /* Of zeros, and of equal values, where a scale would be 0. */
 static void flat_blocks_are_kept(void **state)
 {
@@ -515,6 +547,7 @@ int main(void)
         cmocka_unit_test(corrupt_arrays_are_refused),
         cmocka_unit_test(truncated_files_are_refused),
         cmocka_unit_test(blocks_hold_what_was_encoded),
+        cmocka_unit_test(extreme_blocks),
         cmocka_unit_test(flat_blocks_are_kept),
         cmocka_unit_test(blocks_are_those_of_the_library),
         cmocka_unit_test(other_models_are_refused),
