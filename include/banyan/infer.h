@@ -236,7 +236,7 @@ BY_API by_status by_logits_run(by_logits *logits, const int32_t *tokens, const f
 typedef struct by_store_logits_options {
     const char *data;      /* packed directory */
     int64_t top;           /* the most probable tokens of each position, 1 to the vocabulary */
-    double temperature;    /* above 0: by which logits are divided; that of distill.temperature */
+    double temperature;    /* above 0, up to 1000: logits are divided by it; distill.temperature */
     int64_t context;       /* tokens of a window, the student's model.context; 0: the model's */
     const char *precision; /* as by_infer_precision knows it; NULL: precision.compute */
     int threads;           /* 0: config.train.threads */

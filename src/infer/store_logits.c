@@ -13,6 +13,8 @@
 #define RUN_BYTES ((size_t)64 << 20)
 /* So many tokens of a row are kept in order; more are found by sorting all. */
 #define FEW 256
+/* As distill.temperature may be, which must be the same. */
+#define MOST_TEMPERATURE 1000.0
 
 typedef struct ranked {
     float logit;
@@ -186,11 +188,12 @@ static by_status open_job(job *j, const by_pretrained *model, const by_dataset *
     j->top = (size_t)o->top;
     j->temperature = o->temperature;
     j->threads = by__thread_count(o->threads == 0 ? (int)config->train.threads : o->threads);
-    if (o->top < 1 || j->top > j->vocab || !(o->temperature > 0.0)) {
+    if (o->top < 1 || j->top > j->vocab ||
+        !(o->temperature > 0.0 && o->temperature <= MOST_TEMPERATURE)) {
         return by_error_set(error, BY_EARG,
                             "top is %lld and the temperature %g; wanted are 1 to %zu tokens and a "
-                            "temperature above 0",
-                            (long long)o->top, o->temperature, j->vocab);
+                            "temperature above 0, up to %g",
+                            (long long)o->top, o->temperature, j->vocab, MOST_TEMPERATURE);
     }
     if (by_dataset_vocab(data) > j->vocab || by_dataset_tokens(data) <= j->context) {
         return by_error_set(error, BY_EARG,

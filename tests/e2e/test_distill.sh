@@ -65,6 +65,10 @@ paste live stored | while read -r a b; do near "$a" "$b" 1e-5; done || exit 1
 
 say "the most probable tokens, and what is refused"
 run 0 "$banyan" pack text.txt --tokenizer "$tokenizer" --output packed
+for temperature in 0 inf 1001; do
+    run 2 "$banyan" logits kept --data packed --out hot --temperature "$temperature"
+    holds err "a temperature above 0, up to 1000"
+done
 run 0 "$banyan" logits kept --data packed --out said --top 4
 run 0 "$banyan" "$@" --set data.train=packed --set distill.logits=said --set name=few
 run 2 "$banyan" "$@" --set data.train=packed --set distill.logits=said --set distill.temperature=3 --set name=no
