@@ -124,14 +124,15 @@ BY_API by_status by_log_probabilities(const float *logits, int64_t vocab, int32_
 /* ---- precision ---- */
 
 /* What a precision of inference computes in. "f32", "bf16" and "fp16" are that of weights, caches
- * and activations. With "int8", "w8a8" and "int4" these are bf16, and the weights of products are
- * rounded to integers when they are loaded: of 8 bits with a scale for each output, of 4 bits with
- * a scale for each 32 inputs of an output. With "w8a8" what they are multiplied with becomes
- * integers of 8 bits, too, but for the product that makes logits. BY_EARG: another name. */
+ * and activations. With "int8", "w8a8", "fp8" and "int4" these are bf16, and the weights of
+ * products are rounded when they are loaded: to integers of 8 bits or e4m3 with a scale for each
+ * output, of 4 bits with a scale for each 32 inputs of an output. With "w8a8" what they are
+ * multiplied with becomes integers of 8 bits, too, but for the product that makes logits, which
+ * with "fp8" has integers of 8 bits. BY_EARG: another name. */
 BY_API by_status by_infer_precision(by_dtype *compute, const char *name, by_error *error);
 /* The precision of inference where none is named: precision.compute, or, of weights that a file has
- * in codes, "int4", "w8a8" or "int8"; of codes that are floats "bf16". weights may be NULL. Static,
- * or owned by the config. */
+ * in codes, "int4", "fp8", "w8a8" or "int8". weights may be NULL. Static, or owned by the config.
+ */
 BY_API const char *by_infer_precision_of(const by_config *config, const by_weights *weights);
 
 /* ---- generation ---- */

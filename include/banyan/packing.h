@@ -13,18 +13,21 @@
  *   INT8    any    u8 [k / 4][32][4], k padded to blocks of 128: codes c of weights t (c - 128);
  *                  then f32 [32]: t of each output
  *   W8A8   any    as INT8
+ *   FP8    any    e4m3 [k / 2][32][2], codes c of weights t c: neighbours of k in pairs; then
+ *                 f32 [32]: t of each output
  *   INT4    any    for each `group` inputs (32, 64 or 128) u8 [group / 8][32][4], whose byte i has
  *                  the codes c of weights t (c - 8) of inputs i (lower half) and 4 + i (upper half)
  *                  of eight; then f16 [32]: t of each output in the group
  *
  * Codes are found by rounding to nearest. Of 8 bits, t is the largest magnitude of the output's
- * weights / 127. Of 4 bits the weight of the largest magnitude in a group gets code 0, so that t is
- * that weight / -8.
+ * weights / 127, of FP8 / 448. Of 4 bits the weight of the largest magnitude in a group gets code
+ * 0, so that t is that weight / -8.
  *
  * What a product does with its other operand follows from the kind. INT8 and INT4 take the inputs
  * of a block as integers of 16 bits with a scale of their own, W8A8 takes a whole row as integers
  * of 8 bits with one scale, its largest magnitude / 127 (dynamic quantisation by token: Dettmers et
- * al. 2022, "LLM.int8()"): half the multiplications, and a coarser result.
+ * al. 2022, "LLM.int8()"): half the multiplications, and a coarser result. FP8 takes it as it is,
+ * as PACKED does: an e4m3 is a bf16 exactly, and t multiplies the sum.
  */
 #ifndef BANYAN_PACKING_H
 #define BANYAN_PACKING_H
@@ -46,6 +49,7 @@ typedef enum by_packing_kind {
     BY_PACKING_INT8,
     BY_PACKING_INT4,
     BY_PACKING_W8A8, /* at most 131,072 inputs */
+    BY_PACKING_FP8,
     BY_PACKING_KINDS
 } by_packing_kind;
 
@@ -56,7 +60,7 @@ typedef struct by_packing {
     int64_t group; /* INT4: inputs that share a scale */
 } by_packing;
 
-/* "plain", "packed", "int8", "int4", "w8a8"; "?" for an invalid value. */
+/* "plain", "packed", "int8", "int4", "w8a8", "fp8"; "?" for an invalid value. */
 BY_API const char *by_packing_kind_name(by_packing_kind kind);
 
 #ifdef __cplusplus

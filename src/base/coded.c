@@ -5,8 +5,7 @@
 
 #include "base/half.h"
 
-#define F8_NAN     0x7fu
-#define F8_LARGEST 448.0f
+#define F8_NAN 0x7fu
 
 size_t by__coded_row_bytes(by__code_kind kind, int64_t k)
 {
@@ -33,7 +32,7 @@ uint8_t by__f32_to_f8(float value)
     if (isnan(value)) {
         return (uint8_t)(sign | F8_NAN);
     }
-    size = size > F8_LARGEST ? F8_LARGEST : size;
+    size = size > BY__F8_LARGEST ? BY__F8_LARGEST : size;
     if (size < 0x1p-6f) { /* steps of 2^-9; eight of them are the smallest normal number */
         return (uint8_t)(sign | (int)rintf(size * 0x1p9f));
     }

@@ -34,6 +34,9 @@ typedef struct by__coded {
     const uint8_t *scales;
 } by__coded;
 
+/* The largest e4m3. */
+#define BY__F8_LARGEST 448.0f
+
 /* Bytes of the codes of an output. */
 size_t by__coded_row_bytes(by__code_kind kind, int64_t k);
 /* The value of an e4m3 (S.EEEE.MMM, bias 7, no infinities; 0x7f and 0xff are NaN), and the nearest

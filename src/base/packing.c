@@ -7,17 +7,19 @@
 
 #include "base/base.h"
 
-static const char *const kind_names[BY_PACKING_KINDS] = {"plain", "packed", "int8", "int4", "w8a8"};
+static const char *const kind_names[BY_PACKING_KINDS] = {"plain", "packed", "int8",
+                                                         "int4",  "w8a8",   "fp8"};
 
 const char *by_packing_kind_name(by_packing_kind kind)
 {
     return (unsigned)kind < BY_PACKING_KINDS ? kind_names[kind] : "?";
 }
 
-/* Whether its codes have 8 bits. */
+/* Whether its codes have 8 bits; then an output has one scale. */
 static bool has_bytes(const by_packing *packing)
 {
-    return packing->kind == BY_PACKING_INT8 || packing->kind == BY_PACKING_W8A8;
+    return packing->kind == BY_PACKING_INT8 || packing->kind == BY_PACKING_W8A8 ||
+           packing->kind == BY_PACKING_FP8;
 }
 
 const char *by__packing_wrong(const by_packing *packing)
@@ -43,13 +45,19 @@ size_t by__packed_panel_bytes(const by_packing *packing)
 {
     size_t bytes;
     size_t k = (size_t)packing->k;
+    size_t pairs = by__round_up(k, BY__PACKED_PAIR);
+    if (packing->kind == BY_PACKING_FP8) {
+        bool fits = by__size_mul(pairs, BY_PACKED_COLUMNS, &bytes);
+        return fits && by__size_add(bytes, BY_PACKED_COLUMNS * sizeof(float), &bytes) ? bytes
+                                                                                      : SIZE_MAX;
+    }
     if (packing->kind != BY_PACKING_PACKED) {
         size_t block = (size_t)by__packed_block(packing);
         size_t scales = has_bytes(packing) ? BY_PACKED_COLUMNS * sizeof(float) : 0;
         bool fits = by__size_mul((k + block - 1) / block, by__packed_block_bytes(packing), &bytes);
         return fits && by__size_add(bytes, scales, &bytes) ? bytes : SIZE_MAX;
     }
-    k = packing->dtype == BY_BF16 ? by__round_up(k, BY__PACKED_PAIR) : k;
+    k = packing->dtype == BY_BF16 ? pairs : k;
     return by__size_mul(k, BY_PACKED_COLUMNS * by_dtype_size(packing->dtype), &bytes) ? bytes
                                                                                       : SIZE_MAX;
 }
@@ -107,9 +115,19 @@ static void read_panel(float *column, const by_packing *p, const source *s, int6
     }
 }
 
+/* Where input i, column c is in a panel of pairs. */
+static int64_t pair_at(int64_t c, int64_t i)
+{
+    return (i / BY__PACKED_PAIR * BY_PACKED_COLUMNS + c) * BY__PACKED_PAIR + i % BY__PACKED_PAIR;
+}
+
 /* The half byte or byte of input i, column c; `half` is 4 for an upper half. */
 static uint8_t *code_at(const by_packing *p, void *panel, int64_t c, int64_t i, int *half)
 {
+    if (p->kind == BY_PACKING_FP8) {
+        *half = 0;
+        return (uint8_t *)panel + pair_at(c, i);
+    }
     int64_t block = by__packed_block(p);
     char *at = (char *)panel + (size_t)(i / block) * by__packed_block_bytes(p);
     int64_t in = i % block;
@@ -129,7 +147,7 @@ static char *scale_at(const by_packing *p, void *panel, int64_t c, int64_t i)
     return (char *)panel + block + (c - BY_PACKED_COLUMNS) * 2;
 }
 
-float by__packed_integer_at(const by_packing *packing, const void *panel, int64_t c, int64_t i)
+float by__packed_code_at(const by_packing *packing, const void *panel, int64_t c, int64_t i)
 {
     int half;
     void *data = (void *)(uintptr_t)panel;
@@ -138,7 +156,8 @@ float by__packed_integer_at(const by_packing *packing, const void *panel, int64_
     if (has_bytes(packing)) {
         float scale;
         memcpy(&scale, at, sizeof scale);
-        return scale * (float)(code - BY__INT8_OFFSET);
+        return scale * (packing->kind == BY_PACKING_FP8 ? by__f8_to_f32((uint8_t)code)
+                                                        : (float)(code - BY__INT8_OFFSET));
     }
     uint16_t bits;
     memcpy(&bits, at, sizeof bits);
@@ -148,6 +167,19 @@ float by__packed_integer_at(const by_packing *packing, const void *panel, int64_
 static float limited(float x, float low, float high)
 {
     return x < low ? low : x > high ? high : x;
+}
+
+static int code_of(const by_packing *p, float value, float scale)
+{
+    float part = scale == 0.0f || isnan(scale) ? 0.0f : value / scale;
+    switch (p->kind) {
+    case BY_PACKING_FP8:
+        return by__f32_to_f8(part);
+    case BY_PACKING_INT4:
+        return (int)limited(rintf(part) + BY__INT4_OFFSET, 0.0f, 15.0f);
+    default:
+        return (int)limited(rintf(part) + BY__INT8_OFFSET, 0.0f, 255.0f);
+    }
 }
 
 /* Codes of `count` inputs of column c from input `first` on, which share a scale. */
@@ -162,7 +194,8 @@ static void encode(const by_packing *p, void *panel, const float *values, int64_
         extreme = fabsf(values[i]) > fabsf(extreme) ? values[i] : extreme;
     }
     bool wide = has_bytes(p);
-    float scale = !finite ? NAN : wide ? fabsf(extreme) / 127.0f : extreme / -8.0f;
+    float most = p->kind == BY_PACKING_FP8 ? BY__F8_LARGEST : 127.0f;
+    float scale = !finite ? NAN : wide ? fabsf(extreme) / most : extreme / -8.0f;
     if (wide) {
         memcpy(at, &scale, sizeof scale);
     } else {
@@ -170,16 +203,14 @@ static void encode(const by_packing *p, void *panel, const float *values, int64_
         memcpy(at, &bits, sizeof bits);
         scale = by__f16_to_f32(bits);
     }
-    float offset = wide ? BY__INT8_OFFSET : BY__INT4_OFFSET;
     for (int64_t i = 0; i < count; i++) {
-        float code = !finite || scale == 0.0f ? offset : rintf(values[i] / scale) + offset;
         int half;
         uint8_t *to = code_at(p, panel, c, first + i, &half);
-        *to = (uint8_t)(*to | (int)limited(code, 0.0f, wide ? 255.0f : 15.0f) << half);
+        *to = (uint8_t)(*to | code_of(p, finite ? values[i] : 0.0f, scale) << half);
     }
 }
 
-static void write_integers(void *panel, const by_packing *p, const float *column)
+static void write_codes(void *panel, const by_packing *p, const float *column)
 {
     int64_t together = has_bytes(p) ? p->k : p->group;
     for (int64_t c = 0; c < BY_PACKED_COLUMNS; c++) {
@@ -193,7 +224,7 @@ static void write_integers(void *panel, const by_packing *p, const float *column
 static void write_panel(void *out, const by_packing *p, const float *column)
 {
     if (p->kind != BY_PACKING_PACKED) {
-        write_integers(out, p, column);
+        write_codes(out, p, column);
         return;
     }
     for (int64_t i = 0; i < p->k; i++) {
@@ -205,9 +236,7 @@ static void write_panel(void *out, const by_packing *p, const float *column)
             } else if (p->dtype == BY_F16) {
                 ((uint16_t *)out)[at] = by__f32_to_f16(value);
             } else {
-                at = (i / BY__PACKED_PAIR * BY_PACKED_COLUMNS + c) * BY__PACKED_PAIR +
-                     i % BY__PACKED_PAIR;
-                ((uint16_t *)out)[at] = by__f32_to_bf16(value);
+                ((uint16_t *)out)[pair_at(c, i)] = by__f32_to_bf16(value);
             }
         }
     }
@@ -243,32 +272,42 @@ by_status by__pack_weight(void *out, const by_packing *packing, bool out_in, con
 
 bool by__packing_takes(const by_packing *packing, const by__coded *coded)
 {
-    bool whole = coded->k == packing->k && coded->n <= packing->n && coded->scale_row > 0;
+    bool fits = coded->k == packing->k && coded->n <= packing->n;
+    if (packing->kind == BY_PACKING_FP8) {
+        return fits && coded->kind == BY__CODE_F8 && coded->scale_row <= 1;
+    }
     if (has_bytes(packing)) {
-        return whole && coded->kind == BY__CODE_INT8 && coded->scale_row == 1 &&
+        return fits && coded->kind == BY__CODE_INT8 && coded->scale_row == 1 &&
                coded->scale_dtype == BY_F32;
     }
-    return whole && packing->kind == BY_PACKING_INT4 && coded->kind == BY__CODE_INT4 &&
+    return fits && coded->scale_row > 0 && packing->kind == BY_PACKING_INT4 &&
+           coded->kind == BY__CODE_INT4 &&
            (coded->scale_row == 1 || coded->group % packing->group == 0) &&
            coded->scale_dtype == BY_F16;
 }
 
-/* Output `j` as column c of a panel. */
+/* Output `j` as column c of a panel. NaN among codes of FP8 makes its scale NaN: products take a
+ * code's bits as those of a number. */
 static void put_coded(void *panel, const by_packing *p, const by__coded *coded, int64_t j,
                       int64_t c)
 {
     bool wide = has_bytes(p);
+    int offset = p->kind == BY_PACKING_FP8 ? 0 : wide ? BY__INT8_OFFSET : BY__INT4_OFFSET;
     int64_t together = wide ? p->k : p->group;
     for (int64_t i = 0; i < p->k; i++) {
         int half;
         bool given = j < coded->n;
         uint8_t *to = code_at(p, panel, c, i, &half);
         int code = given ? by__coded_code(coded, j, i) : 0;
-        *to = (uint8_t)(*to | (code + (wide ? BY__INT8_OFFSET : BY__INT4_OFFSET)) << half);
+        *to = (uint8_t)(*to | (code + offset) << half);
         if (given && i % together == 0) {
             float scale = by__coded_scale(coded, j, i);
             uint16_t bits = by__f32_to_f16(scale);
             memcpy(scale_at(p, panel, c, i), wide ? (void *)&scale : (void *)&bits, wide ? 4 : 2);
+        }
+        if (p->kind == BY_PACKING_FP8 && isnan(by__f8_to_f32(*to))) {
+            float none = NAN;
+            memcpy(scale_at(p, panel, c, i), &none, sizeof none);
         }
     }
 }

@@ -18,7 +18,7 @@
 #define BY__PACKED_BLOCK 128
 /* Most inputs of W8A8: a sum of so many products of two bytes fits into 32 bits. */
 #define BY__W8A8_INPUTS (1 << 17)
-/* The codes of weight 0. */
+/* The codes of weight 0, of integers. */
 #define BY__INT8_OFFSET 128
 #define BY__INT4_OFFSET 8
 
@@ -26,8 +26,8 @@
 const char *by__packing_wrong(const by_packing *packing);
 /* Bytes of a panel, a multiple of 64; SIZE_MAX when they do not fit. */
 size_t by__packed_panel_bytes(const by_packing *packing);
-/* Of codes: inputs of a block, whose scale or whose end is in the panel, and the bytes from one to
- * the next. */
+/* Of integers: inputs of a block, whose scale or whose end is in the panel, and the bytes from one
+ * to the next. */
 static inline int64_t by__packed_block(const by_packing *packing)
 {
     return packing->kind == BY_PACKING_INT4 ? packing->group : BY__PACKED_BLOCK;
@@ -39,8 +39,9 @@ static inline size_t by__packed_block_bytes(const by_packing *packing)
                ? (size_t)packing->group * BY_PACKED_COLUMNS / 2 + 2 * BY_PACKED_COLUMNS
                : codes;
 }
-/* Element (input i, column c of the panel) of codes. */
-float by__packed_integer_at(const by_packing *packing, const void *panel, int64_t c, int64_t i);
+/* Element (input i, column c of the panel) of codes; of an output of FP8 one of whose codes is NaN,
+ * NaN. */
+float by__packed_code_at(const by_packing *packing, const void *panel, int64_t c, int64_t i);
 /* Shape of the packed weight as a tensor of u8: [panels, bytes of a panel]. */
 by_shape by__packed_shape(const by_packing *packing);
 /* Packs the values of a weight, [n, k] when out_in, else [k, n], of f32, bf16 or f16 at any
@@ -62,7 +63,7 @@ static inline float by__packed_at(const by_packing *packing, const void *data, i
         (const char *)data + (size_t)(j / BY_PACKED_COLUMNS) * by__packed_panel_bytes(packing);
     int64_t column = j % BY_PACKED_COLUMNS;
     if (packing->kind != BY_PACKING_PACKED) {
-        return by__packed_integer_at(packing, panel, column, i);
+        return by__packed_code_at(packing, panel, column, i);
     }
     switch (packing->dtype) {
     case BY_F32:

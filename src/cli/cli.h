@@ -107,7 +107,7 @@ const char *cli_number(char buffer[32], double value, int decimals);
 /* Of 100 parameters, how many are trained. */
 double cli_trained_percent(const by_model_size *size);
 /* What the flags --precision, --best, --ema and --adapter say of themselves. */
-#define CLI_PRECISION_HELP "f32, bf16, fp16, int8, w8a8 or int4"
+#define CLI_PRECISION_HELP "f32, bf16, fp16, int8, w8a8, fp8 or int4"
 #define CLI_BEST_HELP      "the best checkpoint on held-out data, not the newest"
 #define CLI_EMA_HELP       "the moving average of the weights (optimizer.ema)"
 #define CLI_ADAPTER_HELP                                                                           \

@@ -210,15 +210,16 @@ int cli_check_precision(const cli_command *command, const char *precision)
     if (precision == NULL || by_infer_precision(&dtype, precision, NULL) == BY_OK) {
         return -1;
     }
-    return cli_misuse(command, "--precision '%s' is none of f32, bf16, fp16, int8, w8a8, int4",
+    return cli_misuse(command, "--precision '%s' is none of f32, bf16, fp16, int8, w8a8, fp8, int4",
                       precision);
 }
 
 const char *cli_precision_name(const char *precision, by_dtype computes)
 {
-    bool integers =
-        precision != NULL && (strncmp(precision, "int", 3) == 0 || strcmp(precision, "w8a8") == 0);
-    return integers ? precision : by_dtype_name(computes);
+    bool in_codes =
+        precision != NULL && (strncmp(precision, "int", 3) == 0 || strcmp(precision, "w8a8") == 0 ||
+                              strcmp(precision, "fp8") == 0);
+    return in_codes ? precision : by_dtype_name(computes);
 }
 
 /* When the first signal came, in milliseconds of a clock that never steps back; 0: none yet. The

@@ -122,7 +122,7 @@ float by__codes_scale(by__codes *codes, int64_t j, int64_t i, const float *value
     }
     float scale = c->kind == BY__CODE_INT4   ? extreme / -8.0f
                   : c->kind == BY__CODE_INT8 ? fabsf(extreme) / 127.0f
-                                             : fabsf(extreme) / 448.0f;
+                                             : fabsf(extreme) / BY__F8_LARGEST;
     scale = finite ? stored(c, scale) : NAN;
     if (rule == BY__SCALE_SEARCH && finite && scale != 0.0f) {
         scale = search(c, values, importance, count, scale);

@@ -23,6 +23,8 @@ static uint64_t bytes_packed(const by__linear *l, const by__stored_as *how)
     } else if (how->coded && how->kind == BY__CODE_INT4) {
         packing.kind = BY_PACKING_INT4;
         packing.group = how->group;
+    } else if (how->coded) {
+        packing.kind = BY_PACKING_FP8;
     }
     by_shape shape = by__packed_shape(&packing);
     return (uint64_t)by_shape_count(&shape);

@@ -122,8 +122,7 @@ const by__method by__method_int4 = {
     .store = by__store_int4};
 const by__method by__method_fp8 = {
     .shown = {.name = "fp8",
-              .summary = "weights of 8 bits as floats (e4m3), a scale for each output; on the disk "
-                         "alone, inference has them as bf16",
+              .summary = "weights of 8 bits as floats (e4m3), a scale for each output",
               .settings = int8_settings},
     .run = run_fp8,
     .store = store_fp8};

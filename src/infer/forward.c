@@ -10,16 +10,18 @@ static const struct {
     const char *name;
     by_packing_kind kind;
     int64_t group;
-} integers[] = {
-    {"int8", BY_PACKING_INT8, 0}, {"w8a8", BY_PACKING_W8A8, 0}, {"int4", BY_PACKING_INT4, 32}};
+} codes[] = {{"int8", BY_PACKING_INT8, 0},
+             {"w8a8", BY_PACKING_W8A8, 0},
+             {"fp8", BY_PACKING_FP8, 0},
+             {"int4", BY_PACKING_INT4, 32}};
 
 static by_status read_precision(by__forward_options *out, const char *name, by_error *error)
 {
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(integers); i++) {
-        if (strcmp(name, integers[i].name) == 0) {
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(codes); i++) {
+        if (strcmp(name, codes[i].name) == 0) {
             out->compute = BY_BF16;
-            out->pack.kind = integers[i].kind;
-            out->pack.group = integers[i].group;
+            out->pack.kind = codes[i].kind;
+            out->pack.group = codes[i].group;
             return BY_OK;
         }
     }
@@ -31,8 +33,8 @@ by_status by_infer_precision(by_dtype *compute, const char *name, by_error *erro
 {
     by__forward_options options = {0};
     if (read_precision(&options, name, NULL) != BY_OK) {
-        return by_error_set(error, BY_EARG, "'%s' is none of f32, bf16, fp16, int8, w8a8, int4",
-                            name);
+        return by_error_set(error, BY_EARG,
+                            "'%s' is none of f32, bf16, fp16, int8, w8a8, fp8, int4", name);
     }
     *compute = options.compute;
     return BY_OK;
@@ -51,7 +53,7 @@ const char *by_infer_precision_of(const by_config *config, const by_weights *wei
         }
     }
     return found[BY__CODE_INT4]                    ? "int4"
-           : found[BY__CODE_F8]                    ? "bf16"
+           : found[BY__CODE_F8]                    ? "fp8"
            : by__weights_rows_as_integers(weights) ? "w8a8"
                                                    : "int8";
 }
@@ -78,11 +80,14 @@ static void choose_coded(const by__forward_options *o, const char *name, by_pack
     } else if (coded != NULL && coded->kind == BY__CODE_INT4) {
         *kind = BY_PACKING_INT4;
         *group = coded->scale_row > 1 ? coded->group : 128;
+    } else if (coded != NULL) {
+        *kind = BY_PACKING_FP8;
     }
 }
 
 /* The head has rows of 16 bits: it reads few rows, for which its weights' bytes count and not the
- * multiplications, and logits are what errors show in first. */
+ * multiplications, and logits are what errors show in first. For this its weights are integers
+ * rather than FP8, too. */
 static void choose_packing(const void *user, const char *name, by_packing_kind *kind,
                            int64_t *group)
 {
@@ -90,7 +95,8 @@ static void choose_packing(const void *user, const char *name, by_packing_kind *
     if (choice->options->in_codes) {
         choose_coded(choice->options, name, kind, group);
     }
-    if (*kind == BY_PACKING_W8A8 && choice->head != NULL && strcmp(name, choice->head) == 0) {
+    if ((*kind == BY_PACKING_W8A8 || *kind == BY_PACKING_FP8) && choice->head != NULL &&
+        strcmp(name, choice->head) == 0) {
         *kind = BY_PACKING_INT8;
     }
 }

@@ -76,6 +76,8 @@ static const row_case cases[] = {
          X(ROWS, 300), WEIGHT),
     LINE(PACKED_MATMUL, (.dtype = ACT, .packing = {BY_PACKING_W8A8, ACT, 70, 1300, 0}), 9, 1,
          X(ROWS, 1300), WEIGHT, F(70), X(ROWS, 70)),
+    LINE(PACKED_MATMUL, (.dtype = ACT, .packing = {BY_PACKING_FP8, ACT, 70, 301, 0}), 9, 1,
+         X(ROWS, 301), WEIGHT, F(70), X(ROWS, 70)),
     LINE(PACKED_EMBEDDING, (.dtype = ACT, .packing = PACKING(50, 70)), 1, 1, I(ROWS), WEIGHT),
     LINE(EMBEDDING, (0), 1, 1, I(ROWS), X(50, 70)),
     LINE(LAYER_NORM, (.eps = 1e-5f), 1, 7, X(ROWS, 770), F(770), F(770)),

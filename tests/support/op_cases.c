@@ -26,6 +26,10 @@
     {                                                                                              \
         BY_PACKING_W8A8, ACT, n, k, 0                                                              \
     }
+#define FP8(n, k)                                                                                  \
+    {                                                                                              \
+        BY_PACKING_FP8, ACT, n, k, 0                                                               \
+    }
 #define INT4(n, k, group)                                                                          \
     {                                                                                              \
         BY_PACKING_INT4, ACT, n, k, group                                                          \
@@ -152,6 +156,10 @@ const op_case op_cases[] = {
          A(2, 7, 70)),
     CASE(PACKED_MATMUL, (.dtype = BY_F32, .packing = W8A8(33, 1024)), A(3, 1024), PACKED),
     CASE(PACKED_MATMUL, (.dtype = ACT, .packing = W8A8(40, 1030)), A(29, 1030), PACKED),
+    CASE(PACKED_MATMUL, (.dtype = ACT, .packing = FP8(1, 1)), A(1), PACKED),
+    CASE(PACKED_MATMUL, (.dtype = ACT, .packing = FP8(70, 301)), A(2, 7, 301), PACKED, F(70),
+         A(2, 7, 70)),
+    CASE(PACKED_MATMUL, (.dtype = BY_F32, .packing = FP8(96, 1030)), A(131, 1030), PACKED),
     CASE(PACKED_MATMUL, (.dtype = ACT, .packing = INT4(1, 1, 32)), A(1), PACKED),
     CASE(PACKED_MATMUL, (.dtype = ACT, .packing = INT4(70, 300, 64)), A(2, 7, 300), PACKED, F(70),
          A(2, 7, 70)),
@@ -159,7 +167,9 @@ const op_case op_cases[] = {
     CASE(PACKED_MATMUL, (.dtype = BY_F32, .packing = INT4(40, 640, 128)), A(5, 640), PACKED),
     BENCH(PACKED_MATMUL, (.dtype = BY_F32, .packing = INT8(50257, 768)), A(1, 768), PACKED),
     BENCH(PACKED_MATMUL, (.dtype = BY_F32, .packing = INT4(50257, 768, 32)), A(1, 768), PACKED),
+    BENCH(PACKED_MATMUL, (.dtype = BY_F32, .packing = FP8(50257, 768)), A(1, 768), PACKED),
     BENCH(PACKED_MATMUL, (.dtype = ACT, .packing = INT8(3072, 768)), A(512, 768), PACKED),
+    BENCH(PACKED_MATMUL, (.dtype = ACT, .packing = FP8(3072, 768)), A(512, 768), PACKED),
     BENCH(PACKED_MATMUL, (.dtype = ACT, .packing = INT4(3072, 768, 32)), A(512, 768), PACKED),
     BENCH(PACKED_MATMUL, (.dtype = ACT, .packing = W8A8(3072, 768)), A(512, 768), PACKED),
     BENCH(PACKED_MATMUL, (.dtype = ACT, .packing = W8A8(768, 3072)), A(512, 3072), PACKED),

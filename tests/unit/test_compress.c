@@ -115,6 +115,8 @@ static void codes_of_8_bits_are_multiplied_as_they_are(void **state)
     compare_codes("int8", llama, BY_ARRAY_LENGTH(llama));
     compare_codes("w8a8", gpt2, BY_ARRAY_LENGTH(gpt2));
     compare_codes("w8a8", llama, BY_ARRAY_LENGTH(llama));
+    compare_codes("fp8", gpt2, BY_ARRAY_LENGTH(gpt2));
+    compare_codes("fp8", llama, BY_ARRAY_LENGTH(llama));
 }
 
 /* What is packed from the file has the file's codes and scales, not those found anew. */

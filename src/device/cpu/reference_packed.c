@@ -21,7 +21,8 @@ static void take_rows(const by__call *call)
 {
     const by_packing *packing = &call->attrs.packing;
     double *out = call->work;
-    bool whole = packing->kind == BY_PACKING_PACKED || packing->kind == BY_PACKING_W8A8;
+    bool as_is = packing->kind == BY_PACKING_PACKED || packing->kind == BY_PACKING_FP8;
+    bool whole = as_is || packing->kind == BY_PACKING_W8A8;
     float most = packing->kind == BY_PACKING_W8A8 ? LARGEST_BYTE : LARGEST;
     for (int64_t at = 0, next, count = by__tensor_count(&call->in[0]); at < count; at = next) {
         int64_t end = (at / packing->k + 1) * packing->k;
@@ -31,7 +32,7 @@ static void take_rows(const by__call *call)
             out[i] = by__get(&call->in[0], i);
             largest = fmaxf(largest, fabsf((float)out[i]));
         }
-        for (int64_t i = at; packing->kind != BY_PACKING_PACKED && i < next; i++) {
+        for (int64_t i = at; !as_is && i < next; i++) {
             float inverse = largest >= SMALLEST ? most / largest : 0.0f;
             out[i] = (double)rintf((float)out[i] * inverse) * (double)(largest / most);
         }

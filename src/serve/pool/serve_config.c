@@ -142,7 +142,7 @@ static const by__key keys[] = {
      .help = "processes; where scaling.most is above it, at least, and 0: none while there are no "
              "requests"},
     {"worker", "precision", BY__KEY_TEXT, OWN(worker.precision), "\"\"",
-     .help = "f32, bf16, fp16, int8, w8a8 or int4; empty: as the weights are"},
+     .help = "f32, bf16, fp16, int8, w8a8, fp8 or int4; empty: as the weights are"},
     {"worker", "sessions", BY__KEY_INT, OWN(worker.sessions), "0", 0, 65536,
      .help = "sequences that run at a time in a worker; 0: the engine's default"},
     {"worker", "context", BY__KEY_INT, OWN(worker.context), "0", 0, BY__MI24,

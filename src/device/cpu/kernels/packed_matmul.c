@@ -10,7 +10,10 @@
  * With few rows every panel is read once, from end to end, and all panels of a thread are one
  * stream of memory. With more rows than a register tile has, panels are taken in groups and in
  * pieces along k, so that a panel's piece stays in the first cache and a group's in the second
- * while all rows of a block meet them. */
+ * while all rows of a block meet them.
+ *
+ * Weights of FP8 become pairs of bf16 in registers, where the tile meets them, and the sums of a
+ * row are multiplied by the outputs' scales when they are whole. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +48,7 @@
 typedef struct plan {
     by_packing packing;
     by__arithmetic kind;
+    bool is_f8;
     int64_t m;
     int64_t steps;      /* of a panel */
     int64_t step_bytes; /* of a panel */
@@ -66,15 +70,60 @@ typedef struct plan {
 
 #define EACH_ROW _Pragma("GCC unroll 16") for (int r = 0; r < height; r++)
 
-/* The sums [height, 32] of a panel's piece and `height` rows (a constant); they go on from what is
- * there when `resume`. */
-BY__INLINE void add_tile(by__arithmetic kind, const plan *p, const char *panel, const by__unit *x,
-                         int64_t steps, float *sums, bool resume, int height)
+/* A step of pairs of e4m3 (OCP 8-bit floats) in 2 bytes, as that of the same values in bf16, which
+ * has all of them; the two codes of NaN count as 480. */
+BY__INLINE by__step load_f8(by__arithmetic kind, const char *data)
 {
-    const int64_t step_bytes = BY_PACKED_COLUMNS * by__step_size(kind);
+    BY_UNUSED(kind);
+#if defined(__AVX512BF16__)
+    if (kind == BY__PAIRS_BF16) {
+        /* The four bits of the exponent move below the upper half of bf16's eight, whose bias is
+         * 120 more. With none set, a code is 0 to 7 steps of 2^-9. */
+        const __m512i small = _mm512_castsi128_si512(
+            _mm_set_epi16(0x3c60, 0x3c40, 0x3c20, 0x3c00, 0x3bc0, 0x3b80, 0x3b00, 0));
+        __m512i codes =
+            _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)data));
+        __m512i sizes = _mm512_and_si512(codes, _mm512_set1_epi16(0x7f));
+        __mmask32 is_small = _mm512_testn_epi16_mask(codes, _mm512_set1_epi16(0x78));
+        __m512i bits = _mm512_add_epi16(_mm512_slli_epi16(sizes, 4), _mm512_set1_epi16(120 << 7));
+        bits = _mm512_mask_permutexvar_epi16(bits, is_small, sizes, small);
+        /* bits | (codes << 8 & the sign) */
+        bits = _mm512_ternarylogic_epi32(bits, _mm512_slli_epi16(codes, 8),
+                                         _mm512_set1_epi16((short)0x8000), 0xf8);
+        return (by__step){.value = (by__vf)bits};
+    }
+#endif
+    /* As an f32 with the same bits, a size is its value times 2^-120; below 2^-6, a denormal. */
+    typedef uint16_t pairs __attribute__((vector_size(2 * BY__LANES)));
+    pairs codes;
+    memcpy(&codes, data, sizeof codes);
+    by__vu both = __builtin_convertvector(codes, by__vu);
+    by__vu even = (both & 0x7fu) << 20 | (both & 0x80u) << 24;
+    by__vu odd = (both & 0x7f00u) << 12 | (both & 0x8000u) << 16;
+    return (by__step){.value = (by__vf)even * 0x1p120f, .odd = (by__vf)odd * 0x1p120f};
+}
+
+/* Bytes of a lane, which is a step. */
+BY__INLINE int64_t lane_bytes(by__arithmetic kind, bool is_f8)
+{
+    return is_f8 ? 2 : by__step_size(kind);
+}
+
+BY__INLINE by__step take_step(by__arithmetic kind, bool is_f8, const char *at)
+{
+    return is_f8 ? load_f8(kind, at) : by__step_load(kind, at);
+}
+
+/* The sums [height, 32] of a panel's piece and `height` rows; they go on from what is there when
+ * `resume`. kind, is_f8 and height are constants. */
+BY__INLINE void add_tile(by__arithmetic kind, bool is_f8, const plan *p, const char *panel,
+                         const by__unit *x, int64_t steps, float *sums, bool resume, int height)
+{
+    const int64_t lane = lane_bytes(kind, is_f8);
+    const int64_t step_bytes = BY_PACKED_COLUMNS * lane;
     const int64_t step_units = by__step_units(kind);
     for (int64_t j = 0; j < BY_PACKED_COLUMNS; j += TILE_COLUMNS) {
-        const char *b = panel + j * by__step_size(kind);
+        const char *b = panel + j * lane;
         by__vf total[TILE_ROWS][2];
         EACH_ROW
         {
@@ -86,12 +135,12 @@ BY__INLINE void add_tile(by__arithmetic kind, const plan *p, const char *panel, 
             const char *at = b + s * step_bytes;
             if (height > ALONE) {
                 __builtin_prefetch(at + FETCH_AHEAD, 0, 2);
-                if (by__step_size(kind) * TILE_COLUMNS > BY_CACHE_LINE) {
+                if (lane * TILE_COLUMNS > BY_CACHE_LINE) {
                     __builtin_prefetch(at + FETCH_AHEAD + BY_CACHE_LINE, 0, 2);
                 }
             }
-            by__step left = by__step_load(kind, at);
-            by__step right = by__step_load(kind, at + BY__LANES * by__step_size(kind));
+            by__step left = take_step(kind, is_f8, at);
+            by__step right = take_step(kind, is_f8, at + BY__LANES * lane);
             EACH_ROW
             {
                 const by__unit *row = x + r * p->row_units + s * step_units;
@@ -110,11 +159,11 @@ BY__INLINE void add_tile(by__arithmetic kind, const plan *p, const char *panel, 
 
 #define TILE_OF(h)                                                                                 \
     case h:                                                                                        \
-        add_tile(kind, p, panel, x, steps, sums, resume, h);                                       \
+        add_tile(kind, is_f8, p, panel, x, steps, sums, resume, h);                                \
         break
 
-BY__INLINE void add_rows(by__arithmetic kind, const plan *p, const char *panel, const by__unit *x,
-                         int64_t steps, float *sums, bool resume, int64_t height)
+BY__INLINE void add_rows(by__arithmetic kind, bool is_f8, const plan *p, const char *panel,
+                         const by__unit *x, int64_t steps, float *sums, bool resume, int64_t height)
 {
     switch (height) {
         TILE_OF(1);
@@ -137,7 +186,7 @@ BY__INLINE void add_rows(by__arithmetic kind, const plan *p, const char *panel, 
         TILE_OF(13);
 #endif
     default:
-        add_tile(kind, p, panel, x, steps, sums, resume, TILE_ROWS);
+        add_tile(kind, is_f8, p, panel, x, steps, sums, resume, TILE_ROWS);
     }
 }
 
@@ -146,18 +195,39 @@ static void add_rows_of(const plan *p, const char *panel, const by__unit *x, int
 {
     switch (p->kind) {
     case BY__UNITS_F32:
-        add_rows(BY__UNITS_F32, p, panel, x, steps, sums, resume, height);
+        add_rows(BY__UNITS_F32, false, p, panel, x, steps, sums, resume, height);
         break;
     case BY__UNITS_F16:
-        add_rows(BY__UNITS_F16, p, panel, x, steps, sums, resume, height);
+        add_rows(BY__UNITS_F16, false, p, panel, x, steps, sums, resume, height);
         break;
 #if defined(__AVX512BF16__)
     case BY__PAIRS_BF16:
-        add_rows(BY__PAIRS_BF16, p, panel, x, steps, sums, resume, height);
+        if (p->is_f8) {
+            add_rows(BY__PAIRS_BF16, true, p, panel, x, steps, sums, resume, height);
+        } else {
+            add_rows(BY__PAIRS_BF16, false, p, panel, x, steps, sums, resume, height);
+        }
         break;
 #endif
     default:
-        add_rows(BY__PAIRS_SPREAD, p, panel, x, steps, sums, resume, height);
+        if (p->is_f8) {
+            add_rows(BY__PAIRS_SPREAD, true, p, panel, x, steps, sums, resume, height);
+        } else {
+            add_rows(BY__PAIRS_SPREAD, false, p, panel, x, steps, sums, resume, height);
+        }
+    }
+}
+
+/* The sums of rows times the scales of a panel of FP8, which follow its codes. */
+static void scale_sums(const plan *p, const char *panel, float *sums, int64_t height)
+{
+    const char *scales = panel + p->steps * p->step_bytes;
+    for (int64_t j = 0; j < BY_PACKED_COLUMNS; j += BY__LANES) {
+        by__vf scale = by__load(scales, j, BY_F32);
+        for (int64_t r = 0; r < height; r++) {
+            float *row = sums + r * BY_PACKED_COLUMNS + j;
+            by__store(row, 0, by__load(row, 0, BY_F32) * scale, BY_F32);
+        }
     }
 }
 
@@ -183,15 +253,19 @@ static void run_task(const job *j, int64_t block, int64_t group, float *sums)
     for (int64_t s = 0; s < p->steps; s += p->piece_steps) {
         int64_t steps = by__min_i64(p->piece_steps, p->steps - s);
         for (int64_t b = 0; b < panels; b++) {
-            const char *panel = (const char *)j->call->in[1].data +
-                                (size_t)(first + b) * p->panel_bytes + s * p->step_bytes;
+            const char *panel =
+                (const char *)j->call->in[1].data + (size_t)(first + b) * p->panel_bytes;
             for (int64_t t = 0; t < tiles; t++) {
                 int64_t i = i0 + t * tall;
                 int64_t height = by__min_i64(tall, i0 + rows - i);
                 float *tile = sums + (b * tiles + t) * TILE_ROWS * BY_PACKED_COLUMNS;
-                add_rows_of(p, panel, j->x + i * p->row_units + s * p->step_units, steps, tile,
-                            s > 0, height);
+                add_rows_of(p, panel + s * p->step_bytes,
+                            j->x + i * p->row_units + s * p->step_units, steps, tile, s > 0,
+                            height);
                 if (s + steps == p->steps) {
+                    if (p->is_f8) {
+                        scale_sums(p, panel, tile, height);
+                    }
                     int64_t column = (first + b) * BY_PACKED_COLUMNS;
                     by__panel_target at = by__panel_target_at(&j->target, i, column);
                     BY__AT_LEVEL(by__panel_store)
@@ -268,11 +342,11 @@ static by_status run(const by__call *call, const by__context *context)
 
 static void plan_rows(plan *p, const by__tensor *x)
 {
-    bool pairs = p->packing.dtype == BY_BF16;
+    bool pairs = p->is_f8 || p->packing.dtype == BY_BF16;
     int64_t k = p->packing.k;
     size_t row_bytes = (size_t)k * by_dtype_size(x->dtype);
     p->steps = pairs ? by__ceil_div(k, BY__PACKED_PAIR) : k;
-    p->step_bytes = BY_PACKED_COLUMNS * (p->kind == BY__UNITS_F16 ? 2 : 4);
+    p->step_bytes = BY_PACKED_COLUMNS * lane_bytes(p->kind, p->is_f8);
     p->step_units = p->kind == BY__PAIRS_SPREAD ? 2 : 1;
     p->copies = p->kind == BY__PAIRS_SPREAD || p->kind == BY__UNITS_F16 || row_bytes % 4 != 0 ||
                 (row_bytes % PAGE == 0 && p->m > 1);
@@ -309,9 +383,10 @@ static void plan_tasks(plan *p)
 static bool supports(const by__call *call)
 {
     const by__tensor *x = &call->in[0];
+    by_packing_kind kind = call->attrs.packing.kind;
     return by__tensor_is_act(x) && by__tensor_count(x) > 0 &&
-           call->attrs.packing.kind == BY_PACKING_PACKED && x->dtype == call->attrs.packing.dtype &&
-           by__tensor_is_act(&call->out[0]) &&
+           (kind == BY_PACKING_PACKED || kind == BY_PACKING_FP8) &&
+           x->dtype == call->attrs.packing.dtype && by__tensor_is_act(&call->out[0]) &&
            (!by__present(&call->in[2]) || by__tensor_is_act(&call->in[2]));
 }
 
@@ -320,7 +395,9 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     plan *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "a product", error));
     p->packing = call->attrs.packing;
-    p->kind = by__arithmetic_of(p->packing.dtype);
+    p->is_f8 = p->packing.kind == BY_PACKING_FP8;
+    p->kind = p->is_f8 && p->packing.dtype != BY_BF16 ? BY__PAIRS_SPREAD
+                                                      : by__arithmetic_of(p->packing.dtype);
     p->m = by__tensor_rows(&call->in[0]);
     p->threads = context->threads;
     plan_rows(p, &call->in[0]);
