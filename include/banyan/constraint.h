@@ -60,9 +60,9 @@ BY_API by_status by_constraint_open_regex(by_constraint **out, const char *patte
 /* The text is JSON that is valid for a JSON Schema (draft 2020-12), of which all that OpenAI's
  * structured output accepts is supported: type (one or several), properties, required,
  * additionalProperties (false; absent means the same), items, minItems, maxItems, enum, const,
- * anyOf, $ref and $defs (recursive ones too), pattern, format, minLength, maxLength, minimum,
- * maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, and annotations. A keyword that is not
- * supported is BY_EARG with its place: it is never left out. */
+ * anyOf, allOf of one schema, $ref and $defs (recursive ones too), pattern, format, minLength,
+ * maxLength, minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, and annotations. A
+ * keyword that is not supported is BY_EARG with its place: it is never left out. */
 BY_API by_status by_constraint_open_schema(by_constraint **out, const char *schema, size_t length,
                                            const by_token_list *list, by_error *error);
 /* The text is any JSON value, or (object) any JSON object; nested up to 64 deep. */

@@ -158,6 +158,25 @@ CONSTRUCTS = r"""
 {% set g = 5 %}{% macro q() %}{{ g }}{% set g = 6 %}{{ g }}{% endmacro %}{{ q() }}{{ g }}{% for i in [1, 2] %}{{ q() }}{% endfor %}
 {% filter upper %}abc{{ 1 }}{% endfilter %}{% raw %}{{ not }} {% this %}{% endraw %}{# a comment {{ x }} #}{% generation %}g{% endgeneration %}{%- raw -%} x {%- endraw -%}
 a  {%- if true -%}  b  {%- endif -%}  c {{- 1 -}} d
+{% for i in [1, 2, 3] %}{{ loop.cycle("a", "b") }}{{ loop.cycle(i) }}{{ loop.depth }}{{ loop.depth0 }}{% endfor %}{{ (5).cycle is defined }}
+{% for i in [1] %}{{ loop.cycle() }}{% endfor %}
+{% set a = 1 %}{% with a = 2, b = a, (c, d) = [a, 4] %}{{ a }}{{ b }}{{ c }}{{ d }}{% set a = 5 %}{{ a }}{% endwith %}{{ a }}{{ b }}{% with %}{% set z = 1 %}{{ z }}{% endwith %}{{ z }}
+{% for i in [1, 2, 3] %}{% with j = i * 2 %}{% if i == 2 %}{% break %}{% endif %}{{ j }}{% endwith %}{% endfor %}{{ j }}
+{% with a = 1 %}{{ a }}
+{% with a 1 %}{% endwith %}
+{% with a = 1 b = 2 %}{% endwith %}
+{{ 42.55 | round }} {{ 42.55 | round(1, "floor") }} {{ 42.55 | round(1, method="ceil") }} {{ 42 | round }} {{ 0.5 | round }} {{ 1.5 | round }} {{ 2.675 | round(2) }} {{ -0.3 | round }} {{ 1250 | round(-2) }} {{ -1350 | round(-2) }} {{ 1251.5 | round(-2) }} {{ true | round }} {{ 42.55 | round | int }} {{ 7 | round(0, "ceil") }} {{ 1e300 | round(3) }} {{ -1.7 | round(0, "floor") }} {{ 1234.5 | round(-2, "ceil") }} {{ -3.0 | round(-1) }}
+{{ "1" | round }}
+{{ 1.5 | round(1, "up") }}
+{{ 1.5 | round("1") }}
+{{ "%s - %s" | format("a", [1, "b"]) }} {{ "%d%%" | format(3.9) }} {{ "%5.2f|%-8s|%08.3f|%+d|% d|%x|%X|%o" | format(3.14159, "h\u00e9", -2.5, 7, 7, 255, 255, 8) }} {{ "%(a)s %(b)03d" | format(a=1, b=2) }} {{ "%.2s|%r|%e|%g|%i" | format("\u00e9bc", "q", 12345.678, 1e-7, true) }} {{ "no" | format }} {{ "%10s|%-10s|" | format(none, true) }} {{ "%.0f %5d %-5d|%.3d" | format(2.5, 42, 42, 7) }}
+{{ "%s" | format }}
+{{ "%s" | format(1, 2) }}
+{{ "%d" | format("a") }}
+{{ "%(a)s" | format(b=1) }}
+{{ "%(a)s" | format(1) }}
+{{ "%s %" | format(1) }}
+{{ "%s" | format(1, a=2) }}
 {{ "a" "b" 'c' }} {{ "\x41\u0042\\n\q" }} {{ 'it\'s' }} {{ {"a": 1}.get("a") }} {{ {"a": 1}.get("b", "c") }} {{ {"a": 1}.keys() | list }} {{ {"a": 1}.values() | list }} {{ {"items": 3}["items"] }} {{ [1, 2, 1].index(2) }} {{ [1, 2, 1].count(1) }}
 {{ messages[0].role }} {{ messages[0]["content"] | length }} {{ messages | length }} {{ messages[-1].role == "user" }} {{ messages[0].nothing is defined }} {{ messages[0].get("x") }} {{ tools is none }} {{ bos_token }}{{ (messages | first).role }} {{ messages | map(attribute="role") | join(",") }}
 {{ x.y }}

@@ -131,6 +131,9 @@ static void test_templates_that_take_parts(void **state)
          "{% elif m.x %}{% else %}{% for p in m['content'] | selectattr('text') %}{{ p.text }}"
          "{% endfor %}{% endif %}{% endfor %}",
          true},
+        {"{% for m in messages %}{% with n = 1, c = m.content %}{% for p in c %}{{ p.text }}"
+         "{% endfor %}{% endwith %}{% endfor %}",
+         true},
         {"{% for m in messages %}{% set c = m.content[1:] %}{% for p in c %}{{ p.text }}"
          "{% endfor %}{% endfor %}",
          true},

@@ -118,6 +118,7 @@ typedef enum by__node_kind {
     BY__NODE_MACRO,    /* name; a: parameters; body */
     BY__NODE_FILTERED, /* a: filter whose innermost operand is NULL; body */
     BY__NODE_GROUP,    /* body */
+    BY__NODE_WITH,     /* a: targets; b: as many values; body */
     BY__NODE_BREAK,
     BY__NODE_CONTINUE,
     BY__NODE_CONSTANT,  /* value */
@@ -271,6 +272,11 @@ typedef struct by__filter_row {
                       by__value *out);
 } by__filter_row;
 extern const by__filter_row by__list_filters[]; /* template_list_filters.c */
+/* As Python rounds and its operator % writes (template_format.c). */
+by_status by__filter_round(by__render *r, const by__value *subject, const by__arguments *arguments,
+                           by__value *out);
+by_status by__filter_format(by__render *r, const by__value *subject, const by__arguments *arguments,
+                            by__value *out);
 by_status by__filter(by__render *r, const char *name, const by__value *subject,
                      const by__arguments *arguments, by__value *out);
 by_status by__test(by__render *r, const char *name, const by__value *subject,

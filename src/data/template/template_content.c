@@ -54,6 +54,13 @@ static bool goes_through(names *known, const by__node *body)
                 known->count < MOST_NAMES && is_content(known, at->b)) {
                 known->list[known->count++] = at->a->name;
             }
+            const by__node *value = at->kind == BY__NODE_WITH ? at->b : NULL;
+            for (const by__node *t = at->a; value != NULL; t = t->next, value = value->next) {
+                if (t->kind == BY__NODE_NAME && known->count < MOST_NAMES &&
+                    is_content(known, value)) {
+                    known->list[known->count++] = t->name;
+                }
+            }
             if (goes_through(known, at->body)) {
                 return true;
             }

@@ -264,6 +264,8 @@ static const by__filter_row filters[] = {{"default", filter_default},
                                          {"e", filter_escape},
                                          {"indent", filter_indent},
                                          {"tojson", by__value_json},
+                                         {"round", by__filter_round},
+                                         {"format", by__filter_format},
                                          {NULL, NULL}};
 
 static const by__filter_row *find(const by__filter_row *rows, const char *name)

@@ -511,6 +511,16 @@ static by_status index_of(by__render *r, const by__value *v, const by__arguments
     return by__render_fail(r, "index: the value is not in the list");
 }
 
+/* loop.cycle(a, b, ...) at the element of that index. */
+static by_status cycle(by__render *r, const by__value *v, const by__arguments *a, by__value *out)
+{
+    if (a->count == 0 || a->keyword_count > 0) {
+        return by__render_fail(r, "loop.cycle needs values, which have no names");
+    }
+    *out = a->values[(size_t)v->as.integer % a->count];
+    return BY_OK;
+}
+
 static const struct {
     by__value_kind kind;
     const char *name;
@@ -541,6 +551,7 @@ static const struct {
                {BY__MAP, "values", values},
                {BY__MAP, "items", items},
                {BY__MAP, "get", get},
+               {BY__INTEGER, "cycle", cycle},
                {BY__LIST, "index", index_of},
                {BY__LIST, "count", count}};
 
@@ -556,7 +567,7 @@ static method find_method(by__value_kind kind, const char *name)
 
 bool by__method_exists(by__value_kind kind, const char *name)
 {
-    return find_method(kind, name) != NULL;
+    return kind != BY__INTEGER && find_method(kind, name) != NULL; /* only `loop` has cycle */
 }
 
 by_status by__method_call(by__render *r, const by__value *object, const char *name,

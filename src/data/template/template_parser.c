@@ -283,6 +283,29 @@ static by_status parse_group(by__parser *p, bool filter, by__node **out)
     return take_end(p, filter ? filter_ends[0] : ends[0]);
 }
 
+/* {% with a = 1, b = 2 %}: names of the body alone. */
+static by_status parse_with(by__parser *p, by__node **out)
+{
+    static const char *const ends[] = {"endwith", NULL};
+    BY_TRY(by__parse_node(p, BY__NODE_WITH, out));
+    by__node *node = *out;
+    by__node **target = &node->a;
+    by__node **value = &node->b;
+    while (p->token->kind != BY__TOKEN_BLOCK_END) {
+        if (node->a != NULL) {
+            BY_TRY(by__parse_expect_op(p, ","));
+        }
+        BY_TRY(parse_target(p, false, target));
+        BY_TRY(by__parse_expect_op(p, "="));
+        BY_TRY(by__parse_expression(p, value));
+        target = &(*target)->next;
+        value = &(*value)->next;
+    }
+    BY_TRY(end_block(p));
+    BY_TRY(parse_body(p, ends, &node->body));
+    return take_end(p, "endwith");
+}
+
 static by_status parse_statement(by__parser *p, by__node **out)
 {
     if (by__parse_take_word(p, "if")) {
@@ -296,6 +319,9 @@ static by_status parse_statement(by__parser *p, by__node **out)
     }
     if (by__parse_take_word(p, "macro")) {
         return parse_macro(p, out);
+    }
+    if (by__parse_take_word(p, "with")) {
+        return parse_with(p, out);
     }
     bool filter = by__parse_take_word(p, "filter");
     if (filter || by__parse_take_word(p, "generation")) {

@@ -146,6 +146,27 @@ static by_status render_filtered(by__render *r, const by__node *node)
     return print(r, value.as.string.data, value.as.string.length);
 }
 
+/* Values are those of outside, whatever the names before them are set to. */
+static by_status render_with(by__render *r, const by__node *node)
+{
+    by__scope *scope;
+    by__scope *kept = r->scope;
+    const by__node *target = node->a;
+    BY_TRY(by__render_take(r, (void **)&scope, 1, sizeof *scope));
+    scope->parent = kept;
+    for (const by__node *n = node->b; n != NULL; n = n->next, target = target->next) {
+        by__value value;
+        r->scope = kept;
+        BY_TRY(by__render_expression(r, n, &value));
+        r->scope = scope;
+        BY_TRY(assign(r, target, &value));
+    }
+    r->scope = scope;
+    BY_TRY(by__render_body(r, node->body));
+    r->scope = kept;
+    return BY_OK;
+}
+
 /* ---- loops ---- */
 
 static by_status put_fact(by__render *r, by__table *loop, const char *name, by__value value)
@@ -158,13 +179,21 @@ static by_status put_fact(by__render *r, by__table *loop, const char *name, by__
 static by_status describe_loop(by__render *r, const by__list *items, size_t i)
 {
     by__value loop;
+    by__value cycle = {.kind = BY__METHOD};
     by__table *t;
     int64_t index = (int64_t)i;
     int64_t left = (int64_t)(items->count - i);
     BY_TRY(by__value_map(r, &loop));
     t = loop.as.table;
-    t->capacity = 9;
+    t->capacity = 12;
     BY_TRY(by__render_take(r, (void **)&t->pairs, t->capacity, sizeof *t->pairs));
+    BY_TRY(by__render_take(r, (void **)&cycle.as.method, 1, sizeof *cycle.as.method));
+    BY_TRY(by__render_take(r, (void **)&cycle.as.method->object, 1, sizeof(by__value)));
+    *cycle.as.method->object = by__value_integer(index);
+    cycle.as.method->name = "cycle";
+    BY_TRY(put_fact(r, t, "cycle", cycle));
+    BY_TRY(put_fact(r, t, "depth", by__value_integer(1)));
+    BY_TRY(put_fact(r, t, "depth0", by__value_integer(0)));
     BY_TRY(put_fact(r, t, "index", by__value_integer(index + 1)));
     BY_TRY(put_fact(r, t, "index0", by__value_integer(index)));
     BY_TRY(put_fact(r, t, "revindex", by__value_integer(left)));
@@ -258,6 +287,8 @@ static by_status render_statement(by__render *r, const by__node *node)
         return render_filtered(r, node);
     case BY__NODE_GROUP:
         return by__render_body(r, node->body);
+    case BY__NODE_WITH:
+        return render_with(r, node);
     default: /* break and continue */
         r->leaving = node->kind;
         return BY_OK;

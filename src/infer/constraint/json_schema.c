@@ -50,6 +50,7 @@ static const type_name keywords[] = {
     {"enum", 0},
     {"const", 0},
     {"anyOf", 0},
+    {"allOf", 0},
     {"$ref", 0},
     {"$defs", 0},
     {"definitions", 0},
@@ -404,7 +405,7 @@ static by_status find_reference(const by__schema_parser *p, const json_t *ref, c
 static by_status check_alone(const by__schema_parser *p, const json_t *schema, const char *key,
                              const char *place, unsigned types)
 {
-    static const char *const whole[] = {"$ref", "anyOf", "enum", "const"};
+    static const char *const whole[] = {"$ref", "anyOf", "allOf", "enum", "const"};
     bool mixed = types != 0;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(whole); i++) {
         mixed = mixed || (strcmp(whole[i], key) != 0 && json_object_get(schema, whole[i]) != NULL);
@@ -446,6 +447,20 @@ static by_status any_of(by__schema_parser *p, const json_t *list, const char *pl
     return BY_OK;
 }
 
+/* One schema, as generators write a reference that has a description beside it. */
+static by_status all_of(by__schema_parser *p, const json_t *list, const char *place, int depth,
+                        const by__expression **out)
+{
+    char below[120];
+    if (!json_is_array(list) || json_array_size(list) != 1) {
+        return by__schema_refuse(p, place,
+                                 "allOf must be a list of one schema; write what several say as "
+                                 "one");
+    }
+    (void)snprintf(below, sizeof below, "%s/allOf/0", place);
+    return value_of(p, json_array_get(list, 0), below, depth + 1, out);
+}
+
 static by_status one_type(by__schema_parser *p, const json_t *schema, const char *place, int depth,
                           unsigned type, const by__expression **out)
 {
@@ -471,6 +486,7 @@ static by_status parse_schema(by__schema_parser *p, const json_t *schema, const 
 {
     const json_t *ref = json_object_get(schema, "$ref");
     const json_t *any = json_object_get(schema, "anyOf");
+    const json_t *all = json_object_get(schema, "allOf");
     const json_t *target = NULL;
     unsigned types;
     *out = NULL;
@@ -496,6 +512,10 @@ static by_status parse_schema(by__schema_parser *p, const json_t *schema, const 
     if (any != NULL) {
         BY_TRY(check_alone(p, schema, "anyOf", place, types));
         return any_of(p, any, place, depth, out);
+    }
+    if (all != NULL) {
+        BY_TRY(check_alone(p, schema, "allOf", place, types));
+        return all_of(p, all, place, depth, out);
     }
     if (json_object_get(schema, "enum") != NULL || json_object_get(schema, "const") != NULL) {
         BY_TRY(check_values_alone(p, schema, place));
