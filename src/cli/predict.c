@@ -2,10 +2,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "banyan/infer.h"
 #include "banyan/train.h"
 #include "cli.h"
+
+/* Windows between two lines of progress. */
+#define PROGRESS 16
 
 typedef struct request {
     const char *run; /* run directory; NULL: a directory in Hugging Face form */
@@ -13,6 +17,9 @@ typedef struct request {
     bool best;
     bool csv;
     bool has_header;
+    bool tells;       /* on a terminal, how much of a text was read */
+    int64_t context;  /* of a window */
+    uint64_t windows; /* read since the last line */
 } request;
 
 static void show_note(void *user, const by_train_event *event)
@@ -65,9 +72,30 @@ static void print_csv(request *r, const by_field *fields, size_t count)
     putchar('\n');
 }
 
+static void end_progress(request *r)
+{
+    if (r->tells && r->windows > 1) {
+        fprintf(stderr, "\r\033[K");
+    }
+    r->windows = 0;
+}
+
+/* Asked before each batch: of a text, a window, many of which may go by before a line comes. */
+static bool next_batch(void *user)
+{
+    request *r = user;
+    if (r->tells && r->windows % PROGRESS == 1) {
+        fprintf(stderr, "\r\033[Kread  %llu windows of %lld tokens", (unsigned long long)r->windows,
+                (long long)r->context);
+    }
+    r->windows++;
+    return cli_stop_requested(NULL);
+}
+
 static void print_line(void *user, const by_field *fields, size_t count)
 {
     request *r = user;
+    end_progress(r);
     if (r->csv) {
         print_csv(r, fields, count);
         return;
@@ -99,8 +127,11 @@ static by_status predict(request *r, const by_pretrained *model, by_error *error
         status = by_task_complete(data, config, error);
     }
     if (status == BY_OK) {
-        status = by_predict(config, by_pretrained_weights(model), data, print_line,
-                            cli_stop_requested, r, error);
+        r->tells = isatty(STDERR_FILENO) != 0 && strcmp(data->task->examples, "tokens") == 0;
+        r->context = config->model.context;
+        status = by_predict(config, by_pretrained_weights(model), data, print_line, next_batch, r,
+                            error);
+        end_progress(r);
     }
     by_task_close(&data);
     by_config_close(&config);

@@ -30,5 +30,11 @@ holds out "longer than the"
 tr '\n' ' ' <text.txt >long.txt
 run 0 "$banyan" predict runs/tiny long.txt
 [ "$(field tokens <out)" = $(($(wc -c <long.txt) - 1)) ] || fail "a text of many windows: $(cat out)"
+cp out plain
+
+say "on a terminal, how much of a long text was read"
+python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' "$banyan" predict runs/tiny long.txt >out </dev/null
+holds out "read  17 windows of 64 tokens"
+sed 's/.*K{/{/' out | tr -d '\r' | same - plain
 run 2 "$banyan" predict runs/tiny
 run 1 "$banyan" predict runs/tiny nosuchfile
