@@ -54,7 +54,7 @@ void by__batch_job_free(by__batch_job *job)
 
 /* ---- the thread ---- */
 
-/* Ends a job that has no example in a batch. */
+/* Ends a job that has no example in a batch that runs. */
 static void end_waiting(by__batcher *b, by__batch_job *job)
 {
     unlink_job(&b->waiting, job);
@@ -62,7 +62,8 @@ static void end_waiting(by__batcher *b, by__batch_job *job)
     b->count--;
 }
 
-/* Takes examples of the oldest jobs; those past their deadline are done without. */
+/* Takes examples of the oldest jobs; those past their deadline before their first one, and those
+ * that nobody waits for, are done without. No batch runs: what was taken has ended. */
 static size_t fill(by__batcher *b)
 {
     double now = by__now();
@@ -70,8 +71,9 @@ static size_t fill(by__batcher *b)
     for (by__batch_job *job = b->waiting, *next; job != NULL && count < b->options.most;
          job = next) {
         next = job->next;
-        if (job->taken == 0 && (job->cancelled || (job->deadline > 0.0 && now > job->deadline))) {
-            job->late = true;
+        bool late = job->taken == 0 && job->deadline > 0.0 && now > job->deadline;
+        if (job->cancelled || late) {
+            job->late = late;
             end_waiting(b, job);
             continue;
         }

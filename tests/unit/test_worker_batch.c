@@ -1,0 +1,97 @@
+/* Batches of a worker: whose examples they take, and what becomes of jobs that nobody waits for. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "serve/worker/worker.h"
+
+/* What the batcher's thread has done; the first batch waits until it may go on. */
+typedef struct ran {
+    uv_sem_t began;
+    uv_sem_t go;
+    size_t batches;
+    size_t examples[2]; /* of the jobs "a" and "b" */
+} ran;
+
+static by_status run(void *user, const by__batch_place *places, size_t count, by_error *error)
+{
+    ran *r = user;
+    BY_UNUSED(error);
+    for (size_t i = 0; i < count; i++) {
+        r->examples[places[i].job->id[0] == 'b']++;
+    }
+    if (r->batches++ == 0) {
+        uv_sem_post(&r->began);
+        uv_sem_wait(&r->go);
+    }
+    return BY_OK;
+}
+
+static void give(by__batcher *batcher, const char *id, size_t count)
+{
+    by__batch_job *job = calloc(1, sizeof *job);
+    assert_non_null(job);
+    (void)snprintf(job->id, sizeof job->id, "%s", id);
+    job->count = count;
+    by__batcher_give(batcher, job);
+}
+
+static void on_wake(uv_async_t *async)
+{
+    BY_UNUSED(async);
+}
+
+/* A job that is cancelled takes no further batch from those behind it. */
+static void test_cancelled(void **state)
+{
+    BY_UNUSED(state);
+    uv_loop_t loop;
+    uv_async_t wake;
+    ran r = {.batches = 0};
+    by__batcher *batcher;
+    by_error error = {0};
+    const by__batch_options options = {.most = 2, .run = run, .user = &r};
+    bool cancelled[2] = {false, false};
+    assert_int_equal(uv_loop_init(&loop), 0);
+    assert_int_equal(uv_async_init(&loop, &wake, on_wake), 0);
+    assert_int_equal(uv_sem_init(&r.began, 0), 0);
+    assert_int_equal(uv_sem_init(&r.go, 0), 0);
+    assert_int_equal(by__batcher_open(&batcher, &options, &wake, &error), BY_OK);
+    give(batcher, "a", 100);
+    uv_sem_wait(&r.began);
+    give(batcher, "b", 3);
+    by__batcher_cancel(batcher, "a");
+    uv_sem_post(&r.go);
+    for (int ended = 0; ended < 2;) {
+        by__batch_job *job = by__batcher_take(batcher);
+        if (job == NULL) {
+            (void)uv_run(&loop, UV_RUN_ONCE);
+            continue;
+        }
+        cancelled[job->id[0] == 'b'] = job->cancelled;
+        by__batch_job_free(job);
+        ended++;
+    }
+    by__batcher_close(&batcher);
+    assert_true(cancelled[0] && !cancelled[1]);
+    assert_int_equal(r.examples[0], 2);
+    assert_int_equal(r.examples[1], 3);
+    uv_close((uv_handle_t *)&wake, NULL);
+    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&loop), 0);
+    uv_sem_destroy(&r.began);
+    uv_sem_destroy(&r.go);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cancelled),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
