@@ -382,6 +382,51 @@ static by__webhook_message *deliver(const receiver *r, const char *host, const c
     return o.message;
 }
 
+/* The sender is closed while a message is on its way: the receiver has it and does not answer. */
+static void test_close(void **state)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t length = sizeof address;
+    uv_loop_t loop;
+    outcome o = {.loop = &loop};
+    by__webhook_sender *sender = NULL;
+    by_error error = {0};
+    char url[64];
+    char lists[128];
+    (void)state;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (const struct sockaddr *)(const void *)&address, length), 0);
+    assert_int_equal(listen(fd, 8), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)(void *)&address, &length), 0);
+    (void)snprintf(url, sizeof url, "http://127.0.0.1:%d/hook", ntohs(address.sin_port));
+    (void)snprintf(lists, sizeof lists, "origins: ['http://127.0.0.1:%d'], networks: [127.0.0.0/8]",
+                   ntohs(address.sin_port));
+    by_serve_config *config = config_of(lists);
+    by__webhook_rules *rules = rules_of(config);
+    by__webhook_message *m = calloc(1, sizeof *m);
+    assert_non_null(m);
+    strcpy(m->id, "task_1");
+    m->url = by__strdup(url);
+    m->body = by__strdup("{}");
+    assert_int_equal(uv_loop_init(&loop), 0);
+    assert_int_equal(
+        by__webhook_sender_open(&sender, &loop, rules, &config->webhooks, on_ended, &o, &error),
+        BY_OK);
+    by__webhook_send(sender, m);
+    int taken = accept(fd, NULL, NULL); /* the message is on its way */
+    char byte;
+    assert_int_equal(recv(taken, &byte, 1, 0), 1);
+    by__webhook_sender_close(&sender);
+    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&loop), 0);
+    assert_null(o.message);
+    close(taken);
+    close(fd);
+    by__webhook_rules_close(&rules);
+    by_serve_config_close(&config);
+}
+
 static void expect(const char *answer, size_t repeats, const char *host, const char *networks,
                    long status, int taken, const char *reason)
 {
@@ -450,7 +495,8 @@ int main(void)
         cmocka_unit_test(test_urls),         cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_signature),    cmocka_unit_test(test_pauses),
         cmocka_unit_test(test_bad_settings), cmocka_unit_test(test_receivers),
-        cmocka_unit_test(test_proxy),        cmocka_unit_test(test_secrets),
+        cmocka_unit_test(test_close),        cmocka_unit_test(test_proxy),
+        cmocka_unit_test(test_secrets),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -241,9 +241,10 @@ static void run(void *user)
     }
     while (s->transfers != NULL) {
         transfer *t = s->transfers;
+        by__webhook_message *m = t->message;
         s->transfers = t->next;
-        by__webhook_message_free(t->message);
-        free_transfer(s, t);
+        free_transfer(s, t); /* libcurl has parts of the message until then */
+        by__webhook_message_free(m);
     }
 }
 
