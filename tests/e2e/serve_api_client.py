@@ -328,6 +328,12 @@ def check_parts():
     parts = [{"type": "text", "text": "apple"}, {"type": "text", "text": "bay"}]
     (status, listed), (_, plain) = ask(parts), ask("apple\nbay")
     assert status == 200 and listed["choices"] == plain["choices"] and listed["usage"] == plain["usage"], listed
+    # What is wrong with the tools is the client's fault.
+    for tools in ("x", 5, {}):
+        status, refused = call(
+            path, {"model": "talk", "messages": [{"role": "user", "content": "a"}], "tools": tools, "max_tokens": 1}
+        )
+        assert status == 400 and refused["error"]["message"] == "'tools' must be a list", refused
     status, refused = ask([*parts, {"type": "image_url", "image_url": {"url": "data:,"}}])
     assert status == 400 and "message 0: a part of a 'content' is of type 'image_url'" in refused["error"]["message"]
 

@@ -221,6 +221,7 @@ def check_guided():
         ({"guided_regex": "[a-c]{4}"}, "[a-c]{4}"),
         ({"guided_json": {"enum": [12, 34]}}, "12|34"),
         ({"guided_json": '{"enum": [12, 34]}'}, "12|34"),
+        ({"guided_json": True, "max_tokens": 2}, ".*"),
         ({"structured_outputs": {"choice": ["12", "34"]}}, "12|34"),
         ({"structured_outputs": {"json": {"enum": [12, 34]}}}, "12|34"),
     ):

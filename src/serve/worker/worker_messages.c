@@ -49,6 +49,9 @@ by_status by__served_messages(by_token_buffer *out, const by__served_model *mode
     if (model->chat == NULL) {
         return by_error_set(error, BY_EARG, "the model has no chat template: ask for a completion");
     }
+    if (tools != NULL && !json_is_array(tools)) {
+        return by_error_set(error, BY_EARG, "'tools' must be a list");
+    }
     BY_TRY(level(&even, messages, by_chat_takes_parts(model->chat), error));
     char *said = json_dumps(even, JSON_COMPACT);
     char *known = tools == NULL ? NULL : json_dumps(tools, JSON_COMPACT);

@@ -160,7 +160,8 @@ static by_status take_format(by__work *w, const by_token_list *list, const json_
         return by_constraint_open_regex(&w->constraint, pattern, strlen(pattern), list, error);
     }
     if (type != NULL && strcmp(type, "json_schema") == 0) {
-        char *schema = json_dumps(json_object_get(format, "schema"), JSON_COMPACT);
+        char *schema =
+            json_dumps(json_object_get(format, "schema"), JSON_COMPACT | JSON_ENCODE_ANY);
         by_status status =
             schema == NULL
                 ? by_error_set(error, BY_EARG, "the format has no 'schema'")
