@@ -96,7 +96,8 @@ static const row rows[] = {
      "\"max_output_tokens\":7}",
      TOKENS, NULL},
     {"/v1/completions",
-     "{\"model\":\"m\",\"prompt\":\"a\",\"seed\":1,\"min_tokens\":2,\"stop_token_ids\":[3],"
+     "{\"model\":\"m\",\"prompt\":\"a\",\"seed\":1,\"min_tokens\":2,\"priority\":7,\"stop_token_"
+     "ids\":[3],"
      "\"echo\":true,\"best_of\":2,\"guided_choice\":[\"a.\",\"b\"]}",
      NULL, NULL},
     {"/v1/chat/completions",
@@ -152,6 +153,22 @@ static char *print_read(const by__call *call)
     char *text = json_dumps(all, JSON_COMPACT | JSON_SORT_KEYS);
     json_decref(all);
     return text;
+}
+
+/* A worker's engine orders what waits there by the priority of the request. */
+static void test_priority(void **state)
+{
+    BY_UNUSED(state);
+    static const row asked = {"/v1/completions",
+                              "{\"model\":\"m\",\"prompt\":\"a\",\"priority\":-7}", NULL, NULL};
+    by__call *call;
+    by_error error = {0};
+    assert_int_equal(read_row(&call, &asked, &error), BY_OK);
+    const json_t *message = call->parts[0].message;
+    const json_t *request = json_object_get(message, "request");
+    assert_int_equal(json_integer_value(json_object_get(message, "priority")), -7);
+    assert_int_equal(json_integer_value(json_object_get(request, "priority")), -7);
+    by__call_free(call);
 }
 
 static void test_read(void **state)
@@ -444,9 +461,10 @@ static void *json_malloc(size_t size)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_read),  cmocka_unit_test(test_answers),
-        cmocka_unit_test(test_task),  cmocka_unit_test(test_gather),
-        cmocka_unit_test(test_parts), cmocka_unit_test(test_no_model),
+        cmocka_unit_test(test_read),     cmocka_unit_test(test_priority),
+        cmocka_unit_test(test_answers),  cmocka_unit_test(test_task),
+        cmocka_unit_test(test_gather),   cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_no_model),
     };
     json_set_alloc_funcs(json_malloc, free);
     return cmocka_run_group_tests(tests, NULL, NULL);

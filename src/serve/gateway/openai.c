@@ -171,6 +171,7 @@ static bool add_rare(json_t *request, const by__call *call, const asked *a)
         {"min_tokens", a->min_tokens > 0 ? json_integer(a->min_tokens) : json_null()},
         {"stop_token_ids",
          a->stop_ids != NULL ? json_incref((json_t *)(uintptr_t)a->stop_ids) : json_null()},
+        {"priority", a->priority != 0 ? json_integer(a->priority) : json_null()},
         {"echo", a->echo ? json_true() : json_null()},
         {"score", call->own != NULL ? json_true() : json_null()},
     };
