@@ -111,7 +111,7 @@ int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char 
         options[count].has_arg = flags[count].kind == CLI_SWITCH ? no_argument : required_argument;
         options[count].val = count;
         if (flags[count].name[1] == '\0') {
-            options[count].val = flags[count].name[0];
+            options[count].val = (unsigned char)flags[count].name[0];
             letters[letter++] = flags[count].name[0];
             if (flags[count].kind != CLI_SWITCH) {
                 letters[letter++] = ':';

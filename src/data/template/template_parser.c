@@ -289,17 +289,21 @@ static by_status parse_with(by__parser *p, by__node **out)
     static const char *const ends[] = {"endwith", NULL};
     BY_TRY(by__parse_node(p, BY__NODE_WITH, out));
     by__node *node = *out;
-    by__node **target = &node->a;
-    by__node **value = &node->b;
+    by__node *last_target = NULL;
+    by__node *last_value = NULL;
     while (p->token->kind != BY__TOKEN_BLOCK_END) {
-        if (node->a != NULL) {
+        by__node *target = NULL;
+        by__node *value = NULL;
+        if (last_target != NULL) {
             BY_TRY(by__parse_expect_op(p, ","));
         }
-        BY_TRY(parse_target(p, false, target));
+        BY_TRY(parse_target(p, false, &target));
         BY_TRY(by__parse_expect_op(p, "="));
-        BY_TRY(by__parse_expression(p, value));
-        target = &(*target)->next;
-        value = &(*value)->next;
+        BY_TRY(by__parse_expression(p, &value));
+        *(last_target == NULL ? &node->a : &last_target->next) = target;
+        *(last_value == NULL ? &node->b : &last_value->next) = value;
+        last_target = target;
+        last_value = value;
     }
     BY_TRY(end_block(p));
     BY_TRY(parse_body(p, ends, &node->body));
