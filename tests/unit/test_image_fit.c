@@ -6,10 +6,14 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 #include <jansson.h>
+#include <png.h>
+#include <zlib.h>
 
+#include "data/formats/image_file.h"
 #include "data/image_fit.h"
 #include "runner.h"
 
@@ -71,6 +75,83 @@ static void test_pillow(void **state)
     }
     assert_int_equal(i, 64);
     json_decref(golden);
+}
+
+/* Adds a chunk to a PNG; returns its bytes. */
+static size_t add_chunk(uint8_t *out, const char *type, const uint8_t *data, size_t size)
+{
+    for (int i = 0; i < 4; i++) {
+        out[i] = (uint8_t)(size >> (24 - 8 * i));
+        out[4 + i] = (uint8_t)type[i];
+    }
+    memcpy(out + 8, data, size);
+    unsigned long sum = crc32(0, out + 4, (unsigned)size + 4);
+    for (int i = 0; i < 4; i++) {
+        out[8 + size + (size_t)i] = (uint8_t)(sum >> (24 - 8 * i));
+    }
+    return size + 12;
+}
+
+enum {
+    SIDE = 8,
+    TEXT = 7 << 20,
+    TEXTS = 40,
+    HEAD = 33 /* bytes of a PNG's head and first chunk */
+};
+
+/* Texts of a few bytes each that are megabytes when they are unpacked take no memory, and what is
+ * behind the last chunk no part. */
+static void test_png_of_texts(void **state)
+{
+    const by_image_fit fit = {.height = SIDE, .width = SIDE};
+    png_image image = {.version = PNG_IMAGE_VERSION, .width = SIDE, .height = SIDE};
+    uint8_t gray[SIDE * SIDE];
+    uint8_t plain[1024];
+    size_t size = sizeof plain;
+    uint8_t *text = calloc(TEXT, 1);
+    uint8_t *packed = malloc(TEXT);
+    uint8_t *png = malloc(1 << 20);
+    unsigned long length = TEXT - 9;
+    struct rusage before;
+    struct rusage after;
+    uint8_t *pixels;
+    int64_t height;
+    int64_t width;
+    by_error error = {0};
+    (void)state;
+    assert_true(text != NULL && packed != NULL && png != NULL);
+    memset(text, 'a', TEXT);
+    for (size_t i = 0; i < sizeof gray; i++) {
+        gray[i] = (uint8_t)(i * 3);
+    }
+    image.format = PNG_FORMAT_GRAY;
+    assert_true(png_image_write_to_memory(&image, plain, &size, 0, gray, SIDE, NULL));
+    memcpy(packed, "Comment\0", 9);
+    assert_int_equal(compress(packed + 9, &length, text, TEXT), Z_OK);
+    memcpy(png, plain, HEAD);
+    size_t used = HEAD;
+    for (int i = 0; i < TEXTS; i++) {
+        used += add_chunk(png + used, "zTXt", packed, length + 9);
+    }
+    memcpy(png + used, plain + HEAD, size - HEAD);
+    used += size - HEAD;
+    (void)getrusage(RUSAGE_SELF, &before);
+    check_ok(by__image_decode(&pixels, &height, &width, 1, &fit, png, used, &error), &error);
+    (void)getrusage(RUSAGE_SELF, &after);
+    assert_memory_equal(pixels, gray, sizeof gray);
+    free(pixels);
+    if (after.ru_maxrss - before.ru_maxrss > 100000) {
+        fail_msg("an image of %zu bytes took %ld KiB", used, after.ru_maxrss - before.ru_maxrss);
+    }
+    /* Cut in a chunk, and a chunk longer than the file. */
+    assert_int_equal(by__image_decode(&pixels, &height, &width, 1, &fit, png, used - 20, &error),
+                     BY_EFORMAT);
+    png[HEAD] = 0x7f;
+    assert_int_equal(by__image_decode(&pixels, &height, &width, 1, &fit, png, used, &error),
+                     BY_EFORMAT);
+    free(text);
+    free(packed);
+    free(png);
 }
 
 /* Channels are resized alone, each the same way. */
@@ -140,9 +221,8 @@ static void test_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pillow),
-        cmocka_unit_test(test_channels),
-        cmocka_unit_test(test_sizes_that_are_refused),
+        cmocka_unit_test(test_pillow),   cmocka_unit_test(test_png_of_texts),
+        cmocka_unit_test(test_channels), cmocka_unit_test(test_sizes_that_are_refused),
         cmocka_unit_test(test_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

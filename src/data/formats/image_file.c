@@ -8,8 +8,8 @@
 #include <jpeglib.h>
 #include <png.h>
 
-/* Scans of a progressive JPEG: each is a pass over the whole image, whatever its bytes. Encoders
- * write about ten; of a large image 16 are read. */
+/* Scans of a progressive JPEG: each is a pass over the whole image, whatever
+ * its bytes. Encoders write about ten; of a large image 16 are read. */
 #define MOST_SCANS   100
 #define SCANS_PIXELS ((int64_t)16 * BY__IMAGE_PIXELS)
 
@@ -22,7 +22,8 @@ typedef struct decoding {
     int64_t width;
 } decoding;
 
-/* Takes the memory of an image of this size, if it is one that may be decoded. */
+/* Takes the memory of an image of this size, if it is one that may be decoded.
+ */
 static by_status begin(decoding *d, int64_t height, int64_t width, by_error *error)
 {
     if (d->fit->height > 0) {
@@ -85,7 +86,8 @@ static void on_jpeg_progress(j_common_ptr info)
     }
 }
 
-/* The only function that is jumped back to: what it changes behind setjmp is in *j. */
+/* The only function that is jumped back to: what it changes behind setjmp is in
+ * *j. */
 static by_status run_jpeg(jpeg *j, decoding *d, const uint8_t *data, size_t size, by_error *error)
 {
     if (setjmp(j->back) != 0) {
@@ -127,7 +129,45 @@ static by_status decode_jpeg(decoding *d, const uint8_t *data, size_t size, by_e
 
 /* ---- PNG ---- */
 
-static by_status decode_png(decoding *d, const uint8_t *data, size_t size, by_error *error)
+#define PNG_HEAD 8 /* bytes in front of the first chunk */
+
+/* Whether a chunk of this type changes pixels: all that are critical (their
+ * first letter is a capital), and those of transparency and colours. */
+static bool changes_pixels(const uint8_t *type)
+{
+    static const char *const names[] = {"tRNS", "gAMA", "cHRM", "sRGB", "iCCP", "sBIT", "bKGD"};
+    bool found = (type[0] & 0x20) == 0;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(names) && !found; i++) {
+        found = memcmp(type, names[i], 4) == 0;
+    }
+    return found;
+}
+
+/* Copies a PNG without the chunks that change no pixel; returns the bytes of
+ * it. libpng unpacks and keeps a thousand texts of up to 8 MB each, whatever is
+ * asked of it. */
+static size_t copy_chunks(uint8_t *out, const uint8_t *data, size_t size)
+{
+    size_t at = PNG_HEAD;
+    size_t used = PNG_HEAD;
+    memcpy(out, data, PNG_HEAD);
+    while (size - at >= 12) {
+        const uint8_t *c = data + at;
+        size_t length = (size_t)c[0] << 24 | (size_t)c[1] << 16 | (size_t)c[2] << 8 | c[3];
+        if (length > size - at - 12) {
+            break;
+        }
+        if (changes_pixels(c + 4)) {
+            memcpy(out + used, c, length + 12);
+            used += length + 12;
+        }
+        at += length + 12;
+    }
+    memcpy(out + used, data + at, size - at); /* what is no chunk: libpng says so */
+    return used + size - at;
+}
+
+static by_status read_png(decoding *d, const uint8_t *data, size_t size, by_error *error)
 {
     png_image image = {.version = PNG_IMAGE_VERSION};
     const png_color black = {0};
@@ -151,6 +191,15 @@ static by_status decode_png(decoding *d, const uint8_t *data, size_t size, by_er
     }
     png_image_free(&image);
     free(pixels);
+    return status;
+}
+
+static by_status decode_png(decoding *d, const uint8_t *data, size_t size, by_error *error)
+{
+    uint8_t *plain;
+    BY_TRY(by__alloc((void **)&plain, size, 1, "an image", error));
+    by_status status = read_png(d, plain, copy_chunks(plain, data, size), error);
+    free(plain);
     return status;
 }
 
