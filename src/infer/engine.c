@@ -11,6 +11,8 @@
 /* Rows of a step that drafts may take beyond one for each sequence that decodes: where many decode,
  * a row more costs as much as it can bring. */
 #define DRAFT_ROWS 32
+/* Steps of fewer rows have programs for powers of two alone: a row more costs them little. */
+#define FINE 8
 
 static by_status check_options(const by_engine_options *o, by_error *error)
 {
@@ -210,13 +212,16 @@ static by_status check_memory(const by_engine *e, by_error *error)
     return BY_OK;
 }
 
-/* Numbers of rows that there are programs for: powers of two, and the most. Beyond 1,024 a step
- * computes them all. */
+/* Numbers of rows that there are programs for: powers of two, from FINE on also what is halfway
+ * between two, and the most. Beyond 1,536 a step computes them all. */
 static int choose_sizes(int64_t *sizes, int64_t rows)
 {
     int count = 0;
-    for (int64_t size = 1; size < rows && count + 1 < BY__STEP_SIZES; size *= 2) {
+    for (int64_t size = 1; size < rows && size <= 1024; size *= 2) {
         sizes[count++] = size;
+        if (size >= FINE && size + size / 2 < rows) {
+            sizes[count++] = size + size / 2;
+        }
     }
     sizes[count++] = rows;
     return count;

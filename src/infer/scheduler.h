@@ -99,8 +99,8 @@ typedef struct by__page_copy {
 
 /* ---- programs by the number of rows (step_programs.c) ---- */
 
-#define BY__STEP_SIZES    12
-#define BY__STEP_PROGRAMS 36
+#define BY__STEP_SIZES    24
+#define BY__STEP_PROGRAMS 72
 
 /* The program for up to `rows` rows, of which up to `wanted` have logits. */
 typedef struct by__step_program {

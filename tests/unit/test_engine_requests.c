@@ -423,13 +423,46 @@ static void test_memory_and_defaults(void **state)
     by_config_close(&config);
 }
 
+/* A step runs the smallest program that has room for its rows. */
+static void test_step_sizes(void **state)
+{
+    static const struct {
+        int64_t sessions;
+        uint64_t padding; /* of a step */
+    } cases[] = {{5, 3}, {8, 0}, {11, 1}, {17, 7}, {24, 0}, {33, 15}, {60, 4}};
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_config *config = small_engine_config("gpt2", "f32");
+    const int32_t prompt[] = {1};
+    const by_request request = {
+        .prompt = prompt, .prompt_count = 1, .tokens = 3, .sampling = {.top_p = 1.0}};
+    for (size_t c = 0; c < BY_ARRAY_LENGTH(cases); c++) {
+        by_engine_options options = {.sessions = cases[c].sessions, .rows = 64};
+        by_engine *engine = small_engine_open(config, &options);
+        for (int64_t i = 0; i < cases[c].sessions; i++) {
+            uint64_t session;
+            check_ok(by_engine_submit(engine, &request, &session, &error), &error);
+        }
+        while (by_engine_busy(engine)) {
+            const by_event *events;
+            size_t count;
+            check_ok(by_engine_step(engine, &events, &count, &error), &error);
+        }
+        by_engine_statistics st = by_engine_statistics_now(engine);
+        assert_int_equal(st.steps, 3);
+        assert_int_equal(st.padding, 3 * cases[c].padding);
+        by_engine_close(&engine);
+    }
+    by_config_close(&config);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_processor),           cmocka_unit_test(test_processor_and_drafts),
         cmocka_unit_test(test_min_tokens),          cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_open_refusals),       cmocka_unit_test(test_deadline),
-        cmocka_unit_test(test_memory_and_defaults),
+        cmocka_unit_test(test_memory_and_defaults), cmocka_unit_test(test_step_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
