@@ -17,6 +17,7 @@
 #include "serve/serve.h"
 #include "serve/served_version.h"
 #include "serve/stop.h"
+#include "serve/worker/form_cache.h"
 
 /* Sequences of one request, at most. */
 #define BY__MOST_N 8
@@ -39,6 +40,7 @@ typedef struct by__served_model {
     by_tokenizer *tokenizer;
     by_chat *chat;         /* NULL: the model has no template */
     by_token_list *tokens; /* for constraints */
+    by__form_cache *forms;
     int32_t ends[BY_END_TOKENS];
     size_t end_count;
     int64_t context;
@@ -75,7 +77,8 @@ typedef struct by__work {
     int32_t *bias_tokens;
     float *biases;
     int32_t stops[BY_STOP_TOKENS]; /* of the request */
-    by_constraint *constraint;
+    by__form_cache *forms;         /* that have the constraint */
+    const by_constraint *constraint;
     by_logit_process *process;
     by_text_stream *streams[BY__MOST_N];
     bool done[BY__MOST_N]; /* that sequence has ended for the client */

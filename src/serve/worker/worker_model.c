@@ -9,6 +9,10 @@
 /* Requests for predictions that a worker takes at a time: more than a batch has, so that it is
  * full when there is load. */
 #define PREDICTING 64
+/* Bytes of compiled formats: of all, and of those that no request uses. One takes up to some tens
+ * of MB, most of them some KB. */
+#define MOST_FORMS ((size_t)256 << 20)
+#define IDLE_FORMS ((size_t)64 << 20)
 
 static void add_end(by__served_model *m, int64_t id)
 {
@@ -46,6 +50,7 @@ static by_status open_text(by__served_model *m, const char *directory, by_error 
     by_chat_source source = {.directory = directory};
     BY_TRY(by_tokenizer_open(&m->tokenizer, directory, error));
     BY_TRY(by_token_list_of(&m->tokens, m->tokenizer, error));
+    BY_TRY(by__form_cache_open(&m->forms, m->tokens, MOST_FORMS, IDLE_FORMS, error));
     by_status chat = by_chat_open(&m->chat, &source, &none);
     if (chat != BY_OK && chat != BY_ESTATE) {
         *error = none;
@@ -207,6 +212,7 @@ void by__served_close(by__served_model *m)
     by_engine_close(&m->engine);
     by__predicting_close(&m->predicting);
     by__served_drift_close(&m->drift);
+    by__form_cache_close(&m->forms);
     by_token_list_close(&m->tokens);
     by_chat_close(&m->chat);
     by_tokenizer_close(&m->tokenizer);

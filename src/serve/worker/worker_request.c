@@ -145,7 +145,7 @@ static by_status take_biases(by__work *w, const asked *a, by_logit_rules *rules,
     return BY_OK;
 }
 
-static by_status take_format(by__work *w, const by_token_list *list, const json_t *format,
+static by_status take_format(by__work *w, by__form_cache *forms, const json_t *format,
                              by_error *error)
 {
     const char *type = by__get_text(format, "type");
@@ -153,19 +153,20 @@ static by_status take_format(by__work *w, const by_token_list *list, const json_
         return BY_OK;
     }
     if (type != NULL && strcmp(type, "json_object") == 0) {
-        return by_constraint_open_json(&w->constraint, true, list, error);
+        return by__form_take(&w->constraint, forms, BY__FORM_OBJECT, "", 0, error);
     }
     if (type != NULL && strcmp(type, "regex") == 0 && by__get_text(format, "pattern") != NULL) {
         const char *pattern = by__get_text(format, "pattern");
-        return by_constraint_open_regex(&w->constraint, pattern, strlen(pattern), list, error);
+        return by__form_take(&w->constraint, forms, BY__FORM_REGEX, pattern, strlen(pattern),
+                             error);
     }
     if (type != NULL && strcmp(type, "json_schema") == 0) {
         char *schema =
             json_dumps(json_object_get(format, "schema"), JSON_COMPACT | JSON_ENCODE_ANY);
-        by_status status =
-            schema == NULL
-                ? by_error_set(error, BY_EARG, "the format has no 'schema'")
-                : by_constraint_open_schema(&w->constraint, schema, strlen(schema), list, error);
+        by_status status = schema == NULL
+                               ? by_error_set(error, BY_EARG, "the format has no 'schema'")
+                               : by__form_take(&w->constraint, forms, BY__FORM_SCHEMA, schema,
+                                               strlen(schema), error);
         free(schema);
         return status;
     }
@@ -186,7 +187,8 @@ static by_status take_process(by__work *w, const by__served_model *model, const 
         .stops = w->stops,
         .stop_count = w->request.stop_count};
     BY_TRY(take_biases(w, a, &options.rules, options.vocab, error));
-    BY_TRY(take_format(w, model->tokens, a->format, error));
+    w->forms = model->forms;
+    BY_TRY(take_format(w, model->forms, a->format, error));
     options.constraint = w->constraint;
     bool changes = w->constraint != NULL || options.rules.bias_count > 0 || a->presence != 0.0 ||
                    a->frequency != 0.0 || (a->repetition != 0.0 && a->repetition != 1.0) ||
@@ -323,7 +325,7 @@ void by__work_close(by__work **work)
         by_text_stream_close(&w->streams[i]);
     }
     by_logit_process_close(&w->process);
-    by_constraint_close(&w->constraint);
+    by__form_give(w->forms, w->constraint);
     by_token_buffer_free(&w->prompt);
     by__text_free(&w->echo);
     free(w->bias_tokens);
