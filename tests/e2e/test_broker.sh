@@ -22,7 +22,7 @@ wait "$broker" || fail "the broker ended with $?"
 broker=
 
 say "a worker that makes no step"
-start_broker --hang 0.5
+start_broker --hang 1
 python3 "$root/tests/e2e/worker_hangs.py" "$work/sock/broker.socket" || { tail -n 20 log >&2; fail "a worker that hangs"; }
 kill -TERM "$broker" && wait "$broker" || fail "the broker ended with $?"
 broker=

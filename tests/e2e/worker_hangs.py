@@ -3,6 +3,7 @@ makes a step, so that it cannot begin anew as if all were well.
 
 usage: worker_hangs.py SOCKET     of a broker with a short --hang
 """
+import itertools
 import select
 import time
 
@@ -37,17 +38,19 @@ wait_for(lambda: workers() == 1)
 gateway.send(t="submit", id="a-0", model="m", cost=1, request={"prompt": "a"})
 wait_for(bad.work)
 good = Worker("v")
-wait_for(lambda: workers() == 2)
+moving = itertools.count(1)
+wait_for(lambda: beat(bad, next(moving)) or workers() == 2)
 # It speaks all the time, and its steps stay the same.
-wait_for(lambda: beat(bad, 7) or good.work())
+steps = next(moving)
+wait_for(lambda: beat(bad, steps) or good.work())
 assert [j["id"] for j in good.jobs] == ["a-0"] and good.jobs[0]["attempt"] > bad.jobs[0]["attempt"]
 good.answer()
 for _ in range(10):
-    beat(bad, 7), beat(good, 0, False)
+    beat(bad, steps), beat(good, 0, False)
     assert not is_closed(bad), "it can begin anew"
 assert workers() == 1
 # It goes on, and begins anew.
-beat(bad, 8)
+beat(bad, steps + 1)
 wait_for(lambda: is_closed(bad))
 bad = Worker("v")
-wait_for(lambda: beat(bad, 8) or workers() == 2)
+wait_for(lambda: beat(bad, steps + 1) or workers() == 2)
