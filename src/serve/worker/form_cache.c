@@ -65,16 +65,23 @@ void by__form_cache_close(by__form_cache **cache)
     free(c);
 }
 
-/* Drops what nobody uses, from the end, until `idle` bytes of it are left at most. */
+/* Where the least recently used form is of those that nobody uses; NULL: there is none. */
+static form **find_idle(by__form_cache *c)
+{
+    form **last = NULL;
+    for (form **at = &c->forms; *at != NULL; at = &(*at)->next) {
+        last = (*at)->users == 0 ? at : last;
+    }
+    return last;
+}
+
+/* Drops what nobody uses until `idle` bytes of it are left at most. */
 static void shrink(by__form_cache *c, size_t idle)
 {
-    while (c->idle > idle) {
-        form **last = NULL;
-        for (form **at = &c->forms; *at != NULL; at = &(*at)->next) {
-            last = (*at)->users == 0 ? at : last;
-        }
-        form *gone = *last;
-        *last = gone->next;
+    form **at;
+    while (c->idle > idle && (at = find_idle(c)) != NULL) {
+        form *gone = *at;
+        *at = gone->next;
         c->idle -= gone->bytes;
         c->bytes -= gone->bytes;
         free_form(gone);
