@@ -18,6 +18,8 @@ end_all() {
 check() { python3 "$client" "$@" || { tail -n 20 gateway.log first.log >&2; fail "$*"; }; }
 ask() { redis-cli -p "$port" "$@" 2>/dev/null; }
 
+make_text text.txt 400
+echo "0123456789" >>text.txt
 train_tiny
 
 say "an address that is wrong, and a server that is not there"

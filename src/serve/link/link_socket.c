@@ -260,7 +260,8 @@ static void on_connection(uv_stream_t *stream, int status)
     if (status < 0) {
         return;
     }
-    if (open_link(&l, stream->loop, &s->handler, &ignored) != BY_OK) {
+    (void)open_link(&l, stream->loop, &s->handler, &ignored);
+    if (l == NULL) {
         /* Until it is taken, libuv does not listen. */
         (void)uv_timer_start(&s->again, on_again, AGAIN, 0);
         return;
