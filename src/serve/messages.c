@@ -66,6 +66,13 @@ bool by__event_is_last(const json_t *event)
            (strcmp(kind, "end") == 0 || strcmp(kind, "result") == 0 || strcmp(kind, "error") == 0);
 }
 
+bool by__event_is_fault(const json_t *event)
+{
+    const char *code = by__get_text(event, "code");
+    return by__get_integer(event, "status") >= 500 ||
+           (code != NULL && strcmp(code, BY__UNWRITABLE) == 0);
+}
+
 const by__refusal *by__refusal_of(const char *why)
 {
     static const by__refusal refusals[] = {

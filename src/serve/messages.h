@@ -87,6 +87,11 @@ json_t *by__event_error(const char *id, int status, const char *code, const char
                         const char *message);
 /* True for the kinds after which nothing comes. */
 bool by__event_is_last(const json_t *event);
+/* Code of the error (400) of a format that the model's vocabulary cannot write. */
+#define BY__UNWRITABLE "unwritable_format"
+/* Whether an event is an error that the version of the model answers for, since another one may do
+ * without: of status 500 or more, or BY__UNWRITABLE. */
+bool by__event_is_fault(const json_t *event);
 
 /* Why a broker does not take a request. */
 typedef struct by__refusal {

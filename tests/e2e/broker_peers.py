@@ -99,6 +99,18 @@ state = gateway.version("two")
 assert state["requests"] == 2 * len(ids[1]) - ("early" in ids[1]) and state["errors"] == 0, state
 assert state["first"]["count"] == state["requests"] and sum(state["whole"]["counts"]) == state["requests"]
 
+# Errors that a version answers for: the server's, and a format that its vocabulary cannot write; not what a client does.
+route({"one": 0.0, "two": 1.0})
+ends = {500: "generation_failed", 400: "unwritable_format", 404: "not_found"}
+for status in ends:
+    gateway.submit(f"end{status}-0")
+wait_for(lambda: len(two.work()) == len(ends))
+for job, (status, code) in zip(two.jobs, ends.items()):
+    two.tell(job, {"e": "error", "status": status, "code": code, "message": code})
+two.jobs = []
+wait_for(lambda: gateway.version("two")["requests"] == state["requests"] + len(ends))
+assert gateway.version("two")["errors"] == 2, gateway.version("two")
+
 # A stream that has begun waits for its own version; an answer that is given whole begins again with another one.
 route({"one": 1.0, "two": 0.0})
 gateway.submit("stream-0"), gateway.submit("whole-0", whole=True), gateway.submit("unsent-0")

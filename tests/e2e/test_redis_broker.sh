@@ -457,3 +457,27 @@ run 1 "$banyan" deploy --status --broker "redis://127.0.0.1:$port/7" --name none
 holds err "the broker knows no model none"
 run 2 shared
 run 2 shared --status --rollback
+
+say "a version whose requests fail is rolled back by itself"
+# Its vocabulary lacks a letter that the clients' pattern asks for; the golden request does without.
+sed 's/v/w/g' text.txt >other.txt
+run 0 "$banyan" train c.yaml --quiet --set name=vless --set 'data.text=[other.txt]' --set model.context=1024 --set train.batch=1 --set train.steps=2 --set optimizer.warmup=1 --set train.threads=1
+worker three vless
+third=$!
+rm enough
+python3 "$update" constrained "$url" enough 300 >load.out 2>load.err &
+background=$!
+until curl -sf "$url/metrics" | grep -q 'banyan_version_workers{model="tiny",version="three"} 1'; do sleep 0.1; done
+run 1 shared three --canary 50% --hold 30 --slower 50
+holds err "three	canary 50 %"
+holds err "of its requests failed, 0.0 % of the former version's"
+: >enough
+wait $background || { cat load.err load.out >&2; fail "requests have failed in another way"; }
+background=
+[ "$(field failed <load.out)" -ge 20 ] || fail "it was judged by too few requests: $(cat load.out)"
+is version two
+is last three
+is outcome rolled_back
+rm enough
+python3 "$update" constrained "$url" enough 2 >load.out 2>load.err || fail "$(cat load.err)"
+holds load.out '"failed": 0'

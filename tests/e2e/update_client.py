@@ -1,6 +1,7 @@
 """Clients of a server whose versions change.
 
 usage: update_client.py load URL FILE SECONDS      until FILE exists, or for SECONDS: every request must end well
+       update_client.py constrained URL FILE SECONDS   the same with a text that must be "vvvvvv"; prints how many the vocabulary could not write
        update_client.py answer URL                 the answer of the version that serves
 """
 import json
@@ -58,7 +59,24 @@ def load():
     assert not failures, failures[:5]
 
 
+def constrained():
+    pattern = {"type": "regex", "pattern": "v{6}"}
+    requests, failed, end = 0, 0, time.time() + float(sys.argv[4])
+    while time.time() < end and not os.path.exists(sys.argv[3]):
+        requests += 1
+        try:
+            text = call(requests, False, response_format=pattern)
+            assert text == "vvvvvv", text
+        except urllib.error.HTTPError as error:
+            reason = error.read()
+            assert error.code == 400 and b"unwritable_format" in reason, (error.code, reason)
+            failed += 1
+    print(json.dumps({"requests": requests, "failed": failed}))
+
+
 if sys.argv[1] == "load":
     load()
+elif sys.argv[1] == "constrained":
+    constrained()
 else:
     print(call(0, False))

@@ -26,7 +26,7 @@ struct by__version {
     size_t workers;
     double seen;         /* by__now when it last had a worker */
     uint64_t requests;   /* that ended */
-    uint64_t errors;     /* of them, with a status of 500 or more */
+    uint64_t errors;     /* of them, with an error that is the version's (by__event_is_fault) */
     by__histogram first; /* seconds from a request to its first text */
     by__histogram whole; /* to its end */
     uint64_t mirrored;   /* copies that were made */
@@ -182,10 +182,10 @@ void by__broker_reroute(by__broker *b, by__pool *pool);
 void by__broker_versions_tend(by__broker *b);
 /* "route" of the supervisor. */
 void by__broker_route(by__broker *b, const json_t *message);
-/* The first text of a request is about to go out; its last event has, with this status (of HTTP;
- * 0: it ended well). */
+/* The first text of a request is about to go out; its last event has, which is this error (NULL: it
+ * ended well). */
 void by__broker_count_first(by__job *job);
-void by__broker_count_end(const by__job *job, int status);
+void by__broker_count_end(const by__job *job, const json_t *error);
 json_t *by__broker_versions_state(const by__pool *pool);
 
 /* ---- shadow traffic (broker_shadow.c) ---- */

@@ -66,13 +66,11 @@ static void relay(by__broker *b, by__job *job, const by__event *event)
     json_decref(json);
 }
 
-/* The status that an event tells; 0: none, which is not an error. */
-static int status_of(const by__event *event)
+static void count_end(const by__job *job, const by__event *event)
 {
-    json_t *json = event->kind == BY__EVENT_ERROR ? by__event_json(event) : NULL;
-    int status = (int)by__get_integer(json, "status");
-    json_decref(json);
-    return status;
+    json_t *error = event->kind == BY__EVENT_ERROR ? by__event_json(event) : NULL;
+    by__broker_count_end(job, error);
+    json_decref(error);
 }
 
 /* Takes a job out of everything. */
@@ -89,7 +87,7 @@ static void forget(by__broker *b, by__job *job)
 void by__broker_fail(by__broker *b, by__job *job, int status, const char *code, const char *message)
 {
     json_t *event = by__event_error(job->entry.id, status, code, NULL, message);
-    by__broker_count_end(job, status);
+    by__broker_count_end(job, event);
     tell_new_of(b, job, event);
     forget(b, job);
 }
@@ -353,7 +351,7 @@ void by__broker_events(by__broker *b, by__peer *worker, const char *list, size_t
         }
         relay(b, job, &event);
         if (by__event_ends(&event)) {
-            by__broker_count_end(job, status_of(&event));
+            count_end(job, &event);
             forget(b, job);
             ended = true;
         }

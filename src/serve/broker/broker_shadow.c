@@ -70,7 +70,7 @@ void by__mirror_event(by__job *job, const json_t *event)
         *a = (answer){0};
     } else if (by__event_is_last(event)) {
         a->ended = true;
-        a->failed = by__get_integer(event, "status") >= 500;
+        a->failed = by__event_is_fault(event);
     }
 }
 

@@ -170,17 +170,17 @@ void by__broker_count_first(by__job *job)
     }
 }
 
-void by__broker_count_end(const by__job *job, int status)
+void by__broker_count_end(const by__job *job, const json_t *error)
 {
     by__version *v = job->version;
     if (v == NULL || job->mirror != NULL) {
         return;
     }
-    if (!job->told && status == 0) {
+    if (!job->told && error == NULL) {
         by__histogram_add(&v->first, by__now() - job->since); /* an answer in one piece */
     }
     v->requests++;
-    v->errors += status >= 500;
+    v->errors += by__event_is_fault(error);
     by__histogram_add(&v->whole, by__now() - job->since);
 }
 

@@ -188,7 +188,7 @@ static const char *kind_of(const by__event *event)
     bool failed = false;
     if (event->kind == BY__EVENT_ERROR) {
         json_t *json = by__event_json(event);
-        failed = by__get_integer(json, "status") >= 500;
+        failed = by__event_is_fault(json);
         json_decref(json);
     }
     return failed                                                            ? "fail"

@@ -22,8 +22,6 @@
 /* Sequences of one request, at most. */
 #define BY__MOST_N 8
 #define BY__STOPS  8
-/* Code of the error of a form that the vocabulary cannot write. */
-#define BY__UNWRITABLE "unwritable_format"
 
 typedef struct by__predicting by__predicting;
 
