@@ -207,18 +207,17 @@ by_dtype cli_compute_dtype(const by_config *config)
 int cli_check_precision(const cli_command *command, const char *precision)
 {
     by_dtype dtype;
-    if (precision == NULL || by_infer_precision(&dtype, precision, NULL) == BY_OK) {
+    by_error error = {0};
+    if (precision == NULL || by_infer_precision(&dtype, precision, &error) == BY_OK) {
         return -1;
     }
-    return cli_misuse(command, "--precision '%s' is none of f32, bf16, fp16, int8, w8a8, fp8, int4",
-                      precision);
+    return cli_misuse(command, "--precision %s", error.message);
 }
 
 const char *cli_precision_name(const char *precision, by_dtype computes)
 {
-    bool in_codes =
-        precision != NULL && (strncmp(precision, "int", 3) == 0 || strcmp(precision, "w8a8") == 0 ||
-                              strcmp(precision, "fp8") == 0);
+    by_dtype dtype;
+    bool in_codes = precision != NULL && by_precision_parse(&dtype, precision, NULL) != BY_OK;
     return in_codes ? precision : by_dtype_name(computes);
 }
 

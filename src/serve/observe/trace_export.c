@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "serve/observe/metrics.h"
+#include "serve/thread.h"
 
 /* Spans of one request to the collector, at most. */
 #define BATCH 512
@@ -20,14 +21,12 @@
 #define CLOSING_TIME 2000L
 
 struct by__trace_export {
-    uv_thread_t thread;
-    uv_mutex_t mutex; /* of what follows */
-    uv_cond_t changed;
+    by__thread thread;
+    /* under its lock */
     char **spans; /* [capacity], a ring: OTLP's JSON of each */
     size_t capacity;
     size_t first;
     size_t count;
-    bool closing;
     uint64_t sent;
     uint64_t dropped;
     /* of the thread alone */
@@ -113,19 +112,19 @@ static bool post(by__trace_export *t, const by__text *body, bool *again)
     return result == CURLE_OK && code >= 200 && code < 300;
 }
 
-/* Waits, but not beyond the end of the process. With the mutex. False: it ends. */
+/* Waits, but not beyond the end of the process. With the lock. False: it ends. */
 static bool rest(by__trace_export *t, double seconds)
 {
     double until = by__now() + seconds;
     double left = seconds;
-    while (left > 0.0 && !t->closing) {
-        (void)uv_cond_timedwait(&t->changed, &t->mutex, (uint64_t)(left * 1e9));
+    while (left > 0.0 && !t->thread.closing) {
+        (void)uv_cond_timedwait(&t->thread.changed, &t->thread.lock, (uint64_t)(left * 1e9));
         left = until - by__now();
     }
-    if (t->closing && t->closed == 0.0) {
+    if (t->thread.closing && t->closed == 0.0) {
         t->closed = by__now();
     }
-    return !t->closing;
+    return !t->thread.closing;
 }
 
 /* A stalled connection is given up when the process ends. */
@@ -137,16 +136,16 @@ static int look_up(void *user, curl_off_t down_all, curl_off_t down, curl_off_t 
     BY_UNUSED(down);
     BY_UNUSED(up_all);
     BY_UNUSED(up);
-    uv_mutex_lock(&t->mutex);
-    if (t->closing && t->closed == 0.0) {
+    uv_mutex_lock(&t->thread.lock);
+    if (t->thread.closing && t->closed == 0.0) {
         t->closed = by__now();
     }
     bool late = t->closed > 0.0 && by__now() - t->closed > (double)CLOSING_TIME * 1e-3;
-    uv_mutex_unlock(&t->mutex);
+    uv_mutex_unlock(&t->thread.lock);
     return late;
 }
 
-/* Takes a batch out of the queue as a body. With the mutex. */
+/* Takes a batch out of the queue as a body. With the lock. */
 static size_t take_batch(by__trace_export *t, by__text *body)
 {
     size_t count = t->count < BATCH ? t->count : BATCH;
@@ -163,7 +162,7 @@ static size_t take_batch(by__trace_export *t, by__text *body)
     return count;
 }
 
-/* With the mutex, which is free while the collector is spoken to. */
+/* With the lock, which is free while the collector is spoken to. */
 static void send_batch(by__trace_export *t)
 {
     by__text body = {0};
@@ -176,9 +175,9 @@ static void send_batch(by__trace_export *t)
             break;
         }
         pause *= i > 0 ? 2.0 : 1.0;
-        uv_mutex_unlock(&t->mutex);
+        uv_mutex_unlock(&t->thread.lock);
         sent = post(t, &body, &again);
-        uv_mutex_lock(&t->mutex);
+        uv_mutex_lock(&t->thread.lock);
     }
     t->sent += sent ? count : 0;
     t->dropped += sent ? 0 : count;
@@ -188,10 +187,10 @@ static void send_batch(by__trace_export *t)
 static void run(void *user)
 {
     by__trace_export *t = user;
-    uv_mutex_lock(&t->mutex);
+    uv_mutex_lock(&t->thread.lock);
     for (;;) {
-        while (t->count == 0 && !t->closing) {
-            uv_cond_wait(&t->changed, &t->mutex);
+        while (t->count == 0 && !t->thread.closing) {
+            uv_cond_wait(&t->thread.changed, &t->thread.lock);
         }
         (void)rest(t, t->count < BATCH ? GATHERING : 0.0);
         bool late = t->closed > 0.0 && by__now() - t->closed > (double)CLOSING_TIME * 1e-3;
@@ -199,11 +198,11 @@ static void run(void *user)
             break;
         }
         send_batch(t);
-        if (t->closing && t->count == 0) {
+        if (t->thread.closing && t->count == 0) {
             break;
         }
     }
-    uv_mutex_unlock(&t->mutex);
+    uv_mutex_unlock(&t->thread.lock);
 }
 
 /* ---- opening and closing ---- */
@@ -258,26 +257,12 @@ by_status by__trace_export_open(by__trace_export **out, const char *url, const c
                               "such as http://127.0.0.1:4318/v1/traces",
                               url);
     }
+    if (status == BY_OK) {
+        status = by__thread_start(&t->thread, run, t, "the thread of traces", error);
+    }
     if (status != BY_OK) {
         release(t);
         return status;
-    }
-    int code = uv_mutex_init(&t->mutex);
-    if (code == 0) {
-        code = uv_cond_init(&t->changed);
-        if (code == 0) {
-            code = uv_thread_create(&t->thread, run, t);
-            if (code != 0) {
-                uv_cond_destroy(&t->changed);
-            }
-        }
-        if (code != 0) {
-            uv_mutex_destroy(&t->mutex);
-        }
-    }
-    if (code != 0) {
-        release(t);
-        return by__uv_error(error, "start", "the thread of traces", code);
     }
     *out = t;
     return BY_OK;
@@ -290,13 +275,7 @@ void by__trace_export_close(by__trace_export **traces)
         return;
     }
     *traces = NULL;
-    uv_mutex_lock(&t->mutex);
-    t->closing = true;
-    uv_cond_signal(&t->changed);
-    uv_mutex_unlock(&t->mutex);
-    (void)uv_thread_join(&t->thread);
-    uv_cond_destroy(&t->changed);
-    uv_mutex_destroy(&t->mutex);
+    by__thread_end(&t->thread);
     release(t);
 }
 
@@ -308,18 +287,18 @@ void by__trace_export_add(by__trace_export *traces, const by__span *span)
         return;
     }
     print_span(&text, span);
-    uv_mutex_lock(&t->mutex);
+    uv_mutex_lock(&t->thread.lock);
     bool fits = !text.failed && t->count < t->capacity;
     if (fits) {
         t->spans[(t->first + t->count++) % t->capacity] = text.data;
         /* The thread sleeps only while there is nothing; else it gathers, or sends. */
         if (t->count == 1) {
-            uv_cond_signal(&t->changed);
+            uv_cond_signal(&t->thread.changed);
         }
     } else {
         t->dropped++;
     }
-    uv_mutex_unlock(&t->mutex);
+    uv_mutex_unlock(&t->thread.lock);
     if (!fits) {
         by__text_free(&text);
     }
@@ -331,11 +310,11 @@ void by__trace_export_print(by__trace_export *traces, by__text *out)
     if (t == NULL) {
         return;
     }
-    uv_mutex_lock(&t->mutex);
+    uv_mutex_lock(&t->thread.lock);
     double sent = (double)t->sent;
     double dropped = (double)t->dropped;
     double waiting = (double)t->count;
-    uv_mutex_unlock(&t->mutex);
+    uv_mutex_unlock(&t->thread.lock);
     by__metrics_counter(out, "banyan_trace_spans_total", "Spans that the collector took.",
                         "counter", NULL, sent);
     by__metrics_counter(out, "banyan_trace_spans_dropped_total",

@@ -17,6 +17,7 @@
 #include "serve/serve.h"
 #include "serve/served_version.h"
 #include "serve/stop.h"
+#include "serve/thread.h"
 #include "serve/worker/form_cache.h"
 
 /* Sequences of one request, at most. */

@@ -8,17 +8,14 @@
 struct by__batcher {
     by__batch_options options;
     uv_async_t *wake;
-    uv_thread_t thread;
-    uv_mutex_t lock;
-    uv_cond_t given;
-    /* under the lock */
+    by__thread thread;
+    /* under its lock */
     by__batch_job *waiting; /* some of their examples are in no batch yet; the oldest first */
     by__batch_job *running; /* the others that are not done */
     by__batch_job *done;    /* the oldest first */
     size_t count;           /* jobs of the first two lists */
     uint64_t batches;
     uint64_t examples;
-    bool stopping;
     /* the thread's own */
     by__batch_place *places;
 };
@@ -102,17 +99,17 @@ static size_t count_waiting(const by__batcher *b)
 static bool await_batch(by__batcher *b)
 {
     for (;;) {
-        while (!b->stopping && b->waiting == NULL) {
-            uv_cond_wait(&b->given, &b->lock);
+        while (!b->thread.closing && b->waiting == NULL) {
+            uv_cond_wait(&b->thread.changed, &b->thread.lock);
         }
-        if (b->stopping) {
+        if (b->thread.closing) {
             return false;
         }
         double left = b->waiting->since + b->options.delay - by__now();
         if (left <= 0.0 || count_waiting(b) >= b->options.most) {
             return true;
         }
-        (void)uv_cond_timedwait(&b->given, &b->lock, (uint64_t)(left * 1e9));
+        (void)uv_cond_timedwait(&b->thread.changed, &b->thread.lock, (uint64_t)(left * 1e9));
     }
 }
 
@@ -138,18 +135,18 @@ static void count_done(by__batcher *b, size_t count, by_status status, const by_
 static void run(void *user)
 {
     by__batcher *b = user;
-    uv_mutex_lock(&b->lock);
+    uv_mutex_lock(&b->thread.lock);
     while (await_batch(b)) {
         size_t count = fill(b);
         by_error error = {0};
-        uv_mutex_unlock(&b->lock);
+        uv_mutex_unlock(&b->thread.lock);
         by_status status =
             count == 0 ? BY_OK : b->options.run(b->options.user, b->places, count, &error);
-        uv_mutex_lock(&b->lock);
+        uv_mutex_lock(&b->thread.lock);
         count_done(b, count, status, &error);
         (void)uv_async_send(b->wake);
     }
-    uv_mutex_unlock(&b->lock);
+    uv_mutex_unlock(&b->thread.lock);
 }
 
 /* ---- the loop's side ---- */
@@ -164,27 +161,13 @@ by_status by__batcher_open(by__batcher **out, const by__batch_options *options, 
     b->wake = wake;
     by_status status =
         by__alloc((void **)&b->places, options->most, sizeof *b->places, "a batch", error);
+    if (status == BY_OK) {
+        status = by__thread_start(&b->thread, run, b, "the thread that runs batches", error);
+    }
     if (status != BY_OK) {
-        free(b);
-        return status;
-    }
-    int code = uv_mutex_init(&b->lock);
-    if (code == 0) {
-        code = uv_cond_init(&b->given);
-        if (code == 0) {
-            code = uv_thread_create(&b->thread, run, b);
-            if (code < 0) {
-                uv_cond_destroy(&b->given);
-            }
-        }
-        if (code < 0) {
-            uv_mutex_destroy(&b->lock);
-        }
-    }
-    if (code < 0) {
         free(b->places);
         free(b);
-        return by__uv_error(error, "start", "the thread that runs batches", code);
+        return status;
     }
     *out = b;
     return BY_OK;
@@ -206,28 +189,22 @@ void by__batcher_close(by__batcher **batcher)
         return;
     }
     *batcher = NULL;
-    uv_mutex_lock(&b->lock);
-    b->stopping = true;
-    uv_cond_signal(&b->given);
-    uv_mutex_unlock(&b->lock);
-    (void)uv_thread_join(&b->thread);
+    by__thread_end(&b->thread);
     free_list(b->waiting);
     free_list(b->running);
     free_list(b->done);
-    uv_cond_destroy(&b->given);
-    uv_mutex_destroy(&b->lock);
     free(b->places);
     free(b);
 }
 
 void by__batcher_give(by__batcher *b, by__batch_job *job)
 {
-    uv_mutex_lock(&b->lock);
+    uv_mutex_lock(&b->thread.lock);
     job->since = by__now();
     append(&b->waiting, job);
     b->count++;
-    uv_cond_signal(&b->given);
-    uv_mutex_unlock(&b->lock);
+    uv_cond_signal(&b->thread.changed);
+    uv_mutex_unlock(&b->thread.lock);
 }
 
 static void mark(by__batch_job *list, const char *id)
@@ -239,30 +216,30 @@ static void mark(by__batch_job *list, const char *id)
 
 void by__batcher_cancel(by__batcher *b, const char *id)
 {
-    uv_mutex_lock(&b->lock);
+    uv_mutex_lock(&b->thread.lock);
     mark(b->waiting, id);
     mark(b->running, id);
     mark(b->done, id);
-    uv_mutex_unlock(&b->lock);
+    uv_mutex_unlock(&b->thread.lock);
 }
 
 by__batch_job *by__batcher_take(by__batcher *b)
 {
-    uv_mutex_lock(&b->lock);
+    uv_mutex_lock(&b->thread.lock);
     by__batch_job *job = b->done;
     if (job != NULL) {
         b->done = job->next;
         job->next = NULL;
     }
-    uv_mutex_unlock(&b->lock);
+    uv_mutex_unlock(&b->thread.lock);
     return job;
 }
 
 by__batch_statistics by__batcher_look(by__batcher *b)
 {
-    uv_mutex_lock(&b->lock);
+    uv_mutex_lock(&b->thread.lock);
     by__batch_statistics s = {
         .jobs = b->count + (b->done != NULL), .batches = b->batches, .examples = b->examples};
-    uv_mutex_unlock(&b->lock);
+    uv_mutex_unlock(&b->thread.lock);
     return s;
 }

@@ -13,10 +13,8 @@ typedef struct order {
 struct by__engine_thread {
     by_engine *engine;
     uv_async_t *wake;
-    uv_thread_t thread;
-    uv_mutex_t lock;
-    uv_cond_t given;
-    /* under the lock */
+    by__thread thread;
+    /* under its lock */
     order *orders;
     size_t order_count;
     size_t order_capacity;
@@ -26,7 +24,6 @@ struct by__engine_thread {
     by_engine_statistics statistics;
     by_error failure; /* of the engine */
     bool busy;
-    bool stopping;
     /* the thread's own */
     order *taken;
     size_t taken_capacity;
@@ -42,14 +39,14 @@ struct by__engine_thread {
 static void put(by__engine_thread *t, const by__out *out)
 {
     by_error ignored = {0};
-    uv_mutex_lock(&t->lock);
+    uv_mutex_lock(&t->thread.lock);
     if (by__reserve((void **)&t->outs, &t->out_capacity, t->out_count + 1, sizeof *t->outs,
                     &ignored) == BY_OK) {
         t->outs[t->out_count++] = *out;
     } else {
         t->failure = ignored; /* a lost event is a lost answer */
     }
-    uv_mutex_unlock(&t->lock);
+    uv_mutex_unlock(&t->thread.lock);
 }
 
 static by__work **link_of(by__work **list, const by__work *work)
@@ -146,11 +143,11 @@ static void tell(by__engine_thread *t, const by_event *event)
 static bool take_orders(by__engine_thread *t, size_t *count)
 {
     by_error ignored = {0};
-    uv_mutex_lock(&t->lock);
+    uv_mutex_lock(&t->thread.lock);
     t->statistics = by_engine_statistics_now(t->engine);
     t->busy = t->live != NULL || t->waiting != NULL || t->order_count > 0;
-    while (!t->stopping && t->order_count == 0 && t->live == NULL && t->waiting == NULL) {
-        uv_cond_wait(&t->given, &t->lock);
+    while (!t->thread.closing && t->order_count == 0 && t->live == NULL && t->waiting == NULL) {
+        uv_cond_wait(&t->thread.changed, &t->thread.lock);
     }
     t->busy = true;
     *count = 0;
@@ -161,8 +158,8 @@ static bool take_orders(by__engine_thread *t, size_t *count)
         *count = t->order_count;
         t->order_count = 0;
     }
-    bool goes_on = !t->stopping && t->failure.status == BY_OK;
-    uv_mutex_unlock(&t->lock);
+    bool goes_on = !t->thread.closing && t->failure.status == BY_OK;
+    uv_mutex_unlock(&t->thread.lock);
     return goes_on;
 }
 
@@ -185,9 +182,9 @@ static void run(void *user)
             tell(t, &events[i]);
         }
         if (status != BY_OK) {
-            uv_mutex_lock(&t->lock);
+            uv_mutex_lock(&t->thread.lock);
             t->failure = error;
-            uv_mutex_unlock(&t->lock);
+            uv_mutex_unlock(&t->thread.lock);
         }
         (void)uv_async_send(t->wake);
     }
@@ -197,14 +194,14 @@ static void run(void *user)
 
 static by_status give(by__engine_thread *t, order o, by_error *error)
 {
-    uv_mutex_lock(&t->lock);
+    uv_mutex_lock(&t->thread.lock);
     by_status status = by__reserve((void **)&t->orders, &t->order_capacity, t->order_count + 1,
                                    sizeof *t->orders, error);
     if (status == BY_OK) {
         t->orders[t->order_count++] = o;
-        uv_cond_signal(&t->given);
+        uv_cond_signal(&t->thread.changed);
     }
-    uv_mutex_unlock(&t->lock);
+    uv_mutex_unlock(&t->thread.lock);
     return status;
 }
 
@@ -227,14 +224,14 @@ void by__engine_take(by__engine_thread *thread, const by__out **outs, size_t *co
     if (t == NULL) {
         return;
     }
-    uv_mutex_lock(&t->lock);
+    uv_mutex_lock(&t->thread.lock);
     by__out *full = t->outs;
     size_t capacity = t->out_capacity;
     *count = t->out_count;
     t->outs = t->read;
     t->out_capacity = t->read_capacity;
     t->out_count = 0;
-    uv_mutex_unlock(&t->lock);
+    uv_mutex_unlock(&t->thread.lock);
     t->read = full;
     t->read_capacity = capacity;
     *outs = full;
@@ -248,11 +245,11 @@ by_status by__engine_look(by__engine_thread *thread, by_engine_statistics *stati
     if (thread == NULL) {
         return BY_OK;
     }
-    uv_mutex_lock(&thread->lock);
+    uv_mutex_lock(&thread->thread.lock);
     *statistics = thread->statistics;
     *busy = thread->busy;
     by_error failure = thread->failure;
-    uv_mutex_unlock(&thread->lock);
+    uv_mutex_unlock(&thread->thread.lock);
     if (failure.status != BY_OK && error != NULL) {
         *error = failure;
     }
@@ -276,22 +273,10 @@ by_status by__engine_thread_open(by__engine_thread **out, by_engine *engine, uv_
     BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "a thread", error));
     t->engine = engine;
     t->wake = wake;
-    int code = uv_mutex_init(&t->lock);
-    if (code < 0) {
+    by_status status = by__thread_start(&t->thread, run, t, "the engine's thread", error);
+    if (status != BY_OK) {
         release(t);
-        return by__uv_error(error, "make", "a lock", code);
-    }
-    code = uv_cond_init(&t->given);
-    if (code == 0) {
-        code = uv_thread_create(&t->thread, run, t);
-        if (code < 0) {
-            uv_cond_destroy(&t->given);
-        }
-    }
-    if (code < 0) {
-        uv_mutex_destroy(&t->lock);
-        release(t);
-        return by__uv_error(error, "start", "the engine's thread", code);
+        return status;
     }
     *out = t;
     return BY_OK;
@@ -304,12 +289,6 @@ void by__engine_thread_close(by__engine_thread **thread)
         return;
     }
     *thread = NULL;
-    uv_mutex_lock(&t->lock);
-    t->stopping = true;
-    uv_cond_signal(&t->given);
-    uv_mutex_unlock(&t->lock);
-    (void)uv_thread_join(&t->thread);
-    uv_cond_destroy(&t->given);
-    uv_mutex_destroy(&t->lock);
+    by__thread_end(&t->thread);
     release(t);
 }

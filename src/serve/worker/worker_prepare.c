@@ -11,16 +11,13 @@ struct by__preparer {
     void *user;
     size_t most;
     uv_async_t *wake;
-    uv_thread_t thread;
-    uv_mutex_t lock;
-    uv_cond_t given;
-    /* under the lock */
+    by__thread thread;
+    /* under its lock */
     by__prepared *first; /* that wait, the oldest first */
     by__prepared *current;
     by__prepared *done; /* the oldest first */
     size_t count;       /* of all of them */
     uint64_t ended;
-    bool stopping;
 };
 
 static void append(by__prepared **list, by__prepared *item)
@@ -37,25 +34,25 @@ static void append(by__prepared **list, by__prepared *item)
 static void run(void *user)
 {
     by__preparer *p = user;
-    uv_mutex_lock(&p->lock);
+    uv_mutex_lock(&p->thread.lock);
     for (;;) {
-        while (!p->stopping && p->first == NULL) {
-            uv_cond_wait(&p->given, &p->lock);
+        while (!p->thread.closing && p->first == NULL) {
+            uv_cond_wait(&p->thread.changed, &p->thread.lock);
         }
-        if (p->stopping) {
+        if (p->thread.closing) {
             break;
         }
         by__prepared *item = p->current = p->first;
         p->first = item->next;
-        uv_mutex_unlock(&p->lock);
+        uv_mutex_unlock(&p->thread.lock);
         item->status = p->prepare(p->user, item, &item->param, &item->error);
-        uv_mutex_lock(&p->lock);
+        uv_mutex_lock(&p->thread.lock);
         p->current = NULL;
         p->ended++;
         append(&p->done, item);
         (void)uv_async_send(p->wake);
     }
-    uv_mutex_unlock(&p->lock);
+    uv_mutex_unlock(&p->thread.lock);
 }
 
 /* ---- the loop's side ---- */
@@ -70,22 +67,11 @@ by_status by__preparer_open(by__preparer **out, size_t most, by__prepare *prepar
     p->user = user;
     p->most = most;
     p->wake = wake;
-    int code = uv_mutex_init(&p->lock);
-    if (code < 0) {
+    by_status status =
+        by__thread_start(&p->thread, run, p, "the thread that prepares requests", error);
+    if (status != BY_OK) {
         free(p);
-        return by__uv_error(error, "make", "a lock", code);
-    }
-    code = uv_cond_init(&p->given);
-    if (code == 0) {
-        code = uv_thread_create(&p->thread, run, p);
-        if (code < 0) {
-            uv_cond_destroy(&p->given);
-        }
-    }
-    if (code < 0) {
-        uv_mutex_destroy(&p->lock);
-        free(p);
-        return by__uv_error(error, "start", "the thread that prepares requests", code);
+        return status;
     }
     *out = p;
     return BY_OK;
@@ -117,15 +103,9 @@ void by__preparer_close(by__preparer **preparer)
         return;
     }
     *preparer = NULL;
-    uv_mutex_lock(&p->lock);
-    p->stopping = true;
-    uv_cond_signal(&p->given);
-    uv_mutex_unlock(&p->lock);
-    (void)uv_thread_join(&p->thread);
+    by__thread_end(&p->thread);
     free_list(p->first);
     free_list(p->done);
-    uv_cond_destroy(&p->given);
-    uv_mutex_destroy(&p->lock);
     free(p);
 }
 
@@ -141,14 +121,14 @@ by_status by__preparer_give(by__preparer *p, json_t *message, by_error *error)
     item->attempt = by__get_integer(message, "attempt");
     item->message = json_incref(message);
     item->since = by__now();
-    uv_mutex_lock(&p->lock);
+    uv_mutex_lock(&p->thread.lock);
     bool full = p->count >= p->most;
     if (!full) {
         append(&p->first, item);
         p->count++;
-        uv_cond_signal(&p->given);
+        uv_cond_signal(&p->thread.changed);
     }
-    uv_mutex_unlock(&p->lock);
+    uv_mutex_unlock(&p->thread.lock);
     if (full) {
         by__prepared_free(item);
         return by_error_set(error, BY_ESTATE, "%zu requests are being read; try again later",
@@ -165,7 +145,7 @@ static bool matches(const by__prepared *item, const char *id)
 void by__preparer_cancel(by__preparer *p, const char *id)
 {
     by__prepared *gone = NULL;
-    uv_mutex_lock(&p->lock);
+    uv_mutex_lock(&p->thread.lock);
     for (by__prepared **at = &p->first; *at != NULL;) {
         by__prepared *item = *at;
         if (!matches(item, id)) {
@@ -182,27 +162,27 @@ void by__preparer_cancel(by__preparer *p, const char *id)
     for (by__prepared *item = p->done; item != NULL; item = item->next) {
         item->cancelled = item->cancelled || matches(item, id);
     }
-    uv_mutex_unlock(&p->lock);
+    uv_mutex_unlock(&p->thread.lock);
     free_list(gone);
 }
 
 by__prepared *by__preparer_take(by__preparer *p)
 {
-    uv_mutex_lock(&p->lock);
+    uv_mutex_lock(&p->thread.lock);
     by__prepared *item = p->done;
     if (item != NULL) {
         p->done = item->next;
         item->next = NULL;
         p->count--;
     }
-    uv_mutex_unlock(&p->lock);
+    uv_mutex_unlock(&p->thread.lock);
     return item;
 }
 
 void by__preparer_look(by__preparer *p, size_t *count, uint64_t *ended)
 {
-    uv_mutex_lock(&p->lock);
+    uv_mutex_lock(&p->thread.lock);
     *count = p->count;
     *ended = p->ended;
-    uv_mutex_unlock(&p->lock);
+    uv_mutex_unlock(&p->thread.lock);
 }

@@ -12,25 +12,22 @@ struct by__hang_watch {
     double seconds;
     void (*hangs)(void *user, double seconds);
     void *user;
-    uv_thread_t thread;
-    uv_mutex_t lock;
-    uv_cond_t changed;
-    /* under the lock */
-    unsigned waits; /* since the worker last moved */
-    bool closing;
+    by__thread thread;
+    unsigned waits; /* under the lock: since the worker last moved */
 };
 
 static void run(void *user)
 {
     by__hang_watch *h = user;
     uint64_t wait = (uint64_t)(h->seconds * 1e9 / WAITS);
-    uv_mutex_lock(&h->lock);
-    while (!h->closing) {
-        if (uv_cond_timedwait(&h->changed, &h->lock, wait) == UV_ETIMEDOUT && ++h->waits == WAITS) {
+    uv_mutex_lock(&h->thread.lock);
+    while (!h->thread.closing) {
+        if (uv_cond_timedwait(&h->thread.changed, &h->thread.lock, wait) == UV_ETIMEDOUT &&
+            ++h->waits == WAITS) {
             h->hangs(h->user, h->seconds);
         }
     }
-    uv_mutex_unlock(&h->lock);
+    uv_mutex_unlock(&h->thread.lock);
 }
 
 by_status by__hang_watch_open(by__hang_watch **out, double seconds,
@@ -43,22 +40,10 @@ by_status by__hang_watch_open(by__hang_watch **out, double seconds,
     h->seconds = seconds;
     h->hangs = hangs;
     h->user = user;
-    int code = uv_mutex_init(&h->lock);
-    if (code < 0) {
+    by_status status = by__thread_start(&h->thread, run, h, "a thread", error);
+    if (status != BY_OK) {
         free(h);
-        return by__uv_error(error, "make", "a lock", code);
-    }
-    code = uv_cond_init(&h->changed);
-    if (code == 0) {
-        code = uv_thread_create(&h->thread, run, h);
-        if (code < 0) {
-            uv_cond_destroy(&h->changed);
-        }
-    }
-    if (code < 0) {
-        uv_mutex_destroy(&h->lock);
-        free(h);
-        return by__uv_error(error, "start", "a thread", code);
+        return status;
     }
     *out = h;
     return BY_OK;
@@ -67,9 +52,9 @@ by_status by__hang_watch_open(by__hang_watch **out, double seconds,
 void by__hang_watch_moved(by__hang_watch *watch)
 {
     if (watch != NULL) {
-        uv_mutex_lock(&watch->lock);
+        uv_mutex_lock(&watch->thread.lock);
         watch->waits = 0;
-        uv_mutex_unlock(&watch->lock);
+        uv_mutex_unlock(&watch->thread.lock);
     }
 }
 
@@ -80,12 +65,6 @@ void by__hang_watch_close(by__hang_watch **watch)
     if (h == NULL) {
         return;
     }
-    uv_mutex_lock(&h->lock);
-    h->closing = true;
-    uv_cond_signal(&h->changed);
-    uv_mutex_unlock(&h->lock);
-    (void)uv_thread_join(&h->thread);
-    uv_cond_destroy(&h->changed);
-    uv_mutex_destroy(&h->lock);
+    by__thread_end(&h->thread);
     free(h);
 }
