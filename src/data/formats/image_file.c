@@ -8,8 +8,8 @@
 #include <jpeglib.h>
 #include <png.h>
 
-/* Scans of a progressive JPEG: each is a pass over the whole image, whatever
- * its bytes. Encoders write about ten; of a large image 16 are read. */
+/* Scans of a progressive JPEG: each is a pass over the whole image, whatever its bytes. Encoders
+ * write about ten; of a large image 16 are read. */
 #define MOST_SCANS   100
 #define SCANS_PIXELS ((int64_t)16 * BY__IMAGE_PIXELS)
 
@@ -22,8 +22,7 @@ typedef struct decoding {
     int64_t width;
 } decoding;
 
-/* Takes the memory of an image of this size, if it is one that may be decoded.
- */
+/* Takes the memory of an image of this size, if it is one that may be decoded. */
 static by_status begin(decoding *d, int64_t height, int64_t width, by_error *error)
 {
     if (d->fit->height > 0) {
@@ -86,8 +85,7 @@ static void on_jpeg_progress(j_common_ptr info)
     }
 }
 
-/* The only function that is jumped back to: what it changes behind setjmp is in
- * *j. */
+/* The only function that is jumped back to: what it changes behind setjmp is in *j. */
 static by_status run_jpeg(jpeg *j, decoding *d, const uint8_t *data, size_t size, by_error *error)
 {
     if (setjmp(j->back) != 0) {
@@ -131,8 +129,8 @@ static by_status decode_jpeg(decoding *d, const uint8_t *data, size_t size, by_e
 
 #define PNG_HEAD 8 /* bytes in front of the first chunk */
 
-/* Whether a chunk of this type changes pixels: all that are critical (their
- * first letter is a capital), and those of transparency and colours. */
+/* Whether a chunk of this type changes pixels: all that are critical (their first letter is a
+ * capital), and those of transparency and colours. */
 static bool changes_pixels(const uint8_t *type)
 {
     static const char *const names[] = {"tRNS", "gAMA", "cHRM", "sRGB", "iCCP", "sBIT", "bKGD"};
@@ -143,9 +141,8 @@ static bool changes_pixels(const uint8_t *type)
     return found;
 }
 
-/* Copies a PNG without the chunks that change no pixel; returns the bytes of
- * it. libpng unpacks and keeps a thousand texts of up to 8 MB each, whatever is
- * asked of it. */
+/* Copies a PNG without the chunks that change no pixel; returns the bytes of it. libpng unpacks and
+ * keeps a thousand texts of up to 8 MB each, whatever is asked of it. */
 static size_t copy_chunks(uint8_t *out, const uint8_t *data, size_t size)
 {
     size_t at = PNG_HEAD;
