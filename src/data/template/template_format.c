@@ -190,7 +190,7 @@ static by_status add_text(by__render *r, by__text *out, const directive *d, cons
 static by_status add_number(by__render *r, by__text *out, const directive *d, const by__value *v)
 {
     char format[32];
-    char width[8];
+    char width[12];
     char text[NUMBER_BYTES];
     bool whole = strchr("diu", d->type) != NULL;
     bool bits = strchr("xXo", d->type) != NULL;
