@@ -51,8 +51,22 @@ gateway=$!
 while [ ! -s url ]; do kill -0 "$gateway" 2>/dev/null || { cat log >&2; fail "the gateway has ended"; } && sleep 0.05; done
 [ "$(stat -c %a http.socket)" = 660 ] || fail "the socket's mode is $(stat -c %a http.socket)"
 run 0 curl -sf --unix-socket http.socket http://localhost/health/live
+say "and that one server has: a second is refused, and the next replaces what a killed one leaves"
+run 2 timeout 20 "$banyan" gateway --dir "$work/sock" --listen "unix:$work/http.socket"
+holds err "cannot listen on unix:$work/http.socket: "
+holds err "end the program that listens there (\`ss -lxp\` names it), or choose another path (--listen)"
+run 0 curl -sf --unix-socket http.socket http://localhost/health/live
+kill -9 "$gateway"
+wait "$gateway"
+[ -S http.socket ] || fail "a gateway that was killed has removed its socket"
+rm -f url
+"$banyan" gateway --dir "$work/sock" --listen "unix:$work/http.socket" >url 2>log &
+gateway=$!
+while [ ! -s url ]; do kill -0 "$gateway" 2>/dev/null || { cat log >&2; fail "the gateway has ended"; } && sleep 0.05; done
+run 0 curl -sf --unix-socket http.socket http://localhost/health/live
 kill -TERM "$gateway" && wait "$gateway" || fail "the gateway ended with $?"
 gateway=
+[ ! -e http.socket ] || fail "the socket is left"
 
 say "a link to the broker that breaks"
 python3 "$root/tests/e2e/gateway_relink.py" "$work/sock/broker.socket" "$banyan" 2>log || { cat log >&2; fail "relink"; }

@@ -74,6 +74,7 @@ struct by__http_server {
     by__http_options options;
     char *listen;
     char *path; /* of a socket in the file system, NULL for none */
+    int lock;   /* of this path, or -1 */
     char *url;
     by__exchange *first;
     size_t connections;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "serve/http/http_connection.h"
+#include "serve/socket_lock.h"
 
 /* Connections that wait to be taken. */
 #define BACKLOG 1024
@@ -122,7 +123,11 @@ by_status by__listen_address(struct sockaddr_storage *out, const char *listen, b
 /* Of an address that stays as it is, whoever starts again. */
 static by_status cannot_listen(const char *listen, int code, by_error *error)
 {
-    const char *way = code == UV_EADDRINUSE
+    bool local = strncmp(listen, "unix:", 5) == 0;
+    const char *way = code == UV_EADDRINUSE && local
+                          ? "end the program that listens there (`ss -lxp` names it), or choose "
+                            "another path (--listen)"
+                      : code == UV_EADDRINUSE
                           ? "end the program that listens there (`ss -ltnp` names it), or choose "
                             "another address (--listen)"
                       : code == UV_EADDRNOTAVAIL
@@ -163,11 +168,15 @@ static by_status bind_tcp(by__http_server *s, by_error *error)
 static by_status bind_pipe(by__http_server *s, by_error *error)
 {
     struct stat info;
+    int code = by__socket_lock(&s->lock, s->path);
+    if (code < 0) {
+        return cannot_listen(s->listen, code, error);
+    }
     /* What is left of a server that was killed; never a file. */
     if (lstat(s->path, &info) == 0 && S_ISSOCK(info.st_mode)) {
         (void)unlink(s->path);
     }
-    int code = uv_pipe_bind(&s->uv.pipe, s->path);
+    code = uv_pipe_bind(&s->uv.pipe, s->path);
     /* For a proxy of the same group too, whatever the umask is: to connect is to write. */
     if (code == 0 && chmod(s->path, 0660) != 0) {
         code = uv_translate_sys_error(errno);
@@ -201,6 +210,7 @@ by_status by__http_server_open(by__http_server **out, uv_loop_t *loop,
     by__http_server *s = NULL;
     *out = NULL;
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "a server", error));
+    s->lock = -1;
     s->options = *options;
     set_defaults(&s->options);
     s->listen = by__strdup(options->listen);
@@ -293,7 +303,11 @@ void by__http_server_close(by__http_server **server)
         next = x->next;
         by__connection_hang_up(x);
     }
+    /* Removes the path, which is the next process' own once the lock is free. */
     uv_close(&s->uv.handle, on_handle_closed);
+    if (s->lock >= 0) {
+        (void)close(s->lock);
+    }
     uv_close((uv_handle_t *)&s->timer, on_handle_closed);
     uv_close((uv_handle_t *)&s->before, on_handle_closed);
     uv_close((uv_handle_t *)&s->behind, on_handle_closed);

@@ -82,7 +82,7 @@ by_status by__socket_link_connect(by__link **out, uv_loop_t *loop, const char *p
 /* ---- sockets (link_socket.c) ---- */
 
 /* Listens on a path, which only the user of this process may open. `taken` gets each new link.
- * BY_ECONFIG: another process listens there, which a lock of the file PATH.lock tells. */
+ * BY_ECONFIG: another process listens there (socket_lock.h). */
 by_status by__link_listen(by__link_listener **out, uv_loop_t *loop, const char *path,
                           void (*taken)(void *user, by__link *link),
                           const by__link_handler *handler, by_error *error);

@@ -1,10 +1,9 @@
 #include "serve/event_list.h"
 #include "serve/link/link.h"
+#include "serve/socket_lock.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -290,27 +289,6 @@ static void on_listener_closed(uv_handle_t *handle)
     }
 }
 
-/* Two processes on one path would each have half of the peers, or the later one all. */
-static by_status lock_path(int *out, const char *path, by_error *error)
-{
-    by__text name = {0};
-    by__text_format(&name, "%s.lock", path);
-    if (name.failed) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: a lock");
-    }
-    int lock = open(name.data, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-    by_status status = lock < 0 ? by__io_error(error, "open", name.data) : BY_OK;
-    if (status == BY_OK && flock(lock, LOCK_EX | LOCK_NB) != 0) {
-        status =
-            by_error_set(error, BY_ECONFIG,
-                         "another server listens on %s: end it, or choose another directory", path);
-        (void)close(lock);
-    }
-    by__text_free(&name);
-    *out = lock;
-    return status;
-}
-
 by_status by__link_listen(by__link_listener **out, uv_loop_t *loop, const char *path,
                           void (*taken)(void *user, by__link *link),
                           const by__link_handler *handler, by_error *error)
@@ -318,9 +296,17 @@ by_status by__link_listen(by__link_listener **out, uv_loop_t *loop, const char *
     uv_fs_t request;
     by__link_listener *s = NULL;
     int lock;
-    BY_TRY(lock_path(&lock, path, error));
+    int code = by__socket_lock(&lock, path);
+    if (code == UV_EADDRINUSE) {
+        return by_error_set(error, BY_ECONFIG,
+                            "another server listens on %s: end it, or choose another directory",
+                            path);
+    }
+    if (code < 0) {
+        return by__uv_error(error, "lock", path, code);
+    }
     by_status status = by__alloc((void **)&s, 1, sizeof *s, "a listener", error);
-    int code = status == BY_OK ? uv_pipe_init(loop, &s->pipe, 0) : 0;
+    code = status == BY_OK ? uv_pipe_init(loop, &s->pipe, 0) : 0;
     if (status != BY_OK || code < 0) {
         free(s);
         (void)close(lock);
