@@ -1,5 +1,7 @@
 #include "serve/thread.h"
 
+#include <omp.h>
+
 #include "serve/serve.h"
 
 by_status by__thread_start(by__thread *out, uv_thread_cb run, void *user, const char *name,
@@ -23,6 +25,12 @@ by_status by__thread_start(by__thread *out, uv_thread_cb run, void *user, const 
         return by__uv_error(error, "start", name, code);
     }
     return BY_OK;
+}
+
+void by__thread_release_helpers(void)
+{
+    /* It can fail in a parallel region only. */
+    (void)omp_pause_resource_all(omp_pause_soft);
 }
 
 void by__thread_end(by__thread *thread)

@@ -20,6 +20,11 @@ typedef struct by__thread {
 /* Starts run(user). name: "the engine's thread", for the error; then nothing is left to end. */
 by_status by__thread_start(by__thread *out, uv_thread_cb run, void *user, const char *name,
                            by_error *error);
+/* The calling thread has nothing to compute for some time: its OpenMP helpers end, and its next
+ * parallel region makes new ones (tens of microseconds). While there are more helpers than
+ * processors, idle or not, GNU OpenMP lets all threads sleep between regions at once instead of
+ * waiting awake for the next one: an engine would lose several per cent of its speed. */
+void by__thread_release_helpers(void);
 /* Tells it to close, waits for its end, and gives back what it had. */
 void by__thread_end(by__thread *thread);
 

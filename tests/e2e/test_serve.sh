@@ -186,6 +186,26 @@ background=
 kill "$aside"
 aside=
 
+say "threads that have nothing to compute keep no helpers"
+# count_threads THREADS: those of a worker in $few, and in $many once it has made embeddings.
+count_threads() {
+    serve_ready --workers 1 --threads "$1"
+    tasks=/proc/$(pgrep -P "$server" -f "banyan worker")/task
+    curl -sf "$url/v1/completions" -H 'Content-Type: application/json' -d '{"model": "tiny", "prompt": "apple", "max_tokens": 9}' >answer || fail "no answer"
+    few=$(ls "$tasks" | wc -l)
+    curl -sf "$url/v1/embeddings" -H 'Content-Type: application/json' -d '{"model": "tiny", "input": "apple"}' >answer || fail "no embedding"
+    until [ "$(ls "$tasks" | wc -l)" -le "$few" ]; do
+        [ "$((waited += 1))" -lt 300 ] || fail "$(ls "$tasks" | wc -l) threads remain of $few"
+        sleep 0.1
+    done
+    stop
+}
+waited=0
+count_threads 1
+alone=$few
+count_threads 2
+[ "$few" = $((alone + 1)) ] || fail "a worker with two threads has $few, and $alone with one"
+
 say "what cannot be served"
 run 2 "$banyan" serve runs/tiny --listen 0.0.0.0:0 --dir "$work/sock"
 holds err "reachable by others"

@@ -30,7 +30,7 @@ struct by__redis {
     size_t subscribed;
     size_t unanswered;
     double since; /* by__now when the first unanswered call was sent, or the last answer came */
-    char why[256];
+    char why[512];
     bool failed;
     bool resolving;
     bool ready;

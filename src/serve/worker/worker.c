@@ -526,6 +526,8 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
     (void)uv_timer_init(&w.loop, &w.due);
     (void)uv_async_init(&w.loop, &w.wake, on_wake);
     w.beat.data = w.due.data = w.wake.data = &w;
+    /* It has loaded and tried the model; from now on, others compute. */
+    by__thread_release_helpers();
     status = open_threads(&w, error);
     if (status == BY_OK) {
         status = by__stop_open(&w.stop, &w.loop, options->child, on_stop, &w, error);

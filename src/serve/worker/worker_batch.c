@@ -5,6 +5,9 @@
 
 #include "serve/worker/worker.h"
 
+/* After so many nanoseconds without a job it gives up its helpers. */
+#define IDLE 500000000
+
 struct by__batcher {
     by__batch_options options;
     uv_async_t *wake;
@@ -95,13 +98,25 @@ static size_t count_waiting(const by__batcher *b)
     return count;
 }
 
+/* Waits for a job. Between jobs that follow each other closely it keeps its helpers. */
+static void await_job(by__batcher *b)
+{
+    bool released = false;
+    while (!b->thread.closing && b->waiting == NULL) {
+        if (released) {
+            uv_cond_wait(&b->thread.changed, &b->thread.lock);
+        } else if (uv_cond_timedwait(&b->thread.changed, &b->thread.lock, IDLE) == UV_ETIMEDOUT) {
+            by__thread_release_helpers();
+            released = true;
+        }
+    }
+}
+
 /* Waits until a batch is due. False: the thread ends. */
 static bool await_batch(by__batcher *b)
 {
     for (;;) {
-        while (!b->thread.closing && b->waiting == NULL) {
-            uv_cond_wait(&b->thread.changed, &b->thread.lock);
-        }
+        await_job(b);
         if (b->thread.closing) {
             return false;
         }
