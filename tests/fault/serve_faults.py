@@ -206,7 +206,10 @@ def worker_kill():
 
 
 def worker_stop():
-    kill("worker", signal.SIGSTOP)
+    """It answers nobody any more, and is killed for it."""
+    worker = processes("worker")[0]
+    os.kill(worker, signal.SIGSTOP)
+    wait_for(lambda: not os.path.exists(f"/proc/{worker}"))
 
 
 def worker_pause():
