@@ -28,21 +28,4 @@ if(NOT BY_SANITIZE)
   set_source_files_properties(${reference_sources} PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Debug>:-O2>)
 endif()
 
-file(GLOB kernel_sources CONFIGURE_DEPENDS src/device/cpu/kernels/*.c)
-# Initial weights and maps have the same bits at every level: nothing is fused, and zeros keep their
-# signs.
-set_source_files_properties(src/device/cpu/kernels/normal_simd.c
-                            src/device/cpu/kernels/map_simd.c PROPERTIES
-                            COMPILE_OPTIONS "-ffp-contract=off;-fsigned-zeros")
-set(kernel_objects "")
-if(kernel_sources)
-  foreach(level ${kernel_levels})
-    add_library(kernels_${level} OBJECT ${kernel_sources})
-    target_include_directories(kernels_${level} PRIVATE include src)
-    target_compile_definitions(kernels_${level} PRIVATE BY_ISA=${level})
-    target_compile_options(kernels_${level} PRIVATE ${kernel_flags_${level}} ${BY_KERNEL_OPTIMIZATION}
-                           -ffp-contract=fast -fno-signed-zeros -Wno-psabi)
-    target_link_libraries(kernels_${level} PRIVATE OpenMP::OpenMP_C)
-    list(APPEND kernel_objects $<TARGET_OBJECTS:kernels_${level}>)
-  endforeach()
-endif()
+add_subdirectory(src/device/cpu/kernels)

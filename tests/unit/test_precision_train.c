@@ -248,14 +248,12 @@ static void test_overflow_at_the_least_scale(void **state)
 #define DOCUMENT BY_SOURCE_DIR "/docs/precision.md"
 #define TABLE    "| operation | operands that stay f32 |"
 
-static char *read_document(void)
+static void read_document(char **out)
 {
     by_error error = {0};
-    char *text;
     size_t size;
-    check_ok(by__file_read(&text, &size, DOCUMENT, 1 << 20, &error), &error);
-    assert_non_null(strstr(text, TABLE));
-    return text;
+    check_ok(by__file_read(out, &size, DOCUMENT, 1 << 20, &error), &error);
+    assert_non_null(strstr(*out, TABLE));
 }
 
 /* docs/precision.md ends with the table of the op table's rows. */
@@ -264,7 +262,8 @@ static void test_policy_is_documented(void **state)
     BY_UNUSED(state);
     by_error error = {0};
     char *policy;
-    char *text = read_document();
+    char *text = NULL;
+    read_document(&text);
     check_ok(by_precision_policy(&policy, &error), &error);
     if (strcmp(strstr(text, TABLE), policy) != 0) {
         fail_msg("docs/precision.md is not what the op table says; run test_precision_train "
@@ -278,7 +277,8 @@ static void test_policy_is_documented(void **state)
 static int write_document(void)
 {
     char *policy;
-    char *text = read_document();
+    char *text = NULL;
+    read_document(&text);
     by__text whole = {0};
     by_status status = by_precision_policy(&policy, NULL);
     if (status == BY_OK) {
