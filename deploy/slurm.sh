@@ -1,9 +1,8 @@
 #!/bin/bash
-# A training on Slurm. The supervisor runs on the first node of the job, restarts the ranks from the newest
-# checkpoint when a node fails, and saves when the time is up or the job is preempted; the job then goes back
-# into the queue and goes on.
+# Training on Slurm. The supervisor runs on the first node of the job. It restarts the ranks from the newest checkpoint
+# when a node fails, and saves at the time limit or on preemption; the job is then requeued and resumes.
 #
-#   sbatch deploy/slurm.sh RUN CONFIG [FLAG]...     RUN: directory of the run, e.g. runs/small, on all nodes
+#   sbatch deploy/slurm.sh RUN CONFIG [FLAG]...     RUN: run directory, e.g. runs/small, shared by all nodes
 #
 #SBATCH --job-name=banyan
 #SBATCH --nodes=2
@@ -13,7 +12,7 @@
 #SBATCH --requeue
 #SBATCH --no-kill
 #SBATCH --open-mode=append
-# Two minutes before the end, to this script alone:
+# SIGTERM two minutes before the end, to this script only:
 #SBATCH --signal=B:TERM@120
 set -u
 
@@ -35,7 +34,7 @@ fi
 supervisor=$!
 trap 'kill -TERM "$supervisor"' TERM
 
-# A signal ends `wait` before the supervisor ends.
+# A signal interrupts `wait` before the supervisor has ended.
 wait "$supervisor"
 code=$?
 while kill -0 "$supervisor" 2>/dev/null; do
@@ -43,7 +42,7 @@ while kill -0 "$supervisor" 2>/dev/null; do
     code=$?
 done
 
-# Saved, not done: once more, when there is room.
+# Saved but not done: requeue.
 if [ "$code" -eq 3 ]; then
     scontrol requeue "$SLURM_JOB_ID"
 fi

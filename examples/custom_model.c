@@ -1,8 +1,8 @@
-/* A model of one's own in plain C: a gated network that learns to continue a pattern of numbers.
+/* A custom model in plain C: a gated network that learns to continue a sequence of numbers.
  *
- * The builder below fills a graph through banyan's public headers; the trainer differentiates it,
- * plans its memory and takes AdamW steps on batches that the program makes itself. Prints the loss
- * and exits with 0 when the model has learned the pattern.
+ * The builder below fills a graph through banyan's public headers. The trainer differentiates it,
+ * plans its memory and takes AdamW steps on batches that the program generates. The program prints
+ * the loss and exits with 0 if the model has learned the sequence.
  *
  *   cmake --build build/release --target example_custom_model && build/release/example_custom_model
  */
@@ -37,12 +37,11 @@ static by_status build(void *user, by_model *out, by_graph *graph, const by_mode
                                 by_linear(graph, x, up, BY_NONE, false));
     x = by_add(graph, x, by_linear(graph, hidden, down, BY_NONE, false));
     out->hidden = by_rms_norm(graph, x, scale, 1e-5f);
-    out->head = table; /* the task, language modelling, makes a loss of these two */
+    out->head = table; /* the language-modelling task derives the loss from these two */
     return by_graph_check(graph, error);
 }
 
-/* Sequences n -> 3 n + 1 modulo VOCAB from random starts: every next number follows from the last
- * one. */
+/* Sequences n -> 3 n + 1 modulo VOCAB from random starts: each number determines the next. */
 static void fill(int32_t *tokens, int32_t *targets)
 {
     for (int row = 0; row < BATCH; row++) {

@@ -1,7 +1,7 @@
-/* A task of one's own in plain C: the clean signal is computed from a noisy one.
+/* A custom task in plain C: recover a clean signal from a noisy one.
  *
- * The task below makes its samples, adds a loss to a model's graph and measures how many decibels
- * the signal stands above the error. Exits with 0 when most of the noise is gone.
+ * The task below generates its samples, adds a loss to a model's graph and measures the ratio of
+ * the signal to the error in decibels. The program exits with 0 if most of the noise is removed.
  *
  *   cmake --build build/release --target example_custom_task && build/release/example_custom_task
  */
@@ -24,11 +24,11 @@ static double uniform(const by_source_sample *sample, uint64_t purpose)
     return (double)random[0] / 4294967296.0;
 }
 
-/* A sine, and the same with noise: functions of the seed and the sample's index alone. */
+/* A sine wave, with and without noise: functions of the seed and the sample's index alone. */
 static by_status fill(const by_source *source, const by_source_sample *sample, void *const *rows,
                       by_error *error)
 {
-    uint64_t purpose = source->shuffle ? 0 : 1000; /* what is held out is never trained on */
+    uint64_t purpose = source->shuffle ? 0 : 1000; /* held-out samples are different ones */
     double frequency = 0.1 + 0.4 * uniform(sample, purpose);
     double phase = 6.28 * uniform(sample, purpose + 1);
     (void)error;
@@ -40,7 +40,7 @@ static by_status fill(const by_source *source, const by_source_sample *sample, v
     return BY_OK;
 }
 
-/* One pass over what is held out, and epochs without end. */
+/* One pass over the held-out samples; any number of training epochs. */
 static by_source sources[] = {
     {"held out", arrays, 2, false, HELD_OUT, 1, HELD_OUT, fill, NULL, NULL, NULL},
     {"training", arrays, 2, true, TRAINING, 1, TRAINING, fill, NULL, NULL, NULL},
@@ -64,7 +64,7 @@ static by_status loss(const by_config *config, const by_model_request *request, 
     return BY_OK;
 }
 
-/* sums: squares of the signal, and of the error. */
+/* sums: the squares of the signal and of the error. */
 static void measure(const by_task_data *data, double *sums, const by_batch *batch,
                     const float *values, size_t width)
 {
@@ -102,7 +102,7 @@ static by_task_data signals = {
 static by_status open_data(by_task_data **out, const by_task_request *request, by_error *error)
 {
     (void)request, (void)error;
-    *out = &signals; /* made on the fly: there is nothing to open */
+    *out = &signals; /* samples are generated: there is nothing to open */
     return BY_OK;
 }
 

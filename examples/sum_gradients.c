@@ -1,10 +1,11 @@
-/* Data-parallel training by hand: a small network with its gradients written out, which the ranks
- * of a job sum over MPI.
+/* Data-parallel training by hand: a small network with hand-written gradients, which the ranks of a
+ * job sum over MPI.
  *
- * A step has 12 micro-batches. A rank takes a contiguous block of them and adds their gradients up;
- * by_comm_all_reduce adds the ranks' sums. Addition of floats depends on its order, so both follow
- * one tree: a node's first part is the largest power of two below its size. Then 1, 3, 6 and 12
- * ranks, whose blocks are nodes of the tree, get the same bits; 2 or 5 ranks get other last digits.
+ * A step has 12 micro-batches. Each rank sums the gradients of a contiguous block of them, and
+ * by_comm_all_reduce adds the ranks' sums. Floating-point addition depends on its order, so both
+ * follow one tree: the first part of a node is the largest power of two below its size. So 1, 3, 6
+ * and 12 ranks, whose blocks are nodes of the tree, get the same bits; 2 or 5 ranks get different
+ * last digits.
  *
  *   cmake --build build/release --target example_sum_gradients
  *   build/release/example_sum_gradients
@@ -18,7 +19,7 @@
 
 enum { IN = 2, HIDDEN = 8, BATCHES = 12, SAMPLES = 16, STEPS = 400 };
 
-/* y = w2 . tanh(w1 x + b1) + b2. Gradients have the same shape, and the loss at their end. */
+/* y = w2 . tanh(w1 x + b1) + b2. Gradients use the same struct; the loss is its last field. */
 typedef struct network {
     float w1[HIDDEN][IN];
     float b1[HIDDEN];
@@ -38,7 +39,7 @@ static float random_value(unsigned index)
     return (float)((x ^ x >> 16) >> 8) / 8388608.0f - 1.0f;
 }
 
-/* Gradients of one micro-batch: each sample's squared error, by hand. */
+/* Gradients of the squared error over one micro-batch. */
 static void micro_batch(network *g, const network *n, int step, int batch)
 {
     memset(g, 0, sizeof *g);
@@ -51,7 +52,7 @@ static void micro_batch(network *g, const network *n, int step, int batch)
             hidden[h] = tanhf(n->w1[h][0] * x[0] + n->w1[h][1] * x[1] + n->b1[h]);
             y += n->w2[h] * hidden[h];
         }
-        float error = y - x[0] * x[1]; /* it learns to multiply */
+        float error = y - x[0] * x[1]; /* the target is the product of the inputs */
         g->loss += error * error;
         g->b2 += 2.0f * error;
         for (int h = 0; h < HIDDEN; h++) {
@@ -124,7 +125,7 @@ int main(void)
     by_error error = {0};
     by_status status = by_comm_open(&comm, NULL, &error);
     if (status == BY_OK) {
-        /* The other ranks are told when this one cannot go on. */
+        /* Notifies the other ranks if this one fails. */
         status = by_comm_fail(comm, train(comm, &error), &error);
     }
     if (status != BY_OK) {

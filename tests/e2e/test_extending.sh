@@ -3,7 +3,7 @@
 # compiled without a warning, and its commands run there.
 #
 #   <!-- file PATH -->            the block is a new file
-#   <!-- behind PATH: TEXT -->    the block goes behind the first line of PATH that holds TEXT
+#   <!-- after PATH: TEXT -->     the block goes after the first line of PATH that contains TEXT
 #   <!-- then ... -->             the block is run in the copy, whose program is build/banyan
 . "$(dirname "$0")/../support/shell.sh"
 
@@ -14,7 +14,7 @@ mkdir "$copy"
 python3 - "$root/docs/extending.md" "$copy" <<'END' || fail "docs/extending.md does not fit the tree"
 import os, re, sys
 page, copy = open(sys.argv[1]).read(), sys.argv[2]
-blocks = re.findall(r"^<!-- (file|behind|then)\b(.*?) -->\n```\w+\n(.*?)^```$", page, re.M | re.S)
+blocks = re.findall(r"^<!-- (file|after|then)\b(.*?) -->\n```\w+\n(.*?)^```$", page, re.M | re.S)
 if not blocks:
     sys.exit("no block has a place")
 for kind, where, text in blocks:
@@ -35,9 +35,9 @@ for kind, where, text in blocks:
     lines.insert(at + 1, text)
     open(target, "w").write("".join(lines))
 
-section = page.split("**An op.**")[1].split("**A composite")[0]
+section = page.split("\n## Add an op\n")[1].split("\n## ")[0]
 files = {where.strip().partition(": ")[0] for kind, where, _ in re.findall(
-    r"^<!-- (file|behind)\b(.*?)( -->)$", section, re.M)}
+    r"^<!-- (file|after)\b(.*?)( -->)$", section, re.M)}
 if len(files) > 7:
     sys.exit(f"an op with gradient and fast kernel takes {len(files)} files: {sorted(files)}")
 END
