@@ -40,11 +40,13 @@ BY_API by_status by_events_end(by_events *events, by_error *error);
 /* Tries once more to write what is kept. BY_OK: nothing is kept any longer and nothing was lost. */
 BY_API by_status by_events_flush(by_events *events, by_error *error);
 
-/* Drops the events behind `step` and a last line cut short, atomically, so that a run which goes on
- * from that step leaves the events of a run that was never interrupted (apart from times). A file
- * that does not exist is fine. It must not be open. BY_EFORMAT names a line that is not an event.
- */
-BY_API by_status by_events_rewind(const char *path, uint64_t step, by_error *error);
+/* Drops the events after `step` and a last line cut short, atomically, so that a run which goes on
+ * from that step leaves the events of a run that was never interrupted (apart from times).
+ * `eval_pending`: the run will evaluate the weights of `step` first, so that an evaluation of them
+ * and a sample of text that are in the file already are dropped too. A file that does not exist is
+ * fine. It must not be open. BY_EFORMAT names a line that is not an event. */
+BY_API by_status by_events_rewind(const char *path, uint64_t step, bool eval_pending,
+                                  by_error *error);
 
 /* Values of one key over steps. */
 typedef struct by_series {

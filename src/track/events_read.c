@@ -50,8 +50,15 @@ static by_status advance(cursor *at, bool *more, by_error *error)
     return BY_OK;
 }
 
+/* Returns true for what training records of a step's weights from their evaluation on. */
+static bool follows_evaluation(const json_t *event)
+{
+    const char *name = json_string_value(json_object_get(event, "event"));
+    return name != NULL && (strcmp(name, "eval") == 0 || strcmp(name, "sample") == 0);
+}
+
 by_status by__events_filter(by__text *out, const char *path, const char *text, size_t length,
-                            uint64_t step, by_error *error)
+                            uint64_t step, bool eval_pending, by_error *error)
 {
     cursor at = {.path = path, .next = text, .end = text + length};
     bool more;
@@ -60,13 +67,14 @@ by_status by__events_filter(by__text *out, const char *path, const char *text, s
         if (!more) {
             return BY_OK;
         }
-        if (at.step <= step) {
+        bool again = eval_pending && at.step == step && follows_evaluation(at.event);
+        if (at.step <= step && !again) {
             by__text_add_bytes(out, at.line, at.length);
         }
     }
 }
 
-by_status by_events_rewind(const char *path, uint64_t step, by_error *error)
+by_status by_events_rewind(const char *path, uint64_t step, bool eval_pending, by_error *error)
 {
     by__map map;
     by__text kept = {0};
@@ -75,7 +83,7 @@ by_status by_events_rewind(const char *path, uint64_t step, by_error *error)
     }
     BY_TRY(by__map_open(&map, path, error));
     const char *text = map.size == 0 ? "" : (const char *)map.data;
-    by_status status = by__events_filter(&kept, path, text, map.size, step, error);
+    by_status status = by__events_filter(&kept, path, text, map.size, step, eval_pending, error);
     if (status == BY_OK && kept.failed) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: events of %s", path);
     }

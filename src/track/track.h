@@ -24,7 +24,7 @@
 /* The cores of by_events_rewind and by_events_read on text in memory; `path` names it in messages.
  * The filter appends the lines that stay to `out`, byte for byte. */
 by_status by__events_filter(by__text *out, const char *path, const char *text, size_t length,
-                            uint64_t step, by_error *error);
+                            uint64_t step, bool eval_pending, by_error *error);
 by_status by__events_series(by_series *out, const char *path, const char *text, size_t length,
                             const char *event, const char *key, by_error *error);
 

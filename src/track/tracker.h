@@ -68,8 +68,9 @@ typedef struct by__tracker_options {
     const char *mlflow;     /* URL of the server */
     const char *prometheus; /* address to serve metrics on; "" */
     bool is_resumed;
-    uint64_t step; /* that the run begins behind */
-    double time;   /* for sinks: of the first event, later than all that the run has */
+    uint64_t step;     /* that the run begins after */
+    bool eval_pending; /* a resumed run evaluates the weights of `step` before it trains */
+    double time;       /* for sinks: of the first event, later than all that the run has */
     /* Shows a report to whoever started the run; may be NULL. */
     void (*show)(void *user, const void *report);
     /* Tells of a sink that fails. */

@@ -383,6 +383,10 @@ by_status by__job_hooks_begin(by__job *job, by_error *error)
         return BY_OK;
     }
     BY_TRY(evaluate(job, error));
+    if (job->done_step > 0 && sample_is_due(job, job->done_step)) {
+        const by_step_result result = {.step = job->done_step};
+        BY_TRY(run_sample(job, &result, error));
+    }
     if (job->done_step > 0 && save_is_due(job, job->done_step)) {
         /* The checkpoint that was written when the run was stopped is the one that is due. */
         job->good_step = job->done_step;

@@ -80,6 +80,7 @@ static by_status open_tracker(by__job *job, by_error *error)
     options.run = job->run;
     options.is_resumed = job->options->resume != NULL;
     options.step = (uint64_t)job->first_step;
+    options.eval_pending = job->eval_pending;
     options.show = job->options->event == NULL ? NULL : show;
     options.note = note;
     options.user = job;

@@ -110,7 +110,7 @@ awk '{ print $0 (NR > 2750 ? " ~" : "") }' text.txt >tilde.txt
 tiny llama | sed 's/text.txt/tilde.txt/' >tilde.yaml
 run 0 "$banyan" train tilde.yaml --quiet --set name=seed --set train.steps=10
 cp -r runs/seed/checkpoints/step-00000010 nan
-end=$(sed -n '1s/.*"model.embed_tokens.weight":{[^}]*"data_offsets":\[[0-9]*,\([0-9]*\)\].*/\1/p' nan/model.safetensors)
+end=$(LC_ALL=C sed -n '1s/.*"model.embed_tokens.weight":{[^}]*"data_offsets":\[[0-9]*,\([0-9]*\)\].*/\1/p' nan/model.safetensors)
 head_bytes=$(od -A n -t u8 -N 8 nan/model.safetensors)
 printf '\377\377\377\377' |
     dd of=nan/model.safetensors bs=1 seek=$((8 + head_bytes + end - 4)) conv=notrunc 2>/dev/null

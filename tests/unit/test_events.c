@@ -136,14 +136,14 @@ static void a_resumed_file_equals_an_uninterrupted_one(void **state)
     char *whole = in(directory, "whole.jsonl");
     char *resumed = in(directory, "resumed.jsonl");
     size_t length;
-    assert_int_equal(by_events_rewind(resumed, 5, NULL), BY_OK); /* not there yet */
+    assert_int_equal(by_events_rewind(resumed, 5, false, NULL), BY_OK); /* not there yet */
     log_steps(whole, 1, 20);
     log_steps(resumed, 1, 13);
     char *content = NULL;
     read_all(&content, resumed, &length);
     free(content);
     assert_int_equal(truncate(resumed, (off_t)length - 9), 0); /* killed in the middle of a line */
-    assert_int_equal(by_events_rewind(resumed, 9, NULL), BY_OK);
+    assert_int_equal(by_events_rewind(resumed, 9, false, NULL), BY_OK);
     log_steps(resumed, 10, 20);
     char *a = without_time(whole);
     char *b = without_time(resumed);
@@ -216,7 +216,7 @@ static void a_broken_line_is_named(void **state)
         assert_int_equal(by__file_write(path, text.data, text.length, NULL), BY_OK);
         assert_int_equal(by_events_read(&series, path, NULL, "x", &error), BY_EFORMAT);
         assert_non_null(strstr(error.message, "events.jsonl:2:"));
-        assert_int_equal(by_events_rewind(path, 1, &error), BY_EFORMAT);
+        assert_int_equal(by_events_rewind(path, 1, false, &error), BY_EFORMAT);
         char *unchanged = NULL;
         read_all(&unchanged, path, &text.capacity);
         assert_string_equal(unchanged, text.data);
