@@ -207,7 +207,7 @@ static by_status time_pairs(doctor_report *r, by_comm *comm, int32_t *buffer, by
     return BY_OK;
 }
 
-/* Collects the figures at rank 0 as a sum: each is non-zero on one rank only. */
+/* Gathers the figures at rank 0. Each comes from one rank; the others have zero. */
 static by_status collect(doctor_report *r, double *values, by_comm *comm, by_error *error)
 {
     size_t count = (size_t)(r->measured * r->measured);
