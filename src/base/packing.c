@@ -72,7 +72,7 @@ by_shape by__packed_shape(const by_packing *packing)
     return BY_SHAPE(panels_of(packing), (int64_t)by__packed_panel_bytes(packing));
 }
 
-/* ---- filling ---- */
+/* ---- packing weights ---- */
 
 static float value_at(const void *values, by_dtype dtype, int64_t i)
 {
@@ -270,7 +270,7 @@ by_status by__pack_weight(void *out, const by_packing *packing, bool out_in, con
     return BY_OK;
 }
 
-/* ---- weights of codes ---- */
+/* ---- packing coded weights ---- */
 
 bool by__packing_takes(const by_packing *packing, const by__coded *coded)
 {

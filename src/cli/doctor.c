@@ -12,7 +12,7 @@
 #include "banyan/track.h"
 #include "doctor.h"
 
-/* ---- looking at this host ---- */
+/* ---- examining this host ---- */
 
 static void list_cpus(char *out, size_t size)
 {

@@ -21,7 +21,7 @@
     } while (0)
 #define WORDS(bytes) ((bytes) / sizeof(int32_t))
 
-/* ---- what is compared ---- */
+/* ---- compared fields ---- */
 
 static const struct {
     const char *name;

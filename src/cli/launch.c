@@ -26,7 +26,7 @@ typedef struct launch {
     size_t again_count;
 } launch;
 
-/* ---- signals: the first asks for saving, the second ends the job ---- */
+/* ---- signals: the first one requests saving, the second ends the job ---- */
 
 static _Atomic int requests;
 static _Atomic int64_t last_request;
@@ -71,7 +71,7 @@ static void say(void *unused, const char *line)
     fprintf(stderr, "banyan launch: %s\n", line);
 }
 
-/* ---- the command that is launched ---- */
+/* ---- the launched command ---- */
 
 /* Returns the value of "--NAME VALUE" or "--NAME=VALUE" at words[*i], and moves *i to its last
  * word. */

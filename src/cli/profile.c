@@ -36,13 +36,13 @@ typedef struct report {
     const char *examples; /* unit that is counted */
 } report;
 
-/* ---- what is reported ---- */
+/* ---- the report ---- */
 
 static by_status read_memory(report *r, by_error *error)
 {
     const by_program *program = by_trainer_program(r->run->trainer, "gradients");
     if (program == NULL) {
-        return BY_OK; /* a stage has several programs */
+        return BY_OK; /* a pipeline stage has several programs instead */
     }
     r->nodes = by_program_node_count(program);
     r->first_backward = r->nodes;

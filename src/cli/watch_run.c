@@ -143,7 +143,7 @@ static by_status update(watch *w, bool *changed, by_error *error)
                : status;
 }
 
-/* ---- showing ---- */
+/* ---- display ---- */
 
 static double last_of(const watch *w, const char *event, const char *key)
 {

@@ -539,8 +539,7 @@ static by_status open_walk(walk *w, by_error *error)
         .mode = BY_MODEL_LOSS, .batch = w->tokens.batch, .time = w->tokens.time};
     BY_TRY(by_graph_open(&w->graph, error));
     BY_TRY(by_model_build(&model, w->graph, config, &request, error));
-    by_graph_output(w->graph, model.hidden, "calibration.hidden"); /* as an output, so that it has a
-                                                                      reader */
+    by_graph_output(w->graph, model.hidden, "calibration.hidden"); /* so that it is read */
     if (w->block_fn != NULL) {
         int norm = w->graph->values[model.hidden].producer;
         by_graph_output(w->graph, w->graph->nodes[norm].in[0], LAST_STREAM);

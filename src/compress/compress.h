@@ -118,7 +118,7 @@ by_status by__linear_read(const by__compression *c, const by__linear *linear, fl
  * prefix. Returns NULL if there is neither (or memory is exhausted). Freed with free(). */
 char *by__file_name(const by__compression *c, const char *name);
 
-/* ---- what layers read (calibrate.c, calibration_data.c) ---- */
+/* ---- calibration (calibrate.c, calibration_data.c) ---- */
 
 #define BY__GROUP_LAYERS 8
 #define BY__GROUP_GAINS  2
@@ -174,7 +174,7 @@ void by__calibration_free(by__calibration_tokens *tokens);
 by_status by__inverse_factor(double **out, double *h, int64_t k, double damping, int threads,
                              by_error *error);
 
-/* ---- what the directory is to hold (job.c) ---- */
+/* ---- contents of the new directory (job.c) ---- */
 
 /* Opens a job and borrows the options. by__job_close must be called even if this fails. */
 by_status by__job_open(by__compression *c, const char *directory, const by_pretrained *model,
@@ -295,7 +295,7 @@ by_status by__awq_error(double *out, const float *weight, int64_t n, int64_t k, 
                         const double *hessian, const float *factors, by__scale_rule rule,
                         int threads, by_error *error);
 
-/* ---- weights that become 0 (zero_weights.c) ---- */
+/* ---- pruning of weights (zero_weights.c) ---- */
 
 typedef struct by__prune_rule {
     bool pairs;      /* prune two of four neighbouring inputs of an output; a rest of k is kept */
@@ -316,7 +316,7 @@ by_status by__prune_weight(float *weight, int64_t n, int64_t k, const double *no
 by_status by__sparsegpt_prune(float *weight, int64_t n, int64_t k, const double *u,
                               const by__prune_rule *rule, int threads, by_error *error);
 
-/* ---- heads, channels and layers that are taken out (remove_units.c, width.c, depth.c) ---- */
+/* ---- removal of heads, channels and layers (remove_units.c, width.c, depth.c) ---- */
 
 /* Removes `count` units of `size` neighbouring inputs from weight [n, k], as ZipLM does; u is from
  * by__inverse_factor. gone [k / size] tells which; their columns become 0 and the others

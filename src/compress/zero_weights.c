@@ -38,7 +38,7 @@ static const by_compress_setting sparsegpt_settings[] = {
      .help = "added to the diagonal of H, of its mean"},
     {0}};
 
-/* ---- which ---- */
+/* ---- choosing weights ---- */
 
 typedef struct ranked {
     double score;

@@ -90,9 +90,8 @@ static by_status enter(file_chain *chain, char *path, const char *where, by_erro
                             CHAIN_LIMIT);
     }
     char *real = realpath(path, NULL);
-    if (real == NULL) {
-        real =
-            by__strdup(path); /* a name in memory, or a file whose opening will say what is wrong */
+    if (real == NULL) { /* a name in memory, or a file whose opening will fail with a message */
+        real = by__strdup(path);
     }
     size_t at = chain->count++;
     chain->shown[at] = path;

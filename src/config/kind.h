@@ -95,7 +95,7 @@ typedef struct by__key_list {
 #define BY__MI30 1073741824
 #define BY__MANY 1e15
 
-/* What a model family, an optimizer or a task declares. */
+/* The declaration of a model family, an optimizer or a task. */
 typedef struct by__kind {
     const char *name; /* the value of the section's key `kind` */
     const char *help; /* one line for docs/config.md */

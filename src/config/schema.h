@@ -198,7 +198,7 @@ by_status by__config_read(by__config *config, const char *file, const char *text
 by_status by__config_read_value(by__config_node *node, const char *text, const char *where,
                                 by_error *error);
 
-/* ---- batches that grow (batch_warmup.c) ---- */
+/* ---- batch warm-up (batch_warmup.c) ---- */
 
 #define BY__BATCH_STAGES 16
 by_status by__check_batch_warmup(const by_config *config, by_error *error);

@@ -5,7 +5,7 @@
 
 #define MAX_TEXT ((size_t)64 << 20)
 
-/* ---- what was learned ---- */
+/* ---- learned preprocessing ---- */
 
 static void read_labels(by__onnx_examples *x, const by_weights *weights)
 {

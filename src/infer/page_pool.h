@@ -75,11 +75,11 @@ int64_t by__pool_available(const by__page_pool *pool);
 
 /* ---- the prefix cache (prefix_cache.c) ---- */
 
-/* Returns the page that holds these tokens after `behind`, or BY__NO_PAGE. */
+/* Returns the page that holds these tokens after the prefix `behind`, or BY__NO_PAGE. */
 int32_t by__prefix_find(const by__page_pool *pool, by__prefix behind,
                         const int32_t tokens[BY_PAGE_TOKENS]);
-/* Adds a page in use that holds these tokens after `behind`. Returns the page that represents them
- * from then on: this one, or another that held them already. */
+/* Adds a page in use that holds these tokens after the prefix `behind`. Returns the page that
+ * represents them from then on: this one, or another that held them already. */
 int32_t by__prefix_insert(by__page_pool *pool, int32_t page, by__prefix behind,
                           const int32_t tokens[BY_PAGE_TOKENS]);
 /* Removes the page from the cache. */

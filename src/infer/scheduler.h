@@ -157,11 +157,10 @@ size_t by__steps_bytes(const by__step_programs *steps);
 /* Allocates inputs and outputs; called after by__forward_start. */
 by_status by__steps_allocate(by__step_programs *steps, by_error *error);
 void by__steps_close(by__step_programs *steps);
-/* Returns the program for this many rows. The inputs beyond `rows` and `wanted` are marked
- * unused. */
+/* Returns the smallest program with room for this many rows and wanted rows. */
 by__step_program *by__steps_choose(by__step_programs *steps, int64_t rows, int64_t wanted);
-/* Runs a program on the inputs, of which `rows` and `wanted` are filled in. The logits are
- * available when it returns. Measures the time. */
+/* Runs a program on the inputs, of which `rows` and `wanted` are filled in; the rest is marked
+ * unused. The logits are available when it returns. Measures the time. */
 by_status by__steps_run(by__step_programs *steps, by__step_program *program, int64_t rows,
                         int64_t wanted, by_error *error);
 /* Returns the expected seconds of a run from measured times; if there are none for this program, a

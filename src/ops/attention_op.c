@@ -265,7 +265,8 @@ static void attention_of_cache(const by__signature *s, const by__type *out,
     cost->cached_window = (double)s->attrs->window;
 }
 
-/* Returns the last position at which the new tokens still fit into the caches. */
+/* Returns the exclusive upper bound of the positions at which the new tokens fit into the
+ * caches. */
 static int64_t free_position(const by__signature *s)
 {
     return s->in[3].shape.dim[2] - s->in[0].shape.dim[1] + 1;

@@ -275,7 +275,7 @@ bool by__shard_attention_grad_time(const by__signature *s, const by__type *out, 
            by__split_equal(sh->in[operands + 2], time);
 }
 
-/* ---- putting results together ---- */
+/* ---- combining results ---- */
 
 static by_status infer_merge(const by__signature *s, by__type *out, by_error *error)
 {

@@ -177,7 +177,7 @@ static void gradient_ring_shift(by_graph *graph, const by__node *node, const by_
     }
 }
 
-/* ---- cost: bytes that a rank sends, slices going to owners directly or around a ring ---- */
+/* ---- cost: bytes that a rank sends, directly to owners or around a ring ---- */
 
 static double type_bytes(const by__type *type)
 {

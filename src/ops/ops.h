@@ -53,7 +53,7 @@ uint32_t by__op_mutates(by_op op, const by_attrs *attrs);
 /* Refuses a signature: "matmul: inner sizes differ: a [4, 8], b [9, 3]". */
 by_status by__op_refuse(const by__signature *s, by_error *error, const char *why);
 
-/* ---- rows in files of their own ---- */
+/* ---- parts of rows in separate files ---- */
 by_status by__onnx_attention(const by__signature *s, const by__type *out, by__onnx *onnx,
                              by_error *error);
 by_status by__onnx_cached_attention(const by__signature *s, const by__type *out, by__onnx *onnx,

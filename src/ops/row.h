@@ -95,7 +95,7 @@ typedef struct by__attention_cost {
     double cached_window; /* largest number of cache positions that are read; 0: all */
 } by__attention_cost;
 
-/* ---- operands that index ---- */
+/* ---- index operands ---- */
 
 /* An i32 operand whose entries must be in [0, limit), or only below it if they may be negative. */
 typedef struct by__index_operand {

@@ -133,7 +133,7 @@ static by_status check_updates(const by_graph *graph, const int *uses, feeders *
     return BY_OK;
 }
 
-/* ---- collectives: their results are waited for, and their operands stay until then ---- */
+/* ---- collectives: results need a wait node, and operands must live until it ---- */
 
 static bool has_operand(const by__node *node, by_value value)
 {

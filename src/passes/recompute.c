@@ -16,7 +16,7 @@
 
 #include "passes/recompute.h"
 
-/* ---- what is known of values ---- */
+/* ---- facts about values ---- */
 
 static bool is_forward(const by_graph *graph, by_value value)
 {

@@ -365,8 +365,8 @@ static by_status check_time(const by__sharder *s, by_error *error)
                               s->axis->ranks, 2 * s->axis->ranks);
 }
 
-/* Runs the fusions that merge nodes of the whole graph before they are split, or their ops
- * rebuilt. */
+/* Runs the fusions that must happen before nodes are split, because the fused op then splits as a
+ * whole or builds other nodes. */
 static by_status fuse_whole(by_graph *graph, by_error *error)
 {
     int *uses;

@@ -95,7 +95,7 @@ static double within(const intervals *x, const interval *span)
     return sum;
 }
 
-/* ---- what was recorded ---- */
+/* ---- recorded intervals ---- */
 
 /* One run of a program. */
 typedef struct pass {

@@ -253,7 +253,7 @@ void by__mlflow_close(by__mlflow **mlflow)
     *mlflow = NULL;
 }
 
-/* ---- a run that is over ---- */
+/* ---- runs that have ended ---- */
 
 static bool stop_sync(void *user)
 {
