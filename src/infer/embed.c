@@ -30,8 +30,8 @@ struct by_embed {
     float *vectors;
 };
 
-/* Builds a model without its head, whose hidden states are an output. The config is treated as tied,
- * because a head with its own weights would add a parameter that no node reads. */
+/* Builds a model without its head, whose hidden states are an output. The config is treated as
+ * tied, because a head with its own weights would add a parameter that no node reads. */
 static by_status build_hidden(void *user, by_model *out, by_graph *graph,
                               const by_model_config *config, const by_model_request *request,
                               by_error *error)

@@ -67,7 +67,8 @@ static size_t following(const overlap *o, size_t n, bool communicates)
 }
 
 /* Returns the bytes of a collective's result if it could start at any time, as the gathering of a
- * parameter can: no node makes its operands, and the result is larger than they are. Otherwise 0. */
+ * parameter can: no node makes its operands, and the result is larger than they are. Otherwise
+ * returns 0. */
 static size_t gathered(const overlap *o, size_t n)
 {
     const by__node *node = &o->graph->nodes[n];
