@@ -99,8 +99,7 @@ static by_status time_prefill(figures *f, by_generator *generator, const int32_t
 }
 
 /* Takes the most probable token each time, so that the time includes choosing it but does not
- * depend on chance.
- */
+ * depend on chance. */
 static by_status time_tokens(by_generator *generator, double *seconds, int64_t begin, int64_t end,
                              by_error *error)
 {

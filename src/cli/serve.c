@@ -309,8 +309,7 @@ static void free_files(files *f)
 }
 
 /* Runs the three parts as child processes of this program. models[0] is the one that deployments
- * replace.
- */
+ * replace. */
 static by_status serve(const choices *c, const cli_served *models, size_t count,
                        const char *directory, by_error *error)
 {

@@ -153,8 +153,7 @@ static int64_t unit_of_inputs(unit *kind, by_value *parameter, const by__compres
 /* ---- the walk ---- */
 
 /* Narrows the output matrices of attention and MLP by columns, also for the calibration of the
- * following blocks.
- */
+ * following blocks. */
 static by_status narrow_layer(by__compression *c, by__calibrated *what, void *user, by_error *error)
 {
     narrowing *n = user;

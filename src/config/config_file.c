@@ -210,8 +210,7 @@ static by_status read_value(reader *r, by__config *config, by__entry *entry)
     return status;
 }
 
-/* Reads one key of a section, or a plain key of the top level. The current event is the key.
- */
+/* Reads one key of a section, or a plain key of the top level. The current event is the key. */
 static by_status read_key(reader *r, by__config *config, const char *section, seen_lines *seen)
 {
     if (r->event.type != YAML_SCALAR_EVENT) {

@@ -61,8 +61,7 @@ by_status by__best_seconds(double *best, double budget,
                            by_error *error);
 
 /* Measures the best rate of our own kernels over by__products, in 1e9 operations a second. dtype is
- * f32 or bf16.
- */
+ * f32 or bf16. */
 by_status by__measure_products(double *gflops, by_dtype dtype, int threads, by_error *error);
 /* The same for oneDNN, where BY_U8 means u8 x s8 to i32. Returns 0, which is not an error, if the
  * library is not installed, was not available when banyan was built, or has no such product at

@@ -33,8 +33,7 @@ static const char *const instruction_sets[] = {
 };
 
 /* Finds the value of the first "KEY<separator>VALUE" line, without quotes; *length is 0 if there is
- * none.
- */
+ * none. */
 static const char *find_line(const char *text, const char *key, char separator, size_t *length)
 {
     size_t key_length = strlen(key);

@@ -61,8 +61,7 @@ double by__plot_ticks(double *ticks, size_t *count, double low, double high, int
  * them. */
 void by__plot_log_ticks(double *ticks, size_t *count, double low, double high);
 /* Formats a tick with no more digits than the distance between ticks needs; large values as "20k",
- * "1.5M".
- */
+ * "1.5M". */
 void by__plot_tick_text(char out[32], double value, double step);
 
 #endif
