@@ -156,7 +156,7 @@ void by__names_free(char **names, size_t count);
 
 /* ---- hashing (hash.c) ---- */
 
-/* XXH3 of a buffer, 64 or 128 bits. Hex output is 32 digits and a NUL. */
+/* Compute the XXH3 hash of a buffer: 64 bits, or 128 bits as 32 hexadecimal digits and a NUL. */
 uint64_t by__hash64(const void *data, size_t length);
 void by__hash128_hex(char out[33], const void *data, size_t length);
 /* A streaming 128-bit hash, equal to by__hash128_hex of the concatenated data. */
@@ -165,12 +165,12 @@ by_status by__hasher_open(by__hasher **out, by_error *error);
 void by__hasher_add(by__hasher *hasher, const void *data, size_t length);
 void by__hasher_hex(const by__hasher *hasher, char out[33]);
 void by__hasher_close(by__hasher **hasher);
-/* XXH3-128 of a file's content, read block by block. */
+/* Computes the XXH3-128 hash of a file's content, reading it block by block. */
 by_status by__hash_file_hex(char out[33], const char *path, by_error *error);
 
 /* ---- randomness (random.c) ---- */
 
-/* Philox4x32-10: 128 random bits, a pure function of key and counter. */
+/* Generates 128 random bits with Philox4x32-10, a pure function of key and counter. */
 void by__philox(uint32_t out[4], const uint32_t key[2], const uint32_t counter[4]);
 /* Derives a key from a 64-bit seed and a 64-bit stream, so that each purpose has its own key. */
 void by__philox_key(uint32_t key[2], uint64_t seed, uint64_t stream);

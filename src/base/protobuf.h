@@ -18,7 +18,7 @@ void by__proto_message(by__text *out, uint32_t field, by__text *message);
 void by__put_u32(uint8_t out[4], uint32_t value);
 void by__put_u64(uint8_t out[8], uint64_t value);
 
-/* CRC-32C (Castagnoli, reflected polynomial 0x82f63b78). */
+/* Returns the CRC-32C (Castagnoli, reflected polynomial 0x82f63b78) of n bytes. */
 uint32_t by__crc32c(const void *data, size_t n);
 
 #endif

@@ -27,7 +27,8 @@ typedef struct cli_measured_model {
     const by_config *used;     /* of one of them */
     const by_weights *weights; /* NULL: random initial ones */
 } cli_measured_model;
-/* cli_close_measured must be called even if this fails (measured_model.c). */
+/* Opens the model at `path`. cli_close_measured must be called even if this fails
+ * (measured_model.c). */
 by_status cli_open_measured(cli_measured_model *out, const char *path, const cli_list *overrides,
                             by_error *error);
 void cli_close_measured(cli_measured_model *model);
@@ -42,14 +43,15 @@ typedef struct cli_draft {
     "propose tokens, for fewer steps and equal text: ngram (what followed equal tokens earlier), " \
     "or a small model of the same vocabulary"
 
-/* tokenizer: that of the model, with which that of the drafts is compared; NULL: not compared.
- * cli_draft_close must be called even if this fails. */
+/* Opens the source of drafts that --speculate names. tokenizer: that of the model, with which that
+ * of the drafts is compared; NULL: not compared. cli_draft_close must be called even if this
+ * fails. */
 by_status cli_draft_open(cli_draft *out, const char *name, const by_tokenizer *tokenizer,
                          const char *precision, int threads, by_error *error);
 void cli_draft_close(cli_draft *draft);
 
-/* Which figures to measure for the product peak of inference in this precision with `dtype`, and
- * that peak. If both operands are bytes (w8a8), it is that of bytes. */
+/* Return which machine figures to measure for the product peak of inference in this precision with
+ * `dtype`, and that peak. If both operands are bytes (w8a8), it is that of bytes. */
 unsigned cli_peak_figures(const char *precision, by_dtype dtype);
 double cli_peak(const by_machine *machine, const char *precision, by_dtype dtype);
 

@@ -276,7 +276,7 @@ by_status by__round_rest(by__compression *c, by__code_kind kind, int64_t group, 
 /* Sorts columns: natural order, or by the diagonal of H, largest first. */
 by_status by__gptq_order(int64_t *order, const double *hessian, int64_t k, bool natural,
                          by_error *error);
-/* by__inverse_factor of H in that order. */
+/* Computes by__inverse_factor of H in that order. */
 by_status by__gptq_factor(double **out, const double *hessian, const int64_t *order, int64_t k,
                           double damping, int threads, by_error *error);
 /* Encodes weight [n, k]. natural: a group's scale is chosen when the group is reached; otherwise
@@ -284,7 +284,7 @@ by_status by__gptq_factor(double **out, const double *hessian, const int64_t *or
 by_status by__gptq_round(by__codes *codes, const float *weight, const double *u,
                          const int64_t *order, bool natural, by__scale_rule rule, int threads,
                          by_error *error);
-/* s_i = a_i^alpha / sqrt(min s max s), where a_i^2 is the diagonal of H. */
+/* Computes s_i = a_i^alpha / sqrt(min s max s), where a_i^2 is the diagonal of H. */
 void by__awq_factors(float *out, const double *hessian, int64_t k, double alpha);
 /* Encodes weight [n, k] times the factors (NULL: 1). */
 by_status by__awq_round(by__codes *codes, const float *weight, const double *hessian,

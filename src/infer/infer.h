@@ -73,7 +73,7 @@ struct by__forward {
     int caches;
 };
 
-/* by__forward_close must be called even if this fails. */
+/* Opens a store without programs yet. by__forward_close must be called even if this fails. */
 by_status by__forward_open(by__forward *out, const by__forward_options *options, by_error *error);
 /* Opens programs that compute with the packed weights of another by__forward, which has started:
  * weights are neither planned nor loaded again. The programs have their own threads and activations

@@ -80,7 +80,7 @@ int64_t by__cut(int64_t extent, int ranks, int rank);
 by__split by__whole(void);
 by__split by__partial(void);
 bool by__split_equal(by__split a, by__split b);
-/* Extent of the split axis on one rank, and the shape of the rank's tensor. */
+/* Return the extent of the split axis on one rank, and the shape of the rank's tensor. */
 int64_t by__split_extent(const by_shape *shape, by__split split, int ranks, int rank);
 by_shape by__split_shape(const by_shape *shape, by__split split, int ranks, int rank);
 /* Returns true if the tensor is split and every rank's part has the same size. */
@@ -134,7 +134,7 @@ void by__map_print(by__text *text, const by_map_program *map);
 /* ---- internal builders, used by gradients, passes and optimizers ---- */
 /* Sums over the first `lead` axes. */
 by_value by__sum_rows(by_graph *graph, by_value x, int lead);
-/* matmul with every option; bias and add may be BY_NONE. */
+/* Adds a matmul with every option; bias and add may be BY_NONE. */
 by_value by__matmul_full(by_graph *graph, by_value a, by_value b, by_value bias, by_value add,
                          bool trans_a, bool trans_b, by_dtype dtype);
 by_value by__sum_squares(by_graph *graph, by_value x);
@@ -176,7 +176,7 @@ void by__clip_scale(by_graph *graph, const by_value *in, int count, float clip, 
  * then. */
 by_value by__adamw(by_graph *graph, by_value p, by_value g, by_value m, by_value v, by_value hyper,
                    by_value scale, const by_attrs *attrs, by_dtype copy);
-/* ADAMW8, with its operands in order. */
+/* Adds an ADAMW8 node with its operands in order. */
 by_value by__adamw8(by_graph *graph, const by_value in[8], const by_attrs *attrs, by_dtype copy);
 
 #endif

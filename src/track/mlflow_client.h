@@ -38,10 +38,11 @@ by_status by__mlflow_batch(by__text *out, const char *run, const char *path, con
                            size_t length, size_t skip, size_t *used, size_t *next, size_t *count,
                            by_error *error);
 
-/* The events of a run were truncated: what follows is sent again. */
+/* Updates the state after the events of a run were truncated, so that what follows is sent
+ * again. */
 by_status by__mlflow_rewind(const char *run, by_error *error);
 
-/* BY_ECONFIG unless `server` is a URL that contains no user name or password. */
+/* Checks an address: BY_ECONFIG unless it is a URL that contains no user name or password. */
 by_status by__mlflow_check(const char *server, by_error *error);
 
 typedef struct by__mlflow by__mlflow;

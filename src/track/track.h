@@ -21,14 +21,14 @@
 #include "banyan/track.h"
 #include "base/base.h"
 
-/* by_events_rewind and by_events_read on text in memory; `path` names it in messages. The filter
- * appends the lines that are kept to `out` unchanged. */
+/* Do the work of by_events_rewind and by_events_read on text in memory; `path` names it in
+ * messages. The filter appends the lines that are kept to `out` unchanged. */
 by_status by__events_filter(by__text *out, const char *path, const char *text, size_t length,
                             uint64_t step, by_error *error);
 by_status by__events_series(by_series *out, const char *path, const char *text, size_t length,
                             const char *event, const char *key, by_error *error);
 
-/* by_events_end with a given time. */
+/* Does the work of by_events_end with a given time. */
 by_status by__events_end_at(by_events *events, double time, by_error *error);
 /* Returns the time of the last event of a file; 0: it has none. */
 double by__events_last_time(const char *path);

@@ -79,7 +79,7 @@ typedef struct by__tracker_options {
 
 typedef struct by__tracker by__tracker;
 
-/* BY_ECONFIG names an unknown sink, or an invalid server or address. */
+/* Checks the options. BY_ECONFIG names an unknown sink, or an invalid server or address. */
 by_status by__tracker_check(const by__tracker_options *options, by_error *error);
 /* Fails only if the events file cannot be opened or memory is exhausted. Other sinks that cannot be
  * opened are reported, and the run goes on without them. The options are copied, but not what they
