@@ -112,16 +112,16 @@ const char *cli_json_number(char buffer[32], double value, int digits);
 const char *cli_number(char buffer[32], double value, int decimals);
 /* Returns the percentage of parameters that are trained. */
 double cli_trained_percent(const by_model_size *size);
-/* Help texts of the flags --precision, --best, --ema and --adapter. */
+/* What the flags --precision, --best, --ema and --adapter say of themselves. */
 #define CLI_PRECISION_HELP "f32, bf16, fp16, int8, w8a8, fp8 or int4"
 #define CLI_BEST_HELP      "the best checkpoint on held-out data, not the newest"
 #define CLI_EMA_HELP       "the moving average of the weights (optimizer.ema)"
 #define CLI_ADAPTER_HELP                                                                           \
     "LoRA adapters to add: a directory that PEFT or a run with the section lora has written"
-/* Opens the model at `path`: a run, a directory of runs, or a directory in Hugging Face format.
- * ema: use the average of the weights; adapter: a directory of adapters to add, or NULL. *run is
- * the run directory, freed with free(), or NULL if there is none. Reports skipped checkpoints on
- * standard error. */
+/* Opens the model that `path` means: a run, one that holds runs, or a directory in Hugging Face
+ * form; ema: with the average of its weights; adapter: directory of adapters that are added, or
+ * NULL. *run: its run directory, NULL where there is none, freed with free(). Says on standard
+ * error which checkpoints were passed over. */
 by_status cli_open_pretrained(by_pretrained **out, char **run, const char *path, bool best,
                               bool ema, const char *adapter, by_error *error);
 /* Copies the config of a model for use with its present weights: without model.from, their

@@ -26,7 +26,7 @@ by_status cli_open_config(by_config **out, const char *path, const cli_list *ove
     by_status status = is_run ? by_config_open_run(out, path, items, count, error)
                               : by_config_open(out, path, items, count, error);
     if (status == BY_EIO && access(file, F_OK) != 0) {
-        /* A wrong name will not become right, so this error must not cause a retry. */
+        /* A name that is wrong: never worth a retry. */
         status = by_error_set(error, BY_ECONFIG, "there is no config %s", file);
     }
     if (status == BY_OK) {

@@ -59,7 +59,7 @@ typedef struct by__compression {
     size_t linear_count;
     int threads;
     json_t *json;   /* config.json of the new directory; a method may change it */
-    by__text notes; /* for state.json: the calibration data */
+    by__text notes; /* for state.json: what calibration read */
 
     char *directory; /* the new directory, and where it is written first: */
     char *temporary;

@@ -85,7 +85,7 @@ static by_status write_config(const by__compression *c, by__file_list *written, 
     return status;
 }
 
-/* Copies the tokenizer and other files next to the weights. */
+/* The tokenizer and what else is next to the weights. */
 static by_status copy_files(const by__compression *c, by__file_list *written, by_error *error)
 {
     char **names;

@@ -54,8 +54,8 @@ by_status by__export_safetensors(by__export *export, by_error *error);
 by_status by__export_onnx(by__export *export, by_error *error);
 by_status by__export_gguf(by__export *export, by_error *error);
 
-/* Returns the end-of-text id: from config.json, else from the tokenizer; -1: none. The second
- * function returns the id that every text starts with; -1: none. */
+/* The end-of-text id: what config.json names, else the tokenizer's; -1: none. And the id in front
+ * of every text; -1: none. */
 int64_t by__export_eos(const by__export *export);
 int64_t by__export_bos(const by__export *export);
 /* Returns PREFIX NAME or NAME, whichever the weights contain, or NULL. */

@@ -156,7 +156,7 @@ static by_status write_config(const by__export *e, const char *directory, by_dty
     return status;
 }
 
-/* Writes the tokenizer of a GGUF file. */
+/* The tokenizer of a GGUF file. */
 static by_status write_tokenizer(const by__export *e, const char *directory, by_error *error)
 {
     char *text;

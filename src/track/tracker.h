@@ -68,9 +68,9 @@ typedef struct by__tracker_options {
     const char *mlflow;     /* URL of the server */
     const char *prometheus; /* address to serve metrics on; "": none */
     bool is_resumed;
-    uint64_t step; /* after which the run begins */
-    double time;   /* time of the first event, for sinks: later than all that the run has */
-    /* Shows a report to the user who started the run; may be NULL. */
+    uint64_t step; /* that the run begins behind */
+    double time;   /* for sinks: of the first event, later than all that the run has */
+    /* Shows a report to whoever started the run; may be NULL. */
     void (*show)(void *user, const void *report);
     /* Reports a sink that fails. */
     void (*note)(void *user, const char *text);
