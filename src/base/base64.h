@@ -4,13 +4,13 @@
 
 #include "base/base.h"
 
-/* Bytes that n digits stand for, at most. */
+/* Upper bound of the bytes that n digits decode to. */
 #define BY__BASE64_BYTES(n) ((n) / 4 * 3)
 
-/* Adds the digits of n bytes. */
+/* Appends the base64 digits of n bytes. */
 void by__base64_add(by__text *out, const void *bytes, size_t n);
-/* Decodes n digits into `out`, which has room for BY__BASE64_BYTES(n). False: they are no base64.
- */
+/* Decodes n digits into `out`, which has room for BY__BASE64_BYTES(n). Returns false if they are
+ * not valid base64. */
 bool by__base64_decode(const char *digits, size_t n, uint8_t *out, size_t *length);
 
 #endif

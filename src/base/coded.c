@@ -33,7 +33,7 @@ uint8_t by__f32_to_f8(float value)
         return (uint8_t)(sign | F8_NAN);
     }
     size = size > BY__F8_LARGEST ? BY__F8_LARGEST : size;
-    if (size < 0x1p-6f) { /* steps of 2^-9; eight of them are the smallest normal number */
+    if (size < 0x1p-6f) { /* subnormal: steps of 2^-9; eight of them are the smallest normal */
         return (uint8_t)(sign | (int)rintf(size * 0x1p9f));
     }
     (void)frexpf(size, &exponent);                      /* size = [0.5, 1) 2^exponent */

@@ -60,7 +60,7 @@ by_status(by_error_prefix)(by_error *error, by_status status, const char *format
         (void)vsnprintf(prefix, sizeof prefix, format, args);
         va_end(args);
         error->status = status;
-        /* A prefix so long that nothing of the message is left is cut, never the buffer's end. */
+        /* Truncate a long prefix to half the buffer, so that part of the old message remains. */
         size_t used = strlen(prefix);
         if (used > sizeof old / 2) {
             used = sizeof old / 2;

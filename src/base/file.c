@@ -14,11 +14,12 @@ by_status by__io_error(by_error *error, const char *verb, const char *path)
     return by_error_set(error, BY_EIO, "cannot %s %s: %s", verb, path, strerror(errno));
 }
 
-/* Opens a regular file, whose size it finds. */
+/* Opens a regular file and reports its size; anything else is an error. */
 static by_status open_regular(int *out, size_t *size, const char *path, by_error *error)
 {
     struct stat info;
-    /* Without waiting for a writer, should it be a pipe; regular files know nothing of the flag. */
+    /* O_NONBLOCK keeps open() of a FIFO from waiting for a writer; it has no effect on regular
+     * files. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         return by__io_error(error, "open", path);
@@ -80,7 +81,7 @@ by_status by__file_read(char **out, size_t *length, const char *path, size_t max
     } else if (size == SIZE_MAX || (copy = malloc(size + 1)) == NULL) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: %zu bytes of %s", size, path);
     } else {
-        /* Not by a map: a file that becomes shorter meanwhile would end the process. */
+        /* Not mapped: if the file were truncated meanwhile, reading a map would raise SIGBUS. */
         status = by__read_at(fd, path, 0, copy, size, error);
     }
     (void)close(fd);
@@ -123,7 +124,7 @@ by_status by__sync_dir(const char *path, by_error *error)
         return by__io_error(error, "open directory", path);
     }
     by_status status = BY_OK;
-    /* Some file systems cannot sync a directory and say EINVAL; they order renames by
+    /* Some file systems cannot sync a directory and return EINVAL; they order renames
      * themselves. */
     if (fsync(fd) != 0 && errno != EINVAL) {
         status = by__io_error(error, "sync directory", path);

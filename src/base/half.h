@@ -1,6 +1,7 @@
-/* bf16 and f16 to f32 and back, one element at a time, round to nearest, ties to even.
- * bfloat16 is the upper 16 bits of an IEEE binary32, so widening is a shift and narrowing is a
- * rounding add; a NaN is kept quiet so that the add cannot turn it into an infinity. */
+/* Conversions between f32 and bf16 or f16, one element at a time, rounding to nearest, ties to
+ * even. A bfloat16 is the upper 16 bits of an IEEE binary32, so widening is a shift and narrowing
+ * is a rounding add. NaNs are made quiet first, so that the add cannot turn one into an
+ * infinity. */
 #ifndef BY_BASE_HALF_H
 #define BY_BASE_HALF_H
 
@@ -35,8 +36,8 @@ static inline uint16_t by__f32_to_bf16(float f)
     return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 
-/* Stochastic rounding by 16 random bits (the others must be 0): up with the probability of what is
- * cut off. */
+/* Stochastic rounding by 16 random bits (the upper 16 must be 0): rounds up with a probability
+ * proportional to the discarded part. */
 static inline uint16_t by__f32_to_bf16_random(float f, uint32_t bits)
 {
     uint32_t u = by__float_bits(f);

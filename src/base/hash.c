@@ -58,8 +58,8 @@ void by__hasher_close(by__hasher **hasher)
     }
 }
 
-/* Read, not mapped: a bad sector, or a file that shrinks meanwhile, is an error and not a
- * signal. */
+/* Reads instead of mapping, so that a bad sector or a concurrent truncation is an error and not a
+ * SIGBUS. */
 by_status by__hash_file_hex(char out[33], const char *path, by_error *error)
 {
     const size_t block = (size_t)1 << 20;

@@ -2,7 +2,7 @@
 #ifndef BY_BASE_HEX_H
 #define BY_BASE_HEX_H
 
-/* The value of a digit of either case, -1 for another character. */
+/* Returns the value of a digit of either case, or -1 for any other character. */
 static inline int by__hex_digit(char c)
 {
     return c >= '0' && c <= '9'   ? c - '0'

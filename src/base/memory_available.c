@@ -1,12 +1,12 @@
-/* What the host can still give to this process: the kernel's estimate and, inside a container or a
- * job of a batch system, what is left of the limits of its control groups. */
+/* How much memory this process can still get from the host: the kernel's estimate and, in a
+ * container or a batch job, what the limits of its control groups leave. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/base.h"
 
-/* The first number behind `key` (at the start of a line; "" for the whole text). */
+/* Reads the first number after `key`, which starts a line ("": the first number of the text). */
 static bool find_number(const char *text, const char *key, uint64_t *out)
 {
     size_t length = strlen(key);
@@ -26,7 +26,8 @@ static bool find_number(const char *text, const char *key, uint64_t *out)
     return false;
 }
 
-/* Files of /proc and /sys have no size to map by. False where the file does not exist. */
+/* Reads a file of /proc or /sys, whose size is reported as 0. Returns false if it does not
+ * exist. */
 static bool read_text(char *text, size_t capacity, const char *root, const char *path)
 {
     char name[4096];
@@ -42,13 +43,12 @@ static bool read_text(char *text, size_t capacity, const char *root, const char 
     return true;
 }
 
-/* Names of one version of control groups. */
+/* The file names of one version of control groups. */
 typedef struct group_files {
     const char *mount;
     const char *limit;
     const char *usage;
-    const char
-        *inactive; /* page cache in memory.stat, which the kernel takes back under pressure */
+    const char *inactive; /* page cache in memory.stat, which the kernel reclaims under pressure */
     const char *active;
 } group_files;
 
@@ -66,7 +66,7 @@ static bool read_group_file(char *text, size_t capacity, const char *root, const
            read_text(text, capacity, root, path);
 }
 
-/* Lowers the two figures to what one group's limit leaves. */
+/* Lowers both figures to what the limit of one group leaves. */
 static void apply_group(by__host_memory *memory, const char *root, const group_files *files,
                         const char *group)
 {
@@ -75,7 +75,7 @@ static void apply_group(by__host_memory *memory, const char *root, const group_f
     uint64_t usage;
     uint64_t inactive = 0;
     uint64_t active = 0;
-    /* "max" is no number; version 1 writes a number near 2^63 instead. */
+    /* An unlimited group says "max" in version 2 and a number near 2^63 in version 1. */
     if (!read_group_file(text, sizeof text, root, files, group, files->limit) ||
         !find_number(text, "", &limit) || limit >= (uint64_t)1 << 60 ||
         !read_group_file(text, sizeof text, root, files, group, files->usage) ||
@@ -93,8 +93,9 @@ static void apply_group(by__host_memory *memory, const char *root, const group_f
     memory->available = left < memory->available ? left : memory->available;
 }
 
-/* The group that a line of /proc/self/cgroup names ("0::/a/b", "4:cpu,memory:/a/b") and all above
- * it. Inside a container the path may be the host's, and the mount is the container's own group. */
+/* Applies the group named by a line of /proc/self/cgroup ("0::/a/b", "4:cpu,memory:/a/b") and all
+ * its ancestors. In a container the path may be the host's, while the mount is the container's own
+ * group. */
 static void apply_line(by__host_memory *memory, const char *root, char *line)
 {
     char *controllers = strchr(line, ':');

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The slot that holds `name`, or the free one where it belongs. */
+/* Returns the slot that holds `name`, or else the free slot where it would go. */
 static by__name_slot *slot_of(by__name_slot *slots, size_t capacity, const char *name)
 {
     size_t at = (size_t)by__hash64(name, strlen(name)) & (capacity - 1);

@@ -5,8 +5,8 @@
 
 #include "base/base.h"
 
-/* printf writes the locale's decimal point, which may be several bytes: whatever is not part of a
- * C-locale number becomes one '.'. */
+/* printf writes the locale's decimal separator, which may have several bytes: replaces every run of
+ * bytes that cannot occur in a C-locale number by one '.'. */
 static void write_plain(char out[32], const char *text)
 {
     size_t n = 0;
@@ -27,7 +27,7 @@ void by__format_f64(char out[32], double value)
         (void)snprintf(out, 32, "%s", isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
         return;
     }
-    /* 17 digits always suffice; most values need 15 or less. */
+    /* 17 digits always suffice; most values need 15 or fewer. */
     for (int digits = 15; digits <= 17; digits++) {
         char text[64];
         double back;
@@ -37,7 +37,7 @@ void by__format_f64(char out[32], double value)
             break;
         }
     }
-    /* "-0" would be read as an integer, which has no sign at zero. */
+    /* "-0" would be read as an integer, which has no negative zero. */
     if (strcmp(out, "-0") == 0) {
         memcpy(out, "-0.0", 5);
     }

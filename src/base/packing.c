@@ -15,7 +15,7 @@ const char *by_packing_kind_name(by_packing_kind kind)
     return (unsigned)kind < BY_PACKING_KINDS ? kind_names[kind] : "?";
 }
 
-/* Whether its codes have 8 bits; then an output has one scale. */
+/* Returns true if the codes have 8 bits; each output then has a single scale. */
 static bool has_bytes(const by_packing *packing)
 {
     return packing->kind == BY_PACKING_INT8 || packing->kind == BY_PACKING_W8A8 ||
@@ -72,7 +72,7 @@ by_shape by__packed_shape(const by_packing *packing)
     return BY_SHAPE(panels_of(packing), (int64_t)by__packed_panel_bytes(packing));
 }
 
-/* ---- filling ---- */
+/* ---- packing weights ---- */
 
 static float value_at(const void *values, by_dtype dtype, int64_t i)
 {
@@ -86,7 +86,7 @@ static float value_at(const void *values, by_dtype dtype, int64_t i)
     return dtype == BY_BF16 ? by__bf16_to_f32(half) : by__f16_to_f32(half);
 }
 
-/* The values to pack. */
+/* The weight to pack: `given` entries of its first axis exist. */
 typedef struct source {
     const void *values;
     by_dtype dtype;
@@ -94,7 +94,8 @@ typedef struct source {
     int64_t given;
 } source;
 
-/* column[c][i] = input i of output first + c; zeros where there is none. */
+/* Fills column[c][i] with input i of output first + c, or zero where the weight has no such
+ * element. */
 static void read_panel(float *column, const by_packing *p, const source *s, int64_t first)
 {
     int64_t n = p->n - first < BY_PACKED_COLUMNS ? p->n - first : BY_PACKED_COLUMNS;
@@ -115,13 +116,14 @@ static void read_panel(float *column, const by_packing *p, const source *s, int6
     }
 }
 
-/* Where input i, column c is in a panel of pairs. */
+/* Returns the index of (input i, column c) in a bf16 panel, which holds pairs of inputs. */
 static int64_t pair_at(int64_t c, int64_t i)
 {
     return (i / BY__PACKED_PAIR * BY_PACKED_COLUMNS + c) * BY__PACKED_PAIR + i % BY__PACKED_PAIR;
 }
 
-/* The half byte or byte of input i, column c; `half` is 4 for an upper half. */
+/* Returns the byte that holds the code of (input i, column c); *half is 4 if it is the upper
+ * half. */
 static uint8_t *code_at(const by_packing *p, void *panel, int64_t c, int64_t i, int *half)
 {
     if (p->kind == BY_PACKING_FP8) {
@@ -137,7 +139,7 @@ static uint8_t *code_at(const by_packing *p, void *panel, int64_t c, int64_t i, 
     return (uint8_t *)at + (in / step * BY_PACKED_COLUMNS + c) * 4 + in % 4;
 }
 
-/* Where the scale of input i, column c is: f16 of INT4, f32 of codes of 8 bits. */
+/* Returns where the scale of (input i, column c) is stored: f16 for INT4, f32 for 8-bit codes. */
 static char *scale_at(const by_packing *p, void *panel, int64_t c, int64_t i)
 {
     if (has_bytes(p)) {
@@ -182,12 +184,12 @@ static int code_of(const by_packing *p, float value, float scale)
     }
 }
 
-/* Codes of `count` inputs of column c from input `first` on, which share a scale. */
+/* Encodes `count` inputs of column c from input `first` on, which share one scale. */
 static void encode(const by_packing *p, void *panel, const float *values, int64_t c, int64_t first,
                    int64_t count)
 {
     float extreme = 0.0f;
-    bool finite = true; /* a scale that is not a number tells what the weights were */
+    bool finite = true; /* weights with a NaN or an infinity get the scale NaN */
     char *at = scale_at(p, panel, c, first);
     for (int64_t i = 0; i < count; i++) {
         finite = finite && isfinite(values[i]);
@@ -268,7 +270,7 @@ by_status by__pack_weight(void *out, const by_packing *packing, bool out_in, con
     return BY_OK;
 }
 
-/* ---- weights of codes ---- */
+/* ---- packing coded weights ---- */
 
 bool by__packing_takes(const by_packing *packing, const by__coded *coded)
 {
@@ -286,8 +288,8 @@ bool by__packing_takes(const by_packing *packing, const by__coded *coded)
            coded->scale_dtype == BY_F16;
 }
 
-/* Output `j` as column c of a panel. NaN among codes of FP8 makes its scale NaN: products take a
- * code's bits as those of a number. */
+/* Stores output `j` as column c of a panel. A NaN among FP8 codes sets the scale to NaN, because
+ * products do not treat the code of NaN specially. */
 static void put_coded(void *panel, const by_packing *p, const by__coded *coded, int64_t j,
                       int64_t c)
 {

@@ -1,6 +1,6 @@
-/* packing: the layouts of packed weights (banyan/packing.h), for all who size, fill or read them.
+/* packing: sizes, fills and reads the layouts of packed weights that banyan/packing.h defines.
  *
- * Never put here: products; ways to find codes that need more than the weight.
+ * Never put here: matrix products, or quantisation methods that need more than the weight itself.
  */
 #ifndef BY_BASE_PACKING_H
 #define BY_BASE_PACKING_H
@@ -12,22 +12,23 @@
 #include "base/coded.h"
 #include "base/half.h"
 
-/* Steps of k that share 4 bytes of a column in a panel of bf16. */
+/* Neighbouring inputs that share the 4 bytes of a column in a bf16 panel. */
 #define BY__PACKED_PAIR 2
-/* Most inputs of a block of integers; those of 8 bits have as many. */
+/* Largest number of inputs in a block of integer codes; blocks of 8-bit codes always have this
+ * many. */
 #define BY__PACKED_BLOCK 128
-/* Most inputs of W8A8: a sum of so many products of two bytes fits into 32 bits. */
+/* Largest k of W8A8: a sum of this many products of two bytes fits into 32 bits. */
 #define BY__W8A8_INPUTS (1 << 17)
-/* The codes of weight 0, of integers. */
+/* The integer codes that represent weight 0. */
 #define BY__INT8_OFFSET 128
 #define BY__INT4_OFFSET 8
 
-/* NULL, or what is wrong with a description. */
+/* Returns NULL, or a message that says what is wrong with a description. */
 const char *by__packing_wrong(const by_packing *packing);
-/* Bytes of a panel, a multiple of 64; SIZE_MAX when they do not fit. */
+/* Returns the bytes of a panel, a multiple of 64, or SIZE_MAX on overflow. */
 size_t by__packed_panel_bytes(const by_packing *packing);
-/* Of integers: inputs of a block, whose scale or whose end is in the panel, and the bytes from one
- * to the next. */
+/* For integer codes: the inputs of a block, and its bytes in a panel including the block's
+ * scales. */
 static inline int64_t by__packed_block(const by_packing *packing)
 {
     return packing->kind == BY_PACKING_INT4 ? packing->group : BY__PACKED_BLOCK;
@@ -39,24 +40,24 @@ static inline size_t by__packed_block_bytes(const by_packing *packing)
                ? (size_t)packing->group * BY_PACKED_COLUMNS / 2 + 2 * BY_PACKED_COLUMNS
                : codes;
 }
-/* Element (input i, column c of the panel) of codes; of an output of FP8 one of whose codes is NaN,
- * NaN. */
+/* Decodes element (input i, column c of the panel) of a coded weight. An FP8 output that contains a
+ * NaN code reads as NaN throughout. */
 float by__packed_code_at(const by_packing *packing, const void *panel, int64_t c, int64_t i);
-/* Shape of the packed weight as a tensor of u8: [panels, bytes of a panel]. */
+/* Returns the shape of the packed weight as a u8 tensor: [panels, bytes of a panel]. */
 by_shape by__packed_shape(const by_packing *packing);
-/* Packs the values of a weight, [n, k] when out_in, else [k, n], of f32, bf16 or f16 at any
- * address, on `threads` threads. Of the first axis only the first `given` entries are there; the
- * others become zero. */
+/* Packs a weight of f32, bf16 or f16 values at any address, [n, k] if out_in, else [k, n], on
+ * `threads` threads. Only the first `given` entries of the first axis exist; the others become
+ * zero. */
 by_status by__pack_weight(void *out, const by_packing *packing, bool out_in, const void *values,
                           by_dtype dtype, int64_t given, int threads, by_error *error);
 
-/* Whether a weight of codes can be packed as it is: no code and no scale changes. */
+/* Returns true if coded weights can be packed without changing any code or scale. */
 bool by__packing_takes(const by_packing *packing, const by__coded *coded);
-/* Packs such a weight; outputs that it lacks become zero. */
+/* Packs coded weights. Outputs beyond coded->n become zero. */
 by_status by__pack_coded(void *out, const by_packing *packing, const by__coded *coded, int threads,
                          by_error *error);
 
-/* Element (input i, output j). */
+/* Reads element (input i, output j) of a packed weight. */
 static inline float by__packed_at(const by_packing *packing, const void *data, int64_t j, int64_t i)
 {
     const char *panel =

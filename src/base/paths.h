@@ -1,16 +1,16 @@
-/* Names of files by their endings, and files without a name (paths.c). */
+/* Path suffixes, and unnamed temporary files (paths.c). */
 #ifndef BY_BASE_PATHS_H
 #define BY_BASE_PATHS_H
 
 #include "base/base.h"
 
-/* Whether s ends in `end` and has something in front of it. */
+/* Returns true if s ends in `end` and is longer than it. */
 bool by__ends_with(const char *s, const char *end);
-/* Where temporary files go: the environment's TMPDIR, else /tmp. */
+/* Returns the directory of temporary files: TMPDIR of the environment, else /tmp. */
 const char *by__temporary_dir(void);
-/* Opens a new file in a directory for reading and writing, close-on-exec. It has no name once this
- * returns: it is gone when it is closed, whatever happens to this process. `name` is the first part
- * of the name that it has before. */
+/* Opens a new unnamed file in a directory for reading and writing, close-on-exec. Its space is
+ * freed when it is closed, even if this process is killed. `name` is the prefix of the name that
+ * the file has for a moment before it is unlinked. */
 by_status by__open_nameless(int *out, const char *directory, const char *name, by_error *error);
 
 #endif

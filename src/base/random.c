@@ -24,8 +24,8 @@ void by__philox(uint32_t out[4], const uint32_t key[2], const uint32_t counter[4
     out[3] = c3;
 }
 
-/* The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): each input bit reaches each
- * output bit, so that seeds 0, 1, 2 give unrelated keys. */
+/* The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014). Every input bit affects every
+ * output bit, so seeds 0, 1, 2 give unrelated keys. */
 static uint64_t mix64(uint64_t z)
 {
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;

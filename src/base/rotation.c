@@ -1,5 +1,5 @@
-/* Angles of rotary positions: the frequencies of RoFormer and how they are scaled for contexts that
- * are longer than the one of training. */
+/* Angles of rotary position embeddings: the frequencies of RoFormer, and how they are scaled for
+ * contexts longer than the one used in training. */
 #include <math.h>
 
 #include "banyan/op.h"

@@ -7,9 +7,9 @@ static int64_t largest_power_of_two(int64_t at_most)
     return (int64_t)1 << (63 - __builtin_clzll((unsigned long long)at_most));
 }
 
-/* True when leaves [a, middle) and [middle, end) are the two halves of a node: the first one is a
- * power of two that is aligned to its double, the second one as large or cut off by the end of all
- * leaves. */
+/* Returns true if leaves [a, middle) and [middle, end) are the two halves of a node: the first half
+ * is a power of two aligned to twice its size, the second is as large or cut off by the last
+ * leaf. */
 static bool are_halves(int64_t a, int64_t middle, int64_t end, int64_t all)
 {
     int64_t half = middle - a;
@@ -18,7 +18,7 @@ static bool are_halves(int64_t a, int64_t middle, int64_t end, int64_t all)
     return aligned && (rest == half || (rest < half && end == all));
 }
 
-/* True when leaves [a, a + count) are a node of the tree. */
+/* Returns true if leaves [a, a + count) form a node of the tree. */
 static bool is_node(int64_t a, int64_t count, int64_t all)
 {
     if (count == 1) {
@@ -42,7 +42,7 @@ int by__sum_tree_forest(int64_t first, int64_t count, int64_t all, by__sum_node 
     while (count > 0) {
         int64_t size = count;
         if (first + count != all || !is_node(first, count, all)) {
-            /* The largest aligned node that begins here and is no larger than what is left. */
+            /* The largest aligned node that begins here and fits into the rest of the range. */
             int64_t alignment = first == 0 ? count : first & -first;
             size = largest_power_of_two(alignment < count ? alignment : count);
         }
@@ -58,7 +58,7 @@ int by__sum_tree_sets(int64_t first, int64_t count, int64_t all)
     by__sum_node nodes[BY__SUM_TREE_NODES];
     int most = 0;
     for (int64_t i = 0; i < count; i++) {
-        /* Leaf i is computed while the forest of those before it is held. */
+        /* While leaf i is computed, the forest of the leaves before it is held too. */
         int held = by__sum_tree_forest(first, i, all, nodes);
         most = held + 1 > most ? held + 1 : most;
     }
@@ -72,7 +72,7 @@ void by__sum_tree_begin(by__sum_tree *tree, int64_t first, int64_t all, int sets
     tree->held_count = 0;
     tree->spare_count = sets;
     for (int i = 0; i < sets; i++) {
-        tree->spare[i] = sets - 1 - i; /* set 0 is taken first */
+        tree->spare[i] = sets - 1 - i; /* so that set 0 is taken first */
     }
 }
 
@@ -125,8 +125,8 @@ size_t by__sum_tree_fold(by__sum_merge *out, by__sum_node *nodes, int *count, in
     return made;
 }
 
-/* The forests of all ranks, one after another, are the leaves of what is left of the tree, `set`
- * being the rank that holds a sum. */
+/* The forests of all ranks, concatenated, are folded like leaves; `set` is the rank that holds a
+ * sum. */
 by_status by__sum_tree_merges(by__sum_merge **out, size_t *count, const int64_t *begin, int ranks,
                               by_error *error)
 {

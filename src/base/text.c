@@ -48,7 +48,7 @@ void by__text_format(by__text *text, const char *format, ...)
     text->length += (size_t)n;
 }
 
-/* Length of the valid UTF-8 sequence at s (n bytes left), 0 when there is none. */
+/* Returns the length of the valid UTF-8 sequence at s (n bytes are left), or 0 if there is none. */
 static size_t utf8_length(const unsigned char *s, size_t n)
 {
     size_t length = s[0] < 0x80                   ? 1
@@ -83,7 +83,7 @@ bool by__utf8_valid(const char *s, size_t n)
     return true;
 }
 
-/* Adds s[begin, end). */
+/* Appends s[begin, end). */
 static void add_run(by__text *text, const char *s, size_t begin, size_t end)
 {
     if (end > begin) {
@@ -94,7 +94,7 @@ static void add_run(by__text *text, const char *s, size_t begin, size_t end)
 void by__text_add_valid(by__text *text, const char *s, size_t n)
 {
     const unsigned char *bytes = (const unsigned char *)s;
-    size_t begin = 0; /* of what is valid and not added yet */
+    size_t begin = 0; /* start of the valid bytes not added yet */
     size_t i = 0;
     while (i < n) {
         size_t length = bytes[i] == 0 ? 0 : utf8_length(bytes + i, n - i);
@@ -111,7 +111,7 @@ void by__text_add_valid(by__text *text, const char *s, size_t n)
 void by__text_json(by__text *text, const char *s, size_t n)
 {
     const unsigned char *bytes = (const unsigned char *)s;
-    size_t begin = 0; /* of what stands for itself and is not added yet */
+    size_t begin = 0; /* start of the bytes not added yet that need no escape */
     size_t i = 0;
     by__text_add_bytes(text, "\"", 1);
     while (i < n) {

@@ -15,8 +15,8 @@ typedef struct worker {
     pthread_t thread;
 } worker;
 
-/* The first CPU of the core that a CPU is a thread of; the CPU itself where the system does not
- * say. */
+/* Returns the lowest CPU number of the core that `cpu` belongs to, or `cpu` itself if the system
+ * does not tell. */
 static size_t first_of_core(size_t cpu)
 {
     char path[96];
@@ -89,7 +89,7 @@ by_status by__threads_run(size_t count, by_status (*work)(void *context, size_t 
         workers[i].context = context;
         workers[i].index = i;
     }
-    /* Fewer threads than asked for do the same work, only later. */
+    /* If a thread cannot be started, the running ones take its pieces from the caller's queue. */
     while (started < count &&
            pthread_create(&workers[started].thread, NULL, run, &workers[started]) == 0) {
         started++;

@@ -1,25 +1,27 @@
-/* How many threads there are to use, and threads over one piece of work that are started and joined
- * within a call. Kernels have their own (OpenMP). */
+/* How many threads to use, and threads that share one piece of work and are joined before the call
+ * returns. Kernels use OpenMP instead. */
 #ifndef BY_BASE_THREADS_H
 #define BY_BASE_THREADS_H
 
 #include "base/base.h"
 
-/* Cores, by the number of the first CPU of each. */
+/* A set of cores; each is identified by its lowest CPU number. */
 #define BY__MOST_CPUS 1024
 typedef struct by__cores {
     uint32_t bits[BY__MOST_CPUS / 32];
 } by__cores;
 
-/* The cores that this process may use: CPUs that are threads of one core count once. False where
- * the system does not say. */
+/* Finds the cores that this process may use; CPUs that are hyperthreads of one core count once.
+ * Returns false if the system does not provide this. */
 bool by__cores_usable(by__cores *out);
 int by__cores_count(const by__cores *cores);
 
-/* `threads` itself when it is positive, else one for each core that this process may use. */
+/* Returns `threads` if it is positive, else the number of CPUs that this process may run on. */
 int by__thread_count(int threads);
-/* Calls work(context, i, error) for i in [0, count) at the same time, i = 0 on the calling thread,
- * and returns when all have returned: with the error of the lowest i that failed. */
+/* Runs work(context, i, error) for i in [0, count) concurrently, i = 0 on the calling thread, and
+ * waits for all of them. Returns the error of the lowest i that failed. If the system refuses to
+ * start a thread, `work` is not called for that i and the ones after it, so callers must let the
+ * threads take pieces from a shared queue. */
 by_status by__threads_run(size_t count, by_status (*work)(void *context, size_t i, by_error *error),
                           void *context, by_error *error);
 

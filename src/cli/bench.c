@@ -83,7 +83,7 @@ double cli_process_age_ms(void)
     size_t n = fread(text, 1, sizeof text - 1, file);
     (void)fclose(file);
     text[n] = '\0';
-    /* Field 22 is the start time; the name in field 2 may hold spaces, so count from its end. */
+    /* Field 22 is the start time. The name in field 2 may contain spaces, so count from its end. */
     const char *p = strrchr(text, ')');
     for (int field = 2; p != NULL && field < 22; field++) {
         p = strchr(p + 1, ' ');
@@ -110,7 +110,7 @@ by_status cli_assume_sizes(by_config *config, by_error *error)
     return status;
 }
 
-/* A linear congruential sequence (Knuth's MMIX constants). */
+/* A linear congruential generator (with Knuth's MMIX constants). */
 void cli_random_tokens(int32_t *tokens, size_t count, int64_t vocab)
 {
     uint64_t state = 1;

@@ -7,10 +7,10 @@
 
 enum { FIRST_BYTES = 4 << 10, MOST_MIB = 4096, LEAST_REPEATS = 7, MOST_REPEATS = 200 };
 
-/* Of measuring one size. */
+/* Time to spend on one size. */
 #define ENOUGH_SECONDS 2.0
 
-/* What is timed: the collectives, and the MPI library's own sum. */
+/* The operations to time: the collectives, and the MPI library's own sum. */
 typedef enum measure { ALL_REDUCE, NATIVE, REDUCE_SCATTER, ALL_GATHER, MEASURES } measure;
 
 static const char *const measure_names[MEASURES] = {"all_reduce", "mpi_allreduce", "reduce_scatter",
@@ -41,7 +41,7 @@ static by_status measure_once(bench *b, by_comm *comm, measure what, size_t elem
     }
 }
 
-/* One of each. */
+/* Times each operation once. */
 static by_status measure_round(bench *b, by_comm *comm, size_t elements, double *seconds,
                                by_error *error)
 {
@@ -62,7 +62,8 @@ static by_status measure_round(bench *b, by_comm *comm, size_t elements, double 
     return BY_OK;
 }
 
-/* As many rounds as rank 0 expects to fit into ENOUGH_SECONDS, after one that took `seconds`. */
+/* Chooses the number of rounds that rank 0 expects to fit into ENOUGH_SECONDS, after one that took
+ * `seconds`. */
 static by_status choose_repeats(by_comm *comm, const double *seconds, int *repeats, by_error *error)
 {
     double round = 1e-6;
@@ -78,7 +79,7 @@ static by_status choose_repeats(by_comm *comm, const double *seconds, int *repea
     return status;
 }
 
-/* Times all of them in turn, so that a slow moment of the machine meets all. */
+/* Times the operations in turn, so that a temporary slowdown of the machine affects all of them. */
 static by_status measure_size(bench *b, by_comm *comm, size_t bytes, int *repeats, by_error *error)
 {
     size_t elements = bytes / sizeof(float);
@@ -87,7 +88,7 @@ static by_status measure_size(bench *b, by_comm *comm, size_t bytes, int *repeat
     for (size_t r = 0; r < ranks; r++) {
         b->counts[r] = elements / ranks + (r < elements % ranks);
     }
-    by_status status = measure_round(b, comm, elements, seconds, error); /* to warm up */
+    by_status status = measure_round(b, comm, elements, seconds, error); /* warm-up */
     if (status == BY_OK) {
         status = choose_repeats(comm, seconds, repeats, error);
     }
@@ -194,7 +195,7 @@ static by_status run_rank(by_comm *comm, void *user, by_error *error)
         status = by_error_set(error, BY_EMEMORY, "out of memory: two buffers of %zu bytes a rank",
                               settings->most);
     } else {
-        /* Pages are there before the clock runs. */
+        /* Touch the pages before timing starts. */
         memset(b->data, 0, b->most);
         memset(b->out, 0, b->most);
         status = measure_all(b, comm, error);

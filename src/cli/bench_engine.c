@@ -11,17 +11,17 @@
 #define MAX_REQUESTS 100000
 #define PROMPT       512
 #define TOKENS       64
-#define SHORT_PROMPT 64 /* beside a long one */
+#define SHORT_PROMPT 64 /* tokens of the request that runs during a long prompt */
 
-/* Uniform in (0, 1), the same in every run. */
+/* Returns a number uniform in (0, 1); the sequence is the same in every run. */
 static double uniform(uint64_t *state)
 {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
     return ((double)(*state >> 11) + 0.5) * 0x1p-53;
 }
 
-/* When requests arrive: at random in the open loop (a Poisson process), all at once in the closed
- * one, which takes the next when one is done. */
+/* Sets the arrival times of requests: random in the open loop (a Poisson process), and all at once
+ * in the closed loop, in which a finished request is followed by the next. */
 static void set_arrivals(cli_engine_bench *b)
 {
     uint64_t state = 7;
@@ -52,7 +52,7 @@ by_status cli_engine_submit(cli_engine_bench *b, uint64_t *session, int64_t prom
     return status;
 }
 
-/* BY_ESTATE: the engine has no room now. */
+/* Submits a request. BY_ESTATE: the engine has no room at present. */
 static by_status submit(cli_engine_bench *b, double now, by_error *error)
 {
     cli_engine_sample *s = &b->samples[b->submitted];
@@ -79,7 +79,7 @@ static by_status submit_due(cli_engine_bench *b, by_error *error)
     return status == BY_ESTATE ? BY_OK : status;
 }
 
-/* Nothing runs: until the next request arrives. */
+/* Nothing is running: waits until the next request arrives. */
 static void wait_for_arrival(const cli_engine_bench *b)
 {
     double rest = b->began + b->samples[b->submitted].arrived - by_clock();
@@ -89,7 +89,7 @@ static void wait_for_arrival(const cli_engine_bench *b)
     }
 }
 
-/* Whether it is a request's first token; what is no request of the measurement has none. */
+/* Records an event. Returns true if it is the first token of one of the measured requests. */
 static bool take_event(cli_engine_bench *b, const by_event *event, double now)
 {
     int64_t i = 0;
@@ -165,7 +165,7 @@ static by_status work(cli_engine_bench *b, by_error *error)
 
 /* ---- the measurement ---- */
 
-/* Fills what was not given, so that prompt and continuation fit into the context. */
+/* Sets lengths that were not given, so that prompt and continuation fit into the context. */
 static by_status choose_lengths(cli_engine_request *r, int64_t context, by_error *error)
 {
     int64_t tokens = r->tokens >= 0 ? r->tokens : TOKENS < context / 2 ? TOKENS : context / 2;
@@ -268,7 +268,7 @@ static by_status run_requests(cli_engine_bench *b, by_error *error)
 by_status cli_engine_measure(const cli_engine_request *request, const char *path,
                              cli_engine_rates *rates, by_error *error)
 {
-    cli_engine_request r = *request; /* opening fills what was not given */
+    cli_engine_request r = *request; /* a copy, because opening sets values that were not given */
     cli_engine_bench b = {.r = &r};
     by_status status = open_engine(&b, &r, path, error);
     if (status == BY_OK) {

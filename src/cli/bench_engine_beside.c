@@ -1,7 +1,7 @@
 #include "banyan/program.h"
 #include "bench_engine.h"
 
-/* Steps until at least `rows` rows went through the model since the engine was opened. */
+/* Runs steps until the model has processed at least `rows` rows since the engine was opened. */
 static by_status step_until(cli_engine_bench *b, uint64_t rows, by_error *error)
 {
     by_status status = BY_OK;
@@ -30,7 +30,7 @@ static by_status run_one(cli_engine_bench *b, cli_engine_sample *s, by_error *er
         status = cli_engine_step_once(b, error);
     }
     if (status == BY_OK) {
-        by_error ended = {0}; /* it may be done */
+        by_error ended = {0}; /* it may have ended already */
         (void)by_engine_cancel(b->engine, other, &ended);
         while (status == BY_OK && by_engine_busy(b->engine)) {
             status = cli_engine_step_once(b, error);

@@ -4,20 +4,20 @@
 
 #include "bench_engine.h"
 
-/* Pieces of work that the table of a profile has. */
+/* Maximum number of rows in the table of a profile. */
 #define MOST_ROWS 24
 
-/* Steps of one kind. */
+/* Statistics of the steps of one kind. */
 typedef struct phase {
     size_t steps;
-    double per_s;   /* rows, each a token */
+    double per_s;   /* rows a second, one for each token */
     double step_ms; /* median */
     double gflops;
     double gbps;
 } phase;
 
 typedef struct figures {
-    double ttft[2]; /* milliseconds: median, 95 % */
+    double ttft[2]; /* milliseconds: median, 95th percentile */
     double token[2];
     double step[2];
     double generated; /* tokens a second */
@@ -25,10 +25,10 @@ typedef struct figures {
     double gflops;
     double peak;
     double gbps;
-    phase prompts;       /* steps in which nothing but prompts was taken in */
-    phase decode;        /* steps in which as many sequences as ever decoded, and nothing else,
-                       without drafts */
-    int64_t first_steps; /* to the first token beside a long prompt, at most */
+    phase prompts;       /* steps that only processed prompts */
+    phase decode;        /* steps without drafts in which the maximum number of sequences decoded,
+                            and nothing else */
+    int64_t first_steps; /* maximum number of steps to the first token during a long prompt */
 } figures;
 
 static int ascending(const void *a, const void *b)
@@ -38,7 +38,7 @@ static int ascending(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The value below which `share` of them are; sorts them. */
+/* Returns the value below which the share `share` of the values lies; sorts them. */
 static double quantile(double *values, size_t count, double share)
 {
     if (count == 0) {
@@ -65,7 +65,8 @@ static bool decodes(const cli_engine_step *s)
     return s->rows > 0 && s->generated == s->rows && s->first == 0;
 }
 
-/* Sums up the steps of `is` with `least` rows or more; `values` has room for all. */
+/* Summarises the steps selected by `is` that have at least `least` rows; `values` has room for
+ * all. */
 static phase sum_up(const cli_engine_bench *b, bool (*is)(const cli_engine_step *), int64_t least,
                     double *values)
 {
@@ -136,7 +137,7 @@ static by_status summarise(const cli_engine_bench *b, figures *f, by_error *erro
     return BY_OK;
 }
 
-/* Steps that the prompt of a request needs for its rows alone. */
+/* Returns the number of steps that a request's prompt needs for its rows alone. */
 static int64_t least_steps(const cli_engine_bench *b)
 {
     int64_t rows = b->r->rows > 0 ? b->r->rows : BY_ENGINE_ROWS;
@@ -216,7 +217,7 @@ static void print_phase(const char *name, const phase *p, const cli_engine_bench
     }
 }
 
-/* The longest pieces of work first, and what was spent between nodes. */
+/* Prints the longest pieces of work first, and the time spent between nodes. */
 static void print_profile(const cli_engine_bench *b, const by_profile_row *rows, size_t count)
 {
     double steps = 0.0;

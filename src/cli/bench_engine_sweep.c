@@ -1,4 +1,5 @@
-/* bench engine --sweep: speed against the number of sessions, beside what the machine allows. */
+/* bench engine --sweep: speed for several numbers of sessions, compared with the machine's
+ * limits. */
 #include <stdio.h>
 
 #include "banyan/track.h"

@@ -8,9 +8,9 @@
 #define PREFILLS   3
 #define PROMPT     512
 #define TOKENS     128
-/* As much memory as a token reads is read before and after each part of the tokens, because on a
- * shared machine its speed changes from second to second: the best of PASSES, after one that brings
- * into the caches what they keep. */
+/* Before and after each part of the tokens, as much memory as a token needs is read, because the
+ * memory speed of a shared machine changes within seconds. The best of PASSES counts, after one
+ * that fills the caches. */
 #define PARTS  8
 #define PASSES 3
 
@@ -25,16 +25,16 @@ typedef struct request {
 
 typedef struct figures {
     double prefill_seconds; /* median of PREFILLS */
-    double decode_seconds;  /* of all tokens */
+    double decode_seconds;  /* for all tokens */
     double token_ms;        /* median */
-    double share;           /* of the memory's speed, median of PARTS */
-    double read_gbps;       /* the same */
+    double share;           /* share of the memory's speed, median of PARTS */
+    double read_gbps;       /* likewise */
     by_machine machine;
     by_dtype dtype;
-    const char *precision; /* of weights */
+    const char *precision; /* of the weights */
 } figures;
 
-/* Opens the generator of a run or model directory, or of a config with initial weights. */
+/* Opens the generator of a run or model directory, or of a config with random initial weights. */
 static by_status open_generator(by_generator **out, figures *f, const request *r, const char *path,
                                 by_error *error)
 {
@@ -58,7 +58,7 @@ static by_status open_generator(by_generator **out, figures *f, const request *r
     return status;
 }
 
-/* Fills what was not given, so that prompt and continuation fit into the context. */
+/* Sets lengths that were not given, so that prompt and continuation fit into the context. */
 static by_status choose_lengths(request *r, const by_generator *generator, by_error *error)
 {
     int64_t context = by_generator_context(generator);
@@ -98,8 +98,8 @@ static by_status time_prefill(figures *f, by_generator *generator, const int32_t
     return BY_OK;
 }
 
-/* Each token is the most probable one, so that choosing it is part of the time but not of the luck.
- */
+/* Takes the most probable token each time, so that the time includes choosing it but does not
+ * depend on chance. */
 static by_status time_tokens(by_generator *generator, double *seconds, int64_t begin, int64_t end,
                              by_error *error)
 {

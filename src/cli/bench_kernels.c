@@ -6,7 +6,7 @@
 
 #include "bench.h"
 
-/* Without a config: GPT-2 124M in mixed precision, one sequence. */
+/* The default config: GPT-2 124M in mixed precision, one sequence. */
 static const char gpt2_124m[] =
     "name: gpt2-124m\n"
     "model: {kind: gpt2, layers: 12, heads: 12, width: 768, context: 1024, vocab: 50257}\n"
@@ -17,7 +17,7 @@ typedef struct request {
     cli_list overrides;
     const char *path; /* NULL: the config above */
     const char *op;   /* NULL: all */
-    const char *isa;  /* NULL: the best, or what BANYAN_ISA says */
+    const char *isa;  /* NULL: the best level, or BANYAN_ISA */
     int64_t steps;
     bool json;
 } request;
@@ -32,7 +32,7 @@ static bool is_wanted(const request *r, const by_profile_row *row)
     return r->op == NULL || strcmp(r->op, by_op_name(row->op)) == 0;
 }
 
-/* Of one run of a node: the rates of the median, and the share of the roof. */
+/* Returns the rate a second, from the median run of a node. */
 static double per_second(double of_all, const by_profile_row *row)
 {
     return row->median_seconds > 0.0 ? 1e-9 * of_all / (double)row->runs / row->median_seconds
@@ -49,7 +49,7 @@ static double roof_share(const by_profile_row *row)
     return row->median_seconds > 0.0 ? 1e-3 * roof_ms(row) / row->median_seconds : 0.0;
 }
 
-/* One object, without a new line: --isa all makes a list of them. */
+/* Prints one JSON object without a newline, because --isa all prints a list of them. */
 static void print_json(const request *r, const by_machine *m, const rows *table)
 {
     const char *separator = "";
@@ -149,8 +149,8 @@ static int measure(const request *r)
     return status == BY_OK ? CLI_DONE : cli_fail(&cli_bench_kernels, &error);
 }
 
-/* A process a level: libraries look at the cap once. Nothing of OpenMP has run in this one yet, so
- * the child of a fork is whole. */
+/* Measures each level in its own process, because libraries read the cap only once. Forking is
+ * safe, as no OpenMP code has run in this process yet. */
 static int measure_level(const request *r, const char *level)
 {
     int state;

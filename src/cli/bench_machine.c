@@ -6,10 +6,10 @@
 typedef struct figures {
     by_machine machine;
     char *libraries;
-    char *cache; /* NULL: the figures could not be kept */
+    char *cache; /* NULL: the figures could not be stored */
 } figures;
 
-/* A JSON member that is null when it was not measured. */
+/* Prints a JSON member, null if it was not measured. */
 static void print_member(const char *key, double value)
 {
     if (value > 0.0) {
@@ -19,8 +19,8 @@ static void print_member(const char *key, double value)
     }
 }
 
-/* The names of the figures that were measured while other processes used the processors, each
- * behind `between` but for the first. */
+/* Prints the names of the figures that were measured while other processes used the processors,
+ * separated by `between`. */
 static void print_busy(unsigned busy, const char *quote, const char *between)
 {
     static const struct {
@@ -124,7 +124,7 @@ static by_status measure(figures *f, int threads, by_error *error)
     if (status != BY_OK) {
         return status;
     }
-    /* The rest is worth a note, not the loss of what was measured. */
+    /* A failure here is reported, but does not discard the other figures. */
     if (by_machine_measure_disk(&f->machine, ".", &aside) != BY_OK) {
         fprintf(stderr, "banyan bench machine: %s\n", aside.message);
     }

@@ -20,7 +20,7 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
     return remove(path);
 }
 
-/* Packs into a directory that is gone afterwards. */
+/* Packs into a temporary directory. */
 static by_status pack(by_pack_result *result, by_pack_options *options, by_error *error)
 {
     char directory[] = ".banyan-bench-XXXXXX";

@@ -18,7 +18,8 @@ typedef struct curve {
     cli_timing timing[MOST_COUNTS]; /* of rank 0 */
 } curve;
 
-/* The config with micro-batches small enough for so many ranks: the global batch stays. */
+/* Copies the config with micro-batches small enough for this many ranks; the global batch stays the
+ * same. */
 static by_status fit_config(by_config **out, const by_config *config, int ranks, by_error *error)
 {
     by_status status = by_config_copy(out, config, error);
@@ -34,7 +35,7 @@ static by_status fit_config(by_config **out, const by_config *config, int ranks,
     return BY_OK;
 }
 
-/* One point: the first ranks train, the others wait. */
+/* Measures one point: the first ranks train, the others wait. */
 static by_status measure_point(curve *c, size_t k, by_comm *world, by_error *error)
 {
     by_comm *comm = NULL;
@@ -62,7 +63,7 @@ static double efficiency(const curve *c, size_t k)
            (double)c->ranks[k];
 }
 
-/* Share of a step in exchanges for which rank 0 stood still. */
+/* Returns the share of a step that rank 0 waits for exchanges. */
 static double exposed(const curve *c, size_t k)
 {
     return c->timing[k].exposed_ms / c->timing[k].step_ms;
@@ -113,8 +114,8 @@ static by_status run_rank(by_comm *comm, void *user, by_error *error)
     return status;
 }
 
-/* Examples/s over ranks, what they would be if no exchange were exposed, and the straight line
- * through the first point. */
+/* Plots examples/s over ranks, the value without exposed exchanges, and the straight line through
+ * the first point. */
 static by_status draw(const curve *c, const char *path, by_error *error)
 {
     double x[MOST_COUNTS];

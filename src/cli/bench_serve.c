@@ -1,4 +1,4 @@
-/* `banyan bench serve`: a load on a server, and the times of its answers. */
+/* `banyan bench serve`: sends load to a server and reports latencies. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,15 +20,15 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The least of the sorted values that is not below a share p of them (nearest rank): of few values,
- * a high percentile is the largest. */
+/* Returns the nearest-rank percentile: the smallest sorted value that is not below a share p of
+ * them. With few values, a high percentile is the largest value. */
 static double percentile(const double *sorted, size_t count, double p)
 {
     size_t rank = (size_t)ceil(p * (double)count - 1e-9);
     return sorted[rank > 0 ? rank - 1 : 0];
 }
 
-/* Of `count` values, which are sorted; NaN of none. */
+/* Summarises `count` values, which it sorts; NaN if there are none. */
 static summary summarize(double *values, size_t count)
 {
     summary s = {NAN, NAN, NAN, NAN};
@@ -62,7 +62,7 @@ static void print_row(const char *name, summary s, bool json)
     printf(json ? "}" : "\n");
 }
 
-/* Why requests failed or were refused. */
+/* Prints why requests failed or were refused. */
 static void print_failures(const by_load_report *r, bool json)
 {
     char number[32];
@@ -92,7 +92,8 @@ static void print_failures(const by_load_report *r, bool json)
 
 enum { CURVES = 4, POINTS = 100 };
 
-/* Times in milliseconds by percentile; values[i] are counts[i] seconds in ascending order. */
+/* Plots times in milliseconds by percentile; values[i] has counts[i] values in seconds,
+ * ascending. */
 static by_status draw(const char *path, const char *const names[CURVES],
                       double *const values[CURVES], const size_t counts[CURVES], by_error *error)
 {
@@ -118,18 +119,18 @@ static by_status draw(const char *path, const char *const names[CURVES],
 }
 
 typedef struct goals {
-    double first; /* seconds; 0: any */
+    double first; /* seconds; 0: no goal */
     double end;
 } goals;
 
-/* Sorts the report's gaps. path: of a picture, or NULL. */
+/* Prints the report, whose gaps it sorts. path: file for a plot, or NULL. */
 static int print_report(const by_load_report *r, goals goal, const char *path, bool json)
 {
     double *first = calloc(4 * r->count + 1, sizeof *first);
     double *token = first + r->count;
     double *end = token + r->count;
     size_t good = 0;
-    size_t paced = 0; /* with a second token, so that there is a time between two */
+    size_t paced = 0; /* requests with a second token, which have a time between tokens */
     size_t met = 0;
     size_t refused = 0;
     size_t tokens = 0;

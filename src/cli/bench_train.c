@@ -9,13 +9,13 @@ typedef struct request {
     bool json;
 } request;
 
-/* Memory of a rank. */
+/* The memory of a rank. */
 typedef struct usage {
     uint64_t planned;
     uint64_t measured;
 } usage;
 
-/* ,"NAME":[...] of all ranks. */
+/* Prints ,"NAME":[...] with the values of all ranks. */
 static void print_list(const char *name, const usage *ranks, int count, bool planned)
 {
     printf(",\"%s\":[", name);
@@ -41,7 +41,7 @@ static void print_memory(const usage *ranks, int count)
     }
 }
 
-/* disk_alone_ms: that the disk takes to read and write what this rank has on it, by itself. */
+/* disk_alone_ms: time that the disk alone needs to read and write what this rank stores on it. */
 static void print(const request *r, const cli_timing *f, const usage *ranks, int count,
                   double disk_alone_ms)
 {
@@ -88,7 +88,7 @@ static void print(const request *r, const cli_timing *f, const usage *ranks, int
     printf("start       %.0f ms from process start to the end of the first step\n", f->start_ms);
 }
 
-/* The disk that has the optimizer's state, while nothing else uses it. */
+/* Measures the disk that holds the optimizer's state, while nothing else uses it. */
 static by_status measure_disk(double *ms, const cli_timing *timing, const by_config *config,
                               by_error *error)
 {
@@ -103,7 +103,7 @@ static by_status measure_disk(double *ms, const cli_timing *timing, const by_con
     return status;
 }
 
-/* Collects the memory of all ranks and prints on rank 0. */
+/* Gathers the memory of all ranks and prints on rank 0. */
 static by_status report(const request *r, const cli_timing *timing, const by_config *config,
                         by_comm *comm, by_error *error)
 {

@@ -18,7 +18,7 @@ static void widen(range *r, double value)
     r->high = fmax(r->high, value);
 }
 
-/* Dot `at` of `count` on a range. */
+/* Returns which of `count` dots of a range a value falls on. */
 static int place(const range *r, double value, int count)
 {
     double span = r->high - r->low;
@@ -27,7 +27,7 @@ static int place(const range *r, double value, int count)
     return (int)lround(at * (count - 1));
 }
 
-/* Bits of the dots of a character, from top to bottom, in its left and right column. */
+/* The bits of a character's dots, from top to bottom, in the left and right column. */
 static const uint8_t dots[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
 
 static void set_dot(uint8_t cells[max_rows][max_columns], int x, int y)
@@ -35,7 +35,7 @@ static void set_dot(uint8_t cells[max_rows][max_columns], int x, int y)
     cells[y / 4][x / 2] |= dots[y % 4][x % 2];
 }
 
-/* All dots between two that follow each other, so that steep curves have no holes. */
+/* Draws all dots between two consecutive points, so that steep curves have no gaps. */
 static void draw_line(uint8_t cells[max_rows][max_columns], int x0, int y0, int x1, int y1)
 {
     int steps = abs(x1 - x0) > abs(y1 - y0) ? abs(x1 - x0) : abs(y1 - y0);

@@ -23,7 +23,7 @@ typedef struct request {
 } request;
 
 typedef struct message {
-    const char *role; /* static */
+    const char *role; /* a string constant */
     char *text;
     size_t length;
 } message;
@@ -38,12 +38,12 @@ typedef struct session {
     message *messages;
     size_t count;
     size_t capacity;
-    int32_t *taken; /* tokens in the caches */
+    int32_t *taken; /* tokens whose keys and values are in the caches */
     size_t taken_count;
     size_t taken_capacity;
     bool terminal;
     bool leave;
-    bool interrupted; /* and not at a terminal */
+    bool interrupted; /* true if input is not a terminal */
 } session;
 
 /* ---- the conversation ---- */
@@ -69,7 +69,7 @@ static by_status add_message(cli_buffer *b, const char *role, const char *text, 
     return status == BY_OK ? add_text(b, "}", error) : status;
 }
 
-/* The conversation as JSON. */
+/* Writes the conversation as JSON. */
 static by_status write_messages(const session *s, cli_buffer *b, by_error *error)
 {
     by_status status = add_text(b, "[", error);
@@ -83,7 +83,7 @@ static by_status write_messages(const session *s, cli_buffer *b, by_error *error
     return status == BY_OK ? add_text(b, "]", error) : status;
 }
 
-/* Takes over the text. */
+/* Appends a message and takes ownership of `text`. */
 static by_status push_message(session *s, const char *role, char *text, size_t length,
                               by_error *error)
 {
@@ -110,7 +110,7 @@ static void drop_messages(session *s, size_t kept)
 
 /* ---- an answer ---- */
 
-/* Takes in the tokens of the conversation, as far as the caches do not hold them already. */
+/* Computes the tokens of the conversation that are not in the caches yet. */
 static by_status take_in(session *s, const by_token_buffer *ids, by_error *error)
 {
     int64_t context = by_generator_context(s->generator);
@@ -224,7 +224,7 @@ static by_status write_answer(session *s, cli_buffer *answer, by_error *error)
     return status;
 }
 
-/* Takes over the text of the question. */
+/* Answers a question and takes ownership of its text. */
 static by_status answer(session *s, char *text, size_t length, by_error *error)
 {
     size_t before = s->count;
@@ -238,7 +238,7 @@ static by_status answer(session *s, char *text, size_t length, by_error *error)
     }
     if (status != BY_OK) {
         free(written.data);
-        drop_messages(s, before); /* the question is not part of the conversation then */
+        drop_messages(s, before); /* drop the question from the conversation */
         return status;
     }
     return push_message(s, "assistant", written.data, written.length, error);
@@ -275,7 +275,7 @@ static by_status set_system(session *s, const char *text, by_error *error)
     return BY_OK;
 }
 
-/* A line that begins with '/'. */
+/* Executes a line that starts with '/'. */
 static by_status command(session *s, char *line, by_error *error)
 {
     char *text = strchr(line, ' ');

@@ -8,7 +8,7 @@
 #include "checkpoint.h"
 #include "cli.h"
 
-/* The checkpoints of a run, or `path` itself. Freed with free(). */
+/* Finds the checkpoints of a run, or uses `path` itself. Freed with free(). */
 static by_status find(char **out, const char *path, by_error *error)
 {
     char *run;
@@ -25,7 +25,7 @@ static by_status find(char **out, const char *path, by_error *error)
     return *out != NULL ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: a path");
 }
 
-/* "[768,3072]". */
+/* Prints a shape: "[768,3072]". */
 static void print_shape(const by_tensor_digest *tensor)
 {
     putchar('[');
@@ -91,7 +91,7 @@ static by_status print_digest(const char *path, bool json, by_error *error)
     return status;
 }
 
-/* The flags, and what is to be done. */
+/* The flags, and the requested action. */
 typedef struct request {
     bool json;
     bool dry_run;
@@ -101,7 +101,7 @@ typedef struct request {
     int64_t keep_every;
     const char *adapter;
     char **paths;
-    int code; /* where nothing failed */
+    int code; /* exit code if nothing fails */
 } request;
 
 static by_status do_digest(request *r, by_error *error)

@@ -1,4 +1,5 @@
-/* `banyan classify`: what a model with a head for classes says of each text of a file. */
+/* `banyan classify`: prints the class that a classification model assigns to each text of a
+ * file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,7 @@ static void print_label(const by_classifier *model, const float *row)
     printf(",\"probability\":%s,", cli_json_number(text, (double)row[best], 9));
 }
 
-/* Those that are likelier than not. */
+/* Prints the labels with a probability above one half. */
 static void print_labels(const by_classifier *model, const float *row)
 {
     const char *comma = "";

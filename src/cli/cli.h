@@ -1,13 +1,18 @@
-/* cli: the command line, one file a command. Parses flags, calls the public API, prints.
+/* cli: the command line, one file a command. Commands parse flags, call the public API and print.
  *
- * A command is a cli_command in its own file (its flags, its help text, its function) and one line
- * of the table in main.c. Flags are described in a table from which both parsing (getopt_long) and
- * --help are made. Results go to standard output, tab-clean for pipes or as one JSON line with
- * --json; progress and errors go to standard error. Exit codes tell a supervisor what happened
- * (banyan/exit.h).
+ * Types: a cli_command is a command in its own file (its flags, help text and function) with a line
+ * in the table of main.c. A cli_flag describes a flag; tables of them drive both the parser
+ * (getopt_long) and --help. A cli_buffer is a growing buffer of bytes.
  *
- * Never put here: anything a user's C program could want; that belongs in a room with a public
- * header.
+ * Who owns what: a command opens and closes the handles that it uses, and returns an exit code that
+ * tells a supervisor what happened (banyan/exit.h). The only global state is what a signal handler
+ * or the supervisor of the process needs (common.c, rank.c).
+ *
+ * Output: results go to standard output, as tab-separated text for pipes or, with --json, as one
+ * JSON line; progress and errors go to standard error.
+ *
+ * Never put here: anything that a user's C program could need, which belongs in a room with a
+ * public header; includes of private headers of other rooms.
  */
 #ifndef BY_CLI_CLI_H
 #define BY_CLI_CLI_H
@@ -28,7 +33,7 @@
 #include "banyan/text.h"
 #include "banyan/train.h"
 
-/* Those of banyan/exit.h that commands give themselves. */
+/* The exit codes of banyan/exit.h that commands return themselves. */
 enum cli_exit {
     CLI_DONE = BY_EXIT_DONE,
     CLI_FAILED = BY_EXIT_FAILED,
@@ -53,10 +58,10 @@ typedef struct cli_list {
 } cli_list;
 
 typedef struct cli_flag {
-    const char *name; /* without dashes: "top-k", or the one letter of "-n" */
+    const char *name; /* without dashes: "top-k", or one letter for "-n" */
     cli_flag_kind kind;
-    void *target;      /* of the kind's type; keeps its value when the flag is absent */
-    const char *value; /* name of the value in --help, NULL for a switch */
+    void *target;      /* of the kind's type; left unchanged if the flag is absent */
+    const char *value; /* name of the value in --help; NULL for a switch */
     const char *help;
 } cli_flag;
 
@@ -73,38 +78,39 @@ extern const cli_command cli_pack, cli_data, cli_train, cli_eval, cli_generate, 
     cli_doctor, cli_chat, cli_export, cli_serve, cli_gateway, cli_worker, cli_broker, cli_compress,
     cli_classify, cli_deploy, cli_logits, cli_drift;
 
-/* Parses flags; positional arguments are moved behind them and returned as *rest, *rest_count.
- * Returns -1 to go on, or the exit code when --help was printed or a flag was wrong. A list of
- * flags ends with a NULL name; --help is always there. */
+/* Parses flags, after which positional arguments are in *rest, *rest_count. The list of flags ends
+ * with a NULL name; --help is added. Returns -1 to continue, or the exit code if --help was printed
+ * or a flag was wrong. */
 int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char **argv,
               char ***rest, int *rest_count);
-/* "90", "90s", "1.5m", "2h" as seconds. Returns -1 to go on, or an exit code (flag: its name). */
+/* Parses "90", "90s", "1.5m" or "2h" to seconds for the flag named `flag`. Returns -1 to continue,
+ * or an exit code. */
 int cli_read_duration(double *seconds, const cli_command *command, const char *flag,
                       const char *text);
-/* Prints "banyan NAME: message" and returns the exit code for its status. */
+/* Prints "banyan NAME: message" and returns the exit code for the error's status. */
 int cli_fail(const cli_command *command, const by_error *error);
-/* Prints "banyan NAME: text" and a hint to --help; CLI_USAGE. */
+/* Prints "banyan NAME: text" and a hint at --help. Returns CLI_USAGE. */
 int cli_misuse(const cli_command *command, const char *format, ...) BY_PRINTF(2, 3);
 
-/* Opens and resolves a config file with overrides; `path` may be a run directory, whose resolved
- * config is taken. */
+/* Opens and resolves a config file with overrides. If `path` is a run directory, its resolved
+ * config is used. */
 by_status cli_open_config(by_config **out, const char *path, const cli_list *overrides,
                           by_error *error);
-/* Opens a config as cli_open_config does, calls `work` with it and closes it; reports an error of
- * either. The exit code. */
+/* Opens a config like cli_open_config, calls `work` with it and closes it. Reports an error of
+ * either, and returns the exit code. */
 int cli_with_config(const cli_command *command, const char *path, const cli_list *overrides,
                     by_status (*work)(void *user, by_config *config, by_error *error), void *user);
-/* The directory of a model that `path` means: `path` itself when it holds weights in Hugging Face
- * form, else by_run_find's. Freed with free(). */
+/* Finds the directory of a model: `path` itself if it contains weights in Hugging Face format, else
+ * the result of by_run_find. Freed with free(). */
 by_status cli_find_model(char **out, const char *path, by_error *error);
-/* "1h02m", "3m20s", "12s". */
+/* Formats a duration: "1h02m", "3m20s", "12s". */
 const char *cli_duration(char buffer[32], double seconds);
-/* A number as JSON with so many significant digits; "null" when it is not finite, which JSON cannot
- * say. */
+/* Formats a number as JSON with this many significant digits, or "null" if it is not finite, which
+ * JSON cannot express. */
 const char *cli_json_number(char buffer[32], double value, int digits);
-/* A number with so many decimals for people; "-" when it is not finite: there is none. */
+/* Formats a number with this many decimals for people, or "-" if it is not finite. */
 const char *cli_number(char buffer[32], double value, int decimals);
-/* Of 100 parameters, how many are trained. */
+/* Returns the percentage of parameters that are trained. */
 double cli_trained_percent(const by_model_size *size);
 /* What the flags --precision, --best, --ema and --adapter say of themselves. */
 #define CLI_PRECISION_HELP "f32, bf16, fp16, int8, w8a8, fp8 or int4"
@@ -118,48 +124,48 @@ double cli_trained_percent(const by_model_size *size);
  * error which checkpoints were passed over. */
 by_status cli_open_pretrained(by_pretrained **out, char **run, const char *path, bool best,
                               bool ema, const char *adapter, by_error *error);
-/* The config of a model whose weights are there: without model.from, where they once came from. */
+/* Copies the config of a model for use with its present weights: without model.from, their
+ * origin. */
 by_status cli_copy_config(by_config **out, const by_pretrained *model, by_error *error);
-/* Whether what these weights are multiplied with becomes integers, too (w8a8): then their values
- * alone do not tell their loss. */
+/* Returns true if the inputs of products with these weights are rounded to integers too (w8a8), so
+ * that the loss cannot be computed from the weights' values alone. */
 bool cli_has_integer_rows(const by_config *config, const by_weights *weights);
-/* by_evaluate of a language model as inference computes it in `precision` (NULL: as by_logits_open
- * chooses). Data in parts is summed up alone. */
+/* by_evaluate of a language model with the kernels of inference, in `precision` (NULL: chosen by
+ * by_logits_open). Data in several parts only gives a total. */
 by_status cli_evaluate_inference(by_evaluation *out, const by_config *config,
                                  const by_weights *weights, by_task_data *data,
                                  const char *precision, int64_t batches, by_error *error);
-/* ",\"valid_loss_NAME\":VALUE" for each part of what is held out. */
+/* Prints ",\"valid_loss_NAME\":VALUE" for each part of the held-out data. */
 void cli_print_parts_json(const by_evaluation *evaluation);
-/* ",\"NAME\":VALUE" for each metric that there is. */
+/* Prints ",\"NAME\":VALUE" for each available metric. */
 void cli_print_metrics_json(const by_evaluation *evaluation);
-/* What examples are called in a line of progress: "tok" for tokens. */
+/* Returns the unit of examples in progress lines: "tok" for tokens. */
 const char *cli_rate_unit(const by_task *task);
-/* What this machine does in a second, for what memory.budget trades, as far as it was measured
- * before: to measure takes more memory than a run may have. */
+/* Returns this machine's speeds for the trade-offs of memory.budget, as far as they were measured
+ * earlier. Nothing is measured here, because measuring may need more memory than the run has. */
 by_speeds cli_speeds(const by_config *config);
-/* Seconds in which a disk of these figures reads so many bytes and writes them back. */
+/* Returns the seconds in which a disk with these figures reads and writes back this many bytes. */
 double cli_disk_seconds(const by_machine *machine, uint64_t bytes);
-/* The type that a config computes in. */
+/* Returns the dtype that a config computes in. */
 by_dtype cli_compute_dtype(const by_config *config);
-/* Refuses a --precision that is given (not NULL) and that by_infer_precision does not know: an exit
- * code, or -1 to go on. */
+/* Refuses a --precision (NULL: not given) that by_infer_precision does not know. Returns an exit
+ * code, or -1 to continue. */
 int cli_check_precision(const cli_command *command, const char *precision);
-/* The name of a precision (NULL: the config's) whose programs compute in `computes`. */
+/* Returns the name of a precision (NULL: the config's) whose programs compute in `computes`. */
 const char *cli_precision_name(const char *precision, by_dtype computes);
-/* Prints s as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
+/* Prints s as a quoted JSON string; bytes that are not UTF-8 become U+FFFD. */
 void cli_print_json_string(const char *s);
 /* The same for `n` bytes. */
 void cli_print_json_text(const char *text, size_t n);
-/* Bytes of the UTF-8 character at `text` (n >= 1 bytes are there): 1 to 4; 0 when it is cut short
- * by the end; -1 when it is none. */
+/* Returns the length of the UTF-8 character at `text` (n >= 1 bytes): 1 to 4; 0 if it is truncated;
+ * -1 if it is invalid. */
 int cli_utf8_length(const char *text, size_t n);
-/* The first character of a text (n bytes, at least 1) as it is written within a JSON string, with a
- * NUL behind it; a byte that is not UTF-8 becomes U+FFFD. Returns the bytes that it has in the
- * text. */
+/* Writes the first character of a text (n >= 1 bytes) to `piece` as it appears in a JSON string,
+ * with a NUL. A byte that is not UTF-8 becomes U+FFFD. Returns the number of bytes consumed. */
 size_t cli_json_character(char piece[8], const char *text, size_t n);
 
-/* Bytes that grow, with a NUL behind them once there are any. {0} is empty; `data` is freed with
- * free(). */
+/* A growing buffer of bytes, NUL-terminated once it is not empty. {0} is empty; `data` is freed
+ * with free(). */
 typedef struct cli_buffer {
     char *data;
     size_t length;
@@ -167,35 +173,35 @@ typedef struct cli_buffer {
 } cli_buffer;
 
 by_status cli_buffer_add(cli_buffer *buffer, const char *bytes, size_t n, by_error *error);
-/* The same as a JSON string with its quotes. */
+/* Appends the bytes as a quoted JSON string. */
 by_status cli_buffer_add_json(cli_buffer *buffer, const char *text, size_t n, by_error *error);
 
-/* Set when SIGINT, SIGTERM or SIGHUP (unless ignored, as under nohup) arrived after
- * cli_catch_signals. Another one, half a second later or more, ends the process at once: what comes
- * sooner is the same request, sent to the process and to its group. */
-/* In a rank of a supervised job, also when the supervisor asks for it. */
+/* Returns true if SIGINT, SIGTERM or SIGHUP (unless ignored, as under nohup) arrived after
+ * cli_catch_signals. A further signal half a second or more later ends the process at once; earlier
+ * ones count as the same request, sent to the process and to its group. */
+/* In a rank of a supervised job, also returns true if the supervisor requests it. */
 bool cli_stop_requested(void *unused);
 void cli_catch_signals(void);
-/* Forgets a signal that was answered, so that the next one is a first one again. */
+/* Forgets a signal that was handled, so that the next one is treated as the first. */
 void cli_forget_stop(void);
-/* In a process that a supervisor started (banyan/launch.h): tells it that this rank is there.
- * Returns -1 to go on, or an exit code. */
+/* In a process started by a supervisor (banyan/launch.h), reports that this rank is running.
+ * Returns -1 to continue, or an exit code. */
 int cli_open_heartbeat(void);
-/* Tells the supervisor the exit code and why, if cli_fail said why. Returns the code. */
+/* Reports the exit code, and the reason given to cli_fail, to the supervisor. Returns the code. */
 int cli_close_heartbeat(int code);
-/* Tells the supervisor of the communicator's collectives, until NULL is given before it closes. */
+/* Reports the communicator's collectives to the supervisor. Call with NULL before closing it. */
 void cli_watch_comm(by_comm *comm);
-/* What cli_close_heartbeat tells as the reason. */
+/* Sets the reason that cli_close_heartbeat reports. */
 void cli_keep_failure(const char *message);
-/* NULL without a supervisor. */
+/* Returns NULL if there is no supervisor. */
 by_heartbeat *cli_heartbeat(void);
-/* Rank and number of ranks as mpirun or srun told this process; 0 of 1 without them. */
+/* Finds rank and number of ranks as set by mpirun or srun; 0 of 1 without them. */
 void cli_find_rank(int *rank, int *ranks);
-/* Opens /dev/null in the place of a standard stream that is closed: the next file opened would get
- * its number and whatever is printed. */
+/* Opens /dev/null in place of closed standard streams. Otherwise the next opened file would get
+ * such a stream's descriptor, and output would be written into it. */
 void cli_guard_streams(void);
-/* Writes out what is buffered of standard output. When that, or anything before it, failed: says so
- * and makes CLI_DONE CLI_FAILED. */
+/* Flushes standard output. If this or any earlier output failed, reports that and turns CLI_DONE
+ * into CLI_FAILED. */
 int cli_finish_output(int code);
 
 #endif

@@ -123,7 +123,7 @@ double cli_trained_percent(const by_model_size *size)
 by_status cli_open_pretrained(by_pretrained **out, char **run, const char *path, bool best,
                               bool ema, const char *adapter, by_error *error)
 {
-    /* Not a run and holding none: a directory in Hugging Face form, or an error that says so. */
+    /* Neither a run nor a directory of runs: a directory in Hugging Face format, or an error. */
     if (by_run_find(run, path, NULL) != BY_OK) {
         *run = NULL;
     }
@@ -200,7 +200,7 @@ by_dtype cli_compute_dtype(const by_config *config)
 {
     by_dtype dtype = BY_F32;
     (void)by_precision_parse(&dtype, config->precision.compute,
-                             NULL); /* the schema has the names */
+                             NULL); /* the schema contains the names */
     return dtype;
 }
 
@@ -221,8 +221,8 @@ const char *cli_precision_name(const char *precision, by_dtype computes)
     return in_codes ? precision : by_dtype_name(computes);
 }
 
-/* When the first signal came, in milliseconds of a clock that never steps back; 0: none yet. The
- * one piece of state that a signal handler can reach. */
+/* The time of the first signal in milliseconds of a monotonic clock; 0: none. Global, because a
+ * signal handler can reach nothing else. */
 static _Atomic int64_t first_signal;
 
 #define SAME_REQUEST_MS 500
@@ -249,7 +249,7 @@ void cli_catch_signals(void)
     if (sigaction(SIGHUP, NULL, &hang_up) == 0 && hang_up.sa_handler != SIG_IGN) {
         (void)sigaction(SIGHUP, &action, NULL);
     }
-    /* A file-size limit shall come back as a write error, with the checkpoint intact. */
+    /* Exceeding a file-size limit must be a write error, which leaves the checkpoint intact. */
     (void)signal(SIGXFSZ, SIG_IGN);
 }
 
@@ -272,7 +272,7 @@ void cli_guard_streams(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF) {
-            (void)open("/dev/null", O_RDWR); /* gets the lowest free number, which is fd */
+            (void)open("/dev/null", O_RDWR); /* gets the lowest free descriptor, which is fd */
         }
     }
 }

@@ -9,7 +9,7 @@
 #include "cli.h"
 
 typedef struct request {
-    const char *run; /* run directory; NULL: a directory in Hugging Face form */
+    const char *run; /* run directory; NULL: a directory in Hugging Face format */
     const char *out;
     const char *eval;
     bool best;
@@ -19,7 +19,7 @@ typedef struct request {
     cli_list settings;
 } request;
 
-/* What --eval says for the data that the run held out. */
+/* Value of --eval for the data held out by the run. */
 #define HELD_OUT "held-out"
 
 static void show_note(void *user, const by_train_event *event)
@@ -67,8 +67,8 @@ static by_status measure(double *loss, const request *r, const by_pretrained *mo
     return status;
 }
 
-/* The loss of what was written, on the same data and with the same settings as that of what it was
- * made from. */
+/* Measures the loss of the result, on the same data and with the same settings as for the
+ * original. */
 static by_status measure_made(double *loss, const request *r, const by_pretrained *model,
                               by_error *error)
 {
@@ -140,7 +140,8 @@ static by_status compress(request *r, const by_pretrained *model, by_error *erro
     return status;
 }
 
-/* Of a method that is named it is an error, of one of all a line. */
+/* Reports a method that does not support the model: an error if the method was named, otherwise a
+ * line in the list. */
 static by_status tell_refusal(const request *r, const char *method, const char *why,
                               by_error *error)
 {
@@ -189,7 +190,7 @@ static by_status plan_one(const request *r, const by_pretrained *model, const ch
     return BY_OK;
 }
 
-/* Every method, or the one that is named with its settings. */
+/* Plans all methods, or the one named with its settings. */
 static by_status plan(request *r, const by_pretrained *model, by_error *error)
 {
     by_machine machine;

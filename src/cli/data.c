@@ -10,7 +10,7 @@
 
 #define MAX_TOP 100
 
-/* What `banyan data` was asked. */
+/* The options of `banyan data`. */
 typedef struct request {
     bool json;
     int64_t context;
@@ -20,7 +20,7 @@ typedef struct request {
 
 typedef struct verify_view {
     bool terminal;
-    uint64_t shown; /* bytes done when the line was drawn last */
+    uint64_t shown; /* bytes done when the line was last drawn */
 } verify_view;
 
 static bool show(void *user, uint64_t done, uint64_t total)
@@ -77,7 +77,7 @@ static bool show_tokens(void *user, uint64_t done, uint64_t total)
     return !cli_stop_requested(NULL);
 }
 
-/* The most frequent tokens, in order; returns how many. */
+/* Finds the most frequent tokens in order; returns how many there are. */
 static size_t find_top(const by_dataset_statistics *s, uint32_t top[MAX_TOP], size_t wanted)
 {
     size_t count = 0;
@@ -209,7 +209,7 @@ static by_status stats(const char *directory, const request *r, by_error *error)
 
 typedef by_status part_work(const char *directory, const request *r, by_error *error);
 
-/* The directory itself, or the train/ and valid/ in it that a split pack makes. */
+/* Processes the directory itself, or train/ and valid/ in it if it was packed with a split. */
 static by_status for_parts(const char *directory, part_work *work, const request *r,
                            by_error *error)
 {

@@ -6,7 +6,7 @@
 
 #include "serving.h"
 
-/* A key and its text, which may have quotes and backslashes, and a comma. */
+/* Prints a key and its text, which may contain quotes and backslashes, and a comma. */
 static void print_text(const char *key, const char *text)
 {
     printf("\"%s\":", key);
@@ -59,7 +59,7 @@ static void print_status(const by_deploy_status *s)
     }
 }
 
-/* Tells each phase on standard error until the deployment has ended. */
+/* Reports each phase on standard error until the deployment has ended. */
 static int follow(const char *control, by_error *error)
 {
     const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
@@ -89,8 +89,8 @@ static int follow(const char *control, by_error *error)
     return CLI_FAILED;
 }
 
-/* A path that means the same in another directory; links in it are followed when it is used. NULL
- * for want of memory. */
+/* Makes a path absolute; links in it are followed only when it is used. NULL when memory is
+ * exhausted. */
 static char *absolute(const char *path)
 {
     char *directory = path[0] == '/' ? NULL : getcwd(NULL, 0);
@@ -105,7 +105,7 @@ static char *absolute(const char *path)
     return out;
 }
 
-/* "5%" or "0.05"; below 0: neither. */
+/* Parses "5%" or "0.05". Returns a negative number for anything else. */
 static double read_share(const char *text)
 {
     char *end;
@@ -160,7 +160,7 @@ static void tell_phase(void *user, const char *version, const char *phase, doubl
     fprintf(stderr, "%s\t%s %.0f %%\n", version, phase, 100.0 * share);
 }
 
-/* Of workers that others have started. version: NULL for a roll-back. */
+/* Deploys among workers that were started by somebody else. version NULL: roll back. */
 static int shift(const by_deploy_options *o, const char *broker, const char *model,
                  const char *version)
 {

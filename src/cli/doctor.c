@@ -12,7 +12,7 @@
 #include "banyan/track.h"
 #include "doctor.h"
 
-/* ---- looking at this host ---- */
+/* ---- examining this host ---- */
 
 static void list_cpus(char *out, size_t size)
 {
@@ -245,8 +245,8 @@ static void print_json(const doctor_report *r)
 
 /* ---- the command ---- */
 
-/* Cores of rank 0's host: of one rank, or, where each has cores of its own, of all that run
- * there. */
+/* Returns the cores available on rank 0's host: those of one rank or, if ranks have separate cores,
+ * of all ranks there. */
 static int cores_of(const doctor_report *r)
 {
     int cores = r->hosts[0].cores;
@@ -261,7 +261,8 @@ static int cores_of(const doctor_report *r)
     return cores;
 }
 
-/* The line for this job's ranks and hosts, or for one rank a core of this host. */
+/* Composes the command line for this job's ranks and hosts; for a single rank, one rank for each
+ * core of this host. */
 static by_status advise(doctor_report *r, const by_host_list *hosts, by_error *error)
 {
     static char train[] = "train";
@@ -284,7 +285,7 @@ static by_status advise(doctor_report *r, const by_host_list *hosts, by_error *e
     return status;
 }
 
-/* Hosts of the ranks in their order, with as many slots as they have ranks. One host: none. */
+/* Lists the hosts in rank order, with one slot for each rank; empty if there is only one host. */
 static void hosts_of(by_host_list *out, by_host *items, const doctor_report *r)
 {
     *out = (by_host_list){items, 0};
@@ -342,7 +343,7 @@ static by_status examine(bool *same_bits, bool json, by_error *error)
     return status;
 }
 
-/* The ranks on other hosts are started as those of a training would be. */
+/* Starts ranks on other hosts the same way as a training would. */
 static int launch_self(int64_t ranks, const char *hostfile, bool json)
 {
     static char name[] = "banyan";

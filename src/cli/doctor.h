@@ -1,5 +1,5 @@
-/* doctor: what `banyan doctor` knows of the ranks of a job. doctor.c looks at a host and prints,
- * doctor_ranks.c gathers and measures. */
+/* doctor: what `banyan doctor` finds out about the ranks of a job. doctor.c examines a host and
+ * prints, doctor_ranks.c gathers data and measures. */
 #ifndef BY_CLI_DOCTOR_H
 #define BY_CLI_DOCTOR_H
 
@@ -7,9 +7,9 @@
 #include "banyan/machine.h"
 #include "cli.h"
 
-#define DOCTOR_MEASURED 16 /* ranks at most between which speed is measured */
+#define DOCTOR_MEASURED 16 /* maximum number of ranks between which speed is measured */
 
-/* A rank's host as the rank sees it. Plain data: it is sent as it is. */
+/* A rank's view of its host. Plain data, sent between ranks as bytes. */
 typedef struct doctor_host {
     char host[64];
     char version[32];
@@ -18,7 +18,7 @@ typedef struct doctor_host {
     char libraries[192];
     char mpi[96];
     char cpu[128];
-    char cpus[128]; /* that it may run on: "0-3,8" */
+    char cpus[128]; /* CPUs that it may run on: "0-3,8" */
     char threads[16];
     char interfaces[256];
     int32_t cores;
@@ -31,24 +31,25 @@ typedef struct doctor_report {
     const char *backend;
     const char *thread_level;
     doctor_host *hosts;
-    double
-        *clocks; /* seconds that each clock is ahead of rank 0's, and how far that may be wrong */
+    double *clocks; /* seconds that each clock is ahead of rank 0's, and the error bound */
     double *clock_errors;
     bool same;                   /* no field differs */
-    bool same_bits;              /* none of those that training refuses */
+    bool same_bits;              /* no field differs for which training refuses to start */
     int chosen[DOCTOR_MEASURED]; /* ranks between which speed was measured */
     int measured;
-    double *latency;   /* seconds, measured x measured */
-    double *bandwidth; /* bytes a second */
-    char *line;        /* advised */
+    double *latency;   /* seconds, [measured][measured] */
+    double *bandwidth; /* bytes a second, likewise */
+    char *line;        /* the command line advised */
 } doctor_report;
 
-/* What is compared between ranks. refused: training does not start where it differs. */
+/* The fields that are compared between ranks. refused: training does not start if the field
+ * differs. */
 int doctor_field_count(void);
 const char *doctor_field_name(int field, bool *refused);
 const char *doctor_field(const doctor_host *host, int field);
 
-/* Collective: gathers what the ranks see and measures between them. Rank 0's report has all. */
+/* Collective: gathers the views of all ranks and measures between them. Only rank 0's report is
+ * complete. */
 by_status doctor_measure(doctor_report *out, const doctor_host *here, by_comm *comm,
                          by_error *error);
 void doctor_report_free(doctor_report *report);

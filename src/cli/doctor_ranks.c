@@ -1,4 +1,4 @@
-/* What the ranks of a job tell each other, and how fast. */
+/* Exchanges data between the ranks of a job and measures the speed of messages. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@
     } while (0)
 #define WORDS(bytes) ((bytes) / sizeof(int32_t))
 
-/* ---- what is compared ---- */
+/* ---- compared fields ---- */
 
 static const struct {
     const char *name;
@@ -91,8 +91,8 @@ static double wall_clock(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* How far a rank's clock is ahead of rank 0's: its answer is compared with the middle of the
- * quickest of several round trips (Cristian 1989). */
+/* Measures how far a rank's clock is ahead of rank 0's: its reply is compared with the midpoint of
+ * the fastest of several round trips (Cristian 1989). */
 static by_status compare_clock(doctor_report *r, by_comm *comm, int rank, by_error *error)
 {
     static const char what[] = "clocks";
@@ -131,7 +131,7 @@ typedef struct pair {
     int32_t *buffer;
 } pair;
 
-/* Seconds of a message one way: half of a round trip. */
+/* Measures the one-way time of a message: half of a round trip. */
 static by_status time_latency(double *out, const pair *p, by_error *error)
 {
     static const char what[] = "latency";
@@ -162,14 +162,14 @@ static by_status time_bandwidth(double *out, const pair *p, by_error *error)
                       : by_comm_receive(p->comm, p->buffer, WORDS(BANDWIDTH_BYTES), BY_I32,
                                         p->first, 3, what, error));
     }
-    /* A send may return before it is received. */
+    /* A send may complete before the message is received, so wait for a reply. */
     CLI_TRY(sends ? by_comm_receive(p->comm, p->buffer, 1, BY_I32, p->second, 4, what, error)
                   : by_comm_send(p->comm, p->buffer, 1, BY_I32, p->first, 4, what, error));
     *out = BANDWIDTH_ROUNDS * (double)BANDWIDTH_BYTES / (by_clock() - began);
     return BY_OK;
 }
 
-/* All ranks if they are few, else the first ones of the hosts. */
+/* Chooses all ranks if there are few, else the first rank of each host. */
 static void choose(doctor_report *r)
 {
     r->measured = 0;
@@ -184,7 +184,8 @@ static void choose(doctor_report *r)
     }
 }
 
-/* One pair after the other, so that none disturbs another. The first of a pair has the figures. */
+/* Times pair after pair, so that pairs do not disturb each other. The first rank of a pair has the
+ * figures. */
 static by_status time_pairs(doctor_report *r, by_comm *comm, int32_t *buffer, by_error *error)
 {
     int me = by_comm_rank(comm);
@@ -206,7 +207,7 @@ static by_status time_pairs(doctor_report *r, by_comm *comm, int32_t *buffer, by
     return BY_OK;
 }
 
-/* Figures of all ranks at rank 0: each is kept by one, the others have zero. */
+/* Gathers the figures at rank 0. Each comes from one rank; the others have zero. */
 static by_status collect(doctor_report *r, double *values, by_comm *comm, by_error *error)
 {
     size_t count = (size_t)(r->measured * r->measured);

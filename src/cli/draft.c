@@ -1,10 +1,10 @@
-/* What --speculate names. */
+/* Opens what --speculate names. */
 #include <string.h>
 #include <unistd.h>
 
 #include "bench.h"
 
-/* A model whose tokens are others would propose nonsense. */
+/* Compares the tokenizers, because drafts with different tokens would be meaningless. */
 static by_status check_tokenizer(const cli_draft *d, const char *path,
                                  const by_tokenizer *tokenizer, by_error *error)
 {

@@ -1,4 +1,4 @@
-/* `banyan drift`: whether data still looks like what a model was trained on. */
+/* `banyan drift`: checks whether data still looks like a model's training data. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static by_status write_page(const by_drift_report *report, const char *path, by_
                   : BY_OK;
 }
 
-/* What the last window says of each feature. */
+/* Prints the verdict of the last window on each feature. */
 static void print_table(const by_drift_report *report)
 {
     size_t windows = by_drift_report_windows(report);

@@ -1,4 +1,4 @@
-/* `banyan embed`: a vector for each text of a file. */
+/* `banyan embed`: prints a vector for each text of a file. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

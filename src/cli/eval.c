@@ -8,7 +8,7 @@
 #include "cli.h"
 
 typedef struct request {
-    const char *run; /* run directory; NULL: a directory in Hugging Face form */
+    const char *run; /* run directory; NULL: a directory in Hugging Face format */
     const char *data;
     const char *logits_out;
     const char *tokens;
@@ -20,9 +20,9 @@ typedef struct request {
     bool json;
 } request;
 
-/* Sequences whose logits are written when no tokens are named. */
+/* Number of sequences whose logits are written if --tokens is not given. */
 #define LOGITS_BATCH 2
-/* --batches when it is not given. */
+/* Value of --batches if it is not given. */
 #define ALL_BATCHES INT64_MIN
 
 static void show_note(void *user, const by_train_event *event)
@@ -33,7 +33,7 @@ static void show_note(void *user, const by_train_event *event)
     }
 }
 
-/* What to evaluate on: --data, or what the run held out. `config` becomes complete. */
+/* Opens the data to evaluate on: --data, or what the run held out. Completes `config`. */
 static by_status open_data(by_task_data **out, const request *r, const by_pretrained *model,
                            by_config *config, by_error *error)
 {
@@ -123,7 +123,7 @@ typedef struct sequences {
     int64_t time;
 } sequences;
 
-/* Tensor "tokens" i32 [batch, time] of a safetensors file. */
+/* Reads tensor "tokens", i32 [batch, time], from a safetensors file. */
 static by_status read_tokens(sequences *out, const char *path, by_error *error)
 {
     by_weights *file;
@@ -152,7 +152,7 @@ static by_status read_tokens(sequences *out, const char *path, by_error *error)
     return status;
 }
 
-/* The first sequences of the data to evaluate on. */
+/* Takes the first sequences of the evaluation data. */
 static by_status take_tokens(sequences *out, const request *r, const by_pretrained *model,
                              by_error *error)
 {

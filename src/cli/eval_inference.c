@@ -1,5 +1,5 @@
-/* The loss of a language model as inference computes it: with packed weights, in any precision that
- * inference has. */
+/* Computes the loss of a language model with the kernels of inference: packed weights, in any
+ * precision that inference supports. */
 #include <math.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ typedef struct sums {
     uint64_t targets;
 } sums;
 
-/* -log softmax(logits)[target]; NaN where the logits are. */
+/* Returns -log softmax(logits)[target]; NaN if the logits contain NaN. */
 static double loss_of(const float *logits, int64_t vocab, int32_t target)
 {
     float largest = logits[0];

@@ -8,7 +8,7 @@
 
 typedef struct request {
     const char *path;
-    const char *run; /* run directory; NULL: a directory in Hugging Face form, or a file */
+    const char *run; /* run directory; NULL: a directory in Hugging Face format, or a file */
     const char *format;
     const char *dtype;
     const char *output;
@@ -19,7 +19,7 @@ typedef struct request {
     bool json;
 } request;
 
-/* The last part of a path without slashes behind it. */
+/* Removes trailing slashes and returns the last component of a path. */
 static const char *last_part(char *path)
 {
     size_t n = strlen(path);
@@ -30,7 +30,7 @@ static const char *last_part(char *path)
     return slash == NULL ? path : slash + 1;
 }
 
-/* Writes the model, with what its run and its checkpoint say of where it comes from. */
+/* Writes the model, with its origin from its run and its checkpoint. */
 static by_status write(by_export_report *report, const request *r, const by_pretrained *model,
                        by_error *error)
 {

@@ -10,7 +10,7 @@
 
 #define MAX_FLAGS 64
 
-/* A name of one letter takes one. */
+/* Returns the dashes before a name: one for a single letter, else two. */
 static const char *dashes(const cli_flag *flag)
 {
     return flag->name[1] == '\0' ? "-" : "--";
@@ -40,7 +40,7 @@ int cli_misuse(const cli_command *command, const char *format, ...)
     return CLI_USAGE;
 }
 
-/* A flag of no such name ("--top_k=3"), with the nearest that there is. */
+/* Reports an unknown flag ("--top_k=3") with the nearest existing one. */
 static int misuse_unknown(const cli_command *command, const cli_flag *flags, const char *given)
 {
     const char *names[MAX_FLAGS];
@@ -57,7 +57,7 @@ static int misuse_unknown(const cli_command *command, const cli_flag *flags, con
                       near == NULL ? "" : "'?", command->name);
 }
 
-/* Stores a flag's value. Returns -1, or an exit code. */
+/* Stores a flag's value. Returns -1 to continue, or an exit code. */
 static int store(const cli_command *command, const cli_flag *flag, const char *text)
 {
     char *end = NULL;

@@ -13,7 +13,7 @@
 #include "bench.h"
 #include "generate.h"
 
-/* A prompt file over this is a mistake. */
+/* Larger prompt files are refused as mistakes. */
 #define MAX_PROMPT ((size_t)16 << 20)
 
 typedef struct session {
@@ -23,11 +23,11 @@ typedef struct session {
     by_token_buffer prompt;
     by_text_stream *stream;
     cli_form form;
-    by_logit_process *process; /* NULL: logits as they are */
-    int32_t *ids;              /* the prompt, then what was generated */
-    cli_buffer text;           /* with --json: all that was generated */
-    int64_t tokens;            /* generated */
-    bool shown;                /* text is on standard output, and its line has no end yet */
+    by_logit_process *process; /* NULL: logits are not changed */
+    int32_t *ids;              /* the prompt, then the generated tokens */
+    cli_buffer text;           /* with --json: the generated text */
+    int64_t tokens;            /* number of generated tokens */
+    bool shown;                /* text was printed, and its line has not ended yet */
     const char *stop;
     double prefill_seconds;
     double decode_seconds;
@@ -80,7 +80,7 @@ by_status cli_read_prompt_file(char **out, size_t *length, const char *path, siz
     return BY_OK;
 }
 
-/* A model continues something: without a prompt that is the end of a document, or of a line. */
+/* Without a prompt, the model continues the end of a document, or a newline. */
 static by_status begin_without_prompt(by_token_buffer *prompt, const by_tokenizer *tokenizer,
                                       by_error *error)
 {
@@ -136,7 +136,7 @@ static by_status read_prompt(session *s, by_error *error)
 
 /* ---- the continuation ---- */
 
-/* Text that may be shown: printed at once, or kept for --json. */
+/* Prints text that may be shown, or keeps it for --json. */
 static by_status show(session *s, const by_text *text, by_error *error)
 {
     if (s->request->json) {
@@ -170,7 +170,7 @@ static by_status open_stream(session *s, by_error *error)
 static by_status feed_prompt(session *s, by_error *error)
 {
     long long context = (long long)by_generator_context(s->generator);
-    /* What is generated is kept for the process alone. */
+    /* Only a logit processor needs the generated tokens. */
     size_t room = s->prompt.count + (s->process != NULL ? (size_t)s->request->tokens : 0);
     s->ids = room <= SIZE_MAX / sizeof *s->ids ? malloc(room * sizeof *s->ids) : NULL;
     if (s->ids == NULL) {
@@ -191,7 +191,7 @@ static by_status feed_prompt(session *s, by_error *error)
     return status;
 }
 
-/* The next token; *stop says why there is none. */
+/* Chooses the next token, or sets *stop to the reason why there is none. */
 static by_status choose(session *s, int32_t *token, const char **stop, by_error *error)
 {
     const cli_generation *r = s->request;
@@ -324,7 +324,7 @@ static int generate(const cli_generation *r, const char *path)
         report(&s);
         code = strcmp(s.stop, "interrupted") == 0 ? CLI_INTERRUPTED : CLI_DONE;
     } else {
-        if (s.shown) { /* the message begins a line of its own */
+        if (s.shown) { /* so that the message starts on a new line */
             putchar('\n');
             fflush(stdout);
         }
@@ -347,7 +347,7 @@ static bool on_engine(const cli_generation *r)
            r->texts > 1 || r->logprobs >= 0;
 }
 
-/* A search takes the most probable tokens as they are. */
+/* A beam search takes the most probable tokens without sampling options. */
 static int check_beams(const cli_generation *r)
 {
     bool shaped = r->schema != NULL || r->regex != NULL || r->json_object ||
@@ -364,7 +364,7 @@ static int check_beams(const cli_generation *r)
     return -1;
 }
 
-/* How many texts of a prompt there are, and what is told of them. */
+/* Checks the number of texts of a prompt, and what is reported about them. */
 static int check_texts(const cli_generation *r)
 {
     if (r->best_of < 1 || r->best_of > r->sessions * 4) {
@@ -387,7 +387,7 @@ static int check_texts(const cli_generation *r)
     return -1;
 }
 
-/* What goes together, and what is in range: an exit code, or -1 to go on. */
+/* Checks combinations and ranges of flags. Returns an exit code, or -1 to continue. */
 static int check(const cli_generation *r)
 {
     if (r->file != NULL && r->prompt[0] != '\0') {

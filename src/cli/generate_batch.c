@@ -1,5 +1,5 @@
-/* `banyan generate` on the engine: many prompts at once (--batch), or one with drafts or several
- * texts. */
+/* `banyan generate` on the engine: many prompts at once (--batch), or one prompt with drafts or
+ * several texts. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,38 +14,38 @@
 #include "bench.h"
 #include "generate.h"
 
-/* A file of prompts over this is a mistake. */
+/* Larger files of prompts are refused as mistakes. */
 #define MAX_BATCH ((size_t)1 << 30)
-/* Seconds between two lines of progress. */
+/* Seconds between progress lines. */
 #define PROGRESS 1.0
 
-/* A text that follows a prompt. */
+/* A text that continues a prompt. */
 typedef struct answer {
     by_text_stream *stream;
     cli_buffer text;        /* so far */
-    int64_t count;          /* tokens generated */
-    double log_probability; /* of all of them */
-    cli_buffer logprobs;    /* JSON objects of them, with commas between */
-    const char *stop;       /* why it ended; NULL: it goes on */
+    int64_t count;          /* number of generated tokens */
+    double log_probability; /* sum over all tokens */
+    cli_buffer logprobs;    /* JSON objects of the tokens, separated by commas */
+    const char *stop;       /* why it ended; NULL: it is running */
 } answer;
 
-/* A prompt and what follows it. */
+/* A prompt and its texts. */
 typedef struct item {
-    const char *text; /* in the file, or in `parsed` */
+    const char *text; /* points into the file or into `parsed` */
     size_t length;
     json_t *parsed; /* NULL: a plain line */
     size_t line;    /* of the file, from 1 */
-    int64_t tokens; /* at most; -1: as many as for all */
+    int64_t tokens; /* maximum number; -1: as for all prompts */
     bool seeded;
     uint64_t seed;
     uint64_t session;       /* 0: not submitted */
-    by_token_buffer prompt; /* until it is submitted */
+    by_token_buffer prompt; /* freed when it is submitted */
     size_t prompt_tokens;
-    by_logit_process *process; /* NULL: logits as they are */
+    by_logit_process *process; /* NULL: logits are not changed */
     answer *answers;           /* [each] */
-    int64_t ended;             /* of them */
+    int64_t ended;             /* number of texts that have ended */
     bool done;
-    bool cancels;  /* what its session still has ends when the events of the step are read */
+    bool cancels;  /* cancel the rest of its session after the events of the step are read */
     char *failure; /* NULL: none */
 } item;
 
@@ -56,14 +56,14 @@ typedef struct batch {
     cli_draft drafts;
     cli_form form;
     char *data;
-    int64_t each; /* texts of a prompt */
+    int64_t each; /* number of texts of a prompt */
     item *items;
     size_t count;
     size_t submitted;
     size_t done;
     size_t printed;
     bool failed;
-    bool streams; /* text is printed as it comes */
+    bool streams; /* text is printed as it is generated */
     double began;
     double told;
 } batch;
@@ -97,7 +97,7 @@ static by_status read_object(item *it, const char *line, size_t length, const ch
     return BY_OK;
 }
 
-/* The one prompt of --prompt or --file. */
+/* Reads the single prompt of --prompt or --file. */
 static by_status read_one(batch *b, by_error *error)
 {
     const cli_generation *r = b->r;
@@ -121,8 +121,8 @@ static by_status read_one(batch *b, by_error *error)
     return status;
 }
 
-/* Lines that begin with '{' are JSON objects, others are prompts as they are; empty ones are passed
- * over. */
+/* Lines that start with '{' are JSON objects, others are literal prompts; empty lines are
+ * skipped. */
 static by_status read_items(batch *b, by_error *error)
 {
     size_t length;
@@ -164,7 +164,7 @@ static by_status read_items(batch *b, by_error *error)
 
 /* ---- sessions ---- */
 
-/* The prompt cannot be taken in: its line says so, and the others go on. */
+/* Records why a prompt cannot be processed; the other prompts continue. */
 static by_status refuse(batch *b, item *it, const by_error *why, by_error *error)
 {
     if (b->r->batch == NULL) {
@@ -183,7 +183,7 @@ static by_status refuse(batch *b, item *it, const by_error *why, by_error *error
     return BY_OK;
 }
 
-/* What a prompt needs before it is submitted, once. */
+/* Prepares a prompt, once, before it is submitted. */
 static by_status prepare(batch *b, item *it, by_error *error)
 {
     const cli_generation *r = b->r;
@@ -205,7 +205,7 @@ static by_status prepare(batch *b, item *it, by_error *error)
                : status;
 }
 
-/* BY_ESTATE: the engine has no room now. */
+/* Submits a prompt. BY_ESTATE: the engine has no room at present. */
 static by_status submit(batch *b, item *it, by_error *error)
 {
     const cli_generation *r = b->r;
@@ -254,7 +254,8 @@ static by_status submit_more(batch *b, by_error *error)
     return BY_OK;
 }
 
-/* NULL: it is done, and its session was cancelled at a stop string. */
+/* Returns the item of a session; NULL: the item is done, and its session was cancelled at a stop
+ * string. */
 static item *item_of(batch *b, uint64_t session)
 {
     for (size_t i = b->printed; i < b->submitted; i++) {
@@ -265,7 +266,7 @@ static item *item_of(batch *b, uint64_t session)
     return NULL;
 }
 
-/* Text that may be shown: kept, and printed at once where there is only this one. */
+/* Keeps text that may be shown, and also prints it if there is only this text. */
 static by_status show(const batch *b, answer *a, const by_text *text, by_error *error)
 {
     if (b->streams && text->length > 0) {
@@ -275,7 +276,7 @@ static by_status show(const batch *b, answer *a, const by_text *text, by_error *
     return cli_buffer_add(&a->text, text->data, text->length, error);
 }
 
-/* A text has ended; where it is the last one of its prompt, that is done. */
+/* Ends a text; the prompt is done when its last text ends. */
 static by_status end(batch *b, item *it, answer *a, const char *stop, by_error *error)
 {
     by_text rest;
@@ -283,13 +284,13 @@ static by_status end(batch *b, item *it, answer *a, const char *stop, by_error *
     a->stop = stop;
     if (++it->ended == b->each) {
         it->done = true;
-        it->cancels = true; /* what has ended at a stop string goes on until then */
+        it->cancels = true; /* the session still generates beyond the stop string */
         b->done++;
     }
     return show(b, a, &rest, error);
 }
 
-/* "id", "token" and "log_probability", without the end of the object. */
+/* Appends "id", "token" and "log_probability", without the end of the object. */
 static by_status add_token(const batch *b, cli_buffer *out, int32_t token, float log_probability,
                            by_error *error)
 {
@@ -312,7 +313,7 @@ static by_status add_token(const batch *b, cli_buffer *out, int32_t token, float
     return status == BY_OK ? cli_buffer_add(out, tail, strlen(tail), error) : status;
 }
 
-/* What --logprobs tells of a token. */
+/* Appends what --logprobs reports for a token. */
 static by_status add_logprobs(const batch *b, answer *a, const by_event *event, by_error *error)
 {
     cli_buffer *out = &a->logprobs;
@@ -378,7 +379,7 @@ static by_status take_event(batch *b, const by_event *event, by_error *error)
 
 /* ---- output ---- */
 
-/* The answer whose tokens are the likeliest in the mean, the first among equals. */
+/* Returns the answer with the highest mean log-probability, the first of equals. */
 static const answer *best(const batch *b, const item *it)
 {
     const answer *found = &it->answers[0];
@@ -394,7 +395,7 @@ static const answer *best(const batch *b, const item *it)
     return found;
 }
 
-/* The texts of the one prompt, all of them with -n. */
+/* Prints the texts of a single prompt; with -n, all of them. */
 static void print_texts(const batch *b, const item *it)
 {
     for (int64_t i = 0; i < b->r->texts && !b->streams; i++) {
@@ -408,7 +409,7 @@ static void print_texts(const batch *b, const item *it)
     putchar('\n');
 }
 
-/* Members of an object. */
+/* Prints an answer as members of a JSON object. */
 static void print_answer(const batch *b, const answer *a)
 {
     printf("\"tokens\":%lld,\"text\":", (long long)a->count);
@@ -461,7 +462,7 @@ static void release(item *it, int64_t answers)
     it->parsed = NULL;
 }
 
-/* What is done, as far as all before it is. */
+/* Prints finished prompts in order, up to the first one that is not finished. */
 static void print_done(batch *b)
 {
     size_t first = b->printed;
@@ -516,7 +517,7 @@ static by_status work(batch *b, by_error *error)
         }
         for (size_t i = b->printed; i < b->submitted && status == BY_OK; i++) {
             if (b->items[i].cancels) {
-                by_error ended = {0}; /* it has, where no text goes on */
+                by_error ended = {0}; /* it may have ended with its last text */
                 b->items[i].cancels = false;
                 (void)by_engine_cancel(b->engine, b->items[i].session, &ended);
             }

@@ -1,4 +1,4 @@
-/* `banyan generate --beams`: the most probable texts that follow a prompt. */
+/* `banyan generate --beams`: finds the most probable texts that follow a prompt. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,15 +7,15 @@
 #include "banyan/text_stream.h"
 #include "generate.h"
 
-/* A prompt file over this is a mistake. */
+/* Larger prompt files are refused as mistakes. */
 #define MAX_PROMPT ((size_t)16 << 20)
 
 typedef struct session {
     const cli_generation *r;
     by_tokenizer *tokenizer;
     by_beam *beam;
-    cli_form form; /* of it, the end tokens */
-    char *data;    /* of --file */
+    cli_form form; /* only its end tokens are used */
+    char *data;    /* contents of --file */
     by_token_buffer prompt;
     by_text_stream *stream;
 } session;
@@ -61,7 +61,7 @@ static by_status read_prompt(session *s, by_error *error)
     return status;
 }
 
-/* The text of a hypothesis, without the token that ends it. */
+/* Decodes a hypothesis without the token that ends it. */
 static by_status text_of(session *s, const by_hypothesis *h, cli_buffer *out, by_error *error)
 {
     by_text text;

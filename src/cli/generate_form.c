@@ -1,11 +1,11 @@
-/* What `banyan generate` holds its texts to: a JSON schema, any JSON or a regular expression; and
+/* Constraints of `banyan generate`: a JSON schema, any JSON object, or a regular expression; and
  * penalties. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "generate.h"
 
-/* A schema over this is a mistake. */
+/* Larger schemas are refused as mistakes. */
 #define MAX_SCHEMA ((size_t)1 << 20)
 
 static by_status open_form(cli_form *f, const cli_generation *r, by_error *error)

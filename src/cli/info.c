@@ -28,7 +28,7 @@ static by_status print_text(const by_graph *graph, by_error *error)
     return status;
 }
 
-/* As it runs: what is computed again is known when everything was planned. */
+/* Prints the graph as it runs; what is recomputed is known only after planning everything. */
 static by_status print_planned_graph(const by_config *config, const by_trainer_options *options,
                                      by_error *error)
 {
@@ -52,7 +52,7 @@ static by_status print_graph(const by_config *config, const char *after, by_erro
     return status;
 }
 
-/* Whether the plan fits, and what would. */
+/* Whether the plan fits into memory, and what would make it fit. */
 typedef struct fit {
     uint64_t limit;
     bool fits;
@@ -75,7 +75,7 @@ static void print_json(const by_config *config, const by_trainer *trainer, const
     const by_model_size *size = by_trainer_size(trainer);
     const by_memory_report *m = by_trainer_memory(trainer);
     const char *examples = by_trainer_task(trainer)->examples;
-    int one = (int)strlen(examples) - 1; /* without the plural's s */
+    int one = (int)strlen(examples) - 1; /* length without the plural's s */
     printf("{\"parameters\":%lld,\"parameters_in_products\":%lld,\"flops_per_%.*s\":%.9g,"
            "\"flops_per_%.*s_full\":%.9g,\"planned_bytes\":%llu,\"parameter_bytes\":%llu,"
            "\"gradient_bytes\":%llu,\"optimizer_bytes\":%llu,\"activation_bytes\":%llu,"
@@ -111,7 +111,7 @@ static void print_row(const char *name, uint64_t bytes)
     printf("  %-12s %12s\n", name, by_format_bytes(text, bytes));
 }
 
-/* The sizes of the model, and of a step's batch. */
+/* Prints the sizes of the model and of a step's batch. */
 static void print_sizes(const by_config *config)
 {
     const by_model_config *m = &config->model;
@@ -137,7 +137,7 @@ static void print_sizes(const by_config *config)
     }
 }
 
-/* What a step needs the disk for, if this machine's was measured. */
+/* Prints the disk time of a step, if this machine's disk was measured. */
 static void print_disk_time(const by_config *config, uint64_t bytes)
 {
     by_machine machine;
@@ -149,7 +149,7 @@ static void print_disk_time(const by_config *config, uint64_t bytes)
     }
 }
 
-/* Where what this machine does in a second is known. */
+/* Prints the estimated time of a step, if this machine's speeds are known. */
 static void print_step_time(const by_config *config, const by_trainer *trainer)
 {
     by_speeds speeds = cli_speeds(config);
@@ -221,7 +221,7 @@ static void print_plan(const by_config *config, const by_trainer *trainer)
     }
 }
 
-/* The sizes that the data has, where the config does not give them. */
+/* Sets the sizes that the config leaves to the data. */
 static by_status learn_sizes(by_config *config, const by_task *task, uint64_t *bytes,
                              by_error *error)
 {
@@ -297,7 +297,7 @@ static by_status show_config(void *user, by_config *config, by_error *error)
     return show(user, config, error);
 }
 
-/* A file of weights, not a config. */
+/* Shows a file of weights instead of a config. */
 static int show_file(const request *r, const char *path)
 {
     char *text;
@@ -313,7 +313,7 @@ static int show_file(const request *r, const char *path)
     return CLI_DONE;
 }
 
-/* Whether PATH is a directory in Hugging Face form, not a run. */
+/* Returns true if PATH is a directory in Hugging Face format and not a run. */
 static bool is_model(const char *path)
 {
     char file[4096];
@@ -325,7 +325,7 @@ static bool is_model(const char *path)
     return access(file, F_OK) == 0;
 }
 
-/* The config of a training that starts from the model in a directory. */
+/* Opens the config of a training that starts from the model in a directory. */
 static by_status open_model_config(by_config **out, const char *path, const cli_list *overrides,
                                    by_error *error)
 {

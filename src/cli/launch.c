@@ -22,16 +22,17 @@ typedef struct launch {
     const char *silence;
     bool dry_run;
     by_host_list hosts;
-    char *again[4]; /* words of a later start */
+    char *again[4]; /* the arguments of a restart */
     size_t again_count;
 } launch;
 
-/* ---- signals: the first asks for saving, the second ends the job ---- */
+/* ---- signals: the first one requests saving, the second ends the job ---- */
 
 static _Atomic int requests;
 static _Atomic int64_t last_request;
 
-/* What a terminal sends to the process and to its group within half a second is one request. */
+/* A terminal signals both the process and its group: signals within half a second are one
+ * request. */
 static void on_signal(int number)
 {
     struct timespec now;
@@ -57,7 +58,7 @@ static void catch_signals(void)
     (void)sigemptyset(&action.sa_mask);
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
-    (void)sigaction(SIGUSR1, &action, NULL); /* of Slurm's --signal */
+    (void)sigaction(SIGUSR1, &action, NULL); /* sent by Slurm's --signal */
     if (sigaction(SIGHUP, NULL, &hang_up) == 0 && hang_up.sa_handler != SIG_IGN) {
         (void)sigaction(SIGHUP, &action, NULL);
     }
@@ -70,9 +71,10 @@ static void say(void *unused, const char *line)
     fprintf(stderr, "banyan launch: %s\n", line);
 }
 
-/* ---- the command that is launched ---- */
+/* ---- the launched command ---- */
 
-/* "--NAME VALUE" or "--NAME=VALUE" at words[*i]: its value, and *i on its last word. */
+/* Returns the value of "--NAME VALUE" or "--NAME=VALUE" at words[*i], and moves *i to its last
+ * word. */
 static char *value_of(char **words, size_t count, size_t *i, const char *name)
 {
     size_t length = strlen(name);
@@ -86,7 +88,7 @@ static char *value_of(char **words, size_t count, size_t *i, const char *name)
     return word[2 + length] == '\0' && *i + 1 < count ? words[++*i] : NULL;
 }
 
-/* What `train` is told: the config, or the run, and the keys that are set. */
+/* The arguments of `train`: the config or the run, and the keys that are set. */
 typedef struct training {
     const char *path;
     cli_list overrides;
@@ -119,13 +121,13 @@ static void read_training(training *out, launch *l, char **words, size_t count)
     }
 }
 
-/* What is wrong with a config is found before any rank starts. Returns -1 to go on. */
+/* Checks the config before any rank starts. Returns -1 to continue. */
 static int check_training(by_supervisor_options *o, const training *t)
 {
     by_config *config;
     by_error error = {0};
     if (t->path == NULL) {
-        return -1; /* `train` itself says what is missing */
+        return -1; /* `train` itself reports what is missing */
     }
     if (cli_open_config(&config, t->path, &t->overrides, &error) != BY_OK) {
         return cli_fail(&cli_launch, &error);
@@ -161,7 +163,7 @@ static int supervise(launch *l, char **words, size_t count, const char *program)
         o.again_count = l->again_count;
         code = check_training(&o, &t);
     } else {
-        o.max_restarts = 0; /* there is nothing to go on from */
+        o.max_restarts = 0; /* there is no checkpoint to continue from */
     }
     if (code < 0) {
         code = cli_read_duration(&o.grace, &cli_launch, "grace", l->grace);
@@ -207,8 +209,8 @@ static int print_line(const launch *l, char **words, size_t count, const char *p
 
 /* ---- flags ---- */
 
-/* Flags of launch end at the first word that is none: what follows belongs to the command. "-n" is
- * "--ranks", as mpirun calls it. */
+/* Counts launch's own arguments: they end at the first word that is not a flag, where the command
+ * starts. "-n" means "--ranks", as for mpirun. */
 static int count_own(const cli_flag *flags, int argc, char **argv)
 {
     static char ranks[] = "--ranks";

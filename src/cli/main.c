@@ -9,7 +9,7 @@
 
 #include "cli.h"
 
-/* How often GNU OpenMP's threads look for more work before they sleep: some 20 to 50
+/* How often an idle thread of GNU OpenMP polls for work before it sleeps: about 20 to 50
  * microseconds. */
 #define SPINS "2000"
 
@@ -39,28 +39,27 @@ static void print_help(FILE *out)
     fprintf(out, "  %-11s a signal ended the process\n", "128 + N");
 }
 
-/* Left alone, GNU OpenMP lets threads look for work for milliseconds, about as long as the system
- * lets a thread run. On a machine that does anything else, the threads then fall asleep and wake in
- * turns, and a step of a small model takes 960 ms instead of 60 (docs/performance.md). The library
- * reads its settings when it is loaded, so the program starts itself once more with them; whoever
- * sets one is left alone. */
+/* By default, idle threads of GNU OpenMP poll for milliseconds, about as long as a scheduler time
+ * slice. If the machine runs anything else, threads then sleep and wake in turns, and a step of a
+ * small model takes 960 ms instead of 60 (docs/performance.md). The library reads its settings when
+ * it is loaded, so the program executes itself again with them, unless the user has set one. */
 static void limit_spinning(char **argv)
 {
     char path[PATH_MAX];
     if (getenv("GOMP_SPINCOUNT") != NULL || getenv("OMP_WAIT_POLICY") != NULL) {
         return;
     }
-    /* By its name, which is what ps and top show. */
+    /* Keep the program's name, which ps and top show. */
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
     if (length > 0 && setenv("GOMP_SPINCOUNT", SPINS, 1) == 0) {
         path[length] = '\0';
-        (void)execv(path, argv); /* where that fails, threads spin */
+        (void)execv(path, argv); /* if this fails, threads simply poll */
     }
 }
 
-/* Memory that is planned is taken once; what is larger than this and freed, as a copy of a tensor
- * while it is loaded, goes back to the system at once. Left alone, GNU malloc keeps more of it the
- * larger it was, and a process takes more than its plan says. */
+/* Planned memory is allocated once. Larger blocks that are freed, such as the copy of a tensor
+ * during loading, are returned to the system at once. By default, GNU malloc raises its threshold
+ * with each such block and keeps more, so that a process would exceed its plan. */
 static void return_large_memory(void)
 {
 #ifdef __GLIBC__

@@ -8,7 +8,7 @@
 #include "banyan/pack.h"
 #include "cli.h"
 
-/* The line of progress on a terminal, and what it was last time. */
+/* The progress line on a terminal, and its previous content. */
 typedef struct pack_view {
     bool terminal;
     double started;
@@ -99,7 +99,7 @@ static bool parse_dedup(const char *text, by_pack_dedup *out)
     return false;
 }
 
-/* What is wrong with the arguments, or NULL. */
+/* Returns what is wrong with the arguments, or NULL. */
 static const char *find_misuse(int count, const char *output, bool negative, const char *corrupt)
 {
     if (count == 0) {

@@ -10,7 +10,7 @@
 
 #define MAX_RUNS 8
 
-/* A by_series as the doubles that a chart takes. */
+/* A by_series converted to the doubles that a chart takes. */
 typedef struct curve {
     by_series series;
     double *x;
@@ -35,15 +35,15 @@ static by_status read_curve(curve *c, const char *run, const char *event, const 
     return BY_OK;
 }
 
-/* A chart that --show may name: lines of one or two keys of each run. */
+/* A chart that --show may name: lines of one or two keys for each run. */
 typedef struct view {
     const char *name;
     const char *title;
     const char *y_label;
     struct line {
-        const char *event; /* NULL: there is no second line */
+        const char *event; /* NULL: no second line */
         const char *key;
-        const char *label; /* beside the run's name */
+        const char *label; /* added to the run's name */
         double smooth;
     } lines[2];
 } view;
@@ -62,7 +62,8 @@ static const view views[] = {
 #define MAX_CHARTS 16
 #define MAX_NAME   64
 
-/* What --show names: a view, or EVENT.KEY, which is one line. `text` keeps the parts of a name. */
+/* Finds what --show names: a view, or EVENT.KEY for a single line. `text` stores the parts of a
+ * name. */
 static by_status find_view(view *out, char text[MAX_NAME], const char *name, size_t length,
                            by_error *error)
 {
@@ -87,7 +88,7 @@ static by_status find_view(view *out, char text[MAX_NAME], const char *name, siz
     return BY_OK;
 }
 
-/* One chart with what its series point at. */
+/* A chart and the data that its series point to. */
 typedef struct drawing {
     view view;
     char text[MAX_NAME];
@@ -96,7 +97,7 @@ typedef struct drawing {
     by_plot_options options;
 } drawing;
 
-/* Adds the lines of a run, which is one of `count`. */
+/* Adds the lines of one of `count` runs. */
 static by_status add_run(drawing *d, const char *run, int count, by_error *error)
 {
     const char *slash = strrchr(run, '/');
@@ -146,7 +147,7 @@ static by_status open_drawing(drawing *d, char **runs, int count, bool log_y, by
     return status;
 }
 
-/* The charts that `show` lists, of every run named, in one file. */
+/* Draws the charts listed in `show`, with all runs, to one file. */
 static by_status draw(char **runs, int count, const char *show, const char *out, bool log_y,
                       by_error *error)
 {
@@ -185,7 +186,7 @@ static by_status draw(char **runs, int count, const char *show, const char *out,
     return status;
 }
 
-/* What --schedule asks for. */
+/* The values of --schedule and its flags. */
 typedef struct schedule_flags {
     const char *kind; /* NULL: none */
     int64_t ranks;
@@ -193,13 +194,13 @@ typedef struct schedule_flags {
     int64_t chunks;
 } schedule_flags;
 
-/* A number that is out of range for an int is so for what it counts. */
+/* Limits a number to the range of int; anything beyond is out of range for its purpose anyway. */
 static int in_int(int64_t n)
 {
     return n < 0 || n > INT_MAX ? -1 : (int)n;
 }
 
-/* A pipeline schedule, to a file or as text. */
+/* Draws a pipeline schedule to a file, or prints it. */
 static by_status draw_schedule(const schedule_flags *s, const char *out, by_error *error)
 {
     by_pipeline_kind kind;

@@ -8,17 +8,17 @@
 #include "banyan/train.h"
 #include "cli.h"
 
-/* Windows between two lines of progress. */
+/* Windows between progress lines. */
 #define PROGRESS 16
 
 typedef struct request {
-    const char *run; /* run directory; NULL: a directory in Hugging Face form */
+    const char *run; /* run directory; NULL: a directory in Hugging Face format */
     const char *file;
     bool best;
     bool csv;
     bool has_header;
-    bool tells;       /* on a terminal, how much of a text was read */
-    int64_t context;  /* of a window */
+    bool tells;       /* shows on a terminal how much of a text was read */
+    int64_t context;  /* tokens of a window */
     uint64_t windows; /* read since the last line */
 } request;
 
@@ -30,7 +30,7 @@ static void show_note(void *user, const by_train_event *event)
     }
 }
 
-/* RFC 4180. */
+/* Prints a CSV cell (RFC 4180). */
 static void print_cell(const char *text)
 {
     if (strpbrk(text, ",\"\r\n") == NULL) {
@@ -54,7 +54,7 @@ static void print_value(const by_field *field, bool csv)
         csv ? print_cell(field->text) : cli_print_json_string(field->text);
     } else if (field->is_whole) {
         printf("%.0f", field->number);
-    } else if (!csv || isfinite(field->number)) { /* what is missing is an empty cell */
+    } else if (!csv || isfinite(field->number)) { /* a missing number is an empty cell */
         fputs(cli_json_number(text, field->number, 9), stdout);
     }
 }
@@ -80,7 +80,8 @@ static void end_progress(request *r)
     r->windows = 0;
 }
 
-/* Asked before each batch: of a text, a window, many of which may go by before a line comes. */
+/* Called before each batch; for a text, before each window, of which many may pass without
+ * output. */
 static bool next_batch(void *user)
 {
     request *r = user;

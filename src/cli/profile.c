@@ -25,23 +25,24 @@ typedef struct report {
     size_t op_count;
     by_profile_row *layers;
     size_t layer_count;
-    double node_seconds; /* of all nodes and steps */
-    size_t *live;        /* bytes at each node of the gradient program; NULL: a pipeline's rank */
+    double node_seconds; /* over all nodes and steps */
+    size_t *live;        /* bytes at each node of the gradient program; NULL: a rank of a
+                            pipeline */
     int nodes;
-    int peak;           /* the node with most */
-    int first_backward; /* `nodes` when there is none */
+    int peak;           /* the node with the most bytes alive */
+    int first_backward; /* `nodes` if there is none */
     by_node_info peak_info;
     double examples_per_s;
-    const char *examples; /* what is counted */
+    const char *examples; /* unit that is counted */
 } report;
 
-/* ---- what is reported ---- */
+/* ---- the report ---- */
 
 static by_status read_memory(report *r, by_error *error)
 {
     const by_program *program = by_trainer_program(r->run->trainer, "gradients");
     if (program == NULL) {
-        return BY_OK; /* a stage has several */
+        return BY_OK; /* a pipeline stage has several programs instead */
     }
     r->nodes = by_program_node_count(program);
     r->first_backward = r->nodes;
@@ -172,7 +173,7 @@ static void print_rows(const report *r, const char *what, const by_profile_row *
     }
 }
 
-/* Bytes at the busiest node of each column. */
+/* Prints for each column the bytes at its busiest node. */
 static void print_chart(const report *r)
 {
     char text[32];
@@ -190,7 +191,7 @@ static void print_chart(const report *r)
     for (int row = CHART_ROWS; row >= 1; row--) {
         printf("%10s |", by_format_bytes(text, peak / CHART_ROWS * (size_t)row));
         for (int c = 0; c < columns; c++) {
-            /* A bar fills a row when it reaches the row's middle. */
+            /* A row is filled if the bar reaches its middle. */
             bool full = 2.0 * CHART_ROWS * (double)column[c] >= (2.0 * row - 1.0) * (double)peak;
             putchar(full && peak > 0 ? '#' : ' ');
         }
@@ -255,13 +256,13 @@ static by_status write_picture(const report *r, by_error *error)
     return r->request->out == NULL ? BY_OK : by_profile_draw(&what, r->request->out, error);
 }
 
-/* What the command was asked for, by each of the ranks. */
+/* The request, for each of the ranks. */
 typedef struct work {
     const request *request;
     by_config *config;
 } work;
 
-/* Collective. */
+/* Profiles this rank; collective. */
 static by_status profile_rank(by_comm *comm, void *user, by_error *error)
 {
     const work *w = user;
@@ -269,7 +270,7 @@ static by_status profile_rank(by_comm *comm, void *user, by_error *error)
     by_config *config;
     cli_profiled run;
     bool leads = by_comm_rank(comm) == 0;
-    /* Ranks that are threads complete it at the same time. */
+    /* A copy, because ranks that are threads complete it at the same time. */
     by_status status = by_config_copy(&config, w->config, error);
     if (status != BY_OK) {
         return status;

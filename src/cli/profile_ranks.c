@@ -5,18 +5,18 @@
 #include "banyan/pipeline.h"
 #include "bench.h"
 
-/* The bubble of a pipeline in the fastest step, which was disturbed least. */
+/* The pipeline bubble in the fastest step, which was disturbed least. */
 typedef struct bubble {
     bool is_there;
     by_pipeline_kind kind;
     int64_t micro_batches;
-    double pass[3];   /* forward, backward, weights of a micro-batch on a rank, mean of all ranks */
-    double measured;  /* mean of all ranks */
-    double formula;   /* what docs/parallelism.md says of such passes */
-    double simulated; /* the schedule with such passes on all ranks, and transfers of no time */
+    double pass[3];   /* forward, backward, weights of a micro-batch on a rank; mean over ranks */
+    double measured;  /* mean over ranks */
+    double formula;   /* from docs/parallelism.md, for these passes */
+    double simulated; /* the schedule with these passes on all ranks, and instant transfers */
 } bubble;
 
-/* With passes of equal time on all ranks. */
+/* Returns the formula's bubble for passes of equal time on all ranks. */
 static double formula_of(const bubble *b, int ranks, int chunks)
 {
     double sum = b->pass[0] + b->pass[1] + b->pass[2];
@@ -53,7 +53,7 @@ static double simulate(const bubble *b, int ranks, int chunks)
     return idle;
 }
 
-/* Of several replicas the slowest one counts. */
+/* Returns the fastest step; of several replicas, the slowest one counts. */
 static size_t fastest_step(const cli_profiled *run)
 {
     size_t fastest = 0;
@@ -97,7 +97,7 @@ static bubble find_bubble(const cli_profiled *run, const by_config *config)
     return b;
 }
 
-/* Seconds of a step in which a rank neither computed nor exchanged. */
+/* Returns the seconds of a step in which a rank neither computed nor exchanged. */
 static double other(const by_profile_step *s)
 {
     return s->seconds - s->compute - s->exposed;

@@ -4,7 +4,7 @@
 
 #include "bench.h"
 
-/* Where batches come from: a loader, or one random batch. */
+/* The source of batches: a loader, or one random batch. */
 typedef struct source {
     by_task_data *data;
     by_loader *loader;
@@ -18,7 +18,7 @@ static void close_source(source *s)
     by_random_batch_close(&s->random);
 }
 
-/* Opens the training data of the config, with whatever that needs: text is packed. */
+/* Opens the config's training data, packing text first. */
 static by_status open_data(source *s, by_config *config, by_error *error)
 {
     const by_task_request request = {.config = config};
@@ -26,8 +26,8 @@ static by_status open_data(source *s, by_config *config, by_error *error)
     return status == BY_OK ? by_task_complete(s->data, config, error) : status;
 }
 
-/* Rank 0 goes first: it may pack text into files that the others read, and measures the machine
- * while they stand still. */
+/* Prepares rank 0 first: it may pack text into files that the others read, and it measures the
+ * machine while they wait. */
 static by_status prepare(cli_profiled *p, source *s, by_config *config, by_comm *comm,
                          by_error *error)
 {
@@ -47,7 +47,8 @@ static by_status prepare(cli_profiled *p, source *s, by_config *config, by_comm 
                                                     : status;
 }
 
-/* What a program of the trainer is: that of a stage has its number behind its name. */
+/* Returns the kind of one of the trainer's programs; a stage's program has its number after the
+ * name. */
 static by_profile_work work_of(const char *name)
 {
     static const struct {
@@ -104,7 +105,8 @@ static by_status step(cli_profiled *p, source *s, by_error *error)
     return status == BY_OK ? by_profile_span(p->profile, "step", from, end, error) : status;
 }
 
-/* alone: one rank; several take equally many steps, so that one that is to stop ends them all. */
+/* Takes steps. alone: a single rank; several ranks take equally many, so that stopping one stops
+ * all. */
 static by_status take_steps(cli_profiled *p, source *s, int64_t steps, bool alone, by_error *error)
 {
     by_loader_statistics before = {0};
@@ -151,7 +153,7 @@ static by_status set_up(cli_profiled *p, const by_config *config, by_comm *comm,
     return status == BY_OK ? watch(p->profile, p->trainer, error) : status;
 }
 
-/* The ranks of a pipeline differ in their place on the mesh's first axis alone. */
+/* In a pipeline, the ranks differ only in their position on the first axis of the mesh. */
 static by_status gather(cli_profiled *p, const by_config *config, by_comm *comm, by_error *error)
 {
     char place[96];

@@ -1,4 +1,4 @@
-/* This process as a rank of a job: which one mpirun or srun made it, and its heartbeat. */
+/* This process as a rank of a job: its number, as set by mpirun or srun, and its heartbeat. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 
 #include "cli.h"
 
-/* Of the process, as its standard streams are. */
+/* Global to the process, like its standard streams. */
 static by_heartbeat *heartbeat;
 static char failure[500];
 
@@ -27,7 +27,7 @@ static bool read_number(int *out, const char *name)
 
 void cli_find_rank(int *rank, int *ranks)
 {
-    /* Open MPI's own, and what srun's plug-ins set. */
+    /* Set by Open MPI, and by the plug-ins of srun. */
     static const char *const names[][2] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                            {"PMI_RANK", "PMI_SIZE"},
                                            {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}};

@@ -24,7 +24,7 @@ static void print_json(const by_run_record *r)
     printf(",\"best_loss\":%s}\n", cli_json_number(number, r->best_loss, 9));
 }
 
-/* A tag of a run, asked for as KEY=VALUE or KEY. */
+/* Returns true if a run has a tag, given as KEY=VALUE or KEY. */
 static bool has_tag(const by_run_record *r, const char *wanted)
 {
     by_tag_list tags;
@@ -82,7 +82,7 @@ static by_status list_runs(const char *directory, const by_run_query *query, con
     return BY_OK;
 }
 
-/* What the flags say. */
+/* The values of the flags. */
 typedef struct request {
     by_run_query query;
     const char *tag;
@@ -93,7 +93,7 @@ typedef struct request {
     bool json;
 } request;
 
-/* A word other than ls, and what follows it; -1: it is none. */
+/* Runs a subcommand other than ls; -1: the word is no subcommand. */
 static int run_word(const char *word, char **rest, int count, const request *r)
 {
     if (strcmp(word, "sync") == 0 && count == 1) {

@@ -1,25 +1,26 @@
-/* What `banyan runs` does besides listing, a file each; runs.c has the command. */
+/* The subcommands of `banyan runs` except listing, one file each; runs.c has the command. */
 #ifndef BY_CLI_RUNS_H
 #define BY_CLI_RUNS_H
 
 #include "banyan/runs.h"
 #include "cli.h"
 
-/* banyan runs show RUN (runs_facts.c). An exit code, as all of these. */
+/* banyan runs show RUN (runs_facts.c). Like the others, returns an exit code. */
 int cli_show_run(const char *run, bool json);
-/* banyan runs compare RUN RUN...: facts that differ, or all of them. */
+/* banyan runs compare RUN RUN...: prints facts that differ, or all of them. */
 int cli_compare_runs(char **runs, int count, bool all, bool json);
-/* banyan runs export [DIR]: a row for each run, to `out` (NULL: standard output; .jsonl: a JSON
- * object a line, else CSV). */
+/* banyan runs export [DIR]: writes a row for each run to `out` (NULL: standard output; .jsonl: JSON
+ * lines, else CSV). */
 int cli_export_runs(const char *directory, const char *out);
-/* banyan runs export --series RUN...: all numbers of the events, as CSV. */
+/* banyan runs export --series RUN...: writes all numbers of the events as CSV. */
 int cli_export_series(char **runs, int count, const char *out);
-/* banyan runs tag RUN KEY=VALUE...; KEY= removes a tag, and no assignment lists them. */
+/* banyan runs tag RUN KEY=VALUE...; KEY= removes a tag. Without assignments it lists the tags. */
 int cli_tag_run(const char *run, char **assignments, int count, bool json);
-/* banyan runs sync RUN (runs_sync.c). `server`: NULL for the config's. */
+/* banyan runs sync RUN (runs_sync.c). `server` NULL: the one in the config. */
 int cli_sync_run(const char *run, const char *server);
 
-/* Prints text in a table: tabs, line ends and backslashes are escaped, so that a row stays one. */
+/* Prints text in a table cell. Tabs, line breaks and backslashes are escaped, so that a row stays
+ * on one line. */
 void cli_print_cell(const char *text);
 
 #endif

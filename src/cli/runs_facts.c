@@ -83,7 +83,7 @@ int cli_show_run(const char *run, bool json)
 typedef struct table {
     by_run_facts *runs;
     size_t count;
-    const char **keys; /* of all runs, each once, in the order of the first run that has it */
+    const char **keys; /* distinct keys of all runs, in the order of the first run that has each */
     size_t key_count;
 } table;
 
@@ -127,8 +127,8 @@ static by_status list_keys(table *t, by_error *error)
     return BY_OK;
 }
 
-/* The facts of runs; paths as by_run_find takes them, or `exact` directories, of which those that
- * are damaged are reported and left out. */
+/* Opens the facts of runs. Paths are resolved by by_run_find; with `exact` they are directories,
+ * and damaged ones are reported and skipped. */
 static by_status open_table(table *t, const char *const *runs, size_t count, bool exact,
                             by_error *error)
 {
@@ -203,7 +203,7 @@ int cli_compare_runs(char **runs, int count, bool all, bool json)
 
 /* ---- export ---- */
 
-/* A cell of CSV (RFC 4180). */
+/* Prints a CSV cell (RFC 4180). */
 static void print_csv(const char *text)
 {
     if (strpbrk(text, ",\"\r\n") == NULL) {
@@ -217,7 +217,7 @@ static void print_csv(const char *text)
     putchar('"');
 }
 
-/* Standard output goes to a file from here on. */
+/* Redirects standard output to a file. */
 static by_status write_to(const char *out, by_error *error)
 {
     if (out != NULL && freopen(out, "w", stdout) == NULL) {
@@ -307,7 +307,7 @@ int cli_export_series(char **runs, int count, const char *out)
     if (found == NULL) {
         status = by_error_set(&error, BY_EMEMORY, "out of memory: runs");
     }
-    /* Before the file is written: it may be worth keeping. */
+    /* Check all runs before overwriting the file, which may be valuable. */
     for (int i = 0; i < count && status == BY_OK; i++) {
         status = by_run_find(&found[i], runs[i], &error);
     }

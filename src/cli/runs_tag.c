@@ -32,7 +32,7 @@ static by_status print_tags(const char *run, bool json, by_error *error)
     return BY_OK;
 }
 
-/* KEY=VALUE sets, KEY= removes. */
+/* Applies an assignment: KEY=VALUE sets a tag, KEY= removes it. */
 static by_status apply(const char *run, const char *assignment, by_error *error)
 {
     const char *equals = strchr(assignment, '=');

@@ -51,8 +51,8 @@ by_status cli_serve_socket(char **out, const char *directory, by_error *error)
     if (mkdir(directory, 0700) != 0 && stat(directory, &info) != 0) {
         return by_error_set(error, BY_EIO, "cannot make %s", directory);
     }
-    /* In a directory that others may write to, the socket could be theirs; in /tmp, so could a link
-     * to a directory of ours. */
+    /* If others can write to the directory, the socket could be theirs; in /tmp, it could also be a
+     * link to one of our directories. */
     bool ours = lstat(directory, &info) == 0 && (info.st_uid == getuid() || info.st_uid == 0);
     if (!ours || stat(directory, &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != getuid() ||
         (info.st_mode & 022) != 0) {
@@ -84,7 +84,7 @@ by_status cli_serve_broker(char **out, const char *broker, const char *directory
         free(own);
         return status;
     }
-    /* rediss:// has a message of its own, where the address is read. */
+    /* rediss:// gets its own message where the address is parsed. */
     if (strncmp(broker, "redis://", 8) != 0 && strncmp(broker, "rediss://", 9) != 0) {
         return by_error_set(error, BY_ECONFIG,
                             "--broker %s: write it as redis://HOST[:PORT]; a broker of this host "
@@ -102,7 +102,7 @@ static void add(arguments *a, const char *item)
     }
 }
 
-/* --NAME VALUE, where there is a value. */
+/* Adds --NAME VALUE, unless value is NULL. */
 static void add_value(arguments *a, const char *name, const char *value)
 {
     if (value != NULL) {
@@ -111,10 +111,10 @@ static void add_value(arguments *a, const char *name, const char *value)
     }
 }
 
-/* Files of the server in its directory. */
+/* The server's files in its directory. */
 typedef struct files {
     char *socket;
-    char *local; /* of the directory, which has files even where Redis is the broker */
+    char *local; /* the directory, which holds files even if Redis is the broker */
     char *tasks;
     char *quota;
     char *control;
@@ -122,7 +122,7 @@ typedef struct files {
     char *listening;
 } files;
 
-/* How a part begins, which finds the broker by a directory or by an address. */
+/* Begins a part's command line, with the directory or the address by which it finds the broker. */
 static arguments begin(const char *program, const char *command, const char *directory,
                        const char *broker)
 {
@@ -134,23 +134,23 @@ static arguments begin(const char *program, const char *command, const char *dir
     return a;
 }
 
-/* What the flags say; NULL: a default of the part that takes it. */
+/* The values of the flags; NULL: the default of the part that uses them. */
 typedef struct choices {
     const char *listen, *keys, *name, *precision, *sessions, *context, *threads, *nice;
     const char *directory, *broker, *queue, *wait, *deadline, *traces, *tasks, *config, *rate,
         *silence, *window;
     const char *pool, *batch, *delay;
-    const char *workers; /* "N" or "LEAST:MOST"; NULL: the config's */
+    const char *workers; /* "N" or "MIN:MAX"; NULL: the config's */
     const char *target;  /* "200ms", "0.2s", "0.2"; NULL: the config's */
     double calm, idle, grace, drain;
     size_t least, most;
     double target_seconds;
-    char numbers[8][24]; /* of the config, for those that are not flags */
+    char numbers[8][24]; /* numbers from the config, as text */
     cli_list sets;
     bool insecure, open;
 } choices;
 
-/* "2" or "1:8"; false: neither. */
+/* Parses "2" or "1:8". Returns false if it is neither. */
 static bool read_workers(const char *text, size_t *least, size_t *most)
 {
     char *end;
@@ -169,7 +169,7 @@ static bool read_workers(const char *text, size_t *least, size_t *most)
     return good && *end == '\0';
 }
 
-/* "200ms", "0.2s" or "0.2" in seconds; below 0: none of them. */
+/* Parses "200ms", "0.2s" or "0.2" to seconds. Returns a negative number for anything else. */
 static double read_seconds(const char *text)
 {
     char *end;
@@ -179,14 +179,14 @@ static double read_seconds(const char *text)
     return !good ? -1.0 : milli ? value * 1e-3 : value;
 }
 
-/* A number of the config as a flag's text; 0 has none. */
+/* Formats a number of the config as a flag's value; NULL for 0. */
 static const char *number_of(char out[24], int64_t value)
 {
     (void)snprintf(out, 24, "%lld", (long long)value);
     return value == 0 ? NULL : out;
 }
 
-/* What no flag says, the config does. The gateway reads its own part. */
+/* Fills values that no flag sets from the config. The gateway reads its own part. */
 static void use_config(choices *c, const by_serve_config *config)
 {
     const by_serve_worker_config *w = &config->worker;
@@ -222,7 +222,7 @@ static void use_config(choices *c, const by_serve_config *config)
         c->tasks != NULL || config->broker.tasks[0] == '\0' ? c->tasks : config->broker.tasks;
 }
 
-/* A worker's command line, but for what by_serve_run adds. */
+/* Composes a worker's command line, except for what by_serve_run adds. */
 static arguments worker_of(const choices *c, const char *program, const char *directory,
                            const cli_served *model)
 {
@@ -308,8 +308,8 @@ static void free_files(files *f)
     free(f->listening);
 }
 
-/* Runs the three parts as processes of this program; models[0] is the one that deployments change.
- */
+/* Runs the three parts as child processes of this program. models[0] is the one that deployments
+ * replace. */
 static by_status serve(const choices *c, const cli_served *models, size_t count,
                        const char *directory, by_error *error)
 {
@@ -357,7 +357,7 @@ static by_status serve(const choices *c, const cli_served *models, size_t count,
     return status;
 }
 
-/* Reads what is to be served, and serves it. */
+/* Parses the models to serve, and serves them. */
 static by_status serve_all(const choices *c, char *const *texts, size_t count,
                            const char *directory, by_error *error)
 {
@@ -388,7 +388,7 @@ static by_status serve_all(const choices *c, char *const *texts, size_t count,
     return status;
 }
 
-/* What the parts would refuse, before any of them is started. */
+/* Checks before starting any part what the parts would refuse. */
 static by_status check_parts(const choices *c, const by_serve_config *config, by_error *error)
 {
     by_gateway_options gateway = {.listen = c->listen, .keys = c->keys, .insecure = c->insecure};

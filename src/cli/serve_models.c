@@ -1,4 +1,4 @@
-/* What `banyan serve` is told to serve: [NAME=]RUN[+ADAPTER]. */
+/* Parses what `banyan serve` should serve: [NAME=]RUN[+ADAPTER]. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 
 #include "serving.h"
 
-/* What stands behind the last '/'. */
+/* Returns the part after the last '/'. */
 static const char *last_part(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -21,7 +21,7 @@ static void cut_slashes(char *path)
     }
 }
 
-/* A path that exists is taken whole, whatever characters it has. */
+/* An existing path is taken as a whole, whatever characters it contains. */
 by_status cli_served_parse(cli_served *out, const char *text, by_error *error)
 {
     *out = (cli_served){.memory = strdup(text)};

@@ -1,4 +1,4 @@
-/* Passwords that a command line has. */
+/* Removes passwords from the command line. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ static void hide(char *address)
 void cli_hide_password(const char *address, const cli_list *sets)
 {
     static const char key[] = "broker.address=";
-    /* They are the arguments of main, which are the program's to change. */
+    /* The arguments of main may be modified. */
     if (address != NULL) {
         hide((char *)(uintptr_t)address);
     }

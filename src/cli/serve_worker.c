@@ -5,7 +5,7 @@
 
 #include "serving.h"
 
-/* Of a process whose threads hang, which holds no lock that this needs. */
+/* Ends a process whose threads hang; needs no lock that they might hold. */
 static void end_hanging(void *user, double seconds)
 {
     (void)user;

@@ -1,4 +1,4 @@
-/* serve: what `banyan serve`, `gateway`, `worker` and `broker` share. */
+/* serve: shared by `banyan serve`, `gateway`, `worker` and `broker`. */
 #ifndef BY_CLI_SERVE_H
 #define BY_CLI_SERVE_H
 
@@ -7,35 +7,35 @@
 
 /* A by_serve_log that writes to standard error. */
 void cli_serve_log(void *user, const char *line);
-/* Lets SIGTERM and SIGINT end the program at once, until a loop watches them: as process 1 of a
- * container it would not hear them at all. */
+/* Makes SIGTERM and SIGINT end the program at once until a loop watches them: by default, process 1
+ * of a container ignores them. */
 void cli_serve_end_early(void);
-/* The path of the broker's socket in a directory, which is made. Freed with free(). */
+/* Returns the path of the broker's socket in a directory, which is created. Freed with free(). */
 by_status cli_serve_socket(char **out, const char *directory, by_error *error);
-/* What a gateway or a worker connects to: a copy of `broker` where it is given, else the socket in
- * `directory` (NULL: its default). Freed with free(). */
+/* Returns the address that a gateway or a worker connects to: a copy of `broker` if it is given,
+ * else the socket in `directory` (NULL: the default directory). Freed with free(). */
 by_status cli_serve_broker(char **out, const char *broker, const char *directory, by_error *error);
-/* Takes the password out of the address of a broker, and out of broker.address in --set (either may
- * be NULL), where a list of processes and the command lines of children would show it; it goes to
- * BANYAN_REDIS_PASSWORD. The texts are changed. */
+/* Removes the password from the address of a broker, and from broker.address in --set (either may
+ * be NULL), so that it does not show in process lists and command lines of children, and stores it
+ * in BANYAN_REDIS_PASSWORD. Modifies the texts. */
 void cli_hide_password(const char *address, const cli_list *sets);
-/* "$XDG_RUNTIME_DIR/banyan", else "/tmp/banyan-UID". Freed with free(). */
+/* Returns "$XDG_RUNTIME_DIR/banyan", else "/tmp/banyan-UID". Freed with free(). */
 char *cli_serve_directory(void);
 
-/* What no flag of a gateway says, the config does (serve_gateway.c). */
+/* Fills options that no flag of a gateway sets from the config (serve_gateway.c). */
 void cli_gateway_use_config(by_gateway_options *options, const by_serve_config *config);
 
-/* A model as the command line names it: [NAME=]RUN[+ADAPTER] (serve_models.c). */
+/* A model as given on the command line: [NAME=]RUN[+ADAPTER] (serve_models.c). */
 typedef struct cli_served {
     char *memory;
     char *path;
     const char *name;
     const char *adapter; /* NULL: none */
-    char *settings;      /* what else than the weights decides answers; NULL: nothing */
+    char *settings;      /* whatever else than the weights affects answers; NULL: nothing */
 } cli_served;
 
-/* Freed with cli_served_free. The name is the last part of the adapter's or the run's path where
- * none is given. */
+/* Parses a model. If no name is given, it is the last component of the adapter's or the run's path.
+ * Freed with cli_served_free. */
 by_status cli_served_parse(cli_served *out, const char *text, by_error *error);
 by_status cli_served_settings(cli_served *served, const char *precision, by_error *error);
 void cli_served_free(cli_served *served);

@@ -1,4 +1,4 @@
-/* `banyan logits`: what a teacher says of packed data, stored for its students. */
+/* `banyan logits`: stores a teacher's logits of packed data for its students. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* Texts of a file through a model, some at a time. */
+/* Runs the texts of a file through a model in batches. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "generate.h"
 #include "text_rows.h"
 
-/* A file of texts over this is a mistake. */
+/* Larger files of texts are refused as mistakes. */
 #define MAX_TEXTS ((size_t)1 << 30)
 
 /* A text of a batch. */
@@ -22,7 +22,7 @@ typedef struct session {
     const cli_text_rows *r;
     item *items; /* [batch] */
     size_t count;
-    size_t index; /* of the next text */
+    size_t index; /* index of the next text */
     bool failed;
 } session;
 
@@ -39,7 +39,7 @@ static void print_item(const session *s, const item *it, const float *row)
     printf("}\n");
 }
 
-/* Runs what was gathered, and prints a line for each text. */
+/* Runs the gathered texts, and prints a line for each. */
 static by_status flush(session *s, by_error *error)
 {
     by_embed_text texts[CLI_TEXT_BATCH];
@@ -90,7 +90,7 @@ static by_status add(session *s, const char *text, size_t length, by_error *erro
     return ++s->count == (size_t)s->r->batch ? flush(s, error) : BY_OK;
 }
 
-/* A line is a text as it is, or an object with "text". */
+/* Adds a line: a literal text, or a JSON object with "text". */
 static by_status add_line(session *s, const char *line, size_t length, size_t number,
                           by_error *error)
 {

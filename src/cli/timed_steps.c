@@ -43,7 +43,7 @@ static by_status time_steps(cli_timing *out, by_trainer *trainer, int64_t steps,
     return status;
 }
 
-/* The peak of all ranks, measured on all of them at once. */
+/* Measures the peak of all ranks, on all of them at once. */
 static by_status measure_peak(cli_timing *out, const by_config *config, by_comm *comm,
                               by_error *error)
 {
@@ -85,7 +85,7 @@ by_status cli_time_training(cli_timing *out, by_config *config, int64_t steps, b
     out->planned = by_trainer_memory(trainer)->total;
     out->examples = by_trainer_task(trainer)->examples;
     if (comm != NULL) {
-        status = by_comm_fail(comm, status, error); /* before what others wait for is closed */
+        status = by_comm_fail(comm, status, error); /* before closing what others wait for */
     }
     by_trainer_close(&trainer);
     return status;

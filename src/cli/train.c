@@ -13,18 +13,18 @@
 #include "banyan/train.h"
 #include "cli.h"
 
-/* How progress is shown: a line that is rewritten on a terminal, plain lines elsewhere, JSON lines
+/* How progress is shown: a line that is redrawn on a terminal, plain lines elsewhere, JSON lines
  * with --json. */
 typedef struct screen {
     bool terminal;
     bool json;
     bool quiet;
     bool open_line; /* the terminal's last line is a progress line */
-    double shown;   /* when it was last drawn */
+    double shown;   /* time when it was last drawn */
     int64_t first;
     double peak_gflops;
     long lost;  /* reports that could not be written to standard output */
-    int reason; /* errno of the first */
+    int reason; /* errno of the first failure */
 } screen;
 
 static void end_line(screen *s)
@@ -168,7 +168,7 @@ static void show_evaluated(screen *s, const by_train_event *e)
     printf("%s\n", e->best ? "  (best)" : "");
 }
 
-/* What a model makes does not move the cursor. */
+/* Replaces control characters, so that a model's output cannot move the cursor. */
 static void print_plain(const char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -198,7 +198,7 @@ static void show_sample(screen *s, const by_train_event *e)
     }
 }
 
-/* With --json only: a run goes on meanwhile. */
+/* With --json only, because the run goes on meanwhile. */
 static void show_saved(const screen *s, const by_train_event *e)
 {
     char text[2][32];
@@ -209,7 +209,7 @@ static void show_saved(const screen *s, const by_train_event *e)
     }
 }
 
-/* Standard output that is full, or that nobody reads any longer, does not end a run. */
+/* A full or closed standard output does not end a run. */
 static void flush_output(screen *s)
 {
     if (fflush(stdout) != 0) {
@@ -275,7 +275,7 @@ static void on_event(void *user, const by_train_event *e)
     flush_output(s);
 }
 
-/* A reader that went away is no failure; lines that somebody wanted to keep and could not are. */
+/* A reader that went away is not a failure, but losing lines that were to be kept is. */
 static int report_lost(const screen *s, int code)
 {
     if (s->lost == 0) {
@@ -286,9 +286,9 @@ static int report_lost(const screen *s, int code)
     return code == CLI_DONE && s->reason != EPIPE ? CLI_FAILED : code;
 }
 
-/* A launcher ends the job when a rank exits with a failure: rank 0, which hears of it, is to print
- * why before that. The job's exit code is that of whichever rank ends first: where the config is
- * wrong, all ranks say so, those too that only heard of it. */
+/* A launcher ends the job when a rank exits with a failure, so rank 0 prints the reason before
+ * that. The job's exit code is that of whichever rank ends first; for a wrong config all ranks
+ * return it, even those that only learned of the error. */
 static int fail_rank(by_comm *comm, const by_error *error)
 {
     const struct timespec second = {.tv_sec = 1};
@@ -315,7 +315,7 @@ static int train(const by_config *config, const char *resume, bool from_start, b
     char *run = NULL;
     bool leads = by_comm_rank(comm) == 0;
     by_dtype dtype = cli_compute_dtype(config);
-    /* Only for the share-of-peak figure: training goes on without it. */
+    /* Only needed for the share-of-peak figure, so training goes on without it. */
     if (!leads ||
         by_machine_peak(&s->peak_gflops, dtype, (int)config->train.threads, NULL) != BY_OK) {
         s->peak_gflops = 0.0;
@@ -349,7 +349,7 @@ static int train(const by_config *config, const char *resume, bool from_start, b
     return report_lost(s, code);
 }
 
-/* `path`: of a config, or of a run to resume. */
+/* `path` is that of a config, or of a run to resume. */
 static int open_and_train(const char *path, const char *resume, const cli_list *overrides,
                           bool from_start, by_comm *comm, screen *s)
 {

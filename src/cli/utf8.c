@@ -6,7 +6,8 @@
 int cli_utf8_length(const char *text, size_t n)
 {
     const unsigned char *s = (const unsigned char *)text;
-    /* The second byte's range keeps out overlong forms, surrogates and what is over U+10FFFF. */
+    /* The range of the second byte excludes overlong encodings, surrogates and values above
+     * U+10FFFF. */
     unsigned char low = 0x80;
     unsigned char high = 0xBF;
     size_t length;

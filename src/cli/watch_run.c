@@ -23,15 +23,16 @@ typedef struct series {
     size_t capacity;
 } series;
 
-/* What has been read of a run so far. */
+/* What was read of a run so far. */
 typedef struct watch {
     char *run;
-    uint64_t offset; /* of its events */
+    uint64_t offset; /* position in its events */
     series *all;
     size_t count;
     size_t capacity;
-    size_t next; /* where the series of the next number is looked for first: events repeat */
-    bool failed; /* memory ended */
+    size_t next; /* index at which to look first for the next number's series, because events
+                    repeat */
+    bool failed; /* memory was exhausted */
     double time; /* of the newest event */
 } watch;
 
@@ -47,7 +48,7 @@ static void forget(watch *w)
     w->next = 0;
 }
 
-/* Twice the room when there is none left. */
+/* Doubles an array that is full. */
 static bool grow(void **items, size_t *capacity, size_t count, size_t size)
 {
     if (count < *capacity) {
@@ -63,7 +64,8 @@ static bool grow(void **items, size_t *capacity, size_t count, size_t size)
     return true;
 }
 
-/* Names come from a file that anybody may have written: nothing in them moves the cursor. */
+/* Names come from a file that anybody may have written, so characters that move the cursor are
+ * replaced. */
 static void copy_name(char *out, size_t size, const char *name)
 {
     (void)snprintf(out, size, "%s", name);
@@ -125,7 +127,7 @@ static void take(void *user, const char *event, uint64_t step, const char *key, 
     w->failed = true;
 }
 
-/* Reads what is new. A run that was set back to a checkpoint is read again from its beginning. */
+/* Reads new events. If a run was reset to a checkpoint, it is read again from the beginning. */
 static by_status update(watch *w, bool *changed, by_error *error)
 {
     bool restarted;
@@ -141,7 +143,7 @@ static by_status update(watch *w, bool *changed, by_error *error)
                : status;
 }
 
-/* ---- showing ---- */
+/* ---- display ---- */
 
 static double last_of(const watch *w, const char *event, const char *key)
 {
@@ -161,7 +163,7 @@ static double last_step(const watch *w)
 typedef struct screen {
     bool terminal;
     int columns;
-    int rows; /* left */
+    int rows; /* rows left */
 } screen;
 
 static void end_line(screen *s)
@@ -177,13 +179,13 @@ static void print_value(const char *name, double value)
     }
 }
 
-/* Events that have lines of their own above the table. */
+/* Returns true for events that are shown as lines above the table. */
 static bool is_shown_above(const char *event)
 {
     return strcmp(event, "train") == 0 || strcmp(event, "eval") == 0;
 }
 
-/* The last numbers of all other events: a row for each key, a column for each event. */
+/* Prints the last numbers of all other events: a row for each key, a column for each event. */
 static void print_table(const watch *w, screen *s)
 {
     const char *events[16];
@@ -202,7 +204,8 @@ static void print_table(const watch *w, screen *s)
     }
     printf("%-32s", "");
     for (size_t k = 0; k < event_count; k++) {
-        /* The end of a name tells it from others: activation_mean, activation_max. */
+        /* Shorten at the front: the end distinguishes names such as activation_mean and
+         * activation_max. */
         size_t n = strlen(events[k]);
         printf(" %12s", events[k] + (n > 12 ? n - 12 : 0));
     }
@@ -298,7 +301,7 @@ static bool is_over(const char *run)
 
 /* ---- the command ---- */
 
-/* Looks at the run every `every` seconds until it is over or Ctrl-C. */
+/* Checks the run every `every` seconds until it ends or Ctrl-C is pressed. */
 static by_status follow(watch *w, double every, by_error *error)
 {
     bool terminal = isatty(STDOUT_FILENO) != 0;
@@ -306,7 +309,8 @@ static by_status follow(watch *w, double every, by_error *error)
                                    .tv_nsec = (long)((every - floor(every)) * 1e9)};
     printf(terminal ? "\033[2J" : "");
     for (;;) {
-        bool over = is_over(w->run); /* first: what is read behind it is complete then */
+        bool over = is_over(w->run); /* checked first, so that the events read after it are
+                                        complete */
         bool changed;
         by_status status = update(w, &changed, error);
         if (status != BY_OK) {

@@ -1,15 +1,15 @@
-/* AWQ (Lin et al. 2024): inputs that are large in the calibration data are worth more exact
- * weights. Input i of a layer is divided by s_i, by the norm that makes it, and its weights are
- * multiplied by s_i before they are rounded; s_i = a_i^alpha with the root mean square a_i of the
- * input, and alpha is the one of a grid whose rounded weights change the layers' results least. Of
- * layers that no norm precedes the scales alone are searched, by what their inputs weigh. */
+/* AWQ (Lin et al. 2024): inputs that are large in the calibration data need more exact weights.
+ * Input i of a layer is divided by s_i, in the norm that makes it, and its weights are multiplied
+ * by s_i before they are rounded. s_i = a_i^alpha with the root mean square a_i of the input; alpha
+ * is chosen from a grid to minimise the change of the layers' outputs. For layers without a
+ * preceding norm, only the scales are searched, weighted by the importance of their inputs. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "compress/compress.h"
 
-/* Outputs of a layer that a choice is measured on; of more, so many of them, evenly spread. */
+/* Maximum number of a layer's outputs, evenly spread, that a choice is measured on. */
 #define MEASURED 256
 
 static const by_compress_setting settings[] = {
@@ -34,13 +34,13 @@ void by__awq_factors(float *out, const double *hessian, int64_t k, double alpha)
         least = size < least ? size : least;
         most = size > most ? size : most;
     }
-    double middle = sqrt(least * most); /* so that scales stay near what they were */
+    double middle = sqrt(least * most); /* keeps scales near their original size */
     for (int64_t i = 0; i < k; i++) {
         out[i] = (float)fmin(fmax((double)out[i] / middle, 1e-4), 1e4);
     }
 }
 
-/* sum over rows x of (d x)^2, for a row d of errors. */
+/* Returns the sum over rows x of (d x)^2, for a row d of errors. */
 static double weigh(const double *hessian, const float *d, int64_t k)
 {
     double sum = 0.0;
@@ -58,7 +58,8 @@ static double weigh(const double *hessian, const float *d, int64_t k)
     return sum;
 }
 
-/* What input i's weights are worth to a layer whose inputs are divided by the factors. */
+/* Computes the importance of each input's weights for a layer whose inputs are divided by the
+ * factors. */
 static void weights_of_inputs(float *out, const double *hessian, const float *factors, int64_t k)
 {
     for (int64_t i = 0; i < k; i++) {
@@ -67,7 +68,7 @@ static void weights_of_inputs(float *out, const double *hessian, const float *fa
     }
 }
 
-/* Codes of an output from its weights times the factors. `scratch` has room for 2 k. */
+/* Encodes an output from its weights times the factors. `scratch` has room for 2 k. */
 static void round_row(by__codes *codes, int64_t j, const float *weight, const float *factors,
                       const float *importance, by__scale_rule rule, float *scratch)
 {
@@ -141,7 +142,7 @@ by_status by__awq_error(double *out, const float *weight, int64_t n, int64_t k, 
     return status;
 }
 
-/* The factors of the least error over all layers of the group. */
+/* Finds the factors with the least error over all layers of the group. */
 static by_status search(float *best, const by__compression *c, const by__calibrated *what,
                         by__scale_rule rule, by_error *error)
 {
@@ -174,7 +175,7 @@ static by_status search(float *best, const by__compression *c, const by__calibra
     return status;
 }
 
-/* The norm divides by the factors. */
+/* Divides the weights of the norm by the factors. */
 static by_status divide_gains(by__compression *c, const by__calibrated *what, const float *factors,
                               by_error *error)
 {

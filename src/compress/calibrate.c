@@ -1,8 +1,9 @@
-/* What layers read on calibration data. The forward pass is cut into blocks (passes/stages.h),
- * which run one after the other over all sequences: a block computes H = sum of x x^T over the rows
- * x that its layers read, a method changes their weights, and the block runs once more, with what
- * inference will compute with, for the blocks behind it. Memory is that of one block; what crosses
- * from block to block is in files of the temporary directory, mapped. */
+/* Runs calibration data through a model and reports what its layers read. The forward pass is cut
+ * into blocks (passes/stages.h), which run one after the other over all sequences. A block first
+ * computes H = sum of x x^T over the rows x that its layers read; a method then changes their
+ * weights; and the block runs again with the weights that inference will use, for the blocks after
+ * it. Memory is needed for one block only; values passed between blocks are in mapped files of the
+ * temporary directory. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -16,17 +17,17 @@
 #include "ops/row.h"
 #include "passes/stages.h"
 
-/* Rows of a run, as far as the samples are so many. */
+/* Rows of a run, if there are enough samples. */
 #define ROWS 512
 #define LINE 64
 
-/* A value that a part makes and others read, of all batches. */
+/* A value that one part makes and others read, for all batches. */
 typedef struct crossing {
-    by_value value; /* of the whole graph */
+    by_value value; /* in the whole graph */
     size_t stride;
     size_t bytes;
-    uint8_t *data; /* NULL: not made yet, or read by nobody any more */
-    int last;      /* part that reads it */
+    uint8_t *data; /* NULL: not made yet, or no longer needed */
+    int last;      /* the last part that reads it */
 } crossing;
 
 typedef struct walk {
@@ -40,11 +41,11 @@ typedef struct walk {
     size_t crossing_count;
     by_device *device;
     by__calibration_tokens tokens;
-    by__calibrate_fn *fn;   /* NULL: weights stay as they are */
+    by__calibrate_fn *fn;   /* NULL: weights stay unchanged */
     by__block_fn *block_fn; /* may be NULL */
-    by_value stream[2];     /* of the whole graph: before and behind the block */
+    by_value stream[2];     /* in the whole graph: before and after the block */
     void *user;
-    size_t done, all; /* layers */
+    size_t done, all; /* counts of layers */
 } walk;
 
 /* A part that is ready to run. */
@@ -52,7 +53,7 @@ typedef struct stage {
     by_graph *graph;
     by_program *program;
     by_memory arena, workspace;
-    by_memory *bound; /* of each value: memory of the stage's own */
+    by_memory *bound; /* of each value: memory owned by the stage */
     int number;
 } stage;
 
@@ -93,7 +94,7 @@ static by_status list_crossings(walk *w, by_error *error)
     return BY_OK;
 }
 
-/* Memory for a crossing value of all batches, behind which is a file without a name. */
+/* Allocates memory for a crossing value of all batches, backed by an unnamed file. */
 static by_status map_state(walk *w, crossing *x, by_error *error)
 {
     size_t bytes;
@@ -104,7 +105,8 @@ static by_status map_state(walk *w, crossing *x, by_error *error)
         status = by_error_set(error, BY_EMEMORY, "the calibration data is too large");
     }
     int fd = status == BY_OK ? open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
-    /* Blocks of the disk are taken now: a write through the map cannot fail with an error. */
+    /* Allocates the blocks of the file now, because a write through the map cannot report an
+     * error. */
     int failed = fd < 0 ? errno : posix_fallocate(fd, 0, (off_t)bytes);
     if (status == BY_OK && failed != 0) {
         errno = failed;
@@ -186,7 +188,7 @@ static by_status read_parameter(const walk *w, const by__value *value, float *ou
     return status;
 }
 
-/* Gives parameters and results of the stage memory. */
+/* Allocates memory for the stage's parameters and results. */
 static by_status bind_own(const walk *w, stage *s, by_error *error)
 {
     BY_TRY(
@@ -262,7 +264,7 @@ static void drop_states(walk *w, int part)
 
 /* ---- layers of a stage ---- */
 
-/* Layers that read one value, which is how many times as large if a norm's weight is. */
+/* Layers that read one value, and the norm weights that scale its columns. */
 typedef struct group {
     by_value x;
     by_value product; /* H, an output */
@@ -280,7 +282,7 @@ static by__linear *linear_of(const walk *w, const by__value *value)
     return NULL;
 }
 
-/* The factors of the columns of x, if the group's layers are all that read it. */
+/* Finds the norm weights that scale the columns of x, if only the group's layers read x. */
 static by_status find_gains(const walk *w, const stage *s, group *g, by_error *error)
 {
     int *uses;
@@ -331,7 +333,7 @@ static by_status add_layer(stage *s, group *groups, size_t *count, by_value x, b
     return BY_OK;
 }
 
-/* Finds the layers of a stage, and has it compute their H. */
+/* Finds the layers of a stage, and adds nodes that compute their H. */
 static by_status find_groups(const walk *w, stage *s, group **out, size_t *count, by_error *error)
 {
     size_t nodes = s->graph->node_count;
@@ -368,7 +370,7 @@ static void close_groups(group *groups, size_t count)
     free(groups);
 }
 
-/* H += the product of a run. */
+/* Adds the product of a run to H. */
 static void accumulate(const stage *s, group *g)
 {
     const float *product = (const float *)s->bound[g->product].address;
@@ -397,7 +399,7 @@ static by_status measure(walk *w, stage *s, group *groups, size_t count, by_erro
     return BY_OK;
 }
 
-/* Copies a layer's weight [n, k] into the stage's parameter, in its own order. */
+/* Copies a layer's weight [n, k] to the stage's parameter, in the parameter's order. */
 static void put_weight(const stage *s, by_value parameter, const by__linear *l, const float *weight)
 {
     float *to = (float *)s->bound[parameter].address;
@@ -431,7 +433,7 @@ static by_status change(const walk *w, stage *s, group *g, by_error *error)
 
 #define LAST_STREAM "calibration.stream"
 
-/* The value of a batch, which crosses to the next part or is a result of this one. */
+/* Returns the value for a batch; it crosses to the next part or is a result of this one. */
 static const float *stream_of(const walk *w, const stage *s, by_value value, size_t batch)
 {
     char buffer[32];
@@ -444,8 +446,8 @@ static const float *stream_of(const walk *w, const stage *s, by_value value, siz
     return own == BY_NONE ? NULL : (const float *)s->bound[own].address;
 }
 
-/* What the part makes that is of the stream: the last value of its shape that crosses, or the
- * model's last. */
+/* Finds the residual stream after a part: the last crossing value of its shape, or the model's last
+ * value. */
 static void find_stream(walk *w, int part)
 {
     by_value last = by_graph_find(w->graph, LAST_STREAM);
@@ -475,7 +477,7 @@ static by_status show_block(const walk *w, const stage *s, size_t batch, by_erro
                        w->c->config->model.width, w->user, error);
 }
 
-/* Runs the part with what became of its weights, for those behind it. */
+/* Runs the part again with its changed weights, for the parts after it. */
 static by_status run_batches(const walk *w, stage *s, by_error *error)
 {
     bool needed = s->number + 1 < w->parts || w->block_fn != NULL;
@@ -537,7 +539,7 @@ static by_status open_walk(walk *w, by_error *error)
         .mode = BY_MODEL_LOSS, .batch = w->tokens.batch, .time = w->tokens.time};
     BY_TRY(by_graph_open(&w->graph, error));
     BY_TRY(by_model_build(&model, w->graph, config, &request, error));
-    by_graph_output(w->graph, model.hidden, "calibration.hidden"); /* so that it has readers */
+    by_graph_output(w->graph, model.hidden, "calibration.hidden"); /* so that it is read */
     if (w->block_fn != NULL) {
         int norm = w->graph->values[model.hidden].producer;
         by_graph_output(w->graph, w->graph->nodes[norm].in[0], LAST_STREAM);

@@ -1,4 +1,5 @@
-/* Sequences to calibrate on: what `data` names, or what the run was trained on. */
+/* Reads sequences to calibrate on: from the data that the setting `data` names, or from the run's
+ * training data. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@ void by__calibration_free(by__calibration_tokens *tokens)
     *tokens = (by__calibration_tokens){0};
 }
 
-/* Rows of a program: as many sequences as come near to `rows`. */
+/* Chooses how many sequences a program takes, to come near to `rows` rows. */
 static by_status lay_out(by__calibration_tokens *t, int64_t samples, int64_t rows, by_error *error)
 {
     size_t bytes;
@@ -32,7 +33,8 @@ static by_status lay_out(by__calibration_tokens *t, int64_t samples, int64_t row
     return by__alloc_aligned((void **)&t->data, bytes, "calibration data", error);
 }
 
-/* Sequence i of those chosen, of `all`: a number of its own each, spread over the data. */
+/* Returns the index of the i-th chosen sequence of `all`; the indices are distinct and spread over
+ * the data. */
 static uint64_t choose(uint64_t seed, int64_t i, int64_t samples, uint64_t all)
 {
     uint32_t key[2];
@@ -65,7 +67,7 @@ static by_status fill(by__calibration_tokens *t, by_loader *loader, uint64_t see
     return BY_OK;
 }
 
-/* For state.json: which data it was. */
+/* Notes for state.json which data was used. */
 static void note(by__compression *c, const by__calibration_tokens *t)
 {
     char hash[33];

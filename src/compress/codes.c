@@ -1,4 +1,4 @@
-/* Codes and scales of weights, and how files have them (checkpoint/coded_weights.c). */
+/* Codes and scales of weights, and their format in files (checkpoint/coded_weights.c). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "compress/compress.h"
 
 #define F16_LARGEST 65504.0f
-/* A search tries the scale that clips nothing and smaller ones, down to this share of it. */
+/* A search tries the scale that clips nothing, and smaller ones down to this share of it. */
 #define SEARCH_STEPS 20
 #define SEARCH_LEAST 0.6f
 
@@ -71,7 +71,7 @@ static float nearest(by__code_kind kind, float value, float scale)
     }
 }
 
-/* As it is stored. */
+/* Rounds a scale to the format that it is stored in. */
 static float stored(const by__coded *c, float scale)
 {
     return c->scale_dtype == BY_F16
@@ -90,7 +90,7 @@ static double error_of(by__code_kind kind, const float *values, const float *imp
     return sum;
 }
 
-/* The best of some scales, either sign: of 4 bits -8 reaches further than 7. */
+/* Finds the best of several scales of either sign, since 4-bit codes reach from -8 to 7. */
 static float search(const by__coded *c, const float *values, const float *importance, int64_t count,
                     float whole)
 {
@@ -115,7 +115,7 @@ float by__codes_scale(by__codes *codes, int64_t j, int64_t i, const float *value
 {
     const by__coded *c = &codes->coded;
     float extreme = 0.0f;
-    bool finite = true; /* a scale that is not a number tells what the weights were */
+    bool finite = true; /* weights with a NaN or an infinity get the scale NaN */
     for (int64_t at = 0; at < count; at++) {
         finite = finite && isfinite(values[at]);
         extreme = fabsf(values[at]) > fabsf(extreme) ? values[at] : extreme;
@@ -241,7 +241,7 @@ by_status by__codes_put(by__compression *c, by__linear *linear, const by__codes 
     return BY_OK;
 }
 
-/* Matrices that no method has touched are computed with as bf16 anyway. */
+/* Converts matrices that no method has changed to bf16, in which they are used anyway. */
 static by_status narrow_matrices(by__compression *c, by_error *error)
 {
     for (size_t i = 0; i < by_weights_count(c->weights); i++) {
@@ -257,7 +257,7 @@ static by_status narrow_matrices(by__compression *c, by_error *error)
         BY_TRY(by__alloc((void **)&values, count, sizeof *values, "a matrix", error));
         by_tensor_slice whole = by_tensor_whole(&view);
         by_status status = by_weights_read_f32(c->weights, name, &whole, values, count, error);
-        uint16_t *halves = (uint16_t *)(void *)values; /* narrowed from the front, in place */
+        uint16_t *halves = (uint16_t *)(void *)values; /* narrowed in place, from the front */
         for (size_t k = 0; k < count && status == BY_OK; k++) {
             float value;
             memcpy(&value, (char *)values + k * sizeof value, sizeof value);
@@ -296,7 +296,7 @@ by_status by__codes_finish(by__compression *c, by__code_kind kind, int64_t group
         }
     }
     if (json_array_size(ignored) > 0 && !by_weights_has(c->weights, "lm_head.weight")) {
-        /* Others know a head that is the token embedding by a name of its own. */
+        /* Other programs know a head tied to the token embedding by a separate name. */
         (void)json_array_append_new(ignored, json_string("lm_head"));
     }
     json_t *made = json_pack(

@@ -1,7 +1,7 @@
-/* Whole layers are taken out: those that change the residual stream least. The influence of a block
- * is 1 - the mean over tokens of cos(x, y), of the stream x before it and y behind it (ShortGPT,
- * Men et al. 2024, equation 1); those with the least influence go, all at once. The others stay as
- * they are, under new numbers. */
+/* Removes whole layers: those that change the residual stream least. The influence of a block is 1
+ * - the mean over tokens of cos(x, y), for the stream x before it and y after it (ShortGPT, Men et
+ * al. 2024, equation 1). The blocks with the least influence are removed all at once; the others
+ * are renumbered and stay unchanged. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +17,14 @@ static const by_compress_setting settings[] = {{.name = "layers",
                                                 .help = "how many are taken out"},
                                                {0}};
 
-/* Sums over the tokens so far, of each block. */
+/* Sums for each block over the tokens so far. */
 typedef struct influence {
-    double *alike; /* of cosines */
+    double *alike; /* sum of cosines */
     int64_t *rows;
 } influence;
 
-/* Where a name has the number of its layer, which is the first of its numbers; NULL: nowhere. */
+/* Finds the layer number in a name, which is the first number in it. Returns NULL if there is
+ * none. */
 static const char *find_number(size_t *digits, const char *name)
 {
     for (const char *at = strchr(name, '.'); at != NULL; at = strchr(at, '.')) {
@@ -71,7 +72,7 @@ static by_status watch(by__compression *c, int block, const float *before, const
     return BY_OK;
 }
 
-/* The blocks that stay; of equal ones the first go. */
+/* Chooses the blocks that stay; of equal ones the first are removed. */
 static void choose(bool *stays, const influence *sums, int64_t layers, int64_t count)
 {
     for (int64_t i = 0; i < layers; i++) {
@@ -93,7 +94,7 @@ static void choose(bool *stays, const influence *sums, int64_t layers, int64_t c
     }
 }
 
-/* A layer's tensor goes on under the layer's number among those that stay. */
+/* Renames a layer's tensor to the layer's new number. */
 static by_status rename_tensor(by__compression *c, size_t i, int64_t number, by_error *error)
 {
     const char *name = by_weights_name(c->weights, i);
@@ -186,7 +187,7 @@ static by_status run(by__compression *c, by_error *error)
     return status;
 }
 
-/* All layers are alike, so a plan takes the last ones. */
+/* All layers have the same shapes, so a plan removes the last ones. */
 static void resize(const by__compression *c, by_tensor_view *tensor)
 {
     int64_t left = c->config->model.layers - (int64_t)by__setting_number(c, "layers");

@@ -1,10 +1,10 @@
-/* What a method will make of a model, from shapes alone. */
+/* Predicts the result of a method from the shapes of a model. */
 #include <string.h>
 
 #include "base/packing.h"
 #include "compress/compress.h"
 
-/* Bytes of a layer's codes and scales in files. */
+/* Returns the bytes of a layer's codes and scales in files. */
 static uint64_t bytes_of_codes(const by__linear *l, const by__stored_as *how)
 {
     bool narrow = how->kind == BY__CODE_INT4;
@@ -14,7 +14,7 @@ static uint64_t bytes_of_codes(const by__linear *l, const by__stored_as *how)
            (narrow ? 2 * sizeof(int32_t) : 0);
 }
 
-/* Bytes of a layer as inference packs it. */
+/* Returns the bytes of a layer as packed for inference. */
 static uint64_t bytes_packed(const by__linear *l, const by__stored_as *how)
 {
     by_packing packing = {.kind = BY_PACKING_PACKED, .dtype = BY_BF16, .n = l->n, .k = l->k};

@@ -1,7 +1,7 @@
-/* GPTQ (Frantar et al. 2022): columns are rounded one after the other, and what a column errs by is
- * made up for by those that are not rounded yet, in the way that changes the layer's results least
- * on the calibration data (algorithm 1). Rows are independent of each other, so they are worked on
- * a few at a time, and the columns behind a block are updated once a block. */
+/* GPTQ (Frantar et al. 2022): rounds columns one after the other. The columns that are not rounded
+ * yet are adjusted for each column's error such that the layer's outputs on the calibration data
+ * change least (algorithm 1). Rows are independent, so a few are processed at a time, and the
+ * columns after a block are updated only once for each block. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static const by_compress_setting settings[] = {
     BY__SETTING_HEAD,
     {0}};
 
-/* A layer whose columns are in the order in which they are rounded. */
+/* A layer with its columns in the order of rounding. */
 typedef struct sweep {
     by__codes *codes;
     const double *u; /* [k, k] */
@@ -51,7 +51,7 @@ static int by_size(const void *a, const void *b)
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* The scale of the group that column i begins, from the weights as they are now. */
+/* Chooses the scale of the group that starts at column i, from the current weights. */
 static void begin_group(const sweep *s, const double *w, int64_t row, int64_t i)
 {
     float values[BLOCK];
@@ -62,7 +62,8 @@ static void begin_group(const sweep *s, const double *w, int64_t row, int64_t i)
     (void)by__codes_scale(s->codes, row, i, values, NULL, count, s->rule);
 }
 
-/* Columns [begin, end) of one row; err [BLOCK] is what each errs by, over its pivot. */
+/* Rounds columns [begin, end) of one row; err [BLOCK] receives their errors, divided by the
+ * pivots. */
 static void round_block(const sweep *s, double *w, double *err, int64_t row, int64_t begin,
                         int64_t end)
 {
@@ -82,7 +83,8 @@ static void round_block(const sweep *s, double *w, double *err, int64_t row, int
     }
 }
 
-/* Rows [first, first + count) of w [count, k], in the order of columns. */
+/* Rounds rows [first, first + count) of w [count, k], whose columns are in the order of
+ * rounding. */
 static void round_rows(const sweep *s, double *w, int64_t first, int64_t count)
 {
     double err[ROWS][BLOCK];
@@ -105,7 +107,7 @@ static void round_rows(const sweep *s, double *w, int64_t first, int64_t count)
     }
 }
 
-/* Scales of all groups before anything is rounded, where groups are not rounded one by one. */
+/* Chooses the scales of all groups beforehand, when groups are not rounded one after the other. */
 static void choose_scales(by__codes *codes, const float *weight, by__scale_rule rule, int threads)
 {
     const by__coded *c = &codes->coded;
@@ -182,7 +184,7 @@ by_status by__gptq_round(by__codes *codes, const float *weight, const double *u,
     return BY_OK;
 }
 
-/* The layers that read one value share its H. */
+/* Rounds the layers that read one value and therefore share its H. */
 static by_status round_group(by__compression *c, by__calibrated *what, void *user, by_error *error)
 {
     bool natural = strcmp(by__setting_text(c, "order"), "natural") == 0;

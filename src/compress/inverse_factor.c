@@ -1,14 +1,14 @@
-/* The factor of an inverse that GPTQ and SparseGPT use: with H = R R^T for an upper triangular R,
- * U = R^-1 is upper triangular and H^-1 = U^T U, so that U is the Cholesky factor of H^-1 (Frantar
- * et al. 2022, section 3.3, step 3), without H^-1 itself.
+/* Factors an inverse for GPTQ and SparseGPT. With H = R R^T for an upper triangular R, U = R^-1 is
+ * upper triangular and H^-1 = U^T U. So U is the Cholesky factor of H^-1 (Frantar et al. 2022,
+ * section 3.3, step 3), obtained without computing H^-1.
  *
- * Every sum has one order, whatever the number of threads. */
+ * Every sum has a fixed order, whatever the number of threads. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "compress/compress.h"
 
-/* Columns that are taken together, so that what a row is multiplied with stays in the cache. */
+/* Columns processed together, so that the factors of a row stay in the cache. */
 #define PANEL 32
 #define LANES 8
 
@@ -29,14 +29,15 @@ static double dot(const double *a, const double *b, int64_t count)
            ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7])) + rest;
 }
 
-/* H, of which the upper triangle is read, becomes R there. False: a pivot is not positive. */
+/* Replaces the upper triangle of H by R. Returns false if a pivot is not positive. */
 static bool factor(double *h, int64_t k, int threads)
 {
     bool positive = true;
     for (int64_t end = k; end > 0 && positive; end -= PANEL) {
         int64_t begin = end > PANEL ? end - PANEL : 0;
 #pragma omp parallel for schedule(static) num_threads(threads)
-        for (int64_t i = 0; i < end; i++) { /* what the columns behind the panel take away */
+        for (int64_t i = 0; i < end; i++) { /* subtract the contributions of the columns after the
+                                               panel */
             for (int64_t j = begin > i ? begin : i; j < end; j++) {
                 h[i * k + j] -= dot(h + i * k + end, h + j * k + end, k - end);
             }
@@ -63,12 +64,12 @@ static bool factor(double *h, int64_t k, int threads)
     return positive;
 }
 
-/* u = R^-1, upper triangular; u is zero before. */
+/* Computes u = R^-1, upper triangular; u must be zero before. */
 static void invert(double *u, const double *r, int64_t k, int threads)
 {
     int64_t panels = (k + PANEL - 1) / PANEL;
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
-    for (int64_t p = 0; p < panels; p++) { /* columns of their own */
+    for (int64_t p = 0; p < panels; p++) { /* panels are independent */
         int64_t begin = p * PANEL;
         int64_t end = begin + PANEL < k ? begin + PANEL : k;
         for (int64_t i = end - 1; i >= 0; i--) {
@@ -101,7 +102,7 @@ by_status by__inverse_factor(double **out, double *h, int64_t k, double damping,
     for (int64_t i = 0; i < k; i++) {
         h[i * k + i] += damping * mean;
         if (h[i * k + i] == 0.0) {
-            h[i * k + i] = 1.0; /* an input that nothing was read from */
+            h[i * k + i] = 1.0; /* an input that was always zero */
         }
     }
     if (!factor(h, k, threads)) {

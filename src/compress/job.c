@@ -48,7 +48,7 @@ by_status by__job_look(by__compression *c, const by_pretrained *model,
         return by_error_set(error, BY_EFORMAT, "%s: config.json is not a JSON object",
                             by_pretrained_directory(model));
     }
-    /* Of codes that the model was read from; the new directory has its own, or none. */
+    /* It describes the codes of the original; the new directory gets its own, or none. */
     (void)json_object_del(c->json, "quantization_config");
     return by__linears_list(c, error);
 }
@@ -101,7 +101,7 @@ void by__job_close(by__compression *c)
         (void)fclose(c->spill);
     }
     if (c->temporary != NULL) {
-        (void)by__remove_tree(c->temporary, NULL); /* of what was finished nothing is left there */
+        (void)by__remove_tree(c->temporary, NULL); /* empty after success */
     }
     for (size_t i = 0; i < c->linear_count; i++) {
         free(c->linears[i].weight);
@@ -218,7 +218,7 @@ static by_status read_sizes(json_t **out, const by_model_config *config, by_erro
     return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: config.json") : BY_OK;
 }
 
-/* What the model's own config.json has besides, such as the ids of special tokens, stays. */
+/* Everything else in the model's own config.json, such as ids of special tokens, is kept. */
 by_status by__compress_resize(by__compression *c, const by_model_config *to, by_error *error)
 {
     json_t *was = NULL;

@@ -1,4 +1,4 @@
-/* The layers of a model: parameters of two axes that products multiply. */
+/* Finds the layers of a model: parameters with two axes that products multiply by. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static by_status add(by__compression *c, const by__value *value, const by__packe
     }
     l = &c->linears[c->linear_count];
     l->weight = by__file_name(c, value->name);
-    if (l->weight == NULL) { /* such as one that files hold in parts */
+    if (l->weight == NULL) { /* for example one that files store in parts */
         return BY_OK;
     }
     by_tensor_view view;
@@ -49,7 +49,7 @@ static by_status add(by__compression *c, const by__value *value, const by__packe
     }
     BY_TRY(by__weights_describe(c->weights, l->weight, &view, error));
     l->in_out = !reader->out_in;
-    l->n = view.shape[l->in_out ? 1 : 0]; /* the model may have more, as padding */
+    l->n = view.shape[l->in_out ? 1 : 0]; /* the model may have more, for padding */
     l->k = view.shape[l->in_out ? 0 : 1];
     if (view.rank != 2 || l->n > reader->attrs.packing.n || l->k != reader->attrs.packing.k) {
         return by_error_set(error, BY_EFORMAT, "%s: tensor '%s' does not have the model's shape",
@@ -59,7 +59,7 @@ static by_status add(by__compression *c, const by__value *value, const by__packe
     return BY_OK;
 }
 
-/* Adds the weight of node n, if it is a product with one. */
+/* Adds the weight of node n, if the node is a product with a weight. */
 static by_status look_at(by__compression *c, const by_graph *graph, size_t n, by_error *error)
 {
     const by__node *node = &graph->nodes[n];
@@ -116,8 +116,8 @@ by_status by__linears_list(by__compression *c, by_error *error)
     return status;
 }
 
-/* A value that is not finite would become codes or zeros like any other, and hide that the model
- * is damaged. */
+/* Refuses values that are not finite, because encoding or pruning would hide that the model is
+ * damaged. */
 static by_status check_finite(const by__compression *c, const by__linear *l, const float *weight,
                               by_error *error)
 {

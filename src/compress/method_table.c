@@ -14,8 +14,9 @@ const by__method *by__method_at(size_t i)
     return i < BY_ARRAY_LENGTH(methods) ? methods[i] : NULL;
 }
 
-/* Codes of codes have the errors of both, at no gain over those of the numbers. Floats of 8 bits
- * are taken: models are published in them alone. */
+/* Refuses weights in codes: encoding them again adds to their errors and gains nothing over
+ * encoding the original. 8-bit floats are accepted, because some models are published only as
+ * such. */
 static by_status refuse_codes(const by__compression *c, by_error *error)
 {
     bool makes_codes = c->method->store != NULL;

@@ -1,16 +1,16 @@
-/* The new directory: safetensors, config.json, what stood next to the weights, state.json and the
- * manifest. */
+/* Writes the new directory: safetensors, config.json, the other files next to the weights,
+ * state.json and the manifest. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "compress/compress.h"
 #include "infer/infer.h"
 
-/* Tensors to write, in the order of names. */
+/* Tensors to write, sorted by name. */
 typedef struct content {
     by_tensor_view *views;
     const by__tensor_entry **entries;
-    by__tensor_entry *own; /* of what was put */
+    by__tensor_entry *own; /* tensors that were put */
     size_t count;
     by__map spill;
 } content;
@@ -32,7 +32,7 @@ static by_status map_spill(by__compression *c, content *x, by_error *error)
                        : failed != 0 ? by__io_error(error, "write", path)
                                      : by__map_open(&x->spill, path, error);
     if (status == BY_OK) {
-        status = by__remove_tree(path, error); /* the map stays */
+        status = by__remove_tree(path, error); /* the map remains valid */
     }
     free(path);
     return status;

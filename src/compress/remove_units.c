@@ -1,22 +1,22 @@
-/* Units of a layer's inputs that are taken out: heads, channels of an MLP. ZipLM (Kurtic, Frantar &
- * Alistarh 2023, algorithm 1): with the inverse G of H = sum of x x^T, taking the columns S out of
- * a weight W costs tr(W_S (G_SS)^-1 W_S^T) more squared error of the outputs once the other columns
- * have made up for them,
+/* Removes units of a layer's inputs: heads, or channels of an MLP. ZipLM (Kurtic, Frantar &
+ * Alistarh 2023, algorithm 1): with the inverse G of H = sum of x x^T, removing the columns S of a
+ * weight W increases the squared error of the outputs by tr(W_S (G_SS)^-1 W_S^T) if the other
+ * columns compensate by
  *
  *   W <- W - W_S (G_SS)^-1 G_S,    G <- G - G_,S (G_SS)^-1 G_S,
  *
- * and the unit that costs least goes first. Chosen over first-order terms |g w| because H is what
- * GPTQ and SparseGPT have here already, one block at a time, and because it says how to repair.
- * Where units are single inputs, a few go at once between two looks at the costs; what the others
- * make up for is exact all the same. */
+ * and the unit with the lowest cost is removed first. This is used instead of first-order terms |g
+ * w| because H is available anyway, one block at a time, and because it also yields the
+ * compensation. If units are single inputs, a few are removed between two updates of the costs; the
+ * compensation is exact nevertheless. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "compress/compress.h"
 
-#define MOST_AT_ONCE 32  /* inputs */
-#define ROUNDS       128 /* looks at the costs of single inputs, at least */
+#define MOST_AT_ONCE 32  /* inputs removed between two updates of the costs */
+#define ROUNDS       128 /* minimum number of updates for single inputs */
 
 typedef struct removal {
     int64_t n, k, size, units;
@@ -25,14 +25,14 @@ typedef struct removal {
     double *g;       /* [k, k] */
     double *cost;    /* [units] */
     bool *gone;      /* [units] */
-    int64_t *chosen; /* inputs that go now */
+    int64_t *chosen; /* inputs to remove next */
     int64_t chosen_count;
     double *factor;  /* lower L of G_SS = L L^T */
-    double *factors; /* of a row, [threads, chosen] */
+    double *factors; /* for one row, [threads, chosen] */
     double *solved;  /* (G_SS)^-1 G_S, [chosen, k] */
 } removal;
 
-/* G = U^T U. */
+/* Computes G = U^T U. */
 static void square(removal *r, const double *u)
 {
     int64_t k = r->k;
@@ -53,7 +53,8 @@ static void square(removal *r, const double *u)
     }
 }
 
-/* L of G_SS for `count` inputs. Pivots that rounding has made 0 or less count as very small. */
+/* Computes L of G_SS for `count` inputs. Pivots that are not positive due to rounding are replaced
+ * by a very small number. */
 static void factor_inputs(double *l, const removal *r, const int64_t *inputs, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -67,7 +68,8 @@ static void factor_inputs(double *l, const removal *r, const int64_t *inputs, in
     }
 }
 
-/* tr(W_S (G_SS)^-1 W_S^T) = sum over outputs of |L^-1 w_S|^2. `room`: size (size + 1) numbers. */
+/* Returns tr(W_S (G_SS)^-1 W_S^T) = sum over outputs of |L^-1 w_S|^2. `room` has size (size + 1)
+ * numbers. */
 static double cost_of_unit(const removal *r, int64_t unit, double *room, int64_t *inputs)
 {
     int64_t s = r->size;
@@ -113,7 +115,7 @@ static by_status cost_of_units(removal *r, by_error *error)
     return status;
 }
 
-/* The same where units are single inputs: |w_i|^2 / G_ii. */
+/* The same for units that are single inputs: |w_i|^2 / G_ii. */
 static void cost_of_inputs(removal *r)
 {
 #pragma omp parallel for schedule(static) num_threads(r->threads)
@@ -134,7 +136,7 @@ static void cost_of_inputs(removal *r)
     }
 }
 
-/* The cheapest units; of equal ones the first. */
+/* Chooses the cheapest units; of equal ones the first. */
 static void choose(removal *r, int64_t units)
 {
     r->chosen_count = 0;
@@ -177,7 +179,7 @@ static void solve(removal *r)
     }
 }
 
-/* rows [count, k] -= rows_S solved, and their columns S become 0. */
+/* Subtracts rows_S solved from rows [count, k], and sets their columns S to 0. */
 static void subtract(const removal *r, double *rows, int64_t count)
 {
     int64_t s = r->chosen_count;

@@ -1,4 +1,4 @@
-/* Weights of fewer bits, rounded to nearest: no data is looked at. */
+/* Rounds weights to nearest in fewer bits, without calibration data. */
 #include <stdlib.h>
 #include <string.h>
 

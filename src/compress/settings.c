@@ -1,4 +1,4 @@
-/* Settings of a method, as text "NAME=VALUE". */
+/* Parses the settings of a method, given as "NAME=VALUE". */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,6 +129,6 @@ double by__setting_number(const by__compression *c, const char *name)
 {
     double value = 0.0;
     const char *text = by__setting_text(c, name);
-    (void)(text != NULL && by__parse_f64(text, &value)); /* it was checked when it was read */
+    (void)(text != NULL && by__parse_f64(text, &value)); /* checked when it was read */
     return value;
 }

@@ -1,18 +1,18 @@
-/* Attention heads and channels of MLPs are taken out of every layer, as many of each: what is left
- * is a model of the same family with fewer heads and a narrower MLP, every product of it smaller.
+/* Removes attention heads and MLP channels, the same number from every layer. The result is a model
+ * of the same family with fewer heads and a narrower MLP, all of whose products are smaller.
  *
- * A channel is an input of the matrix behind the MLP, and the output of those before it that makes
- * it; a head is head_dim inputs of the matrix behind attention. With grouped queries the heads that
- * share keys and values go together. Which, and how the matrix behind makes up for them:
- * remove_units.c, on what the blocks before, narrowed already, make of the calibration data. Where
- * a parameter has heads or channels its axes say ("heads", "kv_heads", "mlp"). */
+ * A channel is an input of the MLP's output matrix and an output of the matrices before it; a head
+ * is head_dim inputs of attention's output matrix. With grouped queries, heads that share keys and
+ * values are removed together. remove_units.c chooses the units and adjusts the output matrices for
+ * them, on calibration data computed with the blocks before already narrowed. The names of a
+ * parameter's axes ("heads", "kv_heads", "mlp") tell where it has heads or channels. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "compress/compress.h"
 #include "nn/nn.h"
 
-#define MULTIPLE 16 /* of which the channels that stay are one */
+#define MULTIPLE 16 /* the number of remaining channels is a multiple of this */
 
 static const by_compress_setting settings[] = {
     {.name = "mlp", .fallback = "0.25", .most = 0.95, .help = "share of an MLP's channels"},
@@ -29,15 +29,15 @@ static const by_compress_setting settings[] = {
 typedef enum unit { HEADS = 0, CHANNELS, UNITS } unit;
 
 typedef struct narrowing {
-    by_graph *graph;     /* of the whole model: axes of its parameters */
-    int *block;          /* of each value that is a parameter; -1: none */
+    by_graph *graph;     /* of the whole model; tells the axes of its parameters */
+    int *block;          /* of each parameter; -1: none */
     bool *done;          /* of each value */
-    int64_t all[UNITS];  /* in a layer */
-    int64_t left[UNITS]; /* that stay */
+    int64_t all[UNITS];  /* in each layer */
+    int64_t left[UNITS]; /* remaining in each layer */
     bool *gone[UNITS];   /* [layers, all] */
 } narrowing;
 
-/* Units that stay of a layer's. */
+/* Computes how many of a layer's units remain. */
 static void count_units(const by__compression *c, int64_t all[UNITS], int64_t left[UNITS])
 {
     const by_model_config *m = &c->config->model;
@@ -51,14 +51,14 @@ static void count_units(const by__compression *c, int64_t all[UNITS], int64_t le
     left[CHANNELS] = share == 0.0 || wide > all[CHANNELS] ? all[CHANNELS] : wide;
 }
 
-/* Whether the model's layers have both: an MLP, for one, has no heads. */
+/* Returns true if the model's layers have both kinds; an MLP, for example, has no heads. */
 static bool has_units(const int64_t all[UNITS])
 {
     return all[HEADS] > 0 && all[CHANNELS] > 0;
 }
 
-/* Axis `which` of a parameter that has units, its name and the elements of one unit; 0: it has none
- * that go. */
+/* If axis `which` of a parameter has units to remove, sets their kind and returns the elements of
+ * one; otherwise returns 0. */
 static int64_t unit_axis(unit *kind, const by__compression *c, const char *axes, int which)
 {
     const by_model_config *m = &c->config->model;
@@ -81,13 +81,13 @@ static int64_t unit_axis(unit *kind, const by__compression *c, const char *axes,
 
 /* ---- tensors ---- */
 
-/* Which elements of an axis of a layer's tensor stay; NULL: all. */
+/* Which elements of an axis of a layer's tensor remain; NULL: all. */
 typedef struct axis_mask {
     const bool *gone;
     int64_t size; /* elements of a unit */
 } axis_mask;
 
-/* Writes the elements that stay of a tensor [rows, columns]; returns how many. */
+/* Writes the remaining elements of a tensor [rows, columns] and returns how many there are. */
 static int64_t cut(float *out, const float *in, const int64_t *shape, const axis_mask *masks)
 {
     int64_t count = 0;
@@ -102,7 +102,7 @@ static int64_t cut(float *out, const float *in, const int64_t *shape, const axis
     return count;
 }
 
-/* Puts the smaller tensor in the place of a parameter's. values: of the whole one, overwritten. */
+/* Replaces a parameter's tensor by the smaller one. values: the whole tensor, overwritten. */
 static by_status put_cut(by__compression *c, const narrowing *n, by_value parameter, float *values,
                          by_error *error)
 {
@@ -141,7 +141,7 @@ static bool is_cut(const by__compression *c, const narrowing *n, by_value parame
     return any;
 }
 
-/* The kind of unit that a layer's inputs are of, and its elements; 0: none that go. */
+/* Returns the elements of a unit of a layer's inputs and sets its kind; 0: no units to remove. */
 static int64_t unit_of_inputs(unit *kind, by_value *parameter, const by__compression *c,
                               const narrowing *n, const by__linear *l)
 {
@@ -152,8 +152,8 @@ static int64_t unit_of_inputs(unit *kind, by_value *parameter, const by__compres
 
 /* ---- the walk ---- */
 
-/* The matrices behind attention and the MLP: their columns go, in what the blocks behind read too.
- */
+/* Narrows the output matrices of attention and MLP by columns, also for the calibration of the
+ * following blocks. */
 static by_status narrow_layer(by__compression *c, by__calibrated *what, void *user, by_error *error)
 {
     narrowing *n = user;
@@ -207,7 +207,7 @@ static by_status narrow_parameter(by__compression *c, const narrowing *n, by_val
     return status;
 }
 
-/* What makes the units: rows and biases of the matrices before. */
+/* Narrows the matrices that make the units: rows and biases. */
 static by_status narrow_rest(by__compression *c, const narrowing *n, by_error *error)
 {
     by_status status = BY_OK;
@@ -223,7 +223,8 @@ static by_status narrow_rest(by__compression *c, const narrowing *n, by_error *e
 
 /* ---- the model ---- */
 
-/* Every parameter with units is a matrix or a vector that the files have, of one block. */
+/* Checks that every parameter with units is a matrix or vector of one block that the files
+ * contain. */
 static by_status check_parameters(const by__compression *c, const narrowing *n, by_error *error)
 {
     for (size_t v = 0; v < n->graph->value_count; v++) {
@@ -312,7 +313,7 @@ static by_status run(by__compression *c, by_error *error)
     narrowing n = {0};
     by_status status = open_narrowing(&n, c, error);
     if (status == BY_OK) {
-        status = resize_model(c, &n, error); /* before the work, as it may be refused */
+        status = resize_model(c, &n, error); /* first, because it may be refused */
     }
     if (status == BY_OK) {
         status = by__calibrate(c, narrow_layer, &n, error);
@@ -324,7 +325,8 @@ static by_status run(by__compression *c, by_error *error)
     return status;
 }
 
-/* The sizes that are left must be those of a model. config.json is made again when it runs. */
+/* Checks that the remaining sizes form a valid model. config.json is updated when the method
+ * runs. */
 static by_status takes(by__compression *c, by_error *error)
 {
     narrowing n = {0};

@@ -1,20 +1,20 @@
-/* Pruning: weights of layers that become 0, and stay in the tensors. Which ones:
+/* Pruning: sets weights of layers to 0; the tensors keep their shapes. Methods:
  *
- *   magnitude   the smallest |w| of a layer (Han et al. 2015); no data is looked at
- *   wanda       of each output the smallest |w| ||x||, with the norm of the input's values over the
+ *   magnitude   the smallest |w| of a layer (Han et al. 2015), without calibration data
+ *   wanda       for each output, the smallest |w| ||x||, with the norm of the input over the
  *               calibration data (Sun et al. 2024, equation 1)
- *   sparsegpt   the smallest w^2 / U_jj^2, column by column; the columns behind make up for what is
+ *   sparsegpt   the smallest w^2 / U_jj^2, column by column; later columns compensate for what is
  *               lost (Frantar & Alistarh 2023, algorithm 1; U: inverse_factor.c)
  *
- * Each to a share of a layer's weights, or two of four neighbouring inputs of an output. The matrix
- * that makes the logits stays as it is. */
+ * Each prunes a share of a layer's weights, or two of four neighbouring inputs of an output. The
+ * matrix that computes the logits is not pruned. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "compress/compress.h"
 
-#define BLOCK 128 /* columns of which SparseGPT chooses at once; a multiple of 4 */
+#define BLOCK 128 /* columns that SparseGPT chooses from together; a multiple of 4 */
 
 #define PATTERN                                                                                    \
     {                                                                                              \
@@ -38,14 +38,14 @@ static const by_compress_setting sparsegpt_settings[] = {
      .help = "added to the diagonal of H, of its mean"},
     {0}};
 
-/* ---- which ---- */
+/* ---- choosing weights ---- */
 
 typedef struct ranked {
     double score;
     int64_t index;
 } ranked;
 
-/* The smallest score first; of equal ones the first element. */
+/* Sorts by ascending score, then by position. */
 static int by_score(const void *a, const void *b)
 {
     const ranked *x = a;
@@ -90,7 +90,8 @@ void by__prune_pairs(bool *gone, const double *scores, int64_t count)
     }
 }
 
-/* Of |w| norm: 2:4 or a share of every output; without norms (NULL) a share of all. */
+/* Chooses by |w| norm: 2:4, or a share of every output; without norms (NULL), a share of the whole
+ * weight. */
 static by_status choose(bool *gone, const float *weight, int64_t n, int64_t k, const double *norms,
                         const by__prune_rule *rule, by_error *error)
 {
@@ -130,7 +131,7 @@ by_status by__prune_weight(float *weight, int64_t n, int64_t k, const double *no
 
 /* ---- SparseGPT ---- */
 
-/* Columns [begin, end) of one output's row of k weights; `errors`: room for as many. */
+/* Prunes columns [begin, end) of one output's row of k weights; `errors` has room for as many. */
 static void sweep_row(double *w, bool *gone, double *errors, const double *u, int64_t k,
                       int64_t begin, int64_t end, bool pairs)
 {
@@ -158,7 +159,7 @@ static void sweep_row(double *w, bool *gone, double *errors, const double *u, in
     }
 }
 
-/* Room of a sweep over a weight. */
+/* Scratch memory for pruning a weight. */
 typedef struct sweep {
     double *w;      /* [n, k] */
     double *scores; /* [n, BLOCK] */
@@ -229,7 +230,7 @@ by_status by__sparsegpt_prune(float *weight, int64_t n, int64_t k, const double 
 
 /* ---- layers ---- */
 
-/* Puts a weight [n, k] in the place of the layer's, in the order and the dtype of its tensor. */
+/* Stores a weight [n, k] in place of the layer's, in the order and dtype of its tensor. */
 static by_status put_weight(by__compression *c, const by__linear *l, const float *weight,
                             by_error *error)
 {

@@ -1,5 +1,5 @@
-/* Batches that grow (train.batch_warmup): stages of so many steps of so many sequences, then
- * train.batch. */
+/* train.batch_warmup: stages of a number of steps with a smaller batch, before train.batch
+ * applies. */
 #include <string.h>
 
 #include "config/schema.h"

@@ -1,6 +1,6 @@
-/* One YAML text into a config, through libyaml's events: a mapping of sections, each a mapping of
- * keys to scalars, lists of scalars or lists of mappings to scalars. Nothing deeper is accepted, so
- * nothing here recurses. */
+/* Reads one YAML text into the config from libyaml's events: a mapping of sections, each a mapping
+ * of keys to scalars, lists of scalars, or lists of mappings to scalars. Deeper nesting is refused,
+ * so nothing here recurses. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,12 +13,12 @@ typedef struct reader {
     yaml_event_t event; /* the current one */
     bool has_event;
     const char *file;
-    bool has_lines;  /* not so for the value of an override */
+    bool has_lines;  /* false for the value of an override */
     char where[300]; /* "FILE:LINE" of the current event */
     by_error *error;
 } reader;
 
-/* Where a key or section stood first in this file; 0: not yet. */
+/* The line on which each key or section first occurred in this file; 0: not yet. */
 typedef struct seen_lines {
     size_t *keys;
     size_t *sections;
@@ -52,7 +52,7 @@ static size_t line_of(const reader *r)
     return r->event.start_mark.line + 1;
 }
 
-/* Moves to the next event; refuses what a config has no use for. */
+/* Moves to the next event; refuses YAML features that configs do not use. */
 static by_status next(reader *r)
 {
     drop_event(r);
@@ -115,7 +115,7 @@ static by_status add_scalar(reader *r, by__config_node *node)
                         r->error);
 }
 
-/* A mapping of words to scalars, whose start is the current event. */
+/* Reads a mapping of words to scalars; its start is the current event. */
 static by_status read_record(reader *r, by__config_node *node)
 {
     size_t record = node->records++;
@@ -147,7 +147,7 @@ static by_status read_record(reader *r, by__config_node *node)
     }
 }
 
-/* The current event as a value: a scalar, or a list of scalars or mappings up to its end. */
+/* Reads the current event as a value: a scalar, or a list of scalars or mappings up to its end. */
 static by_status read_node(reader *r, by__config_node *node)
 {
     if (r->event.type == YAML_SCALAR_EVENT) {
@@ -198,7 +198,7 @@ static by_status read_value(reader *r, by__config *config, by__entry *entry)
 {
     char where[sizeof r->where];
     by__config_node node = {0};
-    memcpy(where, r->where, sizeof where); /* the key's line, not the value's last */
+    memcpy(where, r->where, sizeof where); /* the line of the key, not of the value's end */
     by_status status = next(r);
     if (status == BY_OK) {
         status = read_node(r, &node);
@@ -210,8 +210,7 @@ static by_status read_value(reader *r, by__config *config, by__entry *entry)
     return status;
 }
 
-/* One key of a section, or of the top when it is a plain key there. The current event is the key.
- */
+/* Reads one key of a section, or a plain key of the top level. The current event is the key. */
 static by_status read_key(reader *r, by__config *config, const char *section, seen_lines *seen)
 {
     if (r->event.type != YAML_SCALAR_EVENT) {
@@ -225,7 +224,7 @@ static by_status read_key(reader *r, by__config *config, const char *section, se
     return read_value(r, config, entry);
 }
 
-/* The keys of a section. The current event is the section's name. */
+/* Reads the keys of a section. The current event is the section's name. */
 static by_status read_section(reader *r, by__config *config, const by__section *section,
                               seen_lines *seen)
 {
@@ -264,7 +263,7 @@ static by_status read_base(reader *r, char **base, char **base_where, seen_lines
     return BY_OK;
 }
 
-/* One entry at the top. The current event is its key. */
+/* Reads one entry of the top level. The current event is its key. */
 static by_status read_top(reader *r, by__config *config, seen_lines *seen, char **base,
                           char **base_where)
 {
@@ -283,12 +282,12 @@ static by_status read_top(reader *r, by__config *config, seen_lines *seen, char 
 static by_status read_document(reader *r, by__config *config, seen_lines *seen, char **base,
                                char **base_where)
 {
-    BY_TRY(next(r)); /* the start of the stream */
+    BY_TRY(next(r)); /* start of the stream */
     BY_TRY(next(r));
     if (r->event.type == YAML_STREAM_END_EVENT) {
         return BY_OK;
     }
-    BY_TRY(next(r)); /* behind the start of the document */
+    BY_TRY(next(r)); /* after the start of the document */
     if (!is_empty_value(r)) {
         if (r->event.type != YAML_MAPPING_START_EVENT) {
             return fail(r, "a config is a mapping of sections to their keys");
@@ -299,7 +298,7 @@ static by_status read_document(reader *r, by__config *config, seen_lines *seen, 
             BY_TRY(next(r));
         }
     }
-    BY_TRY(next(r)); /* the end of the document */
+    BY_TRY(next(r)); /* end of the document */
     BY_TRY(next(r));
     return r->event.type == YAML_STREAM_END_EVENT ? BY_OK
                                                   : fail(r, "a config is one YAML document");
@@ -360,7 +359,7 @@ by_status by__config_read_value(by__config_node *node, const char *text, const c
     BY_TRY(open_reader(&r, where, false, text, strlen(text), error));
     by_status status = BY_OK;
     for (int i = 0; i < 3 && status == BY_OK; i++) {
-        status = next(&r); /* the starts of stream and document, then the value */
+        status = next(&r); /* skip the starts of stream and document, then read the value */
     }
     if (status == BY_OK) {
         status = read_node(&r, node);

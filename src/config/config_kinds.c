@@ -1,4 +1,4 @@
-/* Keys and kinds: which keys a config has, whose they are, and where their values are. */
+/* Keys and kinds: which keys a config has, who owns them, and where their values are stored. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 
 /* ---- a new config ---- */
 
-/* The field `own` of the section of a table. */
+/* Returns the field `own` of the section that a table belongs to. */
 static by_kind_values **values_of(const by__config *config, size_t table)
 {
     const by__section *section = config->schema->sections->rows;
@@ -17,7 +17,8 @@ static by_kind_values **values_of(const by__config *config, size_t table)
     return (by_kind_values **)((uintptr_t)config + section->own);
 }
 
-/* The structs of all kinds of a table, and their names as the choices of its key `kind`. */
+/* Allocates the structs of all kinds of a table and lists their names as choices of its key
+ * `kind`. */
 static by_status add_table(by__config *config, size_t table, by_error *error)
 {
     const by__kind_table *t = &config->schema->tables[table];
@@ -268,7 +269,7 @@ by__entry *by__entry_at(const by__config *config, const char *path)
     return NULL;
 }
 
-/* Names that may stand in a section; at the top the sections and `base` too. */
+/* Lists the names that a section accepts; at the top level also sections and `base`. */
 static size_t names_in(const by__config *config, const char *section, const char **names)
 {
     size_t count = 0;
@@ -288,7 +289,7 @@ static size_t names_in(const by__config *config, const char *section, const char
     return count;
 }
 
-/* Adds "gpt2, llama": the kinds that have a key of the name of `entry`. */
+/* Appends the kinds that have a key named like `entry`: "gpt2, llama". */
 static void add_owners(by__text *out, const by__config *config, const by__entry *entry)
 {
     const by__entry *e = by__entry_find(config, NULL, entry->key.section, entry->key.name);
@@ -350,7 +351,7 @@ by_status by__key_unknown(const by__config *config, const char *where, const cha
 
 /* ---- values of keys that several kinds have ---- */
 
-/* One key of a name: stores the value, or why it does not suit. */
+/* Assigns to one of the keys that share a name: stores the value, or the reason for refusing it. */
 static by_status assign(by__entry *entry, const by__config_node *node, const char *where,
                         by_error *error)
 {
@@ -394,7 +395,7 @@ by_status by__config_assign(by__config *config, by__entry *first, const by__conf
 
 /* ---- keys of other kinds ---- */
 
-/* A key that was given, and that none of the chosen kinds has. */
+/* Returns true if the key was given but none of the selected kinds has it. */
 static bool is_foreign(const by__config *config, const by__entry *entry)
 {
     char path[64];
@@ -402,8 +403,8 @@ static bool is_foreign(const by__config *config, const by__entry *entry)
            by__entry_at(config, by__key_path(path, &entry->key)) == NULL;
 }
 
-/* "train.yaml:4: model.rope_theta belongs to llama; the kind here is gpt2", or, of a key in
- * another section than its owner's, "data.images belongs to task image; the task here is text". */
+/* Reports "train.yaml:4: model.rope_theta belongs to llama; the kind here is gpt2" or, for a key
+ * outside its owner's section, "data.images belongs to task image; the task here is text". */
 static by_status refuse_foreign(const by__config *config, const by__entry *entry, by_error *error)
 {
     char path[64];

@@ -1,4 +1,4 @@
-/* How a config is read: the chain of files, then overrides. */
+/* Opens a config: reads the chain of files, then applies the overrides. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,16 +7,16 @@
 #define FILE_LIMIT  ((size_t)1 << 20)
 #define CHAIN_LIMIT 16
 
-/* The files read so far, from the most derived to the base. */
+/* The files read so far, from the most derived one to the base. */
 typedef struct file_chain {
     char *shown[CHAIN_LIMIT]; /* as the user wrote them */
-    char *real[CHAIN_LIMIT];  /* without links and dots, to see a file that comes again */
+    char *real[CHAIN_LIMIT];  /* resolved paths, to detect a file that occurs twice */
     size_t count;
 } file_chain;
 
 /* ---- overrides ---- */
 
-/* Splits "section.key=value"; the row of the key. */
+/* Splits "section.key=value" and finds the key's entry. */
 static by_status find_assigned(by__entry **out, const char **value, const by__config *config,
                                const char *where, const char *assignment, by_error *error)
 {
@@ -77,7 +77,8 @@ by_status by_config_set(by_config *config, const char *assignment, by_error *err
 
 /* ---- the chain of files ---- */
 
-/* Adds a file (taking `path`); refuses one that is in the chain already. `where` names it. */
+/* Adds a file, taking ownership of `path`. Refuses a file that is in the chain already. `where` is
+ * the position that names it. */
 static by_status enter(file_chain *chain, char *path, const char *where, by_error *error)
 {
     if (path == NULL) {
@@ -89,9 +90,8 @@ static by_status enter(file_chain *chain, char *path, const char *where, by_erro
                             CHAIN_LIMIT);
     }
     char *real = realpath(path, NULL);
-    if (real == NULL) {
-        real =
-            by__strdup(path); /* a name in memory, or a file whose opening will say what is wrong */
+    if (real == NULL) { /* a name in memory, or a file whose opening will fail with a message */
+        real = by__strdup(path);
     }
     size_t at = chain->count++;
     chain->shown[at] = path;
@@ -122,7 +122,7 @@ static void leave(file_chain *chain)
     }
 }
 
-/* `base` as seen from the folder of `file`. */
+/* Resolves `base` relative to the folder of `file`. */
 static char *sibling_path(const char *file, const char *base)
 {
     const char *slash = strrchr(file, '/');
@@ -135,7 +135,7 @@ static char *sibling_path(const char *file, const char *base)
     return joined;
 }
 
-/* Reads the base that `where` names into *text. */
+/* Reads the base file named at `where` into *text. */
 static by_status load_base(char **text, size_t *length, file_chain *chain, const char *base,
                            const char *where, by_error *error)
 {
@@ -146,11 +146,11 @@ static by_status load_base(char **text, size_t *length, file_chain *chain, const
     return status == BY_OK ? BY_OK : by_error_prefix(error, status, "%s: base", where);
 }
 
-/* Reads the text of the last file of the chain and then its bases, one after the other. */
+/* Reads the text of the last file of the chain, then its bases one after the other. */
 static by_status read_chain(by__config *config, file_chain *chain, const char *text, size_t length,
                             by_error *error)
 {
-    char *loaded = NULL; /* owned; `text` itself belongs to the caller */
+    char *loaded = NULL; /* owned; the first `text` belongs to the caller */
     char *base;
     char *where;
     by_status status;

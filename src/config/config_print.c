@@ -1,11 +1,11 @@
-/* A config as YAML text, its hash, and the reference of all keys. */
+/* Prints a config as YAML, hashes it, and writes the reference of all keys. */
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/schema.h"
 
-/* The fewest digits that read back to the same value. */
+/* Appends the fewest digits that read back to the same value. */
 static void add_real(by__text *out, double value)
 {
     char text[40] = "";
@@ -17,7 +17,7 @@ static void add_real(by__text *out, double value)
             break;
         }
     }
-    if (strstr(text, "e+0") != NULL) { /* 10000 and not 1e+04 */
+    if (strstr(text, "e+0") != NULL) { /* write 10000 and not 1e+04 */
         (void)snprintf(text, sizeof text, "%.17g", value);
     }
     (void)uselocale(old);
@@ -27,7 +27,7 @@ static void add_real(by__text *out, double value)
     by__text_add(out, text);
 }
 
-/* A plain scalar without any special meaning: a word or a simple path. */
+/* Returns true if s can be a plain YAML scalar: a word or a simple path without special meaning. */
 static bool is_plain(const char *s)
 {
     if (!((*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || *s == '/' || *s == '_')) {
@@ -43,14 +43,14 @@ static bool is_plain(const char *s)
     return strcmp(s, "null") != 0;
 }
 
-/* Code points that YAML does not allow in a file, or reads as a line break. */
+/* Returns true for code points that YAML forbids in a file or reads as a line break. */
 static bool needs_escape(uint32_t code)
 {
     return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x2028 || code == 0x2029 ||
            code == 0xfeff || code == 0xfffe || code == 0xffff;
 }
 
-/* `s` is UTF-8 (checked when it was set). */
+/* Appends a string, which was checked to be UTF-8 when it was set. */
 static void add_string(by__text *out, const char *s)
 {
     if (is_plain(s)) {
@@ -137,7 +137,7 @@ void by__value_print(by__text *out, const by__entry *entry)
 
 /* ---- the whole config ---- */
 
-/* Whether a value is printed as its default is declared. */
+/* Returns true if the value prints exactly as its declared default. */
 static bool is_default(const by__entry *entry)
 {
     by__text text = {0};
@@ -147,10 +147,10 @@ static bool is_default(const by__entry *entry)
     return same;
 }
 
-/* Whether a key decides what is computed. The places of files and states and what is recorded do
- * not, nor does the way in which ranks share the work, except for axes that cut products, whose
- * sums then have another order, and with sequence for zero: 2 and 3, which add up what its ranks
- * have micro-batch by micro-batch. Guards do unless they have their defaults. */
+/* Returns true if a key affects the computed values. Paths, storage of states and tracking do not.
+ * Nor does the way ranks share the work, with two exceptions: mesh axes that split products change
+ * the order of sums, and so does zero 2 or 3 with sequence parallelism, which adds up its ranks'
+ * parts micro-batch by micro-batch. Guards count only when they differ from their defaults. */
 static bool is_hashed(const by__config *config, const by__entry *entry)
 {
     const by__key *key = &entry->key;
@@ -185,7 +185,7 @@ static bool is_hashed(const by__config *config, const by__entry *entry)
            !(key->section[0] == '\0' && strcmp(key->name, "name") == 0);
 }
 
-/* All sections as YAML; what is_hashed alone when hashing. */
+/* Prints all sections as YAML; when hashing, only the keys that is_hashed selects. */
 static by_status print(char **out, const by__config *config, bool hashing, by_error *error)
 {
     by__text text = {0};
@@ -227,7 +227,7 @@ by_status by_config_hash(const by_config *config, char out[33], by_error *error)
     return BY_OK;
 }
 
-/* A table cell: `|` would end it. */
+/* Appends a table cell with `|` escaped. */
 static void add_cell(by__text *out, const char *s)
 {
     for (; *s != '\0'; s++) {
@@ -237,7 +237,7 @@ static void add_cell(by__text *out, const char *s)
 
 static const char table_head[] = "| key | default | accepts | meaning |\n|---|---|---|---|\n";
 
-/* What a key accepts and means. */
+/* Appends what a key accepts and means. */
 static void add_meaning(by__text *text, const by__key *key)
 {
     by__key_accepts(text, key);
@@ -268,7 +268,7 @@ static void add_row(by__text *text, const by__entry *entry)
     }
 }
 
-/* The keys of one kind (NULL: of every run) in a section. */
+/* Appends the rows of one kind's keys in a section (NULL: keys of every run). */
 static void add_rows(by__text *text, const by__config *defaults, const char *section,
                      const by__kind *kind)
 {
@@ -280,7 +280,7 @@ static void add_rows(by__text *text, const by__config *defaults, const char *sec
     }
 }
 
-/* One table for each kind that has keys in a section. */
+/* Appends one table for each kind that has keys in a section. */
 static void add_kinds(by__text *text, const by__config *defaults, const char *section)
 {
     const by__kind *kind = NULL;

@@ -1,5 +1,5 @@
-/* Values that are lists of mappings (by_record_list): each mapping is a struct, each of its keys a
- * field of that, declared by a by__key. */
+/* Values that are lists of mappings (by_record_list). Each mapping is stored in a struct, each of
+ * its keys in a field of that struct that a by__key declares. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,8 @@
 
 #define FIELD_LIMIT 32
 
-/* Field `i` of a record as a key in a config. */
+/* Returns field `i` of a record in the form of a config entry, so that the value functions
+ * apply. */
 static by__entry field_of(const by__key *key, size_t i, void *record)
 {
     const by__key *field = &key->fields->rows[i];
@@ -72,7 +73,7 @@ static by_status refuse_field(const by__key *key, const char *name, const char *
     return status;
 }
 
-/* The field that an item of a node is for. */
+/* Finds the field that an item of a node sets. */
 static by_status find_field(size_t *out, const by__key *key, const by__scalar *item,
                             const char *where, by_error *error)
 {
@@ -85,7 +86,7 @@ static by_status find_field(size_t *out, const by__key *key, const by__scalar *i
     return refuse_field(key, item->field, where, error);
 }
 
-/* Sets the fields of a record that are not given. */
+/* Sets a field that the record does not give to its default. */
 static by_status set_default(by__entry *field, const char *where, by_error *error)
 {
     char path[64];
@@ -131,7 +132,7 @@ static by_status fill_record(const by__key *key, void *record, size_t r,
     return BY_OK;
 }
 
-/* The list that a node stands for. */
+/* Converts a node to a list of records. */
 static by_status read_list(by_record_list *out, const by__key *key, const by__config_node *node,
                            const char *where, by_error *error)
 {

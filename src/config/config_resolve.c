@@ -1,4 +1,4 @@
-/* Derived values, and what several keys must agree on. */
+/* Derives values left open and checks constraints between keys. */
 #include <assert.h>
 #include <string.h>
 
@@ -19,7 +19,7 @@ bool by__config_is_given(const by_config *config, const char *key)
     return entry != NULL && entry->origin != NULL;
 }
 
-/* The divisors of `whole` next to `part` on either side, as "10, 20". */
+/* Formats the divisors of `whole` nearest to `part`, one on either side: "10, 20". */
 static const char *near_divisors(char buffer[64], int64_t part, int64_t whole)
 {
     int64_t below = part < whole ? part : whole;
@@ -50,7 +50,8 @@ by_status by__config_divides(const by_config *config, const char *part, const ch
     if (b % a == 0) {
         return BY_OK;
     }
-    bool is_clear = strcmp(p->key.section, w->key.section) == 0; /* without their sections */
+    bool is_clear = strcmp(p->key.section, w->key.section) == 0; /* then messages omit the
+                                                                    section */
     return by_error_set(error, BY_ECONFIG, "%s: %s %lld does not divide %s %lld; nearest: %s",
                         by__config_where(config, part, whole), is_clear ? p->key.name : part,
                         (long long)a, is_clear ? w->key.name : whole, (long long)b,
@@ -95,7 +96,7 @@ static by_status resolve_training(by_config *config, by_error *error)
     return BY_OK;
 }
 
-/* The average is of weights that all replicas have after each step. */
+/* A weight average needs all replicas to have the same weights after each step. */
 static by_status check_average(const by_config *config, by_error *error)
 {
     if (config->optimizer.ema == 0.0 && config->train.eval_ema != 0) {
@@ -165,7 +166,7 @@ static by_status check_loss_scale(const by_config *config, by_error *error)
     return BY_OK;
 }
 
-/* What can be said before the number of ranks is known. */
+/* Checks what does not depend on the number of ranks. */
 static by_status check_parallel(const by_config *config, by_error *error)
 {
     const by_parallel_config *p = &config->parallel;
@@ -185,8 +186,8 @@ static by_status check_parallel(const by_config *config, by_error *error)
     return BY_OK;
 }
 
-/* Between two exchanges ranks have different weights: nothing is evaluated, saved or compared
- * then. */
+/* Between two exchanges ranks have different weights, so evaluations, saves and comparisons must
+ * coincide with exchanges. */
 static by_status check_sync(const by_config *config, by_error *error)
 {
     static const char *const intervals[] = {"train.steps", "train.eval_every", "checkpoint.every",
@@ -221,7 +222,7 @@ static by_status check_sync(const by_config *config, by_error *error)
     return BY_OK;
 }
 
-/* Exchanges by section sync work on whole buffers of weights and states. */
+/* Exchanges configured in section sync need whole buffers of weights and states in memory. */
 static by_status check_offload(const by_config *config, by_error *error)
 {
     bool exchanges = config->sync.every > 1 || strcmp(config->sync.compress, "none") != 0;
@@ -234,7 +235,7 @@ static by_status check_offload(const by_config *config, by_error *error)
     return BY_OK;
 }
 
-/* A stage makes nothing again from what another one has. */
+/* Recomputation inside a pipeline stage cannot start from activations of another stage. */
 static by_status check_memory(const by_config *config, by_error *error)
 {
     const char *recompute = config->memory.recompute;
@@ -259,7 +260,7 @@ static by_status check_memory(const by_config *config, by_error *error)
     return BY_OK;
 }
 
-/* A step is judged by the losses of all ranks, before anything of it is exchanged that stays. */
+/* A guard judges a step by the losses of all ranks before any lasting result of it is exchanged. */
 static by_status check_guard(const by_config *config, by_error *error)
 {
     bool exchanges = config->sync.every > 1 || strcmp(config->sync.compress, "none") != 0;
@@ -316,7 +317,7 @@ static by_status resolve_lora(by_config *config, by_error *error)
                             "%s: lora.rank is 0, so there are no adapters: set it, 8 for example",
                             by__config_where(config, "lora.targets", "lora.train_also"));
     }
-    /* Adapters to start from say what it is (by__adapters_take). */
+    /* Otherwise the adapters to start from provide it (by__adapters_take). */
     if (lora->rank > 0 && lora->alpha == -1.0 && lora->from[0] == '\0') {
         lora->alpha = (double)lora->rank;
     }

@@ -1,4 +1,4 @@
-/* One value: read, checked against its row, stored. */
+/* Parses one value, checks it against its key's row and stores it. */
 #include <locale.h>
 #include <math.h>
 #include <stdlib.h>
@@ -6,10 +6,10 @@
 
 #include "config/schema.h"
 
-/* Longest number that is read; 1_000_000.000_001e-300 and more fit. */
+/* Maximum length of a number: enough for 1_000_000.000_001e-300. */
 #define NUMBER_LIMIT 64
 
-/* A checked value of any type but text. */
+/* A checked value of any type except text. */
 typedef struct number {
     int64_t whole;
     uint64_t seed;
@@ -70,7 +70,7 @@ void by__node_free(by__config_node *node)
 
 /* ---- numbers ---- */
 
-/* Numbers in files have a point, whatever locale the program has set. */
+/* Numbers in files use a point, whatever the program's locale. */
 static double real_from_text(const char *s)
 {
     locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
@@ -81,7 +81,7 @@ static double real_from_text(const char *s)
     return value;
 }
 
-/* Copies digits without the underscores between them; returns how many characters were read. */
+/* Copies digits, skipping the underscores between them; returns how many characters were read. */
 static size_t copy_digits(char *out, size_t *length, const char *s)
 {
     size_t i = 0;
@@ -95,7 +95,8 @@ static size_t copy_digits(char *out, size_t *length, const char *s)
     return i;
 }
 
-/* Splits a decimal number into `out` (no underscores). *is_whole: digits only; *has_exponent. */
+/* Copies a decimal number to `out` without underscores. *is_whole: it consists of digits only;
+ * *has_exponent: it has an exponent. */
 static bool scan_number(char out[NUMBER_LIMIT + 1], const char *s, bool *is_whole,
                         bool *has_exponent)
 {
@@ -149,7 +150,7 @@ static bool parse_real(double *out, const char *s)
     return isfinite(*out);
 }
 
-/* A whole number as sign and magnitude: 12, 1_000, 1e3, 2.5e3; not 12.0. */
+/* Parses a whole number as sign and magnitude: 12, 1_000, 1e3, 2.5e3; 12.0 is refused. */
 static bool parse_whole(uint64_t *magnitude, bool *negative, const char *s)
 {
     char digits[NUMBER_LIMIT + 1];
@@ -160,7 +161,7 @@ static bool parse_whole(uint64_t *magnitude, bool *negative, const char *s)
     }
     *negative = digits[0] == '-';
     if (has_exponent) {
-        /* Up to 2^53 a double holds every whole number. */
+        /* Up to 2^53 a double represents every whole number. */
         double value = fabs(real_from_text(digits));
         if (!(value <= 9007199254740992.0) || value != floor(value)) {
             return false;
@@ -198,7 +199,7 @@ static const struct {
              {"MiB", (int64_t)1 << 20},
              {"KiB", (int64_t)1 << 10}};
 
-/* Bytes: 6GiB, 1.5 GiB, 512MiB, or a whole number of them. */
+/* Parses a size: 6GiB, 1.5 GiB, 512MiB, or a whole number of bytes. */
 static bool parse_size(int64_t *out, const char *s)
 {
     char digits[NUMBER_LIMIT + 1];
@@ -247,7 +248,8 @@ static bool above_and_below(const by__key *key, double value)
     return low && high;
 }
 
-/* Kernels compute in f32: an eps that rounds to 0 or a dropout that rounds to 1 is out of range. */
+/* Compares as f32, in which kernels compute: an eps that rounds to 0 or a dropout that rounds to 1
+ * is out of range. */
 static bool real_in_range(const by__key *key, double value)
 {
     if (key->derived != NULL && value == -1.0) {
@@ -301,7 +303,7 @@ static const char *nearest_choice(char buffer[512], const by__key *key, const ch
     return by_nearest_name(text, names, count);
 }
 
-/* "train.yaml:4: model.layers: "four" is not a whole number from 1 to 10000". */
+/* Reports "train.yaml:4: model.layers: "four" is not a whole number from 1 to 10000". */
 static by_status refuse(const by__key *key, const char *shown, const char *where, by_error *error)
 {
     char path[64];
@@ -355,7 +357,7 @@ static bool parse_switch(int64_t *out, const by__scalar *item, bool derivable)
     return derivable && strcmp(item->text, "-1") == 0;
 }
 
-/* One scalar against the row. Quoted text is never a number. */
+/* Converts one scalar according to the key's row. Quoted text is never a number. */
 static bool convert(number *out, size_t index, const by__key *key, const by__scalar *item)
 {
     bool negative = false;
@@ -428,7 +430,7 @@ by_status by__value_check(const by__key *key, const by__config_node *node, const
     return check(&ignored, key, node, where, error);
 }
 
-/* `item(from, i)` is the text of element i. */
+/* Copies a list; `item(from, i)` returns the text of element i. */
 static by_status copy_list(by_string_list *out, const void *from, size_t count,
                            const char *(*item)(const void *from, size_t i), by_error *error)
 {

@@ -1,10 +1,10 @@
-/* What the owner of config keys sees of this room: a model family, an optimizer or a task declares
- * its keys as rows of by__key in a by__kind, and reads their values. schema.h says how they become
- * a config.
+/* The part of config that owners of keys use. A model family, an optimizer or a task declares its
+ * keys as rows of by__key in a by__kind and reads their values; schema.h describes how a config is
+ * made from them.
  *
- * A key's value is a field of by_config (BY__FIELD) where other rooms read it too, or of a struct
- * that the owner's file alone knows (BY__OWN). A config holds one such struct for each kind, so a
- * new key of a kind touches the kind's file and no other.
+ * A value is stored in a field of by_config (BY__FIELD) if other rooms read it too, otherwise in a
+ * struct that only the owner's file knows (BY__OWN). A config holds one such struct for each kind,
+ * so adding a key to a kind touches no other file.
  */
 #ifndef BY_CONFIG_KIND_H
 #define BY_CONFIG_KIND_H
@@ -16,17 +16,17 @@ typedef enum by__key_type {
     BY__KEY_INT,    /* int64_t */
     BY__KEY_SEED,   /* uint64_t, the whole range */
     BY__KEY_REAL,   /* double */
-    BY__KEY_PAIR,   /* double[2]; a list of two in the file */
+    BY__KEY_PAIR,   /* double[2]; written as a list of two */
     BY__KEY_SWITCH, /* int64_t: 1 true, 0 false */
     BY__KEY_SIZE,   /* int64_t: bytes */
     BY__KEY_TEXT,   /* char * */
-    BY__KEY_TEXTS,  /* by_string_list; a single scalar is a list of one */
+    BY__KEY_TEXTS,  /* by_string_list; a single scalar is read as a list of one */
     BY__KEY_RECORDS /* by_record_list; a list of mappings whose keys are `fields` */
 } by__key_type;
 
-/* Where a value is. `holds` is the type of the C field, INT for a SWITCH and a SIZE. */
+/* Where a value is stored. `holds` is the type of the C field: INT for a SWITCH or a SIZE. */
 typedef struct by__place {
-    bool own; /* in the struct of the kind, not in by_config */
+    bool own; /* in the kind's struct, not in by_config */
     size_t offset;
     by__key_type holds;
 } by__place;
@@ -51,31 +51,31 @@ typedef struct by__place {
         true, offsetof(type, field), BY__HOLDS(((type *)0)->field)                                 \
     }
 
-/* The end of a range that is not part of it. */
+/* Flags that exclude an end of a range. */
 #define BY__ABOVE_MIN 1u
 #define BY__BELOW_MAX 2u
 
 struct by__key_list;
 
 typedef struct by__key {
-    const char *section; /* "" for a key at the top */
+    const char *section; /* "" for a top-level key */
     const char *name;
     by__key_type type;
     by__place place;
-    const char *fallback; /* the default, as it would stand in the file */
-    double min;           /* numbers: the range; text: the least length */
+    const char *fallback; /* the default, as it would be written in the file */
+    double min;           /* numbers: the range; text: the minimum length */
     double max;
     unsigned open;       /* BY__ABOVE_MIN, BY__BELOW_MAX */
-    const char *choices; /* text: the words accepted, "f32|bf16"; NULL: any text */
-    const char *derived; /* not NULL: -1 is accepted too, and this is what it stands for */
-    const char *word;    /* a word that may be written (and is printed) for -1; NULL: none */
+    const char *choices; /* text: the accepted words, "f32|bf16"; NULL: any text */
+    const char *derived; /* not NULL: -1 is accepted too, and this explains its meaning */
+    const char *word;    /* a word that is accepted for -1 and printed instead of it; NULL: none */
     const char *help;
-    /* Of records: the keys of one, with BY__OWN places in its struct of `size` bytes. A field whose
-     * fallback is NULL must be given. */
+    /* Records: the keys of a record, whose BY__OWN places are in a struct of `size` bytes. A field
+     * with a NULL fallback is required. */
     const struct by__key_list *fields;
     size_t size;
-    /* The hash of a config has the key only where its value is not the default, so that configs
-     * from before there was the key keep theirs. */
+    /* The key was added later: it enters the config's hash only if it differs from its default, so
+     * that hashes of older configs stay valid. */
     bool later;
 } by__key;
 
@@ -88,33 +88,33 @@ typedef struct by__key_list {
         rows, BY_ARRAY_LENGTH(rows)                                                                \
     }
 
-/* Upper bounds of keys that count something: products of sizes stay far from 63 bits. */
+/* Upper bounds of keys that count something, chosen so that products of sizes stay far below
+ * 2^63. */
 #define BY__MI20 1048576
 #define BY__MI24 16777216
 #define BY__MI30 1073741824
 #define BY__MANY 1e15
 
-/* What a model family, an optimizer or a task declares. */
+/* The declaration of a model family, an optimizer or a task. */
 typedef struct by__kind {
     const char *name; /* the value of the section's key `kind` */
     const char *help; /* one line for docs/config.md */
-    /* Lists of keys, of any section; a list may be shared by several kinds. Unused ones are NULL.
-     */
+    /* Lists of keys in any sections. Several kinds may share a list. Unused entries are NULL. */
     const by__key_list *keys[5];
-    size_t size; /* of the struct that BY__OWN of these keys names; 0: none */
-    /* Fills what -1 stands for and checks what several keys must agree on; each value is in its
-     * range already. Called for the chosen kind; `own` is its struct. May be NULL. */
+    size_t size; /* of the struct that the BY__OWN places of these keys refer to; 0: none */
+    /* Replaces values of -1 and checks constraints between keys; each value is already known to be
+     * in its range. Called for the chosen kind with its struct `own`. May be NULL. */
     by_status (*resolve)(by_config *config, void *own, by_error *error);
 } by__kind;
 
-/* The struct of a kind; NULL when `own` is not of a config that knows the kind. */
+/* Returns the struct of a kind, or NULL if `own` is of a config that does not know the kind. */
 void *by__kind_own(const by_kind_values *own, const by__kind *kind);
-/* Where the first of two keys ("model.heads") was set, else the second, else "config" (both are
- * defaults): the start of a message. */
+/* Returns where the first of two keys ("model.heads") was set, else where the second was, else
+ * "config" (both have their defaults). Messages start with it. */
 const char *by__config_where(const by_config *config, const char *first, const char *second);
-/* Whether a file or an override sets this key; false: it has its default. */
+/* Returns true if a file or an override sets this key, false if it has its default. */
 bool by__config_is_given(const by_config *config, const char *key);
-/* Refuses a whole number that does not divide another, with the nearest that do:
+/* Refuses an integer that does not divide another and suggests the nearest divisors:
  * "train.yaml:14: micro_batch 12 does not divide batch 100; nearest: 10, 20". */
 by_status by__config_divides(const by_config *config, const char *part, const char *whole,
                              by_error *error);

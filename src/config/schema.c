@@ -1,4 +1,4 @@
-/* The keys that every run has. */
+/* Declares the keys that every run has. */
 #include "config/schema.h"
 
 #include <string.h>
@@ -444,7 +444,7 @@ const char *by__key_path(char buffer[64], const by__key *key)
     return buffer;
 }
 
-/* "from 1 to 10", "above 0 and at most 1". */
+/* Appends a range: "from 1 to 10", "above 0 and at most 1". */
 static void add_range(by__text *out, const by__key *key)
 {
     bool above = (key->open & BY__ABOVE_MIN) != 0;

@@ -1,28 +1,29 @@
-/* config: from YAML text to a checked by_config, and back.
+/* config: turns YAML text into a checked by_config, and back.
  *
  * What it is for: a key is declared once (by__key in kind.h: type, place, default, range, choices,
- * help), and the parser, the overrides, the printer, the hash and docs/config.md read that row and
- * nothing else. Keys that every run has stand in schema.c. Keys of a model family, an optimizer or
- * a task stand in that owner's file, in its by__kind, with the values that -1 stands for and the
- * checks over several keys. This room is below all owners and knows none of them: a higher room
- * (train/config_schema.c) hands in a by__schema, the tables of kinds, and an open config remembers
- * it.
+ * help), and the parser, the overrides, the printer, the hash and docs/config.md all use that row.
+ * Keys that every run has are declared in schema.c. Keys of a model family, an optimizer or a task
+ * are declared in the owner's file, in its by__kind, together with the meaning of -1 and the
+ * constraints between keys. This room is below all owners and knows none of them: a higher room
+ * (train/config_schema.c) passes a by__schema with the tables of kinds, and an open config keeps a
+ * pointer to it.
  *
  * Types: by__entry is a key in one config, with the place of its value and where it was set;
- * by__config_node is a value as it stood in the text (a scalar or a list of scalars, quoted or
- * not); by__config is the by_config with what the user must not see.
+ * by__config_node is a value as written in the text (a scalar or a list of scalars, quoted or not);
+ * by__config is a by_config with its private part.
  *
  * Who owns what: a by_config owns its strings and is always the first member of a by__config made
  * by by__config_new; by__value_set replaces a string and frees the old one.
  *
- * Never put here: what a key does to a model or a run, any file but configs, the name of a kind.
+ * Never put here: the effect of a key on a model or a run, access to files other than configs, the
+ * name of a kind.
  */
 #ifndef BY_CONFIG_SCHEMA_H
 #define BY_CONFIG_SCHEMA_H
 
 #include "config/kind.h"
 
-/* The kinds of a section; row(i) is NULL past the last. */
+/* The kinds of a section. row(i) returns NULL past the last one. */
 typedef struct by__kind_table {
     const char *section;
     const by__kind *(*row)(size_t index);
@@ -35,7 +36,7 @@ typedef struct by__section {
 } by__section;
 
 typedef struct by__section_list {
-    const by__section *rows; /* the first one is the top, "" */
+    const by__section *rows; /* the first one is the top level, "" */
     size_t count;
 } by__section_list;
 
@@ -43,28 +44,29 @@ typedef struct by__schema {
     const by__kind_table *tables;
     size_t table_count;
     const by__section_list *sections;
-    const by__key_list *keys; /* that every config has, section by section */
-    size_t size;              /* of the struct that BY__OWN of these keys names; 0: none */
+    const by__key_list *keys; /* of every config, section by section */
+    size_t size;              /* of the struct that the BY__OWN places of these keys refer to; 0:
+                                 none */
 } by__schema;
 
-/* Of a run. */
+/* The sections and keys that every run has. */
 extern const by__section_list by__run_sections;
 extern const by__key_list by__run_keys;
 
 /* A key in one config. */
 typedef struct by__entry {
-    by__key key;          /* a copy; the choices of a key `kind` are the names of its table */
+    by__key key;          /* a copy; a key `kind` gets the names of its table as choices */
     const by__kind *kind; /* NULL: every config of the schema has the key */
-    size_t table;         /* of the schema, where `kind` is one */
+    size_t table;         /* index of the schema's table that `kind` is in */
     void *at;             /* the value */
     char *origin;         /* "train.yaml:14" or an override; NULL while it is the default */
-    char *refusal;        /* the value that was given suits another kind, and not this one: why */
+    char *refusal;        /* why the value that was given suits only another kind; NULL: it suits */
 } by__entry;
 
 typedef struct by__config {
-    by_config config; /* first, so that a by_config * is a by__config * */
+    by_config config; /* first, so that a by_config * can be cast to a by__config * */
     const by__schema *schema;
-    by__entry *entries; /* by section; in it common keys, then those of each kind */
+    by__entry *entries; /* by section; within one the common keys, then those of each kind */
     size_t count;
     void *own;      /* the schema's struct; NULL: it has none */
     char **choices; /* for each table the names of its kinds, "gpt2|llama" */
@@ -81,8 +83,8 @@ struct by_kind_values {
 typedef struct by__scalar {
     char *text;
     bool quoted;
-    char *field;   /* of a record; NULL in values without */
-    size_t record; /* number of it in the list */
+    char *field;   /* key within a record; NULL for plain values */
+    size_t record; /* index of the record in the list */
 } by__scalar;
 
 typedef struct by__config_node {
@@ -90,79 +92,80 @@ typedef struct by__config_node {
     size_t count;
     size_t capacity;
     bool is_list;
-    size_t records; /* mappings in the list */
+    size_t records; /* number of mappings in the list */
 } by__config_node;
 
 /* ---- for the room that knows the schema (config_open.c, config_print.c) ---- */
 
 by_status by__config_new(by__config **out, const by__schema *schema, by_error *error);
-/* by_config_parse and by_config_open. `kept`: what by_config_open_run leaves out is left out. */
+/* Does the work of by_config_parse and by_config_open. `kept`: skip what by_config_open_run
+ * skips. */
 by_status by__config_parse(by_config **out, const by__schema *schema, const char *name,
                            const char *text, size_t length, const char *const *overrides,
                            size_t count, bool kept, by_error *error);
 by_status by__config_open(by_config **out, const by__schema *schema, const char *path,
                           const char *const *overrides, size_t count, bool kept, by_error *error);
-/* A page on all keys; `head` comes first. */
+/* Writes the reference page of all keys, after the text `head`. */
 by_status by__config_reference(char **out, const by__schema *schema, const char *head,
                                by_error *error);
 
 /* ---- schema.c ---- */
 
-/* NULL: there is none of this name. The top has none. */
+/* Returns the section of this name, or NULL. The top level has none. */
 const by__section *by__section_find(const by__schema *schema, const char *name);
-/* "train.steps", or "seed" for a key at the top. */
+/* Formats "train.steps", or "seed" for a top-level key. */
 const char *by__key_path(char buffer[64], const by__key *key);
-/* What a key accepts, for messages and the reference: "a whole number from 1 to 10000". */
+/* Appends what a key accepts, for messages and the reference: "a whole number from 1 to 10000". */
 void by__key_accepts(by__text *out, const by__key *key);
 
 /* ---- config_kinds.c ---- */
 
-/* The kind that a config has chosen from a table; NULL when a program has written another name. */
+/* Returns the kind that a config selects from a table; NULL if a program wrote an unknown name. */
 const by__kind *by__chosen_kind(const by__config *config, size_t table);
-/* The struct of that kind, which must be one; NULL when it has none. */
+/* Returns the struct of the selected kind, which must exist; NULL if the kind has no struct. */
 void *by__chosen_own(const by__config *config, size_t table);
-/* True when the chosen kinds have the key. */
+/* Returns true if the key belongs to the selected kinds. */
 bool by__entry_active(const by__config *config, const by__entry *entry);
-/* The next key of this name behind `after` (NULL: the first); NULL when there is none. */
+/* Returns the next key of this name after `after` (NULL: the first), or NULL. */
 by__entry *by__entry_find(const by__config *config, const by__entry *after, const char *section,
                           const char *name);
-/* The key of this path that the chosen kinds have; NULL when there is none. */
+/* Returns the key of this path that the selected kinds have, or NULL. */
 by__entry *by__entry_at(const by__config *config, const char *path);
-/* Fills `error`: there is no such key; names the nearest, or those that there are. */
+/* Reports an unknown key, with the nearest name or the list of names that exist. */
 by_status by__key_unknown(const by__config *config, const char *where, const char *section,
                           const char *name, by_error *error);
-/* Gives a value to all keys of the name of `first` (several kinds may have one of that name). Each
- * checks it; an error when it suits none. `store` false: only the check. */
+/* Assigns a value to all keys that share the name of `first` (several kinds may have one). Each
+ * checks it; fails if it suits none. `store` false: only check. */
 by_status by__config_assign(by__config *config, by__entry *first, const by__config_node *node,
                             const char *where, bool store, by_error *error);
-/* Refuses a key that was given and that the chosen kinds do not have, and a value that suits
- * another kind only. */
+/* Refuses a key that was given although the selected kinds lack it, and a value that suits only
+ * another kind. */
 by_status by__config_check_kinds(const by__config *config, by_error *error);
-/* Forgets that keys which the chosen kinds do not have were given. */
+/* Clears the origin of keys that were given although the selected kinds lack them. */
 void by__config_drop_foreign(by__config *config);
 
 /* ---- config_value.c ---- */
 
-/* Refuses what is no value of the key at all: "a list". */
+/* Refuses something that cannot be a value of the key, such as "a list". */
 by_status by__value_refuse(const by__key *key, const char *what, const char *where,
                            by_error *error);
-/* Checks a node against the row and stores it. `where` opens the message: "train.yaml:14". */
+/* Checks a node against the key's row and stores it. `where` starts messages: "train.yaml:14". */
 by_status by__value_set(by__entry *entry, const by__config_node *node, const char *where,
                         by_error *error);
-/* The same check without a place to store the value. */
+/* Checks a node without storing it. */
 by_status by__value_check(const by__key *key, const by__config_node *node, const char *where,
                           by_error *error);
-/* Checks the value that a config holds (a program may have written the fields). */
+/* Checks the value that a config holds, since a program may have written the fields directly. */
 by_status by__value_verify(const by__entry *entry, const char *where, by_error *error);
-/* Replaces a value by a copy of another entry's, which belongs to the same key. */
+/* Replaces a value by a copy of another entry's value; both belong to the same key. */
 by_status by__value_copy(by__entry *to, const by__entry *from, by_error *error);
-/* Releases what the field owns. */
+/* Frees what the field owns. */
 void by__value_free(by__entry *entry);
 /* Appends a copy of a scalar. */
 by_status by__node_add(by__config_node *node, const char *text, size_t length, bool quoted,
                        by_error *error);
 void by__node_free(by__config_node *node);
-/* False when the text is not UTF-8, which YAML cannot hold. */
+/* Returns true if the text is UTF-8; YAML cannot hold anything else. */
 bool by__is_utf8(const char *text);
 
 /* ---- config_records.c: the same for by_record_list ---- */
@@ -178,24 +181,24 @@ void by__records_free(by__entry *entry);
 
 /* ---- config_print.c ---- */
 
-/* "6GiB", or bytes where no unit divides them. */
+/* Appends "6GiB", or plain bytes if no unit divides them. */
 void by__size_print(by__text *out, int64_t bytes);
-/* Adds a verified value as YAML that reads back to it exactly. */
+/* Appends a verified value as YAML that reads back exactly. */
 void by__value_print(by__text *out, const by__entry *entry);
 
 /* ---- config_file.c ---- */
 
-/* Reads one YAML text into the config. A key that already has an origin is checked but kept: files
- * are read from the most derived to the base. *base receives the `base:` value and *base_where its
- * place (both NULL when there is none; freed with free()). */
+/* Reads one YAML text into the config. A key that already has an origin is checked but not
+ * replaced, because files are read from the most derived one to the base. *base receives the
+ * `base:` value and *base_where its position (both NULL if there is none; freed with free()). */
 by_status by__config_read(by__config *config, const char *file, const char *text, size_t length,
                           char **base, char **base_where, by_error *error);
-/* The value of an override: a YAML list or quoted text when it starts as one, else taken
- * literally. */
+/* Parses the value of an override: as YAML if it starts like a list or quoted text, else as literal
+ * text. */
 by_status by__config_read_value(by__config_node *node, const char *text, const char *where,
                                 by_error *error);
 
-/* ---- batches that grow (batch_warmup.c) ---- */
+/* ---- batch warm-up (batch_warmup.c) ---- */
 
 #define BY__BATCH_STAGES 16
 by_status by__check_batch_warmup(const by_config *config, by_error *error);

@@ -1,13 +1,13 @@
-/* Two samples, compared as Evidently and SciPy do. */
+/* Compares two samples the way Evidently and SciPy do. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "drift/drift.h"
 
-/* Above it a distribution for large samples is used, as scipy.stats.ks_2samp does. */
+/* Larger samples use the asymptotic distribution, as in scipy.stats.ks_2samp. */
 #define MOST_EXACT 10000
-/* Different values of the reference up to which each is a bin. */
+/* Each different value of the reference gets its own bin if there are at most this many. */
 #define FEW 20
 
 static double sum_of(const double *values, size_t count)
@@ -19,7 +19,7 @@ static double sum_of(const double *values, size_t count)
     return sum;
 }
 
-/* What stands for the share of an empty bin. */
+/* Returns the share that replaces that of an empty bin. */
 static double filler(const double *counts, size_t count, double sum)
 {
     double least = 1.0;
@@ -60,7 +60,8 @@ double by__distance_jensen_shannon(const double *reference, const double *curren
     return sqrt(fmax(sum, 0.0) / 2.0);
 }
 
-/* Pearson's statistic of the current counts; infinite where the reference has none. */
+/* Pearson's statistic of the current counts; infinite if they have values where the reference has
+ * none. */
 static double chi_squared(const double *reference, const double *current, size_t count)
 {
     double scale = sum_of(current, count) / sum_of(reference, count);
@@ -139,7 +140,8 @@ static size_t count_distinct(const double *sorted, size_t count)
     return distinct;
 }
 
-/* Both CDFs in one pass over the values of both: their largest distance, and the area between. */
+/* Compares both CDFs in one pass over the values: their largest distance, and the area between
+ * them. */
 static void compare_cdfs(by_drift_scores *out, const double *a, size_t m, const double *b, size_t n)
 {
     size_t i = 0;
@@ -175,7 +177,7 @@ static double deviation_of(const double *values, size_t count)
     return sqrt(sum / (double)count);
 }
 
-/* How many of `sorted` are below x, or not above it. */
+/* Returns how many of `sorted` are below x, or at most x if `or_equal`. */
 static size_t below(const double *sorted, size_t count, double x, bool or_equal)
 {
     size_t low = 0;
@@ -191,7 +193,7 @@ static size_t below(const double *sorted, size_t count, double x, bool or_equal)
     return low;
 }
 
-/* Counts in equal bins of [low, high]; the last one is closed. */
+/* Counts values in equal bins of [low, high]; the last bin is closed. */
 static void fill_bins(double *counts, size_t bins, const double *sorted, size_t count, double low,
                       double high)
 {
@@ -204,7 +206,7 @@ static void fill_bins(double *counts, size_t bins, const double *sorted, size_t 
     }
 }
 
-/* Bins of Sturges' rule over both samples. */
+/* Compares counts in the bins of Sturges' rule over both samples. */
 static by_status compare_bins(by_drift_scores *out, const double *a, size_t m, const double *b,
                               size_t n, by_error *error)
 {
@@ -221,7 +223,7 @@ static by_status compare_bins(by_drift_scores *out, const double *a, size_t m, c
     return BY_OK;
 }
 
-/* A bin for each value of either sample. */
+/* Compares counts in one bin for each value of either sample. */
 static by_status compare_values(by_drift_scores *out, const double *a, size_t m, const double *b,
                                 size_t n, by_error *error)
 {

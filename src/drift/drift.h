@@ -1,49 +1,50 @@
-/* drift: what data looked like, and whether other data still looks like it.
+/* drift: describes what data looked like, and checks whether other data still looks like it.
  *
- * distance.c compares two samples or two lists of counts, tail.c has the distributions behind the
- * p-values, reference.c makes a reference of training data (reference_file.c: as JSON), and
- * drift_watch.c counts requests into windows and compares each with the reference (verdict.c).
+ * What it is for: distance.c compares two samples or two lists of counts; tail.c computes the
+ * distributions behind the p-values; reference.c makes a reference from training data
+ * (reference_file.c stores it as JSON); drift_watch.c counts requests in windows, and verdict.c
+ * compares each window with the reference.
  *
- * A reference keeps of a number the edges of up to 64 bins with equal shares, and of categories and
- * tokens the most frequent ones: a window is then an array of counters, whatever it counts, and two
- * windows of the same reference can be added.
+ * Types: a by_drift_reference keeps up to 64 quantile bins of a number, and the most frequent
+ * categories and tokens. A window is therefore just an array of counters (by__drift_counts) for any
+ * kind of feature, and two windows of the same reference can be added.
  *
- * Who owns what: a reference owns its features and lives longer than every watch on it; a watch
- * takes its memory when it is opened.
+ * Who owns what: a reference owns its features and must outlive every watch on it; a watch
+ * allocates all its memory when it is opened.
  *
- * Never put here: where data comes from (train, serve), what is printed of it (cli, metrics). */
+ * Never put here: sources of data (train, serve), output of results (cli, metrics). */
 #ifndef BY_DRIFT_DRIFT_H
 #define BY_DRIFT_DRIFT_H
 
 #include "banyan/drift.h"
 #include "base/base.h"
 
-/* Bins of a number, and groups of them over which PSI and chi-squared are taken. */
+/* Bins of a number, and the groups of bins that PSI and chi-squared are computed over. */
 #define BY__DRIFT_BINS   64
 #define BY__DRIFT_GROUPS 10
-/* Categories, or tokens, that are told apart; the others share a bin. */
+/* Categories, or tokens, with their own bins; all others share one. */
 #define BY__DRIFT_KEPT 255
-/* Parts of a window, of which the variance of token counts is estimated. */
+/* Parts of a window, from which the variance of token counts is estimated. */
 #define BY__DRIFT_BLOCKS 32
 
 typedef struct by__drift_feature {
     char *name;
     by_drift_kind kind;
     by_drift_role role;
-    double rows;    /* values that are there */
-    double missing; /* and those that are not */
-    double *counts; /* [bins], of the rows */
+    double rows;    /* values that are present */
+    double missing; /* values that are not */
+    double *counts; /* [bins], over the rows */
     size_t bins;
-    /* Of numbers: bin i holds edges[i - 1] < x <= edges[i]; bins = edge_count + 1. */
+    /* Numbers: bin i holds edges[i - 1] < x <= edges[i]; bins = edge_count + 1. */
     double *edges;
     size_t edge_count;
     double mean;
     double deviation;
-    /* Of categories, sorted, and of tokens, ascending; the last bin holds all others. */
+    /* Categories, sorted, and tokens, ascending; the last bin holds all others. */
     char **values;
     int32_t *ids;
     size_t kept;
-    size_t distinct; /* categories or tokens that the data has */
+    size_t distinct; /* number of different categories or tokens in the data */
 } by__drift_feature;
 
 typedef struct by__drift_value {
@@ -63,12 +64,12 @@ struct by_drift_reference {
 
 /* ---- tails of distributions (tail.c) ---- */
 
-/* P(X >= x) of the chi-squared distribution with `degrees` > 0 of freedom. */
+/* P(X >= x) of the chi-squared distribution with `degrees` > 0 degrees of freedom. */
 double by__chi_squared_tail(double x, double degrees);
-/* P(sup |F_m - F_n| >= d) of two samples of one continuous distribution: its limit for large
+/* P(sup |F_m - F_n| >= d) for two samples of one continuous distribution: the limit for large
  * samples with Stephens' correction; en = m n / (m + n). */
 double by__kolmogorov_tail(double d, double en);
-/* The same exactly. */
+/* The same probability, exact. */
 by_status by__kolmogorov_exact(double *out, double d, size_t m, size_t n, by_error *error);
 
 /* ---- distances of counts (distance.c) ---- */
@@ -78,19 +79,19 @@ double by__distance_jensen_shannon(const double *reference, const double *curren
 
 /* ---- features (reference.c) ---- */
 
-/* A new feature of this name at the end of the list; its arrays are filled by the caller. */
+/* Appends a feature of this name to the list; the caller fills its arrays. */
 by_status by__drift_feature_add(by_drift_reference *r, by__drift_feature **out, const char *name,
                                 by_drift_kind kind, by_error *error);
-/* A figure about the training data by name; NaN: it is not kept. */
+/* Returns a named figure of the training data, or NaN if it is not kept. */
 double by__drift_value_of(const by_drift_reference *r, const char *name);
-/* The bin of a value. */
+/* Return the bin of a value. */
 size_t by__drift_bin_number(const by__drift_feature *f, double value);
 size_t by__drift_bin_category(const by__drift_feature *f, const char *value);
 size_t by__drift_bin_token(const by__drift_feature *f, int32_t id);
 
 /* ---- a window (verdict.c) ---- */
 
-/* Counters of one feature in a window. */
+/* The counters of one feature in a window. */
 typedef struct by__drift_counts {
     double *counts; /* [bins] */
     double rows;
@@ -98,16 +99,16 @@ typedef struct by__drift_counts {
     double unknown;
     double below;
     double above;
-    double requests; /* of tokens: that have some */
+    double requests; /* of tokens: requests that have some */
     double *blocks;  /* of tokens: [BY__DRIFT_BLOCKS, bins], counts of every 32nd request */
 } by__drift_counts;
 
-/* Working memory of a verdict, for features of up to BY__DRIFT_KEPT + 1 bins: bins that are
- * compared together are a group. */
+/* Scratch memory of a verdict, for features of up to BY__DRIFT_KEPT + 1 bins. Bins that are
+ * compared together form a group. */
 typedef struct by__drift_groups {
     double reference[BY__DRIFT_KEPT + 3];
     double current[BY__DRIFT_KEPT + 3];
-    size_t group_of[BY__DRIFT_KEPT + 3]; /* a bin */
+    size_t group_of[BY__DRIFT_KEPT + 3]; /* of a bin */
     size_t count;
     double blocks[BY__DRIFT_BLOCKS][BY__DRIFT_KEPT + 3]; /* counts of groups, then residuals */
 } by__drift_groups;

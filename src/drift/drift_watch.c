@@ -1,4 +1,4 @@
-/* Requests, counted into windows. */
+/* Counts requests in windows. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ struct by_drift_watch {
     by_drift_window last;
 };
 
-/* Counters of all features are one array. */
+/* Allocates the counters of all features as one array. */
 static by_status open_counts(by_drift_watch *w, by_error *error)
 {
     const by_drift_reference *r = w->reference;
@@ -100,7 +100,7 @@ void by_drift_watch_number(by_drift_watch *watch, size_t feature, double value)
     double high = f->edges[f->edge_count - 1];
     c->rows++;
     c->counts[by__drift_bin_number(f, value)]++;
-    c->unknown += value < low; /* the first bin holds them together with the smallest value */
+    c->unknown += value < low; /* the first bin counts them together with the smallest value */
     c->below += value < low ? low - value : 0.0;
     c->above += value > high ? value - high : 0.0;
 }

@@ -1,4 +1,4 @@
-/* A reference, made of training data: quantiles of numbers, counts of categories and tokens. */
+/* Makes a reference from training data: quantiles of numbers, counts of categories and tokens. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,7 +119,7 @@ by_status by__drift_feature_add(by_drift_reference *r, by__drift_feature **out, 
     return BY_OK;
 }
 
-/* A feature that could not be filled goes again. */
+/* Removes the last feature if it could not be filled. */
 static by_status settle(by_drift_reference *r, by_status status)
 {
     if (status != BY_OK) {
@@ -176,8 +176,8 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Edges at quantiles, each a value of the sample; equal ones are one. The first is the smallest
- * value, the last one the largest. */
+/* Sets edges at quantiles, each a value of the sample; equal ones are merged. The first edge is the
+ * smallest value, the last one the largest. */
 static by_status fill_number(by__drift_feature *f, const double *sorted, size_t count,
                              by_error *error)
 {
@@ -276,7 +276,7 @@ typedef struct ranked {
     const char *value;
 } ranked;
 
-/* The most frequent first; of equal counts the first one. */
+/* Sorts by descending count, then by position. */
 static int by_count(const void *a, const void *b)
 {
     const ranked *x = a;
@@ -297,7 +297,7 @@ static int by_value(const void *a, const void *b)
     return strcmp(((const ranked *)a)->value, ((const ranked *)b)->value);
 }
 
-/* Those with a count, the most frequent first. */
+/* Lists the values with a count, the most frequent first. */
 static by_status rank(ranked **out, size_t *distinct, const uint64_t *counts,
                       const char *const *values, size_t count, by_error *error)
 {

@@ -1,4 +1,4 @@
-/* A reference as JSON. Strict when read: whoever edits it learns what is wrong. */
+/* Stores a reference as JSON. Reading is strict, so that mistakes in edited files are reported. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,9 +7,9 @@
 #include "drift/drift.h"
 
 #define SCHEMA     "banyan.drift_reference"
-#define VERSION    2 /* 1: features have no roles */
+#define VERSION    2 /* version 1 has no roles of features */
 #define MOST_BYTES ((size_t)64 << 20)
-#define MOST       ((size_t)100000) /* features */
+#define MOST       ((size_t)100000) /* largest number of features */
 #define MOST_COUNT 9007199254740992.0
 
 static const char *const kinds[] = {"number", "category", "tokens"};
@@ -29,7 +29,7 @@ static json_t *list_of(const double *values, size_t count)
     return list;
 }
 
-/* NULL: out of memory, or a name or value that is not UTF-8. */
+/* Returns NULL when memory is exhausted, or if a name or value is not UTF-8. */
 static json_t *print_feature(const by__drift_feature *f)
 {
     json_t *o = json_pack("{ss ss sI sI so}", "name", f->name, "kind", kinds[f->kind], "rows",
@@ -107,7 +107,7 @@ static by_status wrong(const char *file, const char *what, by_error *error)
     return by_error_set(error, BY_EFORMAT, "%s: %s; " ANEW, file, what);
 }
 
-/* A number of [low, high]. */
+/* Reads a number that must be in [low, high]. */
 static by_status take_number(double *out, const char *file, const json_t *o, const char *key,
                              double low, double high, by_error *error)
 {
@@ -205,7 +205,7 @@ static by_status parse_kept(by__drift_feature *f, const char *file, const json_t
     return BY_OK;
 }
 
-/* The role of the last feature. */
+/* Reads the role of the last feature. */
 static by_status parse_role(by_drift_reference *r, const char *file, const json_t *value,
                             by_error *error)
 {

@@ -1,4 +1,4 @@
-/* Probabilities that a statistic is as large as it is when nothing has changed. */
+/* Tail probabilities of test statistics under the hypothesis of no drift. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -7,8 +7,8 @@
 #define TERMS   10000
 #define EPSILON 1e-16
 
-/* The regularised upper incomplete gamma function Q(a, x): its series below x = a + 1 (Abramowitz
- * and Stegun 6.5.29), else the continued fraction 6.5.31 by Lentz's method. */
+/* The regularised upper incomplete gamma function Q(a, x): by its series for x < a + 1 (Abramowitz
+ * and Stegun 6.5.29), else by the continued fraction 6.5.31 with Lentz's method. */
 static double gamma_tail(double a, double x)
 {
     int sign;
@@ -47,8 +47,8 @@ double by__chi_squared_tail(double x, double degrees)
     return isinf(x) ? 0.0 : gamma_tail(degrees / 2.0, x / 2.0);
 }
 
-/* Kolmogorov's limit in the two forms of its theta function, each where it converges in a few
- * terms; the argument is corrected as in M. A. Stephens, JASA 69 (1974). */
+/* Kolmogorov's limit, by whichever form of its theta function converges in a few terms; the
+ * argument is corrected as in M. A. Stephens, JASA 69 (1974). */
 double by__kolmogorov_tail(double d, double en)
 {
     double root = sqrt(en);
@@ -69,15 +69,16 @@ double by__kolmogorov_tail(double d, double en)
     return sum;
 }
 
-/* The two samples in order are a path through the lattice from (0, 0) to (m, n), all paths alike.
- * u[j] is the share of paths to (i, j) that have touched |i / m - j / n| >= d: the mean of the two
- * points that it can come from, weighted by where the last step of a random path comes from. All
- * terms are positive, so small shares keep their digits. */
+/* The order of the merged samples is a path through the lattice from (0, 0) to (m, n); all paths
+ * are equally likely. u[j] is the share of paths to (i, j) that have touched |i / m - j / n| >= d:
+ * the mean of its values at the two preceding points, weighted by the probability of the last step.
+ * All terms are positive, so small shares keep their precision. */
 by_status by__kolmogorov_exact(double *out, double d, size_t m, size_t n, by_error *error)
 {
     double *u;
     BY_TRY(by__alloc((void **)&u, n + 1, sizeof *u, "a distribution", error));
-    /* Distances are multiples of 1 / lcm(m, n); half of 1 / (m n) keeps equal ones equal. */
+    /* Distances are multiples of 1 / lcm(m, n), so a margin of half of 1 / (m n) absorbs
+     * rounding. */
     double limit = d - 0.5 / ((double)m * (double)n);
     for (size_t j = 0; j <= n; j++) {
         u[j] = (double)j / (double)n >= limit ? 1.0 : 0.0;

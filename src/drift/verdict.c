@@ -1,16 +1,17 @@
-/* What a window says of a feature.
+/* Judges one feature in a window.
  *
- * A feature is reported when two things hold. The difference is no chance: the p-value of a test is
- * below alpha by the number of features (Bonferroni), so that windows without drift alarm in a
- * share of alpha at most, however many features there are. And it is large enough to matter: a
- * distance reaches the threshold. The second alone would alarm on small windows, whose distances
- * are large by chance; the first alone on large ones, where every difference is significant. */
+ * A feature is reported when two conditions hold. The difference is significant: a test's p-value
+ * is below alpha divided by the number of features (Bonferroni), so that windows without drift
+ * raise an alarm in at most a share alpha of cases, however many features there are. And it is
+ * large enough to matter: a distance reaches the threshold. The second condition alone would alarm
+ * on small windows, whose distances are large by chance; the first alone on large ones, in which
+ * every difference is significant. */
 #include <math.h>
 #include <string.h>
 
 #include "drift/drift.h"
 
-/* Counts that a group should expect in the window, for the chi-squared distribution to hold. */
+/* Minimum expected count of a group in the window, for the chi-squared distribution to apply. */
 #define EXPECTED 5.0
 
 static void add_group(by__drift_groups *g, double reference, double current)
@@ -20,7 +21,7 @@ static void add_group(by__drift_groups *g, double reference, double current)
     g->count++;
 }
 
-/* Neighbours among the bins of a number become groups of about equal shares. */
+/* Merges neighbouring bins of a number into groups of about equal shares. */
 static void group_numbers(by__drift_groups *g, const by__drift_feature *f,
                           const by__drift_counts *w)
 {
@@ -29,7 +30,7 @@ static void group_numbers(by__drift_groups *g, const by__drift_feature *f,
     for (size_t i = 0; i < f->bins; i++) {
         reference += f->counts[i];
         current += w->counts[i];
-        /* The last bin is what lies above the reference: nothing of it. */
+        /* The last bin is above the whole reference, and its reference count is zero. */
         if (reference >= f->rows / BY__DRIFT_GROUPS && i + 2 < f->bins) {
             add_group(g, reference, current);
             reference = 0.0;
@@ -39,7 +40,7 @@ static void group_numbers(by__drift_groups *g, const by__drift_feature *f,
     add_group(g, reference, current);
 }
 
-/* Categories of which too few are expected share a group with those that are not told apart. */
+/* Merges categories with too small an expected count into the group of all other categories. */
 static void group_categories(by__drift_groups *g, const by__drift_feature *f,
                              const by__drift_counts *w)
 {
@@ -65,7 +66,7 @@ static void group_categories(by__drift_groups *g, const by__drift_feature *f,
     }
 }
 
-/* Homogeneity of two samples: both have errors, the reference too. */
+/* Tests the homogeneity of two samples, since the reference has sampling errors too. */
 static double two_samples(const by__drift_groups *g)
 {
     double m = 0.0;
@@ -84,11 +85,12 @@ static double two_samples(const by__drift_groups *g)
     return sum;
 }
 
-/* Tokens of a request depend on each other, so the statistic is a sum of squares whose weights are
- * the eigenvalues of the counts' covariance by that of independent tokens. Rao and Scott (1981),
- * second-order correction: its mean and variance give a factor and degrees of freedom
- * (Satterthwaite). Trace and trace of the square are estimated from the counts of blocks of
- * requests, which are independent; the square's without its bias for a normal sample. */
+/* Corrects the test for tokens, which depend on each other within a request: the statistic is then
+ * a sum of squares weighted by the eigenvalues of the counts' covariance relative to that of
+ * independent tokens. Second-order correction of Rao and Scott (1981): its mean and variance give a
+ * factor and degrees of freedom (Satterthwaite). Trace and trace of the square are estimated from
+ * the counts of blocks of requests, which are independent; the latter is freed of its bias for a
+ * normal sample. */
 static void correct(by_drift_verdict *out, double *degrees, by__drift_groups *g,
                     const by__drift_feature *f, const by__drift_counts *w)
 {
@@ -129,7 +131,8 @@ static void correct(by_drift_verdict *out, double *degrees, by__drift_groups *g,
     }
 }
 
-/* Both CDFs at the edges, linear between them; what lies outside counts at the outermost edges. */
+/* Compares both CDFs at the edges, linear between them; values outside count at the outermost
+ * edges. */
 static void compare_cdfs(by_drift_verdict *v, const by__drift_feature *f, const by__drift_counts *w)
 {
     double reference = 0.0;
@@ -151,7 +154,7 @@ static void compare_cdfs(by_drift_verdict *v, const by__drift_feature *f, const 
         last = away;
         v->ks = fmax(v->ks, fabs(away));
     }
-    /* How far those outside are is known by their sums alone. */
+    /* Only the sums of values outside tell how far they are from the edges. */
     v->wasserstein = (area + (w->below + w->above) / w->rows) / fmax(f->deviation, 0.001);
 }
 
@@ -191,7 +194,7 @@ void by__drift_judge(by_drift_verdict *out, const by__drift_feature *feature,
     if (w->blocks != NULL && g->count > 1 && w->requests >= BY__DRIFT_BLOCKS) {
         correct(out, &degrees, g, f, w);
     }
-    /* Values that were not missing and now are, or the other way round. */
+    /* Values that were never missing and now are, or the other way round. */
     if (w->rows == 0.0 || f->missing + w->missing > 0.0) {
         if (w->rows == 0.0) {
             add_group(g, f->rows, 0.0);

@@ -1,24 +1,27 @@
-/* export: writers and readers of the formats of other programs.
+/* export: writers and readers of other programs' model formats.
  *
- * What it is for: a model on disk in the form that another runtime loads, and GGUF files as weights
- * that the rooms above load like any others.
+ * What it is for: writing a model as files that another runtime can load, and reading GGUF files as
+ * weights that the rooms above load like any others.
  *
- * One file a format: a row of the table in export_table.c (by__export_row) has its name, its types
- * and the function that writes. GGUF is several: gguf_names.c maps names of tensors and metadata of
- * llama.cpp's architectures to those of the Hugging Face families, in both directions; gguf_types.c
- * converts blocks of its types; gguf_tensors.c lists what a file will hold and makes rows of it;
- * gguf_metadata.c and gguf_vocabulary.c say what the model and its tokens are; gguf_write.c lays
- * out and writes the file. gguf_model.c reads one as weights, gguf_config.c its config.json; the
- * bytes are parsed by data/formats/gguf_file.c, below both this room and the tokenizers.
+ * Types: by__export is the state of an export; by__export_row is a format, with its name, its
+ * dtypes and the function that writes it. Each format has one file and a row of the table in
+ * export_table.c.
  *
- * ONNX: onnx_export.c builds the graph of inference and has each op's row write its nodes,
- * onnx_writer.c receives them, onnx_examples.c adds inputs and outputs of models of images and
+ * GGUF takes several files. gguf_names.c maps names of tensors and metadata between llama.cpp's
+ * architectures and the Hugging Face families, in both directions; gguf_types.c encodes and decodes
+ * blocks; gguf_tensors.c lists the tensors of a file and makes their rows; gguf_metadata.c and
+ * gguf_vocabulary.c describe the model and its tokens; gguf_write.c lays out and writes the file.
+ * gguf_model.c reads a file as weights, gguf_config.c derives its config.json. The bytes are parsed
+ * by data/formats/gguf_file.c, which is below both this room and the tokenizers.
+ *
+ * ONNX: onnx_export.c builds the inference graph and calls each op's row to write its nodes,
+ * onnx_writer.c receives them, onnx_examples.c adds the inputs and outputs of models for images and
  * tables.
  *
- * Who owns what: sources are borrowed for a call.
+ * Who owns what: sources are borrowed for the duration of a call.
  *
- * Never put here: what a model computes, how a text becomes tokens, compression: a writer stores
- * the values that there are.
+ * Never put here: what a model computes, how text becomes tokens, compression: a writer stores the
+ * values that it is given.
  */
 #ifndef BY_EXPORT_EXPORT_H
 #define BY_EXPORT_EXPORT_H
@@ -31,13 +34,13 @@
 #include "base/base.h"
 #include "checkpoint/storage.h"
 
-/* An export while it runs. */
+/* The state of a running export. */
 typedef struct by__export {
     const by_export_source *source;
     const by_export_options *options;
     by_export_report report;
-    json_t *config;          /* config.json of the model, as by_model_config_json writes it */
-    by_tokenizer *tokenizer; /* NULL: there is none */
+    json_t *config;          /* config.json of the model, in the format of by_model_config_json */
+    by_tokenizer *tokenizer; /* NULL: the model has none */
     json_t *settings;        /* tokenizer_config.json, or NULL */
     char *template;          /* the chat template, or NULL */
 } by__export;
@@ -55,11 +58,11 @@ by_status by__export_gguf(by__export *export, by_error *error);
  * of every text; -1: none. */
 int64_t by__export_eos(const by__export *export);
 int64_t by__export_bos(const by__export *export);
-/* The name under which the weights hold PREFIX NAME, or NAME; NULL: they do not. */
+/* Returns PREFIX NAME or NAME, whichever the weights contain, or NULL. */
 const char *by__export_find(const by_weights *weights, const char *prefix, const char *name);
-/* The type that most elements of the weights have. */
+/* Returns the dtype that most elements of the weights have. */
 by_dtype by__export_dtype(const by_weights *weights);
-/* Directory and name of a file's path, both freed with free(). */
+/* Splits a file's path into directory and name, both freed with free(). */
 by_status by__export_place(char **directory, char **name, const char *path, by_error *error);
 
 #endif

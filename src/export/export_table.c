@@ -1,4 +1,4 @@
-/* The table of formats, and what all of them need of a model. */
+/* The table of formats, and the parts of an export that all of them share. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +30,7 @@ static const by__export_row *find_row(const char *name)
     return NULL;
 }
 
-/* Whether `names`, with spaces between them, has the word. */
+/* Returns true if the space-separated list `names` contains the word. */
 static bool has_word(const char *names, const char *word)
 {
     size_t n = strlen(word);
@@ -65,7 +65,7 @@ static by_status check_options(const by__export_row **row, const by_export_optio
     return BY_OK;
 }
 
-/* A JSON object of the source's directory; NULL where there is none. */
+/* Reads a JSON object from the source's directory; NULL if the file does not exist. */
 static by_status read_json(json_t **out, const char *directory, const char *name, by_error *error)
 {
     char *text = NULL;
@@ -89,8 +89,8 @@ static by_status read_json(json_t **out, const char *directory, const char *name
     return status;
 }
 
-/* The text of a template: of chat_template.jinja, or of tokenizer_config.json, where it is a text
- * or a list of named ones. */
+/* Reads the chat template from chat_template.jinja, or from tokenizer_config.json, where it is a
+ * string or a list of named strings. */
 static by_status read_template(by__export *e, by_error *error)
 {
     size_t length;
@@ -137,7 +137,7 @@ static by_status read_tokenizer(by__export *e, by_error *error)
     return read_template(e, error);
 }
 
-/* An id of config.json: a number, or the first of a list. */
+/* Reads an id from config.json: a number, or the first one of a list. */
 static int64_t read_id(const by_weights *weights, const char *key)
 {
     const char *text = by_weights_config(weights);

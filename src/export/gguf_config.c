@@ -1,4 +1,4 @@
-/* The config.json of a GGUF file. */
+/* Derives the config.json of a GGUF file from its metadata. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static const char *key_of(char out[128], const reading *r, const char *key)
     return out;
 }
 
-/* The shortest decimal that is the same f32: 1e-05, not 9.99999975e-06. */
+/* Returns the shortest decimal that is the same f32: 1e-05, not 9.99999975e-06. */
 static double short_real(double value)
 {
     char text[32];
@@ -76,8 +76,8 @@ static void set_real(json_t *object, const char *to, const reading *r, const cha
     }
 }
 
-/* rope_type llama3 from the factors of its frequencies: those that it would have are computed and
- * compared. */
+/* Recognises rope_type llama3 from the file's frequency factors, by computing those that it would
+ * have and comparing. */
 static by_status read_frequencies(const reading *r, json_t *scaling, by_error *error)
 {
     char key[128];
@@ -152,7 +152,7 @@ static int64_t number(const json_t *root, const char *key)
     return json_integer_value(json_object_get(root, key));
 }
 
-/* What Llama's descendants have beyond the table of keys. */
+/* Reads what Llama and its descendants have beyond the table of keys. */
 static by_status read_rotary(const reading *r, by_error *error)
 {
     json_t *scaling = json_object();
@@ -165,7 +165,8 @@ static by_status read_rotary(const reading *r, by_error *error)
     if (has_tensor(r, "blk.0.ffn_up.bias")) {
         (void)json_object_set_new(r->root, "mlp_bias", json_true());
     }
-    /* transformers' Llama has heads of width / heads; Mistral, the same otherwise, has any. */
+    /* In transformers, Llama needs a head width of width / heads; Mistral, otherwise equal, does
+     * not. */
     if (strcmp(r->architecture->name, "llama") == 0 && heads > 0 &&
         number(r->root, "hidden_size") % heads != 0) {
         json_t *classes = json_pack("[s]", "MistralForCausalLM");

@@ -1,4 +1,4 @@
-/* What a GGUF file says of its model, from config.json. */
+/* The metadata of a GGUF file that describes its model, from config.json. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static by_status refuse(const char *what, const by__gguf_architecture *architect
                         architecture->name, what);
 }
 
-/* Attention that looks back less far than the context. */
+/* Returns true if attention has a window smaller than the context. */
 static bool is_windowed(const json_t *config)
 {
     const json_t *window = json_object_get(config, "sliding_window");
@@ -47,7 +47,7 @@ static bool is_windowed(const json_t *config)
                json_integer_value(json_object_get(config, "max_position_embeddings"));
 }
 
-/* Every fourth layer without rotary positions is what llama.cpp's smollm3 has. */
+/* Returns true if every fourth layer has no rotary positions, as in llama.cpp's smollm3. */
 static bool is_fourth(const json_t *layers)
 {
     for (size_t i = 0; i < json_array_size(layers); i++) {
@@ -82,7 +82,7 @@ static by_status put_scaling(by__gguf_pairs *pairs, const by__gguf_architecture 
     }
     double context = number_of(scaling, "original_max_position_embeddings",
                                number_of(config, "max_position_embeddings", 0.0));
-    if (strcmp(kind, "llama3") == 0) { /* which is a tensor */
+    if (strcmp(kind, "llama3") == 0) { /* stored as a tensor */
         put_key(pairs, a, "rope.scaling.original_context_length", BY__GGUF_WHOLE, context);
         return BY_OK;
     }

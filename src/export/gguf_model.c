@@ -1,5 +1,5 @@
-/* GGUF files as weights. Values are converted as they are read, so that a model takes no more
- * memory than its mapped file. */
+/* GGUF files as weights. Values are converted as they are read, so a model needs no more memory
+ * than its mapped file. */
 #include "export/gguf_model.h"
 
 #include <inttypes.h>
@@ -8,21 +8,21 @@
 
 #include "export/gguf_read.h"
 
-/* A tensor under another name, order or type than that of its file. */
+/* A tensor with the name, order and type of the family, not of the file. */
 typedef struct tensor {
     by__computed computed;
     const uint8_t *data;
     const by__gguf_type *type;
     by__gguf_order order;
-    int64_t head; /* width of a head, where rows go by heads */
-    int64_t rows; /* of the weights: [rows, columns] */
+    int64_t head; /* width of a head, if rows are ordered by heads */
+    int64_t rows; /* shape as a weight: [rows, columns] */
     int64_t columns;
     int64_t inner; /* elements of a row in the file */
     by_dtype dtype;
 } tensor;
 
 struct by__gguf_model {
-    by__map map; /* {0}: the bytes are somebody else's */
+    by__map map; /* {0}: the bytes are borrowed */
     by__gguf_file file;
     char *path;
     char *config;
@@ -32,7 +32,7 @@ struct by__gguf_model {
     size_t count;
 };
 
-/* Element (row, column) of the weights. */
+/* Returns element (row, column) of the weight. */
 static float element(const tensor *t, int64_t row, int64_t column)
 {
     if (t->order == BY__GGUF_TRANSPOSED) {
@@ -67,8 +67,9 @@ static void read_elements(const by__computed *self, uint64_t first, size_t count
     }
 }
 
-/* "blk.12.attn_q" of "blk.12.attn_q.weight": the layer, its number (-1: of no block), and the part
- * behind it. NULL: the architecture has no such tensor. */
+/* Finds the layer of a tensor, "blk.12.attn_q" of "blk.12.attn_q.weight", its block number (-1:
+ * outside blocks), and the rest of its name. Returns NULL if the architecture has no such
+ * tensor. */
 static const by__gguf_layer *find_layer(const by__gguf_architecture *a, const char *name,
                                         int64_t *block, const char **part)
 {
@@ -117,7 +118,7 @@ static by_status bad(const by__gguf_model *m, const by__gguf_description *d, con
     return by_error_set(error, BY_EFORMAT, "%s: tensor '%s' %s", m->path, d->name, what);
 }
 
-/* The width of heads: the metadata's, or the rows divided by the number of heads. */
+/* Returns the width of heads: from the metadata, or the rows divided by the number of heads. */
 static by_status head_width(int64_t *out, const by__gguf_model *m, const by__gguf_description *d,
                             int64_t rows, bool of_keys, by_error *error)
 {

@@ -1,5 +1,5 @@
-/* Architectures of llama.cpp: names of their tensors and of their metadata, and those of the
- * Hugging Face families that they stand for. */
+/* Architectures of llama.cpp: the names of their tensors and metadata, and those of the
+ * corresponding Hugging Face families. */
 #include <string.h>
 
 #include "export/gguf.h"

@@ -1,4 +1,4 @@
-/* What a GGUF file holds, for people and programs. */
+/* Summarises a GGUF file as text or JSON. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +63,7 @@ static void add_pair_number(summary *s, const char *name, const by__gguf_file *f
     }
 }
 
-/* Tensors and bytes of each type. */
+/* Appends the number of tensors and the bytes of each type. */
 static void add_types(summary *s, const by__gguf_file *file)
 {
     uint64_t elements = 0;

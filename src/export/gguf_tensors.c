@@ -12,9 +12,9 @@ void by__gguf_plan_free(by__gguf_plan *plan)
     *plan = (by__gguf_plan){0};
 }
 
-/* The type of a matrix whose rows have so many columns: the wanted one, or a wider one whose blocks
- * fit. Tables of tokens and heads keep 8 bits where others have fewer: they are few of the weights
- * and the most sensitive. */
+/* Returns the type for a matrix with rows of this length: the wanted one, or a wider one whose
+ * blocks fit. Embeddings and heads keep at least 8 bits, because they are a small part of the
+ * weights and the most sensitive one. */
 static const by__gguf_type *type_for(by__gguf_plan *plan, const by__gguf_type *wanted,
                                      const by__gguf_tensor *tensor, bool in_f32)
 {
@@ -55,7 +55,7 @@ static by_status add(by__gguf_plan *plan, const by__gguf_tensor *tensor, const b
     return BY_OK;
 }
 
-/* Adds the weight and the bias of a layer, as far as the model has them. */
+/* Adds the weight and the bias of a layer, if the model has them. */
 static by_status add_layer(by__gguf_plan *plan, const by__export *e, const by__gguf_layer *layer,
                            const char *gguf, const char *other, const by__gguf_type *type,
                            by_error *error)
@@ -99,7 +99,7 @@ static by_status add_layer(by__gguf_plan *plan, const by__export *e, const by__g
     return BY_OK;
 }
 
-/* The factors of rope_type llama3, which llama.cpp reads as a tensor. */
+/* Adds the factors of rope_type llama3, which llama.cpp reads as a tensor. */
 static by_status add_frequencies(by__gguf_plan *plan, const by__export *e, by_error *error)
 {
     const json_t *scaling = json_object_get(e->config, "rope_scaling");
@@ -127,7 +127,7 @@ static bool is_in_plan(const by__gguf_plan *plan, const char *name)
     return false;
 }
 
-/* A model without one of its tensors would be another one. */
+/* Checks that no tensor is left out, since that would change the model. */
 static by_status check_all(const by__gguf_plan *plan, const by__export *e, bool tied,
                            by_error *error)
 {
@@ -186,7 +186,7 @@ by_status by__gguf_plan_make(by__gguf_plan *out, const by__export *e, const by__
 
 /* ---- rows ---- */
 
-/* Rows of the source, all of a box. */
+/* Reads rows of the source given as slices. */
 static by_status read_box(float *out, const by_weights *weights, const by__gguf_tensor *t,
                           const by_tensor_slice *slice, size_t count, by_error *error)
 {
@@ -207,7 +207,7 @@ static by_status read_rows(float *out, const by_weights *weights, const by__gguf
     return read_box(out, weights, t, &slice, (size_t)(count * t->columns), error);
 }
 
-/* Elements of a bias by heads: as a matrix of one column. */
+/* Reorders the elements of a bias by heads, like a matrix of one column. */
 static by_status bias_by_heads(float *out, float *scratch, const by_weights *weights,
                                const by__gguf_tensor *t, by_error *error)
 {

@@ -1,14 +1,14 @@
-/* Blocks of GGUF's types. Numbers are little-endian; a scale is f16.
+/* Blocks of GGUF's types. Numbers are little-endian, scales f16.
  *
  *   q8_0  32 elements: scale d, 32 x i8; x = d q
  *   q4_0  32 elements: scale d, 16 bytes; x = d (q - 8). Element i < 16 is the low half of byte i,
  *         element 16 + i its high half
- *   q5_0  the same with 32 fifth bits behind the scale; x = d (q - 16)
- *   q4_k  256 elements in 8 groups of 32: scales d and m of all, 12 bytes that hold 6 bits of scale
- *         and 6 of minimum for each group, 128 bytes; x = d s q - m n. A pair of groups shares 32
+ *   q5_0  as q4_0, with 32 fifth bits after the scale; x = d (q - 16)
+ *   q4_k  256 elements in 8 groups of 32: scales d and m for all, 12 bytes with a 6-bit scale s and
+ *         a 6-bit minimum n for each group, 128 bytes of q; x = d s q - m n. Two groups share 32
  *         bytes, the first in the low halves
  *   q6_k  256 elements in 16 groups of 16: 128 bytes of low halves, 64 bytes of two high bits, 16 x
- *         i8 scales, scale d; x = d s (q - 32)
+ *         i8 scales s, scale d; x = d s (q - 32)
  */
 #include "export/gguf_types.h"
 
@@ -34,7 +34,7 @@ static float scale_at(const uint8_t *p)
     return by__f16_to_f32(load16(p));
 }
 
-/* Stores a scale; false when f16 has no such value. */
+/* Stores a scale. Returns false if it does not fit into f16. */
 static bool put_scale(uint8_t *p, float scale)
 {
     uint16_t half = by__f32_to_f16(scale);
@@ -83,8 +83,8 @@ static float bf16_decode(const uint8_t *block, size_t i)
 
 /* ---- blocks of 32 ---- */
 
-/* What elements are multiplied with for integers of a scale. A scale whose inverse float32 has not
- * is 0 as f16. */
+/* Returns the factor that turns elements into integers of this scale; 0 if the inverse overflows
+ * f32, since such a scale is 0 in f16 as well. */
 static float inverse_of(float scale)
 {
     float inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
@@ -113,7 +113,7 @@ static float q8_0_decode(const uint8_t *block, size_t i)
     return scale_at(block) * (float)(int8_t)block[2 + i];
 }
 
-/* The value of the largest magnitude becomes -8, the only end of the range that is exact. */
+/* The value of the largest magnitude becomes -8, the end of the range with the larger magnitude. */
 static bool q4_0_encode(uint8_t *out, const float *in)
 {
     float largest = 0.0f;
@@ -127,7 +127,7 @@ static bool q4_0_encode(uint8_t *out, const float *in)
     float inverse = inverse_of(d);
     uint8_t q[32];
     for (size_t i = 0; i < 32; i++) {
-        /* In double: the sum is rounded once, as with a fused multiply-add. */
+        /* In double, so that the sum is rounded only once, as with a fused multiply-add. */
         double shifted = (double)in[i] * (double)inverse + 8.5;
         q[i] = (uint8_t)fmin(15.0, fmax(0.0, trunc(shifted)));
     }
@@ -155,8 +155,8 @@ static float q5_0_decode(const uint8_t *block, size_t i)
 
 /* ---- blocks of 256 ---- */
 
-/* Scale and minimum, 6 bits each, of group j. The first four of each have a byte of their own,
- * whose two high bits belong to the last four. */
+/* Unpacks the 6-bit scale and minimum of group j. Each of the first four groups has its own bytes,
+ * whose two high bits belong to the last four groups. */
 static void group_scales(const uint8_t *packed, size_t j, int *scale, int *minimum)
 {
     if (j < 4) {
@@ -202,12 +202,12 @@ static float q6_k_decode(const uint8_t *block, size_t i)
     return scale_at(block + 208) * (float)(int8_t)block[192 + i / 16] * (float)q;
 }
 
-/* The largest magnitude that a block has with the largest scale; a range that every scale of f16 is
- * too large for. */
+/* The largest magnitude that fits a block with the largest scale, and the range below which any f16
+ * scale would be too large. */
 #define MOST_Q4_K   (65504.0f * 63.0f * 15.0f)
 #define LEAST_RANGE 1e-30f
 
-/* x = scale q - minimum of a group of 32, q in 0 .. 15, minimum >= 0. */
+/* x = scale q - minimum for a group of 32, q in 0 .. 15, minimum >= 0. */
 typedef struct group_fit {
     float scale;
     float minimum;
@@ -219,8 +219,8 @@ static int quantum(float x, float inverse, float minimum)
     return q < 0.0f ? 0 : q > 15.0f ? 15 : (int)q;
 }
 
-/* The sum of weighted squared errors of a fit whose integers those of `inverse` and `minimum` are,
- * after scale and minimum were chosen for these integers by least squares. */
+/* Fits scale and minimum by least squares to the integers that `inverse` and `minimum` yield.
+ * Returns the sum of weighted squared errors. */
 static double refit(group_fit *fit, const float *x, const float *weight, float inverse,
                     float minimum)
 {
@@ -245,7 +245,7 @@ static double refit(group_fit *fit, const float *x, const float *weight, float i
         scale = (w * wqx - wq * wx) / determinant;
         offset = (wqq * wx - wq * wqx) / determinant;
     }
-    if (offset > 0.0) { /* a minimum above zero is not stored */
+    if (offset > 0.0) { /* the minimum cannot be positive */
         offset = 0.0;
         scale = wqq > 0.0 ? wqx / wqq : 0.0;
     }
@@ -257,7 +257,7 @@ static double refit(group_fit *fit, const float *x, const float *weight, float i
     return error;
 }
 
-/* Large values count for more: they are those that matter in a product. */
+/* Weights large values more, because they matter most in a product. */
 static group_fit fit_group(const float *x)
 {
     float weight[32];
@@ -277,7 +277,7 @@ static group_fit fit_group(const float *x)
     }
     group_fit best = {0};
     double least = INFINITY;
-    for (int step = -10; step <= 10; step++) { /* grids from a little narrower to a little wider */
+    for (int step = -10; step <= 10; step++) { /* from slightly narrower to slightly wider grids */
         group_fit fit;
         float inverse = (15.0f + 0.1f * (float)step) / (high - low);
         double error = refit(&fit, x, weight, inverse, -low);

@@ -1,9 +1,10 @@
-/* A tokenizer as llama.cpp reads it.
+/* Writes a tokenizer in llama.cpp's terms.
  *
- *   byte-level BPE       model "gpt2": tokens in byte-level letters, merges, a name that stands for
- *                        the pattern that cuts the text ("pre")
+ *   byte-level BPE       model "gpt2": tokens in byte-level letters, merges, and the name ("pre")
+ * of
+ *                        the pattern that splits the text
  *   BPE over characters  model "llama" (SentencePiece): tokens, and scores that order the merges
- *   characters           model "rwkv": at each place the longest token, which is its character
+ *   characters           model "rwkv": the longest matching token, which is always one character
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ static const char *bytes_of(const by_tokenizer *t, uint32_t id, size_t *length)
     return t->bytes + t->offsets[id];
 }
 
-/* A token of the RWKV vocabulary: bytes outside of printable ASCII and the backslash are
+/* Appends a token of the RWKV vocabulary; a backslash and bytes outside of printable ASCII are
  * escaped. */
 static void add_escaped(by__text *out, const char *data, size_t length)
 {
@@ -46,7 +47,7 @@ static void add_letters(by__text *out, const char *data, size_t length)
     }
 }
 
-/* The name of a token in the file. */
+/* Appends a token's name in the file. */
 static void add_name(by__text *out, const by_tokenizer *t, uint32_t id)
 {
     size_t length;
@@ -60,7 +61,7 @@ static void add_name(by__text *out, const by_tokenizer *t, uint32_t id)
     }
 }
 
-/* Puts the names of tokens, and of the rows of the embedding behind them that stand for none. */
+/* Adds the names of tokens, and of the unused rows that follow them in the embedding. */
 static by_status put_tokens(by__gguf_pairs *pairs, const by_tokenizer *t, uint32_t count,
                             by_error *error)
 {
@@ -174,8 +175,8 @@ static by_status put_byte_level(by__gguf_pairs *pairs, const by_tokenizer *t, ui
 
 /* ---- BPE over characters ---- */
 
-/* SentencePiece merges the pair whose token has the highest score: that of the earliest merge. What
- * no merge makes is below all of these. */
+/* SentencePiece merges the pair whose token has the highest score, so earlier merges get higher
+ * scores, and tokens that no merge makes get lower ones than all merges. */
 static by_status put_scores(by__gguf_pairs *pairs, const by_tokenizer *t, uint32_t count,
                             by_error *error)
 {
@@ -237,7 +238,7 @@ static void put_id(by__gguf_pairs *pairs, const char *key, int64_t id, uint32_t 
     }
 }
 
-/* The id of a token that tokenizer_config.json names; -1: none. */
+/* Returns the id of a token that tokenizer_config.json names; -1: none. */
 static int64_t named(const by__export *e, const char *key)
 {
     const json_t *value = json_object_get(e->settings, key);
@@ -251,7 +252,7 @@ by_status by__gguf_put_vocabulary(by__gguf_pairs *pairs, const by__export *e, by
 {
     const by_tokenizer *t = e->tokenizer;
     uint32_t count = (uint32_t)e->source->config->model.vocab;
-    if (t == NULL) { /* a model of token ids alone */
+    if (t == NULL) { /* the model only has token ids */
         by__gguf_put_text(pairs, "tokenizer.ggml.model", "no_vocab");
         return BY_OK;
     }

@@ -7,7 +7,7 @@
 #include "export/gguf_write.h"
 
 #define ALIGNMENT ((uint64_t)32)
-/* Elements that are converted at a time, or one row. */
+/* Elements converted at a time, or one row if that is longer. */
 #define CHUNK ((int64_t)1 << 18)
 
 static void add_little(by__text *text, uint64_t value, size_t bytes)
@@ -75,7 +75,8 @@ static uint64_t padding(uint64_t at)
     return (ALIGNMENT - at % ALIGNMENT) % ALIGNMENT;
 }
 
-/* Everything in front of the data. Gives the tensors their offsets; *size: of the whole file. */
+/* Builds everything before the data and assigns tensors their offsets; *size is that of the whole
+ * file. */
 static by_status make_header(by__text *out, uint64_t *size, by__gguf_plan *plan,
                              const by__gguf_pairs *pairs, by_error *error)
 {
@@ -204,7 +205,7 @@ static by_status write_file(by__export *e, by__gguf_plan *plan, const by__gguf_p
     return status;
 }
 
-/* Where the file comes from, and of what kind it is. */
+/* Adds the origin and the kind of the file. */
 static void put_general(by__gguf_pairs *pairs, const by__export *e,
                         const by__gguf_architecture *architecture, const by__gguf_type *type)
 {

@@ -5,7 +5,7 @@
 
 #define MAX_TEXT ((size_t)64 << 20)
 
-/* ---- what was learned ---- */
+/* ---- learned preprocessing ---- */
 
 static void read_labels(by__onnx_examples *x, const by_weights *weights)
 {
@@ -69,7 +69,7 @@ static int cast(by__onnx *o, int value, int type)
     return y;
 }
 
-/* (pixel / 255 - mean) / deviation, and the extent of the batch, for which rows ask. */
+/* Adds (pixel / 255 - mean) / deviation, and the extent of the batch, which rows may need. */
 static by_status read_images(const by__onnx_examples *x, by__onnx_writer *w, int64_t channels,
                              int *out, by_error *error)
 {
@@ -88,8 +88,8 @@ static by_status read_images(const by__onnx_examples *x, by__onnx_writer *w, int
     return BY_OK;
 }
 
-/* (number - mean) / deviation in f64, as when the model was trained; 0 for NaN, which stands for a
- * cell that is missing. */
+/* Adds (number - mean) / deviation in f64, as in training; 0 for NaN, which marks a missing
+ * cell. */
 static by_status read_numbers(const by__onnx_examples *x, by__onnx_writer *w, int64_t columns,
                               int *out, by_error *error)
 {

@@ -1,5 +1,5 @@
-/* What models of images and of tables read and deliver in ONNX: pixels, numbers and category ids as
- * they are in the user's data, and logits or values. What was learned from the training data
+/* Inputs and outputs of ONNX models for images and tables: raw pixels, numbers and category ids as
+ * in the user's data, and logits or values. What was learned from the training data
  * (preprocessor_config.json, encoding.json) becomes nodes. */
 #ifndef BY_EXPORT_ONNX_EXAMPLES_H
 #define BY_EXPORT_ONNX_EXAMPLES_H
@@ -10,22 +10,22 @@
 #include "export/onnx_writer.h"
 
 typedef struct by__onnx_examples {
-    char *text;              /* of the file */
-    const char *key;         /* of that text among the metadata */
+    char *text;              /* text of the file */
+    const char *key;         /* metadata key that the text is stored under */
     by__pixel_scales scales; /* of images */
     by_encoding *encoding;   /* of tables, else NULL */
     char *labels;            /* names of classes, "id2label" of config.json; NULL: none */
 } by__onnx_examples;
 
-/* Reads what is next to the weights; zeros for a model of tokens. Freed with
- * by__onnx_examples_close also when this fails. */
+/* Reads the files next to the weights; zeros for a model of tokens. by__onnx_examples_close must be
+ * called even if this fails. */
 by_status by__onnx_examples_open(by__onnx_examples *x, const by__export *export, by_error *error);
 void by__onnx_examples_close(by__onnx_examples *x);
-/* Adds the input and the nodes that make what the model reads of it, and says the name of that,
- * which the input or the writer owns. */
+/* Adds the input and the nodes that convert it to what the model reads. *name, the result's name,
+ * is owned by the input or the writer. */
 by_status by__onnx_examples_input(const by__onnx_examples *x, by__onnx_writer *writer,
                                   const by__value *input, const char **name, by_error *error);
-/* Adds the output, of the model's result with this name and type. */
+/* Adds the output: the model's result with this name and type. */
 void by__onnx_examples_output(const by__onnx_examples *x, by__onnx_writer *writer, const char *name,
                               const by__value *result);
 

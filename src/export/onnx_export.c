@@ -1,13 +1,13 @@
-/* Models as ONNX graphs: the graph that inference runs, each node written by its row. Batch and
- * sequence are of any extent. onnx_examples.c adds what models of images and tables read and
- * deliver.
+/* Models as ONNX graphs: the inference graph, whose nodes are written by their rows. Batch and
+ * sequence may have any extent. onnx_examples.c adds inputs and outputs of models for images and
+ * tables.
  *
- * Models of tokens: with past keys and values (names as in Hugging Face's exports:
- * past_key_values.N.key, present.N.key, [batch, kv_heads, past, head width]) a sequence goes on
- * where the last call ended; the first call gives a past of no positions.
+ * Models of tokens take past keys and values (named as in Hugging Face's exports:
+ * past_key_values.N.key, present.N.key, [batch, kv_heads, past, head width]), so that a sequence
+ * can be continued from the last call; the first call passes a past of length 0.
  *
- * Weights are in a second file, NAME_data, each on a multiple of 4096 bytes, so that a model may
- * have more than the 2 GiB of a protocol buffer. */
+ * Weights are in a second file, NAME_data, each aligned to 4096 bytes, so that a model may exceed
+ * the 2 GiB limit of protocol buffers. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 
 #define ALIGNMENT ((uint64_t)4096)
 #define CHUNK     ((size_t)1 << 18)
-/* Extents that the graph is built with; the ONNX graph has none of them. */
+/* Arbitrary extents that the graph is built with; they do not appear in the ONNX graph. */
 #define BATCH      3
 #define TIME       5
 #define MAX_INPUTS 16 /* of a node */
@@ -29,9 +29,9 @@ typedef struct state {
     by_model model;
     by__onnx_examples examples; /* of images and tables */
     by__onnx_writer writer;
-    char **names;    /* [value_count]: of values in ONNX, owned */
-    char *data_name; /* of the second file */
-    uint64_t bytes;  /* of it */
+    char **names;    /* [value_count]: ONNX names of values, owned */
+    char *data_name; /* name of the second file */
+    uint64_t bytes;  /* size of the second file */
 } state;
 
 static by_status set_name(state *s, by_value value, const char *name, by_error *error)
@@ -45,7 +45,7 @@ static by_status set_name(state *s, by_value value, const char *name, by_error *
 static by_status build_graph(state *s, by_error *error)
 {
     const by_model_config *model = &s->export->source->config->model;
-    /* Windows are limits only in a sequence that is longer. */
+    /* Windows only show in the graph if the sequence is longer than they are. */
     by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = BATCH, .time = model->context};
     if (s->examples.text != NULL) {
         request.mode = BY_MODEL_LOSS;
@@ -61,7 +61,7 @@ static by_status build_graph(state *s, by_error *error)
 
 /* ---- inputs ---- */
 
-/* "cache.3.k" to "past_key_values.3.key" (or "present.3.key"). */
+/* Converts "cache.3.k" to "past_key_values.3.key" (or "present.3.key"). */
 static void cache_name(char out[64], const char *name, const char *prefix)
 {
     int layer = atoi(name + strlen("cache."));
@@ -79,7 +79,7 @@ static cache_axes axes_of_cache(const by__value *v, const char *positions)
         {{0, "batch"}, {v->shape.dim[1], NULL}, {0, positions}, {v->shape.dim[3], NULL}}};
 }
 
-/* The number of past positions, [1], and (where the model reads them) positions [1, sequence]. */
+/* Adds the number of past positions, [1], and (if the model reads them) positions [1, sequence]. */
 static by_status add_places(state *s, const char *past, by_error *error)
 {
     const char *in[2] = {past, "input_ids"};
@@ -165,7 +165,7 @@ static by_status write_weight(by__sink *sink, const by_weights *weights, const b
     return BY_OK;
 }
 
-/* Lists the weights in the graph, or, with a sink, writes them. */
+/* Lists the weights in the graph or, if there is a sink, writes them. */
 static by_status each_weight(state *s, by__sink *sink, float *buffer, by_error *error)
 {
     static const uint8_t zeros[ALIGNMENT];
@@ -198,7 +198,7 @@ static by_status each_weight(state *s, by__sink *sink, float *buffer, by_error *
 
 /* ---- nodes ---- */
 
-/* Before anything is read or written: what the graph has can be said in ONNX. */
+/* Checks before anything is read or written that all nodes can be expressed in ONNX. */
 static by_status check_nodes(const state *s, by_error *error)
 {
     for (size_t i = 0; i < s->graph->node_count; i++) {

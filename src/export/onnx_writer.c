@@ -1,11 +1,11 @@
-/* ONNX in protocol buffers (onnx.proto). Numbers of fields are of its messages. */
+/* ONNX as protocol buffers. The field numbers are those of onnx.proto. */
 #include "export/onnx_writer.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers of values that nodes make begin here; smaller ones are the node's inputs. */
+/* First number of values that nodes make; smaller numbers are the node's inputs. */
 #define FIRST_VALUE 65536
 
 static int fail(by__onnx_writer *w)
@@ -14,7 +14,7 @@ static int fail(by__onnx_writer *w)
     return 0;
 }
 
-/* A new value and its number. */
+/* Adds a value and returns its number. */
 static int add_value(by__onnx_writer *w, const char *prefix, uint64_t number)
 {
     char name[40];
@@ -37,7 +37,7 @@ const char *by__onnx_writer_name(const by__onnx_writer *w, int value)
                                : (i < w->count ? w->names[i] : "");
 }
 
-/* The node that was begun is complete. */
+/* Completes the last node. */
 static void flush(by__onnx_writer *w)
 {
     if (w->node.length > 0) {

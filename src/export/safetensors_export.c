@@ -1,4 +1,4 @@
-/* A directory in Hugging Face form, in a dtype of one's choice. */
+/* Writes a directory in Hugging Face format, in a chosen dtype. */
 #include <errno.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -10,16 +10,16 @@
 #include "base/half.h"
 #include "export/export.h"
 
-/* Elements that are converted at a time. */
+/* Elements converted at a time. */
 #define CHUNK ((size_t)1024)
 
-/* A tensor in another dtype than that of its file. */
+/* A tensor converted to another dtype as it is read. */
 typedef struct converted {
     by__computed computed;
     const by__tensor_entry *from;
     by_tensor_view view; /* of from */
     by_dtype dtype;
-    atomic_bool lost; /* a finite value became infinite; set as the tensor is read */
+    atomic_bool lost; /* a finite value became infinite; set while reading */
 } converted;
 
 static float element(const void *data, by_dtype dtype, size_t i)
@@ -67,8 +67,8 @@ static bool is_float(int dtype)
     return dtype == BY_F32 || dtype == BY_BF16 || dtype == BY_F16;
 }
 
-/* Weights of the wanted dtype over those that there are. *made and *entries are theirs, for
- * free(). */
+/* Opens weights of the wanted dtype on top of the given ones. *made and *entries must live as long
+ * as they do, and be freed with free(). */
 static by_status convert_all(by_weights **out, converted **made, by__tensor_entry **entries,
                              const by_weights *weights, by_dtype dtype, by_error *error)
 {
@@ -101,7 +101,7 @@ static by_status convert_all(by_weights **out, converted **made, by__tensor_entr
     return by__weights_of(out, by_weights_path(weights), NULL, *entries, count, error);
 }
 
-/* After all tensors were read. */
+/* Reports values that overflowed; called after all tensors were read. */
 static by_status check_values(const converted *made, size_t count, by_error *error)
 {
     for (size_t i = 0; i < count; i++) {
@@ -123,7 +123,7 @@ static void set_text(json_t *object, const char *key, const char *text)
     }
 }
 
-/* config.json: what is there, in which the dtype and the origin change. */
+/* Writes the existing config.json with changed dtype and origin. */
 static by_status write_config(const by__export *e, const char *directory, by_dtype dtype,
                               by_error *error)
 {
@@ -136,7 +136,7 @@ static by_status write_config(const by__export *e, const char *directory, by_dty
         json_decref(root);
         root = json_deep_copy(e->config);
     }
-    if (by_weights_in_codes(e->source->weights)) { /* of which values are written */
+    if (by_weights_in_codes(e->source->weights)) { /* the export stores their values */
         (void)json_object_del(root, "quantization_config");
     }
     set_text(root, json_object_get(root, "dtype") != NULL ? "dtype" : "torch_dtype", name);
@@ -173,7 +173,7 @@ static by_status write_tokenizer(const by__export *e, const char *directory, by_
     return status;
 }
 
-/* What is next to the weights; of a GGUF file, what is in it. */
+/* Copies the other files next to the weights, or writes them from a GGUF file. */
 static by_status write_rest(const by__export *e, const char *directory, by_dtype dtype,
                             by_error *error)
 {

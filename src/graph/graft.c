@@ -3,7 +3,7 @@
 
 #include "graph/graph.h"
 
-/* The value of `graph` that a value from outside stands for. */
+/* Returns the value of `graph` that takes the place of an external value of the grafted graph. */
 static by_value graft_value(by_graph *graph, const by__value *value, const char *prefix)
 {
     char name[512];

@@ -68,7 +68,7 @@ size_t by__value_bytes(const by__value *value)
     return (size_t)by_shape_count(&value->shape) * by_dtype_size(value->dtype);
 }
 
-/* Extents are positive, and the size in bytes fits with room to round up. */
+/* Returns true if extents are positive and the size in bytes does not overflow, even rounded up. */
 static bool type_is_valid(const by__type *type)
 {
     size_t bytes = by_dtype_size(type->dtype);
@@ -322,7 +322,7 @@ void by__graph_readers(const by_graph *graph, size_t *first, size_t *reader, int
     }
     for (size_t v = 0; v <= graph->value_count; v++) {
         reads += first[v];
-        first[v] = reads; /* the end of v's list, which is filled from its end */
+        first[v] = reads; /* the end of v's list, which is filled backwards */
     }
     for (size_t n = graph->node_count; n-- > 0;) {
         for (int i = 0; i < graph->nodes[n].input_count; i++) {
@@ -357,8 +357,8 @@ void by__graph_compact(by_graph *graph)
     graph->node_count = kept;
 }
 
-/* Places node n after its operands' producers. Depth-first with an explicit stack, so that a deep
- * graph cannot exhaust the C stack: `state` is 0 new, 1 open, 2 placed. */
+/* Places node n after the producers of its operands. Depth-first with an explicit stack, so that a
+ * deep graph cannot overflow the C stack. `state`: 0 new, 1 open, 2 placed. */
 static by_status place(by_graph *graph, int root, unsigned char *state, int *stack, int *order,
                        size_t *placed, by_error *error)
 {

@@ -5,20 +5,20 @@
 #include "banyan/beam.h"
 #include "infer/scheduler.h"
 
-/* Rows of a step, at least: pieces of the prompt. */
+/* Minimum number of rows of a step, for chunks of the prompt. */
 #define ROWS 256
 
-/* A beginning of a text, or a whole one. All beams of a step have the same length. */
+/* A partial or complete text. All beams of a step have the same length. */
 typedef struct beam {
-    int32_t *tokens; /* [context + 1] that follow the prompt */
-    int32_t *pages;  /* [table]; of a hypothesis: none */
+    int32_t *tokens; /* [context + 1], without the prompt */
+    int32_t *pages;  /* [table]; unused in a hypothesis */
     int64_t count;
     double sum;   /* of log-probabilities */
     double score; /* of a hypothesis */
     bool stopped;
 } beam;
 
-/* A beam with one token more. */
+/* A beam extended by one token. */
 typedef struct continuation {
     double sum;
     int32_t beam;
@@ -34,9 +34,9 @@ struct by_beam {
     int32_t width;
     int64_t context;
     int64_t vocab;
-    beam *running; /* [width] of this step, and of the next one */
+    beam *running; /* [width]: those of this step, and of the next */
     beam *next;
-    beam *finished; /* [width], the best first */
+    beam *finished; /* [width], best first */
     int32_t running_count;
     int32_t finished_count;
     int64_t page_count; /* of each running beam */
@@ -58,7 +58,7 @@ static int64_t smaller(int64_t a, int64_t b)
 
 /* ---- opening ---- */
 
-/* Continuations that are looked at in a step, of one beam and of all. */
+/* Returns how many continuations a step considers, of one beam and of all beams. */
 static int64_t most_candidates(const by_beam *b)
 {
     return smaller((int64_t)(1 + BY_BEAM_STOP_TOKENS) * b->width, b->vocab);
@@ -213,8 +213,8 @@ static void release_pages(by_beam *b)
     b->running_count = 0;
 }
 
-/* Pages of all running beams for their tokens below `end`, of which those from `from` on are
- * written next: the page that is written into is a beam's own. There are pages for all. */
+/* Takes pages for the tokens of all running beams below `end`. Tokens from `from` on are written
+ * next, so a beam gets its own copy of the page that contains it. There are always enough pages. */
 static by_status make_room(by_beam *b, int64_t from, int64_t end, by_error *error)
 {
     int64_t at = from / BY_PAGE_TOKENS;
@@ -244,7 +244,7 @@ static void set_row(by_beam *b, int64_t row, int32_t token, int64_t position, in
     b->steps.row_sessions[row] = session;
 }
 
-/* Takes in the prompt; its last row has the first logits. */
+/* Computes the prompt; its last row yields the first logits. */
 static by_status take_prompt(by_beam *b, const by_beam_request *r, by_error *error)
 {
     int64_t count = (int64_t)r->prompt_count;
@@ -265,7 +265,7 @@ static by_status take_prompt(by_beam *b, const by_beam_request *r, by_error *err
     return BY_OK;
 }
 
-/* Takes in the last token of each beam. */
+/* Computes the last token of each beam. */
 static by_status take_tokens(by_beam *b, int64_t position, by_error *error)
 {
     int64_t rows = b->running_count;
@@ -303,7 +303,7 @@ static bool is_stop(const by_beam_request *r, int32_t token)
     return false;
 }
 
-/* The best continuations of all beams, sorted. `last`: they have the most tokens. */
+/* Lists the best continuations of all beams, sorted. `last`: these have the maximum length. */
 static by_status list_continuations(by_beam *b, const by_beam_request *r, bool last,
                                     by_error *error)
 {
@@ -337,7 +337,7 @@ static void extend(beam *to, const beam *from, const continuation *c)
     to->stopped = c->stopped;
 }
 
-/* A hypothesis, if it is one of the best `width`. */
+/* Adds a hypothesis if it is among the best `width`. */
 static void finish(by_beam *b, const continuation *c, double length_penalty)
 {
     const beam *from = &b->running[c->beam];
@@ -357,7 +357,7 @@ static void finish(by_beam *b, const continuation *c, double length_penalty)
     b->finished[at].score = score;
 }
 
-/* The beams of the next step have the pages of those that they continue. */
+/* Makes the continuations the next step's beams, which share the pages of the beams they extend. */
 static void advance(by_beam *b)
 {
     int32_t count = 0;
@@ -381,7 +381,7 @@ static void advance(by_beam *b)
     b->page_count = pages;
 }
 
-/* Whether what the beams may become can still change the hypotheses. */
+/* Returns true if the running beams can still change the list of hypotheses. */
 static bool goes_on(const by_beam *b, const by_beam_request *r, int64_t most)
 {
     if (b->running_count == 0) {
@@ -444,7 +444,7 @@ by_status by_beam_run(by_beam *beam_search, const by_beam_request *request,
     }
     BY_TRY(check_tokens(b, r->prompt, r->prompt_count, error));
     BY_TRY(check_tokens(b, r->stop, r->stop_count, error));
-    /* The last token is never computed, so it needs no place in the context. */
+    /* The last token is never computed, so it needs no room in the context. */
     int64_t room = b->context + 1 - prompt;
     int64_t most = r->tokens == 0 || r->tokens > room ? room : r->tokens;
     b->finished_count = 0;

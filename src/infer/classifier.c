@@ -1,4 +1,4 @@
-/* Classes of texts: a matrix times the last hidden state of the last token. */
+/* Classifies texts: a matrix times the last hidden state of the last token. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ struct by_classifier {
     by_embed_text *texts; /* [batch], without padding */
 };
 
-/* The head's matrix, f32 [*count, width]. */
+/* Reads the head's matrix, f32 [*count, width]. */
 static by_status read_score(float **out, int64_t *count, const by_weights *weights, int64_t width,
                             by_error *error)
 {
@@ -104,7 +104,7 @@ void by_classifier_close(by_classifier **classifier)
     *classifier = NULL;
 }
 
-/* Sums in double, element by element. */
+/* Sums in double, in the order of the elements. */
 static void multiply(const by_classifier *c, const float *vector, float *values)
 {
     int64_t width = by_embed_width(c->embed);

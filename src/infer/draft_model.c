@@ -1,28 +1,29 @@
-/* Drafts of a small model: its own programs and keys and values, with a run of pages for each
- * place. What it is asked for, it first computes up to the end of the text, of all texts together,
- * then token by token. */
+/* Drafts by a small model with its own programs, keys and values, and a fixed run of pages for each
+ * place. It first computes the requested texts up to their ends, all together, and then drafts
+ * token by token. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "infer/scheduler.h"
 
-/* Rows of a step, at least; more are for texts that it has not followed. */
+/* Minimum number of rows of a step; more than one for each text serve texts that are new to it. */
 #define ROWS 64
-/* The chance of a draft before any was made, and the weight of one in the running means, of a text
- * and of all texts, with which a new text begins. A mean of which nothing new is known comes back
- * to CHANCE, so that drafts are tried again at times, by RETURN of what one draft weighs: then
- * those that are never right take 1 / 40 of the time at most, in one text and over many. */
+/* The estimated chance that a draft is right: its value before any draft was made, and the weights
+ * of one draft in the running means, of a text and of all texts (with the latter a new text
+ * begins). Without new drafts a mean drifts back to CHANCE, by RETURN of the weight of one draft,
+ * so that drafts are tried again from time to time. Drafts that are never right then cost at most 1
+ * / 40 of the time, in one text and over many. */
 #define CHANCE      0.7
 #define TEXT_WEIGHT 0.1
 #define WEIGHT      0.05
 #define RETURN      0.05
 
-/* What is known of a sequence. */
+/* What is known about a sequence. */
 typedef struct place {
     uint64_t id;
     int64_t cached; /* tokens whose keys and values are in its pages */
     double chance;
-    int64_t at; /* position of the first draft that was made */
+    int64_t at; /* position of the first draft made */
     int32_t drafted;
     int32_t drafts[BY_DRAFT_TOKENS];
 } place;
@@ -35,10 +36,10 @@ typedef struct draft_model {
     by__step_programs steps;
     place *places;
     int64_t context;
-    int64_t vocab; /* of the drafts */
-    double chance; /* of one, over all texts */
-    size_t *ends;  /* [sequences]: texts whose logits a run gives */
-    void *scratch; /* of by_sample */
+    int64_t vocab; /* of the draft model */
+    double chance; /* of a correct draft, over all texts */
+    size_t *ends;  /* [sequences]: texts whose logits a run computes */
+    void *scratch; /* for by_sample */
 } draft_model;
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -124,14 +125,14 @@ static by_status start(void *user, int64_t sequences, int64_t context, int64_t v
     return take_memory(m, sequences, error);
 }
 
-/* A draft weighs so much of its weights towards `chance`. */
+/* Moves the means towards `chance` by the share `part` of one draft's weight. */
 static void learn(draft_model *m, place *p, double chance, double part)
 {
     p->chance += part * TEXT_WEIGHT * (chance - p->chance);
     m->chance += part * WEIGHT * (chance - m->chance);
 }
 
-/* Learns what became of the last drafts. */
+/* Compares the last drafts with the actual tokens. */
 static void judge(draft_model *m, place *p, const by_draft_text *text)
 {
     int32_t right = 0;
@@ -165,7 +166,7 @@ static void look(void *user, by_draft_text *text)
     text->chance = p->chance;
 }
 
-/* The inputs of the next run get one row more. */
+/* Adds a row to the inputs of the next run. */
 static void add_row(draft_model *m, int64_t *rows, int32_t token, int64_t position, int32_t at)
 {
     m->steps.tokens[*rows] = token;
@@ -174,8 +175,9 @@ static void add_row(draft_model *m, int64_t *rows, int32_t token, int64_t positi
     *rows += 1;
 }
 
-/* Runs the rows; the logits of the last row of each text in m->ends become its next draft. The
- * random number is that of the position, so that equal logits draw what the model will draw. */
+/* Runs the rows and drafts the next token of each text in m->ends from the logits of its last row.
+ * Uses the random number of the position, so that equal logits draw the token that the main model
+ * will draw. */
 static by_status run(draft_model *m, by_draft_text *texts, int64_t rows, int64_t ends,
                      by_error *error)
 {
@@ -185,7 +187,7 @@ static by_status run(draft_model *m, by_draft_text *texts, int64_t rows, int64_t
         by_draft_text *text = &texts[m->ends[i]];
         place *p = &m->places[text->place];
         const float *logits = m->steps.logits + i * m->steps.vocab;
-        int32_t token = 0; /* a wrong one costs time alone */
+        int32_t token = 0; /* a wrong draft only costs time */
         by_error ignored;
         (void)by_sample(&token, &text->sampling, logits, m->vocab,
                         (uint64_t)(text->count + p->drafted), m->scratch, &ignored);
@@ -195,10 +197,10 @@ static by_status run(draft_model *m, by_draft_text *texts, int64_t rows, int64_t
     return BY_OK;
 }
 
-/* Computes the texts up to their ends, which gives each its first draft. */
+/* Computes the texts up to their ends, which yields the first draft of each. */
 static by_status follow(draft_model *m, by_draft_text *texts, size_t count, by_error *error)
 {
-    size_t done = 0; /* texts, in their order */
+    size_t done = 0; /* texts completed, in order */
     while (done < count) {
         int64_t rows = 0;
         int64_t ends = 0;
@@ -226,7 +228,8 @@ static by_status propose(void *user, by_draft_text *texts, size_t count, by_erro
     for (size_t t = 0; t < count; t++) {
         place *p = &m->places[texts[t].place];
         p->at = texts[t].count;
-        p->cached = smaller(p->cached, texts[t].count - 1); /* the last one's logits are wanted */
+        p->cached = smaller(p->cached, texts[t].count - 1); /* compute the last token again, for its
+                                                               logits */
         longest = texts[t].most > longest ? texts[t].most : longest;
     }
     BY_TRY(follow(m, texts, count, error));

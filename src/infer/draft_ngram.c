@@ -3,24 +3,25 @@
 #include "banyan/draft.h"
 #include "base/base.h"
 
-/* Tokens that have to be equal before a place is taken for a repetition; how many are compared; how
- * many make a long match, whose chance is measured apart from that of short ones. */
+/* The minimum length of a match; how many tokens are compared; and the length from which a match
+ * counts as long (long and short matches have separate estimates). */
 #define LEAST   2
 #define MOST    16
 #define A_MATCH 6
-/* What the chance of short and long matches is before any is known, and the weights of one token in
- * the running means, of a text and of all texts, with which a new text begins. */
+/* The estimated chances that the draft from a short or long match is right, before anything is
+ * known, and the weights of one token in the running means, of a text and of all texts (with the
+ * latter a new text begins). */
 #define SHORT_CHANCE 0.3
 #define LONG_CHANCE  0.8
 #define TEXT_WEIGHT  0.1
 #define WEIGHT       0.05
 
-/* What is known of a sequence. */
+/* What is known about a sequence. */
 typedef struct place {
     uint64_t id;
-    int64_t seen;  /* tokens that were looked at */
-    int64_t at;    /* of the token that is expected next; -1: none */
-    int64_t match; /* tokens before it that are equal to the last ones */
+    int64_t seen;  /* number of tokens examined */
+    int64_t at;    /* index of the expected next token; -1: none */
+    int64_t match; /* number of tokens before it that match the end of the text */
     double chance[2];
 } place;
 
@@ -42,7 +43,7 @@ static by_status start(void *user, int64_t sequences, int64_t context, int64_t v
     return by__alloc((void **)&g->places, (size_t)sequences, sizeof *g->places, "drafts", error);
 }
 
-/* The token behind the longest earlier copy of the text's end. */
+/* Finds the token that follows the longest earlier copy of the end of the text. */
 static void find(place *p, const int32_t *tokens, int64_t count)
 {
     p->at = -1;
@@ -92,7 +93,7 @@ static by_status propose(void *user, by_draft_text *texts, size_t count, by_erro
         by_draft_text *text = &texts[t];
         int64_t at = g->places[text->place].at;
         for (int32_t i = 0; i < text->most; i++, at++) {
-            /* Beyond the end of the text, the drafts are what it goes on with. */
+            /* Beyond the end of the text, continue with the drafts themselves. */
             text->drafts[i] = at < text->count ? text->tokens[at] : text->drafts[at - text->count];
         }
     }

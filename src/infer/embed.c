@@ -1,5 +1,5 @@
-/* Vectors of texts: the last hidden states of a model of tokens, pooled. A text is padded behind
- * its end up to the size of a program; attention is causal, so its states do not depend on that. */
+/* Vectors of texts: the last hidden states of a token model, pooled. A text is padded at its end to
+ * the size of a program; since attention is causal, padding does not affect its states. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "infer/scheduler.h"
 
 #define SIZES 8
-/* Tokens of the smallest program; each next one takes four times as many. */
+/* Tokens of the smallest program; each further one is four times as large. */
 #define SMALLEST   16
 #define MOST_BATCH 4096
 
@@ -21,8 +21,8 @@ struct by_embed {
     bool started;
     int64_t width;
     int64_t batch;
-    uint64_t bytes;   /* without weights */
-    by_memory tokens; /* of the largest program */
+    uint64_t bytes;   /* besides weights */
+    by_memory tokens; /* inputs of the largest program */
     by_memory hidden;
     by_pinned host; /* tokens, hidden states, vectors */
     int32_t *ids;
@@ -30,8 +30,8 @@ struct by_embed {
     float *vectors;
 };
 
-/* A model without its head, whose hidden states are an output. A head of its own would be a
- * parameter of the body. */
+/* Builds a model without its head, whose hidden states are an output. The config is treated as
+ * tied, because a head with its own weights would add a parameter that no node reads. */
 static by_status build_hidden(void *user, by_model *out, by_graph *graph,
                               const by_model_config *config, const by_model_request *request,
                               by_error *error)
@@ -78,7 +78,7 @@ static by_status bind(by_embed *e, by_error *error)
     return BY_OK;
 }
 
-/* What the batches of an embedding take besides weights must be free. */
+/* Checks that there is memory for the batches, besides weights. */
 static by_status check_memory(const by_embed *e, by_error *error)
 {
     by__host_memory host;
@@ -93,8 +93,8 @@ static by_status check_memory(const by_embed *e, by_error *error)
                               by_format_bytes(have, host.available));
 }
 
-/* Bytes of the ids and of the states of the largest program. The graph has checked that the extents
- * fit. */
+/* Return the bytes of the ids and of the states of the largest program. Overflow was checked when
+ * the graph was built. */
 static size_t id_bytes(const by_embed *e)
 {
     size_t rows = (size_t)(e->batch * e->sizes[e->count - 1]);
@@ -107,8 +107,8 @@ static size_t state_bytes(const by_embed *e)
     return by__round_up(rows * (size_t)e->width * sizeof(float), BY_CACHE_LINE);
 }
 
-/* Takes the memory, and loads the weights unless they are lent. After a failure it may be called
- * again. */
+/* Allocates memory, and loads the weights unless they are borrowed. May be called again after a
+ * failure. */
 static by_status start(by_embed *e, const by_weights *weights, by_error *error)
 {
     size_t ids = id_bytes(e);
@@ -131,7 +131,8 @@ static by_status start(by_embed *e, const by_weights *weights, by_error *error)
     return BY_OK;
 }
 
-/* e->forward is open. Who borrows weights takes memory when a text comes. */
+/* Completes an embedding whose e->forward is open. With borrowed weights, memory is allocated when
+ * the first text arrives. */
 static by_status set_up(by_embed *e, const by_weights *weights, int64_t context, by_error *error)
 {
     bool borrows = e->forward.lender != NULL;
@@ -146,7 +147,7 @@ static by_status set_up(by_embed *e, const by_weights *weights, int64_t context,
     return borrows ? BY_OK : start(e, weights, error);
 }
 
-/* On the weights of `lender`, or (NULL) on `weights`. */
+/* Opens an embedding on the weights of `lender` or, if that is NULL, on `weights`. */
 static by_status open_embed(by_embed **out, const by_config *config, const by__forward *lender,
                             const by_weights *weights, const by_embed_options *options,
                             by_error *error)
@@ -223,7 +224,7 @@ int64_t by_embed_width(const by_embed *embed)
     return embed->width;
 }
 
-/* Sums in double, token by token. */
+/* Sums in double, in the order of the tokens. */
 static void pool(const by_embed *e, const float *states, int64_t count, float *vector)
 {
     int64_t first = e->pooling == BY_POOL_LAST ? count - 1 : 0;

@@ -8,10 +8,10 @@
 #define DEFAULT_SESSIONS 16
 #define MOST_SEQUENCES   65536
 #define DRAFT_TOKENS     7
-/* Rows of a step that drafts may take beyond one for each sequence that decodes: where many decode,
- * a row more costs as much as it can bring. */
+/* Rows of a step available for drafts, beyond one for each decoding sequence. When many sequences
+ * decode, an additional row costs as much as it can gain. */
 #define DRAFT_ROWS 32
-/* Steps of fewer rows have programs for powers of two alone: a row more costs them little. */
+/* Below this, only powers of two have a program, because additional rows cost little there. */
 #define FINE 8
 
 static by_status check_options(const by_engine_options *o, by_error *error)
@@ -43,7 +43,7 @@ static by_status check_options(const by_engine_options *o, by_error *error)
     return BY_OK;
 }
 
-/* Replaces the zeros. */
+/* Replaces zeros in the options by defaults. */
 static by_status complete(by_engine *e, const by_config *config, by_error *error)
 {
     by_engine_options *o = &e->options;
@@ -65,7 +65,8 @@ static by_status complete(by_engine *e, const by_config *config, by_error *error
     return BY_OK;
 }
 
-/* Bytes of a page in all layers, and whether the model can have the context, off a graph. */
+/* Determines the bytes of a page over all layers, and whether the model supports the context, from
+ * a graph. */
 static by_status look_at_model(by_engine *e, size_t *page_bytes, by_error *error)
 {
     const by__forward_options *o = &e->forward.options;
@@ -130,7 +131,7 @@ static by_status count_pages(by_engine *e, size_t page_bytes, by_error *error)
     return BY_OK;
 }
 
-/* Rows of a step that may have logits. */
+/* Returns the number of rows of a step that may have logits. */
 static int64_t wanted_rows(const by_engine_options *o)
 {
     int64_t drafts = o->draft == NULL ? 0 : o->sessions * o->draft_tokens;
@@ -138,7 +139,7 @@ static int64_t wanted_rows(const by_engine_options *o)
     return most < o->rows ? most : o->rows;
 }
 
-/* Records of sequences, pages and events. */
+/* Returns the bytes of the records of sequences, pages and events. */
 static size_t record_bytes(const by_engine *e)
 {
     size_t slots = (size_t)e->slot_count;
@@ -193,7 +194,7 @@ static by_status take_records(by_engine *e, by_error *error)
     return by__pool_open(&e->pool, e->options.pages, error);
 }
 
-/* The source of drafts has taken its memory already. */
+/* Checks that there is enough memory. The source of drafts has already allocated its own. */
 static by_status check_memory(const by_engine *e, by_error *error)
 {
     by__host_memory host;
@@ -212,8 +213,9 @@ static by_status check_memory(const by_engine *e, by_error *error)
     return BY_OK;
 }
 
-/* Numbers of rows that there are programs for: powers of two, from FINE on also what is halfway
- * between two, and the most. Beyond 1,536 a step computes them all. */
+/* Chooses the numbers of rows that programs are compiled for: powers of two, from FINE on also the
+ * midpoints between them, and the maximum. Beyond 1,536 rows, only the program for the maximum is
+ * used. */
 static int choose_sizes(int64_t *sizes, int64_t rows)
 {
     int count = 0;

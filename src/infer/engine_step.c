@@ -14,10 +14,10 @@ static void free_cancelled(by_engine *e)
     }
 }
 
-/* Waking other threads costs about as much as passes over so many logits. */
+/* Waking other threads costs about as much as processing this many logits. */
 #define SERIAL_LOGITS 16384
 
-/* Ends what is past its deadline. */
+/* Ends sequences that are past their deadlines. */
 static void end_late(by_engine *e)
 {
     double now = 0.0;
@@ -34,7 +34,7 @@ static void end_late(by_engine *e)
     }
 }
 
-/* Writes the rows of the plan into the inputs; returns their number. */
+/* Writes the rows of the plan to the inputs and returns their number. */
 static int64_t fill_rows(by_engine *e)
 {
     by__step_programs *p = &e->steps;
@@ -76,7 +76,7 @@ static bool is_stop(const by__sequence *s, int32_t token)
     return false;
 }
 
-/* Chooses the token behind the first `count` from logits, which stay as they are. */
+/* Chooses the token after the first `count` from logits, which are not changed. */
 static by_status choose(by_engine *e, const by__sequence *s, int64_t count, const float *logits,
                         void *scratch, by__choice *out)
 {
@@ -115,9 +115,9 @@ static void choose_wanted(by_engine *e, int64_t i, void *scratch)
         choose(e, s, e->wanted[i].count, logits_of(e, i), scratch, &e->choices[i]);
 }
 
-/* The token behind each row that has logits: passes over the vocabulary, which threads share. Where
- * functions of requests are called, that is done on this thread, and only for tokens that the
- * sequence has (take_tokens). */
+/* Chooses a token for each row that has logits, in parallel over rows. Rows of requests with
+ * callbacks are left to this thread, which handles them only for tokens that the sequence keeps
+ * (take_tokens). */
 static void choose_all(by_engine *e)
 {
     int64_t count = e->wanted_count;
@@ -132,7 +132,7 @@ static void choose_all(by_engine *e)
     }
 }
 
-/* The sequence has its next token, and perhaps its end, which the caller carries out. */
+/* Appends the chosen token to the sequence. The caller ends the sequence if it is finished. */
 static by_finish take_choice(by_engine *e, by__sequence *s, const by__choice *choice)
 {
     int32_t token = choice->token;
@@ -160,8 +160,8 @@ static void end_slot(by_engine *e, int32_t slot)
     by__end(e, at);
 }
 
-/* The sequences that were parked behind a prompt go on with it: those that have a row of the page
- * table at once, with the prompt's logits. */
+/* Wakes the sequences parked until a prompt was computed. Those that get a row of the page table
+ * continue at once, with the prompt's logits. */
 static void wake(by_engine *e, const by__sequence *first, const float *logits)
 {
     for (int64_t i = 0; i < e->live; i++) {
@@ -180,8 +180,8 @@ static void wake(by_engine *e, const by__sequence *first, const float *logits)
     }
 }
 
-/* The sequence goes on with the tokens that its logits choose, from wanted row `i` on: as long as
- * they are those that were drafted, the next logits are behind them. */
+/* Extends the sequence by the tokens chosen from its logits, starting at wanted row `i`: as long as
+ * a chosen token equals the draft, the next row's logits are valid too. */
 static by_finish take_tokens(by_engine *e, by__sequence *s, int64_t i)
 {
     int64_t last = i + s->drafts;
@@ -197,7 +197,7 @@ static by_finish take_tokens(by_engine *e, by__sequence *s, int64_t i)
         if (finish != BY_FINISH_NONE || !right) {
             return finish;
         }
-        s->cached++; /* the draft's keys and values are the token's */
+        s->cached++; /* the draft's keys and values are those of the token */
         s->computed = s->cached > s->computed ? s->cached : s->computed;
         by__register(e, s);
     }
@@ -214,7 +214,7 @@ static void take_results(by_engine *e)
         }
     }
     choose_all(e);
-    int64_t rows = 0; /* of a sequence */
+    int64_t rows = 0; /* rows of one sequence */
     for (int64_t i = 0; i < e->wanted_count; i += rows) {
         by__sequence *s = &e->slots[e->wanted[i].slot];
         bool first = s->index == 0 && s->count == s->prompt && s->n > 1;

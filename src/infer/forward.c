@@ -5,7 +5,7 @@
 #include "checkpoint/storage.h"
 #include "infer/infer.h"
 
-/* Precisions whose weights have fewer bits than what is computed with them. */
+/* Precisions with weights of fewer bits than the format that they compute in. */
 static const struct {
     const char *name;
     by_packing_kind kind;
@@ -58,13 +58,13 @@ const char *by_infer_precision_of(const by_config *config, const by_weights *wei
                                                    : "int8";
 }
 
-/* What decides how a parameter is packed. */
+/* What the packing of a parameter depends on. */
 typedef struct packing_choice {
     const by__forward_options *options;
-    const char *head; /* the parameter that makes logits; NULL: there is none */
+    const char *head; /* the parameter that makes the logits; NULL: none */
 } packing_choice;
 
-/* Weights that a file has in codes are packed in these. */
+/* Packs weights that a file stores in codes in the same codes. */
 static void choose_coded(const by__forward_options *o, const char *name, by_packing_kind *kind,
                          int64_t *group)
 {
@@ -85,9 +85,9 @@ static void choose_coded(const by__forward_options *o, const char *name, by_pack
     }
 }
 
-/* The head has rows of 16 bits: it reads few rows, for which its weights' bytes count and not the
- * multiplications, and logits are what errors show in first. For this its weights are integers
- * rather than FP8, too. */
+/* Chooses 16-bit activations for the head, because errors show first in the logits, and because it
+ * processes few rows, so that the bytes of its weights matter and not the multiplications. For the
+ * same reason its weights are integers rather than FP8. */
 static void choose_packing(const void *user, const char *name, by_packing_kind *kind,
                            int64_t *group)
 {
@@ -198,7 +198,7 @@ by_status by__forward_add(by__forward *forward, const char *name, const by_model
     return by__set_add(&forward->programs, name, graph, BY_PURPOSE_INFER, &passes, error);
 }
 
-/* The key/value caches of a graph as entries of a group of their own. */
+/* Adds the key/value caches of a graph as entries of a separate group. */
 static by_status declare_caches(by__store *store, const by_graph *graph, by_error *error)
 {
     for (size_t v = 0; v < graph->value_count; v++) {
@@ -234,8 +234,8 @@ by_status by__forward_plan(by__forward *forward, const by_weights *weights, by_e
                : by__store_check(forward->store, forward->weights, weights, &load, error);
 }
 
-/* What the programs take must be free: pages are brought in when they are taken, and who takes more
- * than there is is killed. */
+/* Checks that there is enough memory beforehand: pages are allocated on first access, and a process
+ * that exceeds the available memory is killed. */
 static by_status check_memory(const by__forward *forward, by_error *error)
 {
     by__host_memory host;
@@ -257,7 +257,7 @@ static by_status check_memory(const by__forward *forward, by_error *error)
                         by_format_bytes(text[4], rest));
 }
 
-/* Parameters are where the lender has them. */
+/* Starts with the parameters of the lender. */
 static by_status start_borrowed(by__forward *forward, by_error *error)
 {
     BY_TRY(by__set_allocate(&forward->programs, error));

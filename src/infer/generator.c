@@ -4,13 +4,13 @@
 
 #include "infer/infer.h"
 
-/* Tokens of the prefill programs. The end of a prompt is padded up to one of them, so sizes close
- * to each other keep that waste small. */
+/* Tokens of the prefill programs. The end of a prompt is padded to one of these sizes; close sizes
+ * keep the waste small. */
 static const int64_t prefill_sizes[] = {16, 32, 64, 128, 256, 512};
 static const char *const prefill_names[] = {"prefill 16",  "prefill 32",  "prefill 64",
                                             "prefill 128", "prefill 256", "prefill 512"};
 #define PREFILLS 6
-/* Tokens of padding that are cheaper than one run more, which reads all weights once more. */
+/* Number of padding tokens that costs less than another run, which reads all weights again. */
 #define CHEAP_PADDING 48
 /* Staging blocks: one is filled while the other is copied. */
 #define STAGES 2
@@ -19,35 +19,35 @@ struct by_generator {
     by__forward forward;
     by__program_row *decode;
     by__program_row *prefill[PREFILLS];
-    int prefills; /* programs that exist: those that fit into the caches */
-    /* Inputs are in one buffer: start, tokens, positions. */
+    int prefills; /* number of prefill programs: those that fit into the caches */
+    /* The inputs share one buffer: start, tokens, positions. */
     by_memory inputs;
     by_memory device_logits;
-    by_pinned host; /* all of the following */
+    by_pinned host; /* memory for the following buffers */
     size_t logits_bytes;
     char *staging;             /* STAGES blocks of inputs */
     float *logits;             /* [vocab of the model] */
-    int32_t *window;           /* [context] tokens in the caches */
-    float *processed;          /* [vocab] logits that a processor may change */
-    void *scratch;             /* of by_sample */
-    by__event *copied[STAGES]; /* a staging buffer may be filled again */
-    unsigned fed;              /* runs so far: which staging buffer is next */
+    int32_t *window;           /* [context]: the tokens in the caches */
+    float *processed;          /* [vocab]: a copy of logits that a processor may change */
+    void *scratch;             /* for by_sample */
+    by__event *copied[STAGES]; /* when a staging block may be refilled */
+    unsigned fed;              /* number of runs, which selects the staging block */
     int64_t context;
-    int64_t slots; /* positions of the caches: the context and room for padding */
-    int64_t table; /* rows of a table of positions; 0: positions are rotary */
+    int64_t slots; /* positions in the caches: the context and room for padding */
+    int64_t table; /* rows of the table of positions; 0: positions are rotary */
     int64_t vocab;
-    int64_t cached; /* tokens of the window that are valid */
+    int64_t cached; /* number of valid tokens in the window */
     uint64_t position;
-    int64_t products;      /* weights that take part in matrix products */
-    int64_t body_products; /* those of them that a token needs when another follows */
-    double weight_bytes;   /* of weights that a token reads whole */
+    int64_t products;      /* weights used in matrix products */
+    int64_t body_products; /* those used for a token that is not the last one */
+    double weight_bytes;   /* bytes of weights that each token reads */
     double token_flops;    /* of attention, for each cached token */
-    double token_bytes;    /* of keys and values, the same */
-    double window_flops;   /* of attention that reads the last `window` tokens alone */
+    double token_bytes;    /* of keys and values, for each cached token */
+    double window_flops;   /* of attention limited to the last `window` tokens */
     double window_bytes;
     double window_tokens; /* the largest of these windows */
     bool slide;
-    bool ready; /* the logits are those after the window */
+    bool ready; /* the logits are those after the last token of the window */
     by_generator_memory_report memory;
 };
 
@@ -56,7 +56,7 @@ static int64_t smallest(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Where a buffer of inputs has them: start, tokens, positions. */
+/* Offsets in a buffer of inputs: start, tokens, positions. */
 #define TOKENS_OFFSET BY_CACHE_LINE
 
 static size_t ids_bytes(const by_generator *g)
@@ -69,8 +69,8 @@ static size_t input_bytes(const by_generator *g)
     return TOKENS_OFFSET + 2 * ids_bytes(g);
 }
 
-/* Share of operand i of a node that a run reads, if it is a parameter: of a table of which only
- * rows are looked up, none; of experts, those of one token. */
+/* Computes the share of operand i of a node that a run reads, if it is a parameter: 0 for a table
+ * from which only some rows are looked up, and one token's share for experts. */
 static by_status share_read(double *share, const by_graph *graph, const by__node *node, int i,
                             by_error *error)
 {
@@ -87,7 +87,7 @@ static by_status share_read(double *share, const by_graph *graph, const by__node
     return BY_OK;
 }
 
-/* Bytes of a parameter, without the columns that fill its last panel. */
+/* Returns the bytes of a parameter without the padding of its last panel. */
 static double useful_bytes(const by__value *value)
 {
     const by_packing *packing = &value->packing;
@@ -97,7 +97,7 @@ static double useful_bytes(const by__value *value)
                : bytes * (double)packing->n / (double)(value->shape.dim[0] * BY_PACKED_COLUMNS);
 }
 
-/* Bytes of parameters that a run reads. */
+/* Sums the bytes of parameters that a run reads. */
 static by_status count_read(double *bytes, const by_graph *graph, by_error *error)
 {
     double *read;
@@ -123,7 +123,7 @@ static by_status count_read(double *bytes, const by_graph *graph, by_error *erro
     return status;
 }
 
-/* Work that by_generator_flops and by_generator_token_bytes count, read off the graphs. */
+/* Derives the figures behind by_generator_flops and by_generator_token_bytes from the graphs. */
 static by_status measure_work(by_generator *g, by_error *error)
 {
     const by_graph *graph = g->decode->graph;
@@ -182,7 +182,7 @@ static by_status compile(by_generator *g, const by__forward_options *options, by
     return measure_work(g, error);
 }
 
-/* Takes the next `bytes` of a block, on a cache line. */
+/* Takes the next `bytes` of a block, aligned to a cache line. */
 static void *carve(char *block, size_t *offset, size_t bytes)
 {
     void *place = block == NULL ? NULL : block + *offset;
@@ -190,7 +190,7 @@ static void *carve(char *block, size_t *offset, size_t bytes)
     return place;
 }
 
-/* Places of the host's buffers in `block` (NULL: only measures). */
+/* Assigns the host buffers their places in `block` (NULL: only measures). */
 static size_t place_host(by_generator *g, char *block)
 {
     size_t offset = 0;
@@ -328,7 +328,8 @@ static by_status submit(by_generator *g, by__program_row *row, int64_t time, int
     char *block = g->staging + stage * input_bytes(g);
     int32_t *tokens = (int32_t *)(void *)(block + TOKENS_OFFSET);
     int32_t *positions = (int32_t *)(void *)(block + TOKENS_OFFSET + ids_bytes(g));
-    BY_TRY(by__event_wait(g->copied[stage], error)); /* the copy that read this block before */
+    BY_TRY(by__event_wait(g->copied[stage], error)); /* until the last copy from this block is
+                                                        done */
     memcpy(tokens, g->window + g->cached, (size_t)count * sizeof *tokens);
     memset(tokens + count, 0, (size_t)(time - count) * sizeof *tokens);
     for (int64_t t = 0; t < time && g->table > 0; t++) {
@@ -343,8 +344,8 @@ static by_status submit(by_generator *g, by__program_row *row, int64_t time, int
     return BY_OK;
 }
 
-/* The prefill program for `rest` tokens: the smallest that holds them if that costs little padding
- * and the caches have room for it, else the largest that they fill. */
+/* Chooses the prefill program for `rest` tokens: the smallest that holds them, if its padding is
+ * cheap and fits into the caches, else the largest one that they fill. */
 static int choose_prefill(const by_generator *g, int64_t rest)
 {
     int i = 0;
@@ -358,7 +359,7 @@ static int choose_prefill(const by_generator *g, int64_t rest)
     return i;
 }
 
-/* Takes in window[cached .. end). */
+/* Computes the keys and values of window[cached .. end). */
 static by_status advance(by_generator *g, int64_t end, by_error *error)
 {
     g->ready = false;
@@ -374,8 +375,8 @@ static by_status advance(by_generator *g, int64_t end, by_error *error)
     return BY_OK;
 }
 
-/* Puts the last tokens of the sequence (window, then tokens) into an empty window; returns how
- * many. */
+/* Fills an empty window with the last tokens of the sequence (the old window, then tokens). Returns
+ * how many. */
 static int64_t slide(by_generator *g, const int32_t *tokens, size_t count)
 {
     int64_t keep = g->context / 2 < 1 ? 1 : g->context / 2;

@@ -1,4 +1,4 @@
-/* What config.json of transformers says of a head for classes. */
+/* Reads what config.json of transformers says about a classification head. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,7 +36,7 @@ static by_status take_name(by__labels *l, int64_t i, const char *text, by_error 
     return l->names[i] == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: labels") : BY_OK;
 }
 
-/* "id2label": {"0": "NEGATIVE", "1": "POSITIVE"} */
+/* Reads "id2label": {"0": "NEGATIVE", "1": "POSITIVE"}. */
 static by_status read_names(by__labels *l, const char *name, const json_t *names, by_error *error)
 {
     if (json_is_object(names) && (int64_t)json_object_size(names) != l->count) {
@@ -58,7 +58,7 @@ static by_status read_names(by__labels *l, const char *name, const json_t *names
     return BY_OK;
 }
 
-/* The names are keys of what is printed. */
+/* Names must be distinct, because they are keys of the output. */
 static by_status check_names(const by__labels *l, const char *name, by_error *error)
 {
     json_t *seen = json_object();

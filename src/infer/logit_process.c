@@ -9,10 +9,10 @@
 #define MOST_ENDS  16
 #define MOST_STOPS 32
 
-/* Where one of n sequences stands. */
+/* The state of one of n sequences. */
 typedef struct place {
     by_constraint_state *state; /* NULL: no constraint */
-    int64_t accepted;           /* tokens behind the prompt that the state has taken in */
+    int64_t accepted;           /* output tokens that the constraint has consumed */
 } place;
 
 struct by_logit_process {
@@ -117,7 +117,8 @@ void by_logit_process_close(by_logit_process **process)
     }
 }
 
-/* Takes in what was chosen since the last call, and leaves the tokens that may follow. */
+/* Applies the constraint: consumes the tokens chosen since the last call, and keeps only the logits
+ * of tokens that may follow. */
 static by_status hold_to_form(by_logit_process *p, place *at, float *logits, int64_t vocab,
                               const int32_t *output, int64_t count, by_error *error)
 {
@@ -130,7 +131,7 @@ static by_status hold_to_form(by_logit_process *p, place *at, float *logits, int
     return by_constraint_state_mask(at->state, logits, vocab, p->ends, p->end_count, error);
 }
 
-/* No stop may be chosen, unless nothing else may. */
+/* Suppresses stop tokens, unless nothing else may follow. */
 static void hold_open(const by_logit_process *p, float *logits)
 {
     float kept[MOST_STOPS];

@@ -37,7 +37,7 @@ static by_status check_tokens(const int32_t *tokens, size_t count, int64_t vocab
     return BY_OK;
 }
 
-/* Each token of a list once: `seen` counts those that were met. */
+/* Penalises each distinct token of a list once; `seen` counts occurrences. */
 static void penalize_repetition(float *logits, double penalty, const int32_t *tokens, size_t count,
                                 int32_t *seen)
 {

@@ -10,7 +10,7 @@ struct by_logits {
     by_memory logits;
     by_pinned host;     /* tokens, then logits */
     size_t count;       /* tokens of a run */
-    size_t token_bytes; /* of them, on whole cache lines */
+    size_t token_bytes; /* bytes of the tokens, rounded up to cache lines */
 };
 
 static by_status set_up(by_logits *l, const by__forward_options *options, const by_weights *weights,
@@ -23,7 +23,7 @@ static by_status set_up(by_logits *l, const by__forward_options *options, const 
     BY_TRY(by__forward_plan(&l->forward, weights, error));
     BY_TRY(by__forward_start(&l->forward, weights, error));
     l->row = by__set_row(&l->forward.programs, "logits");
-    /* The graph has checked that the extents fit. */
+    /* Overflow was checked when the graph was built. */
     l->count = (size_t)(batch * time);
     l->token_bytes = by__round_up(l->count * sizeof(int32_t), BY_CACHE_LINE);
     size_t logits_bytes = by__value_bytes(&l->row->graph->values[model.logits]);

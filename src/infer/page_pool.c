@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Lists of the hash table: a power of two of at least as many as pages. */
+/* Returns the number of hash buckets: a power of two, at least the number of pages. */
 static int64_t lists_for(int64_t pages)
 {
     int64_t lists = 16;
@@ -57,7 +57,7 @@ by_status by__pool_open(by__page_pool *out, int64_t pages, by_error *error)
     for (int64_t i = 0; i < pool.table_size; i++) {
         pool.table[i] = BY__NO_PAGE;
     }
-    for (int64_t i = pages; i-- > 0;) { /* page 0 is taken first */
+    for (int64_t i = pages; i-- > 0;) { /* so that page 0 is taken first */
         link_free(&pool, (int32_t)i);
     }
     *out = pool;
@@ -71,7 +71,7 @@ void by__pool_close(by__page_pool *pool)
     *pool = (by__page_pool){0};
 }
 
-/* Takes a page out of the unused ones that the cache keeps. */
+/* Removes a page from the list of unused cached pages. */
 static void unlink_kept(by__page_pool *pool, int32_t page)
 {
     by__page *p = &pool->pages[page];

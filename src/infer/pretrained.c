@@ -9,11 +9,11 @@
 struct by_pretrained {
     by_config *config;
     by_weights *weights;
-    by__gguf_model *gguf; /* of these weights, where they are a GGUF file */
-    char *directory;      /* or that file */
+    by__gguf_model *gguf; /* the GGUF file of the weights, if there is one */
+    char *directory;      /* the directory of the weights, or the GGUF file */
     char *skipped;        /* NULL: none */
     bool is_run;
-    bool has_adapter; /* that is added to the weights */
+    bool has_adapter; /* added to the weights */
 };
 
 static by_status out_of_memory(by_error *error)
@@ -21,7 +21,8 @@ static by_status out_of_memory(by_error *error)
     return by_error_set(error, BY_EMEMORY, "out of memory: a path");
 }
 
-/* The weights of a run are used as they are, whatever codes they are trained for. */
+/* Opens a run's config without its quantisation-aware training: its weights are used as they
+ * are. */
 static by_status open_run_config(by_pretrained *p, const char *run, by_error *error)
 {
     BY_TRY(by_config_open_run(&p->config, run, NULL, 0, error));
@@ -29,7 +30,7 @@ static by_status open_run_config(by_pretrained *p, const char *run, by_error *er
     return by_config_set(p->config, "precision.qat=none", error);
 }
 
-/* PATH is a run: its config, and the directory of the wanted checkpoint. */
+/* Handles a PATH that is a run: opens its config and finds the wanted checkpoint. */
 static by_status find_in_run(by_pretrained *p, const char *path, const char *root, bool best,
                              by_error *error)
 {
@@ -38,7 +39,7 @@ static by_status find_in_run(by_pretrained *p, const char *path, const char *roo
                 : by_checkpoint_latest(root, &p->directory, &p->skipped, error);
 }
 
-/* PATH itself holds the weights. */
+/* Handles a PATH that contains the weights itself. */
 static by_status take_directory(by_pretrained *p, const char *path, bool best, by_error *error)
 {
     if (best) {
@@ -74,7 +75,7 @@ static by_status find_directory(by_pretrained *p, const char *path, bool best, b
     return status;
 }
 
-/* Where no run says what the weights were trained to do, their config.json does. */
+/* Takes the task from config.json if no run says what the weights were trained for. */
 static by_status take_task(by_pretrained *p, by_error *error)
 {
     const by_model_config *model = &p->config->model;
@@ -85,8 +86,7 @@ static by_status take_task(by_pretrained *p, by_error *error)
                          error);
 }
 
-/* The model is what the weights' own config.json says, whatever the run's config was written
- * for. */
+/* Takes the model from the weights' own config.json, even if the run's config differs. */
 static by_status read_model(by_pretrained *p, by_error *error)
 {
     const char *text = by_weights_config(p->weights);
@@ -114,7 +114,7 @@ static by_status read_model(by_pretrained *p, by_error *error)
     return status;
 }
 
-/* The adapters become part of the weights, so that a run that has trained some has none left. */
+/* Disables adapters in the config, because they are merged into the weights. */
 static by_status drop_adapters(by_config *config, by_error *error)
 {
     static const char *const none[] = {"lora.rank=0", "lora.alpha=-1", "lora.targets=[]",
@@ -134,7 +134,7 @@ by_status by_pretrained_adapt(by_pretrained *p, const char *directory, by_error 
     return drop_adapters(p->config, error);
 }
 
-/* Of a checkpoint that has adapters next to the weights that they are for. */
+/* Uses the adapters of a checkpoint that has them next to their base weights. */
 static by_status take_own_adapter(by_pretrained *p, by_error *error)
 {
     char *file = by__path_join(p->directory, BY_ADAPTER_CONFIG);
@@ -168,7 +168,7 @@ static by_status open_checkpoint(by_pretrained *p, const char *run, const char *
                                 : by_weights_open(&p->weights, p->directory, error);
 }
 
-/* What is left to do when the weights are open; `status` is that of opening them. */
+/* Completes the opening after the weights were opened with `status`. */
 static by_status complete(by_pretrained **out, by_pretrained *p, by_status status, by_error *error)
 {
     if (status == BY_OK) {
@@ -207,7 +207,7 @@ by_status by_pretrained_open_like(by_pretrained **out, const char *path, const b
 {
     by_pretrained *p;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "pretrained model", error));
-    p->is_run = true; /* its config says what the task is */
+    p->is_run = true; /* its config defines the task */
     p->directory = by__strdup(path);
     by_status status = p->directory == NULL ? out_of_memory(error) : BY_OK;
     if (status == BY_OK) {

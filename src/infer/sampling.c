@@ -5,16 +5,16 @@
 #include "base/half.h"
 #include "infer/infer.h"
 
-/* A vocabulary has tens of thousands of tokens and a decode step takes a few milliseconds, so
- * passes over all logits are loops that compilers vectorise, and cheap bounds leave few candidates
- * for the selection. */
+/* A vocabulary has tens of thousands of tokens and a decode step takes a few milliseconds. So
+ * passes over all logits are loops that compilers vectorise, and cheap bounds leave only few
+ * candidates for the exact selection. */
 
-/* "sampling" as a Philox stream. */
+/* The Philox stream: "sampling". */
 #define STREAM UINT64_C(0x73616d706c696e67)
 
-/* Running maxima kept side by side. */
+/* Independent running maxima. */
 #define LANES 8
-/* Most logits that one maximum stands for when the cut of top_k is bounded. */
+/* Maximum number of logits in a block whose maximum is used to bound the top_k cut-off. */
 #define BLOCK 64
 
 typedef struct candidate {
@@ -74,10 +74,10 @@ static float largest_of(const float *x, int64_t n)
     return lane[0];
 }
 
-/* Logits that are searched at a time. */
+/* Logits searched at a time. */
 enum { SEARCHED = 64 };
 
-/* Place of the largest logit, the first among equals. */
+/* Finds the index of the largest logit, the first among equals. */
 static by_status find_largest(int64_t *out, const float *logits, int64_t vocab, by_error *error)
 {
     int broken = 0;
@@ -96,7 +96,7 @@ static by_status find_largest(int64_t *out, const float *logits, int64_t vocab, 
         return by_error_set(error, BY_ESTATE, "all %lld logits are -inf: no token can follow",
                             (long long)vocab);
     }
-    /* Whole blocks first: they are compared a vector at a time. */
+    /* Compare whole blocks first, which is vectorised. */
     int64_t best = 0;
     for (; best + SEARCHED <= vocab; best += SEARCHED) {
         int found = 0;
@@ -126,25 +126,25 @@ static void swap(candidate *a, candidate *b)
     *b = kept;
 }
 
-/* What keep_top counts. */
+/* The quantity that keep_top sums up. */
 typedef enum counted { TOKENS, WEIGHTS, MASSES } counted;
 
-/* masses [vocab]: what a token counts with MASSES. */
+/* Returns a candidate's measure; masses [vocab] are used with MASSES. */
 static double measure(const candidate *c, counted what, const float *masses)
 {
     return what == TOKENS ? 1.0 : what == WEIGHTS ? (double)c->weight : (double)masses[c->id];
 }
 
-/* Moves the shortest prefix of the order "weight falling, id rising" whose measure reaches `target`
- * (> 0) to the front, in any order, and returns its length. Quickselect (Hoare 1961), where the
- * measure of the part before the pivot says on which side the prefix ends: expected linear time, no
+/* Moves the shortest prefix in the order of falling weight and rising id whose measure reaches
+ * `target` (> 0) to the front, unsorted, and returns its length. A quickselect (Hoare 1961) that
+ * compares the measure of the part before the pivot with the target: expected linear time, no
  * sort. */
 static int64_t keep_top(candidate *c, int64_t count, double target, counted what,
                         const float *masses)
 {
     int64_t first = 0;
     int64_t last = count;
-    uint32_t state = 1; /* of a linear congruential generator: any fixed pivots are right */
+    uint32_t state = 1; /* of a linear congruential generator: any sequence of pivots is correct */
     while (last - first > 1) {
         state = state * 1664525u + 1013904223u;
         int64_t pivot = first + (int64_t)(state >> 1) % (last - first);
@@ -170,8 +170,8 @@ static int64_t keep_top(candidate *c, int64_t count, double target, counted what
     return last;
 }
 
-/* A value that at least `k` of the n logits reach: the smallest of the k largest maxima of
- * blocks. */
+/* Returns a value that at least `k` of the n logits reach: the smallest of the k largest block
+ * maxima. */
 static float top_k_bound(const float *logits, int64_t n, int64_t k, candidate *c)
 {
     int64_t block = n / k < BLOCK ? n / k : BLOCK;
@@ -198,8 +198,9 @@ static int64_t gather(candidate *c, const float *values, int64_t n, float bound)
     return count;
 }
 
-/* exp(x) of x <= 0 within 2e-7; 0 below -87. exp(n ln 2 + r) = 2^n p(r) with |r| <= ln(2) / 2 and p
- * the series to r^6; adding and taking away 1.5 * 2^23 rounds to an integer. */
+/* Approximates exp(x) for x <= 0 within 2e-7; 0 below -87. exp(n ln 2 + r) = 2^n p(r) with |r| <=
+ * ln(2) / 2, where p is the Taylor series to r^6. Adding and subtracting 1.5 * 2^23 rounds to an
+ * integer. */
 static inline float exp_of(float x)
 {
     float t = x < -87.0f ? -87.0f : x;
@@ -217,14 +218,13 @@ static inline float exp_of(float x)
     return x < -87.0f ? 0.0f : p * power;
 }
 
-/* 1 / temperature, small enough that 0 times it is 0, and large enough that -inf times it is
- * -inf. */
+/* Returns 1 / temperature, bounded so that 0 times it is 0 and -inf times it is -inf. */
 static float sharpness(double temperature)
 {
     return (float)(1.0 / fmin(fmax(temperature, 1e-30), 1e30));
 }
 
-/* Weights of all logits relative to the largest; returns their sum. */
+/* Computes the weights of all logits relative to the largest, and returns their sum. */
 static double weigh(float *out, const float *logits, int64_t n, float largest, double temperature)
 {
     float scale = sharpness(temperature);
@@ -247,7 +247,7 @@ static double weigh(float *out, const float *logits, int64_t n, float largest, d
     return lane[0];
 }
 
-/* The top_k most probable tokens, as weights. */
+/* Lists the top_k most probable tokens with their weights. */
 static int64_t list_top_k(candidate *c, const float *logits, int64_t vocab, float largest,
                           const by_sampling *sampling)
 {
@@ -261,8 +261,8 @@ static int64_t list_top_k(candidate *c, const float *logits, int64_t vocab, floa
     return count;
 }
 
-/* All tokens that may be in the nucleus, as weights: those below (1 - p) sum / vocab have less than
- * 1 - p together, so the others reach p without them. */
+/* Lists all tokens that may be in the nucleus with their weights. Those below (1 - p) sum / vocab
+ * add up to less than 1 - p, so the others reach p without them. */
 static int64_t list_all(candidate *c, float *weights, const float *logits, int64_t vocab,
                         float largest, const by_sampling *sampling, double *sum)
 {
@@ -280,7 +280,7 @@ static double sum_of(const candidate *c, int64_t count)
     return sum;
 }
 
-/* Those of at least `share` times the weight of the most probable, which is 1. */
+/* Keeps candidates with at least `share` times the weight of the most probable one, which is 1. */
 static int64_t keep_above(candidate *c, int64_t count, float share)
 {
     int64_t kept = 0;
@@ -292,8 +292,8 @@ static int64_t keep_above(candidate *c, int64_t count, float share)
     return kept;
 }
 
-/* The fewest of probability `p` together whose information -log(probability) is nearest to the
- * entropy, the mean of it. masses [vocab] is scratch memory. */
+/* Typical sampling: keeps the smallest set with total probability `p` of tokens whose information
+ * -log(probability) is nearest to its mean, the entropy. masses [vocab] is scratch memory. */
 static int64_t keep_typical(candidate *c, int64_t count, double p, float *masses)
 {
     double sum = sum_of(c, count);
@@ -315,7 +315,7 @@ static int64_t keep_typical(candidate *c, int64_t count, double p, float *masses
     return count;
 }
 
-/* Uniform in [0, 1) with 53 bits. */
+/* Returns a number uniform in [0, 1) with 53 random bits. */
 static double uniform(uint64_t seed, uint64_t position)
 {
     uint32_t key[2];
@@ -326,7 +326,7 @@ static double uniform(uint64_t seed, uint64_t position)
     return (double)(((uint64_t)bits[0] << 32 | bits[1]) >> 11) * 0x1p-53;
 }
 
-/* Draws a token; `best` is the place of the largest logit. */
+/* Draws a token; `best` is the index of the largest logit. */
 static int32_t draw(const by_sampling *sampling, const float *logits, int64_t vocab, int64_t best,
                     uint64_t position, void *scratch)
 {
@@ -357,7 +357,8 @@ static int32_t draw(const by_sampling *sampling, const float *logits, int64_t vo
     double passed = 0.0;
     int32_t chosen = (int32_t)best;
     for (int64_t i = 0; i < count && passed <= threshold; i++) {
-        if (c[i].weight > 0.0f) { /* the last such one when rounding leaves the threshold unmet */
+        if (c[i].weight > 0.0f) { /* if rounding leaves the threshold unmet, the last such
+                                     candidate */
             passed += (double)c[i].weight;
             chosen = c[i].id;
         }
@@ -384,7 +385,7 @@ by_status by_sample(int32_t *token, const by_sampling *sampling, const float *lo
     return BY_OK;
 }
 
-/* The logarithm of the sum of the exponentials of all logits. */
+/* Returns the logarithm of the sum of the exponentials of all logits. */
 static double log_total(const float *logits, int64_t vocab, int64_t best, void *scratch)
 {
     candidate *c = scratch;

@@ -18,7 +18,7 @@ static int32_t *pages_of(by_engine *e, const by__sequence *s)
     return e->steps.page_table + s->row * e->steps.table;
 }
 
-/* Tokens whose keys and values are still to be computed before the next token can be chosen. */
+/* Returns how many tokens must be computed before the next one can be chosen. */
 static int64_t pending(const by__sequence *s)
 {
     return s->count - s->cached;
@@ -27,7 +27,7 @@ static int64_t pending(const by__sequence *s)
 void by__release(by_engine *e, by__sequence *s)
 {
     if (s->state == BY__RUNNING) {
-        /* The last page first, so that the prefix cache loses the ends of texts before their
+        /* From the last page on, so that the prefix cache evicts the ends of texts before their
          * beginnings. */
         for (int32_t i = s->pages; i-- > 0;) {
             by__pool_release(&e->pool, pages_of(e, s)[i]);
@@ -43,8 +43,8 @@ void by__release(by_engine *e, by__sequence *s)
     s->drafts = 0;
 }
 
-/* Takes the place of the running sequence with the lowest rank behind place `at` of the order;
- * false: there is none. */
+/* Preempts the running sequence with the lowest rank after index `at` of the order. Returns false
+ * if there is none. */
 static bool preempt_behind(by_engine *e, int64_t at)
 {
     for (int64_t i = e->live; i-- > at + 1;) {
@@ -58,7 +58,7 @@ static bool preempt_behind(by_engine *e, int64_t at)
     return false;
 }
 
-/* The sequence's next page, behind its last one if that is free. */
+/* Takes the sequence's next page, preferably the one that follows its last page. */
 static int32_t next_page(by_engine *e, const by__sequence *s)
 {
     int64_t wanted = s->pages > 0 ? pages_of(e, s)[s->pages - 1] + 1
@@ -66,8 +66,8 @@ static int32_t next_page(by_engine *e, const by__sequence *s)
     return by__pool_take_at(&e->pool, wanted);
 }
 
-/* A page for the sequence in place `at`, at the cost of those behind it: one more, or instead of
- * another. */
+/* Takes a page for the sequence at index `at`, preempting sequences after it if necessary. more: it
+ * is an additional page; otherwise it replaces another. */
 static int32_t take_page(by_engine *e, int64_t at, bool more)
 {
     const by__sequence *s = &e->slots[e->order[at]];
@@ -78,8 +78,8 @@ static int32_t take_page(by_engine *e, int64_t at, bool more)
     return page;
 }
 
-/* Pages for the tokens below `end`; returns how many of them there is room for. The page that is
- * written next is the sequence's own: what others use, it copies. */
+/* Takes pages for the tokens below `end`, and returns how many of them there is room for. If the
+ * next page to be written is shared, it is replaced by a copy. */
 static int64_t make_room(by_engine *e, int64_t at, int64_t end)
 {
     by__sequence *s = &e->slots[e->order[at]];
@@ -117,9 +117,9 @@ int64_t by__grow(by_engine *e, by__sequence *s, int64_t end)
     return smaller(end, (int64_t)s->pages * BY_PAGE_TOKENS);
 }
 
-/* Puts the pages of the sequence's beginning that the prefix cache has into e->found, without using
- * them yet; *unused: of them, those that nobody uses. The last token is always computed: its logits
- * are wanted. */
+/* Finds the pages of the sequence's beginning in the prefix cache and lists them in e->found,
+ * without using them yet. *unused receives how many of them no sequence uses. The last token is
+ * always computed, because its logits are needed. */
 static int64_t find_prefix(by_engine *e, const by__sequence *s, int64_t *unused)
 {
     by__prefix behind = {s->salt, true};
@@ -138,14 +138,14 @@ static int64_t find_prefix(by_engine *e, const by__sequence *s, int64_t *unused)
     return count;
 }
 
-/* Lets the waiting sequence in place `at` run, if all its tokens have room: free pages, what the
- * prefix cache keeps, and what sequences of a lower rank have; less what those of a higher rank
- * still need for their tokens and, where they go on for so long, one page more, or this one would
- * soon be in their way. */
+/* Starts the waiting sequence at index `at` if there is room for all its tokens. Available are free
+ * pages, those that only the prefix cache holds, and those of sequences of a lower rank; sequences
+ * of a higher rank keep what they need for their tokens and, if they run long enough, one page
+ * more, so that they are not soon short of pages. */
 static bool admit(by_engine *e, int64_t at)
 {
     by__sequence *s = &e->slots[e->order[at]];
-    int64_t behind = 0; /* that run */
+    int64_t behind = 0; /* running sequences of a lower rank */
     int64_t unused;
     int64_t found = find_prefix(e, s, &unused);
     int64_t room = by__pool_available(&e->pool) - unused;
@@ -177,9 +177,9 @@ static bool admit(by_engine *e, int64_t at)
     return true;
 }
 
-/* Rows for the sequence in place `at` of the `left` ones: its next token, or a piece of its prompt.
- * Behind it, each that decodes keeps a row, and prompts of the same priority keep an equal share,
- * so that a short one does not wait for a long one. */
+/* Returns how many of the `left` rows the sequence at index `at` gets: one for its next token, or a
+ * chunk of its prompt. Each decoding sequence after it keeps a row, and prompts of the same
+ * priority get equal shares, so that a short prompt does not wait for a long one. */
 static int64_t rows_for(const by_engine *e, int64_t at, int64_t left)
 {
     const by__sequence *s = &e->slots[e->order[at]];
@@ -204,7 +204,7 @@ static int64_t rows_for(const by_engine *e, int64_t at, int64_t left)
 int64_t by__plan(by_engine *e)
 {
     int64_t left = e->steps.rows;
-    bool full = false; /* sequences behind one that has to wait do not overtake it */
+    bool full = false; /* sequences after one that must wait do not overtake it */
     e->copy_count = 0;
     for (int64_t i = 0; i < e->live; i++) {
         by__sequence *s = &e->slots[e->order[i]];

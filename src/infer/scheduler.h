@@ -3,23 +3,25 @@
  *
  *   engine.c         opens, measures and closes it
  *   session.c        accepts requests and ends them
- *   scheduler.c      which rows the next step has, and whose pages it takes for them
- *   speculate.c      drafts that a step computes behind the tokens of sequences
- *   engine_step.c    runs the step and gives out what it brought
- *   step_programs.c  programs by the number of rows, their inputs and outputs
+ *   scheduler.c      decides which rows the next step has, and takes pages for them
+ *   speculate.c      adds drafts: tokens computed ahead of the text of a sequence
+ *   engine_step.c    runs the step and distributes its results
+ *   step_programs.c  programs for different numbers of rows, their inputs and outputs
  *   page_pool.c, prefix_cache.c   pages (page_pool.h)
  *
- * A sequence is in a slot from its submission to its end. Its state:
+ * A sequence has a slot from its submission to its end. Its state:
  *
- *   CANCELLED  has ended, and its event has not been told yet
- *   PARKED   one of n behind another one's prompt: goes on when that is computed, from its pages
- *   WAITING  has no pages and no row of the page table: new, or preempted
- *   RUNNING  has a row of the page table; keys and values of its first `cached` tokens are in pages
+ *   CANCELLED  has ended, but its event has not been reported yet
+ *   PARKED     one of n sequences with a common prompt: continues from the pages of the one that
+ *              computes the prompt, once that is done
+ *   WAITING    has no pages and no row of the page table: new, or preempted
+ *   RUNNING    has a row of the page table; the keys and values of its first `cached` tokens are in
+ *              pages
  *
- * Slots in `order` are sorted by rank. Pages are taken from sequences of a lower rank alone, so the
- * first one always gets on, and what a plan has given to a sequence is not taken away again.
+ * Slots in `order` are sorted by rank. Pages are only taken from sequences of a lower rank, so the
+ * first one always progresses, and what a plan has given to a sequence is not taken away again.
  *
- * Ownership: everything belongs to the engine; slots, tokens, tables and events are taken when it
+ * Who owns what: the engine owns everything; slots, tokens, tables and events are allocated when it
  * is opened.
  *
  * Never put here: models, kernels, files.
@@ -33,7 +35,7 @@
 
 typedef enum by__sequence_state {
     BY__SLOT_FREE = 0,
-    BY__CANCELLED, /* holds nothing; free when its event was told */
+    BY__CANCELLED, /* holds no resources; free after its event was reported */
     BY__PARKED,
     BY__WAITING,
     BY__RUNNING
@@ -42,56 +44,57 @@ typedef enum by__sequence_state {
 typedef struct by__sequence {
     by__sequence_state state;
     uint64_t session;
-    uint64_t id;   /* that no other sequence has had */
-    int32_t index; /* of n */
-    int32_t top;   /* most probable tokens that are told */
+    uint64_t id;   /* unique among all sequences */
+    int32_t index; /* among the n sequences of a request */
+    int32_t top;   /* number of most probable tokens to report */
     int32_t n;
     int32_t priority;
     uint64_t salt;
-    double deadline; /* by__now() at which it ends; 0: none */
+    double deadline; /* by__now() at which the sequence is ended; 0: none */
     by_sampling sampling;
     int32_t stop[BY_STOP_TOKENS];
     size_t stop_count;
     by_logits_processor *process;
     void *user;
     int32_t *tokens;
-    int64_t prompt;   /* tokens that were given */
-    int64_t count;    /* tokens */
-    int64_t limit;    /* of count */
-    int64_t computed; /* tokens that were in pages once: those below are computed again */
+    int64_t prompt;   /* tokens of the prompt */
+    int64_t count;    /* tokens so far */
+    int64_t limit;    /* upper bound of count */
+    int64_t computed; /* tokens that were in pages at some time: those below are being recomputed */
     int64_t cached;
-    int32_t row;        /* of the page table */
-    int32_t pages;      /* that it has */
-    int32_t registered; /* of them, those that the prefix cache was told of */
-    by__prefix prefix;  /* what follows them is behind this */
-    int64_t rows;       /* of the step that is planned */
-    int32_t drafts;     /* the last of them: tokens behind `count` that may turn out right */
-    bool drafting;      /* it had some in the last step */
-    by_error failure;   /* why it ended with BY_FINISH_FAILED */
+    int32_t row;        /* row of the page table */
+    int32_t pages;      /* number of pages */
+    int32_t registered; /* number of pages already reported to the prefix cache */
+    by__prefix prefix;  /* the prefix of what follows these */
+    int64_t rows;       /* its rows in the planned step */
+    int32_t drafts;     /* how many of the rows are drafts: tokens after `count` that may turn out
+                           right */
+    bool drafting;      /* it had drafts in the last step */
+    by_error failure;   /* why it ended, if with BY_FINISH_FAILED */
 } by__sequence;
 
-/* A row of a step whose logits are wanted: they follow the first `count` tokens of a slot. */
+/* A row of a step whose logits are needed: those after the first `count` tokens of a slot. */
 typedef struct by__wanted {
     int32_t slot;
     int64_t count;
 } by__wanted;
 
-/* The token that follows logits, or why there is none. */
+/* The token chosen from logits, or why there is none. */
 typedef struct by__choice {
     by_status status;
     int32_t token;
     double log_probability;
-    by_top_token top[BY_TOP_TOKENS]; /* as many as the sequence wants */
+    by_top_token top[BY_TOP_TOKENS]; /* as many as the sequence asked for */
     by_error error;
 } by__choice;
 
-/* Of a sequence that may have drafts in a step. */
+/* A sequence that may have drafts in a step. */
 typedef struct by__drafting {
     int32_t slot;
-    int32_t picked; /* drafts */
+    int32_t picked; /* number of drafts chosen */
 } by__drafting;
 
-/* A page that is copied before the step, because a sequence writes into it that is not alone. */
+/* A page to copy before the step, because a sequence writes into a page that it shares. */
 typedef struct by__page_copy {
     int32_t to;
     int32_t from;
@@ -102,13 +105,13 @@ typedef struct by__page_copy {
 #define BY__STEP_SIZES    24
 #define BY__STEP_PROGRAMS 72
 
-/* The program for up to `rows` rows, of which up to `wanted` have logits. */
+/* The program for up to `rows` rows, up to `wanted` of them with logits. */
 typedef struct by__step_program {
     int64_t rows;
     int64_t wanted;
     char name[40];
     by__program_row *program;
-    double seconds; /* that a run takes, as far as is known; 0: none was measured */
+    double seconds; /* expected time of a run; 0: none was measured */
 } by__step_program;
 
 typedef struct by__step_programs {
@@ -119,61 +122,62 @@ typedef struct by__step_programs {
     int64_t table;
     int64_t pages;
     int64_t rows;                                                     /* of the largest program */
-    int64_t wanted;                                                   /* the same */
+    int64_t wanted;                                                   /* likewise */
     int64_t vocab;                                                    /* of the model */
-    size_t tokens_at, positions_at, sessions_at, wanted_at, pages_at; /* in a block of inputs */
+    size_t tokens_at, positions_at, sessions_at, wanted_at, pages_at; /* offsets in a block of
+                                                                         inputs */
     size_t input_bytes;
     by_memory inputs;
     by_memory logits_memory;
     by_pinned host; /* inputs, then logits */
-    /* In the host's memory, for the next run. */
+    /* Inputs of the next run, in host memory. */
     int32_t *tokens;
     int32_t *positions;
     int32_t *row_sessions;
     int32_t *wanted_rows;
     int32_t *page_table; /* [sessions][table] */
     float *logits;       /* [wanted][vocab], of the last run */
-    double weight_bytes; /* that a step reads */
-    double row_flops;    /* of products, for each row, and for each wanted row */
+    double weight_bytes; /* bytes of weights that a step reads */
+    double row_flops;    /* FLOPs of products for each row, and for each wanted row */
     double wanted_flops;
-    /* Of attention, for each row and key that it reads, in layers that read all keys and in those
-     * that read the last `window` ones. */
+    /* Work of attention for each row and key that it reads, in layers that read all keys and in
+     * those that read only the last `window` ones. */
     double key_flops, key_bytes;
     double window_flops, window_bytes;
-    double window; /* the largest of them */
+    double window; /* the largest window */
 } by__step_programs;
 
-/* Compiles the programs. `sizes`: numbers of rows, rising, the last is the most. `wanted`: rows
- * with logits, at most; from `sessions` on. */
+/* Compiles the programs. `sizes` are the numbers of rows, ascending; the last one is the maximum.
+ * `wanted` is the maximum number of rows with logits, and at least `sessions`. */
 by_status by__steps_compile(by__step_programs *out, by__forward *forward, const int64_t *sizes,
                             int count, int64_t sessions, int64_t wanted, int64_t table,
                             int64_t pages, by_error *error);
-/* Bytes of inputs and outputs. */
+/* Returns the bytes of inputs and outputs. */
 size_t by__steps_bytes(const by__step_programs *steps);
-/* Takes them, behind by__forward_start. */
+/* Allocates inputs and outputs; called after by__forward_start. */
 by_status by__steps_allocate(by__step_programs *steps, by_error *error);
 void by__steps_close(by__step_programs *steps);
-/* The program for so many rows; what it has room for and the rest of the inputs is none. */
+/* Returns the smallest program with room for this many rows and wanted rows. */
 by__step_program *by__steps_choose(by__step_programs *steps, int64_t rows, int64_t wanted);
-/* Runs it over the inputs, of which `rows` and `wanted` are filled; the logits are there when this
- * returns. Measures the time. */
+/* Runs a program on the inputs, of which `rows` and `wanted` are filled in; the rest is marked
+ * unused. The logits are available when it returns. Measures the time. */
 by_status by__steps_run(by__step_programs *steps, by__step_program *program, int64_t rows,
                         int64_t wanted, by_error *error);
-/* Seconds that a run is expected to take, from those that were measured; relative to others of the
- * same programs where none was. */
+/* Returns the expected seconds of a run from measured times; if there are none for this program, a
+ * value in proportion to the other programs. */
 double by__steps_seconds(const by__step_programs *steps, const by__step_program *program);
-/* How a time that decisions are made by is kept. One that was disturbed raises what is known but
- * little; and what is known wears off with each step, so that what was once disturbed is tried
- * again. */
+/* Maintain an estimate of a time that decisions depend on. A disturbed measurement raises the
+ * estimate only a little, and the estimate decays with each step, so that a program that was once
+ * disturbed is tried again. */
 void by__learn_seconds(double *known, double seconds);
 void by__forget_seconds(double *known);
-/* Copies keys and values of every layer, before the next run. */
+/* Copies a page's keys and values in every layer, before the next run. */
 by_status by__steps_copy_page(by__step_programs *steps, by__page_copy copy, by_error *error);
 
 /* ---- the engine ---- */
 
 struct by_engine {
-    by_engine_options options; /* without zeros */
+    by_engine_options options; /* with defaults filled in for zeros */
     by__forward forward;
     by__step_programs steps;
     by__page_pool pool;
@@ -181,58 +185,59 @@ struct by_engine {
     int64_t vocab;
     by__sequence *slots;
     int64_t slot_count;
-    int32_t *tokens; /* of all slots, context + 1 each */
+    int32_t *tokens; /* of all slots, context + 1 for each */
     int32_t *order;  /* slots in use, by rank */
     int64_t live;
-    int32_t *found;     /* [table]: pages of a beginning that the prefix cache has */
-    int32_t *free_rows; /* of the page table */
+    int32_t *found;     /* [table]: pages of a sequence's beginning that are in the prefix cache */
+    int32_t *free_rows; /* unused rows of the page table */
     int64_t free_row_count;
-    uint64_t sessions; /* numbers given so far, to requests and to sequences */
+    uint64_t sessions; /* numbers given so far to requests and to sequences */
     uint64_t ids;
     by__page_copy *copies;
     int64_t copy_count;
     by__wanted *wanted;
-    by__choice *choices;    /* of the wanted rows */
-    by_draft_text *texts;   /* [sessions]: those that may have drafts */
-    by__drafting *drafting; /* of them */
-    int32_t *picks;         /* [wanted rows]: whose draft is likeliest, the next one, ... */
-    double draft_seconds;   /* that the source takes for one token of each of its texts */
-    double draft_credit;    /* seconds that drafts have gained; below 0: lost */
-    double draft_worth;     /* seconds that a right one of the last step gains */
-    uint64_t draft_settled; /* right ones that are in the credit */
+    by__choice *choices;    /* for the wanted rows */
+    by_draft_text *texts;   /* [sessions]: texts that may have drafts */
+    by__drafting *drafting; /* their drafts */
+    int32_t *picks;         /* [wanted rows]: index of the text of each draft, the likeliest draft
+                               first */
+    double draft_seconds;   /* time in which the source drafts one token for each of its texts */
+    double draft_credit;    /* seconds that drafts have gained, negative if they have lost */
+    double draft_worth;     /* seconds gained by each correct draft of the last step */
+    uint64_t draft_settled; /* number of correct drafts counted in the credit */
     int64_t wanted_count;
-    int64_t cancelled; /* slots that wait for their event to be told */
-    by_event *events;  /* of this step: one a slot and wanted row at most */
-    by_top_token *top; /* [events][BY_TOP_TOKENS]: of each event */
+    int64_t cancelled; /* number of slots whose event is still to be reported */
+    by_event *events;  /* of this step: at most one for each slot and wanted row */
+    by_top_token *top; /* [events][BY_TOP_TOKENS] */
     size_t event_count;
-    bool events_told;     /* the next event begins anew */
-    void *scratch;        /* of by_sample, for each thread */
-    size_t scratch_bytes; /* of one */
-    float *processed;     /* logits that `process` may change */
+    bool events_told;     /* the events were reported: the next one starts a new list */
+    void *scratch;        /* for by_sample, one for each thread */
+    size_t scratch_bytes; /* of each */
+    float *processed;     /* a copy of logits that `process` may change */
     by_engine_statistics statistics;
     by_engine_memory_report memory;
 };
 
 /* Appends an event; choice NULL: it has no token. */
 void by__tell(by_engine *e, const by__sequence *s, const by__choice *choice, by_finish finish);
-/* Gives up the pages and the row of the page table. */
+/* Releases the pages and the row of the page table. */
 void by__release(by_engine *e, by__sequence *s);
-/* Ends the sequence in place `at` of the order. */
+/* Ends the sequence at index `at` of the order. */
 void by__end(by_engine *e, int64_t at);
-/* A parked sequence goes on from the pages of `first`, whose prompt is computed; without a row of
- * the page table, it waits for one. */
+/* Lets a parked sequence continue from the pages of `first`, whose prompt is computed. If there is
+ * no free row of the page table, it waits for one. */
 void by__fork(by_engine *e, by__sequence *s, const by__sequence *first);
-/* Decides what the next step computes: s->rows of each sequence, pages for them, copies. Returns
- * the number of rows. */
+/* Decides what the next step computes: s->rows of each sequence, pages for them, page copies.
+ * Returns the number of rows. */
 int64_t by__plan(by_engine *e);
-/* Takes pages that nobody uses for a running sequence's tokens below `end`; returns how many tokens
- * there is room for. */
+/* Takes unused pages for the tokens of a running sequence below `end`, without preempting others.
+ * Returns the number of tokens that there is room for. */
 int64_t by__grow(by_engine *e, by__sequence *s, int64_t end);
 /* Adds drafts to the plan of a step, and their number to its `rows` (speculate.c). */
 by_status by__speculate(by_engine *e, int64_t *rows, by_error *error);
-/* Shows the source of drafts a sequence at its end, so that it learns what became of the last. */
+/* Passes a sequence that ends to the source of drafts, so that it learns from the last drafts. */
 void by__speculate_end(by_engine *e, const by__sequence *s);
-/* Tells the prefix cache which pages of a sequence are full. */
+/* Reports a sequence's full pages to the prefix cache. */
 void by__register(by_engine *e, by__sequence *s);
 
 #endif

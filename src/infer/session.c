@@ -53,8 +53,8 @@ static by_status check_tokens(const by_engine *e, const char *what, const int32_
     return BY_OK;
 }
 
-/* Tokens that a sequence of the request has at its end. The last one is never computed, so it
- * needs no place in the context. */
+/* Returns the number of tokens of a sequence of the request at its end. The last token is never
+ * computed, so it needs no room in the context. */
 static int64_t limit_of(const by_engine *e, const by_request *r)
 {
     int64_t most = e->context + 1;
@@ -97,7 +97,7 @@ static by_status check_request(const by_engine *e, const by_request *r, by_error
     return BY_OK;
 }
 
-/* Puts a slot behind those of its rank. */
+/* Inserts a slot after those of the same rank. */
 static void enqueue(by_engine *e, int32_t slot)
 {
     int64_t at = e->live;

@@ -3,26 +3,27 @@
 
 #include "infer/scheduler.h"
 
-/* How many drafts a step has is chosen by what they are worth: the tokens that the step is expected
- * to bring, a second (goodput: Liu et al. 2024, "Optimizing Speculative Decoding for Serving Large
- * Language Models Using Goodput"). The chance that the first k drafts of a sequence are right is
- * taken as the kth power of that of one. */
+/* The number of drafts of a step maximises the tokens a second that the step is expected to yield
+ * (goodput: Liu et al. 2024, "Optimizing Speculative Decoding for Serving Large Language Models
+ * Using Goodput"). The chance that the first k drafts of a sequence are all right is estimated as
+ * the kth power of the chance of one. */
 
-/* What drafts gain and lose is counted, in seconds. While they have lost more than they gained,
- * they begin in no text that had none in the step before: the source may have to read all of it
- * first, which `chance` knows nothing of. SHARE of the time of steps is theirs to lose; gains are
- * remembered up to the time of so many steps, and losses. */
+/* A credit counts the seconds that drafts gain and lose. While it is negative, drafting does not
+ * start in texts that had no drafts in the step before, because the source may have to read the
+ * whole text first, which `chance` does not account for. The credit grows by SHARE of the time of
+ * each step, which drafts may lose, and is limited to the time of MOST_GAIN steps of gain and
+ * MOST_LOSS steps of loss. */
 #define SHARE     0.02
 #define MOST_GAIN 16.0
 #define MOST_LOSS 512.0
 
-/* Drafts that a plan has room for, and what is expected of them. */
+/* The drafts that a plan has room for, and their expected effect. */
 typedef struct plan {
     int64_t rows;   /* without drafts */
-    int64_t wanted; /* of them, those with logits */
-    bool prompts;   /* pieces of prompts are among them */
+    int64_t wanted; /* those of them with logits */
+    bool prompts;   /* some are chunks of prompts */
     double alone;   /* seconds of the step without drafts */
-    size_t texts;   /* that may have drafts */
+    size_t texts;   /* texts that may have drafts */
 } plan;
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -30,7 +31,7 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* What the source is shown of a sequence. */
+/* Describes a sequence to the source. */
 static by_draft_text text_of(const by_engine *e, const by__sequence *s)
 {
     return (by_draft_text){.place = s->row,
@@ -44,8 +45,8 @@ static by_draft_text text_of(const by_engine *e, const by__sequence *s)
                            .drafts = s->tokens + s->count};
 }
 
-/* Asks the source what it has for the sequences that decode. A first token has no drafts: others of
- * n may wait for its logits. */
+/* Asks the source about the decoding sequences. There are no drafts for the first token, because
+ * other sequences of the same request may wait for its logits. */
 static void look(by_engine *e, plan *p)
 {
     const by_draft_source *source = e->options.draft;
@@ -69,8 +70,8 @@ static void look(by_engine *e, plan *p)
     }
 }
 
-/* The text whose next draft is most likely to be right, and the chance of that; -1: there are no
- * more drafts. */
+/* Returns the text whose next draft is most likely to be right, and the chance of that; -1 if there
+ * are no more drafts. */
 static int32_t likeliest(const by_engine *e, const plan *p, double *chance)
 {
     int32_t best = -1;
@@ -87,8 +88,8 @@ static int32_t likeliest(const by_engine *e, const plan *p, double *chance)
     return best;
 }
 
-/* Puts the texts of drafts into e->picks, the likeliest draft first; returns how many of them the
- * step should have. */
+/* Lists the texts of drafts in e->picks, likeliest draft first, and returns how many of the drafts
+ * the step should have. */
 static int64_t pick(by_engine *e, const plan *p)
 {
     int64_t most = smaller(e->steps.rows - p->rows, e->steps.wanted - p->wanted);
@@ -103,7 +104,7 @@ static int64_t pick(by_engine *e, const plan *p)
         const by__step_program *program =
             by__steps_choose(&e->steps, p->rows + count, p->wanted + count);
         if (text < 0 || (p->prompts && program != alone && !e->options.draft_always)) {
-            break; /* the time of pieces of prompts is theirs */
+            break; /* drafts must not make steps with prompts slower */
         }
         int32_t taken = ++e->drafting[text].picked;
         e->picks[count - 1] = text;
@@ -118,8 +119,8 @@ static int64_t pick(by_engine *e, const plan *p)
     return chosen;
 }
 
-/* Leaves the texts that get drafts, as many as there are pages for that nobody uses. Returns the
- * most of one. */
+/* Keeps the texts that get drafts, limited by unused pages. Returns the largest number of drafts of
+ * a text. */
 static int32_t grant(by_engine *e, plan *p, int64_t picks)
 {
     int32_t longest = 0;
@@ -148,7 +149,7 @@ static int32_t grant(by_engine *e, plan *p, int64_t picks)
     return longest;
 }
 
-/* Counts what the last step's drafts have gained, and this step's share. */
+/* Credits what the last step's drafts have gained, and this step's share. */
 static void settle(by_engine *e, plan *p)
 {
     uint64_t right = e->statistics.accepted - e->draft_settled;

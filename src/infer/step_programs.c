@@ -5,13 +5,13 @@
 
 #include "infer/scheduler.h"
 
-/* Programs with more rows than this have a variant with FEW wanted rows: of the rows of a prompt
- * one is wanted, and the head's product is as large as several layers. */
+/* Programs with more rows than this have a variant with FEW wanted rows, because only one row of a
+ * prompt is wanted and the head's product is as large as several layers. */
 #define FEW 8
 
-/* How measured times are kept: a longer one counts so much, and no more than so often what is
- * known; what is known wears off by this with each step. What a row more costs of a row's share in
- * the time, before it was tried. */
+/* How estimates of time follow measurements: a longer time enters with weight RISE and counts as at
+ * most MOST_RISE times the estimate, and the estimate decays by FADING with each step. ROW_COST is
+ * the relative cost assumed for additional rows before they were measured. */
 #define RISE      0.5
 #define MOST_RISE 1.25
 #define FADING    0.998
@@ -40,7 +40,7 @@ static by_status add_program(by__step_programs *s, int64_t rows, int64_t wanted,
     return by__forward_add(s->forward, p->name, &request, &model, error);
 }
 
-/* FLOPs and bytes that a row and a key cost, off the largest program. */
+/* Derives the FLOPs and bytes of a row and a key from the largest program. */
 static by_status measure(by__step_programs *s, by_error *error)
 {
     const by__step_program *p = &s->list[s->count - 1];
@@ -100,7 +100,7 @@ by_status by__steps_compile(by__step_programs *out, by__forward *forward, const 
     return measure(s, error);
 }
 
-/* The next `count` numbers of a block, on a cache line. */
+/* Takes the next `count` numbers of a block, aligned to a cache line. */
 static size_t carve(size_t *used, int64_t count)
 {
     size_t at = *used;

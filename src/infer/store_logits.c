@@ -1,5 +1,5 @@
-/* What a teacher says of each token of a packed directory, written for students that learn from it
- * without it (data/formats/logit_store.h). */
+/* Stores a teacher's logits for each token of a packed directory, so that students can be distilled
+ * without running the teacher (data/formats/logit_store.h). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,11 +9,11 @@
 #include "data/formats/logit_store.h"
 #include "infer/infer.h"
 
-/* Logits of a run take about this many bytes (or are those of one window). */
+/* Target size of the logits of a run, which has at least one window. */
 #define RUN_BYTES ((size_t)64 << 20)
-/* So many tokens of a row are kept in order; more are found by sorting all. */
+/* Up to this many top tokens of a row are found by insertion; for more, all tokens are sorted. */
 #define FEW 256
-/* As distill.temperature may be, which must be the same. */
+/* The limit of distill.temperature, with which it must agree. */
 #define MOST_TEMPERATURE 1000.0
 
 typedef struct ranked {
@@ -34,7 +34,7 @@ typedef struct job {
 
 /* ---- a row ---- */
 
-/* The larger logit first; of equal ones the lower id. */
+/* Sorts by descending logit, then by ascending id. */
 static int by_logit(const void *a, const void *b)
 {
     const ranked *x = a;
@@ -45,7 +45,7 @@ static int by_logit(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* The first `top` of by_logit's order to the front of list. */
+/* Moves the first `top` elements in the order of by_logit to the front of the list. */
 static void rank(ranked *list, const float *z, size_t vocab, size_t top)
 {
     size_t kept = 0;
@@ -69,8 +69,8 @@ static void rank(ranked *list, const float *z, size_t vocab, size_t top)
     }
 }
 
-/* The logarithms of softmax(z / temperature): of the tokens that are ranked first, and of all
- * others together, whose sum is their own, not what is missing from 1. */
+/* Stores the logarithms of softmax(z / temperature) of the top tokens, and of all other tokens
+ * together; the latter is summed directly, not computed as the difference from 1. */
 static void write_row(const job *j, ranked *list, const float *z, int32_t *ids, float *logarithms)
 {
     double inverse = 1.0 / j->temperature;
@@ -150,7 +150,7 @@ static by_status take_memory(job *j, by_error *error)
                      error);
 }
 
-/* Where the model has a tokenizer, the data has the same. */
+/* If the model has a tokenizer, the data must have been made with the same one. */
 static by_status check_tokenizer(const by_pretrained *model, const by_dataset *data,
                                  const char *name, by_error *error)
 {

@@ -1,5 +1,5 @@
-/* Attention as ONNX: products, a mask of positions, a softmax. Queries of a group of heads stand
- * together, so that their keys are broadcast and not copied. */
+/* Attention as ONNX: products, a mask made from positions, a softmax. The queries that share a key
+ * head are adjacent, so that keys are broadcast and not copied. */
 #include <math.h>
 
 #include "ops/ops.h"
@@ -10,7 +10,7 @@ typedef struct heads {
     int64_t width;
 } heads;
 
-/* x [B, T, n width] as [B, n, T, width]. */
+/* Reshapes x [B, T, n width] to [B, n, T, width]. */
 static int by_heads(by__onnx *onnx, int x, int64_t n, int64_t width)
 {
     int y = by__onnx_reshape(onnx, x, (const int64_t[]){0, 0, n, width}, 4);
@@ -23,8 +23,7 @@ static int range(by__onnx *onnx, int first, int end)
     return by__onnx_node3(onnx, "Range", first, end, by__onnx_int(onnx, 1));
 }
 
-/* Scores of keys that a query does not read become the lowest number. The last key belongs to the
- * last query. */
+/* Replaces scores of masked keys by the lowest number. The last key belongs to the last query. */
 static int mask(by__onnx *onnx, int scores, int queries, int keys, int64_t window)
 {
     int zero = by__onnx_int(onnx, 0);
@@ -42,7 +41,7 @@ static int mask(by__onnx *onnx, int scores, int queries, int keys, int64_t windo
     return by__onnx_node3(onnx, "Where", read, scores, by__onnx_float(onnx, -3e38f));
 }
 
-/* queries [B, H, T, D] and keys, values [B, K, S, D] to [B, T, H D]. */
+/* Maps queries [B, H, T, D] and keys, values [B, K, S, D] to [B, T, H D]. */
 static int attend(by__onnx *onnx, int queries, int keys, int values, const heads *h, bool causal,
                   int64_t window)
 {
@@ -63,7 +62,7 @@ static int attend(by__onnx *onnx, int queries, int keys, int values, const heads
     return by__onnx_reshape(onnx, y, (const int64_t[]){0, 0, h->queries * h->width}, 3);
 }
 
-/* The operands by heads: packed in the first, or three. */
+/* Splits the operands by heads: they are packed in the first, or three. */
 static heads read_operands(const by__signature *s, by__onnx *onnx, int *q, int *k, int *v)
 {
     heads h = {.queries = s->attrs->heads, .keys = s->attrs->kv_heads};

@@ -5,7 +5,7 @@
 
 #include "ops/ops.h"
 
-/* What the operands say: batch, time, head width; false when they do not fit. */
+/* Sizes derived from the operands. */
 typedef struct extents {
     int64_t batch;
     int64_t time;
@@ -14,8 +14,8 @@ typedef struct extents {
     bool packed;
 } extents;
 
-/* `count` operands from in[0] on: one is packed qkv, three are q, k, v, a fourth is the lengths, a
- * fifth the first keys. */
+/* Derives the sizes from `count` operands starting at in[0]: one is packed qkv, three are q, k, v,
+ * a fourth is the lengths, a fifth the first keys. Returns false if they do not fit. */
 static bool read_extents(const by__signature *s, int count, extents *out)
 {
     const by__type *q = &s->in[0];
@@ -56,7 +56,7 @@ static const char not_heads[] =
     "in one tensor, kv_heads must divide heads, lengths be i32 [batch] and starts i32 [batch, "
     "time]";
 
-/* `count` operands; the first keys are the fifth. */
+/* Returns true if the operands include the first keys, the fifth of them. */
 static bool has_limit(const by__signature *s, int count)
 {
     return s->attrs->window != 0 || (count >= 5 && !by__absent(&s->in[4]));
@@ -102,8 +102,8 @@ static void gradient_attention(by_graph *graph, const by__node *node, const by_v
     }
 }
 
-/* Heads are split: q by query heads, k and v by theirs, so that each group of query heads stays
- * with its own; or samples. Packed heads of one number are three sections of one axis. */
+/* Splits samples or heads: q by query heads, k and v by key heads, so that each group of query
+ * heads stays with its key head. Packed heads of equal number are three sections of one axis. */
 static bool split_heads(const by__signature *s, int operands, by__sharding *sh, by__split *y,
                         by__split *lse)
 {
@@ -205,8 +205,8 @@ static by_status infer_cached(const by__signature *s, by__type *out, by_error *e
     return BY_OK;
 }
 
-/* Share of [T, T] that the mask leaves: half of it when causal; with a window of W keys, the band
- * W T - W^2 / 2. Limits that are data (starts) are not counted. */
+/* Returns the share of [T, T] that the mask leaves: half of it when causal; with a window of W
+ * keys, the band W T - W^2 / 2. Limits given as data (starts) are not counted. */
 static double seen_share(const by__signature *s, double time)
 {
     double window = (double)s->attrs->window / time;
@@ -214,7 +214,7 @@ static double seen_share(const by__signature *s, double time)
     return s->attrs->bidirectional ? 1.0 : whole ? 0.5 : window * (1.0 - 0.5 * window);
 }
 
-/* Two products of [T, D] x [D, T] a head. */
+/* Two products [T, D] x [D, T] for each head. */
 static double forward_flops(const by__signature *s, const by__type *y)
 {
     double time = (double)y->shape.dim[1];
@@ -233,7 +233,7 @@ static void cost_attention_grad(const by__signature *s, const by__type *out, by_
     cost->flops = 2.5 * forward_flops(s, &s->in[s->input_count - 1]);
 }
 
-/* Counted at a full cache: every key and value that a query reads is read once, each new row
+/* Assumes full caches: every key and value that a query reads is read once, and each new row is
  * written. */
 static void cost_cached(const by__signature *s, const by__type *out, by__cost *cost)
 {
@@ -247,7 +247,7 @@ static void cost_cached(const by__signature *s, const by__type *out, by__cost *c
     cost->bytes_written -= 2.0 * cache * (1.0 - time / slots);
 }
 
-/* Scores and their sum of values: 2 FLOPs for a multiplication and an addition, twice. */
+/* Scores and the weighted sum of values, each with 2 FLOPs for a multiplication and an addition. */
 static void attention_of_sequence(const by__signature *s, const by__type *out,
                                   by__attention_cost *cost)
 {
@@ -265,7 +265,8 @@ static void attention_of_cache(const by__signature *s, const by__type *out,
     cost->cached_window = (double)s->attrs->window;
 }
 
-/* The new tokens must fit behind those that the caches hold. */
+/* Returns the exclusive upper bound of the positions at which the new tokens fit into the
+ * caches. */
 static int64_t free_position(const by__signature *s)
 {
     return s->in[3].shape.dim[2] - s->in[0].shape.dim[1] + 1;
@@ -287,7 +288,7 @@ const by__op_row by__op_attention = {.name = "attention",
                                      .cost = cost_attention,
                                      .shard = shard_attention,
                                      .attention = attention_of_sequence};
-/* lse, the last but one of four or six to eight operands, is f32 as the forward pass made it. */
+/* lse, the last but one of four or six to eight operands, stays f32 as the forward pass made it. */
 const by__op_row by__op_attention_grad = {.name = "attention_grad",
                                           .min_inputs = 4,
                                           .max_inputs = 8,

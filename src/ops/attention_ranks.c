@@ -1,23 +1,23 @@
-/* Attention over a sequence that ranks have parts of (context parallelism, ring attention: Liu et
- * al. 2023). Keys and values go around the ring of the ranks, one rank's block at a time: each rank
- * lets its queries meet the block at hand while it hands that on, and ATTENTION_MERGE adds to the
- * result, so that a rank never has more than two blocks. In the backward pass the blocks go around
- * again, and their gradients behind them, each rank adding what it has, until they are back where
- * they belong. Both are sums in f32.
+/* Attention over a sequence that is split over ranks (context parallelism, ring attention: Liu et
+ * al. 2023). Keys and values travel around the ring of ranks, one rank's block at a time. Each rank
+ * computes the attention of its queries over the present block while it passes that block on, and
+ * ATTENTION_MERGE adds it to the result, so that a rank never holds more than two blocks. In the
+ * backward pass the blocks travel again, followed by their gradients, to which each rank adds its
+ * part, until they are back at their owner. All sums are in f32.
  *
- * Of 2 R chunks of a sequence, rank r has chunk r and chunk 2 R - 1 - r (zig-zag: Dubey et al.
- * 2024, section 3.3.2), so that a causal mask leaves every rank the same work: its own block, as
- * far as its queries see it, and of each other rank's block half,
+ * The sequence is cut into 2 R chunks, of which rank r has chunks r and 2 R - 1 - r (zig-zag: Dubey
+ * et al. 2024, section 3.3.2), so that a causal mask leaves every rank the same work: its own
+ * block, as far as its queries see it, and half of each other rank's block,
  *
- *     from a rank before it: all of its queries meet the front chunk,
- *     from a rank behind it: the queries of its back chunk meet both chunks.
+ *     from a lower rank:  all of its queries read the front chunk,
+ *     from a higher rank: the queries of its back chunk read both chunks.
  */
 #include "ops/ops.h"
 
 /* A part of a rank's sequence. */
 typedef enum part { FRONT = 0, BACK, ALL, PARTS } part;
 
-/* Queries that meet keys. */
+/* A set of queries and the keys that they read. */
 typedef struct meeting {
     part queries;
     part keys;
@@ -28,9 +28,9 @@ typedef struct ring {
     const by__sharding *sh;
     bool packed;
     by_value q[PARTS];
-    by_value kv;    /* keys and values side by side: the block at hand */
+    by_value kv;    /* keys and values side by side: the present block */
     by_dtype dtype; /* of activations */
-    int64_t chunk;  /* entries of a half of the sequence */
+    int64_t chunk;  /* entries in half of the rank's sequence */
     int64_t width;  /* of keys and of values */
 } ring;
 
@@ -99,8 +99,8 @@ static by_value pass_on(const ring *s, by_value x)
     return by_ring_shift(s->graph, x, s->sh->mesh, s->sh->ranks);
 }
 
-/* What meets the block that comes in a step: it is that of rank `rank - step`, counted around the
- * ring. */
+/* Lists the query and key parts to combine in a step. The block that arrives in it is that of rank
+ * `rank - step` around the ring. */
 static void list_meetings(const ring *s, int step, meeting out[2])
 {
     bool before = step <= s->sh->rank;
@@ -110,7 +110,7 @@ static void list_meetings(const ring *s, int step, meeting out[2])
 
 /* ---- forward ---- */
 
-/* Attention of one part of the queries over what they have met so far. */
+/* Attention of one part of the queries over the keys read so far. */
 typedef struct result {
     by_value y; /* f32 */
     by_value lse;
@@ -164,16 +164,16 @@ static void build_forward(by_graph *graph, const by__sharding *sh, const by_valu
 
 /* ---- backward ---- */
 
-/* What the backward pass reads of each part of the queries, and the gradient that it makes. */
+/* What the backward pass reads of each part of the queries, and the gradients that it makes. */
 typedef struct gradients {
     by_value y[PARTS];
     by_value lse[PARTS];
     by_value dy[PARTS];
     by_value dq[PARTS]; /* f32 */
-    by_value dkv;       /* f32: of the block at hand */
+    by_value dkv;       /* f32: of the present block */
 } gradients;
 
-/* Gradients of the queries that meet, and of the keys and values, side by side. */
+/* Computes gradients of the queries in `m`, and of the keys and values side by side. */
 static void meet_back(const ring *s, const gradients *g, meeting m, bool own, by_value out[2])
 {
     by_attrs attrs = s->sh->attrs;
@@ -239,8 +239,8 @@ static void build_backward(by_graph *graph, const by__sharding *sh, const by_val
     outs[2] = by_slice(graph, both[1], 2, s.width, s.width);
 }
 
-/* Every operand is split by time, in zig-zag, of which a causal mask makes use; lengths, first keys
- * and windows are those of whole sequences. */
+/* Returns true if every operand is split by time, zig-zag if the mask is causal; lengths, first
+ * keys and windows refer to whole sequences. */
 static bool is_by_time(const by__signature *s, const by__sharding *sh, int operands)
 {
     static const by__split time = {1, 1};
@@ -275,7 +275,7 @@ bool by__shard_attention_grad_time(const by__signature *s, const by__type *out, 
            by__split_equal(sh->in[operands + 2], time);
 }
 
-/* ---- putting results together ---- */
+/* ---- combining results ---- */
 
 static by_status infer_merge(const by__signature *s, by__type *out, by_error *error)
 {
@@ -299,7 +299,7 @@ static by_status infer_merge(const by__signature *s, by__type *out, by_error *er
     return BY_OK;
 }
 
-/* By heads. */
+/* Splits by heads. */
 static bool shard_merge(const by__signature *s, const by__type *out, by__sharding *sh)
 {
     static const by__split heads[2] = {{2, 1}, {1, 1}};

@@ -1,4 +1,4 @@
-/* Attributes by the descriptors of the rows. */
+/* Functions on attributes, driven by the descriptors of the rows. */
 #include <math.h>
 #include <string.h>
 
@@ -60,7 +60,7 @@ static bool is_zero(const by__attr *a, const void *value)
     return memcmp(value, zeros, field_sizes[a->type]) == 0;
 }
 
-/* The axes of a set or of an order, whose highest says how many there are. */
+/* Prints the axes of a set or of an order. */
 static void print_axes(by__text *text, const by__attr *a, const void *value)
 {
     const int *order = value;

@@ -1,9 +1,9 @@
-/* Rows of 8-bit codes with a scale for each block of a row: activations that are kept for the
- * backward pass (ActNN, Chen et al. 2021; the blocks of Dettmers et al. 2022). Rows do not share
- * scales, so that what a row becomes does not depend on the rows that a rank has besides. */
+/* Rows of 8-bit codes with a scale for each block of a row, for activations kept for the backward
+ * pass (ActNN, Chen et al. 2021; the blocks of Dettmers et al. 2022). Rows do not share scales, so
+ * the codes of a row do not depend on which other rows are on the same rank. */
 #include "ops/ops.h"
 
-/* A scale for each block of each row. */
+/* The shape of the scales: one for each block of each row. */
 static by_shape scales_of(const by_shape *codes)
 {
     return BY_SHAPE(by__rows(codes),

@@ -1,6 +1,6 @@
-/* What ranks do together. A start node gives the work to the collective queue and a WAIT node takes
- * the result, so that nodes between them run at the same time. WAIT has the operands of the
- * collective too: their memory is not given to other values before it. */
+/* Collectives. A start node submits the work to the collective queue and a WAIT node makes the
+ * result usable; nodes between them run at the same time. WAIT also has the operands of the
+ * collective, so that their memory is not reused before it. */
 #include <stdlib.h>
 
 #include "base/sum_tree.h"
@@ -22,7 +22,7 @@ static by_status check_axis(const by__signature *s, int64_t axis, by_error *erro
     return BY_OK;
 }
 
-/* Whether `part` is the extent that some rank has of an axis that is cut over the ranks. */
+/* Returns true if `part` is the extent that some rank has of an axis split over the ranks. */
 static bool is_part(int64_t part, int64_t extent, int64_t ranks)
 {
     int64_t each = extent / ranks;
@@ -120,7 +120,7 @@ static by_status infer_like(const by__signature *s, by__type *out, by_error *err
 
 /* ---- gradients: each collective is the adjoint of another ---- */
 
-/* The sum is the same on every rank, and so is the gradient that comes back to it: it is that of
+/* The sum is the same on every rank, and so is the gradient that arrives for it, which is that of
  * each rank's term (g of Shoeybi et al. 2019, section 3; replicate is f). */
 static void gradient_same(by_graph *graph, const by__node *node, const by_value *dout,
                           by_value *din)
@@ -141,7 +141,7 @@ static by_value adjoint(by_graph *graph, by_op op, by_attrs attrs, by_value x)
     return by__wait(graph, by__start_collective(graph, op, &attrs, x));
 }
 
-/* Of this rank's entries, every rank has used a copy. */
+/* Every rank has used a copy of this rank's entries, so their gradients are summed. */
 static void gradient_all_gather(by_graph *graph, const by__node *node, const by_value *dout,
                                 by_value *din)
 {
@@ -167,7 +167,7 @@ static void gradient_all_to_all(by_graph *graph, const by__node *node, const by_
     din[0] = adjoint(graph, BY_OP_ALL_TO_ALL, attrs, dout[0]);
 }
 
-/* Once more around the ring, less the step that was made. */
+/* The inverse shift: the rest of the way around the ring. */
 static void gradient_ring_shift(by_graph *graph, const by__node *node, const by_value *dout,
                                 by_value *din)
 {
@@ -177,7 +177,7 @@ static void gradient_ring_shift(by_graph *graph, const by__node *node, const by_
     }
 }
 
-/* ---- cost: bytes that a rank sends, slices going to owners directly or around a ring ---- */
+/* ---- cost: bytes that a rank sends, directly to owners or around a ring ---- */
 
 static double type_bytes(const by__type *type)
 {
@@ -231,7 +231,7 @@ static void cost_reduce_gradients(const by__signature *s, const by__type *out, b
     }
 }
 
-/* A rank sends its part to each other one. */
+/* A rank sends its part to every other rank. */
 static void cost_gather_parameter(const by__signature *s, const by__type *out, by__cost *cost)
 {
     cost->flops = 0.0;
@@ -254,7 +254,7 @@ static uint32_t updated_gradients(const by_attrs *attrs)
 
 /* ---- splits, over ranks of another mesh axis ---- */
 
-/* Each rank exchanges its pieces or addends, when they are not of the axes that are exchanged. */
+/* Each rank exchanges its slices or addends, unless they are along the axes that are exchanged. */
 static bool shard_exchange(const by__signature *s, const by__type *out, by__sharding *sh)
 {
     bool any = s->op == BY_OP_ALL_REDUCE || s->op == BY_OP_RING_SHIFT;
@@ -276,7 +276,7 @@ static bool shard_wait(const by__signature *s, const by__type *out, by__sharding
 #define GROUP        BY__ATTR(mesh, AXES), BY__ATTR(ranks, INT)
 #define GROUP_EXTENT GROUP, BY__ATTR(axis, INT), BY__ATTR_AS("extent", rows, INT, BY__ATTR_IN_TYPE)
 
-/* One operand that ranks exchange. */
+/* The row of a collective with one operand. */
 #define EXCHANGE(NAME, ...)                                                                        \
     {                                                                                              \
         .name = #NAME, .attrs = BY__ATTRS(__VA_ARGS__), .communicates = true, .min_inputs = 1,     \
@@ -397,7 +397,8 @@ by_value by__gather_parameter(by_graph *graph, by_value parameter, int64_t numbe
     return by__wait(graph, by__op_add_node(graph, BY_OP_GATHER_PARAMETER, &attrs, NULL, 0, NULL));
 }
 
-/* Extent of an axis of x; 0 when there is none, which the shape rule refuses. */
+/* Returns the extent of an axis of x, or 0 if there is no such axis, which the shape rule
+ * refuses. */
 static int64_t extent_of(const by_graph *graph, by_value x, int axis)
 {
     bool known = graph->error.status == BY_OK && by__graph_has(graph, x) && axis >= 0 &&
@@ -411,7 +412,7 @@ by_value by_replicate(by_graph *graph, by_value x, uint32_t mesh, int64_t ranks)
     return ranks == 1 ? x : by__op_add_node(graph, BY_OP_REPLICATE, &attrs, &x, 1, NULL);
 }
 
-/* What one rank exchanges with itself is what it has. */
+/* With a single rank the exchange is the identity. */
 static by_value exchange(by_graph *graph, by_op op, by_attrs attrs, by_value x)
 {
     return attrs.ranks == 1 ? x : adjoint(graph, op, attrs, x);

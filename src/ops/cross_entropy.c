@@ -1,8 +1,7 @@
 /* The language-model head and its loss in one op, so that the logits of a batch (rows x vocabulary,
- * the largest tensor of a small model by far) never exist: a kernel makes them for a chunk of rows
- * at a time. The training form also makes both gradients in that pass, because the gradient of a
- * sum of losses is known but for a scalar factor, which saves computing the logits a second
- * time. */
+ * by far the largest tensor of a small model) are never stored: a kernel computes them for a chunk
+ * of rows at a time. The training form also computes both gradients in that pass. They are known up
+ * to a scalar factor, so the logits need not be computed a second time. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,8 +105,8 @@ static void gradient_forward(by_graph *graph, const by__node *node, const by_val
     din[2] = BY_NONE;
 }
 
-/* One product x w^T forward; the gradient repeats it, unless it is given, and adds dlogits w and
- * dlogits^T x. */
+/* One product x w^T forward. The gradient repeats it, unless the logits are given, and adds dlogits
+ * w and dlogits^T x. */
 static void cost_head(const by__signature *s, const by__type *out, by__cost *cost)
 {
     double product = 2.0 * (double)by_shape_count(&s->in[0].shape) * (double)s->in[1].shape.dim[0];
@@ -129,7 +128,7 @@ static int64_t combined_vocabulary(const by__signature *s)
 
 /* ---- splits ---- */
 
-/* Rows of x are split, and what has one entry a row with them. */
+/* Returns true if the rows of x, and everything with one entry a row, are split. */
 static bool split_rows(const by__signature *s, const by__sharding *sh)
 {
     by__split targets;
@@ -138,7 +137,7 @@ static bool split_rows(const by__signature *s, const by__sharding *sh)
            by__split_equal(sh->in[2], targets);
 }
 
-/* The weight alone is split, by words. */
+/* Returns true if only the weight is split, by vocabulary. */
 static bool split_words(const by__signature *s, by__sharding *sh)
 {
     sh->attrs.rows = s->in[1].shape.dim[0];
@@ -147,8 +146,8 @@ static bool split_words(const by__signature *s, by__sharding *sh)
            by__shard_all_whole_but(sh, s->input_count, 1u << 1);
 }
 
-/* A rank's two numbers a row go to all ranks, and each computes the loss of all of them. *logits:
- * the rank's, where attrs.keep is set; may be NULL. */
+/* All-gathers two numbers for each row, from which every rank computes the loss of all rows.
+ * *logits (may be NULL) receives the rank's logits if attrs.keep is set. */
 static void build_loss(by_graph *graph, const by__sharding *sh, const by_attrs *attrs,
                        const by_value *in, by_value *logits, by_value outs[BY_MAX_OUTPUTS])
 {
@@ -194,8 +193,8 @@ static bool shard_backward(const by__signature *s, const by__type *out, by__shar
     return split_words(s, sh);
 }
 
-/* A rank's logits of a micro-batch are kept up to this many bytes, which is what kernels take for a
- * chunk of them; more are computed twice. */
+/* A rank keeps the logits of a micro-batch up to this size, the one of a kernel's chunk of logits;
+ * larger ones are computed twice. */
 #define MOST_KEPT ((int64_t)128 << 20)
 
 static bool keeps_logits(const by_graph *graph, const by_value *in)
@@ -208,7 +207,7 @@ static bool keeps_logits(const by_graph *graph, const by_value *in)
     return rows <= MOST_KEPT / row_bytes;
 }
 
-/* Of a slice of the vocabulary, the gradient waits for what all ranks make of a row's sum. */
+/* With a slice of the vocabulary, the gradient needs each row's sum over all ranks first. */
 static void build_train(by_graph *graph, const by__sharding *sh, const by_value *in,
                         int input_count, by_value outs[BY_MAX_OUTPUTS])
 {
@@ -255,8 +254,8 @@ void by__fuse_loss(by_graph *graph, size_t n, by__node *forward, by_op train)
     forward->output_count = 0;
 }
 
-/* loss, lse = linear_cross_entropy(x, w, t) and dx, dw = its gradient: one node in the gradient's
- * place. The loss must not be read by another node, which could stand before that place. */
+/* Merges loss, lse = linear_cross_entropy(x, w, t) and dx, dw = its gradient into one node in the
+ * gradient's place. No other node may read the loss, since it could come before that place. */
 static by_status fuse_gradient(by_graph *graph, size_t n, const int *uses, by_error *error)
 {
     by__node *gradient = &graph->nodes[n];

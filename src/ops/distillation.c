@@ -1,7 +1,7 @@
-/* The language-model head and the loss of a student in one op: cross-entropy with the targets and
- * the divergence from a teacher's softened probabilities, mixed. As in cross_entropy.c logits exist
- * for a chunk of rows at a time, here those of both models, and the training form makes both
- * gradients in that pass. */
+/* The language-model head and the loss of a distilled student in one op: a mix of the cross-entropy
+ * with the targets and the divergence from a teacher's softened probabilities. As in
+ * cross_entropy.c, the logits (here of both models) exist only for a chunk of rows at a time, and
+ * the training form computes both gradients in that pass. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,7 +101,7 @@ static void gradient_forward(by_graph *graph, const by__node *node, const by_val
     din[W] = outs[1];
 }
 
-/* One product forward, three with the gradients, and one for the teacher. */
+/* One product forward, three with the gradients, plus one for the teacher. */
 static void cost_head(const by__signature *s, const by__type *out, by__cost *cost)
 {
     double vocabulary = (double)s->in[W].shape.dim[0];
@@ -117,7 +117,7 @@ static int64_t vocabulary_of(const by__signature *s)
     return s->in[W].shape.dim[0];
 }
 
-/* Rows are split, and what has entries for them; weights are whole. */
+/* Returns true if rows, and everything with entries for rows, are split, and weights are whole. */
 static bool split_rows(const by__signature *s, by__sharding *sh)
 {
     for (int i = W; i < s->input_count; i++) {
@@ -148,8 +148,8 @@ static bool shard(const by__signature *s, const by__type *out, by__sharding *sh)
     return split_rows(s, sh);
 }
 
-/* loss = linear_distill(...) and dx, dw = its gradient: one node in the gradient's place, as that
- * of linear_cross_entropy. */
+/* Merges loss = linear_distill(...) and dx, dw = its gradient into one node in the gradient's
+ * place, like the fusion of linear_cross_entropy. */
 static by_status fuse_gradient(by_graph *graph, size_t n, const int *uses, by_error *error)
 {
     const by__node *gradient = &graph->nodes[n];
@@ -161,7 +161,7 @@ static by_status fuse_gradient(by_graph *graph, size_t n, const int *uses, by_er
             continue;
         }
         if (uses[forward->out[0]] != 0) {
-            return BY_OK; /* by a node that could stand before the gradient */
+            return BY_OK; /* read by a node that may come before the gradient */
         }
         by__fuse_loss(graph, n, forward, BY_OP_LINEAR_DISTILL_TRAIN);
         return BY_OK;

@@ -1,6 +1,6 @@
 /* Dropout (Srivastava et al. 2014), scaled by 1 / (1 - p). The mask is a function of the sample and
- * the place in it, so the backward pass makes it anew instead of storing it, and a sample is masked
- * alike whatever micro-batch or rank it falls in. */
+ * the position in it. So the backward pass recomputes it instead of storing it, and a sample gets
+ * the same mask whatever micro-batch or rank it is in. */
 #include "ops/ops.h"
 
 static by_status infer_dropout(const by__signature *s, by__type *out, by_error *error)
@@ -27,9 +27,8 @@ static void gradient_dropout(by_graph *graph, const by__node *node, const by_val
     din[1] = BY_NONE;
 }
 
-/* A rank has some of the samples, whose numbers begin where its slice does. Or it has a slice of
- * all samples, which is one piece of each when it is of their first axis; so its mask begins where
- * the slice does. */
+/* A rank has some of the samples, whose numbers start at its slice; or it has a slice of all
+ * samples along their first axis, one piece of each, and its mask starts where the slice does. */
 static bool shard_dropout(const by__signature *s, const by__type *out, by__sharding *sh)
 {
     const by_shape *x = &s->in[0].shape;

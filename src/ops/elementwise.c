@@ -56,10 +56,10 @@ static void gradient_scale(by_graph *graph, const by__node *node, const by_value
                            by_value *din)
 {
     din[0] = by_scale(graph, dout[0], node->in[1]);
-    din[1] = BY_NONE; /* factors are inputs, not trained */
+    din[1] = BY_NONE; /* factors are inputs and not trained */
 }
 
-/* The factor may be of rank 0: it repeats. */
+/* The factor may have rank 0, and is then replicated. */
 static bool shard_scale(const by__signature *s, const by__type *out, by__sharding *sh)
 {
     return sh->in[1].axis == BY__WHOLE && by__shard_factors(s, out, sh);
@@ -97,7 +97,7 @@ static by_status infer_unary(const by__signature *s, by__type *out, by_error *er
 static void gradient_unary(by_graph *graph, const by__node *node, const by_value *dout,
                            by_value *din)
 {
-    if (node->attrs.function == BY_FN_NEGATE) { /* needs no operand */
+    if (node->attrs.function == BY_FN_NEGATE) { /* reads no operand */
         din[0] = by_unary(graph, dout[0], BY_FN_NEGATE);
         return;
     }
@@ -105,7 +105,7 @@ static void gradient_unary(by_graph *graph, const by__node *node, const by_value
     din[0] = by__op_add_node(graph, BY_OP_UNARY_GRAD, &node->attrs, in, 2, NULL);
 }
 
-/* Counted as elementary operations of the tanh form; roofs of these ops are memory anyway. */
+/* Counts elementary operations of the tanh form; these ops are memory-bound anyway. */
 static void cost_unary(const by__signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(s);
@@ -183,7 +183,7 @@ static by_status onnx_cast(const by__signature *s, const by__type *out, by__onnx
     BY_UNUSED(s);
     BY_UNUSED(out);
     BY_UNUSED(error);
-    onnx->result(onnx, 0, by__onnx_node1(onnx, "Identity", 0)); /* all is f32 */
+    onnx->result(onnx, 0, by__onnx_node1(onnx, "Identity", 0)); /* everything is f32 in ONNX */
     return BY_OK;
 }
 

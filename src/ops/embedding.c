@@ -1,4 +1,4 @@
-/* Table look-ups and positions: token embedding, learned positions, rotary positions. */
+/* Table look-ups and positions: token embeddings, learned positions, rotary positions. */
 #include "ops/ops.h"
 
 static by_status infer_offset_ids(const by__signature *s, by__type *out, by_error *error)
@@ -44,7 +44,7 @@ static void gradient_embedding(by_graph *graph, const by__node *node, const by_v
     din[1] = by__op_add_node(graph, BY_OP_EMBEDDING_GRAD, &attrs, in, 2, NULL);
 }
 
-/* A table that is the weight of the head, too. */
+/* Packs a table that is also the weight of the head. */
 static bool pack_embedding(const by__signature *s, int input, by__packed_reader *out)
 {
     const by__type *table = &s->in[1];
@@ -58,7 +58,7 @@ static bool pack_embedding(const by__signature *s, int input, by__packed_reader 
     return true;
 }
 
-/* Rows of the whole table; set by the shard entries for what they build. */
+/* Sets the rows of the whole table, which the nodes built by the shard entries need. */
 static void build_embedding(by_graph *graph, const by__sharding *sh, const by_value *in,
                             int input_count, by_value outs[BY_MAX_OUTPUTS])
 {
@@ -67,7 +67,7 @@ static void build_embedding(by_graph *graph, const by__sharding *sh, const by_va
     (void)by__op_add_node(graph, BY_OP_EMBEDDING, &(by_attrs){0}, local, input_count, outs);
 }
 
-/* Of a slice of the table's rows, ids of other slices give zeros: a part of the result. */
+/* With a slice of the table's rows, ids of other slices give zeros, so the result is an addend. */
 static bool shard_embedding(const by__signature *s, const by__type *out, by__sharding *sh)
 {
     by__split ids = sh->in[0];
@@ -96,7 +96,7 @@ static void build_embedding_grad(by_graph *graph, const by__sharding *sh, const 
     (void)by__op_add_node(graph, BY_OP_EMBEDDING_GRAD, &attrs, local, input_count, outs);
 }
 
-/* Each rank of a table that is split by rows adds up the gradients of its own. */
+/* Each rank of a table split by rows sums the gradients of its own rows. */
 static bool shard_embedding_grad(const by__signature *s, const by__type *out, by__sharding *sh)
 {
     by__split base = s->input_count > 2 ? sh->in[2] : by__whole();
@@ -135,7 +135,7 @@ static by_status infer_embedding_grad(const by__signature *s, by__type *out, by_
     return BY_OK;
 }
 
-/* A gather moves as many bytes as it looks up, not the whole table. */
+/* A gather reads as many bytes as it looks up, not the whole table. */
 static void cost_embedding(const by__signature *s, const by__type *out, by__cost *cost)
 {
     double bytes = (double)by_shape_count(&out[0].shape) * (double)by_dtype_size(out[0].dtype);
@@ -143,7 +143,7 @@ static void cost_embedding(const by__signature *s, const by__type *out, by__cost
     cost->bytes_read = bytes + 4.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
-/* The places of `count` entries are among `rows`. */
+/* Returns true if the positions of `count` entries are below `rows`. */
 static bool are_places(const by_attrs *a, int64_t count, int64_t rows)
 {
     return a->begin >= 0 && a->gap >= 0 && a->turn >= 0 && a->begin <= rows &&
@@ -255,7 +255,7 @@ static by_status infer_rope(const by__signature *s, by__type *out, by_error *err
     return BY_OK;
 }
 
-/* A rotation's transpose is the rotation back. */
+/* The transpose of a rotation is the rotation by the negative angle. */
 static void gradient_rope(by_graph *graph, const by__node *node, const by_value *dout,
                           by_value *din)
 {
@@ -299,7 +299,7 @@ static by_status onnx_embedding(const by__signature *s, const by__type *out, by_
     return BY_OK;
 }
 
-/* Rows begin .. begin + T of the table, T being that of x. */
+/* Rows begin .. begin + T of the table, where T is the length of x. */
 static by_status onnx_position(const by__signature *s, const by__type *out, by__onnx *onnx,
                                by_error *error)
 {
@@ -316,7 +316,7 @@ static by_status onnx_position(const by__signature *s, const by__type *out, by__
     return BY_OK;
 }
 
-/* Halves of each head: y1 = x1 cos - x2 sin, y2 = x2 cos + x1 sin. */
+/* On the two halves of each head: y1 = x1 cos - x2 sin, y2 = x2 cos + x1 sin. */
 static by_status onnx_rope(const by__signature *s, const by__type *out, by__onnx *onnx,
                            by_error *error)
 {

@@ -1,6 +1,7 @@
-/* The weight of a product as its codes will have it, while it is trained (quantisation-aware
- * training: Jacob et al. 2018). Rounding has a derivative of 0 almost everywhere; the gradient goes
- * straight through instead, as if y were x (Bengio, Leonard and Courville 2013, section 4). */
+/* Rounds the weight of a product during training the way its codes will be rounded
+ * (quantisation-aware training: Jacob et al. 2018). Rounding has derivative 0 almost everywhere, so
+ * the gradient passes straight through as if y were x (Bengio, Leonard and Courville 2013, section
+ * 4). */
 #include "ops/ops.h"
 
 static by_status infer(const by__signature *s, by__type *out, by_error *error)
@@ -33,14 +34,15 @@ static void cost(const by__signature *s, const by__type *out, by__cost *cost)
     cost->flops = 6.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
-/* Outputs have scales of their own; inputs, of 4 bits, where a rank has whole groups. */
+/* Outputs can be split because each has its own scale; inputs of 4 bits can if ranks have whole
+ * groups. */
 static bool shard(const by__signature *s, const by__type *out, by__sharding *sh)
 {
     by__split split = sh->in[0];
     by_packing *p = &sh->attrs.packing;
     int outputs = s->attrs->trans_b ? 0 : 1;
     BY_UNUSED(out);
-    /* The sizes in the packing are those of every rank, so that parts must be alike. */
+    /* The packing has the sizes of every rank's part, so parts must be equal. */
     if (split.axis < 0 || s->in[0].shape.dim[split.axis] % (split.parts * sh->ranks) != 0) {
         return false;
     }
@@ -53,7 +55,7 @@ static bool shard(const by__signature *s, const by__type *out, by__sharding *sh)
     return p->kind == BY_PACKING_INT4 && p->k / split.parts % p->group == 0;
 }
 
-/* Of parameters alone its result stands for them: their gradient is f32, and a product with it
+/* A result made of parameters is treated as a parameter: its gradient is f32, and a product with it
  * counts as one with the weight. */
 const by__op_row by__op_fake_quantize = {
     .name = "fake_quantize",

@@ -1,14 +1,14 @@
-/* Fusion of element-wise nodes into one map (banyan/map.h), which reads and writes memory once.
+/* Fuses element-wise nodes into one map (banyan/map.h), which reads and writes memory once.
  *
- * A tree of nodes whose inner results are f32, of one shape, and read once becomes a map; steps of
- * a map compute and round in f32 as the nodes do, so no bit changes. Results in bf16 are made only
- * at the root, where the map rounds them as the node would. */
+ * A tree of nodes whose inner results are f32, of one shape and read only once becomes a map. Steps
+ * of a map compute and round in f32 as the nodes do, so no bit changes. Only the root may be bf16;
+ * the map rounds it as the node would. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "ops/ops.h"
 
-/* Nodes of one map: with the scalars that they read, within its steps. */
+/* Maximum number of nodes in a map; with the scalars that they read they fit into its steps. */
 #define MAX_NODES (BY_MAP_MAX_STEPS / 2)
 
 typedef struct fusion {
@@ -16,7 +16,7 @@ typedef struct fusion {
     const int *uses;
     by_map map;
     const by_shape *shape; /* of all tensors */
-    int waiting;           /* operands that are still to be looked at: each may become an input */
+    int waiting;           /* operands not looked at yet; each may become an input */
     size_t taken[MAX_NODES];
     int count;
 } fusion;
@@ -27,9 +27,9 @@ static bool is_scalar(const by_graph *graph, by_value value, const by_shape *sha
     return v->dtype == BY_F32 && by_shape_count(&v->shape) == 1 && by_shape_count(shape) != 1;
 }
 
-/* Whether a map can do what the node does on tensors of `shape` with the same bits: its operands
- * have the shape or, but for the first, are one number. In bf16 only casts: functions have kernels
- * of less exactness there. */
+/* Returns true if a map can do the node's work on tensors of `shape` with the same bits: its
+ * operands have the shape or, except for the first, are single numbers. In bf16 only casts qualify,
+ * because the bf16 kernels of functions are less exact. */
 static bool is_step(const by_graph *graph, const by__node *node, const by_shape *shape)
 {
     const by__op_row *row = by__op_row_of(node->op);
@@ -49,8 +49,8 @@ static bool is_step(const by_graph *graph, const by__node *node, const by_shape 
     return fits;
 }
 
-/* The node that makes `value` if the map can take it in: nobody else reads the value, and the
- * node's own operands have a place. */
+/* Returns the node that makes `value` if the map can absorb it: nothing else reads the value, and
+ * there is room for the node's own operands. */
 static const by__node *step_of(const fusion *f, by_value value)
 {
     const by__value *v = &f->graph->values[value];
@@ -65,7 +65,7 @@ static const by__node *step_of(const fusion *f, by_value value)
 
 static int take_node(fusion *f, const by__node *node);
 
-/* The number of a value in the map: of the step that makes it, or of an input. */
+/* Returns the number of a value in the map: of the step that makes it, or of an input. */
 static int take_value(fusion *f, by_value value)
 {
     const by__node *node = step_of(f, value);
@@ -88,7 +88,7 @@ static int take_node(fusion *f, const by__node *node)
     return by__op_row_of(node->op)->step(&f->map, node, operand);
 }
 
-/* Puts the map in the place of its root; the other nodes are dropped. */
+/* Replaces the root by the map and drops the other nodes. */
 static by_status replace(fusion *f, by__node *root, by_error *error)
 {
     by_value *in;

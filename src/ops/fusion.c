@@ -1,10 +1,10 @@
-/* Fusion of an addition into the node that makes one of its operands. */
+/* Fuses an addition into the node that makes one of its operands. */
 #include <stdlib.h>
 
 #include "ops/ops.h"
 
-/* The node that makes `value` if it can take in an addition, the value is a plain activation and
- * nobody else reads it; NULL otherwise. */
+/* Returns the node that makes `value` if that node can absorb an addition, and the value is a plain
+ * activation with no other reader; else NULL. */
 static by__node *absorber(by_graph *graph, const int *uses, by_value value)
 {
     const by__value *v = &graph->values[value];
@@ -18,8 +18,8 @@ static by__node *absorber(by_graph *graph, const int *uses, by_value value)
     return is_free ? node : NULL;
 }
 
-/* Puts `node` with `addend` as one more operand in the place of the addition `sum`, whose result it
- * then makes; the node's old place is dropped. */
+/* Replaces the addition `sum` by `node` with `addend` as an additional operand. The old node is
+ * dropped. */
 static by_status absorb(by_graph *graph, by__node *sum, by__node *node, by_value addend,
                         by_error *error)
 {
@@ -36,7 +36,7 @@ static by_status absorb(by_graph *graph, by__node *sum, by__node *node, by_value
     merged.input_count = slot + 1;
     merged.out[0] = result;
     node->dead = true;
-    node->output_count = 0; /* its other outputs are made by the merged node */
+    node->output_count = 0; /* the merged node makes its other outputs */
     free(sum->in);
     *sum = merged;
     graph->values[result].producer = (int)(sum - graph->nodes);
@@ -58,7 +58,7 @@ by_status by__fuse_addition(by_graph *graph, size_t n, const int *uses, by_error
     }
     by__node *first = absorber(graph, uses, sum->in[0]);
     by__node *second = absorber(graph, uses, sum->in[1]);
-    /* Of two that can, the one whose op stands first in the table, where matrix products are. */
+    /* If both can, take the op that comes first in the table, where matrix products are. */
     if (second != NULL && (first == NULL || second->op <= first->op)) {
         return absorb(graph, sum, second, sum->in[0], error);
     }

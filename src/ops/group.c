@@ -1,12 +1,12 @@
-/* Rows put together by a key, such as the expert that a token goes to, and taken apart again.
+/* Grouping of rows by a key, such as the expert that a token is routed to, and the inverse.
  *
- * GROUP lists the entries of each group in their order. SCATTER_ROWS brings rows into that order,
- * GATHER_ROWS brings them back; each is the other's gradient, so that no sum is ever made by rows
- * that are added to the same place in the order of threads.
+ * GROUP lists the entries of each group in order. SCATTER_ROWS brings rows into that order and
+ * GATHER_ROWS brings them back. Each is the other's gradient, so rows are never added to the same
+ * place in an order that depends on threads.
  *
- * Ranks that have an equal part of the examples each group their own. A tensor of grouped rows
- * [G, capacity, C] is then cut within each group: G sections, of each of which a rank has a slice.
- * Slots and members of such a tensor are numbered within the rank's part. */
+ * Ranks that divide the examples evenly each group their own. A tensor of grouped rows
+ * [G, capacity, C] is then split within each group: it has G sections, and a rank has a slice of
+ * each. Slots and members of such a tensor are numbered within the rank's part. */
 #include "ops/ops.h"
 
 static by_status check_ids(const by__signature *s, by_error *error)
@@ -38,8 +38,8 @@ static by_status infer_group(const by__signature *s, by__type *out, by_error *er
     return BY_OK;
 }
 
-/* A rank's examples fill a block. Without a limit there is room for all rows of ids: the ids of a
- * row differ. */
+/* A rank's examples fill one block. Without a limit, the capacity is the number of rows of ids,
+ * since the ids of a row are different. */
 static void divide_group(const by__signature *s, int ranks, by_attrs *attrs)
 {
     int64_t most = attrs->capacity > 0 ? attrs->capacity : by__rows(&s->in[0].shape);
@@ -47,7 +47,7 @@ static void divide_group(const by__signature *s, int ranks, by_attrs *attrs)
     attrs->blocks = ranks;
 }
 
-/* Slices of the first axis, which are blocks of entries. */
+/* Returns true for slices of the first axis, which are blocks of entries. */
 static bool is_by_example(by__split split)
 {
     return split.axis == 0 && split.parts == 1;
@@ -79,7 +79,7 @@ static by_status infer_count_ids(const by__signature *s, by__type *out, by_error
     return BY_OK;
 }
 
-/* SCATTER_ROWS and GATHER_ROWS: x, slot, member, weight?. */
+/* Types of SCATTER_ROWS and GATHER_ROWS: x, slot, member, weight?. */
 static by_status infer_rows(const by__signature *s, by__type *out, by_error *error)
 {
     const by__type *x = &s->in[0];
@@ -153,7 +153,8 @@ static by_status infer_row_dots(const by__signature *s, by__type *out, by_error 
     return BY_OK;
 }
 
-/* Operands by example (x or y, slots, weights) and by group (the other one, members). */
+/* Returns true if operands by example (x or y, slots, weights) and by group (the other one,
+ * members) are split that way. */
 static bool is_divided(const by__sharding *sh, const by__signature *s, by__split examples,
                        by__split groups)
 {
@@ -162,7 +163,7 @@ static bool is_divided(const by__sharding *sh, const by__signature *s, by__split
            (s->input_count <= 3 || by__absent(&s->in[3]) || is_by_example(sh->in[3]));
 }
 
-/* Rows that ranks have columns of, or addends, are moved alike; else each rank moves its own. */
+/* Columns and addends of rows are moved like whole rows; otherwise each rank moves its own rows. */
 static bool shard_rows(const by__signature *s, const by__type *out, by__sharding *sh)
 {
     by__split x = sh->in[0];

@@ -1,7 +1,7 @@
-/* Products of rows with the matrix of the group that they are in. */
+/* Products of rows with the matrix of their group. */
 #include "ops/ops.h"
 
-/* i32 [G, 2], G a multiple of the number of matrices. */
+/* Returns true for i32 [G, 2], with G a multiple of the number of matrices. */
 static bool is_ranges(const by__type *range, int64_t matrices)
 {
     return range->dtype == BY_I32 && range->shape.rank == 2 && range->shape.dim[1] == 2 &&
@@ -39,7 +39,7 @@ static by_value grouped(by_graph *graph, by_value a, by_value b, by_value range,
     return by__op_add_node(graph, BY_OP_GROUPED_MATMUL, attrs, in, 3, NULL);
 }
 
-/* da = dy B^T by groups; dB of a group is A^T dy over its rows, or its transpose. */
+/* da = dy B^T group by group; dB of a group is A^T dy over its rows, or its transpose. */
 static void gradient_grouped(by_graph *graph, const by__node *node, const by_value *dout,
                              by_value *din)
 {
@@ -80,7 +80,8 @@ static by_status infer_grouped_grad(const by__signature *s, by__type *out, by_er
     return BY_OK;
 }
 
-/* Whether operands of grouped rows are cut by groups: then `rows` of each range is set. */
+/* Returns true if operands of grouped rows are split by groups, and sets `rows` to those of a
+ * range. */
 static bool is_by_group(const by__signature *s, const by__sharding *sh, int64_t *rows)
 {
     const by__split *range = &sh->in[2];
@@ -88,8 +89,8 @@ static bool is_by_group(const by__signature *s, const by__sharding *sh, int64_t 
     return sh->in[0].axis == 0 && sh->in[0].parts == 1 && range->axis == 0 && range->parts == 1;
 }
 
-/* Each rank has some of the groups; or columns of each matrix, or rows of it, for which it has the
- * columns of a. */
+/* Each rank has some of the groups, or columns of each matrix, or rows of each matrix with the
+ * matching columns of a. */
 static bool shard_grouped(const by__signature *s, const by__type *out, by__sharding *sh)
 {
     int inner = s->attrs->trans_b ? 2 : 1;
@@ -138,8 +139,7 @@ static void cost_grouped_grad(const by__signature *s, const by__type *out, by__c
     cost->flops = 2.0 * (double)by_shape_count(&s->in[0].shape) * (double)s->in[1].shape.dim[1];
 }
 
-/* What an example meets of the matrices: those of the groups that are chosen for it, on whatever
- * rank they are. */
+/* An example uses the matrices of the groups chosen for it, on whatever rank they are. */
 static double met(const by__signature *s, int input)
 {
     const by_shape *b = &s->in[1].shape;

@@ -1,4 +1,4 @@
-/* Matrix products and the reduction that is a bias's gradient. */
+/* Matrix products, and the reduction that gives the gradient of a bias. */
 #include <string.h>
 
 #include "ops/ops.h"
@@ -40,7 +40,7 @@ static by_status infer_matmul(const by__signature *s, by__type *out, by_error *e
 }
 
 /* y = op(a) op(b) + bias + add. With A = op(a), B = op(b): dA = dy B^T and dB = A^T dy, each
- * written so that no operand has to be transposed in memory. */
+ * expressed so that no operand is transposed in memory. */
 static void gradient_matmul(by_graph *graph, const by__node *node, const by_value *dout,
                             by_value *din)
 {
@@ -72,7 +72,7 @@ static void cost_matmul(const by__signature *s, const by__type *out, by__cost *c
     cost->flops = 2.0 * (double)by_shape_count(&out[0].shape) * (double)inner;
 }
 
-/* A split of an operand as one of its matrix op(.): axis 0 are its rows. */
+/* Converts the split of an operand to that of its matrix op(.), whose axis 0 are the rows. */
 static bool split_of_matrix(const by__type *type, bool transposed, by__split split, int ranks,
                             by__split *out)
 {
@@ -93,8 +93,8 @@ static bool split_of_matrix(const by__type *type, bool transposed, by__split spl
     return true;
 }
 
-/* y is split as a's rows or as b's columns are; a sum over pieces of the inner axis is a part of
- * y, to which bias and added tensor are given once. */
+/* y is split like the rows of a or the columns of b. If the inner axis is split, y is an addend,
+ * and only one rank adds bias and added tensor. */
 static bool shard_matmul(const by__signature *s, const by__type *out, by__sharding *sh)
 {
     by__split a;

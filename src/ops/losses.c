@@ -1,5 +1,5 @@
-/* Losses on predictions that exist as a tensor: sums over rows or elements, in f32 whatever the
- * predictions' dtype; the caller divides by the number of examples of the whole step. */
+/* Losses on predictions that are stored as a tensor: sums over rows or elements, in f32 whatever
+ * the dtype of the predictions. The caller divides by the number of examples of the whole step. */
 #include <math.h>
 
 #include "ops/ops.h"
@@ -9,7 +9,7 @@ static bool is_scalar(const by__type *type)
     return type->dtype == BY_F32 && by_shape_count(&type->shape) == 1;
 }
 
-/* CROSS_ENTROPY: logits, targets; and in its gradient lse and dloss. */
+/* CROSS_ENTROPY has logits and targets; its gradient also lse and dloss. */
 static by_status infer_cross_entropy(const by__signature *s, by__type *out, by_error *error)
 {
     const by__type *logits = &s->in[0];
@@ -50,7 +50,7 @@ static void cost_cross_entropy(const by__signature *s, const by__type *out, by__
     cost->flops = 12.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
-/* SQUARED_ERROR, SMOOTH_L1: x, t, weights?; and in their gradients dloss. */
+/* SQUARED_ERROR and SMOOTH_L1 have x, t, weights?; their gradients also dloss. */
 static by_status infer_difference(const by__signature *s, by__type *out, by_error *error)
 {
     bool backward = s->op == BY_OP_SQUARED_ERROR_GRAD || s->op == BY_OP_SMOOTH_L1_GRAD;
@@ -91,7 +91,7 @@ static void cost_difference(const by__signature *s, const by__type *out, by__cos
     cost->flops = 3.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
-/* Rows are split, and what has one entry a row with them: the loss is a sum over them. */
+/* Splits rows, and everything with one entry a row; the loss is a sum over them. */
 static bool split_rows(const by__signature *s, int count, uint32_t like_x, by__sharding *sh)
 {
     for (int i = 1; i < count; i++) {
@@ -165,7 +165,7 @@ const by__op_row by__op_cross_entropy_grad = {.name = "cross_entropy_grad",
                                               .keeps_f32 = 1u << 2 | 1u << 3,
                                               .indices = TARGETS};
 
-/* Targets and weights are given in f32 and stay so. */
+/* Targets and weights are given in f32 and stay f32. */
 #define BETA BY__ATTRS(BY__ATTR(beta, FLOAT))
 #define DIFFERENCE(name_of, attrs_of)                                                              \
     {                                                                                              \

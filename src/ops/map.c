@@ -31,7 +31,8 @@ const char *by_map_kind_name(by_map_kind kind)
 
 /* ---- the program ---- */
 
-/* The value exists before step `steps` and is a tensor's element, not an input of scalars. */
+/* Returns true if the value exists before step `steps` and is a tensor's element, not an input of
+ * scalars. */
 static bool is_value(const by_map_program *map, int value, int steps)
 {
     if (value >= BY_MAP_MAX_INPUTS) {
@@ -176,7 +177,7 @@ void by__map_print(by__text *text, const by_map_program *map)
 
 /* ---- the row ---- */
 
-/* The greatest index that a step reads of input i; -1 when there is none. */
+/* Returns the largest index that a step reads from input i, or -1 if none does. */
 static int greatest_index(const by_map_program *map, int input)
 {
     int greatest = -1;
@@ -286,7 +287,7 @@ static int fail(by_map *map, const char *why)
     return -1;
 }
 
-/* The operand's number; it is appended when it is new. */
+/* Returns the number of an operand, appending it if it is new. */
 static int operand(by_map *map, by_value tensor, bool scalars)
 {
     by_map_program *program = &map->program;
@@ -393,7 +394,7 @@ void by_map_result(by_map *map, int value, by_dtype dtype)
     program->result[program->results++].dtype = dtype;
 }
 
-/* Moves the program into its graph. */
+/* Copies the program into memory of its graph. */
 static const by_map_program *keep_program(by_map *map)
 {
     by_map_program *program;

@@ -1,5 +1,5 @@
-/* What people look at of a tensor: its sum, norm, zeros, largest magnitude, and how far it is from
- * another. */
+/* Statistics of a tensor for observation: sum, norm, zeros, largest magnitude, and the distance
+ * from another tensor. */
 #include "ops/ops.h"
 
 static by_status infer_measure(const by__signature *s, by__type *out, by_error *error)

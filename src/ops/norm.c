@@ -11,7 +11,8 @@ static bool is_f32_vector(const by__type *type, int64_t n)
     return type->dtype == BY_F32 && type->shape.rank == 1 && type->shape.dim[0] == n;
 }
 
-/* Both forward ops: x, then one or two weight vectors; y, then one or two row statistics. */
+/* Types of both forward ops: x, then one or two weight vectors; y, then one or two row
+ * statistics. */
 static by_status infer_forward(const by__signature *s, by__type *out, by_error *error)
 {
     const by__type *x = &s->in[0];
@@ -32,7 +33,7 @@ static by_status infer_forward(const by__signature *s, by__type *out, by_error *
     return BY_OK;
 }
 
-/* Both gradients: x, w, statistics, dy, and optionally a tensor that is added to dx. */
+/* Types of both gradients: x, w, statistics, dy, and optionally a tensor that is added to dx. */
 static by_status infer_gradient(const by__signature *s, by__type *out, by_error *error)
 {
     int statistics = s->op == BY_OP_LAYER_NORM_GRAD ? 2 : 1;
@@ -81,7 +82,7 @@ static void cost_norm(const by__signature *s, const by__type *out, by__cost *cos
     cost->flops = 8.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
-/* x of all norms; dx, and y with one number a row in the statistics. */
+/* Splits y like x, and the statistics, one number a row, likewise. */
 static bool shard_forward(const by__signature *s, const by__type *out, by__sharding *sh)
 {
     sh->out[0] = sh->in[0];
@@ -93,7 +94,7 @@ static bool shard_forward(const by__signature *s, const by__type *out, by__shard
     return by__shard_all_whole_but(sh, s->input_count, 1u << 0);
 }
 
-/* The weights' gradients are sums over rows. */
+/* The weights' gradients are sums over rows, so they are addends. */
 static bool shard_gradient(const by__signature *s, const by__type *out, by__sharding *sh)
 {
     int statistics = s->op == BY_OP_LAYER_NORM_GRAD ? 2 : 1;

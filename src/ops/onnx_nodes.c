@@ -1,4 +1,4 @@
-/* Nodes and constants that rows write their ONNX with. */
+/* Nodes and constants that rows use to write ONNX. */
 #include "ops/ops.h"
 
 int by__onnx_node1(by__onnx *onnx, const char *type, int a)

@@ -1,15 +1,21 @@
-/* ops: what operations mean. One file an op family; one row of the op table an op.
+/* ops: the semantics of operations. One file an op family; one row of the op table an op.
  *
- * A row (row.h) holds all that other rooms ask of an op: its shape rule, its gradient as graph
- * building, its cost, its attributes, what is special about its operands. Outside this room and the
- * device room no op is named, and a test holds the tree to that.
+ * What it is for: a row (by__op_row in row.h) holds everything that other rooms need to know about
+ * an op: its shape rule, its gradient as graph building, its cost, its attributes, the properties
+ * of its operands. No room but this one and the device room names an op; a test checks that.
  *
- * A gradient adds nodes with the same functions that models use. The pass that calls it casts:
- * gradients of parameters are f32, those of activations have the activation's dtype; and it refuses
- * an input without a gradient when a parameter feeds it.
+ * Types: by__signature is a node as a shape rule sees it, by__cost its work, by__split how a tensor
+ * is spread over ranks, by__sharding how a node runs on them.
+ *
+ * Gradients add nodes with the same functions that models use. The pass that calls them adds the
+ * casts (gradients of parameters are f32, those of activations have the activation's dtype) and
+ * reports an error if a parameter feeds an input that has no gradient.
+ *
+ * Who owns what: rows are constants; nodes, and the memory that attributes point to, belong to the
+ * graph.
  *
  * Adding an op: its line in BY_OPS and in the table of banyan/op.h, a file or a row here, a kernel
- * in the device room's reference, a case in the gradient test's and the kernel test's table.
+ * in the device room's reference, a case in the tables of the gradient test and the kernel test.
  *
  * Never put here: kernels, buffers, devices; a special case for one model.
  */
@@ -24,30 +30,30 @@
 BY_OPS(BY__OP_ROW)
 #undef BY__OP_ROW
 
-/* Types of all outputs of a node with these operands. */
+/* Infers the types of all outputs of a node with these operands. */
 by_status by__op_infer(const by__signature *s, by__type out[BY_MAX_OUTPUTS], by_error *error);
-/* Adds a node: checks operands, infers, appends. Returns output 0 and, if outs is not NULL, all of
- * them. BY_NONE after an error, which the graph keeps. */
+/* Checks operands, infers output types and appends a node. Returns output 0 and, if outs is not
+ * NULL, stores all outputs there. Returns BY_NONE after an error, which the graph keeps. */
 by_value by__op_add_node(by_graph *graph, by_op op, const by_attrs *attrs, const by_value *in,
                          int input_count, by_value outs[BY_MAX_OUTPUTS]);
-/* Types of a node's inputs into `in` (room for node->input_count). */
+/* Stores the types of a node's inputs in `in` (room for node->input_count). */
 void by__node_types(const by_graph *graph, const by__node *node, by__type *in);
-/* Cost of node n of a graph. */
+/* Computes the cost of node n of a graph. */
 by_status by__node_cost(const by_graph *graph, size_t n, by__cost *out, by_error *error);
-/* Work of node n's attention; zeros when it is none. */
+/* Computes the work of node n's attention; zeros if it is not attention. */
 by_status by__node_attention(const by_graph *graph, size_t n, by__attention_cost *out,
                              by_error *error);
-/* A node's operation, attributes and types without names: "add(f32 [4, 8], f32 [8]) : f32 [4, 8]".
- * Freed with free(). */
+/* Formats a node's operation, attributes and types without names: "add(f32 [4, 8], f32 [8]) : f32
+ * [4, 8]". Freed with free(). */
 by_status by__node_signature(const by_graph *graph, size_t node, char **out, by_error *error);
-/* True when a node does more than make its outputs: it is never dropped or made twice. */
+/* Returns true if a node has effects besides its outputs: it must not be dropped or duplicated. */
 bool by__node_has_effects(const by__node *node);
-/* Inputs that a node with these attributes updates in place, a bit each. */
+/* Returns the mask of inputs that a node with these attributes updates in place. */
 uint32_t by__op_mutates(by_op op, const by_attrs *attrs);
 /* Refuses a signature: "matmul: inner sizes differ: a [4, 8], b [9, 3]". */
 by_status by__op_refuse(const by__signature *s, by_error *error, const char *why);
 
-/* ---- rows in files of their own ---- */
+/* ---- parts of rows in separate files ---- */
 by_status by__onnx_attention(const by__signature *s, const by__type *out, by__onnx *onnx,
                              by_error *error);
 by_status by__onnx_cached_attention(const by__signature *s, const by__type *out, by__onnx *onnx,
@@ -55,11 +61,11 @@ by_status by__onnx_cached_attention(const by__signature *s, const by__type *out,
 
 /* ---- for shape rules ---- */
 int64_t by__last_dim(const by_shape *shape);
-/* Product of all but the last extent. */
+/* Returns the product of all extents but the last. */
 int64_t by__rows(const by_shape *shape);
 bool by__is_act(by_dtype dtype);
 bool by__type_equal(const by__type *a, const by__type *b);
-/* `from` fits `to` when broadcast: aligned at the last axis, each extent equal or 1. */
+/* Returns true if `from` broadcasts to `to`: aligned at the last axis, each extent equal or 1. */
 bool by__broadcasts(const by_shape *from, const by_shape *to);
 static inline bool by__absent(const by__type *type)
 {
@@ -68,103 +74,109 @@ static inline bool by__absent(const by__type *type)
 
 /* ---- for `shard` ---- */
 
-/* Where the slice of rank `rank` begins among `extent` entries; that of rank `ranks` is the end.
- * The first slices are one entry longer where they cannot be equal. */
+/* Returns where the slice of rank `rank` begins among `extent` entries (for rank == ranks, the
+ * end). When the slices cannot be equal, the first ones are one entry longer. */
 int64_t by__cut(int64_t extent, int ranks, int rank);
 by__split by__whole(void);
 by__split by__partial(void);
 bool by__split_equal(by__split a, by__split b);
-/* Extent of the split axis, and the whole shape, on one rank. */
+/* Return the extent of the split axis on one rank, and the shape of the rank's tensor. */
 int64_t by__split_extent(const by_shape *shape, by__split split, int ranks, int rank);
 by_shape by__split_shape(const by_shape *shape, by__split split, int ranks, int rank);
-/* Every rank has as much; the tensor is split. */
+/* Returns true if the tensor is split and every rank's part has the same size. */
 bool by__split_even(const by_shape *shape, by__split split, int ranks);
-/* Sections of the tensor's elements in row-major order of which each rank has a slice. */
+/* Returns the number of sections of the tensor's elements, in row-major order, of which each rank
+ * has a slice. */
 int64_t by__split_sections(const by_shape *shape, by__split split);
-/* The split of the same elements in another shape; false when no axis of it has these slices. */
+/* Finds the split of the same elements in another shape. Returns false if no axis of that shape has
+ * these slices. */
 bool by__split_moved(const by_shape *from, by__split split, const by_shape *to, int ranks,
                      by__split *out);
-/* The split of a tensor of shape `to` that has one number for each row of the tensor; false when
- * that is not split by rows. */
+/* Finds the split of a tensor of shape `to` that has one number for each row of the split tensor.
+ * Returns false if that is not split by rows. */
 bool by__split_of_rows(const by_shape *shape, by__split split, const by_shape *to, int ranks,
                        by__split *out);
-/* Sets the attributes of a node whose entries count along axis `axis` of input 0, which is split:
- * where this rank's are; an entry of the axis counts `inner`. false: they are too many runs. */
+/* Sets the attributes of a node whose entries count along axis `axis` of input 0, which is split,
+ * to the positions of this rank's entries; an entry of the axis counts as `inner`. Returns false if
+ * they form too many runs. */
 bool by__shard_places(const by__signature *s, by__sharding *sh, int axis, int64_t inner);
-/* Inputs that are not in the set `split` are whole. */
+/* Returns true if all inputs outside the set `split` are whole. */
 bool by__shard_all_whole_but(const by__sharding *sh, int count, uint32_t split);
-/* Entries of ops that work element by element, with broadcasting; and of those among them that are
- * linear in all inputs together, or in each. */
+/* `shard` entries of element-wise ops with broadcasting; of those that are linear in all inputs
+ * together; and of those that are linear in each. */
 bool by__shard_elements(const by__signature *s, const by__type *out, by__sharding *sh);
 bool by__shard_addends(const by__signature *s, const by__type *out, by__sharding *sh);
 bool by__shard_factors(const by__signature *s, const by__type *out, by__sharding *sh);
 
-/* Entries of attention and its gradient whose operands are split by time (attention_ranks.c). */
+/* `shard` entries of attention and its gradient with operands split by time (attention_ranks.c). */
 bool by__shard_attention_time(const by__signature *s, by__sharding *sh);
 bool by__shard_attention_grad_time(const by__signature *s, const by__type *out, by__sharding *sh);
 
-/* `fuse` of an addition: gives it to the node that makes an operand and can take it in. */
+/* `fuse` entry of an addition: merges it into the node that makes one of its operands, if that node
+ * can add an operand to its result. */
 by_status by__fuse_addition(by_graph *graph, size_t n, const int *uses, by_error *error);
 
-/* Makes node n, which gives the gradients (dx, dw) of the loss that `forward` gives, into the op
- * `train`, which gives loss, dx and dw; forward is dead then. The caller sees to the operands. */
+/* Replaces node n, the gradient (dx, dw) of the loss that `forward` computes, by the op `train`,
+ * which computes loss, dx and dw, and marks forward dead. The caller sets the operands. */
 void by__fuse_loss(by_graph *graph, size_t n, by__node *forward, by_op train);
 
-/* Makes node n, and what feeds it alone, into a map if they are two or more element-wise nodes.
- * Nodes are given from the last one to the first, so that a tree is found by its root. */
+/* Merges node n and the nodes that feed only it into a map, if they are at least two element-wise
+ * nodes. Must be called from the last node to the first, so that a tree is found by its root. */
 by_status by__fuse_map(by_graph *graph, size_t n, const int *uses, by_error *error);
 
-/* Ends a map whose node the caller makes, with these attributes and the operands map->in. */
+/* Finishes a map whose node the caller adds, with these attributes and the operands map->in. */
 by_status by__map_take(by_map *map, by_attrs *out, by_error *error);
-/* What is wrong with a program; NULL when it is right. */
+/* Returns NULL, or a message that says what is wrong with a program. */
 const char *by__map_wrong(const by_map_program *map);
-/* "{0 = in1[0]; 1 = mul in0 0; in0 = 1}" */
+/* Prints a program: "{0 = in1[0]; 1 = mul in0 0; in0 = 1}". */
 void by__map_print(by__text *text, const by_map_program *map);
 
 /* ---- internal builders, used by gradients, passes and optimizers ---- */
-/* Sum over the first `lead` axes. */
+/* Sums over the first `lead` axes. */
 by_value by__sum_rows(by_graph *graph, by_value x, int lead);
-/* matmul with every option: bias and add may be BY_NONE. */
+/* Adds a matmul with every option; bias and add may be BY_NONE. */
 by_value by__matmul_full(by_graph *graph, by_value a, by_value b, by_value bias, by_value add,
                          bool trans_a, bool trans_b, by_dtype dtype);
 by_value by__sum_squares(by_graph *graph, by_value x);
-/* y: BY_NONE, or what the distance from is measured. */
+/* Adds a node of measurements of x; y is BY_NONE, or what the distance is measured from. */
 by_value by__measure(by_graph *graph, by_value x, by_value y);
-/* Codes of x and, in *scale, their scales; and x again, rounded, in the format `dtype`. */
+/* Encode x as 8-bit codes with scales (*scale), and decode it, rounded, to the format `dtype`. */
 by_value by__encode8(by_graph *graph, by_value x, by_value *scale);
 by_value by__decode8(by_graph *graph, by_value codes, by_value scale, by_dtype dtype);
-/* An axis of x, counted from its end when negative. */
+/* Resolves an axis of x; negative ones count from the end. */
 int by__axis_of(const by_graph *graph, by_value x, int axis);
-/* What follows reads the result of a collective, and may overwrite its operands. */
+/* Adds the node that waits for a collective: it makes the result readable and its operands
+ * reusable. */
 by_value by__wait(by_graph *graph, by_value started);
-/* The start of a collective with these attributes over one tensor; by__wait makes its result
- * usable. */
+/* Starts a collective with these attributes over one tensor; its result is usable after
+ * by__wait. */
 by_value by__start_collective(by_graph *graph, by_op op, const by_attrs *attrs, by_value x);
-/* The gradients of a bucket are complete: returns what by__wait waits for. in_place: they are
- * external values that whoever exchanges them may overwrite, so nothing else reads them. */
+/* Hands over a bucket of complete gradients and returns what by__wait waits for. in_place: they are
+ * external values that the exchange may overwrite, so nothing else may read them. */
 by_value by__reduce_gradients(by_graph *graph, const by_value *gradients, int count, int64_t bucket,
                               uint32_t mesh, int64_t ranks, bool in_place);
-/* A parameter of which each of the ranks has a part, gathered. */
+/* Gathers a parameter of which each rank has a part. */
 by_value by__gather_parameter(by_graph *graph, by_value parameter, int64_t number, uint32_t mesh,
                               int64_t ranks);
-/* Sum over the set of axes `axes` (bit i: axis i), which stay with extent 1 when `keep`; f32 when
+/* Sums over the set of axes `axes` (bit i: axis i), which stay with extent 1 if `keep`; in f32 if
  * `wide`. */
 by_value by__sum_axes(by_graph *graph, by_value x, uint32_t axes, bool keep, bool wide);
-/* The gradient of an operand that was broadcast: `gradient` summed over the axes along which it
- * was, in the operand's shape. */
+/* Reduces the gradient of a broadcast operand: sums it over the broadcast axes to the operand's
+ * shape. */
 by_value by__reduce_to(by_graph *graph, by_value gradient, by_value operand);
-/* True for a parameter, and for a value whose elements are those of parameters, moved. */
+/* Returns true for a parameter, or a value that consists of the elements of parameters, moved. */
 bool by__is_of_parameters(const by_graph *graph, by_value value);
-/* What gradients of a value are summed in: f32 for parameters, whatever they compute in, else the
- * value's own. */
+/* Returns the dtype in which gradients of a value are summed: f32 for parameters, else its own. */
 by_dtype by__gradient_dtype(const by_graph *graph, by_value value);
-/* Norm and clip factor; in: failed, losses and loss factor (these may be BY_NONE), the squares. */
+/* Computes norm and clip factor. in: failed, losses and loss factor (each may be BY_NONE), then the
+ * sums of squares. */
 void by__clip_scale(by_graph *graph, const by_value *in, int count, float clip, by_value *norm,
                     by_value *scale);
-/* Returns the copy in the format `copy`; BY_F32: there is none, BY_NONE. */
+/* Returns the copy in the format `copy`, or BY_NONE if `copy` is BY_F32, since there is none
+ * then. */
 by_value by__adamw(by_graph *graph, by_value p, by_value g, by_value m, by_value v, by_value hyper,
                    by_value scale, const by_attrs *attrs, by_dtype copy);
-/* The operands of ADAMW8 in its order. */
+/* Adds an ADAMW8 node with its operands in order. */
 by_value by__adamw8(by_graph *graph, const by_value in[8], const by_attrs *attrs, by_dtype copy);
 
 #endif

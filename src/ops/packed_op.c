@@ -1,4 +1,4 @@
-/* Products with packed weights, and look-ups in them. */
+/* Products with packed weights, and look-ups in packed tables. */
 #include "base/packing.h"
 #include "ops/ops.h"
 

@@ -1,10 +1,9 @@
 /* Causal attention of rows that belong to many sequences, whose keys and values are in pages of a
- * pool that all share (Kwon et al. 2023, PagedAttention). What a row reads, and in which order,
- * depends on its own position and pages alone, so its bits do not depend on the rows of the same
- * run. */
+ * shared pool (Kwon et al. 2023, PagedAttention). What a row reads, and in which order, depends
+ * only on its own position and pages, so its bits do not depend on the other rows of the run. */
 #include "ops/ops.h"
 
-/* Operands; q alone may be packed q|k|v. */
+/* The operands; q alone may be packed q|k|v. */
 enum { Q, K, V, K_POOL, V_POOL, POSITIONS, SESSIONS, TABLE, OPERANDS };
 
 static int64_t head_width(const by__signature *s)
@@ -65,7 +64,7 @@ static by_status infer_paged(const by__signature *s, by__type *out, by_error *er
     return BY_OK;
 }
 
-/* Tokens that a session may have. */
+/* Returns the largest number of tokens of a session. */
 static int64_t capacity(const by__signature *s)
 {
     return s->in[TABLE].shape.dim[1] * BY_PAGE_TOKENS;
@@ -81,21 +80,21 @@ static int64_t pages_of_pool(const by__signature *s)
     return s->in[K_POOL].shape.dim[0];
 }
 
-/* Keys that the last token of a full session reads. */
+/* Returns the number of keys that the last token of a full session reads. */
 static double longest(const by__signature *s)
 {
     int64_t all = capacity(s);
     return (double)(s->attrs->window > 0 && s->attrs->window < all ? s->attrs->window : all);
 }
 
-/* Bytes of a key, in all heads. */
+/* Returns the bytes of one key, over all heads. */
 static double key_bytes(const by__signature *s)
 {
     const by__type *pool = &s->in[K_POOL];
     return (double)(s->attrs->kv_heads * pool->shape.dim[3]) * (double)by_dtype_size(pool->dtype);
 }
 
-/* Counted for rows of full sessions, each of which reads its own keys and values. */
+/* Assumes rows of full sessions, each of which reads its own keys and values. */
 static void cost_paged(const by__signature *s, const by__type *out, by__cost *cost)
 {
     double rows = (double)out[0].shape.dim[1];

@@ -1,4 +1,4 @@
-/* Operations that move elements and compute nothing: constants, views, permutations, pieces. */
+/* Operations that only move elements: constants, views, permutations, slices. */
 #include "ops/ops.h"
 
 #define MAX_PARTS 8 /* of a concatenation */
@@ -25,7 +25,7 @@ static bool is_shape(const by_shape *shape)
     return true;
 }
 
-/* by_shape_count for extents that may not fit; -1 when their product does not. */
+/* Like by_shape_count, but returns -1 if the product overflows. */
 static int64_t checked_count(const by_shape *shape)
 {
     size_t count = 1;
@@ -172,7 +172,7 @@ static void gradient_expand(by_graph *graph, const by__node *node, const by_valu
 
 /* ---- splits ---- */
 
-/* A constant is made in the pieces in which it is read. */
+/* Each rank makes only the piece of the constant that it reads. */
 static bool shard_fill(const by__signature *s, const by__type *out, by__sharding *sh)
 {
     BY_UNUSED(s);
@@ -207,7 +207,7 @@ static bool shard_permute(const by__signature *s, const by__type *out, by__shard
     return true;
 }
 
-/* Along the split axis, sections of one size follow each other. */
+/* Along the split axis, the operands are sections of equal size. */
 static bool shard_concat(const by__signature *s, const by__type *out, by__sharding *sh)
 {
     int axis = (int)s->attrs->axis;
@@ -227,7 +227,7 @@ static bool shard_concat(const by__signature *s, const by__type *out, by__shardi
     return true;
 }
 
-/* Of another axis than the split one, or whole sections of that. */
+/* Slices along another axis than the split one, or whole sections of that axis. */
 static bool shard_slice(const by__signature *s, const by__type *out, by__sharding *sh)
 {
     by__split x = sh->in[0];
@@ -268,7 +268,7 @@ static void cost_move(const by__signature *s, const by__type *out, by__cost *cos
     cost->flops = 0.0;
 }
 
-/* Only the elements that are taken are read. */
+/* Only the selected elements are read. */
 static void cost_slice(const by__signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(s);
@@ -286,7 +286,7 @@ const by__op_row by__op_fill = {.name = "fill",
                                 .infer = infer_fill,
                                 .shard = shard_fill,
                                 .cost = cost_move};
-/* The first axes that stay are taken from x, so that these may be of any extent. */
+/* Leading axes that stay the same are copied from x, so that they may have any extent. */
 static by_status onnx_reshape(const by__signature *s, const by__type *out, by__onnx *onnx,
                               by_error *error)
 {
@@ -338,7 +338,7 @@ static by_status onnx_slice(const by__signature *s, const by__type *out, by__onn
     return BY_OK;
 }
 
-/* One example that is repeated along axis 0 is repeated for the batch, of whatever extent. */
+/* An example repeated along axis 0 is repeated for the actual batch, whatever its extent. */
 static by_status onnx_expand(const by__signature *s, const by__type *out, by__onnx *onnx,
                              by_error *error)
 {

@@ -1,4 +1,4 @@
-/* Sums and means over any set of axes, and the broadcasting that they are the gradient of. */
+/* Sums and means over any set of axes, and the broadcasting that their gradients need. */
 #include "ops/ops.h"
 
 bool by__broadcasts(const by_shape *from, const by_shape *to)
@@ -34,7 +34,7 @@ static by_status infer_sum(const by__signature *s, by__type *out, by_error *erro
     return BY_OK;
 }
 
-/* Each term's gradient is the sum's, by the number of terms for a mean. */
+/* Each term gets the gradient of the sum, divided by the number of terms for a mean. */
 static void gradient_sum(by_graph *graph, const by__node *node, const by_value *dout, by_value *din)
 {
     by_shape x = graph->values[node->in[0]].shape;
@@ -59,7 +59,7 @@ static void cost_sum(const by__signature *s, const by__type *out, by__cost *cost
     cost->flops = (double)by_shape_count(&s->in[0].shape);
 }
 
-/* A sum over the split axis is a part of the whole; a mean of means is not. */
+/* A sum over the split axis is an addend; a mean over it cannot be split. */
 static bool shard_sum(const by__signature *s, const by__type *out, by__sharding *sh)
 {
     by__split x = sh->in[0];

@@ -1,4 +1,4 @@
-/* The router of a mixture of experts: which experts a token goes to, and with what weights. */
+/* The router of a mixture of experts: to which experts a token goes, and with which weights. */
 #include "ops/ops.h"
 
 static bool is_f32(const by__type *type)
@@ -59,7 +59,7 @@ static by_status infer_router_grad(const by__signature *s, by__type *out, by_err
     return BY_OK;
 }
 
-/* Rows of logits stay together. */
+/* Rows of logits must stay whole. */
 static bool is_by_rows(const by__signature *s, by__split logits)
 {
     return logits.axis >= 0 && logits.axis < s->in[0].shape.rank - 1;

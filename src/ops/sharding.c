@@ -1,4 +1,4 @@
-/* Splits of tensors over ranks, and the `shard` entries that families share. */
+/* Splits of tensors over ranks, and `shard` entries that several families share. */
 #include "ops/ops.h"
 
 int64_t by__cut(int64_t extent, int ranks, int rank)
@@ -42,7 +42,7 @@ bool by__split_even(const by_shape *shape, by__split split, int ranks)
     return shape->dim[split.axis] % (split.parts * ranks) == 0;
 }
 
-/* Product of the extents of axes before `axis`. */
+/* Returns the product of the extents of axes before `axis`. */
 static int64_t outer(const by_shape *shape, int axis)
 {
     int64_t product = 1;
@@ -88,13 +88,14 @@ bool by__split_of_rows(const by_shape *shape, by__split split, const by_shape *t
            by__split_moved(&lead, split, to, ranks, out);
 }
 
-/* Where axis `axis` of an operand that is broadcast to `whole` is in it. */
+/* Returns which axis of `whole` corresponds to axis `axis` of an operand that is broadcast to
+ * it. */
 static int place_in(const by_shape *whole, const by_shape *operand, int axis)
 {
     return axis + whole->rank - operand->rank;
 }
 
-/* The split of the result that the first split operand asks for. */
+/* Finds the split of the result that matches the first split operand. */
 static bool first_split(const by__signature *s, const by_shape *whole, const by__sharding *sh,
                         by__split *out)
 {
@@ -119,7 +120,7 @@ bool by__shard_elements(const by__signature *s, const by__type *out, by__shardin
     }
     for (int i = 0; i < s->input_count; i++) {
         const by_shape *shape = &s->in[i].shape;
-        int axis = split.axis - whole->rank + shape->rank; /* the operand's */
+        int axis = split.axis - whole->rank + shape->rank; /* axis of the operand */
         bool repeats = by__absent(&s->in[i]) || axis < 0 || shape->dim[axis] == 1;
         by__split want = repeats ? by__whole() : (by__split){axis, split.parts};
         if (!by__split_equal(sh->in[i], want)) {
@@ -171,7 +172,7 @@ bool by__shard_places(const by__signature *s, by__sharding *sh, int axis, int64_
         sh->attrs.gap = (2 * (sh->ranks - sh->rank) - 2) * chunk * inner;
         return s->attrs->gap == 0;
     }
-    int64_t left = s->attrs->turn - begin * inner; /* until the gap */
+    int64_t left = s->attrs->turn - begin * inner; /* entries before the gap */
     sh->attrs.begin += begin * inner + (left <= 0 ? s->attrs->gap : 0);
     sh->attrs.turn = left > 0 && s->attrs->gap > 0 ? left : 0;
     sh->attrs.gap = left > 0 ? s->attrs->gap : 0;

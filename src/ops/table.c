@@ -141,7 +141,8 @@ by_value by__op_add_node(by_graph *graph, by_op op, const by_attrs *attrs, const
     return result;
 }
 
-/* Weights are made of parameters in a step or two; the bound keeps the walk short in any graph. */
+/* Weights are made from parameters in one or two steps; the bound keeps the walk short in any
+ * graph. */
 static bool is_of_parameters(const by_graph *graph, by_value value, int steps)
 {
     const by__value *v = &graph->values[value];

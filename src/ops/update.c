@@ -40,7 +40,7 @@ static by_status infer_clip_scale(const by__signature *s, by__type *out, by_erro
     return BY_OK;
 }
 
-/* Operands hyper and scale, from `first` on, and the copy. */
+/* Types of the operands hyper and scale, starting at `first`, and of the copy. */
 static by_status infer_rates(const by__signature *s, int first, by__type *out, by_error *error)
 {
     const by__type *hyper = &s->in[first];
@@ -107,7 +107,7 @@ static bool shard_adamw(const by__signature *s, const by__type *out, by__shardin
     return sh->in[4].axis == BY__WHOLE && sh->in[5].axis == BY__WHOLE;
 }
 
-/* The step is computed in f32 whatever the model computes in. */
+/* The optimizer step is computed in f32 whatever the model computes in. */
 #define ALL UINT32_MAX
 const by__op_row by__op_sum_squares = {.name = "sum_squares",
                                        .min_inputs = 1,

@@ -9,7 +9,7 @@ static by_status check_operand(const by_graph *graph, size_t n, int i, const boo
     const by__node *node = &graph->nodes[n];
     by_value value = node->in[i];
     if (value == BY_NONE) {
-        return BY_OK; /* the shape rule says whether it may be absent */
+        return BY_OK; /* the shape rule decides whether it may be absent */
     }
     if (!by__graph_has(graph, value)) {
         return by_error_set(error, BY_ESTATE,
@@ -70,14 +70,14 @@ static bool is_leaf(by_role role)
     return role == BY_ROLE_INPUT || role == BY_ROLE_PARAMETER || role == BY_ROLE_STATE;
 }
 
-/* Walks over the nodes that feed node n. */
+/* State of walks over the nodes that feed a node. */
 typedef struct feeders {
-    size_t *mark; /* of each node: the number of the last walk that met it */
+    size_t *mark; /* of each node: the number of the last walk that reached it */
     size_t *stack;
     size_t walks;
 } feeders;
 
-/* How often node n and those that feed it read `value`. */
+/* Counts how often node n and the nodes that feed it read `value`. */
 static int count_reads(feeders *f, const by_graph *graph, size_t n, by_value value)
 {
     size_t *stack = f->stack;
@@ -110,8 +110,8 @@ static bool reads_once(const by__node *node, by_value value)
     return reads == 1;
 }
 
-/* A value that a node updates in place is read by that node once, and by nodes that feed it: in
- * every order of the nodes by operands and results they come before the update. */
+/* A value that is updated in place may be read only by the updating node, once, and by nodes that
+ * feed it: these come before the update in every valid order of the nodes. */
 static by_status check_updates(const by_graph *graph, const int *uses, feeders *f, by_error *error)
 {
     for (size_t n = 0; n < graph->node_count; n++) {
@@ -133,7 +133,7 @@ static by_status check_updates(const by_graph *graph, const int *uses, feeders *
     return BY_OK;
 }
 
-/* ---- collectives: their results are waited for, and their operands stay until then ---- */
+/* ---- collectives: results need a wait node, and operands must live until it ---- */
 
 static bool has_operand(const by__node *node, by_value value)
 {
@@ -145,7 +145,7 @@ static bool has_operand(const by__node *node, by_value value)
     return false;
 }
 
-/* The node that makes a value, when it is a collective. */
+/* Returns the node that makes a value if it is a collective, else NULL. */
 static const by__node *collective_of(const by_graph *graph, by_value value)
 {
     int producer = value == BY_NONE ? -1 : graph->values[value].producer;
@@ -202,7 +202,7 @@ static by_status check_collectives(const by_graph *graph, bool *waited, by_error
     return BY_OK;
 }
 
-/* What is true of values once all nodes were seen: results were made, and names are unique. */
+/* Checks values after all nodes were seen: every result was made, and names are unique. */
 static by_status check_values(const by_graph *graph, const bool *defined, by__name_table *names,
                               by_error *error)
 {

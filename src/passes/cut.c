@@ -11,8 +11,8 @@ const char *by__crossing_name(char buffer[32], const by_graph *graph, by_value v
     return buffer;
 }
 
-/* Marks the nodes of a part, and views of other parts that they read, and what all of these read.
- * What waits for a collective is where the collective is. */
+/* Marks the nodes of a part, the views of other parts that they read, and all values that these
+ * read. A wait node goes with its collective. */
 static void mark_part(bool *included, bool *read, const by_graph *graph, const int *part,
                       int wanted)
 {
@@ -57,7 +57,7 @@ typedef struct crossing_list {
     size_t capacity;
 } crossing_list;
 
-/* Adds what a part reads of others. */
+/* Appends what a part reads from other parts. */
 static by_status list_part(crossing_list *list, const by_graph *graph, const int *part, int wanted,
                            by_error *error)
 {
@@ -119,10 +119,11 @@ by_status by__list_crossings(by__crossing **out, size_t *count, const by_graph *
 typedef struct cut {
     const by_graph *source;
     by_graph *graph;
-    by_value *copy; /* of each value of the source; BY_NONE until there is one */
+    by_value *copy; /* of each value of the source; BY_NONE: not copied yet */
 } cut;
 
-/* An operand that no node of the part makes: external, or made by another part. */
+/* Returns the copy of an operand that no node of the part makes: it is external or made by another
+ * part. */
 static by_value outer_value(cut *c, by_value value)
 {
     char name[32];
@@ -161,7 +162,7 @@ static by_status copy_node(cut *c, const by__node *node, by_error *error)
     by__node *made = &c->graph->nodes[c->graph->node_count - 1];
     for (int i = 0; i < node->output_count; i++) {
         if (node->out[i] == BY_NONE) {
-            made->out[i] = BY_NONE; /* an optional result that nobody wants */
+            made->out[i] = BY_NONE; /* an optional result that nothing reads */
             continue;
         }
         c->copy[node->out[i]] = made->out[i];
@@ -170,7 +171,7 @@ static by_status copy_node(cut *c, const by__node *node, by_error *error)
     return BY_OK;
 }
 
-/* Gives results their names and roles: those of the source, and those that cross. */
+/* Names results and sets their roles: those of the source graph, and those that cross. */
 static by_status name_results(cut *c, int wanted, const int *part, const by__crossing *crossings,
                               size_t count, by_error *error)
 {
@@ -211,7 +212,7 @@ static by_status build(cut *c, int wanted, const int *part, const by__crossing *
     close_marks(&m);
     BY_TRY(status);
     BY_TRY(name_results(c, wanted, part, crossings, count, error));
-    /* A view that is read elsewhere alone is not made here. */
+    /* Drops views that only other parts read. */
     BY_TRY(by__graph_prune(c->graph, error));
     return by_graph_verify(c->graph, error);
 }

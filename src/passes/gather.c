@@ -1,9 +1,10 @@
-/* Parameters in parts (ZeRO stage 3, Rajbhandari et al. 2020; FSDP, Zhao et al. 2023).
+/* Parameters split over ranks (ZeRO stage 3, Rajbhandari et al. 2020; FSDP, Zhao et al. 2023).
  *
- * A matrix that is trained is gathered before its first use. What is gathered is an activation: the
- * memory pass frees it behind its last use, the overlap pass starts it early. The backward pass
- * gathers again what the forward pass has freed, and so does whoever uses a parameter in another
- * place: a table that embeds tokens and gives the logits is not kept through all blocks. */
+ * A trained matrix is gathered before its first use. The gathered matrix is an activation: the
+ * memory pass frees it after its last use, and the overlap pass starts the gathering early. The
+ * backward pass gathers again what the forward pass has freed, and so does any other place that
+ * uses the parameter: a table that both embeds tokens and gives the logits is not kept through all
+ * blocks. */
 #include <stdlib.h>
 
 #include "passes/passes.h"
@@ -12,12 +13,12 @@ typedef struct gather {
     by_graph *graph;
     const by_gather_options *options;
     size_t old_nodes;
-    int *place; /* of each node: equal for those that share what is gathered */
+    int *place; /* of each node: nodes with equal places share gathered copies */
 } gather;
 
 enum { PHASES = BY__UPDATE + 1 };
 
-/* A parameter in the graph that lists them; NULL. */
+/* Returns a parameter of the graph that lists the split ones, or NULL. */
 static const by__value *listed(const gather *g, by_value parameter, by_value *number)
 {
     const by_graph *list = g->options->parameters == NULL ? g->graph : g->options->parameters;
@@ -47,12 +48,12 @@ static bool reads(const by__node *node, by_value value)
     return false;
 }
 
-/* Nodes of a block have one place in each phase, or with `keep` one in all; of what is in no block,
- * that which is before, between and behind blocks. */
+/* Sets places: one for each block and phase (with `keep` one for each block), and outside of blocks
+ * one each for the nodes before, between and after blocks. */
 static void find_places(gather *g)
 {
     const by_graph *graph = g->graph;
-    int outside = 0; /* of places, which are odd */
+    int outside = 0; /* counts places outside of blocks, which are odd */
     bool inside = false;
     for (size_t n = 0; n < g->old_nodes; n++) {
         const by__node *node = &graph->nodes[n];
@@ -64,7 +65,7 @@ static void find_places(gather *g)
     }
 }
 
-/* The number of a parameter among those of options->parameters. */
+/* Finds a parameter's number in options->parameters. */
 static by_status number_of(const gather *g, by_value parameter, int64_t *out, by_error *error)
 {
     const by_graph *list = g->options->parameters == NULL ? g->graph : g->options->parameters;
@@ -80,7 +81,7 @@ static by_status number_of(const gather *g, by_value parameter, int64_t *out, by
     return BY_OK;
 }
 
-/* Lets the nodes of a place that read a parameter read one gathered copy of it. */
+/* Makes all nodes of a place that read a parameter read one gathered copy. */
 static by_status gather_for(gather *g, by_value parameter, size_t first, by_error *error)
 {
     by_graph *graph = g->graph;

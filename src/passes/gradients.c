@@ -4,8 +4,8 @@
 
 typedef struct backward {
     by_graph *graph;
-    by_value *gradient; /* of each forward value; BY_NONE where none has come yet */
-    bool *needed;       /* values that a parameter reaches */
+    by_value *gradient; /* of each forward value; BY_NONE: none so far */
+    bool *needed;       /* values that depend on a trained parameter */
 } backward;
 
 void by__gradients_needed(const by_graph *graph, bool frozen_too, bool *needed)
@@ -28,8 +28,8 @@ void by__gradients_needed(const by_graph *graph, bool frozen_too, bool *needed)
     }
 }
 
-/* Adds the contribution of `op` to the gradient of its operand `value`, in the dtype that gradients
- * of the value have. */
+/* Adds the contribution of `op` to the gradient of its operand `value`, in the dtype of the value's
+ * gradients. */
 static by_status accumulate(backward *b, by_op op, by_value value, by_value contribution,
                             by_error *error)
 {
@@ -62,7 +62,7 @@ static by_status accumulate(backward *b, by_op op, by_value value, by_value cont
     return by_graph_check(graph, error);
 }
 
-/* The node and its operands are copied: adding nodes may move the arrays. */
+/* Works on copies of the node and its operands, because adding nodes may move the arrays. */
 static by_status differentiate_node(backward *b, size_t n, by_error *error)
 {
     by__node node = b->graph->nodes[n];
@@ -71,7 +71,7 @@ static by_status differentiate_node(backward *b, size_t n, by_error *error)
     by_value *din;
     bool flows = false;
     uint32_t through = row->differentiable == 0 ? 1u << 0 : row->differentiable;
-    int blocked = -1; /* an output that a gradient flows to and not through */
+    int blocked = -1; /* an output with a gradient that the op cannot differentiate */
     for (int i = 0; i < node.output_count; i++) {
         dout[i] = node.out[i] == BY_NONE ? BY_NONE : b->gradient[node.out[i]];
         flows = flows || dout[i] != BY_NONE;
@@ -105,8 +105,8 @@ static by_status differentiate_node(backward *b, size_t n, by_error *error)
     return status;
 }
 
-/* Names the gradient of parameter v and gives it memory of its own. A gradient that is some other
- * value's too (shared dy) is copied by a cast to f32, so that each parameter owns its buffer. */
+/* Names the gradient of parameter v. If another value has the same gradient (a shared dy), it is
+ * copied by a cast to f32, so that each parameter has its own buffer. */
 static by_status publish(backward *b, by_value v, by_error *error)
 {
     by_graph *graph = b->graph;

@@ -3,7 +3,7 @@
 
 #include "passes/passes.h"
 
-/* The flag that says that the operand, the weight of a product, is stored transposed; NULL when
+/* Returns the flag that marks the operand, a weight of a product, as stored transposed, or NULL if
  * the operand is no such weight. */
 static bool *transposed_flag(by__node *node, int input)
 {
@@ -12,14 +12,14 @@ static bool *transposed_flag(by__node *node, int input)
     return is_weight ? by__attr_field(&node->attrs, row->transposed) : NULL;
 }
 
-/* The operand is a weight [k, n]. */
+/* Returns true if the operand is a weight stored [k, n]. */
 static bool may_transpose(by__node *node, int input)
 {
     const bool *flag = transposed_flag(node, input);
     return flag != NULL && !*flag;
 }
 
-/* "in out" becomes "out in". */
+/* Swaps the axis names "in out" to "out in". */
 static void swap_axes(char *axes)
 {
     char *space = strchr(axes, ' ');

@@ -8,16 +8,17 @@
 
 static const char weight_end[] = ".weight";
 
-/* The weight of a layer, and what is known of it. */
+/* A linear layer that can be adapted. */
 typedef struct layer {
     by_value weight;
-    bool out_in; /* it is [out, in] */
+    bool out_in; /* the weight is [out, in] */
     int64_t in;
     int64_t out;
-    char *name; /* of the weight, without ".weight" */
+    char *name; /* the weight's name without ".weight" */
 } layer;
 
-/* The layer whose product node n is; false: it is none. layer->name is not set. */
+/* Describes the layer whose product is node n, except for layer->name. Returns false if n is no
+ * such node. */
 static bool layer_of(layer *out, const by_graph *graph, size_t n)
 {
     by__node *node = &graph->nodes[n];
@@ -48,7 +49,7 @@ static by_status name_layer(layer *l, const by_graph *graph, by_error *error)
     return l->name == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: adapters") : BY_OK;
 }
 
-/* Whether a target names a layer: all of its name, or what stands behind one of its dots. */
+/* Returns true if a target matches a layer's whole name or a suffix after one of its dots. */
 static bool names(const char *target, const char *layer_name)
 {
     bool found = strcmp(target, "all-linear") == 0;
@@ -61,7 +62,7 @@ static bool names(const char *target, const char *layer_name)
 
 /* ---- one adapter ---- */
 
-/* The names of a weight's two axes, "" where they are not known. */
+/* Splits the names of a weight's two axes; "" if they are unknown. */
 static void axes_of(const by_graph *graph, const layer *l, char in[64], char out[64])
 {
     const char *axes = graph->values[l->weight].axes;
@@ -74,7 +75,8 @@ static void axes_of(const by_graph *graph, const layer *l, char in[64], char out
     memcpy(out, l->out_in ? first : second, 64);
 }
 
-/* A parameter NAME.END of the adapter; the one that is there where the weight is read twice. */
+/* Adds parameter NAME.END of the adapter, or returns the existing one if the weight is read
+ * twice. */
 static by_value parameter(by_graph *graph, const layer *l, const char *end, const char *axes,
                           by_shape shape, by_init init)
 {
@@ -88,7 +90,7 @@ static by_value parameter(by_graph *graph, const layer *l, const char *end, cons
     return found != BY_NONE ? found : by_graph_parameter(graph, name, axes, shape, init);
 }
 
-/* Node n makes y; from here on y is the sum of what it made and of the adapter's result. */
+/* Replaces y, the result of node n, by the sum of the original result and the adapter's. */
 static by_status adapt(by_graph *graph, size_t n, const layer *l, const by_lora_options *options,
                        by_error *error)
 {
@@ -100,14 +102,15 @@ static by_status adapt(by_graph *graph, size_t n, const layer *l, const by_lora_
     axes_of(graph, l, in, out);
     by_graph_set_block(graph, graph->nodes[n].block);
     (void)snprintf(axes, sizeof axes, "rank %s", in);
-    /* Kaiming's uniform with a = sqrt(5) (He et al. 2015), PyTorch's for linear layers. */
+    /* Kaiming's uniform with a = sqrt(5) (He et al. 2015), PyTorch's default for linear layers. */
     by_value a = parameter(graph, l, "lora_A.weight", axes, BY_SHAPE(options->rank, l->in),
                            (by_init){BY_INIT_UNIFORM, (float)(1.0 / sqrt((double)l->in))});
     (void)snprintf(axes, sizeof axes, "%s rank", out);
     by_value b = parameter(graph, l, "lora_B.weight", axes, BY_SHAPE(l->out, options->rank),
                            (by_init){.kind = BY_INIT_ZERO});
     if (options->rng != BY_NONE) {
-        /* Every adapter has a mask of its own, whichever others there are. */
+        /* Derived from the name, so that an adapter's mask does not depend on which others there
+         * are. */
         uint32_t stream = (uint32_t)by__hash64(l->name, strlen(l->name)) | 0x80000000u;
         x = by_dropout(graph, x, options->rng, options->dropout, stream);
     }
@@ -131,7 +134,7 @@ static by_status adapt(by_graph *graph, size_t n, const layer *l, const by_lora_
 
 /* ---- which layers ---- */
 
-/* The last part of a layer's name, under which targets find it. */
+/* Returns the last component of a layer's name. */
 static const char *short_name(const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -158,7 +161,7 @@ static by_status refuse_target(const layer *layers, size_t count, const char *ta
     return status;
 }
 
-/* Adapts what the targets name of the layers of nodes `nodes`. */
+/* Adds adapters to those layers of `nodes` that a target names. */
 static by_status adapt_all(by_graph *graph, const layer *layers, const size_t *nodes, size_t count,
                            const by_lora_options *options, by_error *error)
 {
@@ -184,7 +187,7 @@ static by_status adapt_all(by_graph *graph, const layer *layers, const size_t *n
     return by_graph_check(graph, error);
 }
 
-/* Freezes the first `count` values that are parameters, but for those of train_also. */
+/* Freezes the parameters among the first `count` values, except those in train_also. */
 static by_status freeze(by_graph *graph, size_t count, const by_lora_options *options,
                         by_error *error)
 {

@@ -6,14 +6,14 @@
 
 typedef struct planner {
     const by_graph *graph;
-    by_value *root; /* the value whose memory this one uses; itself when it has its own */
-    size_t *first;  /* node that makes it */
-    size_t *last;   /* last node that reads it, or keeps its memory */
+    by_value *root; /* the value whose memory this one uses; may be itself */
+    size_t *first;  /* node that makes the value */
+    size_t *last;   /* last node that reads the value or keeps its memory */
     size_t *read;   /* last node that reads its elements */
-    size_t *kept;   /* 1 + the collective that it is kept for; 0: none, SIZE_MAX: several */
-    by_value *base; /* the value that this one is a view of; itself when it is none */
+    size_t *kept;   /* 1 + the collective that keeps it; 0: none, SIZE_MAX: several */
+    by_value *base; /* the value that this one is a view of, or itself */
     size_t *viewed; /* last node that reads a view of it */
-    size_t *slot;   /* of a root: its interval */
+    size_t *slot;   /* index of a root's interval */
     by__interval *intervals;
     size_t count;
     size_t in_place;
@@ -25,7 +25,7 @@ static bool is_activation(const by_graph *graph, by_value value)
            graph->values[value].producer >= 0;
 }
 
-/* The collective that makes `result` reads the value until it was waited for. */
+/* Keeps the value's memory until the collective that makes `result` has been waited for. */
 static void keep(planner *p, by_value value, by_value result)
 {
     size_t collective = (size_t)p->graph->values[result].producer + 1;
@@ -74,17 +74,17 @@ static int reads_of(const by__node *node, by_value value)
     return reads;
 }
 
-/* Equal bytes are not enough: a repeated f32 vector may have as many as the bf16 matrix that it is
- * added to, and would be overwritten while it is still to be read. */
+/* Equal bytes are not enough for sharing: a broadcast f32 vector may have as many as the bf16
+ * matrix that it is added to, and would be overwritten before it is read completely. */
 static bool same_type(const by_graph *graph, by_value a, by_value b)
 {
     return graph->values[a].dtype == graph->values[b].dtype &&
            by_shape_equal(&graph->values[a].shape, &graph->values[b].shape);
 }
 
-/* A view shares the memory of what it shows, which lives on or is external; nobody writes
- * there while it does. (Where the operand dies at the node, its memory becomes the result's as that
- * of any other operand: join_in_place.) */
+/* Finds views that share the memory of their base, which lives longer or is external, and which
+ * nobody overwrites while they live. (If the base dies at the view's node, join_in_place passes its
+ * memory on like that of any other operand.) */
 static void find_views(planner *p)
 {
     const by_graph *graph = p->graph;
@@ -105,8 +105,8 @@ static void find_views(planner *p)
     }
 }
 
-/* Node n may write over operand `in`: nobody else reads it there or later, nor a view of it. A
- * collective may write over what is kept for it alone. */
+/* Returns true if node n may overwrite operand `in`: nothing else reads it, or a view of it, at n
+ * or later. A collective may overwrite an operand that is kept for it alone. */
 static bool dies_at(const planner *p, by_value in, size_t n)
 {
     bool free_behind = p->last[in] == n || (p->read[in] == n && p->kept[in] == n + 1);
@@ -114,9 +114,9 @@ static bool dies_at(const planner *p, by_value in, size_t n)
            p->viewed[in] < n && reads_of(&p->graph->nodes[n], in) == 1;
 }
 
-/* Lets outputs take over the memory of operands that die at the node. The walk is backward, so that
- * the memory of an output is known when its operand joins it: a chain of in-place nodes that ends
- * in a gradient or an output is in that value's own buffer from its start. */
+/* Lets outputs take over the memory of operands that die at the node. Walks backward, so that the
+ * memory of an output is known when its operand joins it: a chain of in-place nodes that ends in a
+ * gradient or an output uses that value's own buffer from its start. */
 static void join_in_place(planner *p)
 {
     const by_graph *graph = p->graph;
@@ -141,7 +141,7 @@ static void join_in_place(planner *p)
     }
 }
 
-/* Views are where their base was placed. */
+/* Gives views the places of their bases. */
 static void place_views(planner *p)
 {
     for (size_t v = 0; v < p->graph->value_count; v++) {
@@ -151,7 +151,8 @@ static void place_views(planner *p)
     }
 }
 
-/* One interval for each root that is an activation, over the lifetimes of all that joined it. */
+/* Makes one interval for each root that is an activation, covering the lifetimes of all its
+ * values. */
 static void collect(planner *p)
 {
     const by_graph *graph = p->graph;
@@ -177,11 +178,11 @@ static void collect(planner *p)
     }
 }
 
-/* The most bytes alive at once, and the first node at which they are. */
+/* Finds the most bytes alive at once, and the first node at which they are alive. */
 static by_status find_lower_bound(const planner *p, by__memory_plan *plan, by_error *error)
 {
     size_t alive = 0;
-    size_t *change; /* bytes that begin at each node less those that ended before it, modulo 2^64 */
+    size_t *change; /* bytes born at each node less those that died before it, modulo 2^64 */
     BY_TRY(by__alloc((void **)&change, p->graph->node_count + 1, sizeof *change, "memory plan",
                      error));
     for (size_t k = 0; k < p->count; k++) {

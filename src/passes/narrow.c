@@ -1,10 +1,10 @@
-/* Activations kept in fewer bits from the forward pass to the backward pass.
+/* Keeps activations in fewer bits between the forward and the backward pass.
  *
- * A value that both passes read is rounded when it was made. The forward pass goes on with the
- * value itself, whose memory is free behind its last reader there; the backward pass reads what is
- * widened again just before it does. So the forward pass computes what it always did, and gradients
- * are those of slightly other activations (ActNN, Chen et al. 2021; GACT, Liu et al. 2022). What is
- * computed again is computed from the rounded values, too. In 8 bits a value is codes and scales
+ * A value that both passes read is narrowed when it is made. The forward pass goes on with the
+ * exact value, whose memory is freed after its last reader there; the backward pass reads a value
+ * that is widened just before. So the forward pass is unchanged, and gradients are those of
+ * slightly different activations (ActNN, Chen et al. 2021; GACT, Liu et al. 2022). Recomputation
+ * starts from the narrowed values too. In 8 bits a value is stored as codes and scales
  * (ENCODE8). */
 #include <stdlib.h>
 
@@ -13,18 +13,18 @@
 typedef struct narrow {
     by_graph *graph;
     by_dtype dtype;
-    bool *chosen;    /* values that are kept narrow */
-    by_value *kept;  /* of each: in fewer bits, ... */
-    by_value *scale; /* ... and the scales of codes */
-    by_value *wide;  /* widened for the present block of the backward pass */
-    size_t *block;   /* values in `wide` */
+    bool *chosen;    /* values to keep narrow */
+    by_value *kept;  /* of each: the narrow value */
+    by_value *scale; /* the scales, if that is codes */
+    by_value *wide;  /* widened for the current block of the backward pass */
+    size_t *block;   /* the values in `wide` */
     size_t in_block;
-    size_t *place; /* of each new node, in their order: the node that it goes before */
+    size_t *place; /* of each new node, in order: the node that it goes before */
     size_t old_nodes;
     size_t old_values;
 } narrow;
 
-/* Fewer elements, such as statistics of rows, are not worth it. */
+/* Tensors with shorter rows, such as row statistics, are not worth narrowing. */
 #define LEAST_COLUMNS 16
 
 static bool is_candidate(const narrow *p, by_value value)
@@ -56,7 +56,7 @@ static void choose(narrow *p)
     }
 }
 
-/* The node that was added goes before node `place`. */
+/* Places the node just added before node `place`. */
 static by_status put(narrow *p, size_t place, by_error *error)
 {
     BY_TRY(by_graph_check(p->graph, error));
@@ -64,7 +64,7 @@ static by_status put(narrow *p, size_t place, by_error *error)
     return BY_OK;
 }
 
-/* Rounds what node n makes. */
+/* Narrows the results of node n. */
 static by_status keep_results(narrow *p, size_t n, by_error *error)
 {
     by_value made = p->graph->nodes[n].output_count > 0 ? p->graph->nodes[n].out[0] : BY_NONE;
@@ -78,7 +78,7 @@ static by_status keep_results(narrow *p, size_t n, by_error *error)
     return put(p, n + 1, error);
 }
 
-/* Lets backward node n read what is widened. */
+/* Makes backward node n read widened operands. */
 static by_status widen_operands(narrow *p, size_t n, by_error *error)
 {
     for (int i = 0; i < p->graph->nodes[n].input_count; i++) {
@@ -120,7 +120,7 @@ static by_status run(narrow *p, by_error *error)
     return by__graph_place(p->graph, p->place, p->old_nodes, error);
 }
 
-/* New nodes: one cast a value, and one an operand of the backward pass at most. */
+/* Upper bound of new nodes: one cast a value, and one an operand of the backward pass. */
 static size_t most_nodes(const by_graph *graph)
 {
     size_t most = graph->value_count;

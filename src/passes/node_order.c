@@ -1,24 +1,24 @@
-/* The greedy order: of the nodes that can run, always the one that leaves the least memory alive.
+/* Greedy order: of the nodes that can run, always take the one that leaves the least memory alive.
  *
- * What a node adds to memory is the size of its results less the operands that die with it, those
- * that no other node is still to read. It changes only when a value's second-last reader runs: then
- * the value dies with the last one, whose growth falls by the value's size. `last` of a value is
- * the exclusive or of all nodes that are still to read it, so that it names the last one when only
- * one is left. Nodes that can run wait in a binary heap; one whose growth falls while it waits is
- * pushed once more, and its older entry is skipped when it comes up. A graph of n reads takes
- * O(n log n).
+ * A node grows memory by the size of its results less that of the operands that die with it, which
+ * no other node still has to read. This changes only when the second-last reader of a value runs:
+ * the value will then die with the last reader, whose growth falls by the value's size. `last` of a
+ * value is the exclusive or of all nodes that still have to read it, so it is the last reader as
+ * soon as only one is left. Nodes that can run wait in a binary heap. A node whose growth falls
+ * while it waits is pushed again, and its older entry is skipped when it is popped. A graph with n
+ * reads takes O(n log n).
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "passes/passes.h"
 
-/* Nodes that are still to read each value, and what is alive now. A node that reads a value at
- * several places counts once. */
+/* The number of nodes that still have to read each value, and the bytes alive. A node that reads a
+ * value several times counts once. */
 typedef struct liveness {
     const by_graph *graph;
     int *readers;
-    size_t *seen; /* of each value: 1 + the node at which it was met last */
+    size_t *seen; /* of each value: 1 + the node that used it last */
     size_t alive;
 } liveness;
 
@@ -27,8 +27,8 @@ static bool counts(const by_graph *graph, by_value value)
     return value != BY_NONE && graph->values[value].role == BY_ROLE_ACTIVATION;
 }
 
-/* True when operand i of node n is not one of its operands before. For a walk that asks once for
- * each operand of a node, in their order. */
+/* Returns true if operand i of node n does not repeat an earlier operand. To be called once for
+ * each operand of a node, in order. */
 static bool first_read(size_t *seen, const by_graph *graph, size_t n, int i)
 {
     by_value value = graph->nodes[n].in[i];
@@ -39,7 +39,7 @@ static bool first_read(size_t *seen, const by_graph *graph, size_t n, int i)
     return true;
 }
 
-/* Bytes of a node's results; those that nobody reads, when `unread`. */
+/* Returns the bytes of a node's results; `unread`: only of those that nothing reads. */
 static size_t result_bytes(const liveness *l, size_t n, bool unread)
 {
     const by__node *node = &l->graph->nodes[n];
@@ -79,7 +79,7 @@ static void liveness_close(liveness *l)
     free(l->seen);
 }
 
-/* Adds the results of node n: returns the bytes alive while it runs. */
+/* Makes the results of node n. Returns the bytes alive while it runs. */
 static size_t make_results(liveness *l, size_t n)
 {
     size_t during = l->alive + result_bytes(l, n, false);
@@ -87,7 +87,7 @@ static size_t make_results(liveness *l, size_t n)
     return during;
 }
 
-/* One reader of a value has run: returns how many are left. With none, the value dies. */
+/* Counts off one reader of a value and returns how many are left. With none, the value dies. */
 static int finish_read(liveness *l, by_value value)
 {
     int left = --l->readers[value];
@@ -118,7 +118,7 @@ by_status by__peak_bytes(size_t *out, const by_graph *graph, by_error *error)
     return status;
 }
 
-/* A node that can run, and by how much it grows memory. */
+/* A node that can run, and by how many bytes it grows memory. */
 typedef struct entry {
     int64_t growth;
     size_t node;
@@ -128,12 +128,12 @@ typedef struct scheduler {
     liveness l;
     size_t *first;   /* readers of value v are reader[first[v]] .. reader[first[v + 1] - 1] */
     size_t *reader;  /* nodes, one entry a read */
-    size_t *last;    /* of each value: exclusive or of the nodes that are still to read it */
-    int64_t *growth; /* of each node, as of now */
-    int *waits;      /* of each node: reads of values that are still to be made */
-    size_t *next;    /* of a collective: the one that comes after it; SIZE_MAX for other nodes */
+    size_t *last;    /* of each value: exclusive or of the nodes that still read it */
+    int64_t *growth; /* of each node, at present */
+    int *waits;      /* of each node: operands not made yet */
+    size_t *next;    /* of a collective: the following one; SIZE_MAX for other nodes */
     bool *done;
-    entry *heap; /* least growth first, the earlier node among equals */
+    entry *heap; /* least growth first, then the earlier node */
     size_t heap_count;
     size_t heap_capacity;
 } scheduler;
@@ -177,7 +177,7 @@ static entry pop(scheduler *s)
     return least;
 }
 
-/* Collectives keep their order, which must be the same on every rank. */
+/* Collectives keep their order, because it must be the same on every rank. */
 static void chain_collectives(scheduler *s)
 {
     const by_graph *graph = s->l.graph;
@@ -195,7 +195,7 @@ static void chain_collectives(scheduler *s)
     }
 }
 
-/* The growth of the only node that is still to read the value falls by it. */
+/* Lowers the growth of the only remaining reader of a value by the value's size. */
 static by_status has_one_reader(scheduler *s, by_value value, by_error *error)
 {
     size_t node = s->last[value];
@@ -273,7 +273,7 @@ static by_status begin(scheduler *s, by_error *error)
     return BY_OK;
 }
 
-/* Runs node n, with what that changes for other nodes. */
+/* Runs node n and updates the nodes that this affects. */
 static by_status run(scheduler *s, size_t n, size_t *peak, by_error *error)
 {
     const by_graph *graph = s->l.graph;
@@ -305,7 +305,7 @@ static by_status run(scheduler *s, size_t n, size_t *peak, by_error *error)
     return BY_OK;
 }
 
-/* The greedy order into `order`, its peak into *peak. */
+/* Computes the greedy order and its peak. */
 static by_status schedule(const by_graph *graph, size_t *order, size_t *peak, by_error *error)
 {
     scheduler s;

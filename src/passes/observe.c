@@ -1,5 +1,5 @@
-/* Measurements of activations. The pass stands behind those that change what is computed, so that
- * it sees the values that exist, and no choice of theirs depends on it. */
+/* Measures activations. The pass comes after those that change what is computed, so it sees the
+ * final values and does not influence the choices of other passes. */
 #include <stdlib.h>
 
 #include "passes/passes.h"
@@ -7,7 +7,7 @@
 typedef struct observer {
     by_graph *graph;
     size_t old_nodes;
-    by_value *last; /* of each block: the value that is measured; BY_NONE */
+    by_value *last; /* of each block: the value to measure; BY_NONE: none */
     int blocks;
     size_t *place; /* of each measurement: the node that it goes before */
     size_t count;
@@ -20,7 +20,7 @@ static bool can_be_measured(const by_graph *graph, by_value value)
            v->shape.rank >= 2 && graph->nodes[v->producer].phase == BY__FORWARD;
 }
 
-/* Later values win among those of one size. */
+/* Prefers larger values, and the later one of equal size. */
 static bool is_better(const by_graph *graph, by_value value, by_value than)
 {
     if (than == BY_NONE) {
@@ -32,7 +32,8 @@ static bool is_better(const by_graph *graph, by_value value, by_value than)
            (mine == best && graph->values[value].producer > graph->values[than].producer);
 }
 
-/* What nodes behind a block, or outside of all blocks, read of it in the forward pass. */
+/* Finds the values of a block that nodes after it, or outside of all blocks, read in the forward
+ * pass. */
 static void find_outputs(const observer *o)
 {
     const by_graph *graph = o->graph;
@@ -51,7 +52,7 @@ static void find_outputs(const observer *o)
     }
 }
 
-/* Behind the node that makes the value, and so behind measurements of earlier ones. */
+/* Adds a measurement right after the node that makes the value. */
 static by_status measure(observer *o, by_value value, const char *name, by_error *error)
 {
     by_graph *graph = o->graph;

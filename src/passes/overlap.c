@@ -1,17 +1,17 @@
-/* Collectives beside computation: each starts as early and is waited for as late as operands,
- * results and memory allow.
+/* Overlaps collectives with computation: each collective starts as early, and is waited for as
+ * late, as operands, results and memory allow.
  *
- * A list schedule over the present order of nodes. At each step it runs, of what can run,
+ * A list schedule over the present order of nodes. At each step it runs, of the nodes that can run,
  *
- *   1. the next collective, unless too many gathered bytes are ahead of their use already;
+ *   1. the next collective, unless too many gathered bytes are waiting for their use already;
  *   2. else a node that computes: the one that a coming collective needs soonest, so that work
- *      which nothing waits for is left to fill the time of a collective;
+ *      that no collective needs is left to fill the time of a collective;
  *   3. else a node that waits for a collective, the one whose result is read first.
  *
- * Nodes that compute are taken from a window of the present order, so that none comes much
- * earlier than its place there, which was chosen for memory: of several widths the largest is
- * taken whose peak is no higher than that of the present order and the bytes that may be ahead.
- * Collectives keep their order, which is that of every rank.
+ * Nodes that compute are taken from a window of the present order, because that order was chosen
+ * for memory and none should run much earlier. Of several window sizes, the largest one is used
+ * whose peak does not exceed that of the present order plus the bytes allowed for prefetching.
+ * Collectives keep their order, which is the same on every rank.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,26 +20,26 @@
 
 typedef struct overlap {
     const by_graph *graph;
-    /* Values that share memory have one group: a view and what it shows, a collective's result and
-     * the operand whose place it takes. BY_NONE: not in the arena. */
+    /* Values that share memory are in one group: a view and its base, a collective's result and the
+     * operand that it replaces. BY_NONE: not in the arena. */
     by_value *group;
-    int *reads; /* of a group: those to come */
-    bool *born; /* of a group */
+    int *reads; /* of a group: reads to come */
+    bool *born; /* of a group: its memory is in use */
     size_t alive;
-    size_t prefetch; /* most gathered bytes ahead */
-    size_t limit;    /* of the peak */
+    size_t prefetch; /* most bytes gathered ahead of their use */
+    size_t limit;    /* upper bound of the peak */
     size_t window;
     size_t *deadline; /* of each node: the first collective that depends on it */
-    size_t *needed;   /* of a node that waits: the first reader of its result */
-    int *waits;       /* of each node: reads of values that are still to be made */
+    size_t *needed;   /* of a wait node: the first reader of its result */
+    int *waits;       /* of each node: operands not made yet */
     size_t *first;    /* readers of value v are reader[first[v]] .. reader[first[v + 1] - 1] */
     size_t *reader;
     bool *done;
     size_t *order;
     size_t count;    /* nodes in `order` */
     size_t front;    /* first node that computes and has not run */
-    size_t next;     /* collective that comes next; node_count: none is left */
-    size_t *pending; /* nodes that wait and have not run */
+    size_t next;     /* the next collective; node_count: none is left */
+    size_t *pending; /* wait nodes that have not run */
     size_t pending_count;
     size_t ahead;
     size_t peak;
@@ -55,7 +55,8 @@ static bool computes(const overlap *o, size_t n)
     return !row_at(o, n)->communicates && !row_at(o, n)->waits;
 }
 
-/* The first node from n on that has not run and computes, or communicates; node_count: none. */
+/* Returns the first node from n on that has not run and computes (communicates: is a collective),
+ * or node_count. */
 static size_t following(const overlap *o, size_t n, bool communicates)
 {
     while (n < o->graph->node_count &&
@@ -65,8 +66,9 @@ static size_t following(const overlap *o, size_t n, bool communicates)
     return n;
 }
 
-/* Bytes that the result of a collective takes before it is used, when it could start at any time,
- * as the gathering of a parameter: no node makes its operands, and the result is larger. */
+/* Returns the bytes of a collective's result if it could start at any time, as the gathering of a
+ * parameter can: no node makes its operands, and the result is larger than they are. Otherwise
+ * returns 0. */
 static size_t gathered(const overlap *o, size_t n)
 {
     const by__node *node = &o->graph->nodes[n];
@@ -84,13 +86,13 @@ static size_t gathered(const overlap *o, size_t n)
 
 /* ---- memory ---- */
 
-/* The collective n may put its result in the place of its operand, which it alone reads. */
+/* Returns true if collective n may overwrite its operand with its result: nothing else reads it. */
 static bool takes_place(const overlap *o, size_t n, const int *uses)
 {
     const by__node *node = &o->graph->nodes[n];
     bool may = row_at(o, n)->communicates && by__mask_has(row_at(o, n)->overlay[0], 0);
     return may && o->group[node->in[0]] == node->in[0] &&
-           uses[node->in[0]] == 2; /* with the node that waits */
+           uses[node->in[0]] == 2; /* together with the wait node */
 }
 
 static by_status find_groups(overlap *o, by_error *error)
@@ -122,7 +124,7 @@ static size_t group_bytes(const overlap *o, by_value group)
     return by__value_bytes(&o->graph->values[group]);
 }
 
-/* Bytes that a node adds while it runs. */
+/* Returns the bytes that a node adds while it runs. */
 static size_t new_bytes(const overlap *o, size_t n)
 {
     const by__node *node = &o->graph->nodes[n];
@@ -134,7 +136,7 @@ static size_t new_bytes(const overlap *o, size_t n)
     return bytes;
 }
 
-/* Node n runs. */
+/* Runs node n: updates what is alive. */
 static void account(overlap *o, size_t n)
 {
     const by__node *node = &o->graph->nodes[n];
@@ -158,7 +160,7 @@ static void account(overlap *o, size_t n)
 
 /* ---- dependencies ---- */
 
-/* Deadlines from the last node to the first: readers come behind what they read. */
+/* Finds deadlines, from the last node to the first, since readers come after what they read. */
 static void find_deadlines(overlap *o)
 {
     const by_graph *graph = o->graph;
@@ -268,7 +270,7 @@ static bool fits(const overlap *o, size_t n)
     return o->alive + new_bytes(o, n) <= o->limit;
 }
 
-/* The next collective may start, and need not wait for memory. */
+/* Returns true if the next collective can start and has memory for it. */
 static bool may_start(const overlap *o)
 {
     size_t more = o->next < o->graph->node_count ? gathered(o, o->next) : 0;
@@ -276,7 +278,7 @@ static bool may_start(const overlap *o)
            (more == 0 || (more <= o->prefetch && o->ahead <= o->prefetch - more));
 }
 
-/* A node of the window that computes and can run: the earliest deadline, then the earliest
+/* Returns the node of the window to compute next: the earliest deadline, then the earliest
  * place. */
 static size_t find_work(const overlap *o)
 {
@@ -290,7 +292,7 @@ static size_t find_work(const overlap *o)
     return best;
 }
 
-/* The node that waits for a collective under way whose result is read first. */
+/* Returns the wait node of a running collective whose result is read first. */
 static size_t find_wait(const overlap *o)
 {
     size_t best = SIZE_MAX;
@@ -303,17 +305,17 @@ static size_t find_wait(const overlap *o)
     return best;
 }
 
-/* The order for a window into o->order, its peak into o->peak. */
+/* Computes the order for a window in o->order, and its peak. */
 static by_status schedule(overlap *o, by_error *error)
 {
     while (o->count < o->graph->node_count) {
         size_t n = may_start(o) ? o->next : find_work(o);
         if (n == SIZE_MAX || !fits(o, n)) {
-            size_t wait = find_wait(o); /* which may free operands that it keeps */
+            size_t wait = find_wait(o); /* may free operands that it keeps */
             n = wait == SIZE_MAX ? n : wait;
         }
         if (n == SIZE_MAX && o->next < o->graph->node_count && o->waits[o->next] == 0) {
-            n = o->next; /* nothing else is left to do */
+            n = o->next; /* nothing else is left to run */
         }
         if (n == SIZE_MAX) {
             return by_error_set(error, BY_ESTATE, "overlap: a node depends on itself");
@@ -336,7 +338,7 @@ static by_status take_order(by_graph *graph, const size_t *order, by_error *erro
     return BY_OK;
 }
 
-/* The peak of the present order. */
+/* Computes the peak of the present order. */
 static by_status find_peak(size_t *out, const by_graph *graph, by_error *error)
 {
     overlap o;
@@ -388,7 +390,7 @@ by_status by_pass_overlap(by_graph *graph, size_t prefetch_bytes, by_error *erro
     return BY_OK;
 }
 
-/* Room for one collective under way. */
+/* Returns the largest result of a collective: room for one in flight. */
 static size_t largest_result(const by_graph *graph)
 {
     size_t most = 0;

@@ -4,14 +4,14 @@
 #include "base/packing.h"
 #include "passes/passes.h"
 
-/* How the readers of a parameter want it packed. */
+/* The packing that all readers of a parameter can use. */
 typedef struct wish {
-    by_packing packing; /* kind NONE: no product reads it */
+    by_packing packing; /* kind NONE: no product reads the parameter */
     bool out_in;
-    bool refused; /* a reader cannot have it so, or another wants something else */
+    bool refused; /* a reader cannot use the packing, or needs a different one */
 } wish;
 
-/* Asks node n how it would read operand i, a parameter of two axes, packed. */
+/* Finds the node that would read operand i of node n, a parameter with two axes, in packed form. */
 static by_status ask(const by_graph *graph, size_t n, int i, const by_packing *how, bool *can,
                      by__packed_reader *out, by_error *error)
 {
@@ -63,7 +63,7 @@ static by_status collect(wish *wishes, const by_graph *graph, const by_packing_o
     return BY_OK;
 }
 
-/* Refuses parameters of which two readers think differently; look-ups follow products. */
+/* Refuses parameters whose readers disagree; look-ups take the packing that products need. */
 static by_status compare(wish *wishes, const by_graph *graph, by_error *error)
 {
     for (size_t n = 0; n < graph->node_count; n++) {
@@ -102,13 +102,13 @@ static by_status change_readers(by_graph *graph, const wish *wishes, by_error *e
             BY_TRY(ask(graph, n, i, &w->packing, &can, &reader, error));
             node->op = reader.op;
             node->attrs = reader.attrs;
-            break; /* of a product one operand is the weight */
+            break; /* only one operand of a product is a weight */
         }
     }
     return BY_OK;
 }
 
-/* The wishes that another graph has fulfilled. */
+/* Copies the packings of the same parameters in another graph. */
 static by_status follow(wish *wishes, const by_graph *graph, const by_graph *like, by_error *error)
 {
     for (size_t v = 0; v < graph->value_count; v++) {

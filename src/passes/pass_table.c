@@ -3,10 +3,10 @@
 
 #include "passes/passes.h"
 
-/* In the order in which they compose. Precision comes first, so that gradients are derived from a
- * graph that has its casts; ranks share the work of both passes; what saves memory comes before
- * fusion, which would hide what it looks for; what is measured is what is there then; the order of
- * nodes comes last, first for memory and then for collectives. */
+/* The order in which passes run. Precision comes first, so that gradients are derived from a graph
+ * that has its casts. Sharding handles both forward and backward pass. Passes that save memory come
+ * before fusion, which would hide the nodes that they look for. Observation comes after everything
+ * that changes values. The order of nodes comes last, first for memory and then for collectives. */
 static const by__pass *const passes[] = {
     &by__pass_precision, &by__pass_gradients, &by__pass_shard,   &by__pass_rematerialize,
     &by__pass_recompute, &by__pass_narrow,    &by__pass_pack,    &by__pass_layout,
@@ -14,7 +14,7 @@ static const by__pass *const passes[] = {
     &by__pass_overlap,
 };
 
-/* The name for "before any pass". */
+/* The name that means "before any pass". */
 static const char before_all[] = "forward";
 
 int by_pass_count(void)
@@ -47,7 +47,7 @@ static by_status refuse_name(const char *name, by_error *error)
     return status;
 }
 
-/* The place of a pass in the table; by_pass_count() when there is none of that name. */
+/* Returns a pass's index in the table, or by_pass_count() if the name is unknown. */
 static int find_pass(const char *name)
 {
     int i = 0;

@@ -1,12 +1,12 @@
-/* The gaps that an interval may go to are those between the addresses of all intervals placed
- * before it that live at the same time, of which a deep model has thousands. A segment tree over
- * the nodes' indices gives their union without a look at each. Every tree node stands for a range
- * of time and keeps two sets of addresses: `whole` of intervals that live throughout its range but
- * not throughout its parent's, and `within` of all that are in its own `whole` or in one below it.
- * An interval goes into O(log n) sets. What lives at some time of a window is in the `whole` of the
- * tree nodes that the window cuts and in the `within` of the largest ones that it covers, again
- * O(log n) sets. A set holds disjoint ranges in ascending order, and ranges that touch are one: an
- * arena is dense, so a set has few.
+/* An interval can only go into gaps between the addresses of placed intervals that live at the same
+ * time, of which a deep model has thousands. A segment tree over node indices yields their union
+ * without visiting each. Every tree node covers a range of time and keeps two sets of addresses:
+ * `whole`, of intervals that live throughout its range but not throughout its parent's, and
+ * `within`, of all intervals in the `whole` sets of its subtree. An interval enters O(log n) sets.
+ * The intervals that live at some time of a window are in the `whole` sets of the tree nodes that
+ * the window intersects and in the `within` sets of the largest nodes that it covers, again
+ * O(log n) sets. A set holds disjoint ranges in ascending order and merges ranges that touch: since
+ * an arena is dense, a set has few.
  */
 #include "passes/placement.h"
 
@@ -25,16 +25,16 @@ typedef struct range_set {
     size_t capacity;
 } range_set;
 
-/* Sets that a look-up reads at most: four for each level of a tree over 2^63 times. */
+/* Most sets that one query reads: four for each level of a tree over 2^63 times. */
 #define RUNS 256
 
 typedef struct timeline {
     range_set *whole; /* of tree node k, whose children are 2k and 2k + 1; the root is 1 */
     range_set *within;
-    size_t times; /* a power of two; tree node times + t is time t */
-    /* What a look-up gathers: the sets one after another, run r from found.ranges[run[r]]. */
+    size_t times; /* a power of two; tree node times + t is the leaf of time t */
+    /* The result of a query: the sets concatenated; run r starts at found.ranges[run[r]]. */
     range_set found;
-    range_set merged; /* room for merging them */
+    range_set merged; /* scratch for merging them */
     size_t run[RUNS + 1];
     size_t runs;
 } timeline;
@@ -51,7 +51,7 @@ static by_status add(range_set *set, range added, by_error *error)
             high = middle;
         }
     }
-    size_t after = low; /* the first behind the added one */
+    size_t after = low; /* the first range after the added one */
     while (after < set->count && set->ranges[after].begin <= added.end) {
         const range *touched = &set->ranges[after++];
         added.begin = touched->begin < added.begin ? touched->begin : added.begin;
@@ -70,7 +70,7 @@ static by_status add(range_set *set, range added, by_error *error)
     return BY_OK;
 }
 
-/* Records an interval below tree node k, which stands for the `span` times from `begin`. */
+/* Records an interval below tree node k, which covers the `span` times from `begin` on. */
 static by_status record(timeline *t, size_t k, size_t begin, size_t span, const by__interval *it,
                         by_error *error)
 {
@@ -98,7 +98,7 @@ static by_status gather_set(timeline *t, const range_set *set, by_error *error)
     return BY_OK;
 }
 
-/* Gathers the addresses of what lives at the same time as `it`, below tree node k. */
+/* Gathers the addresses of intervals that live at the same time as `it`, below tree node k. */
 static by_status gather(timeline *t, size_t k, size_t begin, size_t span, const by__interval *it,
                         by_error *error)
 {
@@ -113,7 +113,7 @@ static by_status gather(timeline *t, size_t k, size_t begin, size_t span, const 
     return gather(t, 2 * k + 1, begin + span / 2, span / 2, it, error);
 }
 
-/* Merges a[0 .. a_count - 1] and b[0 .. b_count - 1], each in ascending order, into `out`. */
+/* Merges two ascending lists into `out`. */
 static void merge(range *out, const range *a, size_t a_count, const range *b, size_t b_count)
 {
     size_t i = 0;
@@ -125,7 +125,7 @@ static void merge(range *out, const range *a, size_t a_count, const range *b, si
     memcpy(out + (a_count - i), &b[j], (b_count - j) * sizeof *b);
 }
 
-/* Makes one ascending sequence of what was gathered, two neighbouring runs at a time. */
+/* Merges the gathered runs into one ascending list, two neighbouring runs at a time. */
 static by_status merge_runs(timeline *t, by_error *error)
 {
     BY_TRY(by__reserve((void **)&t->merged.ranges, &t->merged.capacity, t->found.count,
@@ -150,7 +150,7 @@ static by_status merge_runs(timeline *t, by_error *error)
     return BY_OK;
 }
 
-/* The lowest of the tightest gaps between the gathered ranges; the end of the last without one. */
+/* Returns the lowest of the tightest gaps that fit, or the end of the last range. */
 static size_t best_fit(const range_set *found, size_t bytes)
 {
     size_t cursor = 0;

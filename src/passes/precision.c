@@ -6,14 +6,14 @@ typedef struct precision {
     by_graph *graph;
     by_dtype compute;
     bool *was_f32;    /* values that were f32 before the pass */
-    bool *kept;       /* values that an op keeps in f32 */
+    bool *kept;       /* values that an op needs in f32 */
     by_value *narrow; /* of each value: its cast to the compute dtype, made once */
-    by_value *wide;   /* and its cast back to f32 */
-    by_value *inner;  /* of an output that is made narrow: the value that its node makes */
+    by_value *wide;   /* of each value: the cast of that back to f32 */
+    by_value *inner;  /* of a narrowed output: the value that its node makes */
 } precision;
 
-/* Tensors that are worth narrowing: everything with two axes or more. Vectors (norm weights,
- * biases, statistics) are small, and their sums want the digits. */
+/* Returns true for tensors worth narrowing, those with two axes or more. Vectors (norm weights,
+ * biases, statistics) are small, and their sums need the precision. */
 static bool is_wide(const by__value *value)
 {
     return value->dtype == BY_F32 && value->shape.rank >= 2;
@@ -27,7 +27,7 @@ static by_value cast_of(by_graph *graph, by_value value, by_dtype dtype, by_valu
     return made[value];
 }
 
-/* Gives operand i of node n the dtype that the op wants of it. */
+/* Converts operand i of node n to the dtype that the op needs. */
 static void convert_operand(precision *p, size_t n, int i)
 {
     by_graph *graph = p->graph;
@@ -45,8 +45,8 @@ static void convert_operand(precision *p, size_t n, int i)
     graph->nodes[n].in[i] = value;
 }
 
-/* Lets node n make its result `i` in a narrower dtype; the output that the caller reads under its
- * name is that result's cast to the dtype it had. Later nodes read the result itself, but for
+/* Makes node n compute result `i` in a narrower dtype. The output that the caller reads by name
+ * becomes a cast of it to the original dtype. Later nodes read the narrow result, except as
  * operands that are kept in f32. */
 static by_status keep_output(precision *p, size_t n, int i, by_dtype narrow, by_error *error)
 {
@@ -68,7 +68,7 @@ static by_status keep_output(precision *p, size_t n, int i, by_dtype narrow, by_
     return BY_OK;
 }
 
-/* Sets the outputs' types anew from the operands'. */
+/* Infers the types of the outputs from the operands again. */
 static by_status infer_again(precision *p, size_t n, by_error *error)
 {
     by_graph *graph = p->graph;
@@ -102,7 +102,7 @@ static by_status infer_again(precision *p, size_t n, by_error *error)
     return status;
 }
 
-/* Parameters and states are narrow from the start, but for those that an op keeps in f32. */
+/* Narrows parameters and states from the start, except those that an op needs in f32. */
 static void narrow_storage(precision *p)
 {
     by_graph *graph = p->graph;
@@ -140,7 +140,7 @@ static by_status convert(precision *p, by_error *error)
     for (size_t n = 0; n < nodes; n++) {
         for (int i = 0; i < p->graph->nodes[n].input_count; i++) {
             by_value value = p->graph->nodes[n].in[i];
-            /* A value that the pass has made has the dtype that it is to have. */
+            /* Values that the pass made already have the right dtype. */
             if (value != BY_NONE && (size_t)value < values) {
                 convert_operand(p, n, i);
             }

@@ -1,7 +1,7 @@
-/* The policy of by_pass_precision as text: what the rows of the op table say. */
+/* Describes the policy of by_pass_precision as text, from the rows of the op table. */
 #include "passes/passes.h"
 
-/* "1, 2" of the operands in a mask; all of them: "all". */
+/* Formats the operands in a mask as "1, 2", or "all". */
 static void add_operands(by__text *text, const by__op_row *row)
 {
     int count = row->max_inputs < 0 ? 32 : row->max_inputs;

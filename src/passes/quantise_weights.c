@@ -1,9 +1,10 @@
-/* Quantisation-aware training: products read their weights as codes will have them. */
+/* Quantisation-aware training: makes products read their weights rounded as codes would be. */
 #include <stdlib.h>
 
 #include "passes/passes.h"
 
-/* Whether operand 1 of node n is the weight of a layer of a block, and how it is stored. */
+/* Returns true if operand 1 of node n is the weight of a layer inside a block, and how it is
+ * stored. */
 static bool is_layer(bool *out_in, const by_graph *graph, const by__node *node)
 {
     const by__op_row *row = by__op_row_of(node->op);
@@ -15,7 +16,7 @@ static bool is_layer(bool *out_in, const by_graph *graph, const by__node *node)
     return weight->role == BY_ROLE_PARAMETER && weight->shape.rank == 2 && !weight->frozen;
 }
 
-/* The fake-quantised form of a weight, made once. */
+/* Returns the fake-quantised version of a weight, made once. */
 static by_value quantised(by_graph *graph, by_value weight, bool out_in,
                           const by_fake_quantize_options *options, by_value *made)
 {
@@ -47,7 +48,7 @@ by_status by_pass_fake_quantize(by_graph *graph, const by_fake_quantize_options 
             int weight = by__op_row_of(graph->nodes[n].op)->weight;
             by_graph_set_block(graph, graph->nodes[n].block);
             by_value y = quantised(graph, graph->nodes[n].in[weight], out_in, options, made);
-            graph->nodes[n].in[weight] = y; /* the array of nodes may have moved */
+            graph->nodes[n].in[weight] = y; /* adding nodes may have moved the array */
         }
     }
     by_graph_set_block(graph, -1);

@@ -1,22 +1,22 @@
-/* Values of the forward pass that the backward pass computes again instead of reading what was
- * kept.
+/* Makes the backward pass recompute values of the forward pass instead of keeping them.
  *
- * A backward node that reads a dropped value reads a copy, which is made just before it by copies
- * of the nodes that lead to it from values that are kept. Copies serve the backward nodes of one
- * block: the next block makes its own, or they would live from the first to the last. Only what
- * blocks hand to each other is made once for all, because whatever it is made from would have to be
- * made again each time.
+ * A backward node that reads a dropped value reads a copy instead, made just before it by copies of
+ * the nodes that lead to it from kept values. Copies serve the backward nodes of one block only;
+ * the next block makes its own, otherwise they would stay alive from the first block to the last.
+ * Only values passed between blocks are recomputed once for all blocks, because their whole chain
+ * would have to run again each time.
  *
- * Bits stay as they are because a copy is the same node on the same operands. Fusion must see it
- * alike, too: an addition that goes into the product that makes its operand rounds once, not twice.
- * It does so where nobody else reads the product. Therefore a product with an addition behind it
- * that more than this one reads is pinned: it is kept, so that it has those readers still. */
+ * Bits do not change, because a copy is the same node with the same operands. But fusion must also
+ * treat the copy like the original: an addition fused into the product that makes its operand
+ * rounds once instead of twice, and it is fused only if nothing else reads the product. So a
+ * product that is followed by an addition and has other readers is pinned: it is kept, and
+ * therefore still has those readers. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "passes/recompute.h"
 
-/* ---- what is known of values ---- */
+/* ---- facts about values ---- */
 
 static bool is_forward(const by_graph *graph, by_value value)
 {
@@ -30,7 +30,7 @@ static int block_of(const by_graph *graph, by_value value)
     return graph->nodes[graph->values[value].producer].block;
 }
 
-/* The node that makes it can take in an addition. */
+/* Returns true if the node that makes the value can absorb an addition. */
 static bool is_absorber(const by_graph *graph, by_value value)
 {
     const by__node *node = &graph->nodes[graph->values[value].producer];
@@ -107,11 +107,11 @@ typedef struct recompute {
     by_graph *graph;
     const by__forward_values *values;
     const bool *dropped;
-    by_value *again; /* of each value: the copy that is there now */
-    size_t *met;     /* of each node: 1 + the backward node for which it was met last */
-    list passing;    /* values whose copies are for the present block only */
+    by_value *again; /* of each value: its current copy */
+    size_t *met;     /* of each node: 1 + the last backward node that it was visited for */
+    list passing;    /* values whose copies serve only the current block */
     list chain;      /* nodes to copy */
-    list places;     /* of each copy, in their order: the node that it goes before */
+    list places;     /* of each copy, in order: the node that it goes before */
     size_t old_nodes;
 } recompute;
 
@@ -122,7 +122,8 @@ static by_status push(list *l, size_t item, by_error *error)
     return BY_OK;
 }
 
-/* A copy has to take its place: it is dropped, or nobody would have kept it. */
+/* Returns true if the value is recomputed: it is dropped, or would not be kept without this
+ * reader. */
 static bool is_made_again(const recompute *r, by_value value)
 {
     const by__forward_values *f = r->values;
@@ -148,7 +149,7 @@ static int by_number(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-/* Appends a copy of forward node n, which goes before node `reader`. */
+/* Appends a copy of forward node n, to be placed before node `reader`. */
 static by_status copy_node(recompute *r, size_t n, size_t reader, by_error *error)
 {
     by_graph *graph = r->graph;
@@ -177,8 +178,8 @@ static by_status copy_node(recompute *r, size_t n, size_t reader, by_error *erro
     return push(&r->places, reader, error);
 }
 
-/* Makes the copy of a dropped value before node `reader`, with all that it is made from and that is
- * not there. */
+/* Makes the copy of a dropped value before node `reader`, with copies of everything that it depends
+ * on and that is missing. */
 static by_status make_again(recompute *r, by_value value, size_t reader, by_error *error)
 {
     r->chain.count = 0;
@@ -256,7 +257,7 @@ by_status by__graph_place(by_graph *graph, const size_t *place, size_t old_nodes
 by_status by__recompute_dropped(by_graph *graph, const by__forward_values *values,
                                 const bool *dropped, by_error *error)
 {
-    /* Copies only name values that exist now, so the maps need no room for the new ones. */
+    /* Copies refer only to values that exist now, so the maps need no room for new ones. */
     size_t count = graph->value_count;
     by__phase phase = graph->phase;
     recompute r = {

@@ -1,14 +1,15 @@
-/* The cheapest values to compute again so that the activations fit into a number of bytes.
+/* Finds the cheapest values to recompute so that the activations fit into a given number of bytes.
  *
- * Each forward node whose results the backward pass reads is a candidate. What it gains is the
- * bytes of these results; what it costs is the time of the nodes that would run again: the chain
- * from kept values to it, less what the choices before it run again in its block already. The best
- * ratio goes first, as in the greedy solution of a knapsack, so activation functions and norms come
- * before products and attention. (PyTorch's activation_memory_budget solves a knapsack over the
- * same numbers; Checkmate, Jain et al. 2020, a mixed-integer program, which takes minutes.) How
- * many of them are needed is found by halving, and each trial runs the passes behind this one and
- * the memory plan on a copy of the graph, so that what fits here fits. Then what turned out not to
- * be needed is kept again, and the result compared with the choices by whole blocks. */
+ * Each forward node whose results the backward pass reads is a candidate. Its gain is the bytes of
+ * these results; its cost is the time of the nodes that would run again, which are the chain to it
+ * from kept values less the nodes that earlier choices already recompute in its block. The best
+ * ratio is chosen first, as in the greedy solution of a knapsack, so activation functions and norms
+ * come before products and attention. (PyTorch's activation_memory_budget solves a knapsack over
+ * the same numbers; Checkmate, Jain et al. 2020, a mixed-integer program, which takes minutes.) The
+ * number of candidates needed is found by bisection. Each trial runs the passes after this one and
+ * the memory plan on a copy of the graph, so what fits here really fits. Finally, choices that
+ * turned out to be unnecessary are undone, and the result is compared with choosing whole blocks.
+ * */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,8 +17,8 @@
 
 typedef struct candidate {
     size_t node;
-    double seconds; /* of what would run again */
-    double gain;    /* bytes freed by a second; 0: it frees nothing */
+    double seconds; /* time of the nodes that would run again */
+    double gain;    /* bytes freed for each second; 0: it frees nothing */
     size_t bytes;   /* freed */
     unsigned version;
     bool chosen;
@@ -34,29 +35,29 @@ typedef struct chooser {
     const by__forward_values *values;
     const by_pass_options *options;
     double *seconds; /* of each node */
-    size_t *of_node; /* 1 + the candidate that it is; 0: none */
+    size_t *of_node; /* 1 + the node's candidate; 0: none */
     bool *again;     /* of each node: it runs again in its own block */
-    size_t *met;     /* of each node: the search that met it last */
+    size_t *met;     /* of each node: the last search that visited it */
     size_t search;
     size_t *stack;
     candidate *candidates;
     size_t count;
-    size_t *order; /* candidates, the best first */
+    size_t *order; /* candidates, best first */
     size_t ordered;
-    entry *heap; /* the largest gain first, the earlier node among equals */
+    entry *heap; /* largest gain first, then the earlier node */
     size_t heap_count;
     size_t heap_capacity;
     bool *dropped; /* values */
-    size_t bytes;  /* of the plan of a trial ... */
-    double cost;   /* ... and seconds of what runs again in it */
+    size_t bytes;  /* of the plan of a trial */
+    double cost;   /* seconds of the nodes recomputed in it */
 } chooser;
 
 /* ---- time ---- */
 
-/* What products reach of the peak that was measured, and attention of that. */
+/* The share of the measured peak that products reach, and attention. */
 #define PRODUCT_SHARE   0.8
 #define ATTENTION_SHARE 0.5
-/* A usual core: where nothing was measured the ratio is what counts. */
+/* A typical core, for when nothing was measured and only the ratio matters. */
 #define USUAL_FLOPS 1e11
 #define USUAL_BYTES 1e10
 
@@ -72,7 +73,7 @@ double by__node_seconds(const by__cost *cost, const by__op_row *row, by_dtype dt
     return row->waits || row->view ? 0.0 : computing > moving ? computing : moving;
 }
 
-/* The format that a node computes in: that of its first operand that is a number. */
+/* Returns the dtype that a node computes in: that of its first floating-point operand. */
 static by_dtype dtype_of(const by_graph *graph, const by__node *node)
 {
     for (int i = 0; i < node->input_count; i++) {
@@ -117,7 +118,7 @@ static bool is_droppable(const chooser *c, by_value value)
            !(handed_on && c->options->recompute.within_blocks);
 }
 
-/* The value is an activation of the forward pass. */
+/* Returns true if the value is an activation of the forward pass. */
 static bool is_forward(const chooser *c, by_value value)
 {
     int producer = value == BY_NONE ? -1 : c->graph->values[value].producer;
@@ -125,8 +126,8 @@ static bool is_forward(const chooser *c, by_value value)
            c->graph->values[value].role == BY_ROLE_ACTIVATION;
 }
 
-/* Pushes what makes the operands of a node that are not there; what has to stay from now on, which
- * nobody kept before, is returned in bytes. */
+/* Pushes the producers of a node's missing operands. Returns the bytes of operands that would have
+ * to be kept additionally. */
 static size_t push_operands(chooser *c, const by__node *node, size_t *depth)
 {
     size_t kept = 0;
@@ -151,7 +152,7 @@ static size_t push_operands(chooser *c, const by__node *node, size_t *depth)
     return kept;
 }
 
-/* Walks the chain that a candidate would run again. take: it is chosen. */
+/* Walks the chain that a candidate would recompute. take: it was chosen. */
 static void follow(chooser *c, candidate *k, bool take)
 {
     const by__node *own = &c->graph->nodes[k->node];
@@ -223,7 +224,7 @@ static entry pop(chooser *c)
     return best;
 }
 
-/* Smaller results are not worth a decision. */
+/* Results smaller than this share are not worth a decision. */
 #define LEAST_SHARE 4096
 
 static by_status list_candidates(chooser *c, by_error *error)
@@ -261,8 +262,8 @@ static void set_dropped(chooser *c, const candidate *k, bool dropped)
     }
 }
 
-/* The candidates of the block of a choice have become cheaper. Blocks are runs of nodes; one that
- * is spread is looked through as far as its run goes. */
+/* Updates the candidates of a chosen node's block, which have become cheaper. Blocks are runs of
+ * nodes; if a block is not contiguous, only the run around the node is updated. */
 static by_status renew_block(chooser *c, size_t node, by_error *error)
 {
     int block = c->graph->nodes[node].block;
@@ -305,7 +306,7 @@ static by_status order_candidates(chooser *c, by_error *error)
 
 /* ---- trials ---- */
 
-/* Plans the graph with what is dropped now: c->bytes, c->cost. */
+/* Plans the graph with the values dropped at present: sets c->bytes, c->cost. */
 static by_status try_dropped(chooser *c, by_error *error)
 {
     by_graph *graph;
@@ -342,7 +343,7 @@ static void drop_first(chooser *c, size_t count)
     }
 }
 
-/* The fewest of the ordered candidates that fit; all of them when nothing does. */
+/* Finds the smallest number of ordered candidates that fits; all of them if nothing does. */
 static by_status find_count(chooser *c, size_t *out, by_error *error)
 {
     size_t low = 0;
@@ -364,8 +365,8 @@ static by_status find_count(chooser *c, size_t *out, by_error *error)
 
 #define MOST_KEPT 16
 
-/* Keeps again what the plan has room for: candidates of the last nodes, which are needed soonest
- * and free the least, then those that cost the most. */
+/* Undoes choices while the plan fits: first candidates at the end of the forward pass, which are
+ * needed soonest and free the least, then the most expensive ones. */
 static by_status keep_again(chooser *c, size_t count, by_error *error)
 {
     for (int round = 0; round < MOST_KEPT && count > 0; round++) {
@@ -391,7 +392,8 @@ static by_status keep_again(chooser *c, size_t count, by_error *error)
     return BY_OK;
 }
 
-/* Takes a choice by whole blocks where it is cheaper, or where only it fits, or less is missing. */
+/* Uses a choice by whole blocks if it is cheaper, if only it fits, or if it comes closer to
+ * fitting. */
 static by_status compare_blocks(chooser *c, by_error *error)
 {
     static const struct {

@@ -1,16 +1,16 @@
-/* Which values the backward pass computes again. */
+/* Chooses the values that the backward pass recomputes. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "passes/recompute.h"
 
-/* A block (layer) that both passes have nodes of. */
+/* A block (layer) that has nodes in both passes. */
 typedef struct block {
     int number;
     size_t first;  /* its first node in the forward pass */
     bool backward; /* it has nodes in the backward pass */
     bool kept;     /* nothing of it is dropped */
-    bool ends;     /* what it hands to the next block is kept */
+    bool ends;     /* its outputs to the next block are kept */
 } block;
 
 typedef struct blocks {
@@ -76,7 +76,7 @@ static const block *find_block(const blocks *b, int number)
     return low < b->count && b->items[low].number == number ? &b->items[low] : NULL;
 }
 
-/* The least number whose square is at least `count`. */
+/* Returns the smallest number whose square is at least `count`. */
 static int64_t root_of(size_t count)
 {
     int64_t root = 1;
@@ -86,7 +86,7 @@ static int64_t root_of(size_t count)
     return root;
 }
 
-/* Says of each block what is kept of it. */
+/* Decides for each block what is kept of it. */
 static by_status mark_blocks(blocks *b, by_recompute_kind kind, int64_t every, by_error *error)
 {
     block **ordered;
@@ -104,7 +104,7 @@ static by_status mark_blocks(blocks *b, by_recompute_kind kind, int64_t every, b
     for (size_t k = 0; k < count; k++) {
         bool is_last = k + 1 == count;
         ordered[k]->kept = is_last && kind != BY_RECOMPUTE_FULL;
-        /* The backward pass begins with what the last block reads and hands on. */
+        /* The backward pass starts with what the last block reads and returns. */
         ordered[k]->ends = (int64_t)(k + 1) % every == 0 || k + 2 >= count;
     }
     free(ordered);
@@ -133,7 +133,7 @@ by_status by__choose_blocks(bool *dropped, const by_graph *graph, const by__forw
 
 /* ---- the pass ---- */
 
-/* passes: of a graph that has to fit; else NULL. */
+/* `passes` are those of a graph that must fit into a budget; else NULL. */
 static by_status choose_and_drop(by_graph *graph, const by_recompute_options *options,
                                  const by_pass_options *passes, by_error *error)
 {

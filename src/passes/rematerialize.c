@@ -4,9 +4,9 @@
 
 typedef struct remat {
     by_graph *graph;
-    size_t least;    /* bytes of a value that is worth it */
+    size_t least;    /* minimum bytes of a value that is worth recomputing */
     by_value *again; /* of each value: the copy that the backward pass reads */
-    size_t *place;   /* of each copied node, in their order: the node that it goes before */
+    size_t *place;   /* of each copied node, in order: the node that it goes before */
     int *reads;      /* of each value: how often the backward pass reads it */
     size_t old_nodes;
     size_t old_values;
@@ -17,7 +17,8 @@ static bool is_cheap(const by__node *node)
     return by__op_row_of(node->op)->cheap && !by__node_has_effects(node);
 }
 
-/* Cheap to make again, and from operands that the backward pass keeps anyway. */
+/* Returns true if a value is cheap to recompute from operands that the backward pass keeps
+ * anyway. */
 static bool is_worth_it(const remat *r, by_value value)
 {
     const by__value *v = &r->graph->values[value];
@@ -26,7 +27,7 @@ static bool is_worth_it(const remat *r, by_value value)
            v->role == BY_ROLE_ACTIVATION && by__value_bytes(v) >= r->least;
 }
 
-/* The backward pass reads the node's operands for itself, so that they are there. */
+/* Returns true if the backward pass reads all of the node's operands for other reasons. */
 static bool has_operands_kept(const remat *r, const by__node *node)
 {
     for (int i = 0; i < node->input_count; i++) {
@@ -39,7 +40,7 @@ static bool has_operands_kept(const remat *r, const by__node *node)
     return true;
 }
 
-/* The copy of a value, whose node goes before node `reader`. */
+/* Copies the node of a value, to be placed before node `reader`. */
 static by_status copy(remat *r, by_value value, size_t reader, by_error *error)
 {
     by_graph *graph = r->graph;
@@ -120,7 +121,7 @@ by_status by_pass_rematerialize(by_graph *graph, size_t least_bytes, by_error *e
     return status;
 }
 
-/* Smaller results stay in a cache, and making them again costs more than keeping them. */
+/* Smaller results stay in a cache, so recomputing them costs more than keeping them. */
 #define LEAST_BYTES ((size_t)4 << 20)
 
 static by_status apply(by_graph *graph, const by_pass_options *options, by_error *error)

@@ -1,27 +1,27 @@
-/* The graph of one rank of a mesh axis. Nodes are taken in order. Each is given its operands in the
- * forms in which its op's `shard` accepts them at the least cost: as they are, made whole by an
- * all-gather, or, where every rank has an addend, by an all-reduce or a reduce-scatter. An op that
- * accepts none runs on whole operands on every rank.
+/* Turns a graph into that of one rank of a mesh axis. For each node in order, the cheapest splits
+ * of its operands that its op's `shard` accepts are chosen. An operand is used as it is, gathered
+ * by an all-gather, or, if every rank has an addend, summed by an all-reduce or a reduce-scatter.
+ * An op that accepts no split runs on whole operands on every rank.
  *
- * The pass runs behind the gradients: those of split work come out as addends, so that the
- * collectives of the backward pass need no rules of their own. */
+ * The pass runs after gradients are derived: gradients of split work are addends, so the
+ * collectives of the backward pass need no extra rules. */
 #include "passes/shard.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Logical axes and what splits them. */
+/* Which logical axes are split by what. */
 typedef struct rule {
     const char *name;
     by_shard_kind kind;
     int64_t sections;
-    bool even; /* slices are equal: what has the axis is made of units of its own */
+    bool even; /* slices must be equal, because the axis consists of units */
 } rule;
 
 static const rule rules[] = {
     {"vocab", BY_SHARD_TENSOR, 1, false}, {"mlp", BY_SHARD_TENSOR, 1, false},
     {"heads", BY_SHARD_TENSOR, 1, true},  {"kv_heads", BY_SHARD_TENSOR, 1, true},
-    {"qkv", BY_SHARD_TENSOR, 3, true}, /* heads of q, of k and of v, one behind the other */
+    {"qkv", BY_SHARD_TENSOR, 3, true}, /* heads of q, of k and of v, concatenated */
     {"expert", BY_SHARD_EXPERT, 1, true},
 };
 
@@ -83,8 +83,8 @@ static by_status split_parameter(by__sharder *s, by_value v, by_error *error)
     return BY_OK;
 }
 
-/* What a value that the caller binds must be: gradients as their parameters, or addends of theirs,
- * the rest whole. */
+/* Returns the split that a value bound by the caller must have: gradients like their parameters, or
+ * addends; everything else is whole. */
 static by__split bound_split(const by__sharder *s, by_value v)
 {
     const by__value *value = &s->graph->values[v];
@@ -96,7 +96,7 @@ static by__split bound_split(const by__sharder *s, by_value v)
     return value->role == BY_ROLE_PARAMETER ? s->split[v] : by__whole();
 }
 
-/* From results back to what they are made of in the same shape. */
+/* Propagates preferred splits from results back to the operands of the same shape. */
 static void find_wishes(by__sharder *s)
 {
     by_graph *graph = s->graph;
@@ -118,7 +118,7 @@ static void find_wishes(by__sharder *s)
 
 /* ---- rewriting ---- */
 
-/* Lets the node that makes `made` make `value` instead. */
+/* Makes the node of `made` produce `value` instead. */
 static void take_over(by_graph *graph, by_value made, by_value value)
 {
     int producer = graph->values[made].producer;
@@ -133,7 +133,7 @@ static void take_over(by_graph *graph, by_value made, by_value value)
     graph->values[made].producer = -1;
 }
 
-/* Puts the nodes that the op builds in the place of node n. */
+/* Replaces node n by the nodes that the op builds. */
 static by_status build_nodes(by__sharder *s, size_t n, const by__sharding *sh, const by_value *in,
                              by_error *error)
 {
@@ -152,7 +152,7 @@ static by_status build_nodes(by__sharder *s, size_t n, const by__sharding *sh, c
     return BY_OK;
 }
 
-/* The node's outputs get the shapes that the op infers from the local operands. */
+/* Infers the shapes of the node's outputs from the local operands. */
 static by_status infer_outputs(by__sharder *s, size_t n, const by__sharding *sh, by_error *error)
 {
     by_graph *graph = s->graph;
@@ -183,7 +183,7 @@ static by_status infer_outputs(by__sharder *s, size_t n, const by__sharding *sh,
     return BY_OK;
 }
 
-/* A value that the caller reads is what he expects, whatever its node makes. */
+/* Converts a value that the caller reads to the split that the caller expects. */
 static by_status keep_bound(by__sharder *s, size_t n, int i, by_error *error)
 {
     by_graph *graph = s->graph;
@@ -209,7 +209,7 @@ static by_status keep_bound(by__sharder *s, size_t n, int i, by_error *error)
     return BY_OK;
 }
 
-/* What waits for a collective keeps the collective's operands, whatever they have become. */
+/* Makes a wait node keep the operands of its collective after their replacement. */
 static void keep_operands(const by_graph *graph, by_value *in, int count)
 {
     const by__node *collective = &graph->nodes[graph->values[in[0]].producer];
@@ -258,7 +258,7 @@ static by_status rewrite(by__sharder *s, size_t n, const by__shard_choice *c, by
     if (status == BY_OK && sh->build != NULL) {
         status = build_nodes(s, n, sh, in, error);
         for (int i = 0; i < output_count && status == BY_OK; i++) {
-            graph->nodes[n].out[i] = outputs[i]; /* for keep_bound; the node is dead */
+            graph->nodes[n].out[i] = outputs[i]; /* keep_bound reads it; the node is dead */
         }
     } else if (status == BY_OK) {
         memcpy(graph->nodes[n].in, in, (size_t)count * sizeof *in);
@@ -275,7 +275,7 @@ static by_status rewrite(by__sharder *s, size_t n, const by__shard_choice *c, by
 static by_status shard_node(by__sharder *s, size_t n, by_error *error)
 {
     by__shard_choice c;
-    by__node node = s->graph->nodes[n]; /* adding nodes may move the array */
+    by__node node = s->graph->nodes[n]; /* a copy, because adding nodes may move the array */
     by_status status = by__shard_choice_open(&c, s, &node, error);
     if (status == BY_OK) {
         by__shard_choose(&c, s, &node);
@@ -308,7 +308,7 @@ static by_status open_sharder(by__sharder *s, by_error *error)
     return BY_OK;
 }
 
-/* Types of a node's results anew, with attributes that keep apart what ranks' examples become. */
+/* Infers the types of a node's results again, with attributes that keep ranks' examples apart. */
 static by_status divide_node(by__sharder *s, size_t n, by_error *error)
 {
     by__node *node = &s->graph->nodes[n];
@@ -347,7 +347,7 @@ static by_status divide_examples(by__sharder *s, by_error *error)
     return BY_OK;
 }
 
-/* There must be a sequence to split. */
+/* Checks that there is a sequence to split. */
 static by_status check_time(const by__sharder *s, by_error *error)
 {
     by__split split;
@@ -365,7 +365,8 @@ static by_status check_time(const by__sharder *s, by_error *error)
                               s->axis->ranks, 2 * s->axis->ranks);
 }
 
-/* What is one node of the whole becomes one of each rank's part, or what the op makes of that. */
+/* Runs the fusions that must happen before nodes are split, because the fused op then splits as a
+ * whole or builds other nodes. */
 static by_status fuse_whole(by_graph *graph, by_error *error)
 {
     int *uses;
@@ -437,7 +438,8 @@ by_status by_pass_shard(by_graph *graph, by_shard_kind kind, const by_shard_axis
 
 static by_status apply(by_graph *graph, const by_pass_options *options, by_error *error)
 {
-    /* Examples are divided first: not all that the others leave is divided by rows. */
+    /* Examples are divided first, because what the other kinds leave is not always divided by
+     * rows. */
     static const by_shard_kind order[] = {BY_SHARD_EXPERT, BY_SHARD_SEQUENCE, BY_SHARD_TENSOR};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(order); i++) {
         BY_TRY(by_pass_shard(graph, order[i], &options->shard[order[i]], error));

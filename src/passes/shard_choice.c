@@ -1,5 +1,5 @@
-/* In which forms the operands of a node are given to it: of all that its op accepts, the one that
- * costs the fewest bytes to make. */
+/* Chooses the splits in which a node gets its operands: of all combinations that its op accepts,
+ * the one that costs the fewest bytes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,15 +10,16 @@ static double bytes_of(const by__type *type)
     return (double)by_shape_count(&type->shape) * (double)by_dtype_size(type->dtype);
 }
 
-/* Activations [batch, time, width] are split by time where nothing asks for more. */
+/* Returns true for activations [batch, time, width], which are split by time if no op prefers
+ * another split. */
 static bool may_scatter(const by__sharder *s, const by__type *type)
 {
     return s->axis->sequence && type->shape.rank == 3 && by__is_act(type->dtype) &&
            type->shape.dim[1] % s->axis->ranks == 0;
 }
 
-/* Whether every rank may go on with its chunks of an activation [batch, time, width] that all have,
- * such as what a mixture of experts leaves. */
+/* Returns true if every rank may continue with its own chunks of a replicated activation [batch,
+ * time, width], such as the output of a mixture of experts. */
 static bool may_cut(const by__sharder *s, by_value v)
 {
     const by__type *type = &s->whole[v];
@@ -57,7 +58,7 @@ static int list_options(const by__sharder *s, by_value v, by__shard_option out[B
     by__split time;
     by__split split = v == BY_NONE ? by__whole() : s->split[v];
     if (v != BY_NONE && by__shard_has_examples(s, v)) {
-        out[count++] = (by__shard_option){{0, 1}, 0.0}; /* a rank takes its own */
+        out[count++] = (by__shard_option){{0, 1}, 0.0}; /* a rank takes its own slice */
     } else if (v != BY_NONE && by__shard_has_time(s, v, &time)) {
         out[count++] = (by__shard_option){time, 0.0};
     }
@@ -119,7 +120,7 @@ void by__shard_choice_close(by__shard_choice *c)
     free(c->best);
 }
 
-/* Tries the operands as taken; keeps them when they are the cheapest so far. */
+/* Tries the chosen options of the operands; keeps them if they are the cheapest so far. */
 static void try_taken(by__shard_choice *c, const by__sharder *s, const by__node *node)
 {
     const by__op_row *row = by__op_row_of(node->op);

@@ -1,10 +1,10 @@
-/* From one form of a value to another. */
+/* Converts a value from one split to another. */
 #include "passes/shard.h"
 
 #include <stdlib.h>
 
-/* What a gather puts together has the ranks' slices one behind the other; a split in sections has
- * the sections. [outer, ranks, parts, inner] <-> [outer, parts, ranks, inner] */
+/* Reorders a gathered tensor, which concatenates the ranks' slices, into sections: [outer, ranks,
+ * parts, inner] <-> [outer, parts, ranks, inner]. */
 static by_value in_sections(by__sharder *s, by_value value, const by_shape *whole, by__split split)
 {
     static const int order[BY_MAX_RANK] = {0, 2, 1, 3};
@@ -20,7 +20,7 @@ static by_value in_sections(by__sharder *s, by_value value, const by_shape *whol
     return by_reshape(graph, by_permute(graph, cells, order), *whole);
 }
 
-/* All values behind each other along an axis. CONCAT takes eight. */
+/* Concatenates values along an axis. One CONCAT takes at most eight. */
 static by_value join(by_graph *graph, by_value *values, int count, int axis)
 {
     while (count > 1) {
@@ -34,8 +34,8 @@ static by_value join(by_graph *graph, by_value *values, int count, int axis)
     return values[0];
 }
 
-/* The same where each rank has two chunks of a section, in zig-zag.
- * [outer, ranks, parts, 2, inner] -> [outer, parts, 2 ranks, inner] */
+/* The same for zig-zag splits, in which each rank has two chunks of a section: [outer, ranks,
+ * parts, 2, inner] -> [outer, parts, 2 ranks, inner]. */
 static by_value in_chunks(by__sharder *s, by_value value, const by_shape *whole, by__split split)
 {
     by_graph *graph = s->graph;
@@ -81,7 +81,7 @@ static by_value gather(by__sharder *s, by_value value, const by_shape *whole, by
     return split.parts == 1 ? all : in_sections(s, all, whole, split);
 }
 
-/* This rank's two chunks of an axis in one section, one behind the other. */
+/* Takes this rank's two chunks of an axis with one section and concatenates them. */
 static by_value take_chunks(by__sharder *s, by_value value, const by_shape *whole, int axis)
 {
     int rank = s->axis->rank;
@@ -92,7 +92,7 @@ static by_value take_chunks(by__sharder *s, by_value value, const by_shape *whol
     return by_concat(s->graph, chunks, 2, axis);
 }
 
-/* This rank's slice of each section, one behind the other. */
+/* Takes this rank's slice of each section and concatenates them. */
 static by_value take_slices(by__sharder *s, by_value value, const by_shape *whole, by__split split)
 {
     by_value slices[8];
@@ -118,7 +118,8 @@ bool by__shard_exchanges(const by__sharder *s, const by_shape *whole, by__split 
             (from.parts == 1 && to.parts == s->groups));
 }
 
-/* [groups, rows, C] of a rank's own examples <-> [groups of a rank, ranks, rows, C] of all. */
+/* Converts between [groups, rows, C] of a rank's own examples and [groups of a rank, ranks, rows,
+ * C] of all examples. */
 static by_value exchange(by__sharder *s, by_value value, const by_shape *whole, bool to_groups)
 {
     by_graph *graph = s->graph;
@@ -132,7 +133,8 @@ static by_value exchange(by__sharder *s, by_value value, const by_shape *whole, 
     return by_reshape(graph, value, flat);
 }
 
-/* What every rank has is the addend of the first one, and zero that of the others. */
+/* Makes addends of a replicated value: the value itself on the first rank and zero on the
+ * others. */
 static by_value as_addend(by__sharder *s, by_value value)
 {
     float factor = s->axis->rank == 0 ? 1.0f : 0.0f;
@@ -170,12 +172,13 @@ by_value by__shard_form(by__sharder *s, by_value v, by__split to)
     if (by__split_equal(from, to)) {
         return s->now[v];
     }
-    if (from.axis == BY__PARTIAL) { /* from now on it is what the sum was made into */
+    if (from.axis == BY__PARTIAL) { /* from now on the value is the completed sum */
         s->now[v] = by__shard_convert(s, s->now[v], &s->whole[v].shape, from, to);
         s->split[v] = to;
         return s->now[v];
     }
-    /* Outside blocks the backward pass follows at once; what is exchanged takes no more memory. */
+    /* Outside of blocks the backward pass follows at once, and exchanged rows take no more
+     * memory. */
     bool kept = s->graph->block < 0 || by__shard_exchanges(s, &s->whole[v].shape, from, to);
     by__phase phase = kept ? BY__FORWARD : s->graph->phase;
     by_value *gathered = &s->gathered[phase][v];

@@ -3,14 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The units that a model is cut between: 0 is what comes before the first block, 1 + b block b, and
- * the last what comes behind all blocks. */
+/* The units between which a model can be cut: 0 is everything before the first block, 1 + b is
+ * block b, and the last is everything after the blocks. */
 typedef struct units {
     const by_graph *graph;
-    int *of;      /* of each node; -1: not known yet */
+    int *of;      /* of each node; -1: unknown */
     int *readers; /* of each node: of forward nodes the lowest unit that reads it, of backward nodes
                        the highest; -1: none */
-    bool *gradient; /* backward nodes that the seed reaches */
+    bool *gradient; /* backward nodes that depend on the seed */
     int count;
 } units;
 
@@ -21,8 +21,8 @@ static const by__node *producer_of(const by_graph *graph, by_value value, size_t
     return producer < 0 ? NULL : &graph->nodes[producer];
 }
 
-/* The lowest or highest unit of a node's producers of one phase; of backward ones, only those that
- * the seed reaches. -1: none. */
+/* Returns the lowest or highest unit of a node's producers in one phase, of backward ones only
+ * those that depend on the seed; -1: none. */
 static int producers_unit(const units *u, const by__node *node, by__phase phase)
 {
     int found = -1;
@@ -39,7 +39,7 @@ static int producers_unit(const units *u, const by__node *node, by__phase phase)
     return found;
 }
 
-/* Tells the producers of a node of `phase` which unit reads them. */
+/* Notes in the producers of a node of `phase` which unit reads them. */
 static void tell_producers(units *u, const by__node *node, int unit, by__phase phase)
 {
     for (int i = 0; i < node->input_count; i++) {
@@ -53,8 +53,9 @@ static void tell_producers(units *u, const by__node *node, int unit, by__phase p
     }
 }
 
-/* Forward nodes outside blocks: behind the blocks are those that need a block and that no block
- * needs; what needs no block (an embedding, a cast of a parameter) is where it is read first. */
+/* Places forward nodes outside of blocks: nodes that depend on a block and that no block needs come
+ * after the blocks; the others (an embedding, a cast of a parameter) go where they are read
+ * first. */
 static void place_forward(units *u)
 {
     const by_graph *graph = u->graph;
@@ -80,7 +81,8 @@ static void place_forward(units *u)
     }
 }
 
-/* The unit that reads parameter NAME first in the forward pass, for its gradient "grad.NAME". */
+/* Returns the unit that first reads parameter NAME in the forward pass, for its gradient
+ * "grad.NAME". */
 static int unit_of_gradient(const units *u, const by__value *gradient)
 {
     const by_graph *graph = u->graph;
@@ -96,8 +98,8 @@ static int unit_of_gradient(const units *u, const by__value *gradient)
     return u->count - 1;
 }
 
-/* The unit of a backward node that the seed reaches: none above those that its operands come
- * from. */
+/* Returns the unit of a backward node that depends on the seed: at most the units of its
+ * operands. */
 static int place_gradient(const units *u, const by__node *node)
 {
     int from = producers_unit(u, node, BY__BACKWARD);
@@ -115,8 +117,8 @@ static int place_gradient(const units *u, const by__node *node)
     return from >= 0 && from < unit ? from : unit;
 }
 
-/* Backward nodes: gradients in the units that they flow through, copies of forward nodes where they
- * are read first. */
+/* Places backward nodes: gradients in the units that they flow through, copies of forward nodes
+ * where they are read first. */
 static void place_backward(units *u, by_value seed)
 {
     const by_graph *graph = u->graph;
@@ -164,7 +166,7 @@ static by_status find_units(units *u, by_value seed, by_error *error)
 
 /* ---- equal cost ---- */
 
-/* A processor computes about so many operations in the time that it needs for a byte of memory. */
+/* FLOPs that a typical processor computes in the time of moving one byte of memory. */
 #define FLOPS_OF_BYTE 16.0
 
 static by_status cost_of_units(double *cost, const units *u, by_error *error)
@@ -177,9 +179,9 @@ static by_status cost_of_units(double *cost, const units *u, by_error *error)
     return BY_OK;
 }
 
-/* Cuts `count` units into `stages` contiguous runs, none of them empty, whose most expensive one is
- * as cheap as can be (by dynamic programming over the last run): stage[i] of unit i. best[s][i]: of
- * the first i units in s + 1 runs. */
+/* Cuts `count` units into `stages` contiguous, non-empty runs whose most expensive one is as cheap
+ * as possible (dynamic programming over the last run). stage[i] is that of unit i; best[s][i] is
+ * the cost of the first i units in s + 1 runs. */
 static by_status cut_units(int *stage, const double *cost, int count, int stages, by_error *error)
 {
     size_t width = (size_t)count + 1;
@@ -223,7 +225,7 @@ static by_status cut_units(int *stage, const double *cost, int count, int stages
 
 /* ---- parts ---- */
 
-/* Marks backward nodes that a gradient of another unit is made from. */
+/* Marks backward nodes on which a gradient of another unit depends. */
 static void mark_needed(bool *needed, const units *u)
 {
     const by_graph *graph = u->graph;
@@ -256,7 +258,7 @@ static by_status set_parts(int *part, const units *u, const int *stage, bool apa
     return BY_OK;
 }
 
-/* Where a part stands in the order in which parts run. */
+/* Returns a part's position in the order in which parts run. */
 static int turn_of(int part, int stages)
 {
     int stage = by__stage_of_part(part);
@@ -265,7 +267,8 @@ static int turn_of(int part, int stages)
                                     : stages + 2 * (stages - 1 - stage) + (kind == BY__PART_WEIGHT);
 }
 
-/* Every operand is made in a part that runs no later, and a weights' part is read by none. */
+/* Checks that operands are made in parts that run no later, and that nothing reads a weights'
+ * part. */
 static by_status check_parts(const int *part, const by_graph *graph, int stages, by_error *error)
 {
     for (size_t n = 0; n < graph->node_count; n++) {

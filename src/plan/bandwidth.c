@@ -11,19 +11,19 @@
 
 /* ---- main memory ---- */
 
-/* What is read: so much more than the caches hold that what they keep from pass to pass does not
- * count (of 256 MiB, caches of 32 MiB keep an eighth, which looked like memory faster by as much),
- * and no more than a small machine can spare. */
+/* Memory to read: so much more than the caches hold that data kept in them between passes is
+ * negligible (with 256 MiB, caches of 32 MiB hold an eighth, and memory seemed faster by as much),
+ * but no more than a small machine can spare. */
 #define MEMORY_BYTES ((size_t)1 << 30)
 #define BUDGET       0.3
-/* A core reads this many streams at once, a page of each in turn: its prefetchers stop at the end
- * of a page, and one stream leaves the memory waiting there. */
+/* A core reads this many streams at once, a page of each in turn: prefetchers stop at the end of a
+ * page, so a single stream would leave the memory idle there. */
 #define STREAMS 4
 #define PAGE    4096
 
 struct by_memory_probe {
-    by__pages pages; /* zeros; copies go from the first half to the second */
-    size_t share;    /* bytes of a thread, a multiple of 2 * STREAMS * PAGE */
+    by__pages pages; /* zeros; the first half is copied to the second */
+    size_t share;    /* bytes for each thread, a multiple of 2 * STREAMS * PAGE */
     int threads;
 };
 
@@ -50,7 +50,7 @@ by_status by_memory_probe_open(by_memory_probe **out, size_t bytes, int threads,
         free(p);
         return status;
     }
-    /* Untouched pages are all the same page of zeros. */
+    /* Pages that were never written all map to the same page of zeros. */
 #pragma omp parallel for num_threads(threads)
     for (int i = 0; i < threads; i++) {
         memset((char *)p->pages.data + (size_t)i * share, 0, share);
@@ -68,8 +68,8 @@ void by_memory_probe_close(by_memory_probe **probe)
     }
 }
 
-/* memchr for a byte that is not there: the C library reads everything with the widest loads of the
- * machine, whatever the build type of banyan. */
+/* Reads memory with memchr for a byte that does not occur: the C library uses the widest loads of
+ * the machine, whatever the build type of banyan. */
 static by_status read_memory(void *user, by_error *error)
 {
     const by_memory_probe *p = user;
@@ -147,7 +147,7 @@ static by_status write_file(by_machine *machine, int file, char *block, size_t *
     while (done < DISK_BYTES && by__now() - began < DISK_SECONDS) {
         ssize_t n = pwrite(file, block, DISK_BLOCK, (off_t)done);
         if (n < 0 && errno == EINVAL && machine->disk_direct) {
-            /* Accepted the flag, refuses the write. */
+            /* The file system accepts O_DIRECT at open but refuses such writes. */
             machine->disk_direct = false;
             (void)fcntl(file, F_SETFL, 0);
             continue;
@@ -191,7 +191,7 @@ by_status by_machine_measure_disk(by_machine *machine, const char *directory, by
     BY_TRY(by__pages_open(&pages, DISK_BLOCK, "the measurement", error));
     by_status status = by__open_nameless(&file, directory, ".banyan-disk", error);
     if (status == BY_OK) {
-        /* Not zeros and not repeating within a block, for disks that compress. */
+        /* Neither zeros nor repeated within a block, for disks that compress. */
         uint32_t *words = pages.data;
         for (uint32_t i = 0; i < DISK_BLOCK / sizeof *words; i++) {
             words[i] = (i + 1) * 2654435761u;

@@ -1,5 +1,5 @@
-/* The rate at which this processor multiplies bytes and adds the products up in 32 bits, from
- * registers alone: what no matrix product in W8A8 can exceed. */
+/* Measures how fast this processor multiplies bytes and sums the products in 32 bits, from
+ * registers alone: an upper bound for any matrix product in W8A8. */
 #include <omp.h>
 #include <string.h>
 
@@ -8,14 +8,14 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
-/* Sums, enough of them for the latency of two instructions a cycle; steps of a run. */
+/* Independent sums, enough to cover the latency of two instructions a cycle; steps of a run. */
 #define SUMS  12
 #define STEPS 40000
 
-/* Operations of a run. */
+/* Does one run and returns its number of operations. */
 typedef double measured(void);
 
-/* What keeps the compiler from knowing what a register holds. */
+/* Hides a register's value from the optimiser. */
 #define UNKNOWN(x) __asm__ volatile("" : "+v"(x))
 
 __attribute__((target("avx512f,avx512vnni"))) static double run_vnni(void)
@@ -28,7 +28,7 @@ __attribute__((target("avx512f,avx512vnni"))) static double run_vnni(void)
 #pragma GCC unroll 12
     for (int i = 0; i < SUMS; i++) {
         sums[i] = _mm512_setzero_si512();
-        UNKNOWN(sums[i]); /* else all are one */
+        UNKNOWN(sums[i]); /* otherwise all sums are one */
     }
     for (int s = 0; s < STEPS; s++) {
 #pragma GCC unroll 12
@@ -43,8 +43,7 @@ __attribute__((target("avx512f,avx512vnni"))) static double run_vnni(void)
     return 2.0 * sizeof(__m512i) * SUMS * STEPS;
 }
 
-/* Bytes that were widened to 16 bits: products of two signed or unsigned bytes saturate in
- * vpmaddubsw. */
+/* Widens bytes to 16 bits first, because vpmaddubsw saturates when both bytes are large. */
 __attribute__((target("avx2"))) static double run_avx2(void)
 {
     __m256i sums[SUMS];
@@ -56,7 +55,7 @@ __attribute__((target("avx2"))) static double run_avx2(void)
         UNKNOWN(sums[i]);
     }
     for (int s = 0; s < STEPS; s++) {
-        UNKNOWN(a); /* else the products are made once */
+        UNKNOWN(a); /* otherwise the products are computed once */
 #pragma GCC unroll 12
         for (int i = 0; i < SUMS; i++) {
             __m256i other = b;

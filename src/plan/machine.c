@@ -69,8 +69,8 @@ static by_status measure_figure(by_machine *m, unsigned figure, by_error *error)
     }
 }
 
-/* Seconds for which threads of this process could have run and had no processor, since they began:
- * the second number of schedstat, in nanoseconds. 0 where the kernel does not count it. */
+/* Returns the seconds that runnable threads of this process have waited for a processor so far: the
+ * second number of schedstat, in nanoseconds. 0 if the kernel does not count it. */
 static double waited(void)
 {
     double seconds = 0.0;
@@ -91,8 +91,8 @@ static double waited(void)
     return seconds;
 }
 
-/* On an idle machine threads wait for 2 or 3 % of their time, for daemons; one other process that
- * computes makes two threads on two cores wait for a third of it. */
+/* On an idle machine, threads wait for 2 or 3 % of their time because of daemons. One other busy
+ * process makes two threads on two cores wait for a third of it. */
 #define MOST_WAIT 0.1
 
 by_status by_machine_measure(by_machine *machine, unsigned figures, by_error *error)
@@ -112,7 +112,7 @@ by_status by_machine_measure(by_machine *machine, unsigned figures, by_error *er
     return BY_OK;
 }
 
-/* Those of `figures` that are not known yet, or too low. int8 is not known at every level. */
+/* Returns those of `figures` that are unknown or too low. Not every level has an int8 figure. */
 static unsigned missing(const by_machine *m, unsigned figures)
 {
     unsigned known = (m->f32_gflops > 0.0 ? BY_MACHINE_F32 : 0u) |
@@ -137,7 +137,7 @@ by_status by_machine_load(by_machine *out, int threads, unsigned figures, by_err
         status = by_machine_measure(&machine, wanted, error);
         by__machine_raise(&machine, &known);
         if (status == BY_OK && path != NULL) {
-            /* Without a cache the next process measures again, and that is all. */
+            /* A failure to write the cache only means that the next process measures again. */
             (void)by__machine_remember(&machine, path, NULL);
         }
     }

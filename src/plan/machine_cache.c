@@ -8,12 +8,12 @@
  * ..., ...}]} */
 #define VERSION   2
 #define MAX_BYTES ((size_t)1 << 20)
-/* Entries kept; the oldest go first. */
+/* Entries kept; the oldest are dropped first. */
 #define MAX_MACHINES 64
 
 typedef struct figure {
     const char *key;
-    size_t offset; /* of a double in by_machine */
+    size_t offset; /* offset of a double in by_machine */
 } figure;
 
 static const figure figures[] = {
@@ -33,7 +33,7 @@ by_status by_machine_cache_path(char **out, by_error *error)
     by__text text = {0};
     const char *cache = getenv("XDG_CACHE_HOME");
     const char *home = getenv("HOME");
-    /* The XDG base directory specification: a relative path is to be ignored. */
+    /* The XDG base directory specification requires that a relative path be ignored. */
     if (cache != NULL && cache[0] == '/') {
         by__text_format(&text, "%s/banyan/machine.json", cache);
     } else if (home != NULL && home[0] == '/') {
@@ -45,8 +45,8 @@ by_status by_machine_cache_path(char **out, by_error *error)
     return by__text_take(&text, out, error);
 }
 
-/* The array of machines in the file, a new reference; NULL when the file is not a cache of this
- * version. */
+/* Returns the array of machines in the file as a new reference, or NULL if the file is not a cache
+ * of this version. */
 static json_t *read_machines(const char *path)
 {
     char *text;
@@ -130,7 +130,7 @@ static json_t *make_entry(const by_machine *machine)
     return entry;
 }
 
-/* The text of the cache with this machine in it; NULL when memory is exhausted. */
+/* Returns the text of the cache with this machine added; NULL when memory is exhausted. */
 static char *make_text(const by_machine *machine, const char *path)
 {
     json_t *machines = read_machines(path);

@@ -1,6 +1,6 @@
-/* What tells one machine's figures from another's in a cache that both may share: not the name
- * alone, which on a virtual machine is often "AMD EPYC" and no more, and not another build's
- * figures, which a sanitizer makes twenty times slower. */
+/* Builds the key that distinguishes machines (and builds) that share a cache. The CPU's name alone
+ * is not enough: on a virtual machine it is often just "AMD EPYC". The build counts too, since a
+ * sanitizer makes kernels twenty times slower. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -30,7 +30,7 @@
 #define BUILD COMPILER " unoptimized" SANITIZER
 #endif
 
-/* The value when the line is "KEY : VALUE", else NULL. Cuts the line's end off. */
+/* Returns the value if the line is "KEY : VALUE", else NULL. Cuts off the end of the line. */
 static char *value_of(char *line, const char *key)
 {
     size_t length = strlen(key);
@@ -39,15 +39,15 @@ static char *value_of(char *line, const char *key)
     }
     char *value = line + length + strspn(line + length, " \t");
     if (*value != ':') {
-        return NULL; /* "model name" is not "model" */
+        return NULL; /* a longer key, such as "model name" for "model" */
     }
     value += 1 + strspn(value + 1, " \t");
     value[strcspn(value, "\n")] = '\0';
     return value;
 }
 
-/* Lines of /proc/cpuinfo that say what a core is: of x86-64 and of aarch64, which gives numbers
- * instead of names. */
+/* Lines of /proc/cpuinfo that describe a core, on x86-64 and on aarch64, which has numbers instead
+ * of names. */
 static const struct {
     const char *key;
     const char *shown;
@@ -58,12 +58,12 @@ static const struct {
 
 void by__machine_identify(by_machine *out, const char *path)
 {
-    char line[16384]; /* the flags are one line of thousands of characters */
+    char line[16384]; /* the line of flags has thousands of characters */
     by__text key = {0};
     uint64_t flags = 0;
     char name[sizeof out->cpu] = "";
     FILE *file = fopen(path, "re");
-    /* The first processor's lines end with an empty one; aarch64 names the cores one by one. */
+    /* The lines of the first processor end at an empty line; aarch64 lists cores one by one. */
     while (file != NULL && fgets(line, sizeof line, file) != NULL && line[0] != '\n') {
         const char *value = value_of(line, "model name");
         if (value != NULL) {

@@ -10,8 +10,8 @@
 
 #define BUDGET 0.1
 
-/* The functions in use, resolved when the library is loaded. Versions 2 and 3 differ in how memory
- * and a product are described, and in nothing else that is needed here. */
+/* The functions in use, resolved when the library is loaded. Versions 2 and 3 differ only in how
+ * memory and products are described. */
 #define COMMON_FUNCTIONS(X)                                                                        \
     X(dnnl_version)                                                                                \
     X(dnnl_set_max_cpu_isa)                                                                        \
@@ -47,7 +47,7 @@ typedef struct library {
 #undef MEMBER
 } library;
 
-/* A product that is ready to run: a, b, y. */
+/* A product that is ready to run, with its memory a, b, y. */
 typedef struct task {
     const library *dnnl;
     dnnl_engine_t engine;
@@ -189,7 +189,7 @@ static by_status run_task(void *user, by_error *error)
     return BY_OK;
 }
 
-/* Operations a second of one product, 0 when it cannot be run. */
+/* Returns the operations a second of one product, or 0 if it cannot be run. */
 static double rate(const library *dnnl, const by__product *p, by_dtype dtype)
 {
     const dnnl_data_type_t *types = types_of(dtype);
@@ -229,15 +229,15 @@ double by__measure_onednn(by_dtype dtype, const char *level, int threads)
     if (!load(&dnnl)) {
         return 0.0;
     }
-    /* The cap of this process holds for the library too. It can be set once only, and then to the
-     * same. */
+    /* Apply this process's cap to the library too. It can be set only once, and later calls would
+     * set the same. */
     if (strcmp(level, "avx512") != 0) {
         (void)dnnl.dnnl_set_max_cpu_isa(strcmp(level, "avx2") == 0 ? dnnl_cpu_isa_avx2
                                                                    : dnnl_cpu_isa_sse41);
     }
     omp_set_num_threads(threads);
     for (size_t i = 0; i < by__product_count; i++) {
-        /* On a machine for which the library has no fast code the large ones can take minutes. */
+        /* Without fast code for this machine the library may take minutes for the large ones. */
         if (by__product_too_long(&by__products[i], best)) {
             continue;
         }

@@ -1,18 +1,23 @@
-/* plan: what a machine can do and where a run's time goes.
+/* plan: measures what a machine can do and where the time of a run goes.
  *
- * machine.c puts together a by_machine; products.c, bandwidth.c and onednn.c measure its figures;
- * machine_cache.c keeps them between processes. program_profile.c records when the nodes of
- * programs ran and sums them up by operation, layer and shape; rank_times.c sums up what ranks
- * computed, exchanged and waited for, and rank_profile.c gathers it; profile_trace.c writes all of
- * it for a trace viewer.
+ * Types: by_machine holds a machine's figures, by__product the shape of a measured product,
+ * by_profile what was recorded of programs and ranks (recorder.h).
  *
- * A peak is a roof, so it is the best of what the machine was seen to do: the larger of our own
- * matrix products and of oneDNN's, the field's library. oneDNN is loaded when a peak is measured
- * and at no other time (it is 40 MB that training does not need); a build or a machine without it
- * measures our own kernels alone.
+ * Files: machine.c assembles a by_machine; products.c, bandwidth.c and onednn.c measure its
+ * figures; machine_cache.c keeps them between processes. program_profile.c records when the nodes
+ * of programs ran and sums that up by operation, layer and shape; rank_times.c sums up what ranks
+ * computed, exchanged and waited for, and rank_profile.c gathers it; profile_trace.c writes a trace
+ * of it.
  *
- * The best of several times counts, never the mean: what disturbs a measurement only makes it
- * slower.
+ * A peak is an upper bound, so it is the best rate that the machine has shown: that of our own
+ * matrix products or of those of oneDNN, whichever is higher. oneDNN is loaded only while a peak is
+ * measured (it is 40 MB that training does not need); without it, only our own kernels are
+ * measured.
+ *
+ * Of several times the best one counts and never the mean, because any disturbance can only make a
+ * measurement slower.
+ *
+ * Who owns what: a by_machine is plain data; a by_profile owns its events and what it watches.
  *
  * Never put here: anything on the path of a training step; a figure that was not measured.
  */
@@ -23,7 +28,7 @@
 #include "device/cpu/pages.h"
 #include "exec/exec.h"
 
-/* One product: y [m, n] = op(a) op(b), of which the inner size is k. */
+/* One product, y [m, n] = op(a) op(b), with inner size k. */
 typedef struct by__product {
     int64_t m;
     int64_t n;
@@ -32,8 +37,8 @@ typedef struct by__product {
     bool trans_b;
 } by__product;
 
-/* The products that peaks are measured with, in ascending size; the first is small enough for the
- * slowest machine. */
+/* The products that peaks are measured with, in ascending size. The first one is small enough for
+ * the slowest machine. */
 extern const by__product by__products[];
 extern const size_t by__product_count;
 
@@ -42,42 +47,42 @@ static inline double by__product_flops(const by__product *product)
     return 2.0 * (double)product->m * (double)product->n * (double)product->k;
 }
 
-/* Whether a product would take longer than half a second once, at the best rate so far (operations
- * a second, 0 before the first): then it is left out, and the smaller ones must do. */
+/* Returns true if one run of a product would take over half a second at the best rate so far
+ * (operations a second; 0 before the first). Such products are skipped. */
 static inline bool by__product_too_long(const by__product *product, double best)
 {
     return best > 0.0 && by__product_flops(product) > 0.5 * best;
 }
 
-/* Seconds of the fastest of several runs of `run`: at least two, as many as fit into `budget`
+/* Measures the fastest of several runs of `run`: at least two, and as many as fit into `budget`
  * seconds. */
 by_status by__best_seconds(double *best, double budget,
                            by_status (*run)(void *user, by_error *error), void *user,
                            by_error *error);
 
-/* The best rate of our own kernels over by__products, 1e9 operations a second. dtype f32 or bf16.
- */
+/* Measures the best rate of our own kernels over by__products, in 1e9 operations a second. dtype is
+ * f32 or bf16. */
 by_status by__measure_products(double *gflops, by_dtype dtype, int threads, by_error *error);
-/* The same of oneDNN, where BY_U8 stands for u8 x s8 to i32. 0 when the library is not installed,
- * was not known when banyan was built, or has no such product at instruction-set level `level`:
- * that is not an error. */
+/* The same for oneDNN, where BY_U8 means u8 x s8 to i32. Returns 0, which is not an error, if the
+ * library is not installed, was not available when banyan was built, or has no such product at
+ * instruction-set level `level`. */
 double by__measure_onednn(by_dtype dtype, const char *level, int threads);
-/* The rate at which products of bytes are added up from registers at instruction-set level `level`,
- * 1e9 operations a second; 0 where that is not known. */
+/* Measures the rate of summing products of bytes in registers at instruction-set level `level`, in
+ * 1e9 operations a second; 0 if it is unknown for this level. */
 double by__measure_byte_products(const char *level, int threads);
-/* "2.6.3"; "" when there is none. Returns `buffer`. */
+/* Returns `buffer` with a version, "2.6.3", or "" if there is no oneDNN. */
 const char *by__onednn_version(char buffer[32]);
 
 by_status by__measure_memory(double *read_gbps, double *copy_gbps, int threads, by_error *error);
 
-/* Fills cpu and key from a file like /proc/cpuinfo. */
+/* Sets cpu and key from a file in the format of /proc/cpuinfo. */
 void by__machine_identify(by_machine *out, const char *path);
-/* Fills what the cache file at `path` knows of a described machine; does nothing when it knows
- * nothing or is broken. */
+/* Sets the figures that the cache file at `path` has for a described machine. Does nothing if it
+ * has none or is damaged. */
 void by__machine_recall(by_machine *machine, const char *path);
-/* Of each figure the larger of the two, into `machine`. */
+/* Raises each figure of `machine` to that of `other` if the latter is larger. */
 void by__machine_raise(by_machine *machine, const by_machine *other);
-/* Puts the machine into the cache file at `path`. */
+/* Stores the machine in the cache file at `path`. */
 by_status by__machine_remember(const by_machine *machine, const char *path, by_error *error);
 
 #endif

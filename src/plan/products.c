@@ -38,7 +38,7 @@ static by_value operand(by_graph *graph, const char *name, by_dtype dtype, int64
     return by_graph_input(graph, name, dtype, shape);
 }
 
-/* Written, because pages that nobody wrote are all the same page of zeros. */
+/* Writes every page, because pages that were never written all map to the same page of zeros. */
 static void fill_ones(void *data, by_dtype dtype, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {

@@ -1,5 +1,5 @@
-/* A profile's table as a picture: of each operation the milliseconds of a step in its passes, as a
- * bar, and what of that a roofline would leave. */
+/* Draws a profile's table: for each operation a bar of milliseconds a step, and the part of it that
+ * a roofline model would leave. */
 #include <string.h>
 
 #include "banyan/profile.h"
@@ -23,7 +23,7 @@ static const double ink[3] = {0.12, 0.16, 0.20};
 
 typedef struct picture {
     const by_profile_picture *what;
-    size_t rows; /* that are drawn; the rest is one more */
+    size_t rows; /* rows that are drawn; the rest is summed in one more */
     double longest;
 } picture;
 
@@ -70,7 +70,7 @@ static void draw_legend(cairo_t *cairo, double y)
     by__plot_text(cairo, x + 10, y, 0, "at the machine's peaks");
 }
 
-/* What the rows that are not drawn took together. */
+/* Sums the rows that are not drawn. */
 static by_profile_row sum_of_rest(const picture *p)
 {
     by_profile_row rest = {.name = "others"};

@@ -5,21 +5,21 @@
 #include "plan/recorder.h"
 
 /* The trace event format:
- * https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU. Times are whole
- * nanoseconds since the first event, written in microseconds, so that what is nested stays nested
- * exactly. */
+ * https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU. Times are
+ * rounded to nanoseconds since the first event and written in microseconds, so that nesting is
+ * preserved exactly. */
 typedef struct trace {
-    by__text text; /* events, each behind a comma */
+    by__text text; /* events, each followed by a comma */
     const by_profile *profile;
     int process;
     double origin; /* on this rank's clock */
-    /* Of the process's steps, for their arguments; NULL: nothing is known. */
+    /* The process's steps, for the arguments of events; NULL: unknown. */
     const by_profile_step *steps;
     size_t step;
-    int tracks; /* of exchanges, that have a name so far */
+    int tracks; /* tracks of exchanges that have a name so far */
 } trace;
 
-/* Tracks. What overlaps on that of collectives goes to others behind it. */
+/* Tracks. Exchanges that overlap others of COLLECTIVES go to further tracks after it. */
 #define COMPUTE     1
 #define COLLECTIVES 2
 
@@ -33,7 +33,7 @@ static void add_time(by__text *text, const char *key, long long ns)
     by__text_format(text, ",\"%s\":%lld.%03lld", key, ns / 1000, ns % 1000);
 }
 
-/* track 0: of the process itself. */
+/* Names a track; track 0 names the process itself. */
 static void name_track(trace *t, int track, const char *name)
 {
     by__text_format(&t->text, ",\n{\"ph\":\"M\",\"pid\":%d,", t->process);
@@ -46,7 +46,7 @@ static void name_track(trace *t, int track, const char *name)
     by__text_add(&t->text, "}}");
 }
 
-/* Everything of a complete event but its end. */
+/* Writes a complete event except for its end. */
 static void begin_event(trace *t, int track, const char *name, const char *category, double begin,
                         double end)
 {
@@ -102,7 +102,7 @@ static void add_span(trace *t, const by__node_run *event)
     by__text_add(&t->text, "}");
 }
 
-/* Spans, programs and what ran on the compute queue. */
+/* Writes spans, programs and what ran on the compute queue. */
 static by_status add_computed(trace *t, by__program_run *runs, by_error *error)
 {
     const by_profile *p = t->profile;
@@ -128,7 +128,7 @@ static by_status add_computed(trace *t, by__program_run *runs, by_error *error)
 
 /* ---- exchanges ---- */
 
-/* A collective's node, or a call on a communicator: perhaps that which the node makes. */
+/* The node of a collective, or a call on a communicator, possibly the one that the node made. */
 typedef struct slice {
     double begin;
     double end;
@@ -136,7 +136,7 @@ typedef struct slice {
     const by__exchanged *call;
 } slice;
 
-/* What contains others stands before them. */
+/* Sorts enclosing slices before the ones that they contain. */
 static int outer_first(const void *a, const void *b)
 {
     const slice *x = a;
@@ -181,14 +181,14 @@ static by_status list_exchanges(slice **out, size_t *count, const by_profile *p,
     return BY_OK;
 }
 
-/* The slices that are open on a track. */
+/* The slices that are open on each track. */
 enum { MOST_TRACKS = 16, MOST_DEPTH = 16 };
 typedef struct open_slices {
     long long ends[MOST_DEPTH];
     unsigned depth;
 } open_slices;
 
-/* The first track on which a slice lies inside the open ones or behind them. */
+/* Returns the first track on which a slice nests into the open ones or follows them. */
 static int find_track(open_slices *open, long long begin, long long end)
 {
     for (int k = 0; k < MOST_TRACKS; k++) {
@@ -300,7 +300,8 @@ by_status by__trace_write(const char *path, const by__text *events, by_error *er
     char *out;
     by__text_add(&file, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
     if (events->length > 0) {
-        by__text_add_bytes(&file, events->data + 2, events->length - 2); /* without its ",\n" */
+        by__text_add_bytes(&file, events->data + 2, events->length - 2); /* without its ",
+                                                                            " */
     }
     by__text_add(&file, "\n]}\n");
     file.failed = file.failed || events->failed;

@@ -166,7 +166,7 @@ by_status by__profile_check(const by_profile *profile, by_error *error)
 
 /* ---- sums ---- */
 
-/* Rows that are being made, and the row of each node of each program (-1: it never ran). */
+/* Rows under construction, and the row of each node of each program (-1: it never ran). */
 typedef struct table {
     by_profile_row *rows;
     size_t count;
@@ -203,7 +203,7 @@ static by_status name_node(char **out, const by__watched *watched, int node,
     return by__text_take(&text, out, error);
 }
 
-/* The row of a node, a new one if none has its name. */
+/* Finds the row of a node, adding one if no row has its name. */
 static by_status find_row(table *t, const by__watched *watched, int node, const by_node_info *info,
                           by_profile_key key, int *out, by_error *error)
 {

@@ -1,10 +1,10 @@
-/* The times of all ranks, on one clock. */
+/* Gathers the times of all ranks on one clock. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "plan/recorder.h"
 
-/* What travels of a rank. */
+/* What each rank sends. */
 typedef struct summary {
     by_profile_rank rank;
     int32_t pipeline;
@@ -20,7 +20,7 @@ struct by_profile_ranks {
 
 /* ---- clocks ---- */
 
-/* Messages there and back; the fastest one was disturbed least. */
+/* Round trips of a message; the fastest one was disturbed least. */
 enum { ROUNDS = 32 };
 
 static by_status ask(double *ahead, by_comm *comm, double (*now)(void *user), void *user, int rank,
@@ -77,7 +77,7 @@ static double clock_now(void *unused)
 
 /* ---- gathering ---- */
 
-/* `bytes` of each rank, in the order of ranks. */
+/* Gathers `bytes` from each rank, in rank order. */
 static by_status gather(const by_profile *p, const void *mine, void *all, size_t bytes,
                         by_error *error)
 {
@@ -109,7 +109,7 @@ static void sum_mean(by_profile_rank *rank, const by_profile_step *steps, size_t
     rank->mean = m;
 }
 
-/* A rank is idle in its pipeline while its ranks are in their passes and it is in none. */
+/* Finds bubbles: times in which a rank runs no pass while its pipeline is in its passes. */
 static void find_bubbles(by_profile_ranks *r, const summary *all, const by__pipe_window *windows)
 {
     for (int rank = 0; rank < r->count; rank++) {
@@ -243,7 +243,7 @@ const by_profile_step *by_profile_steps_of(const by_profile_ranks *ranks, int ra
 
 /* ---- the trace of all ranks ---- */
 
-/* Earliest event of any rank, on rank 0's clock. */
+/* Finds the earliest event of any rank, on rank 0's clock. */
 static by_status find_origin(double *out, const by_profile *p, double ahead, by_error *error)
 {
     double mine = by__now();
@@ -266,7 +266,7 @@ static by_status find_origin(double *out, const by_profile *p, double ahead, by_
     return status;
 }
 
-/* Rank 0 appends what the others send. */
+/* Rank 0 appends the text that the other ranks send. */
 static by_status collect_text(by__text *text, by_comm *comm, by_error *error)
 {
     for (int r = 1; r < by_comm_size(comm); r++) {

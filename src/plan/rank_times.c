@@ -1,5 +1,5 @@
-/* What a rank computed, exchanged and waited for in each step: intervals of nodes against intervals
- * of exchanges, which may lie side by side. */
+/* Splits each step of a rank into computing, exchanging and waiting, from intervals of nodes and of
+ * exchanges, which may overlap. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@ typedef struct interval {
     double end;
 } interval;
 
-/* Ascending and apart, once by `unite`. */
+/* Ascending and disjoint after `unite`. */
 typedef struct intervals {
     interval *at;
     size_t count;
@@ -34,7 +34,7 @@ static int by_begin(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Sorts, and joins what overlaps. */
+/* Sorts the intervals and merges those that overlap. */
 static void unite(intervals *x)
 {
     size_t count = 0;
@@ -53,7 +53,7 @@ static void unite(intervals *x)
     x->count = count + 1;
 }
 
-/* Where both are. */
+/* Computes the intersection of two lists. */
 static by_status intersect(intervals *out, const intervals *x, const intervals *y, by_error *error)
 {
     size_t i = 0;
@@ -73,13 +73,13 @@ static by_status intersect(intervals *out, const intervals *x, const intervals *
     return BY_OK;
 }
 
-/* Seconds of them within a span. */
+/* Returns the seconds of the intervals within a span. */
 static double within(const intervals *x, const interval *span)
 {
     double sum = 0.0;
     size_t low = 0;
     size_t high = x->count;
-    while (low < high) { /* the first that ends behind the span's beginning */
+    while (low < high) { /* find the first that ends after the span's begin */
         size_t middle = low + (high - low) / 2;
         if (x->at[middle].end <= span->begin) {
             low = middle + 1;
@@ -95,18 +95,18 @@ static double within(const intervals *x, const interval *span)
     return sum;
 }
 
-/* ---- what was recorded ---- */
+/* ---- recorded intervals ---- */
 
-/* Of a program's run. */
+/* One run of a program. */
 typedef struct pass {
     interval time;
     by_profile_work work;
 } pass;
 
 typedef struct lists {
-    intervals nodes; /* that compute */
+    intervals nodes; /* nodes that compute */
     intervals exchanges;
-    intervals waits; /* the parts of exchanges before all ranks had come */
+    intervals waits; /* parts of exchanges before all ranks have arrived */
     intervals hidden;
     intervals hidden_waits;
     intervals steps;
@@ -197,7 +197,8 @@ static bool is_pass(const pass *p)
     return p->work >= BY_PROFILE_PASS_FORWARD;
 }
 
-/* Runs from *next on, which is moved behind the step. Also adds to the seconds of each kind. */
+/* Sums up the passes of a step, from *next on, which it moves past the step; adds to the seconds of
+ * each kind. */
 static by__pipe_window sum_passes(const lists *l, const interval *step, size_t *next,
                                   double *passes)
 {

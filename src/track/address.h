@@ -11,7 +11,7 @@ typedef struct by__address {
     socklen_t length;
 } by__address;
 
-/* BY_ECONFIG; nothing is looked up in the network. */
+/* Parses an address without any network look-up. BY_ECONFIG if it is invalid. */
 by_status by__address_parse(by__address *out, const char *text, by_error *error);
 
 #endif

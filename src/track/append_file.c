@@ -29,7 +29,7 @@ void by__append_close(by__append_file *file)
     *file = (by__append_file){.fd = -1};
 }
 
-/* Writes all of it or nothing. */
+/* Writes the whole text or, on an error, nothing. */
 static by_status write_whole(const by__append_file *file, const by__text *text, by_error *error)
 {
     struct stat info;
@@ -63,7 +63,7 @@ static void keep(by__append_file *file, const by__text *record)
     }
     size_t before = file->kept.length;
     by__text_add_bytes(&file->kept, record->data, record->length);
-    if (file->kept.failed) { /* what was kept before is still there */
+    if (file->kept.failed) { /* the records kept before are still there */
         file->kept.failed = false;
         file->kept.length = before;
         file->lost++;

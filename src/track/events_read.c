@@ -7,20 +7,20 @@
 
 #include "track/track.h"
 
-/* One line after the other of an events file. */
+/* Reads an events file line by line. */
 typedef struct cursor {
     const char *path;
     const char *next;
     const char *end;
-    size_t number; /* of the line in hand, from 1 */
+    size_t number; /* of the current line, from 1 */
     const char *line;
-    size_t length; /* with its newline */
+    size_t length; /* including its newline */
     json_t *event;
     uint64_t step;
 } cursor;
 
-/* Parses the next whole line; *more is false at the end, where a line without a newline counts as
- * cut short. */
+/* Parses the next line. *more is false at the end, where a line without a newline counts as
+ * incomplete. */
 static by_status advance(cursor *at, bool *more, by_error *error)
 {
     json_decref(at->event);
@@ -183,8 +183,8 @@ static void hand_out(const cursor *at, by_event_number *number, void *user)
     }
 }
 
-/* The bytes of a file from `offset` on: read, not mapped, since the run that writes it may cut
- * it. */
+/* Reads the bytes of a file from `offset` on. Not mapped, because the run that writes the file may
+ * truncate it. */
 static by_status read_rest(char **out, size_t *length, const char *file, uint64_t *offset,
                            bool *restarted, by_error *error)
 {

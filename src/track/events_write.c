@@ -11,10 +11,10 @@
 
 struct by_events {
     by__append_file file;
-    by__text line; /* kept from event to event, so that it stops growing */
+    by__text line; /* kept between events, so that it stops growing */
 };
 
-/* Removes what stands behind the last newline: the next event must begin on a line of its own. */
+/* Truncates the file after its last newline, so that the next event begins on a new line. */
 static by_status drop_torn_line(int fd, const char *path, by_error *error)
 {
     char block[4096];

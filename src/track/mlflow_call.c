@@ -5,7 +5,7 @@
 #include <string.h>
 
 enum { most_reply = 1 << 20 };
-/* Seconds until a server counts as away: to connect, and for a whole request. */
+/* Seconds after which a server counts as unreachable: to connect, and for a whole request. */
 enum { connect_seconds = 5, request_seconds = 30 };
 
 by_status by__mlflow_no_memory(by_error *error)
@@ -34,7 +34,8 @@ static int keep_waiting(void *user, curl_off_t down_all, curl_off_t down, curl_o
     return m->options->stop != NULL && m->options->stop(m->options->user);
 }
 
-/* The code of an error of the server ("RESOURCE_DOES_NOT_EXIST") in `error`'s message. */
+/* Turns an error reply of the server into an error; its code ("RESOURCE_DOES_NOT_EXIST") goes to
+ * `name`. */
 static by_status refuse(const by__mlflow *m, long code, const json_t *reply, char name[64],
                         by_error *error)
 {
@@ -60,7 +61,7 @@ by_status by__mlflow_request(by__mlflow *m, const char *point, json_t **reply, c
     m->reply.length = 0;
     m->problem[0] = '\0';
     (void)curl_easy_setopt(m->curl, CURLOPT_URL, url.data);
-    /* The end of a run does not wait for a name server that does not answer. */
+    /* Do not wait at the end of a run for a name server that does not respond. */
     (void)curl_easy_setopt(m->curl, CURLOPT_QUICK_EXIT, 1L);
     if (m->body.length > 0) {
         (void)curl_easy_setopt(m->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)m->body.length);
@@ -81,7 +82,7 @@ by_status by__mlflow_request(by__mlflow *m, const char *point, json_t **reply, c
     by_status status = BY_OK;
     if (code != 200) {
         status = refuse(m, code, root, refusal, error);
-    } else if (!json_is_object(root)) { /* a proxy, or another service */
+    } else if (!json_is_object(root)) { /* a reply of a proxy, or of another service */
         status = by_error_set(error, BY_EIO, "mlflow server %s: its reply is no JSON", server);
     }
     if (status != BY_OK || reply == NULL) {

@@ -1,5 +1,5 @@
-/* What is open between a run and an MLflow server, and requests to it: for mlflow_client.c, which
- * sends what the run writes, and mlflow_run.c, which makes the run there. */
+/* The connection of a run to an MLflow server and requests over it, for mlflow_client.c, which
+ * sends events, and mlflow_run.c, which creates the run on the server. */
 #ifndef BY_TRACK_MLFLOW_CALL_H
 #define BY_TRACK_MLFLOW_CALL_H
 
@@ -11,7 +11,7 @@
 struct by__mlflow {
     const by__mlflow_options *options;
     by__mlflow_state state;
-    size_t skip; /* metrics of the line at state.offset that were sent */
+    size_t skip; /* metrics sent already of the line at state.offset */
     CURL *curl;
     struct curl_slist *headers;
     char *state_path;
@@ -25,25 +25,25 @@ by_status by__mlflow_no_memory(by_error *error);
 
 /* ---- requests (mlflow_call.c) ---- */
 
-/* Sets what all requests of m->curl have in common. */
+/* Sets the options that all requests of m->curl share. */
 void by__mlflow_prepare(by__mlflow *m);
-/* Sends m->body (empty: a GET) to an end point; *reply (may be NULL) is the caller's. `refusal`
- * receives the server's error code. */
+/* Sends m->body (empty: a GET) to an endpoint. *reply (`reply` may be NULL) is owned by the caller.
+ * `refusal` receives the server's error code. */
 by_status by__mlflow_request(by__mlflow *m, const char *point, json_t **reply, char refusal[64],
                              by_error *error);
-/* Adds {"key": ..., "value": ...} of n bytes. */
+/* Appends {"key": ..., "value": ...} with a value of n bytes. */
 void by__mlflow_add_pair(by__text *out, const char *key, const char *value, size_t n);
-/* Adds "key":"value", behind a comma or, as the first, a brace. */
+/* Appends "key":"value" after a comma or, as the first field, after a brace. */
 void by__mlflow_add_field(by__text *out, const char *key, const char *value);
 
-/* Writes the state to its file in the run (mlflow_client.c). */
+/* Writes the state to its file in the run directory (mlflow_client.c). */
 by_status by__mlflow_save(const by__mlflow *m, by_error *error);
 
 /* ---- the run on the server (mlflow_run.c) ---- */
 
-/* Makes the run on the server and says what it is; what was done is not done again. */
+/* Creates the run on the server and sends its description. Steps done before are not repeated. */
 by_status by__mlflow_describe(by__mlflow *m, by_error *error);
-/* Milliseconds since 1970 of "2026-01-31T23:59:59Z". */
+/* Parses "2026-01-31T23:59:59Z" to milliseconds since 1970. */
 long long by__mlflow_milliseconds(const char *utc);
 
 #endif

@@ -24,7 +24,7 @@ by_status by__mlflow_save(const by__mlflow *m, by_error *error)
     return status;
 }
 
-/* With and without a slash at the end an address is the same. */
+/* Returns the length without a slash at the end, since both addresses are the same. */
 static size_t address_length(const char *server)
 {
     size_t n = strlen(server);
@@ -59,10 +59,10 @@ static by_status load_state(by__mlflow *m, by_error *error)
     by_status status = by__mlflow_state_parse(&m->state, m->state_path, text, length, error);
     free(text);
     if (status == BY_OK && !is_same_server(m->state.server, m->options->server)) {
-        by__mlflow_state_free(&m->state); /* another server: all of it is news there */
+        by__mlflow_state_free(&m->state); /* everything is new to another server */
     }
     status = status == BY_OK ? set_server(m, error) : status;
-    /* A file that somebody has cut. */
+    /* The file was truncated by somebody. */
     if (status == BY_OK && stat(m->events_path, &info) == 0 &&
         m->state.offset > (uint64_t)info.st_size) {
         m->state.offset = (uint64_t)info.st_size;
@@ -72,8 +72,8 @@ static by_status load_state(by__mlflow *m, by_error *error)
 
 /* ---- batches ---- */
 
-/* Reads the part of events.jsonl at the offset, from the beginning of a line; at least one whole
- * line where there is one. */
+/* Reads events.jsonl from the offset, which is the start of a line: at least one whole line if
+ * there is one. */
 static by_status read_window(const by__mlflow *m, by__text *out, bool *more, by_error *error)
 {
     int fd = open(m->events_path, O_RDONLY | O_CLOEXEC);
@@ -110,7 +110,7 @@ uint64_t by__mlflow_waiting(const by__mlflow *m)
     return known ? (uint64_t)info.st_size - m->state.offset : 0;
 }
 
-/* A run that had ended on the server, and has more to send, is running again. */
+/* Sets a run that had ended on the server back to running, since it has more to send. */
 static by_status begin_again(by__mlflow *m, by_error *error)
 {
     char refusal[64];
@@ -192,7 +192,7 @@ by_status by__mlflow_rewind(const char *run, by_error *error)
     bool has_paths = m.state_path != NULL && m.events_path != NULL;
     by_status status = has_paths ? BY_OK : by__mlflow_no_memory(error);
     uint64_t size = has_paths && stat(m.events_path, &info) == 0 ? (uint64_t)info.st_size : 0;
-    /* One that is damaged is for who sends to say. */
+    /* Whoever sends will report a damaged state file. */
     bool is_there = has_paths && by__path_exists(m.state_path) &&
                     by__file_read(&text, &length, m.state_path, 1 << 16, NULL) == BY_OK &&
                     by__mlflow_state_parse(&m.state, m.state_path, text, length, NULL) == BY_OK;
@@ -253,7 +253,7 @@ void by__mlflow_close(by__mlflow **mlflow)
     *mlflow = NULL;
 }
 
-/* ---- a run that is over ---- */
+/* ---- runs that have ended ---- */
 
 static bool stop_sync(void *user)
 {

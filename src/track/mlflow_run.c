@@ -1,4 +1,4 @@
-/* A run on an MLflow server: its experiment, its parameters, its tags. */
+/* Creates a run on an MLflow server: its experiment, parameters and tags. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -27,7 +27,7 @@ static by_status take_text(char **out, const json_t *value, const by__mlflow *m,
     return *out == NULL ? by__mlflow_no_memory(error) : BY_OK;
 }
 
-/* One of several runs that begin at once makes the experiment. */
+/* Finds the experiment or creates it; of several runs that start at once, one succeeds. */
 static by_status find_experiment(by__mlflow *m, by_error *error)
 {
     char refusal[64];
@@ -98,7 +98,7 @@ static by_status create_run(by__mlflow *m, by_error *error)
 
 typedef struct params {
     by__mlflow *mlflow;
-    size_t count; /* in the body */
+    size_t count; /* number of parameters in the body */
     by_status status;
     by_error *error;
 } params;
@@ -120,7 +120,7 @@ static void send_params(params *p)
     p->count = 0;
 }
 
-/* Values of the config as the server takes them: text, 500 bytes at most. */
+/* Adds a value of the config in the server's format: text of at most 500 bytes. */
 static void add_param(void *user, const char *key, const char *json)
 {
     enum { most_value = 500 };
@@ -142,7 +142,7 @@ static void add_param(void *user, const char *key, const char *json)
     json_decref(value);
 }
 
-/* The facts of environment.json that are single values, as tags. */
+/* Sends the facts of environment.json that are single values as tags. */
 static by_status send_environment(by__mlflow *m, by_error *error)
 {
     char *text = NULL;

@@ -1,4 +1,4 @@
-/* RUN/mlflow.json, and what is sent of events.jsonl. */
+/* RUN/mlflow.json, and the conversion of events.jsonl to requests. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -93,7 +93,7 @@ by_status by__mlflow_check(const char *server, by_error *error)
 
 /* ---- metrics ---- */
 
-/* Numbers, and those that are written as strings because JSON cannot say them. */
+/* Accepts numbers, and the strings that represent numbers which JSON cannot express. */
 static bool read_number(char out[40], const json_t *value)
 {
     static const char *const words[][2] = {
@@ -116,7 +116,7 @@ static bool read_number(char out[40], const json_t *value)
     return false;
 }
 
-/* A name with the characters that the server takes, and no longer than it takes. */
+/* Appends a name, replacing characters that the server refuses and limiting its length. */
 static void add_name(by__text *out, const char *event, const char *key)
 {
     char name[BY__MLFLOW_KEY + 1];
@@ -129,8 +129,9 @@ static void add_name(by__text *out, const char *event, const char *key)
     by__text_json(out, name, strlen(name));
 }
 
-/* Adds the metrics of one event behind the first `skip`, until there are BY__MLFLOW_BATCH. *seen:
- * those of the event that were added or skipped. False: there is no room for the rest. */
+/* Adds the metrics of one event after the first `skip`, up to BY__MLFLOW_BATCH in all. *seen
+ * receives the number of the event's metrics added or skipped. Returns false if there is no room
+ * for the rest. */
 static bool add_metrics(by__text *out, json_t *root, size_t skip, size_t *count, size_t *seen)
 {
     const char *event = json_string_value(json_object_get(root, "event"));
@@ -173,7 +174,7 @@ by_status by__mlflow_batch(by__text *out, const char *run, const char *path, con
         const char *line = text + *used;
         const char *end = memchr(line, '\n', length - *used);
         if (end == NULL) {
-            break; /* it is being written */
+            break; /* the line is still being written */
         }
         json_t *root = json_loadb(line, (size_t)(end - line), 0, NULL);
         if (!json_is_object(root)) {

@@ -28,8 +28,8 @@ double by__plot_ticks(double *ticks, size_t *count, double low, double high, int
 void by__plot_log_ticks(double *ticks, size_t *count, double low, double high)
 {
     static const double factors[] = {1, 2, 5};
-    /* The air around the values may end beyond the range of double, and no int holds the logarithm
-     * of 0 or infinity. */
+    /* The margin around the values may exceed the range of double, and the logarithm of 0 or
+     * infinity does not fit into an int. */
     low = fmax(low, DBL_TRUE_MIN);
     high = fmin(high, DBL_MAX);
     int first = (int)floor(log10(low) + 1e-9);

@@ -1,5 +1,6 @@
-/* Line charts with cairo's toy text API: it asks for a sans-serif font and falls back to one that
- * is built into cairo. All lengths are in units of `unit`, so that a chart looks alike at any size.
+/* Line charts with cairo's toy text API, which selects a sans-serif font and falls back to one
+ * built into cairo. All lengths are multiples of `unit`, so that a chart looks the same at any
+ * size.
  */
 #include <cairo.h>
 #include <math.h>
@@ -23,14 +24,14 @@ static const color muted = {0.36, 0.41, 0.47};
 static const color axis_color = {0.62, 0.67, 0.72};
 static const color grid_color = {0.90, 0.92, 0.94};
 
-/* Told apart also by most colour-blind readers, and by their lightness on a grey print. */
+/* Distinguishable for most colour-blind readers, and by lightness in greyscale prints. */
 static const color palette[] = {
     {0.11, 0.42, 0.75}, {0.88, 0.44, 0.07}, {0.13, 0.59, 0.42}, {0.75, 0.22, 0.45},
     {0.45, 0.36, 0.74}, {0.78, 0.62, 0.10}, {0.16, 0.63, 0.72}, {0.42, 0.45, 0.50},
 };
 
 typedef struct axis {
-    double low, high;     /* of the values; logarithms with log */
+    double low, high;     /* range of the values; their logarithms if log */
     double start, length; /* on the page; length is negative for y, which grows upwards */
     bool log;
     double ticks[max_ticks];
@@ -41,7 +42,7 @@ typedef struct axis {
 typedef struct chart {
     const by_plot_options *options;
     cairo_t *cairo;
-    double unit; /* one pixel of the default size */
+    double unit; /* one pixel at the default size */
     double width, height;
     axis x, y;
 } chart;
@@ -65,7 +66,7 @@ static double text_width(const chart *c, const char *text)
     return extents.x_advance;
 }
 
-/* `align` is the part of the text's width that is left of x: 0, 0.5 or 1. */
+/* Draws text. `align` is the share of its width that is left of x: 0, 0.5 or 1. */
 static void draw_text(const chart *c, double x, double y, double align, const char *text)
 {
     cairo_move_to(c->cairo, x - align * text_width(c, text), y);
@@ -133,7 +134,7 @@ static void find_ranges(chart *c)
     c->y.high = y_high;
 }
 
-/* A linear y axis ends on ticks; a logarithmic one leaves some air. */
+/* A linear y axis ends on ticks; a logarithmic one leaves a margin. */
 static void find_y_ticks(chart *c, double pixels)
 {
     axis *y = &c->y;
@@ -159,7 +160,7 @@ static void tick_label(char out[32], const axis *a, size_t i)
 
 /* ---- the parts, top down ---- */
 
-/* Names in rows from y on; returns the baseline behind the last row. */
+/* Draws the names in rows from y down. Returns the baseline after the last row. */
 static double draw_legend(const chart *c, double left, double right, double y)
 {
     double x = left;
@@ -188,7 +189,7 @@ static double draw_legend(const chart *c, double left, double right, double y)
     return any ? y + 24 * c->unit : y;
 }
 
-/* Title and legend; returns the top of the plot area. */
+/* Draws title and legend. Returns the top of the plot area. */
 static double draw_head(const chart *c, double left, double right)
 {
     double y = 20 * c->unit;
@@ -263,8 +264,8 @@ static void draw_labels(const chart *c)
 
 /* ---- the lines ---- */
 
-/* A path in which points of one pixel column become its lowest, highest and last one, so that a
- * million points cost no more than the width of the page. */
+/* A path that reduces the points of each pixel column to its lowest, highest and last point, so
+ * that a million points cost no more than the width of the page. */
 typedef struct pen {
     const chart *chart;
     bool thin; /* whether columns are merged at all */
@@ -306,7 +307,7 @@ static void pen_point(pen *p, double x, double y)
     p->open = true;
 }
 
-/* Strokes the series, averaged over the past with weight `smooth`. The average is corrected for
+/* Strokes the series, smoothed by an exponential average with weight `smooth` that is corrected for
  * its start at zero as in Adam (Kingma and Ba, 2015, section 3). */
 static void draw_line(const chart *c, const by_plot_series *s, double smooth)
 {
@@ -327,7 +328,7 @@ static void draw_line(const chart *c, const by_plot_series *s, double smooth)
     cairo_stroke(c->cairo);
 }
 
-/* Few points, such as evaluations, are shown as such; one alone would have no line at all. */
+/* Marks single points of short series, such as evaluations; one point alone has no line. */
 static void draw_dots(const chart *c, const by_plot_series *s)
 {
     for (size_t i = 0; i < s->count && s->count <= max_dots; i++) {
@@ -417,7 +418,7 @@ static by_status check_options(const by_plot_options *options, by_error *error)
 
 enum { max_charts = 16 };
 
-/* Charts of one size in rows. */
+/* A page of charts of equal size in rows. */
 typedef struct page {
     const by_plot_options *charts;
     size_t count;

@@ -37,7 +37,7 @@ by_status by__plot_file(const char *path, double width, double height,
     if (result == CAIRO_STATUS_SUCCESS && !svg) {
         result = cairo_surface_write_to_png_stream(surface, append, &file);
     }
-    cairo_surface_finish(surface); /* writes an SVG's text */
+    cairo_surface_finish(surface); /* flushes the text of an SVG */
     if (result == CAIRO_STATUS_SUCCESS) {
         result = cairo_surface_status(surface);
     }

@@ -1,5 +1,5 @@
-/* The index over run directories. Every change is one transaction; SQLite's rollback journal is
- * used rather than its write-ahead log because that one does not work on network file systems. */
+/* The index of run directories. Every change is a transaction. SQLite's rollback journal is used
+ * because its write-ahead log does not work on network file systems. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -15,8 +15,8 @@
 struct by_registry {
     sqlite3 *database;
     char *runs;
-    char *path;   /* ":memory:" of a view */
-    bool is_view; /* for reading: statuses say whether a process still holds the run */
+    char *path;   /* ":memory:" for a view */
+    bool is_view; /* read-only: a status then tells whether a process still holds the run */
 };
 
 static const char create_table[] =
@@ -63,7 +63,7 @@ static by_status put(by_registry *registry, const by_run_record *run, by_error *
     bind_text(statement, 5, run->status);
     (void)sqlite3_bind_int64(statement, 6, (sqlite3_int64)run->step);
     (void)sqlite3_bind_int64(statement, 7, (sqlite3_int64)run->steps);
-    if (!isnan(run->best_loss)) { /* otherwise the parameter stays NULL */
+    if (!isnan(run->best_loss)) { /* NaN leaves the parameter NULL */
         (void)sqlite3_bind_double(statement, 8, run->best_loss);
     }
     by_status status =
@@ -72,7 +72,7 @@ static by_status put(by_registry *registry, const by_run_record *run, by_error *
     return status;
 }
 
-/* Adds the run in RUNS/NAME; a directory without run.json is not a run. */
+/* Adds the run in RUNS/NAME; a directory without run.json is skipped. */
 static by_status add_directory(by_registry *registry, const char *name, by_error *error)
 {
     by_run_record run = {0};
@@ -89,7 +89,7 @@ static by_status add_directory(by_registry *registry, const char *name, by_error
         const by_run_record unreadable = {
             .name = name, .status = "unreadable", .best_loss = (double)NAN};
         by_run_record row = status == BY_OK ? run : unreadable;
-        row.name = name; /* a directory that was renamed is known by its new name */
+        row.name = name; /* a renamed directory is listed under its new name */
         if (registry->is_view && strcmp(row.status, "running") == 0 &&
             !by__run_is_held(directory)) {
             row.status = "killed";
@@ -103,7 +103,7 @@ done:
     return status;
 }
 
-/* Within a transaction. */
+/* Adds all runs; the caller holds a transaction. */
 static by_status fill(by_registry *registry, by_error *error)
 {
     char **names;
@@ -145,7 +145,8 @@ static by_status finish(by_registry *registry, by_status status, by_error *error
     return status;
 }
 
-/* Makes and fills the table unless another process did; one of several that start at once does. */
+/* Creates and fills the table unless it exists; of several processes that start at once, one
+ * does. */
 static by_status prepare_schema(by_registry *registry, by_error *error)
 {
     int version = 0;
@@ -171,7 +172,7 @@ static by_status prepare_schema(by_registry *registry, by_error *error)
                             "anew from the run directories",
                             registry->path, version, SCHEMA_VERSION);
     }
-    /* Reads the table through, so that damage shows here and not in the middle of a run. */
+    /* Scans the table, so that damage is found here and not in the middle of a run. */
     return execute(registry, "SELECT count(updated) FROM runs", error);
 }
 
@@ -190,7 +191,7 @@ static by_status connect(by_registry *registry, bool *damaged, by_error *error)
     return status;
 }
 
-/* Puts the damaged file aside; what it held is in the run directories. */
+/* Moves the damaged file aside; the run directories still have its contents. */
 static by_status put_aside(by_registry *registry, by_error *error)
 {
     by__text text = {0};
@@ -268,7 +269,7 @@ void by_registry_close(by_registry **registry)
     }
 }
 
-/* The record with `updated` filled in; BY_EARG when its name cannot be a key. */
+/* Copies the record and fills in `updated`. BY_EARG if its name cannot be a key. */
 static by_status complete_record(by_run_record *row, char now[24], const by_run_record *run,
                                  by_error *error)
 {

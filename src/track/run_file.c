@@ -1,4 +1,4 @@
-/* run.json: what a run is and how far it came, next to its config and events. */
+/* run.json: the description and state of a run, next to its config and events. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>

@@ -1,6 +1,6 @@
-/* The lock of a run: an open-file-description lock on RUN/.lock for as long as a process trains it.
- * Unlike a pid file it ends with the process, however that ends; unlike flock it can be asked for
- * without being taken, so that a reader never stands in the way of a run that begins. */
+/* The lock of a run: an open-file-description lock on RUN/.lock while a process trains it. Unlike a
+ * pid file it ends with the process, however that ends. Unlike flock it can be queried without
+ * being taken, so that a reader never blocks a run that is starting. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -15,7 +15,7 @@ static struct flock whole_file(void)
     return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET};
 }
 
-/* "process 1234 on node7", as the holder wrote it. */
+/* Reads the holder's description, "process 1234 on node7", as the holder wrote it. */
 static void read_holder(char out[128], int fd)
 {
     char text[96];
@@ -56,7 +56,7 @@ by_status by__run_lock(int *out, const char *run, by_error *error)
         status =
             by_error_set(error, BY_ESTATE,
                          "%s is being trained by %s; wait until that ends, or end it", run, holder);
-    } /* else a file system without locks: the run goes on without one */
+    } /* otherwise the file system has no locks, and the run goes on without one */
     free(path);
     if (status != BY_OK) {
         if (fd >= 0) {
@@ -76,8 +76,8 @@ void by__run_unlock(int *fd)
     }
 }
 
-/* Whether the process that had the lock last is on another host: not every file system shows its
- * locks here, and a copy of the directory has none. */
+/* Returns true if the last holder of the lock was on another host: not every file system shows
+ * remote locks, and a copied directory has none. */
 static bool is_of_another_host(int fd)
 {
     char holder[128];
@@ -95,7 +95,7 @@ bool by__run_is_held(const char *run)
     char *path = by__path_join(run, ".lock");
     int fd = path == NULL ? -1 : open(path, O_RDONLY | O_CLOEXEC);
     struct flock lock = whole_file();
-    lock.l_type = F_RDLCK; /* which is all that a file opened to read may ask for */
+    lock.l_type = F_RDLCK; /* all that a descriptor opened for reading may ask for */
     bool held = fd >= 0 && (fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK ||
                             is_of_another_host(fd));
     if (fd >= 0) {

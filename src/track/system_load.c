@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 
-/* The first bytes of a small file; false when it cannot be read. */
+/* Reads the first bytes of a small file. Returns false if it cannot be read. */
 static bool read_small(char *text, size_t size, const char *root, const char *path)
 {
     char full[600];
@@ -22,7 +22,7 @@ static bool read_small(char *text, size_t size, const char *root, const char *pa
     return n > 0;
 }
 
-/* The number behind a key at the beginning of a line; NaN when there is none. */
+/* Returns the number after a key at the start of a line, or NaN. */
 static double number_of(const char *text, const char *key)
 {
     for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
@@ -34,7 +34,7 @@ static double number_of(const char *text, const char *key)
     return (double)NAN;
 }
 
-/* The CPU's sensors among those of /sys/class/hwmon, else the thermal zones of the CPU. */
+/* Recognises the sensors of CPUs in /sys/class/hwmon, and CPU thermal zones. */
 static bool is_cpu_sensor(const char *name)
 {
     static const char *const names[] = {"coretemp",    "k10temp",      "zenpower", "cpu_thermal",
@@ -84,7 +84,7 @@ static double temperature(const char *root)
     return hottest;
 }
 
-/* Ticks of all CPUs: user nice system idle iowait irq softirq steal, of which two are idle. */
+/* Reads the ticks of all CPUs: user nice system idle iowait irq softirq steal, two of them idle. */
 static bool read_ticks(uint64_t *busy, uint64_t *all, const char *root)
 {
     char text[4096];

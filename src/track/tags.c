@@ -1,4 +1,4 @@
-/* tags.json of a run directory: what people say of a run, {"KEY": "VALUE", ...}. */
+/* tags.json of a run directory: tags that people give a run, {"KEY": "VALUE", ...}. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static by_status parse_tags(json_t **out, const char *path, const char *text, si
     return BY_OK;
 }
 
-/* The tags of a run; an empty object where there are none. */
+/* Reads the tags of a run; an empty object if there are none. */
 static by_status read_tags(json_t **out, const char *path, by_error *error)
 {
     char *text = NULL;

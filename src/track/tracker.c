@@ -9,7 +9,7 @@
 #include "track/mlflow_client.h"
 #include "track/sinks/sink.h"
 
-/* In the order in which they get an event. */
+/* In the order in which they receive events. */
 static const by__sink_row *const rows[] = {
     &by__sink_jsonl, &by__sink_terminal, &by__sink_tensorboard,
     &by__sink_wandb, &by__sink_mlflow,   &by__sink_prometheus,
@@ -23,11 +23,11 @@ typedef struct open_sink {
 struct by__tracker {
     by__tracker_options options;
     open_sink sinks[BY_ARRAY_LENGTH(rows)];
-    by__run_event event; /* that is being built */
+    by__run_event event; /* the event being built */
     by__event_value *values;
     size_t capacity;
-    bool is_lost; /* there was no memory for one of its values */
-    double began; /* of the clock that nobody sets */
+    bool is_lost; /* one of its values was lost for lack of memory */
+    double began; /* on the monotonic clock */
 };
 
 static by_status check_sinks(const by__tracker_options *options, by_error *error)
@@ -73,7 +73,7 @@ static bool names_sink(const by__tracker_options *options, const char *name)
 by_status by__tracker_check(const by__tracker_options *options, by_error *error)
 {
     BY_TRY(check_sinks(options, error));
-    /* Also where no sink uses it: the config is kept with the run. */
+    /* Checked even if no sink uses it, because the config is stored with the run. */
     if (names_sink(options, "mlflow") || (options->mlflow != NULL && options->mlflow[0] != '\0')) {
         BY_TRY(by__mlflow_check(options->mlflow, error));
     }
@@ -101,8 +101,8 @@ double by__clock_now(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Of events that this process is to record: now, but behind all that the run has, whose files may
- * be ordered by the second in their names. */
+/* Returns the time of the first event that this process records: now, but later than all that the
+ * run has, because files may be ordered by the second in their names. */
 static double first_time(const by__tracker_options *options)
 {
     double now = by__clock_now();
@@ -245,7 +245,8 @@ void by__event_tag(by__text *out, const by__run_event *event, const char *key)
     by__text_format(out, "%s/%s", event->name, key);
 }
 
-/* The value of a line of YAML as by_config_print writes it: quoted text has JSON's escapes. */
+/* Appends the value of a line of YAML as written by by_config_print, whose quoted text has JSON's
+ * escapes. */
 static void add_json(by__text *out, const char *value, size_t n)
 {
     char number[64];

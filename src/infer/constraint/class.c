@@ -1,6 +1,6 @@
-/* Classes of characters as automata of bytes: UTF-8 byte by byte, what shares a byte going on
- * together, and all that ends alike in the same states (as RE2 compiles them). Within a JSON string
- * quotes, backslashes and control characters are written as escapes. */
+/* Character classes as automata over UTF-8 bytes: code points with a common byte share a path, and
+ * equal endings share states (as in RE2). Inside a JSON string, quotes, backslashes and control
+ * characters are written as escapes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,11 +11,11 @@
 typedef struct builder {
     by__nfa *nfa;
     int32_t to;
-    int32_t any[4]; /* any[k]: the state from which k more continuation bytes lead to `to` */
+    int32_t any[4]; /* any[k]: the state from which any k continuation bytes lead to `to` */
     by_error *error;
 } builder;
 
-/* The state that `count` bytes 80..BF lead from to the end. */
+/* Finds the state from which any `count` bytes 80..BF lead to the end. */
 static by_status continuation(builder *b, int count, int32_t *out)
 {
     if (count == 0) {
@@ -32,7 +32,7 @@ static by_status continuation(builder *b, int count, int32_t *out)
     return BY_OK;
 }
 
-/* How the byte of the bits of a code point from `shift` on is made. */
+/* How the bits of a code point from `shift` on are encoded as a byte. */
 typedef struct digit {
     int shift;
     uint32_t mark;
@@ -44,7 +44,7 @@ static uint8_t byte_of(const digit *d, uint32_t code)
     return (uint8_t)(d->mark | (code >> d->shift & d->bits));
 }
 
-/* Edges from `from` for the code points of sorted ranges, which are used up. */
+/* Adds edges from `from` for the code points of sorted ranges, which are consumed. */
 static by_status add_ranges(builder *b, int32_t from, by__code_range *ranges, size_t count,
                             const digit *d)
 {
@@ -54,7 +54,8 @@ static by_status add_ranges(builder *b, int32_t from, by__code_range *ranges, si
         uint32_t low = r->first & ~(unit - 1);
         uint32_t last;
         int32_t next;
-        if (r->first == low && r->last - low >= unit - 1) { /* bytes behind which anything goes */
+        if (r->first == low && r->last - low >= unit - 1) { /* leading bytes after which any
+                                                               continuation is allowed */
             last = ((r->last + 1) & ~(unit - 1)) - 1;
             BY_TRY(continuation(b, d->shift / 6, &next));
             BY_TRY(
@@ -69,7 +70,8 @@ static by_status add_ranges(builder *b, int32_t from, by__code_range *ranges, si
             inside++;
         }
         by__code_range *end = &ranges[i + inside - 1];
-        by__code_range rest = {last + 1, end->last}; /* of the last range, beyond this byte */
+        by__code_range rest = {last + 1, end->last}; /* the part of the last range after this
+                                                        leading byte */
         const digit below = {d->shift > 6 ? d->shift - 6 : 0, 0x80, 0x3f};
         end->last = end->last < last ? end->last : last;
         BY_TRY(by__nfa_state_add(b->nfa, &next, b->error));
@@ -81,8 +83,8 @@ static by_status add_ranges(builder *b, int32_t from, by__code_range *ranges, si
     return BY_OK;
 }
 
-/* The part of a class from `first` to `last` without what is escaped; returns the number of ranges
- * at `out`. */
+/* Copies the part of a class from `first` to `last` without escaped characters to `out`. Returns
+ * the number of ranges. */
 static size_t cut_out(by__code_range *out, const by__character_class *class, uint32_t first,
                       uint32_t last, const bool escaped[128])
 {
@@ -115,7 +117,7 @@ static by_status add_raw(builder *b, int32_t from, const by__character_class *cl
         digit lead;
     } lengths[] = {{0, 0x7f, {0, 0, 0x7f}},
                    {0x80, 0x7ff, {6, 0xc0, 0x1f}},
-                   {0x800, 0xd7ff, {12, 0xe0, 0x0f}}, /* surrogates are no characters */
+                   {0x800, 0xd7ff, {12, 0xe0, 0x0f}}, /* surrogates are not characters */
                    {0xe000, 0xffff, {12, 0xe0, 0x0f}},
                    {0x10000, LAST_CODE, {18, 0xf0, 0x07}}};
     by__code_range *own;
@@ -129,7 +131,8 @@ static by_status add_raw(builder *b, int32_t from, const by__character_class *cl
     return status;
 }
 
-/* Behind a backslash: a letter for some characters, \u00XX for the other control characters. */
+/* Adds what may follow a backslash: a letter for some characters, \u00XX for the other control
+ * characters. */
 static by_status add_escapes(builder *b, int32_t from, const bool escaped[128])
 {
     static const char characters[] = "\"\\\b\f\n\r\t";

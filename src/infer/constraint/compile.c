@@ -3,7 +3,7 @@
 
 #include "infer/constraint/byte_language.h"
 
-/* A call of the deterministic automaton under construction. */
+/* A call in the deterministic automaton under construction. */
 typedef struct call {
     int32_t state;
     uint32_t rule;
@@ -21,10 +21,10 @@ typedef struct subset {
 typedef struct compiler {
     const by__language *language;
     by__nfa nfa;
-    int32_t *begins; /* [rules] first and last state of each */
+    int32_t *begins; /* [rules]: first and last state of each */
     int32_t *ends;
     uint8_t class_of[256];
-    bool class_on[256]; /* [classes]: a byte of the class may be written */
+    bool class_on[256]; /* [classes]: bytes of the class are allowed */
     int32_t classes;
     subset *subsets;
     size_t count;
@@ -32,21 +32,21 @@ typedef struct compiler {
     int32_t *members;
     size_t member_count;
     size_t member_capacity;
-    int32_t *slots; /* hash table of the subsets of the rule at hand: index or -1 */
+    int32_t *slots; /* hash table of the current rule's subsets: index or -1 */
     size_t slot_count;
     int32_t *next; /* [subsets, classes] */
     size_t next_capacity;
     call *calls;
     size_t call_count;
     size_t call_capacity;
-    by__edge *edges; /* of the subset that is expanded */
+    by__edge *edges; /* of the subset being expanded */
     size_t edge_count;
     size_t edge_capacity;
-    int32_t *set; /* the subset at hand */
+    int32_t *set; /* the current subset */
     size_t set_count;
-    int32_t *stamp; /* [states]: in the subset at hand when equal to `round` */
+    int32_t *stamp; /* [states]: equal to `round` if the state is in the current subset */
     int32_t round;
-    int32_t *starts; /* [rules] subset that a rule begins with */
+    int32_t *starts; /* [rules]: the subset that a rule starts with */
     uint64_t steps;
     by_error *error;
 } compiler;
@@ -61,7 +61,7 @@ static by_status count_steps(compiler *c, size_t steps)
                               "that overlap have too many combinations; use smaller counts");
 }
 
-/* Bytes are told apart where an edge begins or ends. */
+/* Divides bytes into classes at the boundaries of edges. */
 static void find_classes(compiler *c, const bool *has)
 {
     bool begins[257] = {false};
@@ -99,7 +99,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Adds what free jumps lead to, and sorts. */
+/* Adds the states reachable by empty transitions, and sorts the set. */
 static by_status close_set(compiler *c)
 {
     for (size_t i = 0; i < c->set_count; i++) {
@@ -142,7 +142,8 @@ static by_status grow_slots(compiler *c, size_t first)
     return BY_OK;
 }
 
-/* The subset that equals the set at hand, made when there is none from `first` on. */
+/* Returns the subset equal to the current set, searching from `first` on and adding it if
+ * necessary. */
 static by_status intern(compiler *c, size_t first, int32_t end, int32_t *out)
 {
     BY_TRY(grow_slots(c, first));
@@ -175,7 +176,8 @@ static by_status intern(compiler *c, size_t first, int32_t end, int32_t *out)
     return BY_OK;
 }
 
-/* The edges of a subset's members, and the bytes where one of them begins or ended. */
+/* Collects the edges of a subset's members, and the bytes at which one of them begins or has
+ * ended. */
 static by_status gather_edges(compiler *c, size_t at, bool cuts[257])
 {
     c->edge_count = 0;
@@ -192,7 +194,7 @@ static by_status gather_edges(compiler *c, size_t at, bool cuts[257])
     return count_steps(c, c->subsets[at].count + c->edge_count + 1);
 }
 
-/* Transitions of a subset, a run of bytes that no edge tells apart at a time. */
+/* Adds the transitions of a subset, for one run of equivalent bytes at a time. */
 static by_status expand_bytes(compiler *c, size_t first, int32_t end, size_t at)
 {
     bool cuts[257];
@@ -225,7 +227,7 @@ static by_status expand_bytes(compiler *c, size_t first, int32_t end, size_t at)
     return BY_OK;
 }
 
-/* Is there a call of `rule` from the subset already? */
+/* Returns true if the subset already has a call of `rule`. */
 static bool has_call(const compiler *c, size_t at, uint32_t rule)
 {
     for (int32_t k = c->subsets[at].calls; k >= 0; k = c->calls[k].next) {
@@ -236,7 +238,7 @@ static bool has_call(const compiler *c, size_t at, uint32_t rule)
     return false;
 }
 
-/* Calls of one rule from several members come back to one subset. */
+/* Merges the calls of one rule from several members: they return to one subset. */
 static by_status expand_call(compiler *c, size_t first, int32_t end, size_t at, uint32_t rule)
 {
     int32_t back;
@@ -305,8 +307,9 @@ static bool is_live(const compiler *c, const uint8_t *live, size_t state)
     return now;
 }
 
-/* live[s]: the end of the state's rule can be reached. Repeated until nothing changes, for what is
- * live in one rule depends on others; up and down in turn, since chains run either way. */
+/* Finds the states from which the end of their rule can be reached (live[s]). Iterates to a fixed
+ * point, because liveness in a rule depends on other rules, and alternates directions, because
+ * chains run both ways. */
 static by_status find_live(compiler *c, uint8_t *live)
 {
     size_t changed = 1;
@@ -324,8 +327,8 @@ static by_status find_live(compiler *c, uint8_t *live)
     return BY_OK;
 }
 
-/* A rule that enters itself before a byte is read would be entered without end. Depth first over
- * the subsets that are entered together; state 1: being visited, 2: done. */
+/* Refuses a rule that calls itself before reading a byte, since it would be entered endlessly.
+ * Depth-first over subsets entered together; state 1: being visited, 2: done. */
 static by_status check_recursion(compiler *c, int32_t state, uint8_t *mark, int depth)
 {
     mark[state] = 1;
@@ -397,7 +400,7 @@ static by_status build_rules(compiler *c)
         const by__expression *e = c->language->rules[r];
         BY_TRY(by__nfa_state_add(&c->nfa, &c->begins[r], c->error));
         BY_TRY(by__nfa_state_add(&c->nfa, &c->ends[r], c->error));
-        if (e != NULL) { /* NULL: no text */
+        if (e != NULL) { /* NULL: the rule has no text */
             BY_TRY(by__nfa_build(&c->nfa, e, c->begins[r], c->ends[r], c->error));
         }
     }

@@ -3,7 +3,7 @@
 
 #include "infer/constraint/constraint.h"
 
-/* Bytes of a pattern or a schema. */
+/* Maximum bytes of a pattern or a schema. */
 #define MAX_SOURCE ((size_t)1 << 20)
 
 typedef enum source_kind {
@@ -29,7 +29,7 @@ static by_status parse(uint32_t *root, by__language *language, source_kind kind,
     return BY_OK;
 }
 
-/* The automata of a language in the bytes of a vocabulary. */
+/* Compiles the automata of a language for the bytes that occur in a vocabulary. */
 static by_status compile(by__automata *out, const by__language *language, uint32_t root,
                          const by_token_list *list, by_error *error)
 {

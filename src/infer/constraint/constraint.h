@@ -1,5 +1,5 @@
-/* constraint: a compiled form (constraint.c), the tokens of a vocabulary (token_list.c) and where a
- * sequence stands in the form (constraint_state.c). */
+/* The parts of a constraint: the compiled automata (constraint.c), the tokens of a vocabulary
+ * (token_list.c), and the position of a sequence in the automata (constraint_state.c). */
 #ifndef BY_INFER_CONSTRAINT_CONSTRAINT_H
 #define BY_INFER_CONSTRAINT_CONSTRAINT_H
 
@@ -9,31 +9,32 @@ struct by_constraint {
     by__automata automata;
 };
 
-/* Tokens over this many bytes may not be chosen. */
+/* Longer tokens are never allowed. */
 #define BY__MAX_TOKEN_BYTES 255
 
 struct by_token_list {
     uint32_t vocab;
     uint32_t count;
-    uint32_t *ids;   /* [count] sorted by bytes */
-    uint32_t *first; /* [count + 1] where the bytes of the k-th begin */
+    uint32_t *ids;   /* [count], sorted by the tokens' bytes */
+    uint32_t *first; /* [count + 1]: where the bytes of the k-th token start */
     uint8_t *bytes;
-    uint8_t *shared; /* [count] bytes that the k-th has in common with the one before */
-    uint32_t *place; /* [vocab] k of a token, BY__NO_PLACE */
+    uint8_t *shared; /* [count]: length of the k-th token's common prefix with the one before */
+    uint32_t *place; /* [vocab]: k of each token, or BY__NO_PLACE */
 };
 #define BY__NO_PLACE UINT32_MAX
 
-/* Whether a token of the list may follow (constraint_state.c). */
+/* Returns true if any token of the list may follow (constraint_state.c). */
 bool by__constraint_state_goes_on(by_constraint_state *state);
 
 /* ---- following a text (walk.c) ---- */
 
-/* The most ways to read a text that are followed at a time, and entries of the stacks behind them.
- * Ways over that are dropped, which only forbids texts. */
+/* Maximum number of parses that are followed at the same time, and of entries of their stacks.
+ * Parses beyond that are dropped, which can only forbid texts. */
 #define BY__MAX_WAYS   256
 #define BY__MAX_FRAMES 8192
 
-/* Where a reading is: a state, and the stack of states to come back to: frame 0 is empty. */
+/* The position of a parse: a state, and the stack of states to return to. Frame 0 is the empty
+ * stack. */
 typedef struct by__way {
     int32_t state;
     int32_t frame;
@@ -43,12 +44,12 @@ typedef struct by__frame {
     int32_t back;
     int32_t below;
     int32_t depth;
-    uint64_t hash; /* of the whole stack */
+    uint64_t hash; /* hash of the whole stack */
 } by__frame;
 
 typedef struct by__frames {
     by__frame *list;
-    int32_t *slots; /* hash table of frames by (back, below); 2 * BY__MAX_FRAMES */
+    int32_t *slots; /* hash table of frames by (back, below), 2 * BY__MAX_FRAMES entries */
     int32_t count;
 } by__frames;
 
@@ -56,14 +57,15 @@ by_status by__frames_open(by__frames *frames, by_error *error);
 void by__frames_close(by__frames *frames);
 void by__frames_clear(by__frames *frames);
 void by__frames_copy(by__frames *to, const by__frames *from);
-/* The ways at the beginning of a text; returns their number. `out` has BY__MAX_WAYS. */
+/* Computes the ways at the start of a text and returns their number. `out` has BY__MAX_WAYS
+ * entries. */
 int by__walk_begin(const by__automata *a, by__frames *frames, by__way *out);
-/* The ways after one byte more. */
+/* Computes the ways after one more byte. */
 int by__walk_byte(const by__automata *a, by__frames *frames, const by__way *ways, int count,
                   uint8_t byte, by__way *out);
-/* Whether the text may end. */
+/* Returns true if the text may end here. */
 bool by__walk_can_end(const by__automata *a, const by__way *ways, int count);
-/* Keeps of the frames what `ways` need; `spare` is another set of frames, exchanged with it. */
+/* Keeps only the frames that `ways` need; `spare` is a second set of frames that is swapped in. */
 void by__frames_compact(by__frames *frames, by__frames *spare, by__way *ways, int count);
 
 #endif

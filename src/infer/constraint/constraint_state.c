@@ -4,15 +4,15 @@
 
 #include "infer/constraint/constraint.h"
 
-/* Lists of allowed tokens that a state keeps: within a string or a number the same places come
- * again and again. */
+/* Number of token lists that a state caches: inside a string or a number the same positions
+ * recur. */
 #define KEPT 16
 
-/* Ways of all prefixes of the token at hand, one after another. */
+/* Number of ways stored for all prefixes of the current token, one after another. */
 #define TRAIL_WAYS 4096
 
-/* What tells the place of a text apart from others: the ways with their whole stacks, summed, so
- * that their order does not matter. Two independent sums of 64 bits. */
+/* Identifies a position by the sum of hashes over its ways with their whole stacks, so that their
+ * order does not matter. Two independent 64-bit sums. */
 typedef struct place_key {
     uint64_t a, b;
 } place_key;
@@ -27,8 +27,8 @@ struct by_constraint_state {
     by__way *trail;       /* [TRAIL_WAYS] */
     int *trail_begin;     /* [BY__MAX_TOKEN_BYTES + 2] */
     uint64_t *masks;      /* [KEPT, words] */
-    place_key keys[KEPT]; /* of the masks */
-    uint64_t used[KEPT];  /* when each was asked for last; 0: it is empty */
+    place_key keys[KEPT]; /* keys of the masks */
+    uint64_t used[KEPT];  /* time of last use of each; 0: empty */
     uint64_t clock;
     size_t words;
 };
@@ -118,14 +118,14 @@ static place_key key_of(const by_constraint_state *s)
     return key;
 }
 
-/* All tokens that may follow, in one walk over the sorted tokens: what a token shares with the one
- * before was walked already, and what follows a prefix that is not allowed is passed over. */
+/* Finds all tokens that may follow in one walk over the sorted tokens: the common prefix with the
+ * previous token is not walked again, and tokens after a forbidden prefix are skipped. */
 static void find_allowed(by_constraint_state *s, uint64_t *mask)
 {
     const by__automata *a = &s->constraint->automata;
     const by_token_list *list = s->list;
-    int depth = 0;        /* bytes of the token at hand that were walked */
-    int dead = INT32_MAX; /* so many bytes of it lead nowhere */
+    int depth = 0;        /* walked bytes of the current token */
+    int dead = INT32_MAX; /* length of its shortest forbidden prefix */
     memset(mask, 0, s->words * sizeof *mask);
     memcpy(s->trail, s->ways, (size_t)s->count * sizeof *s->ways);
     s->trail_begin[0] = 0;
@@ -151,7 +151,7 @@ static void find_allowed(by_constraint_state *s, uint64_t *mask)
         if (dead == INT32_MAX) {
             mask[list->ids[k] / 64] |= UINT64_C(1) << list->ids[k] % 64;
         } else {
-            depth--; /* the last byte is not walked for others */
+            depth--; /* no other token needs the walk of the last byte */
         }
     }
     by__frames_compact(&s->frames, &s->spare, s->ways, s->count);

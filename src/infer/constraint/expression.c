@@ -182,7 +182,7 @@ const by__expression *by__expr_either(by__language *language, const by__expressi
 const by__expression *by__expr_repeat(by__language *language, const by__expression *a,
                                       uint32_t least, uint32_t most)
 {
-    if (a == NULL) { /* no text at all: only zero times is possible */
+    if (a == NULL) { /* no text at all: only zero repetitions are possible */
         return least == 0 ? by__expr_empty(language) : NULL;
     }
     by__expression *e = node(language, BY__EXPR_REPEAT);

@@ -1,6 +1,6 @@
-/* JSON Schema (draft 2020-12) as a grammar: objects, arrays and what is referred to are rules,
- * everything else stands in the rule that it is a part of. What a keyword allows is never widened:
- * it is kept, narrowed (an object without `additionalProperties` is closed) or refused by name. */
+/* JSON Schema (draft 2020-12) as a grammar: objects, arrays and referenced schemas become rules,
+ * everything else is expanded in place. What a keyword allows is never widened: it is kept,
+ * narrowed (an object without `additionalProperties` is closed), or refused by name. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,8 +28,8 @@ static const type_name type_names[] = {
     {"null", TYPE_NULL},
 };
 
-/* Keywords that say something of a type; those of no type are annotations, places of definitions,
- * or stand for a whole schema. */
+/* Keywords that apply to certain types. Those without a type are annotations, hold definitions, or
+ * replace a whole schema. */
 static const type_name keywords[] = {
     {"properties", TYPE_OBJECT},
     {"required", TYPE_OBJECT},
@@ -66,7 +66,7 @@ static const type_name keywords[] = {
     {"$comment", 0},
 };
 
-/* A call of the rule of a schema, which is parsed later if it has none yet. */
+/* Calls the rule of a schema; if it has none yet, adds one that is parsed later. */
 static by_status call_schema(by__schema_parser *p, const json_t *schema, const char *place,
                              const by__expression **out)
 {
@@ -87,7 +87,7 @@ static by_status call_schema(by__schema_parser *p, const json_t *schema, const c
 
 /* ---- objects and arrays ---- */
 
-/* A property to be written: its name and schema (NULL: any value). */
+/* A property to write: its name and schema (NULL: any value). */
 typedef struct property {
     const char *name;
     const json_t *schema;
@@ -121,14 +121,14 @@ static by_status property_of(by__schema_parser *p, const property *q, const char
     return BY_OK;
 }
 
-/* Members in the order of the schema. From the last to the first, `some` is what follows once a
- * member was written, `none` what follows before. */
+/* Members in the order of the schema. Built from the last to the first: `some` is what follows if a
+ * member was already written, `none` what follows if not. */
 static by_status members_of(by__schema_parser *p, const property *list, size_t count,
                             const char *place, int depth, const by__expression **out)
 {
     const by__expression *some = by__expr_empty(p->language);
     const by__expression *none = by__expr_empty(p->language);
-    size_t first = 0; /* before the first that is required, a member may be the first written */
+    size_t first = 0; /* up to the first required member, any member may be the first one written */
     while (first < count && !list[first].required) {
         first++;
     }
@@ -138,7 +138,7 @@ static by_status members_of(by__schema_parser *p, const property *list, size_t c
         const by__expression *begins = member;
         const by__expression *follows =
             BY__CHAIN(p, by__schema_text(p, ","), by__schema_shared(p, BY__RULE_SPACE), member);
-        if (i <= first) { /* `some` is used twice: a rule keeps it from being copied each time */
+        if (i <= first) { /* `some` is used twice: a rule avoids a copy each time */
             uint32_t rule = by__language_rule(p->language);
             by__language_define(p->language, rule, some);
             some = by__expr_call(p->language, rule);
@@ -286,8 +286,8 @@ static unsigned type_of_value(const json_t *value)
     }
 }
 
-/* The types that a schema allows: what it says, or what its keywords are of; 0: any. A keyword
- * that is not known is refused. */
+/* Returns the types that a schema allows: those stated, or those that its keywords apply to; 0:
+ * any. Unknown keywords are refused. */
 static by_status read_types(const by__schema_parser *p, const json_t *schema, const char *place,
                             unsigned *types)
 {
@@ -323,8 +323,8 @@ static by_status read_types(const by__schema_parser *p, const json_t *schema, co
                                        : BY_OK;
 }
 
-/* A value as JSON whose reals have the fewest digits, of 15 to 17, that give all of them back: 0.1,
- * not 0.10000000000000001. NULL: out of memory. */
+/* Formats a value as JSON in which reals have the fewest of 15 to 17 digits that read back exactly:
+ * 0.1, not 0.10000000000000001. Returns NULL when memory is exhausted. */
 static char *dump_value(const json_t *value)
 {
     const size_t flags = JSON_ENCODE_ANY | JSON_COMPACT;
@@ -371,7 +371,7 @@ static by_status enum_of(by__schema_parser *p, const json_t *schema, const char 
     return BY_OK;
 }
 
-/* The schema that a JSON pointer (RFC 6901) of this document names. */
+/* Finds the schema that a JSON pointer (RFC 6901) refers to within this document. */
 static by_status find_reference(const by__schema_parser *p, const json_t *ref, const char *place,
                                 const json_t **out)
 {
@@ -401,7 +401,7 @@ static by_status find_reference(const by__schema_parser *p, const json_t *ref, c
     return BY_OK;
 }
 
-/* Keywords that stand for a whole schema may have none beside them that narrows it. */
+/* Keywords that replace a whole schema must not be combined with others that narrow it. */
 static by_status check_alone(const by__schema_parser *p, const json_t *schema, const char *key,
                              const char *place, unsigned types)
 {
@@ -417,7 +417,7 @@ static by_status check_alone(const by__schema_parser *p, const json_t *schema, c
                  : BY_OK;
 }
 
-/* Values that are listed are not checked against what else a schema says, but for its type. */
+/* Listed values are checked only against the type, not against other keywords. */
 static by_status check_values_alone(const by__schema_parser *p, const json_t *schema,
                                     const char *place)
 {
@@ -447,7 +447,7 @@ static by_status any_of(by__schema_parser *p, const json_t *list, const char *pl
     return BY_OK;
 }
 
-/* One schema, as generators write a reference that has a description beside it. */
+/* Accepts a single schema, as generators use it to attach a description to a reference. */
 static by_status all_of(by__schema_parser *p, const json_t *list, const char *place, int depth,
                         const by__expression **out)
 {
@@ -480,7 +480,7 @@ static by_status one_type(by__schema_parser *p, const json_t *schema, const char
     }
 }
 
-/* The texts of a schema. */
+/* Parses a schema into an expression. */
 static by_status parse_schema(by__schema_parser *p, const json_t *schema, const char *place,
                               int depth, const by__expression **out)
 {
@@ -535,8 +535,8 @@ static by_status parse_schema(by__schema_parser *p, const json_t *schema, const 
     return by__language_status(p->language, p->error);
 }
 
-/* Objects and arrays get a rule of their own, so that alternatives that begin alike are followed
- * side by side and not multiplied. */
+/* Gives objects and arrays their own rules, so that alternatives with a common prefix are followed
+ * in parallel instead of being multiplied. */
 static by_status value_of(by__schema_parser *p, const json_t *schema, const char *place, int depth,
                           const by__expression **out)
 {

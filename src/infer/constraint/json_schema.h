@@ -1,5 +1,5 @@
-/* What json_schema.c (objects, arrays, what a schema is) and json_schema_values.c (strings,
- * numbers, the rules that any schema may call) share. */
+/* Shared by json_schema.c (objects, arrays, schemas as a whole) and json_schema_values.c (strings,
+ * numbers, rules that any schema may call). */
 #ifndef BY_INFER_CONSTRAINT_JSON_SCHEMA_H
 #define BY_INFER_CONSTRAINT_JSON_SCHEMA_H
 
@@ -10,7 +10,7 @@
 /* Rules that any schema may call. */
 typedef enum by__shared_rule {
     BY__RULE_SPACE = 0,
-    BY__RULE_CHARACTER, /* within a string */
+    BY__RULE_CHARACTER, /* inside a string */
     BY__RULE_STRING,
     BY__RULE_NUMBER,
     BY__RULE_INTEGER,
@@ -20,7 +20,7 @@ typedef enum by__shared_rule {
     BY__SHARED_RULES
 } by__shared_rule;
 
-/* A schema that has a rule of its own, to be parsed when its turn comes. */
+/* A schema with its own rule, still to be parsed. */
 typedef struct by__pending_schema {
     const json_t *schema;
     uint32_t rule;
@@ -30,19 +30,19 @@ typedef struct by__pending_schema {
 typedef struct by__schema_parser {
     by__language *language;
     const json_t *root;
-    uint32_t shared[BY__SHARED_RULES]; /* BY__UNBOUNDED: not made yet */
+    uint32_t shared[BY__SHARED_RULES]; /* BY__UNBOUNDED: not defined yet */
     by__pending_schema *list;
     size_t count;
     size_t capacity;
     by_error *error;
 } by__schema_parser;
 
-/* BY_EARG with the place in front. */
+/* Reports BY_EARG, prefixed by the place. */
 by_status by__schema_refuse(const by__schema_parser *p, const char *place, const char *format, ...)
     BY_PRINTF(3, 4);
-/* A call of a shared rule, which is made when it is first called. */
+/* Returns a call of a shared rule, which is defined when it is first called. */
 const by__expression *by__schema_shared(by__schema_parser *p, by__shared_rule which);
-/* One after another; none of them NULL, or the whole is NULL. */
+/* Concatenates the parts. Returns NULL if any of them is NULL. */
 const by__expression *by__schema_chain(by__schema_parser *p, size_t count,
                                        const by__expression *const *parts);
 #define BY__CHAIN(p, ...)                                                                          \
@@ -50,17 +50,17 @@ const by__expression *by__schema_chain(by__schema_parser *p, size_t count,
         p, sizeof((const by__expression *[]){__VA_ARGS__}) / sizeof(const by__expression *),       \
         (const by__expression *[]){__VA_ARGS__})
 const by__expression *by__schema_text(by__schema_parser *p, const char *text);
-/* A pattern of the program's own, the whole of a text. */
+/* Parses a built-in pattern, which must match a whole text. */
 const by__expression *by__schema_pattern(by__schema_parser *p, const char *pattern,
                                          by__writing writing);
-/* Items between brackets, `least` to `most` of them, with commas and space. */
+/* Returns `least` to `most` items between brackets, with commas and space. */
 const by__expression *by__schema_list(by__schema_parser *p, const char *open,
                                       const by__expression *item, uint32_t least, uint32_t most,
                                       const char *close);
-/* The integer that a keyword says, 0 to BY__MAX_REPEAT; `fallback` where it is not there. */
+/* Reads an integer keyword from 0 to BY__MAX_REPEAT; `fallback` if it is missing. */
 by_status by__schema_count(const by__schema_parser *p, const json_t *schema, const char *key,
                            const char *place, uint32_t fallback, uint32_t *out);
-/* Numbers and strings as the schema's keywords limit them. */
+/* Make expressions for numbers and strings with the limits in the schema's keywords. */
 by_status by__schema_number(by__schema_parser *p, const json_t *schema, const char *place,
                             bool integer, const by__expression **out);
 by_status by__schema_string(by__schema_parser *p, const json_t *schema, const char *place,

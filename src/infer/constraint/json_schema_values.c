@@ -20,7 +20,7 @@ typedef struct named_text {
 #define OCTET "(25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
 #define HEXES "[0-9a-f]{1,4}"
 
-/* Formats as OpenAI's structured output has them; each a subset of what its standard allows. */
+/* The formats of OpenAI's structured output; each accepts a subset of its standard. */
 static const named_text formats[] = {
     {"date", DAY},
     {"time", CLOCK},
@@ -69,7 +69,7 @@ const by__expression *by__schema_pattern(by__schema_parser *p, const char *patte
     return status == BY_OK ? e : NULL;
 }
 
-/* A character within a JSON string. */
+/* One character inside a JSON string. */
 static const by__expression *any_character(by__schema_parser *p)
 {
     by__code_range all = {0, 0x10ffff};
@@ -87,7 +87,7 @@ static const by__expression *quoted(by__schema_parser *p, const by__expression *
     return BY__CHAIN(p, by__schema_text(p, "\""), inner, by__schema_text(p, "\""));
 }
 
-/* Items between brackets, with commas: `most` 0 for none at all. */
+/* Items between brackets, separated by commas; `most` 0 allows none. */
 const by__expression *by__schema_list(by__schema_parser *p, const char *open,
                                       const by__expression *item, uint32_t least, uint32_t most,
                                       const char *close)
@@ -176,7 +176,7 @@ static by_status read_limit(const by__schema_parser *p, const json_t *schema, co
     return BY_OK;
 }
 
-/* The tighter of two limits, an open one being tighter than a closed one. */
+/* Takes the tighter of two limits; of equal values, the exclusive one is tighter. */
 static void tighten(double *limit, bool *has, bool *open, double value, bool found, bool low)
 {
     if (found && (!*has || (low ? value >= *limit : value <= *limit))) {
@@ -230,7 +230,8 @@ by_status by__schema_string(by__schema_parser *p, const json_t *schema, const ch
         return by__schema_refuse(p, place, "minLength %u is over maxLength %u", least, most);
     }
     if (pattern == NULL && format == NULL) {
-        /* A call a character: thousands of them are a few states each. */
+        /* Calls a rule for each character, so that thousands of them need only a few states
+         * each. */
         inner = by__expr_repeat(p->language, by__schema_shared(p, BY__RULE_CHARACTER), least, most);
         *out = limited ? quoted(p, inner) : by__schema_shared(p, BY__RULE_STRING);
         return BY_OK;

@@ -70,7 +70,7 @@ static by_status build_repeat(by__nfa *nfa, const by__expression *e, int32_t fro
         at = next;
     }
     if (e->last == BY__UNBOUNDED) {
-        /* A state of its own, so that what stands before or behind is not repeated as well. */
+        /* A separate state, so that what comes before or after is not repeated as well. */
         BY_TRY(by__nfa_state_add(nfa, &next, error));
         BY_TRY(by__nfa_free_jump(nfa, at, next, error));
         BY_TRY(build(nfa, e->a, next, next, depth, error));
@@ -85,7 +85,7 @@ static by_status build_repeat(by__nfa *nfa, const by__expression *e, int32_t fro
     return by__nfa_free_jump(nfa, at, to, error);
 }
 
-/* Pairs of one kind are walked with a list, not by recursion: they are as long as a text. */
+/* Walks chains of pairs with a list instead of recursion, because they may be as long as a text. */
 static by_status build_chain(by__nfa *nfa, const by__expression *e, int32_t from, int32_t to,
                              int depth, by_error *error)
 {
@@ -120,7 +120,7 @@ static by_status build_chain(by__nfa *nfa, const by__expression *e, int32_t from
     return status;
 }
 
-/* Groups and schemas nest BY__MAX_NESTING deep each, with a few nodes a level. */
+/* Groups and schemas may nest BY__MAX_NESTING deep each, with a few nodes for each level. */
 #define MAX_DEPTH (16 * BY__MAX_NESTING)
 
 static by_status build(by__nfa *nfa, const by__expression *e, int32_t from, int32_t to, int depth,

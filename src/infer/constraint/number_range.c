@@ -1,6 +1,6 @@
-/* Decimal numbers of a range, digit by digit: a state knows whether what was read so far equals
- * the beginning of the lowest or of the highest number (then the next digit is bounded by
- * theirs), and the remainder by the multiple. */
+/* Decimal numbers of a range, digit by digit. A state knows whether the digits so far equal the
+ * beginning of the lowest or of the highest number (which then bounds the next digit), and the
+ * remainder modulo the multiple. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -8,10 +8,11 @@
 
 #include "infer/constraint/byte_language.h"
 
-/* Numbers that a double holds exactly, and the most that a number without a limit grows to. */
+/* The largest integer up to which doubles are exact, and the maximum number of digits of numbers
+ * without a limit. */
 #define LARGEST_EXACT 9007199254740992.0
 #define DIGITS_FREE   15
-/* Digits behind the point of a number whose limits have fewer; the most that limits may have. */
+/* Digits after the point if the limits need fewer, and the most that limits may need. */
 #define FRACTION_FREE 6
 #define FRACTION_MOST 9
 #define MULTIPLE_MOST 1000
@@ -42,21 +43,21 @@ static const uint64_t power_of_ten[BY__MAX_DIGITS + 1] = {1u,
 typedef struct builder {
     by__nfa *nfa;
     const by__number_spec *spec;
-    int32_t to;      /* where accepted numbers lead */
-    int32_t *loose;  /* [digits left, remainder]: states that no bound touches any more, -1: none */
+    int32_t to;      /* where accepted numbers continue */
+    int32_t *loose;  /* [digits left, remainder]: states without active bounds, -1: none */
     uint64_t modulo; /* 1: any multiple */
-    uint64_t low;    /* of the numbers with `digits` digits before the point */
+    uint64_t low;    /* bounds of the numbers with `digits` digits before the point */
     uint64_t high;
     by_error *error;
 } builder;
 
-/* What was read: the digits left, and what is known of those before. */
+/* A partly read number: the digits left, and what is known about those before. */
 typedef struct reading {
-    int left; /* digits to come, those behind the point included */
+    int left; /* digits to come, including those after the point */
     bool at_low;
     bool at_high;
-    bool pointed; /* the point was read, and a digit must follow */
-    bool first;   /* no digit yet, and more than one to come before the point */
+    bool pointed; /* the point was read, so a digit must follow */
+    bool first;   /* no digit was read, and several are to come before the point */
     uint64_t remainder;
 } reading;
 
@@ -65,7 +66,7 @@ static int digit_of(uint64_t value, int place)
     return (int)(value / power_of_ten[place] % 10);
 }
 
-/* May the number end here, all digits left being zero? */
+/* Returns true if the number may end here, with all remaining digits zero. */
 static bool may_end(const builder *b, const reading *r)
 {
     if (r->left > b->spec->fraction || r->pointed) {
@@ -96,7 +97,7 @@ static by_status add_digits(builder *b, const reading *r, int32_t state)
     return BY_OK;
 }
 
-/* The state of a reading. Its depth is the number of digits. */
+/* Adds the state of a reading. The recursion depth is at most the number of digits. */
 static by_status visit(builder *b, reading r, int32_t *out)
 {
     bool loose = !r.at_low && !r.at_high && !r.pointed && !r.first;
@@ -156,7 +157,7 @@ by_status by__nfa_number(by__nfa *nfa, const by__number_spec *spec, int32_t from
 
 /* ---- limits ---- */
 
-/* Digits behind the point that a number needs, -1 when it has too many. */
+/* Returns the digits after the point that a number needs, or -1 if there are too many. */
 static int fraction_digits(double value)
 {
     for (int digits = 0; digits <= FRACTION_MOST; digits++) {
@@ -183,7 +184,7 @@ static by_status units(double value, int fraction, const char *where, int64_t *o
     return BY_OK;
 }
 
-/* Digits behind the point that all limits need. */
+/* Finds the digits after the point that all limits need. */
 static by_status choose_fraction(const by__number_limits *l, const char *where, int *out,
                                  by_error *error)
 {
@@ -235,7 +236,7 @@ by_status by__number_expression(const by__expression **out, by__language *langua
     int64_t bound = (int64_t)power_of_ten[DIGITS_FREE] - 1;
     low = l->has_low ? low + (l->low_open ? 1 : 0) : -bound;
     high = l->has_high ? high - (l->high_open ? 1 : 0) : bound;
-    if (l->integer && fraction > 0) { /* an integer between numbers that are none */
+    if (l->integer && fraction > 0) { /* an integer between bounds that are not */
         int64_t unit = (int64_t)power_of_ten[fraction];
         if (multiple != 0 && multiple % unit != 0) {
             return by_error_set(error, BY_EARG,

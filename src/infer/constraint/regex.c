@@ -1,9 +1,10 @@
-/* Regular expressions as ECMA-262 and Python's re agree on them, without what is not regular:
- * literals, `.`, classes, escapes, groups, alternatives, greedy and lazy repeats (which are the
- * same set of texts), ^ and $ at the ends of the top-level alternatives.
+/* The common subset of regular expressions in ECMA-262 and Python's re, without features that are
+ * not regular: literals, `.`, classes, escapes, groups, alternatives, greedy and lazy repeats
+ * (which match the same set of texts), ^ and $ at the ends of the top-level alternatives.
  *
- * Where the two differ in what a class holds, the smaller set is taken, so that a text fits both:
- * \d, \w are ASCII, \D, \W, \S leave out what Unicode calls a digit, a word character, a space. */
+ * Where the two differ in the characters of a class, the smaller set is used, so that a text
+ * matches in both: \d, \w are ASCII; \D, \W, \S exclude what Unicode calls a digit, a word
+ * character, a space. */
 #include <string.h>
 
 #include "data/tokenizer/unicode.h"
@@ -56,8 +57,8 @@ static by_status add_all(const parser *p, by__code_set *set, const by__code_rang
     return BY_OK;
 }
 
-/* Code points whose Unicode class is none of those whose bits `without` has, and that are not an
- * underscore where word characters are left out. */
+/* Finds the code points whose Unicode class is not in the mask `without`; if word characters are
+ * excluded, so is the underscore. */
 static by_status find_without(const parser *p, by__code_set *set, unsigned without)
 {
     uint32_t first = BY__INVALID;
@@ -75,8 +76,9 @@ static by_status find_without(const parser *p, by__code_set *set, unsigned witho
     return BY_OK;
 }
 
-/* What \D, \W or \S (`which` 0, 1, 2) holds. The pass over all code points takes milliseconds, so
- * it is made once; a use still adds hundreds of ranges, and counts as that. */
+/* Adds the characters of \D, \W or \S (`which` 0, 1, 2). The pass over all code points takes
+ * milliseconds, so the result is cached; each use still adds hundreds of ranges, and is counted
+ * accordingly. */
 static by_status add_without(const parser *p, by__code_set *set, int which)
 {
     static const unsigned classes[] = {1u << BY__NUMBER, 1u << BY__LETTER | 1u << BY__NUMBER,
@@ -107,7 +109,7 @@ static by_status add_shorthand(const parser *p, by__code_set *set, uint8_t lette
         return add_without(p, set, 0);
     case 'W':
         return add_without(p, set, 1);
-    default: /* 'S'; U+FEFF is a space of ECMA-262, U+001C..1F of Python */
+    default: /* 'S': U+FEFF is a space in ECMA-262, U+001C..1F are in Python */
         BY_TRY(add_without(p, set, 2));
         by__code_set_close(set);
         BY_TRY(by__code_set_negate(set, p->error));
@@ -134,7 +136,7 @@ static by_status read_hex(parser *p, int digits, uint32_t *code)
     return BY_OK;
 }
 
-/* What stands behind a backslash: a set (*single BY__INVALID) or one character. */
+/* Reads what follows a backslash: a set (*single is BY__INVALID) or one character. */
 static by_status read_escape(parser *p, by__code_set *set, uint32_t *single, bool in_class)
 {
     static const char named[] = "tnrfv0";
@@ -183,7 +185,7 @@ static by_status read_escape(parser *p, by__code_set *set, uint32_t *single, boo
     return BY_OK;
 }
 
-/* One member of [...]: a character (*single) or a shorthand. */
+/* Reads one member of [...]: a character (*single) or a class escape. */
 static by_status read_member(parser *p, by__code_set *set, uint32_t *single)
 {
     if (p->at == p->end) {
@@ -239,7 +241,7 @@ static by_status read_class(parser *p, const by__expression **out)
     return status;
 }
 
-/* All characters but those of `without`, sorted. */
+/* All characters except those of `without`, which is sorted. */
 static by_status any_but(parser *p, const uint32_t *without, size_t count,
                          const by__expression **out)
 {
@@ -344,7 +346,7 @@ static by_status read_count(parser *p, uint32_t *out, bool *found)
     return BY_OK;
 }
 
-/* The repeats behind an atom. */
+/* Reads the repeats that follow an atom. */
 static by_status read_repeats(parser *p, const by__expression **e)
 {
     for (;;) {
@@ -378,11 +380,12 @@ static by_status read_repeats(parser *p, const by__expression **e)
             return refuse(p, "possessive repeats are not supported; put the inner repeat into a "
                              "group");
         }
-        (void)take(p, "?"); /* lazy: the same texts */
+        (void)take(p, "?"); /* lazy: matches the same texts */
     }
 }
 
-/* One alternative. At the top, what ^ and $ do not anchor may have any text around it. */
+/* Reads one alternative. At the top level, a side without ^ or $ may have any text before or
+ * after. */
 static by_status read_branch(parser *p, bool top, bool anchored, const by__expression **out)
 {
     const by__expression *any = NULL;

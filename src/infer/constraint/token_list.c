@@ -20,7 +20,7 @@ static int by_bytes(const void *a, const void *b)
     return order == 0 ? (x->id > y->id) - (x->id < y->id) : order;
 }
 
-/* The tokens in the order of their ids; their bytes one after another at *bytes. */
+/* Lists the tokens in the order of their ids; *bytes receives their concatenated bytes. */
 static by_status collect(entry *list, uint32_t *count, uint8_t **bytes, by_token_bytes *read,
                          void *user, uint32_t vocab, by_error *error)
 {

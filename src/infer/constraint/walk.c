@@ -3,7 +3,7 @@
 
 #include "infer/constraint/constraint.h"
 
-/* Frames are kept once each (hash-consed), so that two stacks are equal when their numbers are. */
+/* Frames are hash-consed, so stacks are equal if and only if their numbers are equal. */
 
 #define SLOTS (2 * BY__MAX_FRAMES)
 
@@ -47,7 +47,8 @@ void by__frames_copy(by__frames *to, const by__frames *from)
     to->count = from->count;
 }
 
-/* The frame with `back` on top of `below`; -1 when there is no room, or too much is nested. */
+/* Returns the frame with `back` on top of `below`; -1 if there is no room or the nesting is too
+ * deep. */
 static int32_t push(by__frames *frames, int32_t back, int32_t below)
 {
     uint64_t hash = mix(frames->list[below].hash * 31 + (uint64_t)back + 1);
@@ -79,13 +80,14 @@ static void add_way(by__way *out, int *count, int32_t state, int32_t frame)
     }
 }
 
-/* Adds the rules that the ways from `from` on enter, and those that they come back to. */
+/* Adds the ways into rules that the ways from index `from` on call, and back out of rules that
+ * end. */
 static void follow(const by__automata *a, by__frames *frames, by__way *out, int from, int *count)
 {
     for (int i = from; i < *count; i++) {
         by__way way = out[i];
         for (int32_t k = a->first_call[way.state]; k < a->first_call[way.state + 1]; k++) {
-            /* A rule with nothing behind it does not come back: the stack stays as deep. */
+            /* A tail call does not return, so it does not make the stack deeper. */
             int32_t back = a->calls[k].back;
             int32_t frame = a->ends[back] != 0 ? way.frame : push(frames, back, way.frame);
             if (frame >= 0) {

@@ -1,6 +1,5 @@
-/* RUN/events.jsonl: one JSON object a line. It is what `banyan plot` and the sink mlflow read, so
- * it has every number. Not in it: what run.json, config.yaml and checkpoints say, and histograms.
- * */
+/* RUN/events.jsonl: one JSON object a line. `banyan plot` and the mlflow sink read it, so it has
+ * every number. It leaves out what is in run.json, config.yaml and checkpoints, and histograms. */
 #include <stdlib.h>
 
 #include "track/mlflow_client.h"
@@ -18,7 +17,7 @@ static by_status open_sink(void **sink, const by__tracker_options *options, by_e
             ? by_events_rewind(path, options->step, options->eval_pending, error)
             : BY_OK;
     if (status == BY_OK && options->is_resumed) {
-        /* Also where this process has no such sink: the next one may. */
+        /* Done even if this process has no mlflow sink, because a later one may have. */
         status = by__mlflow_rewind(options->run, error);
     }
     if (status == BY_OK) {

@@ -1,8 +1,7 @@
-/* MLflow over REST (src/track/mlflow_client.h). The thread that trains only says that there is
- * something new: a thread of the sink's own reads events.jsonl and sends it, about once a second.
- * While the server is away it tries again after 1, 2, 4, ... 60 seconds; memory does not grow
- * meanwhile. At the end of a run it has a few seconds for the rest; what is left is for `banyan
- * runs sync`. */
+/* MLflow over REST (src/track/mlflow_client.h). The training thread only signals that there is
+ * something new; the sink's own thread reads events.jsonl and sends it, about once a second. While
+ * the server is unreachable it retries after 1, 2, 4, ... 60 seconds without using more memory. At
+ * the end of a run it has a few seconds to finish; `banyan runs sync` sends the rest. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -20,14 +19,14 @@ typedef struct sender {
     by__mlflow_options options;
     pthread_t thread;
     bool has_thread;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* guards the fields below */
     pthread_cond_t change;
     bool is_new;    /* there may be something to send */
-    bool is_ending; /* one more attempt, then how the run ended */
+    bool is_ending; /* make one more attempt, then send how the run ended */
     bool is_done;
     bool is_failing;
     by_error problem;
-    atomic_bool stop; /* also what is under way */
+    atomic_bool stop; /* also aborts a request in progress */
 } sender;
 
 static bool is_stopped(void *user)
@@ -45,7 +44,7 @@ static by_status send_all(sender *s, bool is_ending, by_error *error)
     return is_ending && !more ? by__mlflow_end(s->mlflow, error) : BY_OK;
 }
 
-/* Waits until there is a change, at most so many seconds. The lock is held. */
+/* Waits for a change, for at most this many seconds. The caller holds the lock. */
 static void wait(sender *s, int seconds)
 {
     struct timespec until;
@@ -59,7 +58,8 @@ static bool is_urgent(sender *s)
     return s->is_ending || atomic_load(&s->stop);
 }
 
-/* Lets so many seconds pass, whatever events come, unless the run ends. The lock is held. */
+/* Waits for this many seconds regardless of events, unless the run ends. The caller holds the
+ * lock. */
 static void let_pass(sender *s, int seconds)
 {
     struct timespec until;
@@ -105,13 +105,13 @@ static by_status start(sender *s, by_error *error)
 {
     sigset_t all;
     sigset_t before;
-    pthread_condattr_t monotonic; /* a clock that is set changes no wait */
+    pthread_condattr_t monotonic; /* so that adjusting the clock does not affect waits */
     (void)pthread_condattr_init(&monotonic);
     (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     (void)pthread_mutex_init(&s->lock, NULL);
     (void)pthread_cond_init(&s->change, &monotonic);
     (void)pthread_condattr_destroy(&monotonic);
-    (void)sigfillset(&all); /* signals are for the program's own threads */
+    (void)sigfillset(&all); /* signals are handled by the program's own threads */
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     int failure = pthread_create(&s->thread, NULL, run, s);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -136,7 +136,7 @@ static by_status open_sink(void **sink, const by__tracker_options *options, by_e
     return start(s, error);
 }
 
-/* Every event is in events.jsonl by now. */
+/* Every event is in events.jsonl already, so only wake the sender. */
 static by_status put(void *sink, const by__run_event *event, by_error *error)
 {
     sender *s = sink;

@@ -1,6 +1,6 @@
-/* Prometheus: the newest value of every number, served as text (exposition format 0.0.4) to whoever
- * asks GET /metrics of the address that the options name. One request at a time, each within two
- * seconds, by a thread of the sink's own. */
+/* Prometheus: serves the newest value of every number as text (exposition format 0.0.4) for GET
+ * /metrics at the address in the options. The sink's own thread handles one request at a time, each
+ * within two seconds. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <math.h>
@@ -23,7 +23,7 @@ enum { request_seconds = 2, most_request = 4096 };
 typedef struct gauge {
     char *tag; /* "train/loss" */
     double value;
-    bool is_layer; /* what is behind the "/" names a tensor */
+    bool is_layer; /* the part after the "/" names a tensor */
 } gauge;
 
 typedef struct exporter {
@@ -32,7 +32,7 @@ typedef struct exporter {
     pthread_t thread;
     bool has_thread;
     char *run;            /* its name */
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* guards the fields below */
     uint64_t step;
     gauge *gauges;
     size_t count;
@@ -49,7 +49,7 @@ static void add_number(by__text *out, double value)
     by__text_add(out, isnan(value) ? "NaN" : isinf(value) ? value > 0 ? "+Inf" : "-Inf" : number);
 }
 
-/* Names hold letters, digits and underscores. */
+/* Appends a name, which may contain letters, digits and underscores. */
 static void add_name(by__text *out, const char *tag, size_t n)
 {
     by__text_add(out, "banyan_");
@@ -129,7 +129,7 @@ by__scrape by__scrape_parse(const char *text, size_t length)
     return is_known ? BY__SCRAPE_METRICS : BY__SCRAPE_UNKNOWN;
 }
 
-/* Whether the socket is ready before `until`; false too when the sink closes. */
+/* Returns true if the socket becomes ready before `until`; false also when the sink closes. */
 static bool ready(const exporter *e, int fd, short what, double until)
 {
     struct pollfd fds[2] = {{.fd = fd, .events = what}, {.fd = e->stop, .events = POLLIN}};
@@ -223,7 +223,7 @@ static by_status start(exporter *e, const char *where, by_error *error)
         return by_error_set(error, BY_EIO, "track.prometheus: cannot listen on %s: %s", where,
                             strerror(errno));
     }
-    (void)sigfillset(&all); /* signals are for the program's own threads */
+    (void)sigfillset(&all); /* signals are handled by the program's own threads */
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     int failure = pthread_create(&e->thread, NULL, run, e);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -249,7 +249,7 @@ static by_status open_sink(void **sink, const by__tracker_options *options, by_e
     return start(e, options->prometheus, error);
 }
 
-/* The gauge of a tag; the lock is held. */
+/* Finds or adds the gauge of a tag; the caller holds the lock. */
 static by_status find(gauge **out, exporter *e, const char *tag, bool is_layer, by_error *error)
 {
     int32_t found = by__name_table_find(&e->names, tag);

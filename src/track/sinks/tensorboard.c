@@ -1,10 +1,10 @@
-/* TensorBoard: RUN/tensorboard/events.out.tfevents.SECONDS.HOST.PID.0, one file a start of the run.
+/* TensorBoard: RUN/tensorboard/events.out.tfevents.SECONDS.HOST.PID.0, one file for each start of
+ * the run.
  *
- * The file is a sequence of TFRecords: length (u64), its masked CRC-32C, an Event in protocol
- * buffers, its masked CRC-32C. Field numbers are those of tensorflow/core/util/event.proto and
- * framework/{summary,tensor,tensor_shape}.proto. Where a run goes on from a checkpoint, an event
- * with session_log START tells TensorBoard to forget the steps behind it that an earlier file has.
- * */
+ * The file is a sequence of TFRecords: length (u64), its masked CRC-32C, an Event as protocol
+ * buffer, its masked CRC-32C. Field numbers are those of tensorflow/core/util/event.proto and
+ * framework/{summary,tensor,tensor_shape}.proto. When a run continues from a checkpoint, an event
+ * with session_log START makes TensorBoard discard later steps of earlier files. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ enum { session_status = 1, session_start = 1 };
 
 typedef struct tensorboard {
     by__append_file file;
-    by__text record; /* each keeps its memory */
+    by__text record; /* these keep their memory between events */
     by__text event;
     by__text summary;
     by__text value;
@@ -70,7 +70,7 @@ static void add_number(tensorboard *t, double number)
     by__proto_message(&t->summary, summary_value, &t->value);
 }
 
-/* What the text plug-in shows: a tensor of one string. */
+/* Adds what the text plug-in shows: a tensor of one string. */
 static void add_text(tensorboard *t, const char *text)
 {
     enum { dtype = 1, shape = 2, strings = 8, dtype_string = 7 };
@@ -81,7 +81,7 @@ static void add_text(tensorboard *t, const char *text)
     by__proto_bytes(&t->part, shape, shape_of_one, sizeof shape_of_one);
     by__proto_string(&t->part, strings, text);
     by__proto_message(&t->value, value_tensor, &t->part);
-    t->tag.length = 0; /* the tag is in the value already */
+    t->tag.length = 0; /* the value contains the tag already */
     by__proto_string(&t->tag, plugin_name, "text");
     by__proto_message(&t->part, plugin_data, &t->tag);
     by__proto_int(&t->part, data_class, class_tensor);
@@ -133,7 +133,7 @@ static by_status put(void *sink, const by__run_event *event, by_error *error)
     return write_event(t, error);
 }
 
-/* The file's first record, and where the run begins. */
+/* Writes the file's first record, and the step at which the run begins. */
 static by_status write_start(tensorboard *t, const by__tracker_options *options, double now,
                              by_error *error)
 {

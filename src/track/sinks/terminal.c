@@ -1,5 +1,5 @@
-/* Reports for whoever started the run: the caller of by_train shows them, as the library prints
- * nothing. */
+/* Passes reports to the caller of by_train, which shows them to the user, because the library
+ * prints nothing. */
 #include "track/sinks/sink.h"
 
 static by_status open_sink(void **sink, const by__tracker_options *options, by_error *error)

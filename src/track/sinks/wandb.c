@@ -1,10 +1,10 @@
 /* Weights & Biases, offline: RUN/wandb/offline-run-DATE_TIME-ID/run-ID.wandb, which `wandb sync`
- * uploads. A run that goes on gets a further directory with the same ID.
+ * uploads. A run that continues gets a further directory with the same ID.
  *
  * The file is LevelDB's log format with another header: blocks of 32 KiB; records of CRC-32
  * (zlib's, of type and data), length (u16), type (whole, first, middle, last), data. The data is a
- * Record of wandb_internal.proto, whose field numbers are below. All values of a step are one row
- * of the history, as the service wants it: a row is written when an event of a later step comes. */
+ * Record of wandb_internal.proto, whose field numbers are below. The service needs all values of a
+ * step in one row of the history, so a row is written when an event of a later step arrives. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -44,25 +44,25 @@ enum {
 
 typedef struct wandb {
     by__append_file file;
-    uint64_t size; /* of the file, with what is kept */
+    uint64_t size; /* of the file, including kept records */
     int64_t records;
     char id[9];
-    const char *name; /* the run's: the end of options->run */
+    const char *name; /* name of the run: the last part of options->run */
     const char *project;
     bool is_resumed;
     double began;
-    bool has_row; /* items of step `step` wait in `row` */
+    bool has_row; /* items of step `step` are pending in `row` */
     uint64_t step;
     double time;
     by__text row;
-    by__text record; /* each keeps its memory */
+    by__text record; /* these keep their memory between events */
     by__text chunks;
     by__text part;
     by__text item;
     by__text text;
 } wandb;
 
-/* One record of the log format, in pieces that end where blocks do. */
+/* Writes one record of the log format, split at the ends of blocks. */
 static void cut(wandb *w, const char *data, size_t n)
 {
     enum { whole = 1, first = 2, middle = 3, last = 4 };
@@ -125,7 +125,8 @@ static void add_number(wandb *w, by__text *out, const char *key, double value)
     char number[32];
     by__format_f64(number, value);
     if (isnan(value)) {
-        (void)snprintf(number, sizeof number, "NaN"); /* as Python's json reads them */
+        (void)snprintf(number, sizeof number, "NaN"); /* as Python's json module writes and reads
+                                                         them */
     } else if (isinf(value)) {
         (void)snprintf(number, sizeof number, value > 0 ? "Infinity" : "-Infinity");
     }
@@ -162,8 +163,8 @@ static void add_list(by__text *out, const char *name, const double *values, size
     by__text_add(out, "]");
 }
 
-/* As numpy.histogram gives it: one border more than values. W&B takes `most_buckets`: neighbours
- * become one where there are more. */
+/* Adds a histogram in numpy.histogram's format: one more border than values. W&B accepts
+ * `most_buckets`, so neighbours are merged if there are more. */
 static by_status add_histogram(wandb *w, const char *key, const by__histogram *h, by_error *error)
 {
     double *borders;
@@ -294,7 +295,7 @@ static by_status put(void *sink, const by__run_event *event, by_error *error)
     return add_values(w, event, error);
 }
 
-/* The ID of an earlier part of this run, or a new one. */
+/* Returns the ID of an earlier part of this run, or a new one. */
 static by_status choose_id(wandb *w, const char *directory, by_error *error)
 {
     char **names = NULL;
@@ -322,7 +323,7 @@ static by_status choose_id(wandb *w, const char *directory, by_error *error)
     return BY_OK;
 }
 
-/* The file's header, which is no record. */
+/* Writes the file's header, which is not a record. */
 static by_status write_header(wandb *w, by_error *error)
 {
     static const uint8_t header[header_bytes] = {':', 'W', '&', 'B', 0xe1, 0xbe, 0};
@@ -344,7 +345,7 @@ static by_status open_file(wandb *w, const char *directory, double time, by_erro
     char stamp[32] = "";
     struct tm utc;
     time_t now = (time_t)time;
-    do { /* a run may go on in the second in which it began */
+    do { /* a run may continue within the second in which it began */
         if (gmtime_r(&now, &utc) != NULL) {
             (void)strftime(stamp, sizeof stamp, "%Y%m%d_%H%M%S", &utc);
         }
