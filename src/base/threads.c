@@ -89,16 +89,18 @@ by_status by__threads_run(size_t count, by_status (*work)(void *context, size_t 
         workers[i].context = context;
         workers[i].index = i;
     }
-    /* If a thread cannot be started, the running ones take its pieces from the caller's queue. */
     while (started < count &&
            pthread_create(&workers[started].thread, NULL, run, &workers[started]) == 0) {
         started++;
     }
     (void)run(&workers[0]);
+    for (size_t i = started; i < count; i++) {
+        (void)run(&workers[i]);
+    }
     for (size_t i = 1; i < started; i++) {
         (void)pthread_join(workers[i].thread, NULL);
     }
-    for (size_t i = 0; i < started && status == BY_OK; i++) {
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
         status = workers[i].status;
         if (status != BY_OK && error != NULL) {
             *error = workers[i].error;

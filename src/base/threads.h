@@ -20,8 +20,8 @@ int by__cores_count(const by__cores *cores);
 int by__thread_count(int threads);
 /* Runs work(context, i, error) for i in [0, count) concurrently, i = 0 on the calling thread, and
  * waits for all of them. Returns the error of the lowest i that failed. If the system refuses to
- * start a thread, `work` is not called for that i and the ones after it, so callers must let the
- * threads take pieces from a shared queue. */
+ * start a thread, the calling thread does the work of those that are missing, one after the other.
+ */
 by_status by__threads_run(size_t count, by_status (*work)(void *context, size_t i, by_error *error),
                           void *context, by_error *error);
 
