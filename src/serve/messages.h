@@ -1,68 +1,75 @@
 /* Messages between gateways, workers, supervisors and the broker: JSON objects whose "t" is the
  * kind.
  *
- * To the broker, first: {"t": "hello", "role": "gateway" | "worker" | "supervisor", "name": ID,
- * "pid": N}, and from a worker that is ready for work also "model", "version", "slots" (requests
- * that it takes at a time), "sessions" (sequences that it runs at a time; "slots") and "info" (the
- * model's entry in /v1/models).
+ * The first message to the broker: {"t": "hello", "role": "gateway" | "worker" | "supervisor",
+ * "name": ID, "pid": N}, and from a worker that is ready for work also "model", "version", "slots"
+ * (requests that it takes at a time), "sessions" (sequences that it runs at a time; default
+ * "slots") and "info" (the model's entry in /v1/models).
  *
  * From a gateway:
- *   submit    "id", "model", "request" (what a worker reads, worker_request.h), "cost" (tokens, by
- *             guess), and where wanted "sequences" (that follow the prompt; 1), "follows": true
- *             for the other prompts of a request whose first one came before, "left" (seconds
- *             until it is too late), "priority" (higher
- *             first), "seen": true for a model that an earlier state of the broker named; "whole":
- *             true when the client gets nothing before the end, so that another version may begin
- *             again; "version": the only one that may answer, "again": true for a request that was
- *             accepted before the link was made anew
- *   cancel    "id": nobody waits for it any more; no event follows
+ *
+ *   submit    "id", "model", "request" (the worker's input, worker_request.h), "cost" (estimated
+ *             tokens), and optionally "sequences" (that follow the prompt; 1), "follows": true for
+ *             every prompt of a request but its first one, "left" (seconds until it expires),
+ *             "priority" (higher first), "seen": true for a model that an earlier state of the
+ *             broker named; "whole": true when the client receives nothing before the end, so that
+ *             another version may start over; "version": the only one that may answer, "again":
+ *             true for a request that was accepted before the link was reconnected
+ *   cancel    "id": no client waits for it any more; no event follows
  *   task_add  "ref", "id", "owner", "expires", "seen", "task": a request to keep on disk ("model",
- *             "cost", "sequences", "priority", "request", "webhook": a URL told of the end, and
- *             what the gateway wants back), and perhaps "key";
+ *             "cost", "sequences", "priority", "request", "webhook": a URL to notify of the end,
+ *             and members that are returned to the gateway), and optionally "key";
  *             or, with "result", one that has ended, to keep
  *   task_get, task_cancel, task_delete   "ref", "id", "owner"
- *   task_hooks   asks for up to "most" webhooks that are due, and has them for "lease" seconds
- *   task_hook    what became of one: "id", "try", "state" ("delivered", "failed" or "pending": due
+ *   task_hooks   requests up to "most" webhooks that are due, leased for "lease" seconds
+ *   task_hook    the outcome of one: "id", "try", "state" ("delivered", "failed" or "pending": due
  *             again in "delay" seconds)
+ *
  * From a worker:
- *   (events   go as lists, see event_list.h, each with the attempt that it was given)
+ *
+ *   (events   as lists, see event_list.h, each with the attempt that it was given)
  *   beat      every 250 ms: "steps" of the engine so far, "busy", and "engine": its statistics
  *   leaving   it takes no new work, and exits when its current work is done
+ *
  * From a supervisor:
+ *
  *   route     "model", "versions": a list of {"version", "share" (of new requests), "shadow" (it
  *             gets copies of requests)}; versions that are not listed get nothing. "elastic": true
  *             when workers are started for requests that wait; "info" of the model, if known. The
- *             first version is the one that serves. Of several supervisors that meet at Redis one
+ *             first version is the one that serves. Of several supervisors on one Redis, one
  *             decides: while it lists two versions, and for as long as its first one has workers.
- *             "deployment", for who asks Redis: {"coming" (a version that is being deployed, or
- *             ""), "phase" of it, "previous" (what a roll-back goes to), "last" (the version of the
- *             last deployment that has ended), "outcome" and "reason" of it}, all of them texts.
- *             "restarts": {REASON: how many workers were started again}
- *   rollback  "model": to the supervisor that decides at Redis, which gets the same message
- *   submit    as of a gateway
+ *             "deployment", for readers of the state in Redis: {"coming" (a version that is being
+ *             deployed, or ""), "phase" of it, "previous" (the target of a roll-back), "last" (the
+ *             version of the last completed deployment), its "outcome" and "reason"}, all strings.
+ *             "restarts": {REASON: number of restarted workers}
+ *   rollback  "model": forwarded to the supervisor that decides at Redis
+ *   submit    as from a gateway
+ *
  * From the broker:
- *   work      to a worker: "id", "attempt", "request", "left" (0: it is never too late)
+ *
+ *   work      to a worker: "id", "attempt", "request", "left" (0: it does not expire)
  *   cancel    to a worker: "id"
  *   (events   as lists, to a gateway or a supervisor)
  *   hooks     to a gateway, after task_hooks: "hooks", a list as by__tasks_hooks gives it
- *   task      to a gateway: "ref", "task" as by__tasks_get gives it, or null, and perhaps "error"
- *   state     to gateways and supervisors every 250 ms: "workers" and "models", what /health, the
- *             page and autoscaling look at. Of a model at Redis: "decides": the supervisor whose
- *             route holds, "decided": whether it is still there, and its "deployment". "restarts"
- *             are those of the model's supervisor
+ *   task      to a gateway: "ref", "task" as by__tasks_get gives it, or null, and possibly "error"
+ *   state     to gateways and supervisors every 250 ms: "workers" and "models", the input of
+ *             /health, the page and autoscaling. Of a model at Redis: "decides": the supervisor
+ *             whose route is in effect, "decided": whether it is still connected, and its
+ *             "deployment". "restarts" are those of the model's supervisor
  *
  * An event is an object with "id" and "e" (text alone is sent as a piece, event_list.h):
+ *
  *   begin     "prompt_tokens", "cached_tokens": the request is valid and was accepted; "version":
  *             of the model that answers
- *   text      "i" (of n), "text", "tokens" (how many it stands for), "logprobs" where wanted
- *   stop      "i", "reason": that sequence is complete; "score" where wanted: the mean
+ *   text      "i" (of n), "text", "tokens" (how many it represents), "logprobs" if requested
+ *   stop      "i", "reason": that sequence is complete; "score" if requested: the mean
  *             log-probability of its tokens; "echo": bytes of its text that are the prompt
  *   end       "usage", and "timing": seconds of the worker for "prefill" and "decode"; the last one
  *   result    "result": the whole answer of a request without a stream, "usage", and "timing" with
  *             its "compute"; the last one
- *   error     "status" (of HTTP), "code", "message", "param"; the last one
- *   again     of the broker: the worker was lost, and another one begins from the beginning. The
- *             same text comes again, since it is a function of the request. */
+ *   error     "status" (HTTP), "code", "message", "param"; the last one
+ *   again     from the broker: the worker was lost, and another one starts over. The same text is
+ *             sent again, since it is a function of the request. */
 #ifndef BY_SERVE_MESSAGES_H
 #define BY_SERVE_MESSAGES_H
 

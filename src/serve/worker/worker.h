@@ -305,7 +305,7 @@ typedef struct by__worker {
     uv_async_t wake;
     uv_timer_t beat;
     by__broker_link broker;
-    int ready_file;  /* write end for readiness; -1: none */
+    int ready_file;  /* the open ready file; -1: none */
     uv_timer_t due;  /* for the next work that max_rate delays */
     double next_due; /* by__now before which the next work does not start */
     by__stop *stop;
