@@ -1,5 +1,5 @@
-/* The tasks that the config key task.kind can name: a row in a file of this folder, and its line in
- * tasks.c. */
+/* The tasks that the config key task.kind can name. Each is a row in a file of this folder, and a
+ * line in tasks.c. */
 #ifndef BY_TRAIN_TASKS_TASKS_H
 #define BY_TRAIN_TASKS_TASKS_H
 
