@@ -1,55 +1,25 @@
 /* device: the interface to the hardware that computes. A backend is a folder: cpu/ today. Rooms
  * above call no function of a backend.
  *
+ * Types: by__kernel, the code for an op; by__call, a bound node as a kernel sees it; by__event, a
+ * point in a queue; by__command_list, a compiled program, and by__recording, its form on the
+ * device; by__collectives, which moves data between ranks; by__device_ops, what a backend
+ * implements. The sections below describe their contracts.
+ *
  * Memory. by_memory (public) is a range of device memory that only the device may read or write.
  * Host code fills and reads it with copies, from and to pinned memory if the copy must not block.
  * On the CPU device memory is host memory, copies are memcpy, and by_host_memory is accepted.
- *
- * Queues. A device has one in-order queue of each by__queue. Work on one queue runs in the order of
- * submission; between queues there is no order except by events:
- *
- *   by__event_record(e, q)   e marks the completion of everything submitted to q so far
- *   by__event_order(e, q)    work submitted to q from now on runs after that point
- *   by__event_wait(e)        the host waits for that point; errors of the work surface here
- *
- * For an event that was never recorded, ordering and waiting do nothing, so the first round of a
- * double buffer needs no special case. Recording again moves the event to the later point; orders
- * made before keep the earlier one (as in CUDA).
- *
- * Resources of submitted work must not be touched until an event after it was waited for: a copied
- * host buffer is not changed or read, memory is not freed, recordings and events are not closed.
- *
- * Programs. Room exec gives a device a by__command_list once (by__recording_open), built at compile
- * time; the device may record it (a CUDA graph) and replay it at every submit. A submitted program
- * is one piece of work on the compute queue: its commands for other queues begin after what the
- * compute queue already holds, and work submitted to the compute queue later begins after all of
- * them. Addresses are read from the calls at the time of submit: binding other buffers afterwards
- * changes later submits only.
- *
- * Kernels. by__call is a bound node as a kernel sees it: tensors, attributes, workspace. Its
- * `state` belongs to the kernel that prepared it and is freed by `release`. Data pointers are NULL
- * during `supports` and `prepare`, and an absent optional input or output has rank -1. Tensors are
- * dense, row-major and aligned as the device requires. Everything else that a kernel may use
- * (device, threads, queue) is in the by__context passed to `prepare` and `run`. All decisions are
- * made in `prepare`: `run` makes no allocation, takes no lock and makes no system call.
- *
- * The CPU. Queues run submitted work at once, on the calling thread, so every event is complete
- * when it is recorded and the interface costs one indirect call; the collective calls of a program
- * run on a separate thread, for which the submit waits. Its kernels come in levels: `reference`
- * (plain C, one thread, double accumulation: the oracle of the tests), then `baseline`, `avx2` and
- * `avx512`, one source compiled for each. The best level that the machine has and BANYAN_ISA allows
- * (reference | baseline | avx2 | avx512 | native) is used; a call that no kernel of a level
- * supports falls back to the level below.
  *
  * Errors. A call that fails immediately returns its error. Errors of submitted work surface in
  * by__event_wait, by__queue_finish, by_device_read and by_device_write, name program and node, and
  * are passed to the function set by by__device_on_error. There a failing rank tells the others
  * before it returns (a communicator sets it, and makes their next collective return BY_EPEER).
  *
- * Determinism: a kernel gives the same bits for any `threads`: work is divided by shape, and the
- * order of every sum depends on shapes alone.
+ * Determinism: a kernel gives the same bits for any number of threads: work is divided by shape,
+ * and the order of every sum depends on shapes alone.
  *
- * Who owns what: the device owns its memory, queues and kernels; command lists belong to exec.
+ * Who owns what: the device owns its memory, queues and kernels; command lists belong to exec, and
+ * a kernel's state to the kernel that prepared it.
  *
  * Never put here: knowledge of graphs, models or training; allocation in `run`.
  */
@@ -67,7 +37,14 @@
 
 #define BY__MAX_INPUTS 8
 
-/* ---- kernels ---- */
+/* ---- kernels ----
+ *
+ * by__call is a bound node as a kernel sees it: tensors, attributes, workspace. Its `state` belongs
+ * to the kernel that prepared it and is freed by `release`. Data pointers are NULL during
+ * `supports` and `prepare`, and an absent optional input or output has rank -1. Tensors are dense,
+ * row-major and aligned as the device requires. Everything else that a kernel may use (device,
+ * threads, queue) is in the by__context passed to `prepare` and `run`. All decisions are made in
+ * `prepare`: `run` makes no allocation, takes no lock and makes no system call. */
 
 typedef struct by__tensor {
     void *data; /* the device's address; host code never dereferences it */
@@ -148,7 +125,24 @@ typedef struct by__kernel {
     by_status (*run)(const by__call *call, const by__context *context);
 } by__kernel;
 
-/* ---- queues, copies and events ---- */
+/* ---- queues, copies and events ----
+ *
+ * A device has one in-order queue of each by__queue. Work on one queue runs in the order of
+ * submission; between queues there is no order except by events:
+ *
+ *   by__event_record(e, q)   e marks the completion of everything submitted to q so far
+ *   by__event_order(e, q)    work submitted to q from now on runs after that point
+ *   by__event_wait(e)        the host waits for that point; errors of the work surface here
+ *
+ * For an event that was never recorded, ordering and waiting do nothing, so the first round of a
+ * double buffer needs no special case. Recording again moves the event to the later point; orders
+ * made before keep the earlier one (as in CUDA).
+ *
+ * Resources of submitted work must not be touched until an event after it was waited for: a copied
+ * host buffer is not changed or read, memory is not freed, recordings and events are not closed.
+ *
+ * On the CPU, queues run submitted work at once on the calling thread, so every event is complete
+ * when it is recorded and the interface costs one indirect call. */
 
 typedef enum by__queue {
     BY__QUEUE_COMPUTE = 0,
@@ -184,7 +178,15 @@ by_status by__event_done(bool *done, by__event *event, by_error *error);
 /* Seconds between two timed events that are complete. */
 by_status by__event_seconds(double *seconds, by__event *from, by__event *to, by_error *error);
 
-/* ---- programs ---- */
+/* ---- programs ----
+ *
+ * Room exec gives a device a by__command_list once (by__recording_open), built at compile time; the
+ * device may record it (a CUDA graph) and replay it at every submit. A submitted program is one
+ * piece of work on the compute queue: its commands for other queues begin after what the compute
+ * queue already holds, and work submitted to the compute queue later begins after all of them.
+ * Addresses are read from the calls at the time of submit: binding other buffers afterwards changes
+ * later submits only. On the CPU, the collective calls of a program run on a separate thread, for
+ * which the submit waits. */
 
 typedef enum by__command_kind {
     BY__COMMAND_CALL,   /* run call `index` on the queue */

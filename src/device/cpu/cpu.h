@@ -31,8 +31,12 @@
  * Ids and targets out of range access no memory: they give an embedding row of zeros, no gradient,
  * no loss.
  *
- * Never put here: anything that a kernel does not need, allocation in `run`, state outside
- * by__call.
+ * Levels. `reference` (plain C, one thread, double accumulation: the oracle of the tests) is
+ * followed by `baseline`, `avx2` and `avx512`. The best level that the machine has and BANYAN_ISA
+ * allows (reference | baseline | avx2 | avx512 | native) is used; a call that no kernel of a level
+ * supports falls back to the level below.
+ *
+ * Never put here: anything that a kernel does not need, allocation in `run`, state outside by__call.
  */
 #ifndef BY_DEVICE_CPU_CPU_H
 #define BY_DEVICE_CPU_CPU_H
