@@ -494,8 +494,7 @@ static void take_other(by__part *part, const by__event *event, const json_t *jso
     const char *name = by__get_text(json, "e");
     if (json == NULL) {
         fail_with(call, &unread);
-    } else if (name != NULL && strcmp(name, "error") == 0) { /* also an event of another kind that
-                                                              * was malformed */
+    } else if (name != NULL && strcmp(name, "error") == 0) { /* also a malformed event */
         fail(call, json);
     } else if (event->kind == BY__EVENT_TEXT) {
         take_text(part, choice_of(part, by__get_integer(json, "i")), json_string_value(text),
