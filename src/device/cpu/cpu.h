@@ -36,7 +36,8 @@
  * allows (reference | baseline | avx2 | avx512 | native) is used; a call that no kernel of a level
  * supports falls back to the level below.
  *
- * Never put here: anything that a kernel does not need, allocation in `run`, state outside by__call.
+ * Never put here: anything that a kernel does not need, allocation in `run`, state outside
+ * by__call.
  */
 #ifndef BY_DEVICE_CPU_CPU_H
 #define BY_DEVICE_CPU_CPU_H

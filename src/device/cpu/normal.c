@@ -1,6 +1,6 @@
 #include "device/cpu/cpu.h"
 
-/* Values of one Philox stream position; work is cut here, so the values do not depend on
+/* Number of values per Philox stream position; work is divided here, so the values do not depend on
  * threads. */
 #define BLOCK BY__NORMAL_BLOCK
 
