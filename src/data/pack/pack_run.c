@@ -26,7 +26,7 @@ void by__pack_note(const by__pack *pack, const char *format, ...)
     }
 }
 
-/* What is left out of the texts is never left out silently. */
+/* Skipped inputs are always reported. */
 static void note_omissions(const by__pack *pack)
 {
     const by__source *s = &pack->source;
