@@ -43,7 +43,8 @@ static bool has_optimizer(const by__manifest *manifest)
     return false;
 }
 
-/* The checkpoint directory that `path` stands for; `verify` is cleared when this verified it. */
+/* Finds the checkpoint directory that `path` refers to; clears `verify` if it was verified
+ * already. */
 static by_status resolve(char **directory, const char *path, bool *verify, by_error *error)
 {
     uint64_t step;
