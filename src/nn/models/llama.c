@@ -328,8 +328,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     by__llama_keys *k = own_keys(c);
     const char *hf_type = json_string_value(json_object_get(in, "model_type"));
     size_t i = 0;
-    while (strcmp(published[i].model_type, hf_type) != 0) { /* it exists: the caller found it by its
-                                                             * model_type */
+    while (strcmp(published[i].model_type, hf_type) != 0) { /* it is in the table */
         i++;
     }
     const type *t = &types[i];
