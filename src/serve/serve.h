@@ -17,8 +17,9 @@
  * If a request names entities, the gateway first fetches their features from a feature store
  * (features.h), on its loop as well.
  *
- * Types here: none; the header declares what the rooms of serve share (errors of libuv, ids, random
- * bytes, clocks). Their records are in the headers of broker, gateway, worker, pool and http.
+ * Types: none here. This header declares helpers that all rooms of serve share (errors of libuv,
+ * ids, random bytes, the clock); the records are in the main headers of http, link, broker,
+ * gateway, worker, deploy and pool.
  *
  * Who owns what: a loop's handles belong to the object that opened them, which closes them and is
  * freed when the last one is closed. A JSON value passed to a function stays the caller's, unless

@@ -1,4 +1,23 @@
-/* Internal records and functions of the broker, shared by broker.c (the process) and broker_*.c. */
+/* broker: the process between gateways and workers: queues, admission, delivery and retries of
+ * requests, versions of models, and tasks on disk.
+ *
+ * A request is a job: it waits in the queue of its model's pool until a worker of a suitable
+ * version has a free slot, and is delivered again if that worker is lost. Events are forwarded to
+ * the gateway as they arrive. Except for tasks, all state is in memory and is rebuilt when peers
+ * reconnect.
+ *
+ * This header has the internal records and functions that broker.c (the process) and broker_*.c
+ * share.
+ *
+ * Types: by__peer, a connected process; by__pool, the workers and the queue of one model;
+ * by__version, a version of a model; by__job (job_list.h), a request; by__tasks (task_store.h), the
+ * file of tasks.
+ *
+ * Who owns what: the broker owns peers, pools and jobs, and closes its links. A job is in the queue
+ * of its pool or in the list of its worker, and in the broker's table of ids. Everything is used by
+ * one loop.
+ *
+ * Never put here: HTTP, keys and limits of clients, what a model computes. */
 #ifndef BY_SERVE_BROKER_H
 #define BY_SERVE_BROKER_H
 

@@ -1,12 +1,20 @@
-/* The rollout of a new version of a model: a state machine that depends on measurements alone, run
- * by the supervisor.
+/* deploy: which version of a model serves, and on how many workers. This file has the rollout of a
+ * new version: a state machine that depends on measurements alone, run by the supervisor.
  *
  *     STARTING -> CHECKING -> (SHADOWING) -> HOLDING a share, step by step -> DONE
  *                        any of them -> FAILED: the former version keeps, or gets back, everything
  *
  * A version fails when its workers exit during their start or are not ready in time, when the
- * golden request has a wrong answer, or when at one of its shares more of its requests fail, or
- * they are slower, than those of the former version in the same period. */
+ * golden request (golden.h) has a wrong answer, or when at one of its shares more of its requests
+ * fail, or they are slower, than those of the former version in the same period.
+ *
+ * Types: by__rollout, the state; by__rollout_input, a measurement; by__version_load, the totals of
+ * a version. autoscale.h has the same for the number of workers.
+ *
+ * Who owns what: the records belong to the caller and own nothing.
+ *
+ * Never put here: processes, links, clocks: measurements contain the time, so that tests can
+ * simulate any load. */
 #ifndef BY_SERVE_ROLLOUT_H
 #define BY_SERVE_ROLLOUT_H
 

@@ -1,6 +1,15 @@
-/* Fetches the features of the entities that a request names: from a store or from the cache, merged
- * into rows as a client would send them. A fetch ends within its timeout, whatever the store does,
- * and never blocks the loop. */
+/* features: fetches the features of the entities that a request names: from a store or from the
+ * cache, merged into rows as a client would send them. A fetch ends within its timeout, whatever
+ * the store does, and never blocks the loop.
+ *
+ * Types: by__features, the configured store, the map of columns (feature_map.h) and the cache
+ * (feature_cache.h); by__feature_fetch, a fetch in progress; by__feature_store (feature_store.h),
+ * the interface to a Redis or a server of Feast.
+ *
+ * Who owns what: by__features owns the store and the cache and borrows configuration and log. A
+ * fetch belongs to it and is freed when `done` was called or the fetch was cancelled.
+ *
+ * Never put here: HTTP of clients, the encoding of rows for a model. */
 #ifndef BY_SERVE_FEATURES_H
 #define BY_SERVE_FEATURES_H
 

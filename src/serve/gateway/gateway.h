@@ -1,6 +1,23 @@
-/* Internal records and functions of the gateway, shared by gateway.c (the process),
- * gateway_routes.c (routes and their access control), gateway_call.c (a request in flight),
- * openai.c (OpenAI's API) and the other gateway_*.c.
+/* gateway: the HTTP side of a server: routes and their access control, OpenAI's API, limits, tasks,
+ * webhooks, the web page.
+ *
+ * A request that workers answer is a call. It has one part for each prompt, which the broker sees
+ * as a separate request, and n choices for each part, which are sequences. Events of the broker are
+ * added to the choices, and streamed or collected. A call whose broker link is lost is submitted
+ * again.
+ *
+ * This header has the internal records and functions shared by gateway.c (the process),
+ * gateway_routes.c (routes and their access control), gateway_call.c (a call in flight), openai.c
+ * (OpenAI's API) and the other gateway_*.c.
+ *
+ * Types: by__gateway; by__call, by__part and by__choice; by__call_form, the functions of a kind of
+ * call; by__waiter, anything that waits at an exchange.
+ *
+ * Who owns what: the gateway owns calls from by__call_start on; an exchange belongs to the server
+ * (http_server.h), and its user pointer is the waiter. Everything is used by one loop, except for
+ * large answers, which another thread parses or prints alone.
+ *
+ * Never put here: the engine, queues of requests, what a model computes.
  */
 #ifndef BY_SERVE_GATEWAY_H
 #define BY_SERVE_GATEWAY_H

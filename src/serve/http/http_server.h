@@ -1,10 +1,19 @@
-/* An HTTP/1.1 server on a loop of libuv: connections, time limits, answers and streams.
+/* http: an HTTP/1.1 server on a loop of libuv: connections, time limits, answers and streams.
  *
  * A connection has one request at a time. The handler gets an exchange, and answers at once or
  * later; until then `gone` tells it when the client disconnects, which the server notices at once
  * because it keeps reading. Frames that a client does not read are buffered up to a limit for each
  * stream and one for all: a client that reads too slowly, or not at all for a time, is cut off. An
- * idle connection holds a few hundred bytes: buffers exist only while they contain data. */
+ * idle connection holds a few hundred bytes: buffers exist only while they contain data.
+ *
+ * Types: by__http_server; by__exchange, a connection and its current request; by__http_request
+ * (http_parse.h), a parsed request.
+ *
+ * Who owns what: the server owns connections, and an exchange is valid until it has been answered
+ * completely or `gone` was called. A request and its strings are valid during the callback.
+ * Handlers own what their pointers of an exchange refer to.
+ *
+ * Never put here: paths and their meaning, keys, JSON, anything of the broker. */
 #ifndef BY_SERVE_HTTP_SERVER_H
 #define BY_SERVE_HTTP_SERVER_H
 

@@ -1,13 +1,21 @@
-/* The link of a gateway, a worker or a supervisor to its broker: JSON objects (messages.h) and
- * lists of events (event_list.h), in both directions and in their order. Users of a link do not
- * depend on its kind:
+/* link: the connection of a gateway, a worker or a supervisor to its broker. It carries JSON
+ * objects (messages.h) and lists of events (event_list.h), in order and in both directions. Users
+ * of a link do not depend on its kind:
  *
- *   link_socket.c  to `banyan broker`, by a socket in the file system: each object behind its
- *                  length (u32, little endian), and each list behind its length and the byte
- *                  BY__LINK_EVENTS. What is over BY__LINK_MESSAGE bytes, or is neither, ends the
- *                  link: the other side is not one of ours.
+ *   link_socket.c  to `banyan broker`, by a socket in the file system: each object is preceded by
+ *                  its length (u32, little endian), and each list by its length and the byte
+ *                  BY__LINK_EVENTS. A frame of more than BY__LINK_MESSAGE bytes, or of neither
+ *                  kind, closes the link: the other side is not one of our processes.
  *   redis_link.c   to a Redis server, which then is the broker: the link runs scripts in Redis for
- *                  the messages that it is given, and makes messages of what comes back. */
+ *                  the messages that it is given, and turns replies and publications into messages.
+ *
+ * Types: by__link; by__link_handler, the owner's callbacks; by__link_listener, the broker's side;
+ * by__broker_link (broker_link.h), a link that reconnects.
+ *
+ * Who owns what: the owner of a link closes it, and is not called afterwards; the memory is freed
+ * by the loop. Messages passed to a callback belong to the link.
+ *
+ * Never put here: the meaning of messages, except for what Redis needs to act as the broker. */
 #ifndef BY_SERVE_LINK_H
 #define BY_SERVE_LINK_H
 

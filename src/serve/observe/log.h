@@ -1,4 +1,4 @@
-/* Writes events of a process as JSON lines to a by_serve_log. */
+/* Logging of a process: writes events as JSON lines to a by_serve_log. */
 #ifndef BY_SERVE_LOG_H
 #define BY_SERVE_LOG_H
 

@@ -1,4 +1,18 @@
-/* Counters and histograms of a gateway in Prometheus' text format 0.0.4. */
+/* observe: what a server reports about itself: metrics (this file, metrics_vllm.h), log entries
+ * (log.h), lines appended to files (append_log.h), traces (trace_context.h, trace_export.h) and
+ * drift of requests (served_drift.h).
+ *
+ * This file has the counters and histograms of a process, printed in Prometheus' text format 0.0.4.
+ * A histogram has fixed edges, so that histograms of several processes can be added, and sent in
+ * messages.
+ *
+ * Types: by__histogram; by__metrics, the counters of a gateway.
+ *
+ * Who owns what: counters are plain members of their owner's record and are used by its loop only.
+ * Functions that print append to a text of the caller.
+ *
+ * Never put here: decisions that depend on a measurement (admission, autoscaling, rollout), the
+ * choice of what is counted in a request. */
 #ifndef BY_SERVE_METRICS_H
 #define BY_SERVE_METRICS_H
 

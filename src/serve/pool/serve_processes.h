@@ -1,5 +1,16 @@
-/* Internal records of the supervisor, shared by serve_processes.c (processes), serve_state.c (the
- * broker's state and the decisions based on it) and serve_control.c (operators' requests). */
+/* pool: the supervisor of `banyan serve`: the process that starts broker, gateway and workers,
+ * keeps them running, scales and deploys, and answers operators at its control socket.
+ *
+ * This header has the internal records shared by serve_processes.c (processes), serve_state.c (the
+ * broker's state and the decisions based on it) and serve_control.c (operators' requests).
+ *
+ * Types: by__supervisor; by__group, the workers of one version; by__child, a process.
+ *
+ * Who owns what: the supervisor owns groups and children and its link to the broker. A child
+ * process ends when the pipe that is its standard input is closed, so that none outlives the
+ * supervisor.
+ *
+ * Never put here: the state machines of deploy, the work of the processes that are started. */
 #ifndef BY_SERVE_SERVE_PROCESSES_H
 #define BY_SERVE_SERVE_PROCESSES_H
 

@@ -1,7 +1,19 @@
-/* Internal records of the worker, shared by worker.c (the loop), worker_model.c (what it serves),
- * worker_embed.c and worker_predict.c, worker_prepare.c (the thread that parses requests),
- * worker_request.c and worker_messages.c (what a request asks for), worker_engine.c (the thread of
- * the engine) and worker_watch.c (the thread that notices when the others hang). */
+/* worker: the process that runs a model: requests from the broker in, events out, in a sandbox.
+ *
+ * The loop (worker.c) reads messages and sends events. Other threads do the work: one parses
+ * requests (worker_prepare.c, with worker_request.c and worker_messages.c), one runs the engine's
+ * steps (worker_engine.c) or, for embeddings and predictions, batches of examples (worker_batch.c,
+ * with worker_embed.c and worker_predict.c), and one detects when the others hang (worker_watch.c).
+ * This header has the records that they share; worker_model.c opens the model.
+ *
+ * Types: by__served_model, the model; by__work, a request for the engine; by__batch_job, a request
+ * that runs in batches; by__prepared, a request that was parsed; by__worker, the process.
+ *
+ * Who owns what: a work belongs to the loop, but to the engine's thread between by__engine_submit
+ * and BY__OUT_LAST; a batch job to the batcher between by__batcher_give and by__batcher_take.
+ * Threads exchange pointers under one lock each.
+ *
+ * Never put here: HTTP, the choice of requests to run, kernels. */
 #ifndef BY_SERVE_WORKER_H
 #define BY_SERVE_WORKER_H
 
