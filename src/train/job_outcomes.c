@@ -220,8 +220,7 @@ by_status by__outcomes_describe(char **out, const by__outcomes *outcomes, by_tas
         status = by_drift_reference_print(r, out, error);
     }
     by_drift_reference_close(&r);
-    if (status == BY_EARG) { /* a reference that cannot be printed is omitted, and the weights are
-                              * saved */
+    if (status == BY_EARG) { /* it cannot be printed */
         return BY_OK;
     }
     if (status == BY_OK) {

@@ -231,8 +231,7 @@ void by__run_dir_update(by__job *job, const char *status)
         by__job_note(job, "%s", error.message);
     }
     job->record_failing = failing;
-    if (!job->index_failing || !is_running) { /* waiting for a held lock would cost seconds each
-                                               * time */
+    if (!job->index_failing || !is_running) { /* a held lock costs seconds each time */
         update_index(job, &record);
     }
 }

@@ -1,6 +1,15 @@
-/* Internals of pipeline schedules: orders of passes (pipeline_orders.c), the resulting lists of
- * actions (pipeline_schedule.c), their time (pipeline_simulate.c), pictures
- * (pipeline_picture.c). */
+/* train/pipeline: pipeline schedules, and (pipe.h) a trainer that runs stages of a model.
+ *
+ * This header has the internals of schedules: orders of passes (pipeline_orders.c), the resulting
+ * lists of actions (pipeline_schedule.c), their time (pipeline_simulate.c), pictures
+ * (pipeline_picture.c). They are functions of the options alone, without any rank running.
+ *
+ * Types: by_pipeline, a schedule with the list of actions of each rank; by__pass_unit, one pass of
+ * a stage on a micro-batch.
+ *
+ * Who owns what: a schedule owns its lists and a copy of the links; options are copied.
+ *
+ * Never put here: graphs, memory, communication; these are in pipe.h. */
 #ifndef BY_TRAIN_PIPELINE_PIPELINE_H
 #define BY_TRAIN_PIPELINE_PIPELINE_H
 

@@ -18,7 +18,7 @@
 /* Limits on connections that have not identified themselves. */
 #define STRANGERS        64
 #define STRANGER_SECONDS 10.0
-/* Intervals between beats after which a rank counts as silent. */
+/* Seconds without a beat after which it is more than late. */
 #define LATE_BEATS 2.0
 
 struct by__connection {

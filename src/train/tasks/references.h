@@ -9,8 +9,8 @@
 #include "base/base.h"
 
 /* Reference of packed text: unigrams of up to four million tokens, read at evenly spread positions,
- * and lengths of documents. `weights`: shares of the sets in training; NULL: proportional to their
- * size. Freed with free(). A function of the data alone. */
+ * and lengths of documents. `weights`: shares of the sets in training; NULL: equal shares. Freed
+ * with free(). A function of the data alone. */
 by_status by__reference_of_text(char **out, by_dataset *const *sets, const double *weights,
                                 size_t count, by_error *error);
 /* Reference of the rows of a part of a table: all columns except ignored ones; predictions are

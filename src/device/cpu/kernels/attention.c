@@ -30,9 +30,9 @@ typedef struct job {
     const plan *p;
     char *scratch;
     attention_rows keys;
-    int64_t first; /* place of the first query among the keys */
+    int64_t first; /* position of the first query among the keys */
     int64_t queries;
-    int64_t begin;   /* of the first block of keys that some query sees */
+    int64_t begin;   /* first key of the first visible block */
     int64_t visible; /* end of the keys that some query attends to */
     int64_t limited; /* keys before this one are too early for some query */
     by__vi from[2];  /* the first key that each query attends to */

@@ -109,8 +109,7 @@ static inline const int32_t *attention_starts(const by__call *call, int others)
     return call->input_count - others > 4 && by__present(&call->in[4]) ? call->in[4].data : NULL;
 }
 
-/* Lower limits on the keys that queries of a sample attend to. NULL is passed where there is
- * none. */
+/* Lower limits on the keys that queries of a sample attend to; see attention_is_limited. */
 typedef struct attention_limit {
     int64_t window;
     const int32_t *starts; /* of the sample's queries; NULL: none */
