@@ -1,3 +1,4 @@
+/* Helpers to read and make messages, and the table of refusals. */
 #include "serve/messages.h"
 
 #include <string.h>

@@ -1,3 +1,5 @@
+/* The table of routes, access control and limits of each request, and its log entries
+ * (gateway_routes.h). */
 #include "serve/gateway/gateway_routes.h"
 #include "serve/gateway/feedback.h"
 

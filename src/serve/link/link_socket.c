@@ -1,3 +1,4 @@
+/* Links by a socket in the file system, and the broker's listener. */
 #include "serve/event_list.h"
 #include "serve/link/link.h"
 #include "serve/socket_lock.h"

@@ -1,3 +1,4 @@
+/* Runs golden requests through the broker and compares the answers (golden.h). */
 #include "serve/deploy/golden.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Parses a request for the engine: prompt, sampling, stops and constraints. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
