@@ -1,3 +1,4 @@
+/* The CPU's table of kernels, the choice of the instruction-set level, and by__parallel. */
 #include "device/cpu/cpu.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Normal values for initial weights, divided into blocks for the threads. */
 #include "device/cpu/cpu.h"
 
 /* Number of values per Philox stream position; work is divided here, so the values do not depend on
