@@ -1,3 +1,4 @@
+/* by_pack: checks the options, and runs the steps of packing. */
 #include "data/pack/pack.h"
 
 #include <stdarg.h>

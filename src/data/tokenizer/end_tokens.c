@@ -1,3 +1,4 @@
+/* The tokens that end a text, from the configuration files of a model directory. */
 #include <jansson.h>
 #include <stdlib.h>
 

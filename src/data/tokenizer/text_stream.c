@@ -1,3 +1,5 @@
+/* Incremental decoding of ids to text: emits complete characters only, and stops at stop
+ * strings. */
 #include "banyan/text_stream.h"
 
 #include <stdlib.h>
