@@ -1,3 +1,5 @@
+/* by_train: opens data, trainer and run directory, restores a checkpoint if there is one, runs the
+ * steps, and ends the run. loop.h lists the files that it uses. */
 #include "train/loop.h"
 
 #include <math.h>

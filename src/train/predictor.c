@@ -1,3 +1,4 @@
+/* The predictor: runs a trained model on examples in memory, in batches. */
 #include "banyan/predictor.h"
 
 #include <stdio.h>

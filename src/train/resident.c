@@ -1,3 +1,4 @@
+/* Resident memory of this process, now and at its peak. */
 #include <string.h>
 
 #include "train/train.h"

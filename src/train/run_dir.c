@@ -1,3 +1,4 @@
+/* Run directories: creates or finds one, locks it, and writes its records. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

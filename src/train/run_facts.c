@@ -1,3 +1,5 @@
+/* The facts of a run as a flat list, read from its directory: its record, last metrics, config,
+ * tags and environment. */
 #include "banyan/runs.h"
 
 #include <jansson.h>

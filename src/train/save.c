@@ -1,3 +1,5 @@
+/* The content of a job's checkpoints: slices of tensors, and the values and files saved with
+ * them. */
 #include <stdlib.h>
 #include <string.h>
 

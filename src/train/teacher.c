@@ -1,3 +1,5 @@
+/* The teacher of a distillation: its graph within the student's, the loss relative to it, and its
+ * weights. */
 #include "train/teacher.h"
 
 #include <stdlib.h>

@@ -1,3 +1,5 @@
+/* Builds the graphs of training from a config: the model, the loss of the task, and the options of
+ * the passes. */
 #include <string.h>
 
 #include "optim/optim.h"

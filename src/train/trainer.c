@@ -1,3 +1,5 @@
+/* The trainer: builds its programs and plans their memory. Opening allocates nothing large;
+ * trainer_memory.c does. trainer.h lists the other files. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,3 +1,5 @@
+/* The steps of a trainer: submits micro-batches, norm and update, and collects results; also
+ * evaluation. */
 #include "train/trainer.h"
 
 /* Binds the outputs of a gradient program to a gradient set; *bound: the one they are bound to. */

@@ -1,3 +1,4 @@
+/* The tensors of a trainer: initial values, loading, and the slices that a checkpoint saves. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,3 +1,5 @@
+/* Decides on the host whether a step is applied, and counts skipped steps when they are collected
+ * (guard.h). */
 #include "train/guards/guard.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* Plans a rank of a pipeline: cuts the graphs into stages, makes the schedule, and adds the
+ * programs of the rank's stages. */
 #include <stdlib.h>
 #include <string.h>
 

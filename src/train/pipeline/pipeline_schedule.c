@@ -1,3 +1,4 @@
+/* Schedules: checks the options, times the passes, and makes the list of actions of each rank. */
 #include <stdlib.h>
 #include <string.h>
 

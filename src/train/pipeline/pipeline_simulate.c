@@ -1,3 +1,5 @@
+/* Simulates a schedule: the time at which each action begins and ends, given costs of passes and
+ * transfers. */
 #include <stdlib.h>
 
 #include "train/pipeline/pipeline.h"

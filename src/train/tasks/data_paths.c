@@ -1,3 +1,5 @@
+/* Locates the packed directories of a config, packing text on first use, verifies them, and checks
+ * that their tokenizers agree. */
 #include <stdlib.h>
 #include <string.h>
 

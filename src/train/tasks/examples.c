@@ -1,3 +1,4 @@
+/* Examples in memory: opens images or a table, completes the config, and makes sources. */
 #include "train/tasks/examples.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* What is learned from the training part of a set of examples, stored with the weights and loaded
+ * from there. */
 #include "train/tasks/examples_learned.h"
 
 #include <math.h>

@@ -1,3 +1,5 @@
+/* The table of tasks, and the functions of by_task_data that check arguments and call the
+ * task's. */
 #include "train/tasks/tasks.h"
 
 #include "train/train.h"
