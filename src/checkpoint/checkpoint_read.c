@@ -1,3 +1,4 @@
+/* Opens checkpoints for reading: verification, weights, optimizer states and values. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,5 @@
+/* The root of a run's checkpoints: its lock, the listing of steps, the search for the newest valid
+ * checkpoint, and the mark of the best one. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

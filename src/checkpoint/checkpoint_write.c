@@ -1,3 +1,5 @@
+/* Writes the files of a checkpoint: tensors and slices, streamed if they arrive in the order of the
+ * files, else in place. checkpoint_commit.c has the rest. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

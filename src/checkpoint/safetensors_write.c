@@ -1,3 +1,4 @@
+/* Writes tensors of the caller to safetensors files: one, or shards and an index. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

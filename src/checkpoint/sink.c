@@ -1,3 +1,5 @@
+/* A file being written: buffered, hashed on the way, with direct I/O if it is large, synced and
+ * renamed at commit. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
