@@ -1,3 +1,5 @@
+/* Entries and flat buffers of a store: declaration, layout, allocation, and where ranges of them
+ * are. */
 #include "store/store.h"
 
 #include <stdlib.h>
