@@ -1,3 +1,4 @@
+/* Programs: compiles a graph to a list of commands with fixed memory offsets, and submits it. */
 #include <stdlib.h>
 #include <string.h>
 

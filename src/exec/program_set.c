@@ -1,3 +1,5 @@
+/* Sets of programs that share an arena and a workspace, and the binding of their values to entries
+ * of a store. */
 #include <stdlib.h>
 #include <string.h>
 
