@@ -1,3 +1,5 @@
+/* The table of model families, and the functions of by_model that dispatch to them; building a
+ * model, its config.json, and helpers to read that. */
 #include <stdlib.h>
 #include <string.h>
 

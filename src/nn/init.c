@@ -1,3 +1,4 @@
+/* Initial values of parameters, from counter-based random numbers. */
 #include <string.h>
 
 #include "device/device.h"

@@ -1,3 +1,4 @@
+/* Layers shared by the families: inputs, parameters, dropout, and attention in each mode. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
