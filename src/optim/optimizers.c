@@ -1,3 +1,4 @@
+/* The table of optimizers, and the graphs of norm and update that they share. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
