@@ -1,4 +1,4 @@
-/* A directory of PEFT's with adapters, and weights that have them. */
+/* Directories of adapters in PEFT's format, and weights with an adapter applied. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ static const char b_end[] = ".lora_B.weight";
 
 struct by_adapter {
     by__adapter_config config;
-    by_weights *weights; /* names without PREFIX */
+    by_weights *weights; /* with names that lack PREFIX */
     char *path;
     char **layers;
     size_t count;
@@ -70,7 +70,7 @@ static by_status open_weights(by_adapter *a, const char *directory, by_error *er
     return status == BY_OK ? by__weights_strip(a->weights, PREFIX, error) : status;
 }
 
-/* A matrix of floats of an adapter. */
+/* Finds a float matrix of an adapter. */
 static by_status find_matrix(by_tensor_view *out, const by_adapter *a, const char *layer,
                              const char *end, by_error *error)
 {
@@ -102,7 +102,7 @@ static by_status check_layer(const by_adapter *a, const char *layer, by_error *e
     return BY_OK;
 }
 
-/* Every tensor is a half of an adapter or a parameter. */
+/* Checks that every tensor is one half of an adapter or a parameter. */
 static by_status check_tensors(const by_adapter *a, by_error *error)
 {
     for (size_t i = 0; i < by_weights_count(a->weights); i++) {
@@ -118,7 +118,7 @@ static by_status check_tensors(const by_adapter *a, by_error *error)
     return BY_OK;
 }
 
-/* Lists the layers, from either half of each: both are there. */
+/* Lists the layers; each must have both halves. */
 static by_status list_layers(by_adapter *a, by_error *error)
 {
     size_t tensors = by_weights_count(a->weights);
@@ -208,10 +208,10 @@ const by_weights *by_adapter_weights(const by_adapter *adapter)
     return adapter->weights;
 }
 
-/* ---- weights that have an adapter ---- */
+/* ---- weights with an adapter ---- */
 
-/* The weights' tensor that an adapter calls `name`: with or without what stands in front of its
- * first dot ("transformer.", "model."), which depends on the class that was saved. NULL: none. */
+/* The weights' tensor that an adapter calls `name`: with or without the part before its first dot
+ * ("transformer.", "model."), which depends on the class that was saved. NULL: none. */
 static const by__tensor_entry *find_entry(const by_weights *weights, const char *name)
 {
     const char *dot = strchr(name, '.');
@@ -256,7 +256,7 @@ static by_status refuse_shape(const by_adapter *a, const char *layer, const by__
                         (long long)base->shape[0], (long long)base->shape[1]);
 }
 
-/* What is added to the weight of a layer. */
+/* Opens the product that is added to the weight of a layer. */
 static by_status open_delta(by__delta **delta, const by__tensor_entry **found,
                             const by_weights *weights, const by_adapter *a, const char *layer,
                             by_error *error)
@@ -294,7 +294,7 @@ static by_status open_delta(by__delta **delta, const by__tensor_entry **found,
     return status;
 }
 
-/* What was trained besides takes the place of what is there. */
+/* Replaces the tensors that were trained in addition to the adapter. */
 static by_status replace_parameters(by_weights *weights, const by_adapter *a, by_error *error)
 {
     for (size_t i = 0; i < by_weights_count(a->weights); i++) {

@@ -1,5 +1,5 @@
-/* adapter_config.json of PEFT's LoRA. What it says of features that are not supported must be that
- * they are off, so that an adapter is applied as PEFT would or not at all. */
+/* adapter_config.json of PEFT's LoRA. Unsupported features must be off in the file, so that an
+ * adapter is either applied as PEFT would or refused. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -15,8 +15,8 @@ double by_adapter_scale(const by_adapter_info *info)
     return info->alpha / (info->rslora ? sqrt(rank) : rank);
 }
 
-/* Keys that say nothing about what an adapter computes: where it comes from, which layers got one
- * (the tensors tell), and details of features whose own key is checked. */
+/* Keys that do not affect what an adapter computes: its origin, the layers that have one (the
+ * tensors tell), and details of features whose own key is checked. */
 static const char *const ignored[] = {
     "auto_mapping",      "base_model_name_or_path",
     "revision",          "inference_mode",
@@ -40,7 +40,7 @@ static bool is_ignored(const char *key)
     return found;
 }
 
-/* null, false, 0, "", {} and []: a feature that is off. */
+/* Returns true for a feature that is off: null, false, 0, "", {} and []. */
 static bool is_off(const json_t *value)
 {
     return json_is_null(value) || json_is_false(value) ||
@@ -50,8 +50,9 @@ static bool is_off(const json_t *value)
            (json_is_integer(value) && json_integer_value(value) == 0);
 }
 
-/* Initial values that leave the model's own weights as they were: the others (PiSSA, OLoRA, CorDA,
- * LoftQ, LoRA-GA) put a part of W into the adapter, which is then one of another W. */
+/* Returns true for initializations that leave the model's own weights unchanged. The others (PiSSA,
+ * OLoRA, CorDA, LoftQ, LoRA-GA) move a part of W into the adapter, which then belongs to a
+ * different W. */
 static bool leaves_weights(const json_t *value)
 {
     static const char *const names[] = {"gaussian", "orthogonal", "eva"};
@@ -96,7 +97,7 @@ static by_status check_features(const char *path, json_t *root, by_error *error)
     return BY_OK;
 }
 
-/* A switch that may be missing. */
+/* Reads an optional boolean. */
 static by_status read_switch(bool *out, const char *path, const json_t *root, const char *key,
                              by_error *error)
 {
@@ -177,7 +178,7 @@ void by__adapter_config_free(by__adapter_config *config)
     *config = (by__adapter_config){0};
 }
 
-/* A list of names; null when there are none. */
+/* A list of names; null if there are none. */
 static json_t *names_of(const char *const *names, size_t count)
 {
     json_t *list = count == 0 ? json_null() : json_array();

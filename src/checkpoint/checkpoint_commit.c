@@ -1,5 +1,5 @@
-/* The commit of a checkpoint: every element was written once, each file is recorded with its
- * checksum, and the finished directory gets its name. */
+/* The commit of a checkpoint: checks that every element was written once, records each file with
+ * its checksum, and renames the finished directory. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -28,7 +28,8 @@ bool by__checkpoint_reserved(const char *name)
     return false;
 }
 
-/* A file of tensors has a name that is none of the checkpoint's own files of them. */
+/* Returns true if a caller's file has a name used by the checkpoint itself; a file of tensors may
+ * not be called like the checkpoint's own weight files. */
 static bool is_reserved(const by_checkpoint_file *file)
 {
     bool own = strncmp(file->name, "model", 5) == 0 || strncmp(file->name, "optimizer", 9) == 0;
@@ -62,7 +63,7 @@ static by_status check_files(const by_checkpoint_writer *w, const by_checkpoint_
     return BY_OK;
 }
 
-/* By tensor, then by writer, then by place. */
+/* Compares by tensor, then by writer, then by position. */
 static int by_place(const void *a, const void *b)
 {
     const by__written_slice *x = a;
@@ -81,7 +82,8 @@ static int by_place(const void *a, const void *b)
     return 0;
 }
 
-/* Each element of each tensor was written once, whoever wrote it. Leaves the slices in order. */
+/* Checks that each element of each tensor was written exactly once, by any writer. Leaves the
+ * slices sorted. */
 static by_status check_whole(by_checkpoint_writer *w, by_error *error)
 {
     const by_tensor_slice **slices;
@@ -112,7 +114,7 @@ typedef struct part_of_writer {
     size_t end;
 } part_of_writer;
 
-/* The file in which a writer has what it holds of a tensor. */
+/* The name of the file in which a writer has its part of a tensor. */
 static const char *file_name(const by_checkpoint_writer *w, char out[256], size_t tensor,
                              uint64_t writer)
 {
@@ -122,7 +124,7 @@ static const char *file_name(const by_checkpoint_writer *w, char out[256], size_
     return out;
 }
 
-/* STEM.slices.json. The slices are in order of tensors. */
+/* Writes STEM.slices.json. The slices are sorted by tensor. */
 static by_status put_slices(const by_checkpoint_writer *w, const part_of_writer *part,
                             by__file_list *files, by_error *error)
 {
@@ -159,7 +161,7 @@ static by_status put_slices(const by_checkpoint_writer *w, const part_of_writer 
     return status;
 }
 
-/* STEM.safetensors.index.json, as other programs read it: each tensor is in one file. */
+/* Writes STEM.safetensors.index.json, as other programs read it: each tensor is in one file. */
 static by_status put_index(const by_checkpoint_writer *w, const part_of_writer *part,
                            by__file_list *files, by_error *error)
 {
@@ -196,7 +198,7 @@ static by_status put_index(const by_checkpoint_writer *w, const part_of_writer *
     return status;
 }
 
-/* Adds what all writers have of a group to the manifest. */
+/* Adds the files of a group of all writers to the manifest. */
 static by_status add_records(const by_checkpoint_writer *w, int group, const by__file_list *all,
                              by__file_list *files, by_error *error)
 {
@@ -213,8 +215,8 @@ static by_status add_records(const by_checkpoint_writer *w, int group, const by_
     return BY_OK;
 }
 
-/* Adds the weight files of several writers to the manifest, with what says which file has which
- * tensor. `all`: the records of all writers' files. */
+/* Adds the weight files of several writers to the manifest, with the indices of tensors. `all`: the
+ * records of all writers' files. */
 static by_status record_several(const by_checkpoint_writer *w, const by__file_list *all,
                                 by__file_list *files, by_error *error)
 {
@@ -235,7 +237,7 @@ static by_status record_several(const by_checkpoint_writer *w, const by__file_li
     return BY_OK;
 }
 
-/* Adds the weight files of one writer to the manifest, and the index of its shards. */
+/* Adds the weight files of a single writer to the manifest, and the index of its shards. */
 static by_status record_one(const by_checkpoint_writer *w, const by__file_list *all,
                             by__file_list *files, by_error *error)
 {
@@ -297,8 +299,7 @@ static by_status put_manifest(const by_checkpoint_writer *w, const by__manifest 
     return status;
 }
 
-/* Reads back what was written of the trained tensors, by whomever, and writes it once more under
- * other names. */
+/* Reads back the trained tensors, of all writers, and writes them again under other names. */
 static by_status put_trained(const by_checkpoint_writer *w, const by_checkpoint_file *file,
                              by__file_list *written, by_error *error)
 {
@@ -376,9 +377,9 @@ static by_status put_files(by_checkpoint_writer *w, const by_checkpoint_file *fi
     return BY_OK;
 }
 
-/* Gives the finished directory its name. Where the name is taken the two change places in one
- * step, so that a crash finds the old one or the new one; the old one is then called `temporary`,
- * and is removed. */
+/* Renames the finished directory. If the name exists the two are exchanged atomically, so that
+ * after a crash either the old or the new one is there; the old one, which is then called
+ * `temporary`, is removed. */
 static by_status publish(const char *temporary, const char *final, by_error *error)
 {
     if (rename(temporary, final) == 0) {
@@ -428,7 +429,7 @@ by_status by_checkpoint_commit(by_checkpoint_writer **writer, const by_checkpoin
     if (status != BY_OK) {
         status = by__writer_not_saved(w, status, error);
     }
-    /* Either the failed attempt or the checkpoint that was replaced. A failure here leaves a
+    /* This removes either the failed attempt or the replaced checkpoint. If it fails, it leaves a
      * directory that no reader looks at and that the next save removes. */
     by_checkpoint_abandon(writer);
     return status;

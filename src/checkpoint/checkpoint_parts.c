@@ -1,4 +1,4 @@
-/* The part of one writer among several: what its files will hold, and what it leaves for the
+/* The part of one of several writers: the content of its files, and the records it leaves for the
  * commit. */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ void by__writer_stem(char out[64], int group, int rank, int writers)
     (void)snprintf(out, 64, "%s-%05d-of-%05d", stems[group], rank + 1, writers);
 }
 
-/* ---- what its files will hold ---- */
+/* ---- content of its files ---- */
 
 /* The slice as a tensor of a file. */
 static by_status view_of(by_tensor_view *out, const by_tensor_view *tensor,
@@ -74,7 +74,7 @@ bool by__writer_is_cut(const by_checkpoint_writer *w)
     return w->writers > 1 || w->frozen != NULL;
 }
 
-/* The parts of a group, those without elements included where nobody else has them. */
+/* Adds the parts of a group, including those without elements that no other writer has. */
 static by_status add_parts(by_checkpoint_writer *w, const by_checkpoint_layout *layout, int group,
                            by_error *error)
 {
@@ -99,7 +99,7 @@ static by_status add_parts(by_checkpoint_writer *w, const by_checkpoint_layout *
     return BY_OK;
 }
 
-/* Names and shapes of the whole, which only one plan of all of it checks. */
+/* Checks names and shapes of the whole tensors, with a single plan of all of them. */
 static by_status check_tensors(const by_checkpoint_writer *w, by_error *error)
 {
     for (int k = 0; k < 2; k++) {
@@ -177,7 +177,7 @@ by_status by__writer_plan(by_checkpoint_writer *w, const by_checkpoint_layout *l
     return plan_files(w, layout, error);
 }
 
-/* ---- what it leaves ---- */
+/* ---- records for the commit ---- */
 
 static void names_of(char slices[32], char files[32], int rank)
 {
@@ -220,7 +220,7 @@ static by_status remove_file(const by_checkpoint_writer *w, const char *name, by
     return status;
 }
 
-/* Adds the slices of a file that was verified. */
+/* Adds the slices of a verified file. */
 static by_status read_slices(by_checkpoint_writer *w, int rank, const char *name, by_error *error)
 {
     char *bytes = NULL;
@@ -252,7 +252,7 @@ static by_status read_slices(by_checkpoint_writer *w, int rank, const char *name
     return status;
 }
 
-/* Moves the records of a writer's files to `files`, and takes its slices. */
+/* Moves the records of a writer's files to `files`, and reads its slices. */
 static by_status take_files(by_checkpoint_writer *w, int rank, const by__manifest *manifest,
                             const char *slices, by__file_list *files, by_error *error)
 {

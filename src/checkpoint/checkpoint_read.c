@@ -1,3 +1,4 @@
+/* Opens checkpoints for reading: verification, weights, optimizer states and values. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +44,8 @@ static bool has_optimizer(const by__manifest *manifest)
     return false;
 }
 
-/* The checkpoint directory that `path` stands for; `verify` is cleared when this verified it. */
+/* Finds the checkpoint directory that `path` refers to; clears `verify` if it was verified
+ * already. */
 static by_status resolve(char **directory, const char *path, bool *verify, by_error *error)
 {
     uint64_t step;

@@ -1,4 +1,4 @@
-/* Files of an earlier checkpoint of the same root that stand in a new one. */
+/* Reuse of files of an earlier checkpoint in a new one of the same root. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 
 #include "checkpoint/checkpoint_writer.h"
 
-/* A weight file that is referenced must begin with the very header that this one would have. */
+/* Checks that a referenced weight file begins with exactly the header that this one would have. */
 static by_status check_alike(const by__weight_file *f, const char *path, by_error *error)
 {
     by__map map;
@@ -68,7 +68,7 @@ static by_status refer(by_checkpoint_writer *w, by__weight_file *f, const char *
                                             : check_alike(f, path, error);
             free(path);
             BY_TRY(status);
-            /* Where that one is a reference itself, to what holds the bytes. */
+            /* If that file is itself a reference, refers to the checkpoint that has its bytes. */
             return link_file(w, f, record, record->in != NULL ? record->in : slash + 1, error);
         }
     }

@@ -1,3 +1,5 @@
+/* The root of a run's checkpoints: its lock, the listing of steps, the search for the newest valid
+ * checkpoint, and the mark of the best one. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -46,7 +48,8 @@ by_status by__step_path(char **out, const char *root, uint64_t step, by_error *e
     return BY_OK;
 }
 
-/* Waits for one who removes checkpoints; who writes one holds it for longer. */
+/* How long to wait for a process that removes checkpoints; one that writes a checkpoint holds the
+ * lock for longer. */
 #define LOCK_SECONDS 3.0
 
 static bool take_lock(int fd)
@@ -161,7 +164,7 @@ by_status by__root_read(by__manifest *manifest, char **path, const char *root, u
     return status;
 }
 
-/* The same, of its manifest only that it is right. */
+/* The same, but checks only the manifest itself. */
 static by_status check_step(char **path, const char *root, uint64_t step, bool verify,
                             by_error *error)
 {

@@ -1,7 +1,7 @@
 /* Files that are equal, byte for byte, to those of an earlier checkpoint become hard links to them:
- * nothing is written, and whichever checkpoint is removed first, the other has its file. What is
- * linked was compared with what is to be saved, so an earlier file that was damaged is never taken
- * over. */
+ * nothing is written, and whichever checkpoint is removed first, the other keeps the file. A file
+ * is compared with the data to be saved before it is linked, so a damaged earlier file is never
+ * reused. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ by_status by__share_find(by_checkpoint_writer *w, by_error *error)
     return BY_OK;
 }
 
-/* The record of a file of that size that the earlier checkpoint has itself; NULL: it has none. */
+/* The record of a file of that size that the earlier checkpoint owns; NULL: there is none. */
 static const by__file_record *find_earlier(const by_checkpoint_writer *w, const char *name,
                                            uint64_t size)
 {
@@ -66,7 +66,7 @@ bool by__share_take(by__weight_file *f, const void *data, size_t n)
     return true;
 }
 
-/* Links the earlier file, which `r` records. */
+/* Links the earlier file recorded in `r`. */
 static by_status link_earlier(const by_checkpoint_writer *w, const by__file_record *r,
                               by__file_list *written, bool *linked, by_error *error)
 {

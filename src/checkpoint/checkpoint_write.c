@@ -1,3 +1,5 @@
+/* Writes the files of a checkpoint: tensors and slices, streamed if they arrive in the order of the
+ * files, else in place. checkpoint_commit.c has the rest. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -51,7 +53,7 @@ static by_status copy_tensors(by_checkpoint_writer *w, const by_checkpoint_layou
     return BY_OK;
 }
 
-/* What begin and join share. `token`: of several writers, what the directory is known by. */
+/* Common to begin and join. `token`: with several writers, identifies the directory. */
 static by_status open_writer(by_checkpoint_writer **out, const char *root, uint64_t step,
                              const by_checkpoint_layout *layout, int rank, uint64_t token,
                              by_error *error)
@@ -99,7 +101,7 @@ static void close_writer(by_checkpoint_writer **writer)
         }
     }
     if (w->lock >= 0) {
-        /* Explicitly: a child that was forked meanwhile has the descriptor as well. */
+        /* Explicitly, because a child forked in the meantime has the descriptor as well. */
         (void)flock(w->lock, LOCK_UN);
         (void)close(w->lock);
     }
@@ -164,7 +166,7 @@ static by_status write_at(int fd, const char *directory, const char *name, const
     return BY_OK;
 }
 
-/* Makes a weight file of its full length, with its header. */
+/* Creates a weight file of its full length, with its header. */
 static by_status create_file(const by_checkpoint_writer *w, by__weight_file *f, by_error *error)
 {
     char *path = by__path_join(w->temporary, f->plan->name);
@@ -190,7 +192,8 @@ static by_status create_file(const by_checkpoint_writer *w, by__weight_file *f, 
     return status;
 }
 
-/* What was found equal to an earlier file so far is written after all. The mutex is held. */
+/* Writes what was found equal to an earlier file so far, after a difference. The mutex must be
+ * held. */
 static by_status write_equal(const by_checkpoint_writer *w, by__weight_file *f, by_error *error)
 {
     by_status status = by__sink_open(&f->sink, w->temporary, f->plan->name, f->plan->size, error);
@@ -201,7 +204,7 @@ static by_status write_equal(const by_checkpoint_writer *w, by__weight_file *f, 
     return status;
 }
 
-/* Opens a file for writing in place: one that was streamed so far, or a new one. The mutex is
+/* Opens a file for writing in place: one that was streamed so far, or a new one. The mutex must be
  * held. */
 static by_status open_file(const by_checkpoint_writer *w, by__weight_file *f, by_error *error)
 {
@@ -233,7 +236,7 @@ static by_status begin(by_checkpoint_writer *w, by_error *error)
     return BY_OK;
 }
 
-/* A number that no other attempt has. */
+/* A number that identifies this attempt. */
 static uint64_t make_token(void)
 {
     uint64_t token;
@@ -261,7 +264,7 @@ by_status by_checkpoint_begin(by_checkpoint_writer **out, const char *root, uint
     }
     status = by_error_prefix(
         error, status, "step %" PRIu64 " was not saved, earlier checkpoints are intact", step);
-    /* Without the lock the directory of that name is another process's. */
+    /* Without the lock the directory of that name belongs to another process. */
     if (is_locked) {
         by_checkpoint_abandon(&w);
     } else if (w != NULL) {
@@ -321,8 +324,8 @@ by__weight_file *by__writer_file(const by_checkpoint_writer *w, size_t part,
     return &files[place->file];
 }
 
-/* Bytes that come next in a file and may be those of an earlier one; *taken is false when they are
- * not. The mutex is held. */
+/* Compares the next bytes of a file with those of an earlier one; *taken is false if they differ.
+ * The mutex must be held. */
 static by_status share(by_checkpoint_writer *w, by__weight_file *f, uint64_t offset,
                        const void *data, size_t n, bool *taken, by_error *error)
 {
@@ -344,7 +347,7 @@ static by_status share(by_checkpoint_writer *w, by__weight_file *f, uint64_t off
     return *taken ? by__sink_commit(&f->sink, &f->whole, error) : BY_OK;
 }
 
-/* Gives bytes that come next in a file to its sink; *taken is false when they do not. The mutex is
+/* Appends bytes to a file's sink if they are the next ones; else *taken is false. The mutex must be
  * held. */
 static by_status stream(by_checkpoint_writer *w, by__weight_file *f, uint64_t offset,
                         const void *data, size_t n, bool *taken, by_error *error)
@@ -368,7 +371,7 @@ static by_status stream(by_checkpoint_writer *w, by__weight_file *f, uint64_t of
     return f->position < f->plan->size ? BY_OK : by__sink_commit(&f->sink, &f->whole, error);
 }
 
-/* Writes bytes to a place of a file: through its sink where they come next in it. */
+/* Writes bytes at an offset of a file: through its sink if they are the next ones. */
 static by_status write_run(by_checkpoint_writer *w, by__weight_file *f, const char *tensor,
                            uint64_t offset, const void *data, size_t n, by_error *error)
 {
@@ -387,13 +390,13 @@ static by_status write_run(by_checkpoint_writer *w, by__weight_file *f, const ch
                : write_at(f->fd, w->temporary, f->plan->name, data, n, offset, error);
 }
 
-/* Elements of a slice, counted in its own row-major order. */
+/* A range of a slice's elements, in its own row-major order. */
 typedef struct range {
     size_t first;
     size_t count;
 } range;
 
-/* Writes a range of a slice of a part as it is in its file. */
+/* Writes a range of a slice of a part, laid out as in its file. */
 static by_status write_range(by_checkpoint_writer *w, size_t part, const by_tensor_slice *slice,
                              size_t elements, range r, const void *data, by_error *error)
 {
@@ -426,7 +429,7 @@ by_status by__writer_note(by_checkpoint_writer *w, size_t tensor, const by_tenso
 {
     BY_TRY(by__reserve((void **)&w->slices, &w->slice_capacity, w->slice_count + 1,
                        sizeof *w->slices, error));
-    /* Padding and axes that are not there go to the disk as well. */
+    /* The whole struct is written to disk: padding and unused axes must be zero. */
     by__written_slice *s = &w->slices[w->slice_count++];
     memset(s, 0, sizeof *s);
     s->tensor = tensor;
@@ -439,8 +442,8 @@ by_status by__writer_note(by_checkpoint_writer *w, size_t tensor, const by_tenso
     return BY_OK;
 }
 
-/* Writes a range of a slice of a part, which is the slice `whole` of its tensor, unless `status`
- * says that something was wrong before. */
+/* Writes a range of a slice of a part, which is the slice `whole` of its tensor, unless `status` is
+ * an error. */
 static by_status add(by_checkpoint_writer *w, by_status status, size_t part,
                      const by_tensor_slice *slice, const by_tensor_slice *whole, const range *only,
                      const void *data, by_error *error)
@@ -519,9 +522,9 @@ by_status by__writer_add_range(by_checkpoint_writer *w, size_t number, const by_
                           : add_slice(w, number, slice, &r, data, error);
 }
 
-/* ---- the end of a writer's part ---- */
+/* ---- end of a writer's part ---- */
 
-/* The record of a weight file: of its stream or reference, or its checksum as it is read back. */
+/* The record of a weight file: of its stream or reference, or with a checksum read back from it. */
 static by_status record_file(const by_checkpoint_writer *w, by__weight_file *f,
                              by__file_list *files, by_error *error)
 {
@@ -530,7 +533,7 @@ static by_status record_file(const by_checkpoint_writer *w, by__weight_file *f,
         const by__file_record *r = &f->whole.items[0];
         return by__file_list_add(files, r->name, r->size, r->hash, r->in, error);
     }
-    BY_TRY(open_file(w, f, error)); /* no slice was in it: all its tensors are empty */
+    BY_TRY(open_file(w, f, error)); /* it has no slices: all its tensors are empty */
     if (fsync(f->fd) != 0) {
         return by__writer_error(error, "sync", w->temporary, f->plan->name);
     }

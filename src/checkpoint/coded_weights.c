@@ -1,12 +1,12 @@
-/* Weights that a file has as codes and scales, as compressed-tensors writes them:
+/* Quantized weights, stored as codes and scales in the formats of compressed-tensors:
  *
  *   int-quantized    X.weight i8 [n, k], X.weight_scale [n, 1]
  *   float-quantized  X.weight f8 [n, k], X.weight_scale [n, 1] or [1]
  *   pack-quantized   X.weight_packed i32 [n, k / 8], X.weight_scale [n, k / group],
  *                    X.weight_shape [2]: n, k
  *
- * They are read as tensors X.weight of f32. Codes are rows of outputs; a tensor that is [k, n], as
- * GPT-2 has them, is named in config.json's quantization_config.in_out. */
+ * They are read as tensors X.weight of f32. Codes have outputs as rows; a tensor that is [k, n], as
+ * in GPT-2, is named in config.json's quantization_config.in_out. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,11 +14,11 @@
 #include "base/paths.h"
 #include "checkpoint/storage.h"
 
-/* Groups that a weight of 4 bits may have: the number of scales of an output says which it is, and
- * where that fits several, all inputs share one. */
+/* Possible group sizes of a 4-bit weight: the number of scales of an output determines which; if it
+ * is ambiguous, all inputs share one scale. */
 static const int64_t groups[] = {32, 64, 128};
 
-/* Tensors of a directory, and the layer whose codes are read. */
+/* The tensors of a directory, and the layer whose codes are being read. */
 typedef struct reading {
     const by__tensor_entry *const *entries;
     size_t count;
@@ -54,7 +54,7 @@ static const by__tensor_entry *find(const reading *r, const char *layer, size_t 
     return found == NULL ? NULL : *found;
 }
 
-/* What follows the name of a layer in that of its codes; NULL: the tensor is none. */
+/* The suffix of the name of a layer's codes; NULL: the tensor is not one. */
 static const char *codes_of(const by__tensor_entry *entry)
 {
     bool narrow = entry->dtype == BY_I8 || entry->dtype == BY_F8;
@@ -78,7 +78,7 @@ static bool is_part_of_codes(const reading *r, const char *name)
     return false;
 }
 
-/* Whether config.json says that the layer's tensor is [k, n]. */
+/* Returns true if config.json says that the layer's tensor is [k, n]. */
 static bool is_in_out(const reading *r, const char *layer, size_t length)
 {
     const json_t *names = json_object_get(r->config, "in_out");
@@ -103,7 +103,7 @@ static int64_t number_at(const by__tensor_entry *entry, int i)
     return large;
 }
 
-/* Kind, sizes and codes. */
+/* Reads kind, sizes and codes. */
 static by_status read_codes(const reading *r, by__coded *out, const by__tensor_entry *codes,
                             size_t layer)
 {
@@ -274,7 +274,7 @@ static bool ends_with(const char *name, const char *end)
     return length > n && strcmp(name + length - n, end) == 0;
 }
 
-/* Codes as other programs pack them, which would be missing as weights. */
+/* Refuses codes in other programs' packings, which would otherwise be missing weights. */
 static by_status refuse_foreign(const reading *r)
 {
     static const struct {

@@ -1,13 +1,13 @@
-/* A weight with the adapter's product added to it, computed as it is read: element (i, j) of W +
- * scale B A needs row i of one factor and column j of the other, so any slice is made without the
- * rest, with the same bits whatever the slices are. */
+/* A weight with the adapter's product added, computed when it is read: element (i, j) of W + scale
+ * B A needs row i of one factor and column j of the other, so any slice can be computed
+ * independently, with the same bits for any slicing. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/half.h"
 #include "checkpoint/adapter.h"
 
-/* Elements that are computed at a time. */
+/* Elements computed at a time. */
 #define CHUNK 256
 
 struct by__delta {
@@ -96,7 +96,7 @@ static void narrow(by_dtype dtype, uint8_t *to, float value)
     }
 }
 
-/* `count` neighbouring elements of a row, at most CHUNK, from element `first` of W on. */
+/* Computes `count` neighbouring elements of a row, at most CHUNK, from element `first` of W on. */
 static void read_chunk(const by__delta *d, uint64_t first, size_t count, by_dtype dtype,
                        uint8_t *out)
 {

@@ -1,4 +1,4 @@
-/* What two checkpoints, or directories of weights, hold that is not equal. */
+/* Compares two checkpoints, or directories of weights. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "base/half.h"
 #include "checkpoint/storage.h"
 
-/* Elements that are compared at a time. */
+/* Elements compared at a time. */
 enum { AT_ONCE = 1 << 18 };
 
 /* One side: a checkpoint, or weights alone. */

@@ -1,4 +1,4 @@
-/* SHA-256 of what a checkpoint holds, tensor by tensor, whatever files it is in. */
+/* SHA-256 of the content of a checkpoint, tensor by tensor, independent of its files. */
 #include <inttypes.h>
 #include <nettle/sha2.h>
 #include <stdatomic.h>
@@ -16,7 +16,7 @@ typedef struct item {
     uint8_t sha256[SHA256_DIGEST_SIZE];
 } item;
 
-/* The threads take items from the list in order of size, the largest first. */
+/* The threads take items from the list by size, largest first. */
 typedef struct work {
     item **order;
     size_t count;
@@ -30,7 +30,7 @@ static void to_hex(char out[BY_SHA256_HEX], const uint8_t sha256[SHA256_DIGEST_S
     }
 }
 
-/* "NAME\0DTYPE\0D0,D1\0". */
+/* Hashes "NAME\0DTYPE\0D0,D1\0". */
 static by_status hash_head(struct sha256_ctx *sha, const by__tensor_entry *entry, by_error *error)
 {
     by__text text = {0};
@@ -133,7 +133,7 @@ static by_status describe(by_tensor_digest *out, const item *it, by_error *error
     return out->name != NULL ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: digest");
 }
 
-/* optimizer: NULL where there is none. */
+/* optimizer: NULL if there is none. */
 static by_status digest_weights(by_digest *out, const by_weights *model,
                                 const by_weights *optimizer, int threads, by_error *error)
 {

@@ -1,4 +1,4 @@
-/* Who uses a checkpoint, so that retention leaves it. */
+/* Leases, which protect checkpoints in use from retention. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "checkpoint/storage.h"
 
 struct by__lease {
-    int fd; /* of the manifest; the lock belongs to what all copies of it share */
+    int fd; /* of the manifest; all copies share its open file, which owns the lock */
 };
 
 static by_status make(by__lease **out, int fd, by_error *error)
@@ -24,7 +24,8 @@ static by_status make(by__lease **out, int fd, by_error *error)
     return status;
 }
 
-/* The file is still the one of that name: the directory has not been given up meanwhile. */
+/* Returns true if the file still has that name: the directory has not been removed in the
+ * meantime. */
 static bool has_name(int fd, const char *path)
 {
     struct stat own;
@@ -82,14 +83,15 @@ bool by__lease_alone(by__lease **out, const char *directory)
     if (path == NULL) {
         return false;
     }
-    /* A network file system locks alone only what is open for writing. */
+    /* A network file system only locks files that are open for writing. */
     int fd = open(path, O_RDWR | O_CLOEXEC);
     fd = fd < 0 && errno != EMFILE ? open(path, O_RDONLY | O_CLOEXEC) : fd;
     free(path);
     if (fd < 0) {
         return false;
     }
-    /* Of a file system without locks nothing is known; any other error is a reason to keep. */
+    /* Without support for locks nothing is known about leases; any other error is a reason to keep
+     * the checkpoint. */
     if (!lock(fd, LOCK_EX) && errno != ENOSYS && errno != EOPNOTSUPP && errno != ENOLCK) {
         (void)close(fd);
         return false;

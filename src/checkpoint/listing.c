@@ -1,4 +1,4 @@
-/* What checkpoints there are, and what is wrong with them. */
+/* Lists checkpoints, with their defects. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ double by__checkpoint_loss(const char *directory)
     return loss;
 }
 
-/* Bytes of the files, and of those that no other directory has as well. */
+/* Bytes of the files, and of those that are in no other directory. */
 static void measure(by_checkpoint_info *out, const char *directory, const by__manifest *manifest)
 {
     out->files = manifest->files.count;

@@ -1,3 +1,4 @@
+/* The manifest of a checkpoint: prints it, parses it, and checks it and the files that it lists. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>

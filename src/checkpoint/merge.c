@@ -1,4 +1,4 @@
-/* The model of a checkpoint as one directory that other programs load. */
+/* Writes the model of a checkpoint as one directory that other programs can load. */
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -40,7 +40,7 @@ static by_status copy_file(const char *directory, const char *from, const char *
     return status;
 }
 
-/* The files that the run put next to the weights. */
+/* Copies the files that the run saved next to the weights. */
 static by_status copy_files(const char *directory, const char *checkpoint, by_error *error)
 {
     by__manifest manifest;
@@ -89,7 +89,7 @@ static by_status refuse(const char *directory, by_error *error)
 by_status by__publish(const char *temporary, const char *directory, by_error *error)
 {
     int failed = renameat2(AT_FDCWD, temporary, AT_FDCWD, directory, RENAME_NOREPLACE);
-    if (failed != 0 && (errno == EINVAL || errno == ENOSYS)) { /* a file system without it */
+    if (failed != 0 && (errno == EINVAL || errno == ENOSYS)) { /* not supported */
         failed = rename(temporary, directory);
     }
     if (failed != 0) {
@@ -106,8 +106,8 @@ by_status by__publish(const char *temporary, const char *directory, by_error *er
     return status;
 }
 
-/* The weights that are to be written, and where they come from: a checkpoint, or (checkpoint NULL)
- * a directory in Hugging Face form. */
+/* The weights to write, and their origin: a checkpoint, or (checkpoint NULL) a directory in Hugging
+ * Face format. */
 typedef struct source {
     by_checkpoint *checkpoint;
     by_weights *weights;
@@ -120,7 +120,7 @@ static void close_source(source *s)
     by_checkpoint_close(&s->checkpoint);
 }
 
-/* The weights of a checkpoint are opened once more: those that it owns stay as they are. */
+/* The weights of a checkpoint are opened a second time, so that its own stay unchanged. */
 static by_status open_source(source *s, const char *path, bool average, const char *adapter,
                              by_error *error)
 {
@@ -152,7 +152,7 @@ static by_status open_source(source *s, const char *path, bool average, const ch
     return by_weights_adapt(s->weights, &added, true, error);
 }
 
-/* config.json of a model in codes, whose values are written: it is quantised no more. */
+/* Writes config.json of a quantized model whose values are written unquantized. */
 static by_status write_config_of_values(const source *s, const char *directory, by_error *error)
 {
     const char *config = by_weights_config(s->weights);

@@ -1,5 +1,5 @@
-/* A tensor that is in several pieces, wherever its files are mapped: any slice of it is put
- * together from the boxes that the pieces are. */
+/* A tensor in several pieces, in mapped files: any slice of it is assembled from the boxes of the
+ * pieces. */
 #include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -17,8 +17,8 @@ struct by__pieces {
     piece *items;
     size_t count;
     size_t capacity;
-    pthread_mutex_t mutex; /* of what follows */
-    void *whole;           /* all of it, once somebody asked for that */
+    pthread_mutex_t mutex; /* protects the following members */
+    void *whole;           /* the whole tensor, once it was requested */
 };
 
 static uint64_t box_elements(const by__box *box, int rank)
@@ -66,7 +66,7 @@ by_status by__pieces_add(by__pieces *p, const by_tensor_slice *slice, const uint
     return BY_OK;
 }
 
-/* Where an element is in the dense memory of a box that holds it. */
+/* Index of an element in the dense memory of a box that contains it. */
 static uint64_t place_in(const by__box *box, const int64_t *index, int rank)
 {
     uint64_t at = 0;
@@ -76,7 +76,7 @@ static uint64_t place_in(const by__box *box, const int64_t *index, int rank)
     return at;
 }
 
-/* Copies what two boxes have in common from the memory of one to that of the other. */
+/* Copies the intersection of two boxes from the memory of one to that of the other. */
 static void copy_common(uint8_t *to, const by__box *to_box, const uint8_t *from,
                         const by__box *from_box, int rank, size_t size)
 {
@@ -84,7 +84,7 @@ static void copy_common(uint8_t *to, const by__box *to_box, const uint8_t *from,
     int64_t index[BY_TENSOR_MAX_RANK] = {0};
     uint64_t run = size;
     assert(rank >= 0 && rank <= BY_TENSOR_MAX_RANK);
-    int axes = rank; /* the first ones, which a run does not go over */
+    int axes = rank; /* number of leading axes that a run does not span */
     for (int i = 0; i < rank; i++) {
         int64_t to_end = to_box->offset[i] + to_box->shape[i];
         int64_t from_end = from_box->offset[i] + from_box->shape[i];

@@ -1,4 +1,4 @@
-/* Which checkpoints stay. */
+/* Decides which checkpoints are kept, and removes the others. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -9,7 +9,7 @@
 
 #include "checkpoint/storage.h"
 
-/* The name goes first: a crash leaves a .trash directory that no reader looks at. */
+/* Renames first: a crash leaves a .trash directory that no reader looks at. */
 static by_status remove_step(const char *root, uint64_t step, const char *directory,
                              by_error *error)
 {
@@ -32,13 +32,13 @@ static by_status remove_step(const char *root, uint64_t step, const char *direct
     return status;
 }
 
-/* ---- what is known of a root ---- */
+/* ---- candidates of a root ---- */
 
 typedef struct candidate {
     uint64_t step;
     bool valid;
     bool kept;
-    double loss; /* NaN: not known */
+    double loss; /* NaN: unknown */
     by__manifest manifest;
 } candidate;
 
@@ -58,7 +58,7 @@ static void free_candidates(candidates *c)
     *c = (candidates){0};
 }
 
-/* `known`: what was verified before; steps that it holds and that are not valid there are not. */
+/* `known`: results of an earlier verification; steps that it lists as invalid are refused. */
 static bool was_refused(const candidates *known, uint64_t step)
 {
     for (size_t i = 0; known != NULL && i < known->count; i++) {
@@ -102,8 +102,8 @@ static by_status find_candidates(candidates *out, const char *root, bool verify,
 
 /* ---- decisions ---- */
 
-/* Keeps the checkpoints that hold a file of this one. References point to what holds the bytes, so
- * that they need not be followed further. */
+/* Keeps the checkpoints that own a file of this one. References point to the owner of the bytes, so
+ * they need not be followed further. */
 static void keep_referenced(candidates *c, const by__manifest *manifest)
 {
     for (size_t i = 0; i < manifest->files.count; i++) {
@@ -115,7 +115,8 @@ static void keep_referenced(candidates *c, const by__manifest *manifest)
     }
 }
 
-/* Whether fewer than `keep` checkpoints have a lower loss; of equal ones the newest counts. */
+/* Returns true if fewer than `keep` checkpoints have a lower loss; of equal ones the newest
+ * counts. */
 static bool is_among_best(const candidates *c, size_t i, const by_retention *r)
 {
     size_t better = 0;
@@ -127,8 +128,8 @@ static bool is_among_best(const candidates *c, size_t i, const by_retention *r)
     return isfinite(c->items[i].loss) && better < r->keep_best;
 }
 
-/* Whoever serves a checkpoint maps its files, and opens them again when a worker starts anew. Each
- * lease is an open file, so it is not held until the checkpoint is removed. */
+/* Servers map the files of a checkpoint, and open them again when a worker restarts. Each lease is
+ * an open file, so it is closed again until the checkpoint is removed. */
 static bool is_used(const candidate *item, const char *root)
 {
     by__lease *alone = NULL;
@@ -146,7 +147,7 @@ static void decide(candidates *c, const char *root, const by_retention *r)
     for (size_t i = 0; i < c->count; i++) {
         candidate *item = &c->items[i];
         if (!item->valid || item->step > r->last) {
-            item->kept = true; /* not ours to remove */
+            item->kept = true; /* belongs to another user */
             continue;
         }
         newest++;
@@ -160,7 +161,7 @@ static void decide(candidates *c, const char *root, const by_retention *r)
     }
 }
 
-/* ---- the deed ---- */
+/* ---- removal ---- */
 
 /* Removes a checkpoint, unless a server has begun to use it since the decision. */
 static by_status remove_item(candidates *c, candidate *item, const char *root, by_error *error)
@@ -174,7 +175,7 @@ static by_status remove_item(candidates *c, candidate *item, const char *root, b
         by__lease_close(&alone);
     } else {
         item->kept = true;
-        keep_referenced(c, &item->manifest); /* which are older, and come behind it */
+        keep_referenced(c, &item->manifest); /* these are older, and come after it */
     }
     free(directory);
     return status;
@@ -191,7 +192,7 @@ static by_status remove_rest(candidates *c, const char *root, by_error *error)
     return status;
 }
 
-/* The steps that are not kept, ascending, into `out`; returns how many. */
+/* Lists the steps that are not kept, ascending; returns their number. */
 static size_t list_removed(uint64_t *out, const candidates *c)
 {
     size_t n = 0;
@@ -229,7 +230,7 @@ static by_status retain(const char *root, const by_retention *r, const candidate
 static void unlock(int lock)
 {
     if (lock >= 0) {
-        (void)flock(lock, LOCK_UN); /* a child of a fork may have the descriptor too */
+        (void)flock(lock, LOCK_UN); /* a forked child may have the descriptor too */
         (void)close(lock);
     }
 }
@@ -242,7 +243,7 @@ by_status by_checkpoint_retain(const char *root, const by_retention *r, uint64_t
     if (r->keep == 0) {
         return by_error_set(error, BY_EARG, "keep must be at least 1");
     }
-    /* Without the lock, which nobody holds for long. */
+    /* Without the lock, because verification takes long. */
     if (r->verify) {
         BY_TRY(find_candidates(&known, root, true, NULL, error));
     }

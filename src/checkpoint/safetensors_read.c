@@ -1,5 +1,5 @@
-/* The safetensors format: u64 little-endian length N of a JSON header, the header, then the data.
- * A file is taken only when every byte of its data belongs to exactly one tensor. */
+/* Reader of the safetensors format: u64 little-endian length N of a JSON header, the header, then
+ * the data. A file is accepted only if every byte of its data belongs to exactly one tensor. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 
 #define MAX_HEADER_BYTES UINT64_C(100000000)
 
-/* Every type of the format, so that a file with types banyan lacks is still checked and its other
- * tensors are usable. */
+/* All types of the format, so that a file with types that banyan lacks is still checked and its
+ * other tensors are usable. */
 static const struct {
     const char *name;
     unsigned bits;
@@ -34,7 +34,7 @@ int by__type_of_name(const char *name)
     return -1;
 }
 
-/* What is being checked, for messages: "FILE: tensor 'NAME'". */
+/* Position for messages: "FILE: tensor 'NAME'". */
 typedef struct place {
     const char *file;
     const char *name;
@@ -65,7 +65,7 @@ static by_status read_type(by__tensor_entry *entry, unsigned *bits, const json_t
                         at->file, at->name, name);
 }
 
-/* Reads the shape and gives the bytes that it takes. */
+/* Reads the shape and computes the bytes that it takes. */
 static by_status read_shape(by__tensor_entry *entry, unsigned bits, uint64_t *bytes,
                             const json_t *value, const place *at)
 {
@@ -167,7 +167,7 @@ static int by_offset(const void *a, const void *b)
     return x->end != y->end ? (x->end < y->end ? -1 : 1) : strcmp(x->name, y->name);
 }
 
-/* Each tensor starts where the one before it ended, and the last ends with the file. */
+/* Checks that each tensor starts where the previous one ended, and the last ends with the file. */
 static by_status check_cover(const by__safetensors *list, uint64_t data_bytes, const char *file,
                              by_error *error)
 {

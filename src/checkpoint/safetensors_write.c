@@ -1,3 +1,4 @@
+/* Writes tensors of the caller to safetensors files: one, or shards and an index. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,7 +108,7 @@ static by_status any_exists(bool *out, const char *directory, const by__weights_
     return BY_OK;
 }
 
-/* Gives the shards names that nothing in the directory has. */
+/* Gives the shards names that do not exist in the directory. */
 static by_status choose_names(const char *directory, const char *stem, by__weights_plan *plan,
                               const by_tensor_view *tensors, by_error *error)
 {
@@ -122,8 +123,8 @@ static by_status choose_names(const char *directory, const char *stem, by__weigh
     return BY_OK;
 }
 
-/* Writes the files of a plan, the index last. Shards that no index names are removed when one of
- * them, or the index, cannot be written. */
+/* Writes the files of a plan, the index last. On failure the shards are removed, since no index
+ * names them. */
 static by_status write_files(const char *directory, const by__weights_plan *plan,
                              const by_tensor_view *tensors, by__file_list *written, by_error *error)
 {

@@ -1,13 +1,13 @@
-/* Who writes what, when ranks hold the same or different parts of the tensors. */
+/* Decides which rank writes what, when ranks hold the same or different parts of the tensors. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "checkpoint/storage.h"
 
-/* What is small is faster written by one than divided. */
+/* Small data are written faster by one rank than divided. */
 #define WORTH_A_WRITER ((uint64_t)64 << 20)
 
-/* A slice that some rank holds, with the number it has there. */
+/* A slice held by a rank, with its index there. */
 typedef struct record {
     const by__held_slice *held;
     int rank;
@@ -22,7 +22,7 @@ typedef struct group {
     uint64_t bytes;
 } group;
 
-/* The table of all ranks, while a plan is made. */
+/* The table of all ranks, used while a plan is made. */
 typedef struct table {
     int ranks;
     int rank;
@@ -163,9 +163,9 @@ static bool is_copy(const table *t, const group *g)
     return true;
 }
 
-/* Leaves out the slices of a tensor that are nothing but copies, where others are not: who trains a
- * tensor may have cut it in other places. What has copies alone is frozen. Groups are in the order
- * of tensors. */
+/* Drops the slices of a tensor that consist only of copies if others do not: the rank that trains a
+ * tensor may have divided it differently. A tensor with copies only is frozen. Groups are sorted by
+ * tensor. */
 static void drop_copies(by__save_plan *p, table *t)
 {
     size_t kept = 0;
@@ -188,10 +188,10 @@ static void drop_copies(by__save_plan *p, table *t)
     t->group_count = kept;
 }
 
-/* The holder of a slice that writes it: of those with the best copy the one that writes another
- * slice of the tensor already (`before`; -1: none does), so that what is whole on a rank is whole
- * in a file; else, of the ranks that are to write where one of them has it, the one with the least
- * to write so far. */
+/* Chooses the writer of a slice among the holders with the best copy: the one that already writes
+ * another slice of the tensor (`before`; -1: none), so that a tensor that is whole on a rank is
+ * whole in a file; else, preferably among the wanted writers, the one with the least to write so
+ * far. */
 static const record *choose(const table *t, const group *g, const bool *wanted,
                             const uint64_t *load, int before)
 {
@@ -213,7 +213,7 @@ static by_status assign(table *t, size_t tensors, int64_t writers, by_error *err
 {
     bool *wanted = NULL;
     uint64_t *load = NULL;
-    int *rank_of = NULL; /* that writes slices of a tensor; -1: none yet */
+    int *rank_of = NULL; /* writer of earlier slices of a tensor; -1: none yet */
     uint64_t total = 0;
     size_t ranks = (size_t)t->ranks;
     for (size_t i = 0; i < t->group_count; i++) {
@@ -262,7 +262,7 @@ static int by_record(const void *a, const void *b)
     return x->first < y->first ? -1 : x->first > y->first ? 1 : 0;
 }
 
-/* Numbers the writers and lists the parts of this one, in the order of tensors. */
+/* Numbers the writers and lists the parts of this one, sorted by tensor. */
 static by_status list_parts(by__save_plan *p, table *t, by_error *error)
 {
     for (int r = 0; r < t->ranks; r++) {
@@ -284,7 +284,7 @@ static by_status list_parts(by__save_plan *p, table *t, by_error *error)
     return BY_OK;
 }
 
-/* The names go with the plan. */
+/* Moves the names to the plan. */
 static by_status own_names(by__save_plan *p, by_error *error)
 {
     for (size_t i = 0; i < p->count; i++) {
@@ -381,7 +381,7 @@ size_t by__save_plan_elements(const by__save_plan *p, size_t part)
 by_status by__save_plan_order(const by__save_plan *p, const by_checkpoint_writer *writer,
                               size_t *order, by_error *error)
 {
-    size_t *first; /* part of each tensor */
+    size_t *first; /* first part of each tensor */
     size_t next = 0;
     if (p->writers > 1) {
         for (size_t i = 0; i < p->part_count; i++) {
@@ -389,7 +389,7 @@ by_status by__save_plan_order(const by__save_plan *p, const by_checkpoint_writer
         }
         return BY_OK;
     }
-    /* The parts of a tensor are behind each other. */
+    /* The parts of a tensor are consecutive. */
     BY_TRY(by__alloc((void **)&first, p->count, sizeof *first, "a checkpoint", error));
     for (size_t i = p->part_count; i > 0; i--) {
         first[p->parts[i - 1].tensor] = i - 1;

@@ -1,14 +1,14 @@
 /* Saves in the background.
  *
  * The staging buffer is a ring. A producer copies the parts of a checkpoint into it, in the order
- * of the files, and the saver's thread writes them out from there. The producer is that thread too,
- * where it may read the values while others compute with them: it copies as long as there is room,
- * and writes when there is none, so that everything is copied as early as the buffer permits.
- * Otherwise the one who begins the save copies, and waits for room. Each part begins at a multiple
- * of RING_UNIT, so that no element is cut where the ring ends.
+ * of the files, and the saver's thread writes them out from there. If the thread may read the
+ * values while others compute with them, it is the producer too: it copies as long as there is
+ * room, and writes when there is none, so that everything is copied as early as the buffer permits.
+ * Otherwise the thread that begins the save copies, and waits for room. Each part begins at a
+ * multiple of RING_UNIT, so that no element is cut where the ring ends.
  *
- * All collectives of a save, from the first to the last, are the thread's, on a communicator of its
- * own: they never meet those of the threads that compute. */
+ * All collectives of a save run on the saver's thread, on a separate communicator, so that they are
+ * not mixed with those of computing threads. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,11 +17,11 @@
 
 enum { RING_UNIT = 64, LEAST_STAGING = 64 << 10, PIECE = 4 << 20 };
 
-/* A place in the parts, in their order. */
+/* A position in the parts, in their order. */
 typedef struct cursor {
-    size_t part;   /* the number of it in the order */
+    size_t part;   /* its index in the order */
     size_t offset; /* bytes of it that are done */
-    size_t bytes;  /* that it has */
+    size_t bytes;  /* size of it */
 } cursor;
 
 struct by__saver {
@@ -30,22 +30,22 @@ struct by__saver {
     bool has_thread;
     uint8_t *ring;
     size_t capacity;
-    by__save_request request; /* of the save under way: what it points to is the saver's own, but
-                                 for plan and user */
+    /* of the current save: a deep copy, except plan and user */
+    by__save_request request;
     by_checkpoint_writer *writer;
     size_t *order; /* of the parts */
     size_t part_count;
-    cursor from; /* the producer's ... */
-    cursor to;   /* ... and the writer's */
+    cursor from; /* position of the producer, */
+    cursor to;   /* and of the writer */
     const uint8_t *data;
     void *owned;
-    pthread_mutex_t mutex; /* of the rest */
+    pthread_mutex_t mutex; /* protects the other members */
     pthread_cond_t changed;
-    uint64_t produced; /* bytes that went into the ring ... */
-    uint64_t consumed; /* ... and out of it */
+    uint64_t produced; /* bytes written to the ring, */
+    uint64_t consumed; /* and read from it */
     bool is_pending;   /* begun, and not waited for */
-    bool is_begun;     /* the order is known, on the thread's side */
-    bool is_copied;    /* nothing will be read any more */
+    bool is_begun;     /* the thread knows the order */
+    bool is_copied;    /* nothing more will be read */
     bool is_done;
     bool closing;
     by_status status;
@@ -77,7 +77,7 @@ static void free_request(by__save_request *r)
     *r = (by__save_request){0};
 }
 
-/* NULL for NULL; *failed when there is no memory. */
+/* Copies a text; NULL for NULL. Sets *failed if there is no memory. */
 static char *copy_text(const char *text, bool *failed)
 {
     char *copy = text == NULL ? NULL : by__strdup(text);
@@ -121,7 +121,7 @@ static by_status copy_request(by__save_request *out, const by__save_request *r, 
     return failed ? by_error_set(error, BY_EMEMORY, "out of memory: a checkpoint") : BY_OK;
 }
 
-/* What the process that leads does when a checkpoint is on the disk. */
+/* What the leading process does after a checkpoint is on disk. */
 static by_status follow_up(const by__save_request *r, by_error *error)
 {
     if (r->is_best) {
@@ -180,7 +180,7 @@ static void enter_part(const by__saver *s, cursor *c)
                    : 0;
 }
 
-/* Moves on by n bytes, into the next part at the end of one. True: that was an end. */
+/* Advances by n bytes, into the next part at the end of one. Returns true at an end. */
 static bool advance(const by__saver *s, cursor *c, size_t n)
 {
     c->offset += n;
@@ -192,7 +192,7 @@ static bool advance(const by__saver *s, cursor *c, size_t n)
     return true;
 }
 
-/* Bytes between two counts, to the end of the ring at most. */
+/* Bytes between two counts, at most to the end of the ring. */
 static size_t in_ring(const by__saver *s, uint64_t at, uint64_t end)
 {
     return smaller((size_t)(end - at), s->capacity - (size_t)(at % s->capacity));
@@ -212,8 +212,8 @@ static by_status fetch(by__saver *s, by_error *error)
                         : by_error_set(error, BY_EARG, "a part of a checkpoint has no data");
 }
 
-/* Copies a piece; *did is false where there is no room, or nothing left. Only the producer calls
- * it. */
+/* Copies a piece; *did is false if there is no room, or nothing left. Called by the producer
+ * only. */
 static by_status produce(by__saver *s, bool *did, by_error *error)
 {
     cursor *c = &s->from;
@@ -241,7 +241,7 @@ static by_status produce(by__saver *s, bool *did, by_error *error)
     return BY_OK;
 }
 
-/* Writes a piece; *did is false where there is none yet. */
+/* Writes a piece; *did is false if there is none yet. */
 static by_status consume(by__saver *s, bool *did, by_error *error)
 {
     cursor *c = &s->to;
@@ -267,7 +267,7 @@ static by_status consume(by__saver *s, bool *did, by_error *error)
 
 /* ---- the thread ---- */
 
-/* Order and number of the parts; those without elements are left out. */
+/* Determines order and number of the parts; those without elements are skipped. */
 static by_status plan_parts(by__saver *s, by_error *error)
 {
     const by__save_plan *p = s->request.plan;
@@ -297,7 +297,7 @@ static by_status begin_files(by__saver *s, by_error *error)
     return plan_parts(s, error);
 }
 
-/* Says that there is an order, or, as `status` says, will be none. */
+/* Signals that the order is known or, if `status` is an error, that there will be none. */
 static void tell_begun(by__saver *s, by_status status)
 {
     (void)pthread_mutex_lock(&s->mutex);
@@ -308,7 +308,7 @@ static void tell_begun(by__saver *s, by_status status)
     (void)pthread_mutex_unlock(&s->mutex);
 }
 
-/* Waits until the producer has done something, or given up. */
+/* Waits until the producer has made progress, or failed. */
 static by_status wait_for_producer(by__saver *s)
 {
     (void)pthread_mutex_lock(&s->mutex);
@@ -331,7 +331,7 @@ static by_status write_parts(by__saver *s, by_error *error)
             BY_TRY(consume(s, &did, error));
         }
         if (!did) {
-            BY_TRY(wait_for_producer(s)); /* whose error is in s->error */
+            BY_TRY(wait_for_producer(s)); /* its error is in s->error */
         }
     }
     return BY_OK;
@@ -346,7 +346,7 @@ static void save(by__saver *s)
     if (status == BY_OK) {
         status = write_parts(s, &error);
         (void)pthread_mutex_lock(&s->mutex);
-        if (s->status != BY_OK) { /* the producer's */
+        if (s->status != BY_OK) { /* error of the producer */
             error = s->error;
         }
         s->status = status;
@@ -369,7 +369,7 @@ static void save(by__saver *s)
 static void *work(void *user)
 {
     by__saver *s = user;
-    memset(s->ring, 0, s->capacity); /* takes the pages now, and not while a step waits */
+    memset(s->ring, 0, s->capacity); /* touches the pages now, and not while a step waits */
     (void)pthread_mutex_lock(&s->mutex);
     for (;;) {
         while (!s->closing && (!s->is_pending || s->is_done)) {
@@ -386,7 +386,7 @@ static void *work(void *user)
     return NULL;
 }
 
-/* ---- whoever saves ---- */
+/* ---- the caller's side ---- */
 
 by_status by__saver_open(by__saver **out, by_comm **comm, size_t staging, by_error *error)
 {
@@ -417,7 +417,7 @@ by_status by__saver_open(by__saver **out, by_comm **comm, size_t staging, by_err
     return BY_OK;
 }
 
-/* Forgets a save that has ended. */
+/* Releases a save that has ended. */
 static void clear(by__saver *s)
 {
     free(s->owned);
@@ -466,10 +466,10 @@ static void produce_all(by__saver *s)
     while (!s->is_begun) {
         (void)pthread_cond_wait(&s->changed, &s->mutex);
     }
-    while (!s->is_copied && status == BY_OK) { /* also when the thread has failed */
+    while (!s->is_copied && status == BY_OK) { /* also if the thread has failed */
         bool did;
         (void)pthread_mutex_unlock(&s->mutex);
-        status = produce(s, &did, &error); /* something, unless the ring is full */
+        status = produce(s, &did, &error); /* progress, unless the ring is full */
         (void)pthread_mutex_lock(&s->mutex);
         if (status == BY_OK && !s->is_copied && s->produced - s->consumed == s->capacity) {
             (void)pthread_cond_wait(&s->changed, &s->mutex);

@@ -1,4 +1,4 @@
-/* The index of shards that Hugging Face writes: which file has which tensor. */
+/* Hugging Face's index of shards: which file has which tensor. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>

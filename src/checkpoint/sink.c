@@ -1,3 +1,5 @@
+/* A file being written: buffered, hashed on the way, with direct I/O if it is large, synced and
+ * renamed at commit. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -9,20 +11,20 @@
 
 #include "checkpoint/storage.h"
 
-/* Large files go past the page cache (O_DIRECT): filling it costs more than the disk on many
- * virtual machines, and it would push out the training data. Everything is gathered in one aligned
- * buffer, which is also the piece that is hashed while the processor's cache holds it. */
+/* Large files bypass the page cache (O_DIRECT): on many virtual machines filling it costs more than
+ * the disk, and it would evict the training data. Data are gathered in one aligned buffer, which is
+ * also the piece that is hashed while it is in the processor's cache. */
 enum {
     buffer_bytes = 4 << 20,
-    direct_from_bytes = 1 << 20, /* smaller files are not worth it */
-    direct_unit = 4096           /* offsets, lengths and addresses are multiples of this */
+    direct_from_bytes = 1 << 20, /* not worth it for smaller files */
+    direct_unit = 4096           /* offsets, lengths and addresses must be multiples of this */
 };
 
 struct by__sink {
     int fd;
     char *name;
-    char *path;      /* the final one */
-    char *temporary; /* the one being written */
+    char *path;      /* final name */
+    char *temporary; /* name while it is being written */
     by__hasher *hasher;
     uint8_t *memory; /* owns the buffer */
     uint8_t *buffer; /* the aligned part of it */
@@ -74,7 +76,8 @@ static by_status sink_error(const by__sink *sink, const char *verb, by_error *er
     return by_error_set(error, BY_EIO, "cannot %s %s: %s", verb, sink->temporary, strerror(errno));
 }
 
-/* File systems that cannot reserve say so, and the writes decide then. */
+/* A file system that cannot reserve space reports that; then the writes themselves detect a full
+ * disk. */
 by_status by__reserve_space(int fd, const char *path, uint64_t size, by_error *error)
 {
     if (size == 0 || size > INT64_MAX || fallocate(fd, 0, 0, (off_t)size) == 0) {
@@ -114,7 +117,7 @@ static by_status create(by__sink *sink, by_error *error)
     if (sink->direct) {
         sink->fd = open(sink->temporary, flags | O_DIRECT, 0666);
     }
-    if (sink->fd < 0) { /* small, or a file system that has only cached files */
+    if (sink->fd < 0) { /* small, or a file system without direct I/O */
         sink->direct = false;
         sink->fd = open(sink->temporary, flags, 0666);
     }
@@ -166,7 +169,7 @@ fail:
     return status;
 }
 
-/* From here on through the page cache: for what is not aligned, or a device that refuses. */
+/* Switches to the page cache: for unaligned data, or a device that refuses direct I/O. */
 static bool stop_direct(by__sink *sink)
 {
     int flags = sink->direct ? fcntl(sink->fd, F_GETFL) : -1;
@@ -178,7 +181,7 @@ static bool stop_direct(by__sink *sink)
 }
 
 /* Hashes and writes the buffer. A direct write is padded to whole units; only the last one needs
- * that, and commit cuts the padding off. */
+ * that, and commit truncates the padding. */
 static by_status flush(by__sink *sink, by_error *error)
 {
     size_t n = sink->buffered;
@@ -227,7 +230,7 @@ by_status by__sink_release(by__sink **sink, int *fd, by_error *error)
 {
     by__sink *s = *sink;
     by_status status = flush(s, error);
-    /* The padding of a direct write is no content. */
+    /* The padding of a direct write is not part of the content. */
     if (status == BY_OK && s->direct && !stop_direct(s)) {
         status = sink_error(s, "write", error);
     }
@@ -248,7 +251,7 @@ by_status by__sink_commit(by__sink **sink, by__file_list *written, by_error *err
 {
     by__sink *s = *sink;
     by_status status = flush(s, error);
-    /* Neither padding nor what was reserved beyond the content is part of the file. */
+    /* Truncates padding and space that was reserved beyond the content. */
     if (status == BY_OK && ftruncate(s->fd, (off_t)s->written) != 0) {
         status = sink_error(s, "truncate", error);
     }
@@ -267,7 +270,7 @@ by_status by__sink_commit(by__sink **sink, by__file_list *written, by_error *err
         by__hasher_hex(s->hasher, hash);
         status = by__file_list_add(written, s->name, s->written, hash, NULL, error);
     }
-    /* Last: when this fails the file is not there, or the one that was there before is. */
+    /* Last: if this fails, the former file, or none, is still there. */
     if (status == BY_OK && rename(s->temporary, s->path) != 0) {
         status = sink_error(s, "rename", error);
     }

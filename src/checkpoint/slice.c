@@ -1,5 +1,5 @@
-/* Parts of tensors: their checks and names, the runs of memory and the boxes that they are, and
- * whether they make up a whole. */
+/* Slices of tensors: checks and names, their decomposition into runs and boxes, and the check that
+ * slices make up a tensor. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,8 +74,8 @@ by_status by__slice_name(char **out, const by_tensor_view *tensor, const by_tens
     return by__text_take(&text, out, error);
 }
 
-/* The largest box that a range of elements from `first` on begins with: whole rows of the axes
- * behind the first one whose index may grow. Its number of elements. */
+/* The largest box at the beginning of a range of elements from `first` on: it spans whole rows of
+ * the axes after the first one whose index can grow. Returns its number of elements. */
 static uint64_t first_box(by__box *box, const by_tensor_view *tensor, uint64_t first,
                           uint64_t count)
 {
@@ -128,7 +128,7 @@ void by__runs_begin(by__runs *runs, const by_tensor_view *tensor, const by_tenso
         runs->length = elements;
         return;
     }
-    /* The axes behind `axes` are taken whole, so that a run goes on over them. */
+    /* The axes after `axes` are spanned completely, so that a run continues over them. */
     int axis = tensor->rank;
     while (axis > 0) {
         axis--;
@@ -213,7 +213,7 @@ static bool overlap(const by_tensor_slice *a, const by_tensor_slice *b, int rank
     return true;
 }
 
-/* Boxes that do not overlap and have the tensor's elements together are the tensor. */
+/* Disjoint boxes whose sizes add up to the tensor's elements make up the tensor. */
 static by_status boxes_cover(const by_tensor_view *tensor, const by_tensor_slice *const *slices,
                              size_t count, uint64_t total, by_error *error)
 {

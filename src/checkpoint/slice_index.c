@@ -1,4 +1,4 @@
-/* STEM.slices.json: which file has which slice of each tensor, where tensors are cut over files. */
+/* STEM.slices.json: which file has which slice of each tensor that is cut over files. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ by_status by__slice_index_add(by__slice_index *index, const by_tensor_slice *sli
 
 /* ---- printing ---- */
 
-/* "NAME": [a, b]. */
+/* Prints "NAME": [a, b]. */
 static void print_numbers(by__text *text, const char *name, const int64_t *values, int count)
 {
     by__text_format(text, ", \"%s\": [", name);

@@ -1,5 +1,5 @@
-/* A tensor that files hold in parts: one for each index of the first axis. Its name has a '*' where
- * the parts' names have the index ("experts.*.w1.weight": "experts.0.w1.weight", ...). */
+/* A tensor stored in parts, one for each index of the first axis. Its name has a '*' in place of
+ * the index ("experts.*.w1.weight": "experts.0.w1.weight", ...). */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ size_t by__stacked_part(by_tensor_view *view, char *name, size_t room, int64_t p
     return first;
 }
 
-/* The part as the file has it, which must have the shape of `want`. */
+/* Finds a part in the file, which must have the shape of `want`. */
 static by_status find_part(const by_weights *weights, const by_tensor_view *want, by_error *error)
 {
     by_tensor_view have;

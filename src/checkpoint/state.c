@@ -1,5 +1,5 @@
 /* state.json: {"version": 1, "step": N, "values": {"seed": {"u64": "1337"}, ...}}. Numbers are
- * strings: JSON numbers hold neither all of u64 nor nan and infinities. */
+ * strings, because JSON numbers can represent neither all of u64 nor nan and infinities. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>

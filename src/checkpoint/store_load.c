@@ -1,4 +1,4 @@
-/* Weight files into a tensor store. */
+/* Loads weight files into a tensor store. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ static const char *file_name(char name[512], const by__stored_tensor *entry,
     return name;
 }
 
-/* Whether the file has an entry under either of its names. */
+/* Returns true if the file has an entry under either of its names. */
 static bool is_there(const by__store *store, by__handle handle, const by_weights *weights,
                      const by__load_options *options)
 {
@@ -37,7 +37,7 @@ static bool is_there(const by__store *store, by__handle handle, const by_weights
     return by_weights_has(weights, name);
 }
 
-/* Whether an entry keeps the values that it has. */
+/* Returns true if an entry keeps its present values. */
 static bool is_left(const by__store *store, int flat, by__handle handle, const by_weights *weights,
                     const by__load_options *options)
 {
@@ -46,7 +46,7 @@ static bool is_left(const by__store *store, int flat, by__handle handle, const b
             !is_there(store, handle, weights, options));
 }
 
-/* The tensor of an entry: under its name, or with options->family in front. */
+/* Finds the tensor of an entry: under its name, or with the prefix options->family. */
 static by_status find(const by__store *store, int flat, by__handle handle,
                       const by_weights *weights, const by__load_options *options,
                       by_tensor_view *out, by_error *error)
@@ -90,10 +90,10 @@ static by_status find(const by__store *store, int flat, by__handle handle,
     return BY_OK;
 }
 
-/* Elements of a copy. */
+/* Elements copied at a time. */
 #define COPIED ((int64_t)1 << 18)
 
-/* A tensor that is cut over files. */
+/* Loads a tensor that is cut over files. */
 static by_status load_cut(by__store *store, int flat, by__handle handle, const by_weights *weights,
                           const by_tensor_view *tensor, int64_t count, int threads, by_error *error)
 {
@@ -114,7 +114,7 @@ static by_status load_cut(by__store *store, int flat, by__handle handle, const b
     return status;
 }
 
-/* Writes a tensor into its buffer; what is cut over files comes through a copy. */
+/* Writes a tensor into its buffer; one that is cut over files is first assembled in a copy. */
 static by_status load(by__store *store, int flat, by__handle handle, const by_weights *weights,
                       const by_tensor_view *tensor, int threads, by_error *error)
 {
@@ -145,7 +145,7 @@ static by_status load(by__store *store, int flat, by__handle handle, const by_we
     return status;
 }
 
-/* Whether the entry is in the file in parts. */
+/* Returns true if the file has the entry in parts (stacked.c). */
 static bool is_in_parts(const by__store *store, by__handle handle, const by_weights *weights,
                         const by__load_options *options)
 {
@@ -155,7 +155,7 @@ static bool is_in_parts(const by__store *store, by__handle handle, const by_weig
            !by_weights_has(weights, file_name(name, entry, options));
 }
 
-/* What is held of such an entry, which is one box; out NULL: only checks. */
+/* Reads the held part of such an entry, which is one box; out NULL: only checks. */
 static by_status read_parts(float *out, const by__stored_tensor *entry, const by_weights *weights,
                             const by__load_options *options, by_error *error)
 {
@@ -191,8 +191,8 @@ static size_t elements(const by_shape *shape)
     return (size_t)by_shape_count(shape);
 }
 
-/* Reads what an entry holds of a tensor, box by box. Where a table grows, a box may have fewer rows
- * in the file, or none. */
+/* Reads the held part of a tensor, box by box. If a table grows, a box may have fewer rows in the
+ * file, or none. */
 static by_status load_boxes(by__store *store, int flat, by__handle handle,
                             const by_weights *weights, const by_tensor_view *tensor, int threads,
                             by_error *error)
@@ -239,15 +239,16 @@ bool by__weights_is_buffer(const char *name)
            by__ends_with(name, ".attn.masked_bias");
 }
 
-/* What files hold and no model reads: a head that is shared with the embedding, buffers, adapters,
- * which are merged elsewhere, and what a student learned besides. */
+/* Tensors of files that no model reads: a head that is shared with the embedding, buffers,
+ * adapters, which are merged elsewhere, and parameters used only for distillation. */
 static bool is_no_weight(const char *name)
 {
     return by__weights_is_buffer(name) || strcmp(name, "lm_head.weight") == 0 ||
            strstr(name, ".lora_") != NULL || strncmp(name, "distill.", 8) == 0;
 }
 
-/* Whether an entry stands for the tensor: under its name, or with a '*' where that has a number. */
+/* Returns true if there is an entry for the tensor: with its name, or with a '*' in place of a
+ * number. */
 static bool has_entry(const by__store *store, const char *name)
 {
     char stacked[512];
@@ -267,7 +268,7 @@ static bool has_entry(const by__store *store, const char *name)
     return false;
 }
 
-/* Refuses tensors that no entry is for: a model without them would be another one. */
+/* Refuses tensors without an entry: a model without them would be a different one. */
 static by_status check_others(const by__store *store, const by_weights *weights,
                               const by__load_options *options, by_error *error)
 {

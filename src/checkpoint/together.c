@@ -1,10 +1,10 @@
-/* The ranks of a communicator save a checkpoint together. */
+/* Saving of a checkpoint by all ranks of a communicator. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "checkpoint/storage.h"
 
-/* How a rank fared. */
+/* A rank's result. */
 typedef struct verdict {
     int32_t status;
     char message[508];
@@ -19,7 +19,7 @@ static verdict verdict_of(by_status status, const by_error *error)
     return v;
 }
 
-/* The status of the first rank that failed; those that did not are told which one. */
+/* Returns the status of the first rank that failed; the error on other ranks names it. */
 static by_status join_verdicts(by_comm *comm, const verdict *all, by_status mine, by_error *error)
 {
     for (int rank = 0; rank < by_comm_size(comm) && mine == BY_OK; rank++) {
@@ -31,7 +31,7 @@ static by_status join_verdicts(by_comm *comm, const verdict *all, by_status mine
     return mine;
 }
 
-/* Collective: BY_OK when all ranks give that. */
+/* Collective: BY_OK if it is that on all ranks. */
 static by_status agree(by_comm *comm, by_status mine, by_error *error)
 {
     by_error local = {0};
@@ -56,7 +56,8 @@ static by_status agree(by_comm *comm, by_status mine, by_error *error)
     return status;
 }
 
-/* Collective: all ranks end as rank 0 did, which gives `mine`; *token is its number. */
+/* Collective: all ranks return the status of rank 0, given as `mine`; *token is set to its
+ * number. */
 static by_status follow(by_comm *comm, by_status mine, uint64_t *token, by_error *error)
 {
     struct {

@@ -1,4 +1,4 @@
-/* Opening weights: a file, shards with an index, tensors that are cut over files. */
+/* Opens weights: a file, shards with an index, or tensors that are cut over files. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,7 +55,7 @@ static int by_name(const void *a, const void *b)
                   (*(const by__tensor_entry *const *)b)->name);
 }
 
-/* Puts the entries in the order of their names, of which no two may be equal. */
+/* Sorts the entries by name; duplicates are an error. */
 static by_status sort_entries(by_weights *weights, by_error *error)
 {
     if (weights->count > 1) {
@@ -88,7 +88,7 @@ static by_status join_shards(by_weights *weights, by_error *error)
     return sort_entries(weights, error);
 }
 
-/* The shard of that file name, opened when it is not yet; names mostly repeat the last one. */
+/* The shard with that file name, opened on first use; consecutive names are mostly equal. */
 static by_status shard_of(by_weights *weights, const char *directory, const char *name,
                           by_error *error)
 {
@@ -129,7 +129,8 @@ static by_status open_index(by_weights *weights, const char *directory, const ch
     return status;
 }
 
-/* The entry of a tensor that is cut over files. `pieces`: the entries of all files, by name. */
+/* Makes the entry of a tensor that is cut over files. `pieces`: the entries of all files, by
+ * name. */
 static by_status join_slices(by__tensor_entry *out, const by_weights *pieces,
                              const by__cut_tensor *tensor, by_error *error)
 {
@@ -168,7 +169,7 @@ static by_status join_slices(by__tensor_entry *out, const by_weights *pieces,
     return BY_OK;
 }
 
-/* Tensors that are cut over files. */
+/* Opens tensors that are cut over files. */
 static by_status open_slices(by_weights *weights, const char *directory, const char *path,
                              by_error *error)
 {
@@ -199,7 +200,8 @@ static by_status open_slices(by_weights *weights, const char *directory, const c
         status = by_error_set(error, BY_EFORMAT, "%s lists %zu slices, the files hold %zu", path,
                               weights->slices.slice_count, weights->count);
     }
-    /* From here on the entries are those of whole tensors, of which there are not more. */
+    /* From here on the entries are those of whole tensors, of which there are no more than
+     * slices. */
     for (size_t i = 0; i < count && status == BY_OK; i++) {
         weights->entries[i] = &weights->cut[i];
         weights->count = count;
@@ -225,8 +227,8 @@ static by_status read_config(by_weights *weights, const char *directory, by_erro
     return status;
 }
 
-/* There are no safetensors. What there may be are pickles, which run what they hold as a program
- * when they are read, or one file for another program. */
+/* Explains why a directory without safetensors is refused. It may have pickles, which execute their
+ * content when loaded, or one file for another program. */
 static by_status refuse_directory(const char *directory, const char *single, const char *index,
                                   by_error *error)
 {
@@ -252,7 +254,7 @@ static by_status refuse_directory(const char *directory, const char *single, con
     return by_error_set(error, BY_EIO, "%s holds neither %s nor %s", directory, single, index);
 }
 
-/* Weights in codes become tensors like others. */
+/* Converts quantized weights to ordinary tensors. */
 static by_status take_codes(by_weights *weights, by_error *error)
 {
     BY_TRY(by__coded_entries_make(&weights->coded, weights->entries, weights->count, weights->path,

@@ -1,4 +1,4 @@
-/* The entries of weights: found by name, hidden, and replaced by those of adapters. */
+/* The entries of weights: look-up by name, hiding, and replacement by those of adapters. */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -35,7 +35,7 @@ by_status by__weights_strip(by_weights *weights, const char *prefix, by_error *e
                                 weights->path, name, prefix);
         }
     }
-    for (size_t i = 0; i < weights->count; i++) { /* which leaves their order as it is */
+    for (size_t i = 0; i < weights->count; i++) { /* keeps their order */
         char *name = weights->entries[i]->name;
         memmove(name, name + length, strlen(name + length) + 1);
     }
@@ -65,7 +65,7 @@ void by__weights_hide(by_weights *weights, bool (*hides)(const char *name))
     weights->count = kept;
 }
 
-/* Puts an entry in the place of `base`, under its name. */
+/* Replaces `base` by an entry with the same name. */
 static void put_in_place(by_weights *weights, const by__tensor_entry *base, by__tensor_entry entry)
 {
     by__tensor_entry *place = &weights->adapted[weights->adapted_count++];
@@ -145,8 +145,8 @@ const char *by_weights_path(const by_weights *weights)
     return weights->path;
 }
 
-/* The process need not keep this part of a mapped file in its memory: it is read from the file when
- * it is used again. */
+/* Tells the system that this part of a mapped file need not stay in memory; it is read again on the
+ * next use. */
 static void give_back(const void *data, size_t bytes)
 {
     uintptr_t begin = (uintptr_t)data & ~(uintptr_t)(sysconf(_SC_PAGESIZE) - 1);

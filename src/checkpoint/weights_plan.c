@@ -1,11 +1,11 @@
-/* Which tensor goes where: files, their headers and the index of shards, from shapes alone. */
+/* Layout of tensors in files: files, their headers and the index of shards, from shapes alone. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "checkpoint/storage.h"
 
-/* The convention of the reference writer: larger alignment first, then by name. */
+/* The order of the reference writer: larger alignment first, then by name. */
 static const struct {
     const char *name;
     int rank;
@@ -28,7 +28,8 @@ static int by_type_and_name(const void *a, const void *b)
     return order != 0 ? order : strcmp(x->name, y->name);
 }
 
-/* "pt" as transformers wants it: which library's conventions the tensors follow. */
+/* Prints the header. transformers requires the metadata "format": "pt", which names the library
+ * whose conventions the tensors follow. */
 static by_status make_header(by__text *text, const by_tensor_view *const *tensors, size_t count,
                              uint64_t *data_bytes, by_error *error)
 {
@@ -62,7 +63,7 @@ static int by_name(const void *a, const void *b)
                   (*(const by_tensor_view *const *)b)->name);
 }
 
-/* Refuses what could not be read back. `order` is scratch of `count` pointers. */
+/* Refuses tensors that could not be read back. `order` is scratch of `count` pointers. */
 static by_status check_tensors(const by_tensor_view *tensors, size_t count,
                                const by_tensor_view **order, uint64_t *total, by_error *error)
 {
@@ -99,8 +100,8 @@ static void shard_name(char out[256], const char *stem, size_t shard, size_t sha
     (void)snprintf(out, 256, "%.190s-%05zu-of-%05zu.safetensors", stem, shard + 1, shards);
 }
 
-/* Fills shard_of in the caller's order, as Hugging Face does: a new shard begins when the next
- * tensor would not fit. Returns the number of shards. */
+/* Assigns tensors to shards in the caller's order, as Hugging Face does: a new shard begins when
+ * the next tensor would not fit. Returns the number of shards. */
 static size_t assign_shards(const by_tensor_view *tensors, size_t count, uint64_t limit,
                             size_t *shard_of)
 {
@@ -119,7 +120,7 @@ static size_t assign_shards(const by_tensor_view *tensors, size_t count, uint64_
     return shard + 1;
 }
 
-/* The header with its length in front, and where each tensor begins. `order` holds the file's
+/* Makes the header, with its length, and the offset of each tensor. `order` contains the file's
  * tensors. */
 static by_status plan_file(by__weights_plan *p, size_t file, const by_tensor_view *tensors,
                            const by_tensor_view **order, size_t count, by_error *error)

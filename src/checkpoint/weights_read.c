@@ -1,4 +1,4 @@
-/* Values of tensors: whole, of a slice, in f32. */
+/* Reads values of tensors: whole, or a slice, converted to f32. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ static void refuse_tensor(const by_weights *weights, const char *name, by_error 
                        nearest == NULL ? "" : "'");
 }
 
-/* The tensor's entry, and its view, whose data is NULL where it is cut over files. */
+/* Finds the tensor's entry, and its view, whose data is NULL if it is cut over files. */
 static by_status describe(const by__tensor_entry **found, by_tensor_view *out,
                           const by_weights *weights, const char *name, by_error *error)
 {

@@ -1,4 +1,4 @@
-/* Weights written into a directory in Hugging Face form. */
+/* Writes weights into a directory in Hugging Face format. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,8 +21,8 @@ static bool is_weight_file(const char *name, const char *stem)
            strcmp(name + length - (sizeof suffix - 1), suffix) == 0;
 }
 
-/* Removes the weight files in the directory that were not written just now, the single file first:
- * it is what a reader looks for first. */
+/* Removes weight files in the directory that were not just written, the single file first, because
+ * readers look for it first. */
 static by_status remove_others(const char *directory, const by__file_list *written, by_error *error)
 {
     char **names;

@@ -6,8 +6,8 @@
 #include "base/half.h"
 #include "base/threads.h"
 
-/* Independent sums of one loop, which the compiler keeps in vector registers; their number fixes
- * the order of additions. */
+/* Independent sums per loop, which the compiler keeps in vector registers; their number fixes the
+ * order of additions. */
 #define LANES 16
 
 static void put_float(uint8_t *to, float value)
@@ -27,7 +27,7 @@ static size_t smaller(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* NaN when one of the values is not finite, else 0. */
+/* NaN if one of the values is not finite, else 0. */
 static float poison(const float *values, size_t count)
 {
     float lanes[LANES] = {0.0f};
@@ -68,7 +68,7 @@ static void bf16_decode(const uint8_t *code, size_t count, double density, float
     }
 }
 
-/* ---- int8: a scale and its codes, unit by unit ---- */
+/* ---- int8: each unit is a scale and its codes ---- */
 
 #define INT8_UNIT 256
 
@@ -94,13 +94,13 @@ static void int8_encode(const float *values, size_t count, double density, uint8
         }
         float bad = poison(x, n);
         float scale = largest[0] / 127.0f;
-        /* Of values so small that their scale is not a normal number, nothing is sent. */
+        /* Values so small that their scale is denormal are sent as zeros. */
         float inverse = bad == 0.0f && scale >= 0x1p-126f ? 1.0f / scale : 0.0f;
         put_float(code, scale + bad);
         code += sizeof scale;
         for (size_t i = 0; i < n; i++) {
             float scaled = inverse == 0.0f ? 0.0f : x[i] * inverse;
-            /* To nearest: adding and subtracting 1.5 * 2^23 rounds in the last bit. */
+            /* Rounds to nearest: adding and subtracting 1.5 * 2^23 rounds in the last bit. */
             float rounded = (scaled + 12582912.0f) - 12582912.0f;
             code[i] = (uint8_t)(int8_t)rounded;
         }
@@ -122,7 +122,7 @@ static void int8_decode(const uint8_t *code, size_t count, double density, float
     }
 }
 
-/* ---- one bit: a magnitude and its signs, unit by unit ---- */
+/* ---- one bit: each unit is a magnitude and the signs ---- */
 
 #define BIT_UNIT 1024
 
@@ -185,7 +185,7 @@ static void one_bit_decode(const uint8_t *code, size_t count, double density, fl
     }
 }
 
-/* ---- top k: values and places in the block ---- */
+/* ---- top k: values and their indices in the block ---- */
 
 static size_t kept_values(size_t count, double density)
 {
@@ -198,14 +198,14 @@ static size_t top_k_bytes(size_t count, double density)
     return kept_values(count, density) * (sizeof(float) + sizeof(uint16_t));
 }
 
-/* |x| as a whole number of the same order; NaN is above all. */
+/* x| as an integer with the same order; NaN is above all. */
 static uint32_t magnitude_bits(float x)
 {
     return by__float_bits(x) & 0x7fffffffu;
 }
 
-/* The k-th largest magnitude (k >= 1) by its digits of 8 bits, highest first; *equal: how many of
- * those that are equal to it are among the k. */
+/* The k-th largest magnitude (k >= 1), found by radix selection with 8-bit digits from the highest
+ * on; *equal: how many of the k equal it. */
 static uint32_t find_threshold(const float *values, size_t count, size_t k, size_t *equal)
 {
     uint32_t prefix = 0;
@@ -299,15 +299,15 @@ size_t by__codec_bytes(const by__codec *codec, size_t count, double density)
 
 /* ---- many blocks ---- */
 
-/* One call of by__codec_send or by__codec_receive, cut into a range of blocks a thread. */
+/* A call of by__codec_send or by__codec_receive, divided into a range of blocks per thread. */
 typedef struct coding {
     const by__codec *codec;
     size_t count;
     double density;
-    const float *values; /* send */
+    const float *values; /* of send */
     float *residual;
     uint8_t *code;
-    const uint8_t *received; /* receive */
+    const uint8_t *received; /* of receive */
     float *out;
     bool add;
     size_t parts;
@@ -330,7 +330,8 @@ static void send_block(const coding *c, size_t first, size_t count, uint8_t *cod
     c->codec->decode(code, count, c->density, residual);
     for (size_t i = 0; i < count; i++) {
         float lost = sum[i] - residual[i];
-        /* The receiver learns of a value that is not finite; later steps do not inherit it. */
+        /* The receiver learns of a value that is not finite; the residual must not carry it to
+         * later steps. */
         residual[i] = lost - lost == 0.0f ? lost : 0.0f;
     }
 }
@@ -349,7 +350,7 @@ static void receive_block(const coding *c, size_t first, size_t count, const uin
     }
 }
 
-/* Part i of the blocks. */
+/* Processes part i of the blocks. */
 static by_status run_part(void *context, size_t i, by_error *error)
 {
     const coding *c = context;
@@ -368,7 +369,7 @@ static by_status run_part(void *context, size_t i, by_error *error)
     return BY_OK;
 }
 
-/* A thread is worth its start for some hundred thousand values. */
+/* Starting a thread pays off for some hundred thousand values. */
 static by_status run(coding *c, int threads, by_error *error)
 {
     size_t parts = c->count / (16 * BY__CODEC_BLOCK);

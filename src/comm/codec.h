@@ -1,8 +1,8 @@
-/* Codecs: what a compressed exchange sends in place of f32 values.
+/* Codecs of compressed exchanges: encodings that are sent instead of f32 values.
  *
- * Values are coded in blocks of BY__CODEC_BLOCK neighbouring elements, each on its own, so that a
- * range that begins at such a boundary has the same code whoever sends it, and blocks may be coded
- * at once by several threads. The size of a code is a function of the number of values alone.
+ * Values are coded in independent blocks of BY__CODEC_BLOCK neighbouring elements, so that a range
+ * that begins at a block boundary has the same code whichever rank sends it, and several threads
+ * can code blocks at the same time. The size of a code is a function of the number of values alone.
  *
  *   bf16     rounded to nearest even                                     2 bytes a value
  *   int8     round(x / s) with s = max |x| / 127 over 256 values         1.02
@@ -11,11 +11,11 @@
  *   top_k    the share `density` of largest magnitude, as index and      6 x density
  *            value (Lin et al. 2018, arXiv:1712.01887)
  *
- * What a code loses is not lost: by__codec_send adds what earlier codes have lost to the values
- * first, and keeps what this one loses (error feedback: Karimireddy et al. 2019, arXiv:1901.09847).
- * The sum of everything decoded then differs from the sum of all values by the last residual alone.
+ * Error feedback: by__codec_send first adds the error of earlier codes to the values, and keeps the
+ * error of this one as the residual (Karimireddy et al. 2019, arXiv:1901.09847). The sum of
+ * everything decoded then differs from the sum of all values by the last residual alone.
  *
- * A value that is not finite is never hidden: its unit of scale decodes to NaN.
+ * A value that is not finite is never hidden: all values that share its scale decode to NaN.
  *
  * Never put here: who sends what to whom (reductions.c), memory, the step at which compression
  * begins.
@@ -31,25 +31,25 @@
 typedef struct by__codec {
     const char *name;
     const char *summary;
-    /* Bytes of the code of `count` values, at most a block. density: of top_k, in (0, 1]. */
+    /* Bytes of the code of `count` values, at most one block. density: of top_k, in (0, 1]. */
     size_t (*bytes)(size_t count, double density);
-    /* `code` has that many bytes at any address. */
+    /* Writes that many bytes to `code`, which may have any alignment. */
     void (*encode)(const float *values, size_t count, double density, uint8_t *code);
     void (*decode)(const uint8_t *code, size_t count, double density, float *out);
 } by__codec;
 
-/* The i-th codec, NULL behind the last. */
+/* The i-th codec; NULL after the last. */
 const by__codec *by__codec_at(size_t i);
-/* BY_EARG names those that there are. */
+/* BY_EARG lists the known codecs. */
 by_status by__codec_find(const by__codec **out, const char *name, by_error *error);
 
 /* Bytes of the code of any number of values. */
 size_t by__codec_bytes(const by__codec *codec, size_t count, double density);
-/* Codes values + residual into `code` and keeps in `residual` what the code loses. residual NULL:
- * no feedback. On `threads` threads. */
+/* Encodes values + residual into `code` and stores the error in `residual`. residual NULL: no error
+ * feedback. Runs on `threads` threads. */
 by_status by__codec_send(const by__codec *codec, const float *values, float *residual, size_t count,
                          double density, uint8_t *code, int threads, by_error *error);
-/* out = the values of a code; with `add`, out += them. */
+/* out = the decoded values; with `add`, out += them. */
 by_status by__codec_receive(const by__codec *codec, const uint8_t *code, size_t count,
                             double density, bool add, float *out, int threads, by_error *error);
 

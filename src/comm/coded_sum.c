@@ -6,7 +6,7 @@
 #include "base/half.h"
 #include "base/sum_tree.h"
 
-/* Blocks of a chunk, over all slices: 16 MiB of f32. */
+/* Blocks per chunk, over all slices: 16 MiB of f32. */
 #define CHUNK_BLOCKS 256
 
 struct by__coded_sum {
@@ -18,23 +18,23 @@ struct by__coded_sum {
     int rank;
     size_t count;
     size_t step;      /* elements of a chunk of one slice */
-    size_t *first;    /* [ranks + 1]: where slices begin */
-    size_t *sent;     /* [ranks]: bytes of a chunk's codes to each rank ... */
-    size_t *received; /* ... and from each rank */
+    size_t *first;    /* [ranks + 1]: offsets of slices */
+    size_t *sent;     /* [ranks]: bytes of a chunk's codes sent to each rank, */
+    size_t *received; /* and received from each rank */
     size_t *gathered; /* [ranks]: bytes of the codes of each rank's sums */
-    float *residual;  /* [count], the caller's */
-    float *owned;     /* [first[rank + 1] - first[rank]] */
+    float *residual;  /* [count], owned by the caller */
+    float *owned;     /* [first[rank + 1] - first[rank]] residual of the sums */
     float *total;     /* [step]: sums of a chunk */
-    float *terms;     /* [sets][BY__CODEC_BLOCK]: of the sum tree */
-    uint8_t *codes;   /* those that are sent, later those that are gathered */
-    uint8_t *others;  /* those that are received, later the codes of the sums */
+    float *terms;     /* [sets][BY__CODEC_BLOCK]: partial sums of the tree */
+    uint8_t *codes;   /* codes to send, later codes that were gathered */
+    uint8_t *others;  /* received codes, later the codes of the sums */
 };
 
-/* What a sum allocates. */
+/* Sizes of a sum's allocations. */
 typedef struct sizes {
     size_t step;
-    size_t owned; /* of the largest slice */
-    size_t codes; /* bytes of a chunk of all slices */
+    size_t owned; /* elements of the largest slice */
+    size_t codes; /* bytes of the codes of a chunk of all slices */
     size_t sets;
 } sizes;
 
@@ -139,7 +139,7 @@ void by__coded_sum_close(by__coded_sum **sum)
     *sum = NULL;
 }
 
-/* Elements of rank r's slice in the chunk that begins at `at` of every slice. */
+/* Number of elements of rank r's slice in the chunk at offset `at` of every slice. */
 static size_t chunk_of(const by__coded_sum *s, int r, size_t at)
 {
     size_t size = s->first[r + 1] - s->first[r];
@@ -151,7 +151,7 @@ static size_t code_bytes(const by__coded_sum *s, size_t count)
     return by__codec_bytes(s->codec, count, s->density);
 }
 
-/* Codes this rank's values of the chunk of every slice, one behind the other. */
+/* Encodes this rank's values of the chunk of every slice, one after another. */
 static by_status send_chunk(by__coded_sum *s, const float *data, size_t at, by_error *error)
 {
     uint8_t *code = s->codes;
@@ -167,7 +167,8 @@ static by_status send_chunk(by__coded_sum *s, const float *data, size_t at, by_e
     return BY_OK;
 }
 
-/* total[first, first + count) = what the ranks sent of them, added in the order of the sum tree. */
+/* total[first, first + count) = the decoded values of all ranks, added in the order of the sum
+ * tree. */
 static by_status add_block(by__coded_sum *s, size_t first, size_t count, size_t bytes,
                            by_error *error)
 {
@@ -194,7 +195,7 @@ static by_status add_block(by__coded_sum *s, size_t first, size_t count, size_t 
     return BY_OK;
 }
 
-/* Adds up what was received of this rank's slice and codes the sum. */
+/* Sums what was received for this rank's slice and encodes the sum. */
 static by_status add_chunk(by__coded_sum *s, size_t at, by_error *error)
 {
     size_t count = chunk_of(s, s->rank, at);

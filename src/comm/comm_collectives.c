@@ -1,4 +1,4 @@
-/* The public collectives. Sums are in comm_reduce.c. */
+/* The public collectives, except sums (comm_reduce.c). */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,7 +131,7 @@ static by_status gather_large(by_comm *comm, const void *in, unsigned char *out,
         bytes[r] = counts[r] * size;
         at += bytes[r];
     }
-    /* Each rank begins with its neighbour, so that not all read one. */
+    /* Each rank begins with its neighbour, so that not all read the same rank. */
     for (int i = 1; i < comm->near_count; i++) {
         int r = comm->near[(comm->my_near + i) % comm->near_count];
         BY_TRY(by__comm_read(comm, r, out + begin[r], by__comm_record_of(comm, r)->header.address,
@@ -231,7 +231,7 @@ by_status by_comm_broadcast(by_comm *comm, void *data, size_t count, by_dtype dt
 
 /* ---- all-to-all ---- */
 
-/* Element counts that a rank published: those it sends, then those it receives. */
+/* Element counts published by a rank: those it sends, then those it receives. */
 static uint64_t count_of(const by_comm *comm, int rank, bool receives, int other)
 {
     uint64_t count;
@@ -308,7 +308,7 @@ static by_status all_to_all(by_comm *comm, const void *in, const size_t *send, v
     by__comm_header header = {
         .kind = BY__COMM_ALL_TO_ALL, .dtype = (int32_t)dtype, .address = (uint64_t)(uintptr_t)in};
     BY_TRY(by__comm_enter(comm, &header, what, counts, 2 * size * sizeof *counts, error));
-    comm->called.bytes = bytes; /* not equal on all ranks, so not part of the header */
+    comm->called.bytes = bytes; /* differs between ranks, so it is not part of the header */
     BY_TRY(compare_counts(comm, error));
     return exchange_slices(comm, in, send, out, receive, by_dtype_size(dtype), error);
 }

@@ -1,4 +1,4 @@
-/* How a collective begins and ends: records are exchanged and headers compared. */
+/* Beginning and end of a collective: exchange of records and comparison of headers. */
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,8 +65,8 @@ static by_status exchange_far(by_comm *comm, by_error *error)
         if (comm->members[r].near >= 0) {
             continue;
         }
-        /* Payloads of a call have one size, or the call is refused: the message has room for
-         * any. */
+        /* A call with different payload sizes is refused, but the buffer has room for any
+         * payload. */
         BY_TRY(by__comm_post(comm, &comm->receives[0], true, r, BY__COMM_TAG_RECORD,
                              comm->far_records + (size_t)r * comm->record_bytes, comm->record_bytes,
                              error));

@@ -1,4 +1,4 @@
-/* Communicators: what they are made of, split, close. */
+/* Communicators: their blocks, creation, splitting, and closing. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 
 /* ---- the shared block ---- */
 
-/* All-to-all tells two counts a rank. */
+/* An all-to-all publishes two counts per rank. */
 static size_t payload_bytes(int size)
 {
     size_t counts = (size_t)size * 16;
@@ -64,7 +64,7 @@ static by_status fill_members(by_comm *comm, const int *worlds, by_error *error)
     return BY_OK;
 }
 
-/* Which members share a host. */
+/* Determines which members share a host. */
 static by_status fill_hosts(by_comm *comm, by_error *error)
 {
     const by__comm_rank *ranks = comm->job->ranks;
@@ -93,7 +93,7 @@ static by_status fill_hosts(by_comm *comm, by_error *error)
     return BY_OK;
 }
 
-/* The plan of one holder a rank. */
+/* Makes the plan with one holder per rank. */
 static by_status fill_plan(by_comm *comm, by_error *error)
 {
     size_t size = (size_t)comm->size;
@@ -230,8 +230,7 @@ void by_comm_close(by_comm **comm)
     }
     by_comm *c = *comm;
     if (!by__comm_job_failed(c->job)) {
-        /* Others may still read what was sent to them. When this fails there is no one to wait
-         * for. */
+        /* Others may still read what was sent to them. On failure nobody will. */
         by_error error;
         by__comm_header header = {.kind = BY__COMM_CLOSE};
         by_status status = by__comm_enter(c, &header, "", NULL, 0, &error);
@@ -275,7 +274,7 @@ static int compare_entries(const void *a, const void *b)
     return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-/* Everybody's entries, sorted by group and rank there. */
+/* Gathers the entries of all ranks, sorted by group and by rank in it. */
 static by_status gather_entries(split_entry *entries, by_comm *comm, int color, int key,
                                 by_error *error)
 {
@@ -289,8 +288,8 @@ static by_status gather_entries(split_entry *entries, by_comm *comm, int color, 
     return BY_OK;
 }
 
-/* The block of the new communicator: its first near rank makes it and the others attach. All ranks
- * of `comm` take part, those of no group too. */
+/* Shares the block of a new communicator: its first near rank creates it and the others attach. All
+ * ranks of `comm` take part, including those of no group. */
 static by_status share_block(by_comm *group, by_comm *comm, by_error *error)
 {
     const by__comm_link *link = comm->job->link;
@@ -311,7 +310,7 @@ static by_status share_block(by_comm *group, by_comm *comm, by_error *error)
         BY_TRY(link->region_attach(comm->job, &ticket, group->block_bytes, (void **)&group->block,
                                    error));
     }
-    /* The maker keeps the block until all have attached. */
+    /* The creator keeps the block until all have attached. */
     by__comm_step(comm);
     return by__comm_await_all(comm, error);
 }
@@ -337,8 +336,8 @@ static by_status split(by_comm **out, by_comm *comm, int color, int key, split_e
             worlds[count++] = comm->members[entries[i].rank].world;
         }
     }
-    /* Two communicators with two ranks in common have different numbers: both ranks took part in
-     * making both. Their messages differ in this number. */
+    /* Two communicators with two ranks in common have different ids, because both ranks took part
+     * in creating both. Their messages differ in the id. */
     if (id + groups > comm->job->ids) {
         return by_error_set(error, BY_ESTATE, "%u communicators were made, more than a job may",
                             id);
@@ -381,7 +380,7 @@ by_status by_comm_split(by_comm **out, by_comm *comm, int color, int key, by_err
     return BY_OK;
 }
 
-/* ---- what a communicator is ---- */
+/* ---- properties of a communicator ---- */
 
 int by_comm_rank(const by_comm *comm)
 {

@@ -1,11 +1,11 @@
-/* Ranks as processes that MPI started.
+/* A link between ranks that are processes started by MPI.
  *
- * Ranks of one host share memory through a memfd that the first of them makes, and reach each
- * other's buffers with process_vm_readv and writev (cross-memory attach). Where the kernel
- * refuses one of the two (containers without CAP_SYS_PTRACE, other user), the ranks of that host
- * are far to each other. A host is a kernel and a network namespace. Messages between hosts are
- * MPI's: one lock lets one thread at a time into MPI (MPI_THREAD_SERIALIZED), and whoever waits
- * makes them move. */
+ * Ranks of one host share memory through a memfd that the first of them creates, and reach each
+ * other's buffers with process_vm_readv and writev (cross-memory attach). If the kernel refuses
+ * either (containers without CAP_SYS_PTRACE, other user), the ranks of that host are far to each
+ * other. A host is a kernel and a network namespace. Messages between hosts are MPI's: a lock lets
+ * one thread at a time into MPI (MPI_THREAD_SERIALIZED), and waiting threads make progress on
+ * them. */
 #include <stdlib.h>
 
 #include "comm/comm.h"
@@ -50,7 +50,7 @@ void by_comm_library_describe(by_comm_library *out)
 #include <time.h>
 #include <unistd.h>
 
-/* What a rank tells the others when the job begins. */
+/* Data that ranks exchange when the job begins. */
 typedef struct introduction {
     char host[BY__COMM_HOST];
     uint64_t kernel; /* equal on one host */
@@ -59,7 +59,7 @@ typedef struct introduction {
     int64_t pid;
 } introduction;
 
-/* Why the job failed, to far ranks. */
+/* The reason of a failure, for far ranks. */
 typedef struct news {
     int32_t rank;
     int32_t status;
@@ -72,15 +72,15 @@ typedef struct mpi_state {
     introduction *ranks;
     news heard; /* of another rank's failure */
     MPI_Request hearing;
-    news told; /* of a failure here */
+    news told; /* of a failure of this rank */
     uint64_t token;
 } mpi_state;
 
-/* MPI is one per process, and so are its lock and its life. */
+/* MPI exists once per process, and so do its lock and its lifetime. */
 static struct {
     pthread_mutex_t lock;
     int users;
-    bool ours; /* initialised here */
+    bool ours; /* initialized by this library */
 } mpi = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static by_status mpi_error(by_error *error, int code, const char *what)
@@ -168,7 +168,7 @@ static by_status test(by__flight *flight, by_error *error)
     return code == MPI_SUCCESS ? BY_OK : mpi_error(error, code, "exchange messages");
 }
 
-/* The job is over: whether a message still moves does not matter any more. */
+/* The job has failed: it does not matter any more whether a message arrives. */
 static void cancel(by__flight *flight)
 {
     MPI_Request *requests = flight->requests;
@@ -191,7 +191,7 @@ static void pump(by__comm_job *job)
     mpi_state *state = job->state;
     int heard = 0;
     if (pthread_mutex_trylock(&mpi.lock) != 0) {
-        return; /* another thread does it */
+        return; /* another thread is doing it */
     }
     if (state->hearing != MPI_REQUEST_NULL) {
         (void)MPI_Test(&state->hearing, &heard, MPI_STATUS_IGNORE);
@@ -226,7 +226,7 @@ static void tell_failure(by__comm_job *job)
         int code =
             MPI_Isend(&state->told, sizeof state->told, MPI_BYTE, r, 0, state->control, &request);
         (void)pthread_mutex_unlock(&mpi.lock);
-        /* A rank that cannot be reached must not hold up the others. */
+        /* An unreachable rank must not delay the others. */
         for (int i = 0; code == MPI_SUCCESS && !sent && i < TRIES; i++) {
             (void)pthread_mutex_lock(&mpi.lock);
             code = MPI_Test(&request, &sent, MPI_STATUS_IGNORE);
@@ -277,8 +277,8 @@ static void end_mpi(bool failed)
     }
 }
 
-/* Lets the other ranks of this host learn what happened before this process ends, for then mpirun
- * ends all. */
+/* Gives the other ranks of this host time to learn of the failure before this process ends, because
+ * mpirun then ends all of them. */
 static void linger(by__comm_job *job)
 {
     enum { TRIES = 2000 };
@@ -344,7 +344,7 @@ static const by__comm_link mpi_link = {
     .close = close_job,
 };
 
-/* MPI says which it is at any time. */
+/* MPI reports its version at any time. */
 void by_comm_library_describe(by_comm_library *out)
 {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
@@ -367,8 +367,8 @@ void by_comm_library_describe(by_comm_library *out)
 
 /* ---- opening ---- */
 
-/* Equal for processes of one kernel and network namespace. BANYAN_COMM_FAR=N cuts the ranks into
- * hosts of N ranks each, for tests of what goes between hosts. */
+/* Equal for processes of one kernel and network namespace. BANYAN_COMM_FAR=N divides the ranks into
+ * hosts of N ranks each, to test communication between hosts. */
 static uint64_t kernel_id(int rank)
 {
     const char *far = getenv("BANYAN_COMM_FAR");
@@ -411,7 +411,7 @@ static by_status introduce(by__comm_job *job, by_error *error)
     return BY_OK;
 }
 
-/* Whether this rank can read the memory of all ranks of its host. */
+/* Returns true if this rank can read the memory of all ranks of its host. */
 static bool can_read_host(const by__comm_job *job)
 {
     const mpi_state *state = job->state;
@@ -429,7 +429,7 @@ static bool can_read_host(const by__comm_job *job)
     return true;
 }
 
-/* The first rank of a rank's host, or itself where one of them cannot read the others. */
+/* The first rank of a rank's host, or the rank itself if one of them cannot read the others. */
 static int group_of(const by__comm_job *job, const int32_t *can, int rank)
 {
     const mpi_state *state = job->state;
@@ -446,7 +446,7 @@ static int group_of(const by__comm_job *job, const int32_t *can, int rank)
     return first;
 }
 
-/* The ranks of a host are near when all of them can read each other's memory. */
+/* Ranks of a host are near if all of them can read each other's memory. */
 static by_status find_near(by__comm_job *job, by_error *error)
 {
     const mpi_state *state = job->state;
@@ -466,7 +466,7 @@ static by_status find_near(by__comm_job *job, by_error *error)
     return code == MPI_SUCCESS ? BY_OK : mpi_error(error, code, "gather the ranks' hosts");
 }
 
-/* The two blocks of this host: the job's and the world's. */
+/* Shares the two blocks of this host: the job's and the world's. */
 static by_status share_blocks(by__comm_job *job, by_comm *comm, by_error *error)
 {
     mpi_state *state = job->state;

@@ -1,16 +1,16 @@
 /* Sums over ranks, in the order of the sum tree.
  *
- * The range is cut into a slice a rank. A rank sums its slice chunk by chunk: it reads the chunk of
- * every holder (near ranks' memory; what far hosts send, comm_relay.c), and runs the plan's merges
- * on it, in f32. Chunks are small enough for what is read and what is made of it to stay in the
- * cache. If all slices are wanted everywhere, the rank writes each chunk of the result to its near
- * ranks, and sends its slice to far ones.
+ * The range is divided into one slice per rank. A rank sums its slice chunk by chunk: it reads the
+ * chunk of every holder (from near ranks' memory, and from messages of far hosts, comm_relay.c),
+ * and runs the plan's merges on it, in f32. Chunks are small enough for operands and results to
+ * stay in the cache. If all slices are wanted everywhere, the rank writes each chunk of the result
+ * to its near ranks, and sends its slice to far ones.
  *
- * Overwriting: the result may go to where a holder's buffer is, on any rank. Only the slice's
- * own rank, and one relay on each far host, reads a slice of any holder. The slice's rank writes
- * a chunk of it, wherever that is, after it has read this chunk of all holders; a relay writes
- * the slice when it has the result, for which the slice's rank needed all that the relay has
- * read. A rank returns when no other one touches its memory. */
+ * In-place results: the result may overwrite a holder's buffer, on any rank. Only the slice's own
+ * rank, and one relay on each far host, reads a slice of any holder. The slice's rank writes a
+ * chunk, on any rank, only after it has read this chunk of all holders; a relay writes the slice
+ * only after it has received the result, for which the slice's rank needed everything that the
+ * relay has read. A rank returns when no other rank accesses its memory any more. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,7 +128,7 @@ by_status by__merge_chunk(by__reduction *r, size_t at, size_t n, bool all, void 
     return BY_OK;
 }
 
-/* The chunk of the result goes to the near ranks at once, while it is in the cache. */
+/* Writes the chunk of the result to the near ranks at once, while it is in the cache. */
 static by_status push_chunk(by__reduction *r, size_t at, size_t n, by_error *error)
 {
     by_comm *comm = r->comm;
@@ -142,7 +142,7 @@ static by_status push_chunk(by__reduction *r, size_t at, size_t n, by_error *err
     return BY_OK;
 }
 
-/* Sums that are not complete. All of them are read before one is written. */
+/* Stores partial sums. All of them are read before one is written. */
 static by_status keep_chunk(by__reduction *r, size_t at, size_t n, by_error *error)
 {
     const by__comm_sum *sum = r->sum;
@@ -191,9 +191,9 @@ by_status by__sum_range(by__reduction *r, size_t begin, size_t end, by_error *er
     return BY_OK;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole sum ---- */
 
-/* Which merges add holders of one host alone, and what they make of its holders. */
+/* Finds the merges that add holders of a single host, and the hosts of the results. */
 static void find_local_merges(by__reduction *r)
 {
     const by__holder_plan *plan = r->sum->plan;
@@ -216,7 +216,7 @@ static void find_local_merges(by__reduction *r)
     }
 }
 
-/* Where each holder's buffer is, and memory for the chunks. */
+/* Finds the address of each holder's buffer, and allocates memory for the chunks. */
 static by_status prepare(by__reduction *r, by_error *error)
 {
     const by__holder_plan *plan = r->sum->plan;
@@ -265,7 +265,7 @@ static by_status prepare(by__reduction *r, by_error *error)
     }
     find_local_merges(r);
     if (r->in_records) {
-        /* Everything is here. */
+        /* All data are available. */
         for (size_t m = 0; m < plan->merge_count; m++) {
             r->local[m] = -1;
         }
@@ -273,7 +273,7 @@ static by_status prepare(by__reduction *r, by_error *error)
     return BY_OK;
 }
 
-/* What near ranks published: addresses of their holders, or the data. */
+/* Reads what near ranks published: addresses of their holders, or the data. */
 static void find_holders(by__reduction *r)
 {
     const by__holder_plan *plan = r->sum->plan;

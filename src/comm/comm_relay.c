@@ -1,17 +1,16 @@
-/* Between hosts: one message a host instead of one a rank.
+/* Communication between hosts, with one message per host instead of one per rank.
  *
- * What goes from a host to a far rank, or from a rank to a far host, passes one rank of that host,
- * its relay, which depends on the far rank so that all ranks of a host share the work
+ * Data from a host to a far rank, or from a rank to a far host, pass through one rank of that host,
+ * its relay, which depends on the far rank, so that all ranks of a host share the work
  * (by__comm_relay).
  *
- * Sums: the relay runs those merges of the plan that add holders of its own host alone, on the far
- * rank's slice, and sends what is left: the sums of the largest nodes of the tree inside of the
- * host, in f32. For ranks in the order of hosts that is one value where the host's ranks are a
- * power of two, whatever their number. The far rank goes on with the other merges, so that the
- * expression is the same.
+ * Sums: on the far rank's slice, the relay runs those merges of the plan that add holders of its
+ * own host only, and sends the remaining values: the sums of the largest subtrees within the host,
+ * in f32. If ranks are ordered by hosts that is a single value when the host's number of ranks is a
+ * power of two. The far rank runs the other merges, so the expression is the same.
  *
- * A sum goes segment by segment, several of which are on their way at once; where all ranks want
- * the whole result, a segment of it leaves as soon as it is there.
+ * A sum is sent in segments, several of which are in flight at once; if all ranks want the whole
+ * result, each segment is sent as soon as it is complete.
  *
  * Gathers: a rank sends its slice to the relay of every far host, which writes it to its near
  * ranks. */
@@ -28,7 +27,7 @@ int by__comm_relay(const by_comm *comm, int host, int far_rank)
 
 /* ---- gathers ---- */
 
-/* Slices that I have received for this host go to its other ranks. */
+/* Copies slices received for this host to its other ranks. */
 static by_status share_slices(by_comm *comm, void *all, const size_t *begin, const size_t *bytes,
                               by_error *error)
 {
@@ -71,20 +70,20 @@ by_status by__comm_spread(by_comm *comm, const void *mine, void *all, const size
 
 /* ---- sums ---- */
 
-/* Whether a holder's value leaves its host. */
+/* Returns true if a holder's value is sent from its host. */
 static bool leaves(const by__reduction *r, int holder)
 {
     return r->used[holder] && !r->gone[holder];
 }
 
-/* A holder of a far host, which sends its value. */
+/* Returns true for a holder of a far host whose value is received. */
 static bool comes_from_far(const by__reduction *r, int holder)
 {
     int host = by__host_of_holder(r, holder);
     return host >= 0 && host != r->comm->host_of[r->comm->rank] && leaves(r, holder);
 }
 
-/* Bytes of an element of a value between hosts: sums stay in f32. */
+/* Bytes per element of a value sent between hosts: sums stay in f32. */
 static size_t wire_size(const by__reduction *r, int holder)
 {
     return r->merged[holder] ? sizeof(float) : r->size;
@@ -116,8 +115,8 @@ static by_status receive_segment(by__reduction *r, size_t segment, by_error *err
     return BY_OK;
 }
 
-/* This host's values of a segment of a far rank's slice, into `out`, a stage of holders. What is
- * mine and was not added to stays where it is. */
+/* Computes this host's values of a segment of a far rank's slice into `out`, a stage of holders. A
+ * value of this rank that needs no addition stays where it is. */
 static by_status make_segment(by__reduction *r, size_t segment, size_t n, unsigned char *out,
                               by_error *error)
 {
@@ -165,7 +164,7 @@ static by_status send_segment(by__reduction *r, int to, size_t segment, unsigned
     return BY_OK;
 }
 
-/* Segments of all far ranks that I am the relay of. `stages` has room for BY__COMM_DEPTH of
+/* Sends segments to all far ranks that this rank relays to. `stages` has room for BY__COMM_DEPTH of
  * each. */
 static by_status send_segments(by__reduction *r, size_t segment, unsigned char *stages,
                                by_error *error)
@@ -189,7 +188,7 @@ static by_status send_segments(by__reduction *r, size_t segment, unsigned char *
     return BY_OK;
 }
 
-/* A segment of my slice's sums goes to all far hosts. */
+/* Sends a segment of this rank's sums to all far hosts. */
 static by_status send_result(by__reduction *r, size_t segment, by_error *error)
 {
     by_comm *comm = r->comm;
@@ -204,7 +203,7 @@ static by_status send_result(by__reduction *r, size_t segment, by_error *error)
     return BY_OK;
 }
 
-/* The same of far ranks' slices, whose values this host has sent. */
+/* Receives the same for far ranks' slices, whose values this host has sent. */
 static by_status receive_results(by__reduction *r, size_t segment, by_error *error)
 {
     by_comm *comm = r->comm;
@@ -222,7 +221,7 @@ static by_status receive_results(by__reduction *r, size_t segment, by_error *err
     return BY_OK;
 }
 
-/* Adds up a segment of my slice, when all of it has come. */
+/* Sums a segment of this rank's slice, once all of it has arrived. */
 static by_status sum_segment(by__reduction *r, size_t segment, by_error *error)
 {
     by_comm *comm = r->comm;
@@ -240,7 +239,7 @@ static by_status sum_segment(by__reduction *r, size_t segment, by_error *error)
     return r->sum->all == NULL ? BY_OK : send_result(r, segment, error);
 }
 
-/* The rest of a sum whose result all ranks want. */
+/* Completes a sum whose result all ranks want. */
 static by_status end_results(by__reduction *r, by_error *error)
 {
     by_comm *comm = r->comm;
@@ -253,7 +252,8 @@ static by_status end_results(by__reduction *r, by_error *error)
     return by__comm_land(comm, &comm->sends, error);
 }
 
-/* Memory for the segments under way, those of far hosts first. *most: the largest slice. */
+/* Allocates memory for the segments in flight, those of far hosts first. *most: the largest
+ * slice. */
 static by_status take_stages(by__reduction *r, size_t *most, unsigned char **relayed,
                              by_error *error)
 {
@@ -302,7 +302,7 @@ by_status by__sum_with_far(by__reduction *r, by_error *error)
         BY_TRY(sum_segment(r, k, error));
         BY_TRY(receive_segment(r, k + BY__COMM_DEPTH, error));
         BY_TRY(send_segments(r, k + BY__COMM_DEPTH, relayed, error));
-        if (r->sum->all != NULL) { /* my values of segment k were sent */
+        if (r->sum->all != NULL) { /* this rank's values of segment k were sent */
             BY_TRY(receive_results(r, k, error));
         }
     }

@@ -1,13 +1,13 @@
-/* Point to point. A send copies what it sends and never waits for the receiver, as long as fewer
- * than BY__COMM_RING sends to that rank were not received: two ranks may send to each other first
- * and receive then. Near ranks find the copy through a box of the shared block; far ranks get two
- * messages, what comes and the data. */
+/* Point-to-point messages. A send copies the data and does not wait for the receiver as long as
+ * fewer than BY__COMM_RING sends to that rank are pending: two ranks may both send first and
+ * receive afterwards. Near ranks find the copy through a box in the shared block; far ranks get two
+ * messages, a description and the data. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "comm/comm.h"
 
-/* What a far rank gets before the data. */
+/* Sent to a far rank before the data. */
 typedef struct heading {
     uint64_t bytes;
     int32_t dtype;
@@ -15,7 +15,7 @@ typedef struct heading {
     char what[BY__COMM_WHAT];
 } heading;
 
-/* Begins a call on one pair of ranks; `called` serves error messages. */
+/* Begins a call on a pair of ranks; `called` is used in error messages. */
 static by_status begin(by_comm *comm, by__comm_kind kind, size_t count, by_dtype dtype, int other,
                        int tag, const char *what, size_t *bytes, by_error *error)
 {
@@ -76,7 +76,7 @@ static void change(by__comm_box *box)
     by__comm_wake(&box->changes, &box->waiters);
 }
 
-/* Frees copies that were received; the number of a free place, or -1. */
+/* Frees copies that were received; returns the index of a free slot, or -1. */
 static int free_place(by__comm_box *box, void **copies)
 {
     int place = -1;
@@ -176,8 +176,8 @@ static by_status receive_near(by_comm *comm, void *data, size_t bytes, by_dtype 
 
 /* ---- far ---- */
 
-/* Frees the copies of letters that have gone. *under_way: those to rank `to` that have not; *oldest
- * was sent first of them. */
+/* Frees the copies of letters that were delivered. *under_way: number of those to rank `to` that
+ * were not; *oldest: the first of these. */
 static by_status tidy_letters(by_comm *comm, int to, int *under_way, by__comm_letter **oldest,
                               by_error *error)
 {
@@ -203,7 +203,8 @@ static by_status tidy_letters(by_comm *comm, int to, int *under_way, by__comm_le
     return BY_OK;
 }
 
-/* A free place, once fewer than BY__COMM_RING letters to that rank are under way. */
+/* Waits until fewer than BY__COMM_RING letters to that rank are in flight, and returns a free
+ * slot. */
 static by_status free_letter(by_comm *comm, int to, by__comm_letter **out, by_error *error)
 {
     int under_way;

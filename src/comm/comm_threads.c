@@ -1,4 +1,5 @@
-/* Ranks as threads of one process, and the single rank of a process on its own. */
+/* A link between ranks that are threads of one process, and the single rank of an ordinary
+ * process. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 
 /* ---- the link ---- */
 
-/* Memory that lives until the last of the threads that share it has released it. */
+/* Memory that is freed when the last of the threads that share it has released it. */
 typedef struct region {
     _Alignas(BY_CACHE_LINE) _Atomic int users;
     _Alignas(BY_CACHE_LINE) unsigned char data[];
@@ -67,7 +68,7 @@ static const by__comm_link self_link = {
 
 /* ---- opening ---- */
 
-/* The world of `ranks` threads as the one with number `rank` sees it. The blocks exist. */
+/* The world of `ranks` threads as seen by rank `rank`. The blocks exist already. */
 static by_status open_rank(by_comm **out, const by__comm_link *link, int rank, int ranks,
                            double timeout, const by__comm_ticket *job_block,
                            const by__comm_ticket *block, by_error *error)
@@ -114,7 +115,7 @@ static double timeout_of(const by_comm_options *options)
     return options != NULL && options->timeout > 0.0 ? options->timeout : 600.0;
 }
 
-/* The communicators of all ranks. */
+/* Opens the communicators of all ranks. */
 static by_status open_ranks(by_comm **comms, const by__comm_link *link, int ranks, double timeout,
                             by_error *error)
 {
@@ -159,10 +160,10 @@ static void *run_rank(void *argument)
     return NULL;
 }
 
-/* Runs the threads; `first` is the rank that failed first, if one did. */
+/* Runs the threads; `first` is set to the rank that failed first, if any. */
 static void run_all(rank_thread *threads, int ranks, int *first)
 {
-    /* Kept to see who failed when the ranks have closed theirs. */
+    /* Kept to find out who failed after the ranks have closed theirs. */
     by__comm_job *job = threads[0].comm->job;
     int started = 0;
     (void)atomic_fetch_add(&job->users, 1);
@@ -223,8 +224,8 @@ by_status by_comm_run_threads(int ranks, const by_comm_options *options,
 
 /* ---- the world of a process ---- */
 
-/* srun without a process manager starts tasks that cannot find each other: each would be a job of
- * its own. */
+/* srun without a process manager starts tasks that cannot find each other: each would be a separate
+ * job. */
 static by_status check_srun(by_error *error)
 {
     const char *tasks = getenv("SLURM_STEP_NUM_TASKS");

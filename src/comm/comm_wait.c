@@ -1,4 +1,4 @@
-/* Waiting for other ranks, and what is said when they do not come. */
+/* Waiting for other ranks, and the errors when they do not arrive. */
 #include <errno.h>
 #include <linux/futex.h>
 #include <sched.h>
@@ -10,9 +10,9 @@
 
 #include "comm/comm.h"
 
-/* Spinning catches a rank that is a few microseconds behind; after that the core is better used by
- * the others. A sleeper is woken by the rank that it waits for. It looks around at times for the
- * failure of a third one, and often when messages need it to move. */
+/* Spinning is right for a rank that is a few microseconds late; after that the core is better used
+ * by others. A sleeper is woken by the rank that it waits for. It also wakes up at intervals to
+ * check for the failure of other ranks, and frequently if messages need it to make progress. */
 enum { SPINS = 400, YIELDS = 8 };
 #define NAP_NEAR 20e-3
 #define NAP_FAR  200e-6
@@ -79,17 +79,17 @@ by_status by_comm_failure(const by_comm *comm)
     return by__comm_job_failed(comm->job) ? (by_status)comm->job->block->status : BY_OK;
 }
 
-/* ---- what a rank did last ---- */
+/* ---- last activity of a rank ---- */
 
-/* The first word of an activity: how many collectives, above the kind of the last one and whether
- * it is done. */
+/* The first word of an activity: the number of collectives, above the kind of the last one and
+ * whether it is done. */
 #define ACTIVITY_BITS 8
 
 void by__comm_set_activity(by_comm *comm, bool done)
 {
     by__comm_job *job = comm->job;
     if (comm->beside) {
-        return; /* another thread's: what the rank does is what its computing thread does */
+        return; /* on another thread: a rank's activity is that of its computing thread */
     }
     by__comm_activity *mine = &job->block->activity[job->ranks[job->rank].near];
     uint64_t text[BY__COMM_WHAT / 8];
@@ -105,7 +105,7 @@ void by__comm_set_activity(by_comm *comm, bool done)
                           memory_order_relaxed);
 }
 
-/* Of a rank of this host: the number of collectives, the last one's kind and what it was of. */
+/* For a rank of this host: the number of collectives, and kind and name of the last one. */
 static int read_activity(const by__comm_job *job, int world, uint64_t *number, bool *done,
                          char what[BY__COMM_WHAT])
 {
@@ -133,7 +133,7 @@ void by_comm_last(const by_comm *comm, uint64_t *number, char *text, size_t size
     }
 }
 
-/* Into text: what a rank did last, as far as it is known. */
+/* Formats what a rank did last, as far as it is known. */
 static void describe_last(char text[160], by_comm *comm, int rank)
 {
     const by__comm_member *member = &comm->members[rank];
@@ -269,13 +269,14 @@ by_status by__comm_await_all(by_comm *comm, by_error *error)
 
 /* ---- messages ---- */
 
-/* Bytes of the messages that data travel in. Before a message of more than 64 KiB MPI libraries ask
- * the receiver, at least over TCP, which takes a turn of the link; short data go in pieces that are
- * sent at once. Long ones do not, since nothing would bound what waits at the receiver. */
+/* Size of the messages that data are sent in. Before a message of more than 64 KiB MPI libraries
+ * perform a handshake with the receiver, at least over TCP, which costs a round trip; short data
+ * are sent in pieces below that limit. Long data are not, since nothing would bound what is queued
+ * at the receiver. */
 static size_t message_bytes(size_t bytes, uint32_t tag)
 {
     enum { PIECE = 60 << 10, SHORT = 1 << 20, MOST = 1 << 30 }; /* MPI counts in int */
-    /* A record's receiver has room for more than what comes. */
+    /* The receiver of a record has room for more than is sent. */
     return bytes <= SHORT && tag != BY__COMM_TAG_RECORD ? PIECE : MOST;
 }
 
@@ -301,7 +302,7 @@ by_status by__comm_post(by_comm *comm, by__flight *flight, bool receive, int ran
     return BY_OK;
 }
 
-/* The rank that the first message still under way goes to or comes from. */
+/* The rank at the other end of the first message in flight. */
 static int late_rank(const by_comm *comm, const by__flight *flight)
 {
     for (size_t i = 0; i < flight->count; i++) {

@@ -1,4 +1,4 @@
-/* The mesh: ranks in a box of six axes, and communicators along sets of them. */
+/* The mesh: ranks arranged along six axes, and communicators along sets of axes. */
 #include <stdlib.h>
 
 #include "comm/comm.h"
@@ -9,7 +9,7 @@ struct by_mesh {
     by_comm *world;
     int sizes[BY_MESH_AXES];
     int place[BY_MESH_AXES];
-    by_comm *comms[SETS]; /* by set; NULL: not asked for yet */
+    by_comm *comms[SETS]; /* by set; NULL: not opened yet */
 };
 
 static const char *const axis_names[BY_MESH_AXES] = {"pipeline", "data",     "shard",
@@ -30,7 +30,7 @@ by_status by_mesh_open(by_mesh **out, by_comm *comm, const int sizes[BY_MESH_AXE
             return by_error_set(error, BY_EARG, "axis %s of the mesh has size %d: at least 1",
                                 axis_names[a], sizes[a]);
         }
-        /* Beyond the ranks it only has to stay wrong. */
+        /* Avoids overflow: a product beyond the number of ranks is wrong anyway. */
         product = product > ranks ? product : product * sizes[a];
     }
     if (product != ranks) {
@@ -79,14 +79,14 @@ by_status by_mesh_comm(by_comm **out, by_mesh *mesh, unsigned axes, by_error *er
         return by_error_set(error, BY_EARG, "set of axes %#x of a mesh of %d axes", axes,
                             BY_MESH_AXES);
     }
-    /* Axes of one rank add nothing: sets that differ in them are equal. */
+    /* Axes of one rank add nothing: sets that differ only in these are equal. */
     for (int a = 0; a < BY_MESH_AXES; a++) {
         if (mesh->sizes[a] == 1) {
             axes &= ~(1u << a);
         }
     }
     if (mesh->comms[axes] == NULL) {
-        /* Ranks with one place on the other axes are a group, in the order of the world. */
+        /* Ranks with equal positions on the other axes form a group, in the order of the world. */
         int color = 0;
         for (int a = 0; a < BY_MESH_AXES; a++) {
             if ((axes >> a & 1) == 0) {

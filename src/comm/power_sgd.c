@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Independent sums of one loop: their number fixes the order of additions. */
+/* Independent sums per loop: their number fixes the order of additions. */
 #define LANES 16
 
 static double dot(const float *a, const float *b, size_t count)
@@ -41,7 +41,8 @@ void by__power_begin(float *q, size_t columns, size_t rank, uint64_t seed, uint3
         uint32_t bits[4];
         const uint32_t counter[4] = {(uint32_t)i, (uint32_t)((uint64_t)i >> 32), 0, 0};
         by__philox(bits, key, counter);
-        /* A sum of uniform values is normal enough: only the direction of the columns counts. */
+        /* A sum of uniform values is close enough to normal: only the directions of the columns
+         * matter. */
         q[i] = by__unit_float(bits[0]) + by__unit_float(bits[1]) - by__unit_float(bits[2]) -
                by__unit_float(bits[3]);
     }
@@ -67,7 +68,7 @@ void by__power_orthonormalize(float *p, size_t rows, size_t rank)
             add_scaled(column, -(float)dot(column, other, rows), other, rows);
         }
         double norm = sqrt(dot(column, column, rows));
-        /* What rounding leaves of a column that the others span is no direction. */
+        /* What rounding leaves of a linearly dependent column is not a direction. */
         float inverse = norm > 1e-6 * before && norm > 0.0 ? (float)(1.0 / norm) : 0.0f;
         inverse = isfinite(before) ? inverse : NAN;
         for (size_t i = 0; i < rows; i++) {

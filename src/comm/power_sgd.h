@@ -3,13 +3,13 @@
  *
  *     P = M Q      summed over the ranks, then its columns are made orthonormal
  *     Q = M^T P    summed over the ranks; kept: the next step's iteration starts from it
- *     M' = P Q^T   on every rank the same; M - M' is the residual, added to the next M
+ *     M' = P Q^T   the same on every rank; M - M' is the residual, added to the next M
  *
- * which is one step of the power method for the largest singular vectors of the summed matrix. Of
+ * which is one step of the power method for the largest singular vectors of the summed matrix. With
  * rank 2 a matrix of 768 x 3072 is 307 times smaller.
  *
- * Factors are held with their columns one behind the other: P as [rank, rows], Q as [rank,
- * columns]. All sums have one order.
+ * Factors are stored column by column: P as [rank, rows], Q as [rank, columns]. The order of all
+ * sums is fixed.
  */
 #ifndef BY_COMM_POWER_SGD_H
 #define BY_COMM_POWER_SGD_H
@@ -18,13 +18,14 @@
 
 #define BY__POWER_MAX_RANK 32
 
-/* The first Q: normal values from Philox, of one seed and tensor the same on every rank. */
+/* The initial Q: normal values from Philox, a function of seed and tensor, so that it is the same
+ * on every rank. */
 void by__power_begin(float *q, size_t columns, size_t rank, uint64_t seed, uint32_t tensor);
 /* p = M Q */
 void by__power_left(const float *m, size_t rows, size_t columns, size_t rank, const float *q,
                     float *p);
-/* Makes the columns of p orthonormal, in their order (modified Gram-Schmidt). One that depends on
- * those before it becomes zero and takes no part. */
+/* Makes the columns of p orthonormal, in order (modified Gram-Schmidt). A column that depends on
+ * earlier ones becomes zero and has no effect. */
 void by__power_orthonormalize(float *p, size_t rows, size_t rank);
 /* q = M^T P */
 void by__power_right(const float *m, size_t rows, size_t columns, size_t rank, const float *p,

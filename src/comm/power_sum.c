@@ -5,7 +5,7 @@
 
 #include "comm/power_sgd.h"
 
-/* A matrix, and where its factors are among those of all. */
+/* A matrix, and the offsets of its factors among those of all. */
 typedef struct matrix {
     size_t first;
     size_t rows;
@@ -20,15 +20,15 @@ struct by__power_sum {
     size_t rank;
     matrix *matrices;
     size_t matrix_count;
-    by__power_tensor *plain; /* what is summed as it is */
+    by__power_tensor *plain; /* tensors that are summed uncompressed */
     size_t plain_count;
     size_t plain_elements;
     size_t left_elements;
     size_t right_elements;
-    float *residual; /* [count], the caller's */
+    float *residual; /* [count], owned by the caller */
     uint64_t seed;
-    float *left;  /* P of all matrices, then their plain neighbours: one sum */
-    float *right; /* Q of all matrices: kept */
+    float *left;  /* P of all matrices, followed by the plain tensors: one sum */
+    float *right; /* Q of all matrices; kept between sums */
 };
 
 static bool pays(const by__power_tensor *tensor, size_t rank)
@@ -134,8 +134,8 @@ void by__power_sum_close(by__power_sum **sum)
     *sum = NULL;
 }
 
-/* The left factors of data + residual, which is kept in the residual, and the plain tensors behind
- * them. */
+/* Computes the left factors of data + residual, which is stored in the residual, and copies the
+ * plain tensors after them. */
 static void make_left(by__power_sum *s, const float *data)
 {
     float *plain = s->left + s->left_elements;
@@ -153,7 +153,7 @@ static void make_left(by__power_sum *s, const float *data)
     }
 }
 
-/* The right factors, from left ones that were summed. */
+/* Computes the right factors from the summed left ones. */
 static void make_right(by__power_sum *s)
 {
     for (size_t k = 0; k < s->matrix_count; k++) {
@@ -164,7 +164,7 @@ static void make_right(by__power_sum *s)
     }
 }
 
-/* What this rank has given to the sum: P times its own Q. */
+/* Subtracts from the residual what this rank has contributed to the sum: P times its own Q. */
 static void take_away_own(by__power_sum *s, float *scratch)
 {
     for (size_t k = 0; k < s->matrix_count; k++) {

@@ -1,5 +1,6 @@
-/* Sums over ranks by PowerSGD (power_sgd.h): of matrices travel two thin factors, everything else
- * as it is. Every rank gets the same bits. What the factors lose is added to the next sum's values.
+/* Sums over ranks by PowerSGD (power_sgd.h): matrices are exchanged as two thin factors, everything
+ * else uncompressed. Every rank gets the same bits. The error of the factors is added to the values
+ * of the next sum.
  */
 #ifndef BY_COMM_POWER_SUM_H
 #define BY_COMM_POWER_SUM_H
@@ -7,19 +8,19 @@
 #include "banyan/comm.h"
 #include "base/base.h"
 
-/* A tensor in the summed values. columns 0: it is not a matrix and is summed as it is. */
+/* A tensor in the summed values. columns 0: it is not a matrix and is summed uncompressed. */
 typedef struct by__power_tensor {
-    size_t first; /* element where it begins */
-    size_t rows;  /* or elements, where it is not a matrix */
+    size_t first; /* index of its first element */
+    size_t rows;  /* or elements, if it is not a matrix */
     size_t columns;
 } by__power_tensor;
 
 typedef struct by__power_sum by__power_sum;
 
-/* For sums of `count` elements over `comm`. The residual, `count` values, is the caller's; it
- * and comm outlive the sum. Tensors (copied) do not overlap, what is between them is left alone.
- * rank: columns of a factor, at most BY__POWER_MAX_RANK; a matrix that two factors would not
- * make smaller is summed as it is. The first factors are drawn from `seed`. */
+/* For sums of `count` elements over `comm`. The caller owns the residual, `count` values; it and
+ * comm must outlive the sum. Tensors (copied) must not overlap; elements between them are left
+ * unchanged. rank: columns of a factor, at most BY__POWER_MAX_RANK; a matrix that two factors would
+ * not make smaller is summed uncompressed. The initial factors are drawn from `seed`. */
 by_status by__power_sum_open(by__power_sum **out, by_comm *comm, const by__power_tensor *tensors,
                              size_t tensor_count, float *residual, size_t count, size_t rank,
                              uint64_t seed, by_error *error);
@@ -27,10 +28,10 @@ void by__power_sum_close(by__power_sum **sum);
 /* Bytes that opening one allocates. */
 size_t by__power_sum_bytes(const by__power_tensor *tensors, size_t tensor_count, size_t rank);
 
-/* Collective: data[i] = about the sum over ranks of data[i]. */
+/* Collective: data[i] = approximately the sum over ranks of data[i]. */
 by_status by__power_sum_run(by__power_sum *sum, float *data, const char *what, by_error *error);
 
-/* Collective: as by__coded_sum_settle. The next sum begins with factors that are drawn again. */
+/* Collective: as by__coded_sum_settle. The next sum starts from newly drawn factors. */
 by_status by__power_sum_settle(by__power_sum *sum, by_error *error);
 
 #endif

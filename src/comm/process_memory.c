@@ -8,9 +8,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Stands before the data of a region. */
+/* Precedes the data of a region. */
 typedef struct region {
-    _Alignas(BY_CACHE_LINE) int64_t pid; /* of the maker, who has the file open */
+    _Alignas(BY_CACHE_LINE) int64_t pid; /* of the creator, which keeps the file open */
     int fd;
     uint64_t token;
     _Alignas(BY_CACHE_LINE) unsigned char data[];

@@ -1,5 +1,5 @@
-/* Memory between processes of one host: regions that they share, and copies from and to each
- * other's memory (cross-memory attach). */
+/* Memory shared between processes of one host: shared regions, and copies from and to another
+ * process's memory (cross-memory attach). */
 #ifndef BY_COMM_PROCESS_MEMORY_H
 #define BY_COMM_PROCESS_MEMORY_H
 
@@ -7,16 +7,17 @@
 
 #include "comm/comm.h"
 
-/* A zeroed region of `bytes`, in a memfd of this process; `token` tells it from others that a
- * process of the same number might have. */
+/* Creates a zeroed region of `bytes`, in a memfd of this process; `token` distinguishes it from the
+ * region of another process that reuses the pid. */
 by_status by__shared_create(size_t bytes, uint64_t token, void **out, by__comm_ticket *ticket,
                             by_error *error);
-/* Maps the region of a ticket, while its maker has it. BY_EPEER: it is another one. */
+/* Maps the region of a ticket, while its creator has it. BY_EPEER: it is a different one. */
 by_status by__shared_attach(const by__comm_ticket *ticket, size_t bytes, void **out,
                             by_error *error);
 void by__shared_release(void *data, size_t bytes);
 
-/* Copies from the memory of a process, or `to` it. BY_EPEER, with errno: the kernel refuses. */
+/* Copies from the memory of a process or, if `to`, into it. BY_EPEER, with errno: the kernel
+ * refused. */
 by_status by__process_copy(pid_t pid, void *here, uint64_t address, size_t bytes, bool to);
 
 #endif

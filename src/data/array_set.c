@@ -13,7 +13,7 @@ struct by_array_set {
     by_array *arrays;
     size_t count;
     char hash[33];
-    by__damage damage; /* what was left out */
+    by__damage damage; /* examples that were skipped */
 };
 
 /* ---- sets ---- */
@@ -86,7 +86,7 @@ static by_status hash_arrays(by_array_set *s, by_error *error)
     return BY_OK;
 }
 
-/* Takes over the names and the elements (both from malloc), which it frees also when it fails. */
+/* Takes ownership of the names and elements (from malloc), also on failure. */
 by_status by__array_set_take(by_array_set **out, const char *name, const by_array *arrays,
                              size_t count, by_error *error)
 {
@@ -257,7 +257,7 @@ void by__part_rows_init(by__part_rows *rows, const by_part *part)
 {
     *rows = (by__part_rows){.first = part->first, .random = part->random};
     if (part->random) {
-        /* No epoch of a loader has this number. */
+        /* A number that no epoch of a loader has. */
         by__order_init(&rows->order, part->total, part->seed, UINT64_MAX);
     }
 }

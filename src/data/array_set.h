@@ -1,4 +1,4 @@
-/* What the files about sets of arrays share. */
+/* Internal functions of sets of arrays, shared by the files that make them. */
 #ifndef BY_DATA_ARRAY_SET_H
 #define BY_DATA_ARRAY_SET_H
 
@@ -9,15 +9,15 @@
 /* Bytes of an array. BY_EMEMORY (naming `name`) when they overflow. */
 by_status by__array_bytes(size_t *out, by_dtype dtype, const by_shape *shape, const char *name,
                           by_error *error);
-/* by_array_set_open of arrays whose names and elements are from malloc: it takes them over, and
- * frees them also when it fails. */
+/* by_array_set_open for arrays whose names and elements are from malloc: takes ownership of them,
+ * also on failure. */
 by_status by__array_set_take(by_array_set **out, const char *name, const by_array *arrays,
                              size_t count, by_error *error);
 
-/* What was left out of it, which it takes over. */
+/* Sets the list of examples that were skipped; takes ownership of it. */
 void by__array_set_take_damage(by_array_set *set, by__damage *damage);
 
-/* by_part_example for many of a part's examples. */
+/* Reads many examples of a part, as by_part_example reads one. */
 typedef struct by__part_rows {
     uint64_t first;
     bool random;

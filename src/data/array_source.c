@@ -1,4 +1,4 @@
-/* Samples of a set of arrays, with augmented images. */
+/* A source of samples from a set of arrays, with image augmentation. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,31 +7,31 @@
 
 #define PURPOSE_AUGMENT 0x61756775u /* "augu" in ASCII */
 
-/* Pixels as a model wants them. */
+/* Conversion of pixels to a model's input. */
 typedef struct pixels {
     size_t channels;
     size_t height;
     size_t width;
     int shift;
     bool flip;
-    float *table; /* [channels][256] values of a byte; NULL: bytes stay bytes */
+    float *table; /* [channels][256] value of each byte; NULL: bytes are not converted */
 } pixels;
 
 typedef struct array_source {
     by_source base;
     by__part_rows rows;
-    by_array *arrays;   /* of a sample; the weight is the last one */
-    const by_array *in; /* the set's, borrowed */
-    size_t count;       /* of the set's arrays */
+    by_array *arrays;   /* of a sample; the last one is the weight */
+    const by_array *in; /* of the set, borrowed */
+    size_t count;       /* number of the set's arrays */
     size_t *row_bytes;  /* of the set's arrays */
-    size_t images;      /* index of the images; `count`: there are none to change */
+    size_t images;      /* index of the images; `count`: there are none to convert */
     size_t target;      /* index of the target; `count`: there is none */
     pixels pixels;
 } array_source;
 
 /* ---- images ---- */
 
-/* Where a row or column of the result comes from: [begin, end) is within the image. */
+/* Source range of a row or column of the result: [begin, end) is within the image. */
 typedef struct window {
     long offset;
     size_t begin;
@@ -46,8 +46,8 @@ static window cut(size_t extent, long offset)
                     .end = offset > 0 ? extent - away : extent};
 }
 
-/* One image, moved and mirrored: out[y][x] = in[y + dy][x' + dx], x' counted from the other side
- * when it is mirrored. Pixels from beyond the image are 0. */
+/* Shifts and mirrors an image: out[y][x] = in[y + dy][x' + dx], where x' counts from the other side
+ * if mirrored. Pixels beyond the image are 0. */
 static void move_image(uint8_t *out, const uint8_t *in, const pixels *p, long dy, long dx,
                        bool mirrored)
 {
@@ -83,8 +83,8 @@ static void fill_image(const array_source *s, const by_source_sample *sample, vo
     size_t bytes = p->channels * plane;
     const uint8_t *image = in;
     if (s->base.shuffle && (p->shift > 0 || p->flip)) {
-        /* With a table, the moved bytes go into the last quarter of the result, which the loop
-         * below overwrites only behind its reading. */
+        /* With a table, the shifted bytes go into the last quarter of the result, which the loop
+         * below overwrites only after reading it. */
         uint8_t *moved = (uint8_t *)out + (p->table == NULL ? 0 : 3 * bytes);
         uint32_t random[4];
         by_source_random(sample, PURPOSE_AUGMENT, random);

@@ -1,4 +1,4 @@
-/* What a batch is to the programs that take or make one. */
+/* Descriptions of a batch's arrays, for the programs that read or make one. */
 #include <string.h>
 
 #include "banyan/data.h"

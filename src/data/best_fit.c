@@ -9,8 +9,8 @@
 /* 64^6 is more than any length. */
 #define LEVELS 6
 
-/* A set of lengths of room, with the least one from a given length on: a bit each, and a bit for
- * each word of the level below that has any. */
+/* A set of amounts of free room with fast successor search: one bit each, and one for each nonempty
+ * word of the level below. */
 typedef struct room_set {
     uint64_t *words[LEVELS];
     size_t counts[LEVELS];
@@ -19,11 +19,11 @@ typedef struct room_set {
 
 typedef struct packer {
     by__bins *bins;
-    uint32_t *sorted; /* pieces from the longest to the shortest */
-    by__piece *cut;   /* in the order of documents */
+    uint32_t *sorted; /* pieces, longest first */
+    by__piece *cut;   /* pieces in the order of documents */
     uint32_t *bin_of; /* of each piece */
-    uint32_t *newest; /* [capacity + 1] bin with so much room; NONE: there is none */
-    uint32_t *older;  /* [piece_count] the next bin with as much room */
+    uint32_t *newest; /* [capacity + 1] newest bin with this much room; NONE: there is none */
+    uint32_t *older;  /* [piece_count] the next older bin with equal room */
     room_set rooms;
 } packer;
 
@@ -67,7 +67,7 @@ static void remove_room(room_set *set, uint32_t room)
     }
 }
 
-/* The least room from `at` on; NONE: there is none. */
+/* The least room of at least `at`; NONE: there is none. */
 static uint32_t find_room(const room_set *set, uint32_t at)
 {
     for (int i = 0; i < set->levels && at / 64 < set->counts[i]; i++) {
@@ -86,7 +86,7 @@ static uint32_t find_room(const room_set *set, uint32_t at)
 
 /* ---- pieces ---- */
 
-/* Cuts all documents; `pieces` may be NULL, to count alone. */
+/* Cuts all documents; `pieces` may be NULL, to count only. */
 static uint64_t cut_documents(by__bins *bins, by__piece *pieces, const uint64_t *offsets,
                               uint64_t documents)
 {
@@ -111,7 +111,7 @@ static uint64_t cut_documents(by__bins *bins, by__piece *pieces, const uint64_t 
     return count;
 }
 
-/* Sorts by counting, which leaves pieces of a length in their order. */
+/* Counting sort, which keeps pieces of equal length in order. */
 static by_status sort_pieces(packer *p, by_error *error)
 {
     uint32_t *places;
@@ -166,7 +166,7 @@ static void place_pieces(packer *p)
     }
 }
 
-/* The pieces bin by bin. */
+/* Lists the pieces bin by bin. */
 static by_status gather_pieces(packer *p, by_error *error)
 {
     by__bins *b = p->bins;

@@ -1,9 +1,10 @@
-/* Checksums of a packed directory: read once, then known by the identity of its files.
+/* Verifies the checksums of a packed directory once; later openings rely on the identity of its
+ * files.
  *
- * DIR/.verified is written when all is right, or when damage is left out. It holds the manifest's
- * checksums with device, inode, size and time of change of each file, as this program would write
- * it now: where it differs in a single byte, everything is read again. Behind that is a line for
- * each damaged part:
+ * DIR/.verified is written if everything is valid, or if damage is skipped. It contains the
+ * manifest's checksums with device, inode, size and ctime of each file; if it differs by a single
+ * byte from what this program would write now, everything is read again. A line for each damaged
+ * part follows:
  *
  *     damaged SHARD PLACE BEGIN COUNT REASON */
 #include <inttypes.h>
@@ -39,7 +40,7 @@ static by_status add_file(by__text *text, const char *directory, const char *fil
     return status;
 }
 
-/* What the stamp of the directory has to be. */
+/* Makes the current stamp of the directory. */
 static by_status make_stamp(char **out, const by__token_manifest *m, const char *directory,
                             by_error *error)
 {
@@ -59,8 +60,8 @@ static by_status make_stamp(char **out, const by__token_manifest *m, const char 
     return by__text_take(&text, out, error);
 }
 
-/* The stamp that the directory has, NUL-terminated, where its files are the ones of `stamp`; the
- * damage is from *rest on. NULL: it has none. Freed with free(). */
+/* The directory's stamp, NUL-terminated, if it matches `stamp`; the damage starts at *rest. NULL:
+ * it does not match. Freed with free(). */
 static char *read_stamp(const char *path, const char *stamp, const char **rest)
 {
     char *found = NULL;
@@ -106,7 +107,7 @@ static void print_damage(by__text *text, const by_dataset *d)
     }
 }
 
-/* One line; false: it is none. `line` ends with NUL. */
+/* Parses one line, which ends with NUL. Returns false if it is malformed. */
 static bool parse_damage(const by_dataset *d, const char *line, by_damage *out)
 {
     unsigned long long numbers[4];
@@ -229,7 +230,8 @@ static by_status check_all(const by__token_manifest *m, const char *directory,
     return BY_OK;
 }
 
-/* Only what did not change meanwhile. Where nothing can be written, all is read again. */
+/* Writes the stamp if the files have not changed during verification. If it cannot be written,
+ * everything is verified again next time. */
 static void write_stamp(const char *path, const char *before, const by__token_manifest *m,
                         const char *directory, by__text *damage)
 {

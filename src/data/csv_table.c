@@ -1,5 +1,5 @@
-/* Tables: a CSV file read twice, once to count rows and find the kinds of columns, once to fill
- * them. A cell costs no allocation; a category's value is kept once. */
+/* Tables from CSV: the file is read twice, first to count rows and determine the kinds of columns,
+ * then to fill them. A cell needs no allocation; a category's value is stored once. */
 #include "banyan/table.h"
 
 #include <inttypes.h>
@@ -13,15 +13,15 @@
 #include "data/formats/parquet.h"
 #include "data/table_parts.h"
 
-/* Rows as they are read. */
+/* State of reading rows. */
 typedef struct row_reader {
     by_table *table;
     by__csv csv;
-    by__csv_cell *cells; /* of a row */
+    by__csv_cell *cells; /* of the current row */
     bool skip;
     const by__table_column *required; /* NULL: none */
-    by__damage *damage; /* where rows that are left out are told; NULL: they were before */
-    uint64_t row;       /* of the file */
+    by__damage *damage; /* where skipped rows are recorded; NULL: they were recorded before */
+    uint64_t row;       /* index in the file */
 } row_reader;
 
 /* ---- cells ---- */
@@ -50,7 +50,7 @@ static by_status check_count(const by_table *t, const by__csv_cell *cell, by_err
     return BY_OK;
 }
 
-/* A column that is to be one of numbers has no text. */
+/* A column that must be numeric may not contain text. */
 static by_status check_cell(const by_table *t, const by__csv_cell *cell, by_error *error)
 {
     double number;
@@ -64,7 +64,7 @@ static by_status check_cell(const by_table *t, const by__csv_cell *cell, by_erro
                         (int)(cell->length < 40 ? cell->length : 40), cell->text);
 }
 
-/* The cells of the next row. */
+/* Reads the cells of the next row. */
 static by_status take_row(row_reader *r, bool *found, by_error *error)
 {
     const by_table *t = r->table;
@@ -85,8 +85,7 @@ static by_status take_row(row_reader *r, bool *found, by_error *error)
     return BY_OK;
 }
 
-/* Tells of a row that is left out, which begins where `begin` is, and goes on with the next line.
- */
+/* Records a skipped row that begins at `begin`, and continues with the next line. */
 static by_status pass_row(row_reader *r, by__csv begin, const by_error *problem, by_error *error)
 {
     char line[300];
@@ -105,7 +104,7 @@ static by_status pass_row(row_reader *r, by__csv begin, const by_error *problem,
     return r->damage == NULL ? BY_OK : by__damage_add(r->damage, &item, error);
 }
 
-/* The next row that is not damaged. */
+/* Reads the next undamaged row. */
 static by_status next_row(row_reader *r, bool *found, by_error *error)
 {
     for (;;) {
@@ -158,7 +157,7 @@ static by_status read_header(by_table *t, by__csv *csv, by_error *error)
                : by_error_set(error, BY_EFORMAT, "%s: empty: there is no header", t->name);
 }
 
-/* Counts the rows and finds which columns have text. */
+/* Counts the rows and determines which columns contain text. */
 static by_status scan(row_reader *r, by_error *error)
 {
     by_table *t = r->table;
@@ -238,7 +237,7 @@ static by_status fill(row_reader *r, by_error *error)
 
 /* ---- opening ---- */
 
-/* The rows below the header, where `csv` is. */
+/* Reads the rows after the header; `csv` is positioned there. */
 static by_status read_rows(by_table *t, by__csv csv, const by_table_options *o, by_error *error)
 {
     row_reader r = {.table = t, .csv = csv, .skip = o->skip, .damage = &t->damage};

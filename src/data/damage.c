@@ -5,8 +5,8 @@
 
 #include "base/base.h"
 
-/* A copy of the text; the newest two copies are taken again, so that a file with many damaged parts
- * has its name once. */
+/* Copies a text; the two newest copies are reused, so that a file with many damaged parts has its
+ * name stored once. */
 static by_status keep_text(by__damage *d, const char *text, const char **out, by_error *error)
 {
     for (size_t i = d->text_count; i > 0 && i + 2 > d->text_count; i--) {
@@ -57,7 +57,7 @@ void by__damage_free(by__damage *d)
 bool by__damage_touches(const by__damage *d, uint64_t begin, uint64_t end)
 {
     size_t low = 0;
-    size_t high = d->count; /* the first item that ends behind `begin` */
+    size_t high = d->count; /* the first item that ends after `begin` */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (d->items[middle].begin + d->items[middle].count <= begin) {

@@ -1,5 +1,5 @@
 /* A packed directory: its manifest, and its shards and document offsets, which are read with pread:
- * a file that is cut short while it is in use is a short read and thus an error, where a memory map
+ * if a file is truncated while in use, that is a short read and thus an error, whereas a memory map
  * would end the process with SIGBUS. */
 #include "data/dataset.h"
 
@@ -13,9 +13,10 @@
 #include "data/dataset_files.h"
 #include "data/formats/npy.h"
 
-/* Shards beyond this many are opened for each read, so that data of any size needs few files. */
+/* If there are more shards, they are opened for each read, so that data of any size need few file
+ * descriptors. */
 #define MAX_OPEN_SHARDS ((size_t)256)
-/* Read at a time: 16 KiB of the stack for tokens, 64 KiB of the heap for whole files. */
+/* Amounts read at a time: 16 KiB of stack for tokens, 64 KiB of heap for whole files. */
 #define TOKEN_BLOCK ((size_t)8192)
 #define FILE_BLOCK  ((size_t)1 << 16)
 
@@ -27,7 +28,7 @@ by_status by__token_file_read(const by__token_file *s, uint64_t offset, void *ou
     int fd = s->fd >= 0 ? s->fd : open(s->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         (void)by__io_error(error, "open", s->path);
-        return BY_EIO; /* shown to the analyzer: `out` is not written */
+        return BY_EIO; /* tells the analyzer that `out` is not written */
     }
     by_status status = by__read_at(fd, s->path, s->start + offset, out, bytes, error);
     if (fd != s->fd) {
@@ -36,8 +37,8 @@ by_status by__token_file_read(const by__token_file *s, uint64_t offset, void *ou
     return status;
 }
 
-/* Opens one npy file and checks that it holds what the manifest says. On failure the caller
- * releases what `s` got. */
+/* Opens one npy file and checks it against the manifest. On failure the caller releases the
+ * resources of `s`. */
 static by_status open_shard(by__token_file *s, const char *directory, const char *file,
                             unsigned width, uint64_t count, by_error *error)
 {
@@ -59,7 +60,7 @@ static by_status open_shard(by__token_file *s, const char *directory, const char
     return BY_OK;
 }
 
-/* Closes the file; the path stays for later reads. */
+/* Closes the file; the path is kept for later reads. */
 static void close_file(by__token_file *s)
 {
     if (s->is_open) {
@@ -88,7 +89,7 @@ by_status by__dataset_offsets(const by_dataset *dataset, uint64_t first, size_t 
                                error);
 }
 
-/* Offsets [first, first + count) of documents.npy; `last` is the one before them. */
+/* Checks offsets [first, first + count) of documents.npy; `last` is the one before them. */
 static by_status check_offsets(const by_dataset *d, const uint64_t *offsets, uint64_t first,
                                size_t count, uint64_t *last, by_error *error)
 {
@@ -129,7 +130,7 @@ static by_status check_documents(const by_dataset *d, by_error *error)
     return status;
 }
 
-/* Opens a shard of tokens; with `skip` one that cannot be read is noted in it. */
+/* Opens a shard of tokens; with `skip`, one that cannot be read is only marked. */
 static by_status open_tokens(by_dataset *d, size_t i, bool skip, by_error *error)
 {
     const by__token_shard *m = &d->manifest.shards[i];
@@ -220,7 +221,7 @@ void by_dataset_close(by_dataset **dataset)
     *dataset = NULL;
 }
 
-/* ---- what it is ---- */
+/* ---- properties ---- */
 
 uint64_t by_dataset_tokens(const by_dataset *dataset)
 {
@@ -242,7 +243,7 @@ void by_dataset_hash(const by_dataset *dataset, char out[33])
     const by__token_manifest *m = &dataset->manifest;
     char hashes[33] = "";
     char joined[66];
-    /* A chain, so that any number of shards needs no memory. */
+    /* A chained hash, so that any number of shards needs no memory. */
     memcpy(hashes, m->offsets_hash, sizeof hashes);
     for (size_t i = 0; i < m->shard_count; i++) {
         (void)snprintf(joined, sizeof joined, "%s%s", hashes, m->shards[i].hash);
@@ -284,8 +285,8 @@ const char *by__dataset_name(const by_dataset *dataset)
 
 void by__dataset_advise(const by_dataset *dataset, bool at_random)
 {
-    /* Data that fits well into memory is read ahead whole; of larger data that is read at random,
-     * read-ahead around a sample would only push other pages out. Advice may fail without harm. */
+    /* Data that fit well into memory are read ahead as a whole; for larger data read at random,
+     * read-ahead around a sample would only evict other pages. Advice may fail without harm. */
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGE_SIZE);
     bool fits = dataset->manifest.tokens * dataset->manifest.width <= memory / 4;
     int advice = fits ? POSIX_FADV_WILLNEED : at_random ? POSIX_FADV_RANDOM : POSIX_FADV_SEQUENTIAL;
@@ -306,8 +307,8 @@ by_status by_dataset_document_at(const by_dataset *dataset, uint64_t position, u
                             "%s: position %" PRIu64 " is not within its %" PRIu64 " tokens",
                             dataset->directory, position, dataset->manifest.tokens);
     }
-    /* offset[low] <= position < offset[high]: the last document that starts at or before it, so
-     * that empty documents are passed over. */
+    /* offset[low] <= position < offset[high]: finds the last document that starts at or before it,
+     * which skips empty documents. */
     uint64_t low = 0;
     uint64_t high = dataset->manifest.documents;
     uint64_t offset;
@@ -375,8 +376,7 @@ by_status by__borders_next(by__borders *b, bool *found, uint64_t *begin, by_erro
     return BY_OK;
 }
 
-/* The greatest of some tokens, widened first. One pass without branches, which compilers
- * vectorise. */
+/* Widens tokens and returns their maximum in one branch-free pass, which compilers vectorize. */
 static uint32_t widen_u16(int32_t *out, const uint16_t *in, size_t count)
 {
     uint16_t greatest = 0;
@@ -411,7 +411,7 @@ uint32_t by__tokens_greatest(const void *tokens, size_t count, unsigned width)
     return width == 2 ? greatest_u16(tokens, count) : greatest_u32(tokens, count);
 }
 
-/* The shard that holds the token at a position within the data. */
+/* The shard that contains the token at a position in the data. */
 static const by__token_file *find_shard(const by_dataset *d, uint64_t position)
 {
     size_t low = 0;
@@ -441,7 +441,7 @@ static by_status bad_token(const by_dataset *d, const by__token_file *s, uint64_
                         s->path, (uint32_t)*tokens, offset, d->manifest.vocab);
 }
 
-/* Tokens [at, at + count) of a shard. */
+/* Reads tokens [at, at + count) of a shard. */
 static by_status read_tokens(const by_dataset *d, const by__token_file *s, uint64_t at,
                              size_t count, int32_t *out, by_error *error)
 {

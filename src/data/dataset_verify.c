@@ -1,7 +1,7 @@
-/* The files of a packed directory against their checksums: whether all is right, or what is not.
+/* Verifies the files of a packed directory against their checksums, and locates damage.
  *
- * The checksum of a shard says that something in it is wrong, blocks.npy says where: it has XXH3-64
- * of every BY__CHECKED_TOKENS tokens. Tokens that are not below the vocabulary are damage, too,
+ * The checksum of a shard tells that something in it is wrong, blocks.npy tells where: it has
+ * XXH3-64 of every BY__CHECKED_TOKENS tokens. Tokens that are not in the vocabulary are damage too,
  * whatever the checksums say. */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,10 +12,10 @@
 #include "data/dataset_files.h"
 #include "data/formats/npy.h"
 
-/* Bytes of offsets that are read at a time. */
+/* Bytes of offsets read at a time. */
 #define FILE_BLOCK ((size_t)1 << 16)
 
-/* The reading of all files, for its progress. */
+/* State of reading all files, for progress. */
 typedef struct verification {
     const by_dataset_options *options;
     uint64_t done;
@@ -87,15 +87,15 @@ static by_status verify_offsets(const by_dataset *d, verification *v, by_error *
 
 /* ---- shards ---- */
 
-/* A shard that is read through. */
+/* State of reading a shard. */
 typedef struct scan {
     const by_dataset *dataset;
     const by__token_file *shard;
     by__hasher *hasher;
     uint8_t *block;
-    uint64_t *sums; /* of its blocks, as blocks.npy has them; NULL: it has none */
+    uint64_t *sums; /* of its blocks, from blocks.npy; NULL: none */
     uint8_t *found; /* of each block: a reason */
-    bool lost;      /* some of it cannot be read */
+    bool lost;      /* a part of it cannot be read */
     char hash[33];  /* of all its tokens */
 } scan;
 
@@ -117,7 +117,7 @@ static void close_scan(scan *n)
     free(n->found);
 }
 
-/* Reads a shard and judges its blocks. What cannot be read is an error where `skip` is not set. */
+/* Reads a shard and checks its blocks. Unreadable parts are an error unless `skip` is set. */
 static by_status read_through(scan *n, bool skip, verification *v, by_error *error)
 {
     const by__token_file *s = n->shard;
@@ -148,7 +148,7 @@ static by_status read_through(scan *n, bool skip, verification *v, by_error *err
     return BY_OK;
 }
 
-/* The first token of a shard that is not below the vocabulary. */
+/* Names the first token of a shard that is not in the vocabulary. */
 static by_status name_token(const scan *n, by_error *error)
 {
     int32_t token;
@@ -199,7 +199,7 @@ by_status by__dataset_verify(const by_dataset *d, const by_dataset_options *opti
 
 /* ---- damage ---- */
 
-/* A file that does not fit the shards is as none. */
+/* A file that does not match the shards is ignored. */
 static by_status open_sums(block_sums *out, const by_dataset *d, by_error *error)
 {
     uint64_t blocks = 0;
@@ -228,7 +228,7 @@ static void close_sums(block_sums *s)
     free(s->path);
 }
 
-/* The sums of a shard whose first block is block `first` of all. */
+/* Reads the sums of a shard whose first block is block `first` of all. */
 static by_status read_sums(scan *n, const block_sums *sums, uint64_t first, by_error *error)
 {
     size_t count = (size_t)blocks_of(n->shard);
@@ -255,7 +255,8 @@ static by_status add(by_dataset *d, const by__token_file *s, uint64_t at, uint64
     return count == 0 ? BY_OK : by__damage_add(&d->damage, &item, error);
 }
 
-/* What a scan has found. Where the shard is wrong and no block is known to be, all of it is. */
+/* Adds the damage found by a scan. If the shard is wrong but no block is known to be, all of it is
+ * damaged. */
 static by_status add_blocks(by_dataset *d, const scan *n, bool right, by_error *error)
 {
     const by__token_file *s = n->shard;

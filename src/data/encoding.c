@@ -1,4 +1,4 @@
-/* What makes a table's rows into arrays: learned and applied. */
+/* Encodings of a table's rows as arrays: learned from data, and applied. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -62,7 +62,7 @@ by_status by__encoding_copy(char **out, const char *text, by_error *error)
 
 /* ---- learning ---- */
 
-/* Mean and population deviation, in two passes in the part's order. */
+/* Mean and population standard deviation, in two passes in the order of the part. */
 static void learn_number(by__encoded *f, const by_column *column, const by__part_rows *rows,
                          uint64_t count)
 {
@@ -217,7 +217,7 @@ by_status by_encoding_learn(by_encoding **out, const by_table *table, const by_p
     return BY_OK;
 }
 
-/* ---- what it is ---- */
+/* ---- properties ---- */
 
 size_t by_encoding_numbers(const by_encoding *encoding)
 {
@@ -285,7 +285,7 @@ static by_status find_column(const by_column **out, const by_table *table, const
         return by_error_set(error, BY_EFORMAT, "%s: there is no column '%s'", by_table_name(table),
                             f->name);
     }
-    /* A column in which all is missing is read as one of numbers. */
+    /* A column with missing values only is read as numeric. */
     if ((column->kind == BY_COLUMN_CATEGORY) != f->is_category && !is_empty) {
         return by_error_set(error, BY_EFORMAT, "%s: column '%s' is %s, but %s was learned",
                             by_table_name(table), f->name,
@@ -302,7 +302,7 @@ static int32_t find_known(const by__encoded *f, const char *value)
     return found == NULL ? -1 : (int32_t)(found - f->values);
 }
 
-/* Writes (number - mean) / deviation to out[row * stride], and `missing` where there is none. */
+/* Writes (number - mean) / deviation to out[row * stride], and `missing` for missing ones. */
 static by_status put_numbers(float *out, size_t stride, const by__encoded *f, const by_table *table,
                              float missing, by_error *error)
 {
@@ -315,7 +315,7 @@ static by_status put_numbers(float *out, size_t stride, const by__encoded *f, co
     return BY_OK;
 }
 
-/* Writes `first` + index of the value to out[row * stride], `missing` and `unknown` else. */
+/* Writes `first` + index of the value to out[row * stride], or `missing` or `unknown`. */
 static by_status put_categories(int32_t *out, size_t stride, const by__encoded *f,
                                 const by_table *table, int32_t first, int32_t missing,
                                 int32_t unknown, by_error *error)
@@ -366,7 +366,7 @@ static by_status put_targets(by_array *array, const by_encoding *e, const by_tab
     return BY_OK;
 }
 
-/* An array of the set, zeroed; `columns` 0: one axis. */
+/* Adds an array to the set, zeroed; `columns` 0: one axis. */
 static by_status add_array(by_array *arrays, size_t *count, const char *name, by_dtype dtype,
                            uint64_t rows, size_t columns, by_error *error)
 {

@@ -1,18 +1,18 @@
-/* What an encoding of a table's rows is made of (encoding.c), for who prints and parses it
- * (encoding_json.c). */
+/* Internal record of an encoding of a table's rows (encoding.c), shared with its JSON printer and
+ * parser (encoding_json.c). */
 #ifndef BY_DATA_ENCODING_H
 #define BY_DATA_ENCODING_H
 
 #include "banyan/table.h"
 #include "base/base.h"
 
-/* What is known of one column. */
+/* Statistics of one column. */
 typedef struct by__encoded {
     char *name;
     bool is_category;
     double mean;
     double deviation;
-    char **values; /* of a category, sorted by their bytes */
+    char **values; /* values of a category, sorted bytewise */
     size_t count;
 } by__encoded;
 
@@ -25,7 +25,7 @@ struct by_encoding {
     bool has_target;
 };
 
-/* An encoding with room for so many columns, and none yet. Closed with by_encoding_close. */
+/* Allocates an empty encoding with room for so many columns. Closed with by_encoding_close. */
 by_status by__encoding_allocate(by_encoding **out, size_t numbers, size_t categories,
                                 by_error *error);
 /* Copies a name or a value; freed with free(). */

@@ -1,4 +1,4 @@
-/* Encodings of tables as JSON, as checkpoints keep them. */
+/* Encodings of tables as JSON, the format stored in checkpoints. */
 #include <string.h>
 
 #include <jansson.h>

@@ -1,6 +1,6 @@
 /* Resizing of images. Pillow resamples along one axis and then along the other, through u8, with
- * weights of 22 bits behind the point (libImaging/Resample.c of version 13); so does this, in the
- * same order, so that a model that was trained on Pillow's pixels reads the same ones here. */
+ * 22-bit fixed-point weights (libImaging/Resample.c of version 13); this does the same in the same
+ * order, so that a model trained on Pillow's pixels gets the same input. */
 #include "data/image_fit.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 
 #define WEIGHT_BITS 22
 
-/* ---- what is to be done ---- */
+/* ---- checks ---- */
 
 static int64_t side_of(const json_t *o, const char *key)
 {
@@ -43,7 +43,7 @@ void by__image_fit_parse(by_image_fit *out, const char *text, size_t length)
 
 /* ---- weights ---- */
 
-/* Which inputs an output is made of: weights[i * most] are of those from first[i] on. */
+/* The inputs of each output: weights[i * most] are for those from first[i] on. */
 typedef struct taps {
     int64_t *first;
     int64_t *count;
@@ -76,7 +76,7 @@ static int32_t to_fixed(double weight)
     return (int32_t)(weight < 0.0 ? scaled - 0.5 : scaled + 0.5);
 }
 
-/* Outputs [begin, begin + count) of `whole` that `size` inputs become. */
+/* Computes outputs [begin, begin + count) of `whole` from `size` inputs. */
 static by_status make_taps(taps *t, by_image_resample filter, int64_t size, int64_t whole,
                            int64_t begin, int64_t count, by_error *error)
 {
@@ -120,7 +120,7 @@ static uint8_t to_pixel(int32_t sum)
 
 /* ---- a plane ---- */
 
-/* Rows of a plane, made narrower or wider: out [rows, width]. `in` begins at column `left`. */
+/* Resamples the rows of a plane: out [rows, width]. `in` begins at column `left`. */
 static void pass_x(uint8_t *out, const uint8_t *in, int64_t stride, int64_t rows, const taps *x,
                    int64_t left, int64_t width)
 {
@@ -137,7 +137,7 @@ static void pass_x(uint8_t *out, const uint8_t *in, int64_t stride, int64_t rows
     }
 }
 
-/* Columns of a plane: out [height, columns]. `in` begins at row `top`. */
+/* Resamples the columns of a plane: out [height, columns]. `in` begins at row `top`. */
 static void pass_y(uint8_t *out, const uint8_t *in, int64_t stride, int64_t columns, const taps *y,
                    int64_t top, int64_t height)
 {
@@ -154,7 +154,7 @@ static void pass_y(uint8_t *out, const uint8_t *in, int64_t stride, int64_t colu
     }
 }
 
-/* A part of a resized image: extents of all of it, and where the part begins. */
+/* A crop of a resized image: extents of the whole, and the offset of the crop. */
 typedef struct part {
     int64_t height;
     int64_t width;
@@ -162,7 +162,7 @@ typedef struct part {
     int64_t left;
 } part;
 
-/* torchvision's: the longer side is rounded down, half a pixel of a margin to even. */
+/* As in torchvision: the longer side is rounded down, half a pixel of margin to even. */
 static part part_of(const by_image_fit *fit, int64_t height, int64_t width)
 {
     part p = {.height = fit->height, .width = fit->width};
@@ -177,13 +177,13 @@ static part part_of(const by_image_fit *fit, int64_t height, int64_t width)
     return p;
 }
 
-/* The end of the inputs that outputs are made of. */
+/* End of the inputs that the outputs depend on. */
 static int64_t end_of(const taps *t, int64_t count)
 {
     return t->first[count - 1] + t->count[count - 1];
 }
 
-/* Which axis is first changes how the pixels between are rounded. */
+/* The order of the axes affects the rounding of intermediate pixels. */
 static by_status resize_planes(uint8_t *out, const by_image_fit *fit, bool x_first, const taps *x,
                                const taps *y, int64_t channels, const uint8_t *pixels,
                                int64_t height, int64_t width, by_error *error)
@@ -216,7 +216,7 @@ static by_status resize(uint8_t *out, const by_image_fit *fit, int64_t channels,
     part p = part_of(fit, height, width);
     taps x = {0};
     taps y = {0};
-    /* Pillow begins with the columns where their number of pixels falls by far more. */
+    /* Pillow starts with the columns if that reduces the number of pixels far more. */
     int64_t less = height - p.height;
     bool x_first = less <= 0 || less <= 2 * (width - p.width);
     by_status status = make_taps(&x, fit->resample, width, p.width, p.left, fit->width, error);

@@ -1,4 +1,4 @@
-/* Sets of images and labels from the files that the field has them in. */
+/* Sets of images and labels from the usual file formats. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "data/formats/cifar.h"
 #include "data/formats/image_file.h"
 
-/* The set as it grows, file by file. */
+/* A set under construction, extended file by file. */
 typedef struct images {
     uint8_t *pixels;
     int32_t *labels;
@@ -16,7 +16,7 @@ typedef struct images {
     const by_image_fit *fit; /* NULL: images keep their size */
     int64_t channels;        /* of a JPEG or PNG */
     bool skip;
-    by__damage damage; /* records that were left out */
+    by__damage damage; /* records that were skipped */
 } images;
 
 static by_status grow(images *s, const by_shape *more, bool labels, const char *path,
@@ -53,7 +53,7 @@ static by_status grow(images *s, const by_shape *more, bool labels, const char *
 
 /* ---- IDX and npy ---- */
 
-/* The shape that a file's images have in the set. *last: channels are its last axis. */
+/* The shape of a file's images in the set. *last: channels are the last axis. */
 static by_status image_shape(by_shape *out, bool *last, const by__array_view *view,
                              const char *path, by_error *error)
 {
@@ -147,7 +147,7 @@ static by_status add_images(images *s, const char *path, bool labels, bool *deco
     return status;
 }
 
-/* Labels of the newest `count` images. */
+/* Adds labels for the newest `count` images. */
 static by_status add_labels(images *s, const char *path, int64_t count, by_error *error)
 {
     uint8_t *data;
@@ -167,7 +167,7 @@ static by_status add_labels(images *s, const char *path, int64_t count, by_error
     return status;
 }
 
-/* Images of arrays, which have one size, get that of `fit`. */
+/* Resizes images of arrays, which have one size, to that of `fit`. */
 static by_status fit_all(images *s, const char *path, by_error *error)
 {
     by_shape shape = s->shape;
@@ -232,7 +232,7 @@ static by_status add_damage(images *s, const char *path, size_t record, const ch
     return by__damage_add(&s->damage, &item, error);
 }
 
-/* The records of a file behind the `before` that are there, but for damaged ones. */
+/* Adds the undamaged records of a file; `before` records precede them. */
 static by_status take_records(images *s, const char *path, const uint8_t *data, size_t count,
                               size_t before, int classes, by_error *error)
 {

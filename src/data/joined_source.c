@@ -1,4 +1,4 @@
-/* Passes over several data sets, one behind the other. */
+/* Passes over several data sets, one after another. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,11 +10,11 @@
 typedef struct joined_source {
     by_source base;
     by_source **parts;
-    uint64_t *ends; /* sample behind each part */
+    uint64_t *ends; /* first sample after each part */
     size_t count;
 } joined_source;
 
-/* The part that a sample is in, or the last one; *own: the sample, counted in it. */
+/* The part that contains a sample, or the last one; *own: the sample's index in it. */
 static const by_source *part_at(const joined_source *j, const by_source_sample *sample,
                                 by_source_sample *own)
 {
@@ -78,7 +78,7 @@ static bool fits(const by_source *a, const by_source *b)
     return same;
 }
 
-/* Takes the parts over, whatever happens. */
+/* Takes ownership of the parts, also on failure. */
 static by_status take_parts(joined_source *j, by_source *const *parts, size_t part_count,
                             uint64_t unit, uint64_t most, uint64_t *ends, by_error *error)
 {

@@ -1,11 +1,11 @@
 /* Batches of one source, filled ahead by one thread.
  *
- * A ring of slots is between the thread and the caller. `filled` and `released` count batches
- * since the last seek: slot k % slots holds batch k while released <= k < filled. The batch that
- * the caller looks at is released by its next call. All fields below `mutex` are guarded by it,
- * except the slots' content: a slot belongs to the thread until it is counted in `filled`, then to
- * the caller until it is counted in `released`. What is in a batch depends on its place alone, so
- * the thread's timing never shows. */
+ * The thread and the caller share a ring of slots. `filled` and `released` count batches since the
+ * last seek: slot k % slots holds batch k while released <= k < filled. The caller's current batch
+ * is released by its next call. All fields below `mutex` are guarded by it, except the slots'
+ * content: a slot belongs to the thread until it is counted in `filled`, then to the caller until
+ * it is counted in `released`. The content of a batch depends on its position alone, not on the
+ * thread's timing. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 
 #define DEFAULT_PREFETCH 4
 #define PREFETCH_LIMIT   65536
-/* Bounds below which no sum or product of sample and target counts leaves 64 bits. */
+/* Bounds that keep every sum and product of sample and target counts within 64 bits. */
 #define BATCH_LIMIT  ((size_t)1 << 30)
 #define TARGET_LIMIT ((uint64_t)1 << 30)
 #define SAMPLE_LIMIT ((uint64_t)1 << 62)
@@ -25,7 +25,7 @@
 typedef struct slot {
     by_array *arrays; /* views into the buffer */
     uint64_t sample;  /* first sample of the global batch */
-    uint64_t targets; /* of the part, and of the global batch */
+    uint64_t targets; /* of this part, and of the global batch */
     uint64_t global_targets;
     uint64_t damaged; /* of the global batch */
     uint64_t first_damaged;
@@ -36,19 +36,19 @@ struct by_loader {
     size_t batch;
     size_t first;
     size_t count;
-    size_t most;   /* `count` that there is room for */
-    size_t block;  /* samples that are neighbours in the global batch ... */
-    size_t stride; /* ... and from one such block to the next */
+    size_t most;   /* largest `count` that there is room for */
+    size_t block;  /* samples that are contiguous in the global batch, */
+    size_t stride; /* and distance between such blocks */
     uint64_t seed;
     slot *slots;
     size_t slot_count;
     by_array *arrays;  /* of all slots */
     size_t *row_bytes; /* of each array of a sample */
-    char *buffer;      /* all slots' arrays */
+    char *buffer;      /* memory of all slots' arrays */
 
-    /* Of the thread alone. */
-    void **rows;     /* of the sample that is filled */
-    by__order order; /* of the epoch that it is in */
+    /* Used by the thread only: */
+    void **rows;     /* addresses for the sample being filled */
+    by__order order; /* of its epoch */
     uint64_t epoch;
     bool has_epoch;
 
@@ -59,12 +59,12 @@ struct by_loader {
     uint64_t base;              /* first sample after the last seek */
     uint64_t filled;
     uint64_t released;
-    bool is_seeking; /* the thread begins no batch */
+    bool is_seeking; /* the thread must not begin a batch */
     bool is_filling;
-    bool is_held;   /* the caller looks at batch `released` */
+    bool is_held;   /* the caller holds batch `released` */
     bool has_ended; /* no batch follows the filled ones */
     bool stop;
-    by_status status; /* why no batch follows */
+    by_status status; /* the reason */
     by_error error;
     by_loader_statistics statistics;
 };
@@ -87,13 +87,13 @@ static by_source_sample locate(by_loader *l, uint64_t index)
     return sample;
 }
 
-/* Targets of a pass before a sample. */
+/* Number of targets of a pass before a sample. */
 static uint64_t targets_before(const by_source *source, uint64_t sample)
 {
     return sample >= source->samples ? source->targets : sample * source->sample_targets;
 }
 
-/* Targets of samples [sample, sample + rows). */
+/* Counts the targets of samples [sample, sample + rows). */
 static by_status count_targets(by_loader *l, uint64_t sample, size_t rows, uint64_t *out,
                                by_error *error)
 {
@@ -114,7 +114,7 @@ static by_status count_targets(by_loader *l, uint64_t sample, size_t rows, uint6
     return BY_OK;
 }
 
-/* Targets of the batch that begins at a slot's sample, and of the part of it. */
+/* Counts the targets of a slot's batch, and of this rank's part of it. */
 static by_status count_slot(by_loader *l, slot *s, by_error *error)
 {
     uint64_t targets;
@@ -132,7 +132,7 @@ static by_status count_slot(by_loader *l, slot *s, by_error *error)
     return count_targets(l, s->sample, l->batch, &s->global_targets, error);
 }
 
-/* Samples of the whole batch, which every rank counts alike. */
+/* Counts damaged samples of the whole batch, identically on every rank. */
 static void count_damaged(by_loader *l, slot *s)
 {
     s->damaged = 0;
@@ -162,7 +162,7 @@ static by_status fill_slot(by_loader *l, slot *s, by_error *error)
 
 /* ---- the thread ---- */
 
-/* Fills the next slot. Called and left with the mutex held; not held while filling. */
+/* Fills the next slot. Called with the mutex held, which is released while filling. */
 static void fill_next(by_loader *l)
 {
     slot *s = &l->slots[l->filled % l->slot_count];
@@ -205,7 +205,7 @@ static void *run_thread(void *argument)
     return NULL;
 }
 
-/* Starts the thread with all signals blocked: they are for the program's own threads. */
+/* Starts the thread with all signals blocked: they belong to the program's own threads. */
 static by_status start_thread(by_loader *l, by_error *error)
 {
     sigset_t all;
@@ -223,11 +223,11 @@ static by_status start_thread(by_loader *l, by_error *error)
 
 /* ---- opening ---- */
 
-/* Whether the blocks of a part do not overlap and are within the batch. */
+/* Returns true if the blocks of a part do not overlap and are within the batch. */
 static bool has_blocks(const by_loader_options *o)
 {
     size_t last = o->count == 0 ? 0 : o->count - 1;
-    size_t end = o->batch - o->first; /* behind the last sample, counted from `first` */
+    size_t end = o->batch - o->first; /* end of the last sample, relative to `first` */
     return o->count > 0 && o->stride >= o->block && o->stride <= BATCH_LIMIT &&
            last / o->block * o->stride + last % o->block < end;
 }
@@ -289,15 +289,15 @@ static by_status check_source(const by_source *s, by_error *error)
     return BY_OK;
 }
 
-/* The ring of batches. */
+/* Sizes of the ring of batches. */
 typedef struct layout {
-    size_t slots; /* batches made ahead, and the one with the caller */
-    size_t count; /* samples of a batch */
-    size_t views; /* arrays of all slots */
-    size_t bytes; /* of all slots */
+    size_t slots; /* batches made ahead, and the caller's one */
+    size_t count; /* samples per batch */
+    size_t views; /* number of arrays in all slots */
+    size_t bytes; /* bytes of all slots */
 } layout;
 
-/* Bytes of one sample's part of an array; false when they do not fit. */
+/* Bytes of one sample's part of an array; returns false if they overflow. */
 static bool measure_row(const by_array *array, size_t *bytes)
 {
     *bytes = by_dtype_size(array->dtype);
@@ -316,7 +316,7 @@ static by_status plan_layout(layout *out, const by_array *arrays, size_t count,
                 .count = o->count == 0 ? o->batch - o->first : o->count};
     bool fits = by__size_mul(count, p.slots, &p.views);
     for (size_t i = 0; i < count && fits; i++) {
-        size_t bytes; /* each array begins on a cache line */
+        size_t bytes; /* each array is aligned to a cache line */
         fits = measure_row(&arrays[i], &bytes) && by__size_mul(bytes, p.count, &bytes) &&
                by__size_add(bytes, BY_CACHE_LINE - 1, &bytes) &&
                by__size_add(p.bytes, bytes & ~(size_t)(BY_CACHE_LINE - 1), &p.bytes);
@@ -340,7 +340,7 @@ by_status by_loader_bytes(uint64_t *out, const by_array *arrays, size_t array_co
     return BY_OK;
 }
 
-/* The views of a slot, whose content begins at `at`; returns where it ends. */
+/* Sets the views of a slot with content at `at`; returns the end of the content. */
 static char *place_slot(const by_loader *l, slot *s, char *at)
 {
     for (size_t i = 0; i < l->source->array_count; i++) {
@@ -463,7 +463,7 @@ void by_loader_close(by_loader **loader)
 
 /* ---- the caller's side ---- */
 
-/* Gives the batch that the caller had back to the thread. The mutex is held. */
+/* Returns the caller's batch to the thread. The mutex must be held. */
 static void release_held(by_loader *l)
 {
     if (l->is_held) {
@@ -473,7 +473,7 @@ static void release_held(by_loader *l)
     }
 }
 
-/* Blocks until a batch is filled, or none will be. The mutex is held. */
+/* Blocks until a batch is filled, or none will be. The mutex must be held. */
 static void wait_filled(by_loader *l)
 {
     if (l->filled > l->released || l->has_ended || l->status != BY_OK) {
@@ -522,7 +522,7 @@ by_status by_loader_next(by_loader *loader, by_batch *out, by_error *error)
     return status;
 }
 
-/* Begins again at a sample. The mutex is held, and the thread fills nothing. */
+/* Restarts at a sample. The mutex must be held, and the thread must be idle. */
 static void begin_at(by_loader *l, uint64_t sample)
 {
     l->is_seeking = false;
@@ -582,7 +582,7 @@ by_status by_loader_resize(by_loader *loader, const by_loader_options *options, 
 
 uint64_t by_loader_position(const by_loader *loader)
 {
-    by_loader *l = (by_loader *)(uintptr_t)loader; /* the mutex alone is written */
+    by_loader *l = (by_loader *)(uintptr_t)loader; /* only the mutex is modified */
     pthread_mutex_lock(&l->mutex);
     uint64_t position = l->base + (l->released + l->is_held) * l->batch;
     pthread_mutex_unlock(&l->mutex);

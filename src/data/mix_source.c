@@ -1,13 +1,13 @@
 /* Samples of several sources in given proportions.
  *
- * Which part sample i comes from, and which of that part's samples it is, is a pure function of i,
- * so that a mix needs no state: a loader may seek, and any number of ranks take their share. The
- * parts are the leaves of a binary tree. At a node whose left half has the share p, sample j goes
- * left exactly if floor((j + 1) p) > floor(j p), the balanced sequence of slope p (Bresenham 1965;
- * Morse and Hedlund 1940): of any n samples in a row the left half gets floor(n p) or one more.
- * Sample j is number floor(j p) of the left half, or number j - floor(j p) of the right one, and so
- * on down the tree. For the proportions in expectation the places of a block are put in a
- * pseudo-random order, and each part's samples follow each other in that order.
+ * The part that sample i comes from, and its index there, are a pure function of i, so that a mix
+ * needs no state: a loader may seek, and any number of ranks take their shares. The parts are the
+ * leaves of a binary tree. At a node whose left half has the share p, sample j goes left exactly if
+ * floor((j + 1) p) > floor(j p), the balanced sequence of slope p (Bresenham 1965; Morse and
+ * Hedlund 1940): of any n consecutive samples the left half gets floor(n p) or one more. Sample j
+ * has index floor(j p) in the left half, or index j - floor(j p) in the right one, and so on down
+ * the tree. For proportions in expectation the positions of a block are permuted pseudo-randomly,
+ * and each part's samples keep their order.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -19,30 +19,31 @@
 
 #define PART_LIMIT  ((size_t)4096)
 #define STAGE_LIMIT ((size_t)4096)
-/* Samples that are put in a pseudo-random order together. */
+/* Samples that are permuted together. */
 #define BLOCK ((size_t)4096)
-/* Weights of a stage as whole numbers, which add up to about this: a share is exact to 2^-31. */
+/* Weights of a stage are scaled to integers that add up to about this: a share is exact to
+ * 2^-31. */
 #define WEIGHT_UNIT 2147483648.0
 #define STREAM_MIX  0x6d6978u /* "mix" in ASCII */
 
 typedef struct part {
     by_source *source;
-    uint64_t seed; /* of its order; derived from the loader's */
+    uint64_t seed; /* of its order; derived from the loader's seed */
     by__order order;
-    uint64_t epoch; /* that `order` is of */
+    uint64_t epoch; /* epoch of `order` */
     bool has_order;
-    uint64_t next; /* sample, while a block is filled */
+    uint64_t next; /* next sample, while a block is filled */
 } part;
 
 typedef struct stage {
-    uint64_t first;    /* sample */
-    uint64_t *before;  /* [parts] samples of each part that came before the stage */
-    uint64_t *weights; /* [parts + 1] of the parts before each: the last one is the sum */
+    uint64_t first;    /* first sample */
+    uint64_t *before;  /* [parts] samples of each part in earlier stages */
+    uint64_t *weights; /* [parts + 1] prefix sums of the parts' weights */
 } stage;
 
-/* Where a sample comes from. */
+/* The origin of a sample. */
 typedef struct place {
-    uint64_t number; /* of all that the part gives */
+    uint64_t number; /* index among all samples of the part */
     size_t part;
 } place;
 
@@ -52,11 +53,11 @@ typedef struct mix_source {
     size_t part_count;
     stage *stages;
     size_t stage_count;
-    uint64_t *numbers;    /* that the stages point into */
-    struct place *block;  /* [BLOCK]; NULL: not in a pseudo-random order */
-    uint64_t block_first; /* sample of the stage and block that `block` is of */
+    uint64_t *numbers;    /* memory of the stages' numbers */
+    struct place *block;  /* [BLOCK]; NULL: not permuted */
+    uint64_t block_first; /* first sample, in its stage, of the current `block` */
     bool has_block;
-    uint64_t seed; /* that the parts' seeds are made from */
+    uint64_t seed; /* from which the parts' seeds are derived */
     bool has_seed;
 } mix_source;
 
@@ -68,7 +69,7 @@ static uint64_t part_of(uint64_t n, uint64_t share)
     return (n >> 32) * share + ((n & UINT32_MAX) * share >> 32);
 }
 
-/* The share of the parts [begin, middle) of those of [begin, end), which weigh something. */
+/* The share of the parts [begin, middle) among [begin, end), whose weight is not 0. */
 static uint64_t left_share(const stage *s, size_t begin, size_t middle, size_t end)
 {
     uint64_t left = s->weights[middle] - s->weights[begin];
@@ -76,7 +77,7 @@ static uint64_t left_share(const stage *s, size_t begin, size_t middle, size_t e
     return left == all ? (uint64_t)1 << 32 : (left << 32) / all;
 }
 
-/* Samples of part `index` among the first `n` of a stage. */
+/* Number of samples of part `index` among the first `n` of a stage. */
 static uint64_t count_of(const stage *s, size_t parts, size_t index, uint64_t n)
 {
     size_t begin = 0;
@@ -90,7 +91,7 @@ static uint64_t count_of(const stage *s, size_t parts, size_t index, uint64_t n)
     return n;
 }
 
-/* The part of sample `n` of a stage; *number: which of the part's in this stage. */
+/* The part of sample `n` of a stage; *number: its index in the part within this stage. */
 static size_t part_at(const stage *s, size_t parts, uint64_t n, uint64_t *number)
 {
     size_t begin = 0;
@@ -127,8 +128,8 @@ static place place_of(const mix_source *m, const stage *s, uint64_t n)
     return out;
 }
 
-/* Fills m->block for the block of a stage that begins at its sample `first`: the parts that the
- * balanced sequence has there, in another order, each with its next samples. */
+/* Fills m->block for the block of a stage that begins at its sample `first`: the parts of the
+ * balanced sequence there, permuted, each with its next samples. */
 static void shuffle_block(mix_source *m, size_t index, uint64_t first, uint64_t seed)
 {
     const stage *s = &m->stages[index];
@@ -173,11 +174,11 @@ static void reseed(mix_source *m, uint64_t seed)
     }
 }
 
-/* The part that a sample comes from, and which of the part's it is. */
+/* Finds the part of a sample, and its index in it. */
 static part *find_sample(const by_source *source, const by_source_sample *sample,
                          by_source_sample *own)
 {
-    /* It changes only what it keeps of the last sample: orders, and the block. */
+    /* Modifies only caches of the last sample: orders, and the block. */
     mix_source *m = (mix_source *)(uintptr_t)source;
     size_t index;
     reseed(m, sample->seed);
@@ -270,7 +271,7 @@ static by_status check_parts(by_source *const *parts, size_t count, by_error *er
     return BY_OK;
 }
 
-/* Whole-number weights of a stage, added up. */
+/* Computes the integer weights of a stage. */
 static by_status weigh(const mix_source *m, const stage *s, const double *weights, by_error *error)
 {
     double sum = 0.0;

@@ -2,7 +2,7 @@
 
 #include "base/base.h"
 
-/* Purposes of randomness here: each has its own Philox key under the same seed. */
+/* Separate Philox keys, under the same seed, for each purpose of randomness here. */
 #define STREAM_ORDER 0x6f72646572u /* "order" in ASCII */
 #define STREAM_PHASE 0x7068617365u /* "phase" */
 #define STREAM_PART  0x70617274u   /* "part" */
@@ -31,7 +31,7 @@ void by__order_init(by__order *order, uint64_t count, uint64_t seed, uint64_t ep
 }
 
 /* The round function: two multiplications by odd constants (those of SplitMix64) around shifts, so
- * that every bit of half and key reaches the bits that are kept. */
+ * that every bit of half and key affects the bits that are kept. */
 static uint64_t mix(uint64_t half, uint64_t key)
 {
     uint64_t z = half + key;

@@ -15,18 +15,19 @@
 
 typedef struct by__order {
     uint64_t count;
-    uint64_t mask;      /* of one half */
+    uint64_t mask;      /* mask of one half's bits */
     unsigned half_bits; /* 8 to 32 */
     uint64_t keys[BY__ORDER_ROUNDS];
 } by__order;
 
 /* The order of an epoch over `count` >= 1 samples. */
 void by__order_init(by__order *order, uint64_t count, uint64_t seed, uint64_t epoch);
-/* Where sample `index` < count of the order is found: a bijection of [0, count). */
+/* The sample at position `index` < count of the order: a bijection of [0, count). */
 uint64_t by__order_at(const by__order *order, uint64_t index);
-/* A number in [0, limit), limit >= 1, for an epoch: where its first window starts. */
+/* A pseudo-random number in [0, limit), limit >= 1, for an epoch: the offset of its first
+ * window. */
 uint64_t by__order_phase(uint64_t limit, uint64_t seed, uint64_t epoch);
-/* A seed of its own for each `part` of what is in one order. */
+/* Derives a seed for each `part` of a combined order. */
 uint64_t by__order_seed(uint64_t seed, uint64_t part);
 
 #endif

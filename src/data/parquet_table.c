@@ -1,4 +1,4 @@
-/* Tables from Parquet files: integers, reals and times are numbers, text is categories. */
+/* Tables from Parquet files: integers, reals and times are numbers, strings are categories. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,7 +7,8 @@
 #include "data/formats/parquet.h"
 #include "data/table_parts.h"
 
-/* Texts are missing as in CSV files, so that a row means the same in both, and in a request. */
+/* The same strings are missing values as in CSV files, so that a row means the same in both, and in
+ * a request. */
 static bool is_null(const by__parquet_column *from, const by__parquet_values *values,
                     const by__parquet_value *value)
 {
@@ -16,7 +17,7 @@ static bool is_null(const by__parquet_column *from, const by__parquet_values *va
             by__table_missing(values->bytes + value->as.offset, (size_t)value->length));
 }
 
-/* A value as the text of a category. */
+/* Prints a value as the text of a category. */
 static const char *print(const by__parquet_column *from, const by__parquet_values *values,
                          const by__parquet_value *value, char text[32], size_t *length)
 {

@@ -1,5 +1,5 @@
-/* What is in a packed directory: lengths of documents, how often tokens stand there, and how well
- * the order of an epoch mixes. */
+/* Statistics of a packed directory: lengths of documents, frequencies of tokens, and how well the
+ * order of an epoch mixes. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -25,7 +25,7 @@ static by_status measure_documents(by_dataset_statistics *s, const by_dataset *d
                                    by_error *error)
 {
     static const double shares[BY_LENGTH_QUANTILES] = {0, 0.1, 0.25, 0.5, 0.75, 0.9, 1};
-    uint64_t *lengths; /* of documents; first where they begin */
+    uint64_t *lengths; /* of documents; initially their offsets */
     size_t count = (size_t)s->documents;
     BY_TRY(by__alloc((void **)&lengths, count + 1, sizeof *lengths, "documents", error));
     by_status status = by__dataset_offsets(dataset, 0, count + 1, lengths, error);
@@ -55,7 +55,7 @@ static by_status count_tokens(by_dataset_statistics *s, const by_dataset *datase
         size_t n = s->tokens - at < BLOCK ? (size_t)(s->tokens - at) : BLOCK;
         status = by_dataset_read(dataset, at, n, block, error);
         for (size_t i = 0; i < n && status == BY_OK; i++) {
-            s->counts[block[i]]++; /* below the vocabulary: by_dataset_read looks */
+            s->counts[block[i]]++; /* below the vocabulary: by_dataset_read has checked it */
         }
         at += n;
         if (status == BY_OK && o->progress != NULL && !o->progress(o->user, at, s->tokens)) {
@@ -74,8 +74,8 @@ static by_status count_tokens(by_dataset_statistics *s, const by_dataset *datase
 
 /* ---- the order ---- */
 
-/* How the places of windows that follow each other go together, and whether a stretch of time sees
- * all stretches of the data alike. */
+/* Correlation of the positions of consecutive windows, and uniformity: whether each stretch of time
+ * visits all stretches of the data equally. */
 static void measure_order(by_dataset_statistics *s, uint64_t seed)
 {
     by__order order;
@@ -116,7 +116,7 @@ static void measure_order(by_dataset_statistics *s, uint64_t seed)
             s->order_chi_squared += expected > 0.0 ? away * away / expected : 0.0;
         }
     }
-    /* Where all windows are drawn, columns are fixed as rows are. */
+    /* When all windows are drawn, the column sums are fixed as well as the row sums. */
     s->order_chi_squared /= (STRETCHES - 1) * (n == s->windows ? STRETCHES - 1 : STRETCHES);
 }
 
@@ -134,8 +134,8 @@ static by_status measure_windows(by_dataset_statistics *s, const by_dataset *dat
     s->bins_filled = (double)bins.tokens / ((double)bins.count * (double)bins.capacity);
     s->bins_cut = bins.cut;
     by__bins_close(&bins);
-    /* A window touches one document, and one more for each border that falls inside it; over all
-     * phases a border does so for context - 1 of context cuts. */
+    /* A window touches one document, and one more for each border inside it; over all phases a
+     * border is inside for context - 1 of context positions. */
     double borders = (double)(s->documents - s->empty_documents) - 1.0;
     s->documents_per_window = 1.0 + borders * ((double)o->context - 1.0) / (double)s->tokens;
     measure_order(s, o->seed);

@@ -1,15 +1,15 @@
-/* Tables in memory: their columns, and what they say of them. */
+/* Tables in memory: columns and their descriptions. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "data/table_parts.h"
 
-#define NUMBER_LENGTH 64u /* more characters are no number */
+#define NUMBER_LENGTH 64u /* a longer text is not a number */
 
 /* ---- values ---- */
 
-/* Where a value is in the table of slots, or the free slot where it would be. */
+/* The slot of a value in the hash table, or the free slot for it. */
 static size_t find_slot(const by__table_values *v, const char *text, size_t length)
 {
     size_t at = (size_t)by__hash64(text, length) & (v->slot_count - 1);

@@ -1,4 +1,4 @@
-/* Tables that lie in a directory as parts, one Parquet file each, as Spark and Dask write them. */
+/* Tables stored as a directory of parts, one Parquet file each, as Spark and Dask write them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "data/formats/parquet.h"
 #include "data/table_parts.h"
 
-/* Parts that are read; writers leave empty ones where a worker had no rows. */
+/* Parts that are read; writers leave empty ones if a worker had no rows. */
 typedef struct parts {
     by_table **tables;
     size_t count;
@@ -16,7 +16,7 @@ typedef struct parts {
     uint64_t rows;
 } parts;
 
-/* Names with '_' in front are those of writers' notes: _SUCCESS, _metadata. */
+/* Names that begin with '_' are metadata of writers: _SUCCESS, _metadata. */
 static bool is_part(const char *name)
 {
     return name[0] != '.' && name[0] != '_' && by__ends_with(name, ".parquet");
@@ -66,7 +66,7 @@ static by_status read_parts(parts *p, const char *path, const by_table_options *
     return status;
 }
 
-/* The column of that name, or NULL. */
+/* The column with that name, or NULL. */
 static const by__table_column *column_named(const by_table *part, const char *name)
 {
     for (size_t i = 0; i < part->column_count; i++) {
@@ -77,7 +77,8 @@ static const by__table_column *column_named(const by_table *part, const char *na
     return NULL;
 }
 
-/* Writers give a column that is all null any type: that of the first part with values counts. */
+/* Writers give a column with nulls only an arbitrary type: that of the first part with values
+ * counts. */
 static by_status take_kind(by_table *first, const parts *p, size_t index, by_error *error)
 {
     by__table_column *c = &first->columns[index];
@@ -111,7 +112,7 @@ static by_status take_kind(by_table *first, const parts *p, size_t index, by_err
     return BY_OK;
 }
 
-/* A part's column for one of the first part's. */
+/* Finds the column of a part that corresponds to one of the first part. */
 static by_status find_column(const by__table_column **out, const by_table *part,
                              const by_table *first, size_t index, by_error *error)
 {
@@ -128,7 +129,7 @@ static by_status find_column(const by__table_column **out, const by_table *part,
     return BY_OK;
 }
 
-/* Copies a part's cells to `row` on. */
+/* Copies a part's cells to rows from `row` on. */
 static by_status copy_cells(by__table_column *to, const by__table_column *from, uint64_t row,
                             uint64_t rows, by_error *error)
 {
@@ -150,7 +151,7 @@ static by_status copy_cells(by__table_column *to, const by__table_column *from, 
     return BY_OK;
 }
 
-/* Makes column `index` of the first part that of all parts. */
+/* Extends column `index` of the first part to all parts. */
 static by_status join_column(const parts *p, size_t index, by_error *error)
 {
     by_table *first = p->tables[0];

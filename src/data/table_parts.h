@@ -1,5 +1,5 @@
-/* What the files about tables share: table_columns.c, and csv_table.c and parquet_table.c, which
- * read them. */
+/* Internal records of tables, shared by table_columns.c and the readers, csv_table.c and
+ * parquet_table.c. */
 #ifndef BY_DATA_TABLE_PARTS_H
 #define BY_DATA_TABLE_PARTS_H
 
@@ -7,12 +7,13 @@
 #include "base/base.h"
 #include "data/damage.h"
 
-/* The distinct values of a column: a hash table of their indices. */
+/* The distinct values of a column, in a hash table of their indices. */
 typedef struct by__table_values {
     char **names;
     size_t count;
     size_t capacity;
-    int32_t *slots; /* index + 1; 0: free. A power of two, at least twice the values */
+    /* index + 1; 0: free. The number of slots is a power of two, at least twice the values */
+    int32_t *slots;
     size_t slot_count;
 } by__table_values;
 
@@ -30,26 +31,26 @@ struct by_table {
     size_t column_count;
     size_t column_capacity;
     uint64_t rows;
-    by__damage damage; /* rows that were left out */
+    by__damage damage; /* rows that were skipped */
 };
 
-/* The index of a value, which is added when it is new. */
+/* The index of a value; a new value is added. */
 by_status by__table_value(by__table_values *values, const char *text, size_t length, int32_t *out,
                           by_error *error);
-/* The kinds that the options ask for. */
+/* Applies the column kinds set in the options. */
 by_status by__table_set_types(by_table *table, const by_table_options *options, by_error *error);
-/* A finite decimal number, with blanks around it or not. */
+/* Parses a finite decimal number, ignoring surrounding blanks. */
 bool by__table_number(const char *text, size_t length, double *out);
-/* A text that stands for a missing cell, in files of any format: "", "NA", "null", ... */
+/* Returns true for a text that denotes a missing cell, in any file format: "", "NA", "null", ... */
 bool by__table_missing(const char *text, size_t length);
-/* Shows what was read in the columns' info. */
+/* Fills the columns' info from what was read. */
 void by__table_finish(by_table *table);
 
-/* A Parquet file in memory (parquet_table.c); `name` is the table's already. */
+/* Reads a Parquet file in memory (parquet_table.c); table->name is set already. */
 by_status by__table_read_parquet(by_table *table, const uint8_t *data, size_t size,
                                  const by_table_options *options, by_error *error);
-/* A directory of Parquet files, in the byte order of their names (table_directory.c). BY_EFORMAT:
- * there is none with rows, or they have other columns, or columns of other types. */
+/* Reads a directory of Parquet files, in the byte order of their names (table_directory.c).
+ * BY_EFORMAT: none has rows, or columns differ in name or type. */
 by_status by__table_open_directory(by_table **out, const char *path,
                                    const by_table_options *options, by_error *error);
 

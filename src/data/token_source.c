@@ -1,4 +1,5 @@
-/* Samples of packed tokens: windows of `context` tokens and the tokens behind them. */
+/* A source of samples of packed tokens: windows of `context` tokens and the following tokens as
+ * targets. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,10 +10,10 @@
 #include "data/order.h"
 
 #define CONTEXT_LIMIT ((size_t)1 << 30)
-/* Offsets that are read at a time. */
+/* Offsets read at a time. */
 #define OFFSET_BLOCK ((size_t)1024)
-/* Another place for a sample that is damaged is drawn so often: the last one stays damaged, and
- * without targets, once in 10^19 times where half of the data is. */
+/* How often another position is drawn for a damaged sample: if half of the data is damaged, the
+ * last draw is damaged too, and the sample left without targets, once in 10^19 times. */
 #define DRAWS         64
 #define PURPOSE_DRAWS 0x64616d67u /* "damg" in ASCII */
 
@@ -20,14 +21,14 @@ typedef struct token_source {
     by_source base;
     by_array arrays[5];
     const by_dataset *dataset;    /* borrowed */
-    const by_logit_store *logits; /* the same; NULL: none */
+    const by_logit_store *logits; /* borrowed; NULL: none */
     size_t context;
     bool documents;  /* are kept apart */
-    uint64_t phases; /* places where the first window of an epoch may start */
-    by__bins bins;   /* of best-fit packing: no windows */
+    uint64_t phases; /* positions where the first window of an epoch may start */
+    by__bins bins;   /* for best-fit packing instead of windows */
 } token_source;
 
-/* Fills up a sample of which `valid` targets are there; tokens, too, and starts of one document. */
+/* Pads a sample with `valid` targets: tokens, targets and the starts of documents. */
 static void fill_up(const token_source *s, size_t tokens, size_t targets, void *const *rows)
 {
     int32_t *of[2] = {rows[0], rows[1]};
@@ -44,8 +45,8 @@ static void fill_up(const token_source *s, size_t tokens, size_t targets, void *
 
 /* ---- windows in the data ---- */
 
-/* Targets of a window, those that documents leave out among them: `context`, fewer at the end of a
- * pass, 0 behind it. */
+/* Number of targets of a window, including those that documents exclude: `context`, fewer at the
+ * end of a pass, 0 after it. */
 static size_t targets_of(const token_source *s, uint64_t place)
 {
     if (s->base.shuffle) {
@@ -82,15 +83,15 @@ static bool is_damaged(const token_source *s, const by_source_sample *sample)
     return damaged;
 }
 
-/* Whether a sample would be made of damaged tokens. */
+/* Returns true if a sample would consist of damaged tokens. */
 static bool replaces(const by_source *source, const by_source_sample *sample)
 {
     return is_damaged((const token_source *)source, sample);
 }
 
-/* The sample that stands in for one that is damaged: of the same epoch, at a place that is a
- * function of the seed and the sample's index alone, so that any rank finds the same one. *whole:
- * there is one; a pass replaces none. */
+/* The replacement of a damaged sample: in the same epoch, at a position that is a function of the
+ * seed and the sample's index alone, so that every rank finds the same one. *whole: there is one; a
+ * pass replaces none. */
 static by_source_sample stand_in(const token_source *s, const by_source_sample *sample, bool *whole)
 {
     by_source_sample own = *sample;
@@ -107,7 +108,7 @@ static by_source_sample stand_in(const token_source *s, const by_source_sample *
 
 /* ---- windows ---- */
 
-/* Keeps the documents of the window that begins at token `start` apart. */
+/* Marks the documents of the window that begins at token `start`. */
 static by_status part_documents(const token_source *s, uint64_t start, size_t valid,
                                 void *const *rows, by_error *error)
 {
@@ -133,7 +134,7 @@ static by_status part_documents(const token_source *s, uint64_t start, size_t va
     return BY_OK;
 }
 
-/* What the teacher says of a window; a sample without targets has zeros. */
+/* Reads the teacher's predictions for a window; zeros for a sample without targets. */
 static by_status fill_logits(const token_source *s, uint64_t start, size_t valid, void *const *rows,
                              by_error *error)
 {
@@ -171,7 +172,7 @@ static by_status fill_window(const by_source *source, const by_source_sample *sa
                : fill_logits(s, valid > 0 ? start_of(s, &own) : 0, valid, rows, error);
 }
 
-/* All targets but, where documents are kept apart, the first tokens of these. */
+/* Counts all targets or, if documents are kept apart, all except their first tokens. */
 static by_status count_window(const by_source *source, const by_source_sample *sample,
                               uint64_t *targets, by_error *error)
 {
@@ -194,7 +195,7 @@ static by_status count_window(const by_source *source, const by_source_sample *s
     return BY_OK;
 }
 
-/* How many windows an epoch or a pass has, and where the first may start. */
+/* Computes the number of windows of an epoch or a pass, and where the first may start. */
 static by_status cut_windows(token_source *s, by_error *error)
 {
     uint64_t total = by_dataset_tokens(s->dataset);
@@ -227,8 +228,8 @@ static by_status cut_windows(token_source *s, by_error *error)
         s->base.targets = s->base.samples * context;
         return BY_OK;
     }
-    /* As many as fit behind every phase of [0, context), so that all epochs have the same number;
-     * for data shorter than that one window, with the phases that leave room for it. */
+    /* As many as fit after every phase of [0, context), so that all epochs have the same number;
+     * for data too short for that, one window, with the phases that leave room for it. */
     s->base.samples = (total - context) / context;
     if (s->base.samples == 0) {
         s->base.samples = 1;
@@ -241,7 +242,7 @@ static by_status cut_windows(token_source *s, by_error *error)
 
 /* ---- bins ---- */
 
-/* A piece at place `at` of a sample: all its tokens but the first are targets. */
+/* Fills a piece at position `at` of a sample: all its tokens except the first are targets. */
 static by_status fill_piece(const token_source *s, const by__piece *piece, size_t at,
                             void *const *rows, by_error *error)
 {
@@ -253,7 +254,7 @@ static by_status fill_piece(const token_source *s, const by__piece *piece, size_
     if (count > 0) {
         memcpy(targets, tokens + 1, (count - 1) * sizeof *targets);
         targets[count - 1] = -1;
-        if (count < piece->length) { /* the bin has one token more than the sample */
+        if (count < piece->length) { /* the bin has one more token than the sample */
             BY_TRY(
                 by_dataset_read(s->dataset, piece->begin + count, 1, targets + count - 1, error));
         }

@@ -1,3 +1,4 @@
+/* The functions of a device: they check arguments, call the backend, and report errors. */
 #include "device/device.h"
 
 #include <string.h>

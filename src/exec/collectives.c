@@ -1,4 +1,4 @@
-/* Collectives of a graph over the communicators of a mesh. */
+/* Executes the collectives of a graph over the communicators of a mesh. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "comm/comm.h"
 #include "exec/exec.h"
 
-/* Elements of each rank's slice. */
+/* Number of elements in each rank's slice. */
 static const size_t *slice_counts(by__mesh_collectives *c, const by__exchange *e)
 {
     for (int r = 0; r < e->ranks; r++) {
@@ -18,7 +18,7 @@ static const size_t *slice_counts(by__mesh_collectives *c, const by__exchange *e
     return c->counts;
 }
 
-/* All elements go to the next rank and come from the one before. */
+/* Sends all elements to the next rank and receives those of the previous one. */
 static by_status ring_shift(by__mesh_collectives *c, by_comm *comm, const by__exchange *e,
                             by_error *error)
 {
@@ -75,7 +75,7 @@ static by_status run(void *user, const by__exchange *e, by_error *error)
 {
     by__mesh_collectives *c = user;
     by_comm *comm = e->mesh < BY_ARRAY_LENGTH(c->comms) ? c->comms[e->mesh] : NULL;
-    double before = comm == NULL ? 0.0 : by__comm_spent(comm); /* all of the job */
+    double before = comm == NULL ? 0.0 : by__comm_spent(comm); /* on all communicators of the job */
     by_status status = exchange(c, comm, e, error);
     c->seconds += comm == NULL ? 0.0 : by__comm_spent(comm) - before;
     return status;

@@ -1,17 +1,18 @@
-/* exec: a compiled program and its submission to a device.
+/* exec: compiled programs and their submission to a device.
  *
- * A by_program takes a graph whose passes are done, asks the memory pass where each activation is
- * and the device for each node's kernel, keeps one by__call a node, and gives the device the list
- * of its commands once. Addresses are resolved when something was bound anew, so that to run is to
- * submit the same list again: no allocation, no lock, no system call.
+ * A by_program takes a graph whose passes are done, gets the place of each activation from the
+ * memory pass and the kernel of each node from the device, keeps one by__call per node, and gives
+ * the device the list of its commands once. Addresses are resolved only after a new binding, so
+ * that a run submits the same list again: no allocation, no lock, no system call.
  *
  * Ownership: the program owns its calls and its memory plan; the graph, the device, the arena, the
  * workspace and all bound buffers belong to the caller.
  *
- * Nodes that communicate go to the collective queue: a collective runs behind what the compute
- * queue has before it and beside what follows, and a node that waits is an order and no call.
- * They have a workspace of their own, behind the others'. by__mesh_collectives (collectives.c)
- * is what a device's collective kernels call to reach other ranks.
+ * Nodes that communicate go to the collective queue: a collective runs after the preceding work of
+ * the compute queue and concurrently with the following work; a node that waits is an order between
+ * queues and no call. They have a separate workspace, after that of the other nodes.
+ * by__mesh_collectives (collectives.c) is what a device's collective kernels call to reach other
+ * ranks.
  *
  * A by__program_set (program_set.c) is a list of named programs over one model: graph, program and
  * the arena it runs in. Programs that never run at the same time share an arena; all share one
@@ -30,39 +31,39 @@
 
 /* ---- collectives ---- */
 
-/* What REDUCE_GRADIENTS and GATHER_PARAMETER do: `call` has the gradients in call->in and the
+/* Implements REDUCE_GRADIENTS and GATHER_PARAMETER: `call` has the gradients in call->in and the
  * bucket in call->attrs.bucket, or the parameter's memory in call->out[0] and its number. Called on
  * the thread of the collective queue. */
 typedef by_status by__call_fn(void *user, const by__call *call, by_error *error);
 
 /* Moves the data of a device's collectives over the communicators of a mesh. */
 typedef struct by__mesh_collectives {
-    by__collectives base; /* for by__device_set_collectives */
+    by__collectives base; /* passed to by__device_set_collectives */
     by_mesh *mesh;
-    by_comm *comms[1 << BY_MESH_AXES]; /* of the sets of axes that graphs use; the mesh's */
+    by_comm *comms[1 << BY_MESH_AXES]; /* of the sets of axes that graphs use; owned by the mesh */
     size_t *counts;
-    double seconds; /* spent in exchanges */
+    double seconds; /* time spent in exchanges */
     /* Set by the caller; NULL: graphs have no such nodes. */
     by__call_fn *gradients;
     by__call_fn *parameters;
     void *user; /* of both */
 } by__mesh_collectives;
 
-/* The mesh stays the caller's and outlives it. */
+/* The caller keeps the mesh, which must outlive it. */
 by_status by__mesh_collectives_open(by__mesh_collectives **out, by_mesh *mesh, by_error *error);
 void by__mesh_collectives_close(by__mesh_collectives **collectives);
 /* Opens the communicators that a graph needs, before it runs. Collective. */
 by_status by__mesh_collectives_use(by__mesh_collectives *collectives, const by_graph *graph,
                                    by_error *error);
 
-/* The call of a node, with the addresses of the last run; the program's. What a node has read and
- * written is there while a hook (by_program_set_hook) is told of it, but for collectives, which run
- * beside others. */
+/* The call of a node, with the addresses of the last run; owned by the program. When a hook
+ * (by_program_set_hook) is called for a node, what it has read and written is still in memory,
+ * except for collectives, which run concurrently. */
 const by__call *by__program_call(const by_program *program, size_t node);
 
 /* ---- sets of programs ---- */
 
-/* A value of a graph and the entry of a store that it stands for. */
+/* A value of a graph and its entry in a store. */
 typedef struct by__link {
     by_value value;
     by__handle entry;
@@ -73,12 +74,12 @@ typedef struct by__program_row {
     const char *name; /* static */
     by_graph *graph;
     by_program *program;
-    by__link *links; /* parameters, states and gradients, once by__row_link was called */
+    by__link *links; /* parameters, states and gradients, after by__row_link */
     size_t link_count;
 } by__program_row;
 
 typedef struct by__program_set {
-    by_device *device; /* the caller's, set before the first program is added */
+    by_device *device; /* owned by the caller, set before the first program is added */
     by__program_row *rows;
     size_t count;
     size_t capacity;
@@ -90,24 +91,24 @@ typedef struct by__program_set {
  * owns the graph from here on, also when this fails. */
 by_status by__set_add(by__program_set *set, const char *name, by_graph *graph, by_purpose purpose,
                       const by_pass_options *options, by_error *error);
-/* The row of that name; NULL when there is none. Valid until a program is added. */
+/* The row with that name; NULL if there is none. Valid until a program is added. */
 by__program_row *by__set_row(const by__program_set *set, const char *name);
-/* Bytes of the largest arena and workspace that a program of the set needs. */
+/* Bytes of the largest arena, and of the largest workspace, of the set's programs. */
 size_t by__set_arena_bytes(const by__program_set *set);
 size_t by__set_workspace_bytes(const by__program_set *set);
-/* Takes arena and workspace and gives them to all programs. */
+/* Allocates arena and workspace and assigns them to all programs. */
 by_status by__set_allocate(by__program_set *set, by_error *error);
 /* Binds the value named `value` of a row, if the row (may be NULL) has one. */
 by_status by__row_bind(by__program_row *row, const char *value, by_memory memory, by_error *error);
-/* by_program_check of the value of that name; nothing for one that the row lacks or that is not
- * i32. */
+/* Calls by_program_check for the value with that name; does nothing if the row lacks it or it is
+ * not i32. */
 by_status by__row_check(const by__program_row *row, const char *value, const void *data,
                         by_error *error);
-/* Finds the entries of all parameters, states and gradients ("grad.NAME") by their names, once.
- * BY_ESTATE names a value that the store has no entry for. */
+/* Looks up the entries of all parameters, states and gradients ("grad.NAME") by name, once.
+ * BY_ESTATE names a value that has no entry in the store. */
 by_status by__row_link(by__program_row *row, const by__store *store, by_error *error);
 /* Binds the linked values of a role to their buffers in the flat buffer; those that have none
- * there, to that in `other`. */
+ * there, to the ones in `other`. */
 by_status by__row_bind_flat(by__program_row *row, const by__store *store, by_role role, int flat,
                             int other, by_error *error);
 /* {0} is accepted. */

@@ -1,3 +1,4 @@
+/* Programs: compiles a graph to a list of commands with fixed memory offsets, and submits it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,12 +17,12 @@ struct by_program {
     by_device *device;
     char *name;
     by__memory_plan plan;
-    by__call *calls; /* one a node */
+    by__call *calls; /* one per node */
     const by__kernel **kernels;
-    by__tensor *operands; /* inputs of all calls, one after another */
+    by__tensor *operands; /* inputs of all calls, concatenated */
     size_t *live_bytes;
-    char **what;      /* of each collective: how errors and other ranks know it */
-    size_t prepared;  /* calls whose state must be released */
+    char **what;      /* name of each collective, for errors and other ranks */
+    size_t prepared;  /* number of calls whose state must be released */
     by_memory *bound; /* memory of each external value */
     index_check *checks;
     size_t check_count;
@@ -30,9 +31,10 @@ struct by_program {
     by__recording *recording;
     by_memory arena;
     by_memory workspace;
-    size_t workspace_bytes;  /* of the compute queue's calls */
-    size_t collective_bytes; /* of those that run at the same time, behind it */
-    bool stale;              /* something was bound since addresses were resolved */
+    size_t workspace_bytes; /* for the calls of the compute queue */
+    /* for collectives, which run concurrently; after the other workspace */
+    size_t collective_bytes;
+    bool stale; /* something was bound since addresses were resolved */
     by_program_hook *hook;
     void *hook_user;
 };
@@ -52,13 +54,14 @@ static by__tensor describe(const by_graph *graph, by_value value)
     return tensor;
 }
 
-/* Operands that a kernel may look at: its inputs, or as many as any op has by name. */
+/* Number of operands that a kernel may access: its inputs, or as many as any op has by name. */
 static int operand_slots(const by__node *node)
 {
     return node->input_count > BY__MAX_INPUTS ? node->input_count : BY__MAX_INPUTS;
 }
 
-/* "gradients: all_gather 3 (wte.weight)": the third collective of the program. */
+/* Makes a name such as "gradients: all_gather 3 (wte.weight)": the third collective of the
+ * program. */
 static by_status name_collective(by_program *p, size_t n, by_error *error)
 {
     const by__node *node = &p->graph->nodes[n];
@@ -115,8 +118,8 @@ static by_status prepare_call(by_program *p, size_t n, by__tensor *in, by_error 
     return BY_OK;
 }
 
-/* Remembers the index operands of node n that are external values, so that a wrong id is an error
- * and not a wild read. */
+/* Records the index operands of node n that are external values, so that a wrong id causes an error
+ * and not an out-of-bounds read. */
 static by_status collect_checks(by_program *p, size_t n, by_error *error)
 {
     const by__node *node = &p->graph->nodes[n];
@@ -139,7 +142,7 @@ static by_status collect_checks(by_program *p, size_t n, by_error *error)
     return BY_OK;
 }
 
-/* Widens the interval [first, last] of the memory that a value uses by node n. */
+/* Extends the interval [first, last] of the memory of a value to node n. */
 static void touch(const by__memory_plan *plan, by_value value, size_t n, size_t *first,
                   size_t *last)
 {
@@ -150,7 +153,7 @@ static void touch(const by__memory_plan *plan, by_value value, size_t n, size_t 
     }
 }
 
-/* live_bytes[n]: the sum of the values that have memory of their own in the arena at node n. */
+/* Computes live_bytes[n]: the bytes of the values that own memory in the arena at node n. */
 static by_status measure_liveness(by_program *p, by_error *error)
 {
     const by_graph *graph = p->graph;
@@ -171,7 +174,8 @@ static by_status measure_liveness(by_program *p, by_error *error)
             touch(&p->plan, node->out[i], n, first, last);
         }
     }
-    /* What begins at a node less what ended before it (modulo 2^64), then the sum up to each. */
+    /* First what begins at each node minus what ended before it (modulo 2^64), then the prefix
+     * sum. */
     for (size_t v = 0; v < graph->value_count && status == BY_OK; v++) {
         if (p->plan.offset[v] != SIZE_MAX && p->plan.owner[v] == (by_value)v &&
             first[v] != SIZE_MAX) {
@@ -189,11 +193,11 @@ static by_status measure_liveness(by_program *p, by_error *error)
     return status;
 }
 
-/* Where commands are put, and what they still need. */
+/* Output of the list of commands. */
 typedef struct writer {
     by_program *p;
     size_t *done;  /* of each collective: its event */
-    bool computed; /* the compute queue has calls that the last event of it does not stand for */
+    bool computed; /* the compute queue has calls since its last event */
 } writer;
 
 static void put(writer *w, by__command_kind kind, by__queue queue, size_t index, size_t call)
@@ -202,7 +206,8 @@ static void put(writer *w, by__command_kind kind, by__queue queue, size_t index,
     w->p->commands[list->command_count++] = (by__command){kind, queue, index, call};
 }
 
-/* A collective runs behind what the compute queue has before it, and beside what follows. */
+/* A collective runs after the preceding work of the compute queue, and concurrently with the
+ * following. */
 static void put_collective(writer *w, size_t n)
 {
     by__command_list *list = &w->p->list;
@@ -216,8 +221,8 @@ static void put_collective(writer *w, size_t n)
     w->done[n] = list->event_count++;
 }
 
-/* Gives the device the commands: collectives on their own queue, all else on the compute queue,
- * which a WAIT orders behind its collective. */
+/* Makes the list of commands: collectives on their own queue, everything else on the compute queue,
+ * which a WAIT orders after its collective. */
 static by_status record(by_program *p, by_error *error)
 {
     const by_graph *graph = p->graph;
@@ -324,7 +329,7 @@ size_t by_program_arena_bytes(const by_program *program)
     return program->plan.bytes;
 }
 
-/* Where the workspace of collectives begins. */
+/* Offset of the workspace of collectives. */
 static size_t collective_offset(const by_program *p)
 {
     return p->collective_bytes == 0 ? 0 : by__round_up(p->workspace_bytes, BY_CACHE_LINE);
@@ -353,7 +358,8 @@ void by_program_set_memory(by_program *program, by_memory arena, by_memory works
     program->stale = true;
 }
 
-/* Whether kernels of the program's device can use this memory, of at least `need` bytes. */
+/* Checks that kernels of the program's device can use this memory, and that it has at least `need`
+ * bytes. */
 static by_status check_memory(const by_program *p, const char *what, by_memory memory, size_t need,
                               by_error *error)
 {
@@ -480,7 +486,7 @@ int64_t by_program_limit(const by_program *program, by_value value)
     return limit;
 }
 
-/* Indices in memory that the host may read. */
+/* Checks indices in memory that the host can read. */
 static by_status check_host_indices(const by_program *p, by_error *error)
 {
     for (size_t k = 0; k < p->check_count; k++) {
@@ -542,7 +548,7 @@ static by_status check_node(const by_program *program, int node, by_error *error
     return BY_OK;
 }
 
-/* Type of a node's first floating-point operand; f32 when there is none. */
+/* Dtype of a node's first floating-point operand; f32 if there is none. */
 static by_dtype compute_dtype(const by_graph *graph, const by__node *node)
 {
     for (int i = 0; i < node->input_count; i++) {

@@ -1,3 +1,5 @@
+/* Sets of programs that share an arena and a workspace, and the binding of their values to entries
+ * of a store. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,7 +56,7 @@ size_t by__set_workspace_bytes(const by__program_set *set)
 by_status by__set_allocate(by__program_set *set, by_error *error)
 {
     size_t workspace = by__set_workspace_bytes(set);
-    by_device_free(&set->arena); /* of an earlier call, which may have failed in the middle */
+    by_device_free(&set->arena); /* from an earlier call that failed half-way */
     by_device_free(&set->workspace);
     BY_TRY(by_device_alloc(&set->arena, set->device, by__set_arena_bytes(set), "the activations",
                            error));
@@ -82,7 +84,7 @@ by_status by__row_check(const by__program_row *row, const char *value, const voi
 
 /* ---- entries of a store ---- */
 
-/* The entry that an external value stands for: "grad.NAME" is the gradient of NAME. */
+/* The entry of an external value: "grad.NAME" is the gradient of NAME. */
 static by__handle entry_of(const by__value *value, const by__store *store)
 {
     const char *name = value->name;

@@ -1,9 +1,11 @@
+/* The table of model families, and the functions of by_model that dispatch to them; building a
+ * model, its config.json, and helpers to read that. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "nn/nn.h"
 
-/* One row a family: by__family_NAME of models/NAME.c. */
+/* One row per family: by__family_NAME of models/NAME.c. */
 #define FAMILIES(ROW)                                                                              \
     ROW(gpt2)                                                                                      \
     ROW(llama)                                                                                     \
@@ -21,7 +23,7 @@ const by__kind *by__family_kind(size_t index)
     return index < BY_ARRAY_LENGTH(families) ? &families[index]->kind : NULL;
 }
 
-/* "gpt2, llama" */
+/* Lists the names: "gpt2, llama". */
 static const char *all_names(char buffer[256])
 {
     size_t length = 0;
@@ -68,7 +70,7 @@ static bool reads_tokens(const by__family *family)
     return strcmp(family->reads, "tokens") == 0;
 }
 
-/* The inputs that models of tokens have in common, and dropout's. */
+/* Adds the inputs common to models of tokens, and that of dropout. */
 static void add_inputs(by__build *b, const by__family *family)
 {
     const by_model_request *request = b->request;
@@ -100,7 +102,7 @@ static void add_inputs(by__build *b, const by__family *family)
     }
 }
 
-/* The head's product, of all positions or of the rows that are wanted. */
+/* Adds the product of the head, for all positions or the requested rows. */
 static void add_logits(by__build *b)
 {
     const by_model_request *request = b->request;
@@ -156,7 +158,7 @@ by_status by_model_build(by_model *out, by_graph *graph, const by_model_config *
     return BY_OK;
 }
 
-/* Of each value, the share of it that products of one example multiply. */
+/* For each value, computes the fraction of it that products of one example multiply. */
 static by_status share_in_products(double *share, const by_graph *graph, by_error *error)
 {
     for (size_t n = 0; n < graph->node_count; n++) {
@@ -182,7 +184,7 @@ static by_status share_in_products(double *share, const by_graph *graph, by_erro
         }
         free(in);
     }
-    /* A weight may be reshaped, or put together of several, before it is multiplied. */
+    /* A weight may be reshaped, or assembled from several, before it is multiplied. */
     for (size_t n = graph->node_count; n-- > 0;) {
         const by__node *node = &graph->nodes[n];
         double moved = by__op_row_of(node->op)->moves ? share[node->out[0]] : 0.0;
@@ -254,7 +256,7 @@ by_status by__model_reduce(by_config *config, const by__reduction *to, by_error 
     const by__family *family = NULL;
     by_model_config *c = &config->model;
     BY_TRY(find_family(&family, c, error));
-    BY_TRY(by_config_resolve(config, error)); /* for what is derived, such as the width of heads */
+    BY_TRY(by_config_resolve(config, error)); /* for derived values, such as the width of heads */
     int64_t left = 0;
     for (int64_t i = 0; i < c->layers; i++) {
         left += to->layers == NULL || to->layers[i];
@@ -438,7 +440,7 @@ static by_status read_root(by_model_config *config, const char *name, const json
     if (reads_tokens(family)) {
         const json_t *tied = json_object_get(root, "tie_word_embeddings");
         BY_TRY(by__json_integer(&config->vocab, name, root, "vocab_size", BY__REQUIRED, error));
-        /* transformers leaves the key out when it has the family's default. */
+        /* transformers omits the key if it has the family's default. */
         config->tied = tied != NULL ? json_is_true(tied) : published->tied;
     }
     return family->read_config(config, name, root, error);

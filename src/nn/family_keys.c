@@ -1,4 +1,4 @@
-/* Keys that several model families declare. */
+/* Config keys that several model families share. */
 #include <math.h>
 
 #include "nn/nn.h"
@@ -48,12 +48,13 @@ static const by__key table[] = {
 };
 const by__key_list by__table_keys = BY__KEY_LIST(table);
 
-/* Tokens of a micro-batch are rows of every activation, tokens of a step those of a batch in the
+/* Limits: the tokens of a micro-batch are rows of every activation, those of a step a batch of the
  * loader. */
 #define MICRO_BATCH_TOKENS ((int64_t)1 << 31)
 #define BATCH_TOKENS       ((int64_t)1 << 40)
 
-/* "c.yaml:5: micro_batch 16777216 x context 16777216 is more than 2147483648 tokens". */
+/* Refuses a product that is too large: "c.yaml:5: micro_batch 16777216 x context 16777216 is more
+ * than 2147483648 tokens". */
 static by_status countable(const by_config *config, const char *name, int64_t sequences,
                            int64_t most, by_error *error)
 {
@@ -69,7 +70,7 @@ static by_status countable(const by_config *config, const char *name, int64_t se
                         (long long)context, (long long)most);
 }
 
-/* Each rank of the axis has two chunks of a sequence, all of the same length. */
+/* Each rank of the axis has two chunks of a sequence, all of equal length. */
 static by_status check_chunks(const by_config *config, by_error *error)
 {
     int64_t ranks = config->parallel.sequence;

@@ -1,10 +1,11 @@
+/* Initial values of parameters, from counter-based random numbers. */
 #include <string.h>
 
 #include "device/device.h"
 #include "nn/nn.h"
 
-/* Values first, first + 1, ... of those between -bound and bound: 24 bits of Philox each, four of a
- * block. `first` is a multiple of four. */
+/* Values first, first + 1, ... of a sequence of uniform values between -bound and bound: 24 bits of
+ * Philox each, four per block. `first` must be a multiple of four. */
 static void fill_uniform(float *data, int64_t first, int64_t count, float bound,
                          const uint32_t key[2])
 {

@@ -1,3 +1,4 @@
+/* Layers shared by the families: inputs, parameters, dropout, and attention in each mode. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -46,7 +47,7 @@ bool by__is_cached(const by__build *b)
     return b->request->mode == BY_MODEL_PREFILL || b->request->mode == BY_MODEL_DECODE;
 }
 
-/* Through the pages that all sequences share. */
+/* Attention through pages, which all sequences share. */
 static by_value attend_pages(by__build *b, int layer, by_value q, by_value k, by_value v,
                              int64_t window)
 {
@@ -73,7 +74,8 @@ by_value by__attend(by__build *b, int layer, by_value q, by_value k, by_value v,
     }
     if (!by__is_cached(b)) {
         by_attention_mask mask = BY_ATTENTION_CAUSAL;
-        /* A window that no token goes beyond would only hide that nothing is limited. */
+        /* A window that no token exceeds is dropped, because it would hide that nothing is
+         * limited. */
         mask.window = window < b->request->time ? window : 0;
         mask.starts = b->model.starts;
         return by_attention_masked(b->graph, q, k, v, c->heads, c->kv_heads, &mask);

@@ -1,4 +1,4 @@
-/* config.json of Llama and of the families that descend from it. */
+/* config.json of Llama and of the families derived from it. */
 #include <string.h>
 
 #include "nn/nn.h"

@@ -1,6 +1,6 @@
-/* The layers of Llama (Touvron et al. 2023), for it and the families that differ from it in the
- * second half of a block alone: rotary positions, pre-norm blocks with RMS norm, grouped-query
- * attention. Weights are [out, in], as torch.nn.Linear keeps them. */
+/* The layers of Llama (Touvron et al. 2023), shared with the families that differ from it only in
+ * the second half of a block: rotary positions, pre-norm blocks with RMS norm, grouped-query
+ * attention. Weights are [out, in], as in torch.nn.Linear. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ static const by__key key_rows[] = {
 };
 const by__key_list by__llama_key_list = BY__KEY_LIST(key_rows);
 
-/* Ranks that share a sequence hand keys around among themselves; they know no window. */
+/* Ranks that share a sequence pass keys around in a ring, which does not support windows. */
 static by_status check_window(const by_config *config, const by__llama_keys *keys, by_error *error)
 {
     if (keys->window == 0 || keys->window >= config->model.context ||
@@ -43,7 +43,7 @@ by_status by__llama_resolve(by_config *config, const by__llama_keys *keys, by_er
     by_model_config *c = &config->model;
     c->kv_heads = c->kv_heads == -1 ? c->heads : c->kv_heads;
     c->tied = c->tied == -1 ? 0 : c->tied;
-    /* Two thirds of GPT-2's four, because SwiGLU has three matrices and not two. */
+    /* Two thirds of GPT-2's factor four, because SwiGLU has three matrices instead of two. */
     c->mlp_width = c->mlp_width == -1 ? ((8 * c->width + 2) / 3 + 63) / 64 * 64 : c->mlp_width;
     BY_TRY(by__token_resolve(config, error));
     BY_TRY(by__transformer_resolve(config, keys->head_dim, error));
@@ -110,7 +110,7 @@ by_status by__list_fill(by_string_list *list, const bool *has, size_t count, by_
     return BY_OK;
 }
 
-/* Entries of the layers that stay, under their new numbers. */
+/* Keeps the entries of the layers that stay, renumbered. */
 static by_status reduce_list(by_string_list *list, const by_model_config *c, const bool *stays,
                              by_error *error)
 {
@@ -142,7 +142,7 @@ by_status by__llama_reduce(by_model_config *c, by__llama_keys *keys, const by__r
     bool some = keys->window_layers.count > 0;
     BY_TRY(reduce_list(&keys->nope_layers, c, to->layers, error));
     BY_TRY(reduce_list(&keys->window_layers, c, to->layers, error));
-    keys->window = some && keys->window_layers.count == 0 ? 0 : keys->window; /* empty is all */
+    keys->window = some && keys->window_layers.count == 0 ? 0 : keys->window; /* empty means all */
     return BY_OK;
 }
 
@@ -173,7 +173,7 @@ by_value by__llama_linear(by__build *b, by_value x, int64_t in, int64_t out, con
     return by_linear(b->graph, x, w, v, true);
 }
 
-/* Each head's norm, as Qwen3 has it for queries and keys. x [batch, time, heads x head_dim]. */
+/* Norm of each head, as for queries and keys of Qwen3. x [batch, time, heads x head_dim]. */
 static by_value norm_heads(by__build *b, by_value x, int64_t heads, int layer, const char *name)
 {
     char prefix[64];

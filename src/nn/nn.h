@@ -1,10 +1,14 @@
-/* nn: models as graphs. layers.c has what families share, models/ one file a family, families.c the
- * table of them.
+/* nn: models as graphs. layers.c has what families share, models/ one file per family, families.c
+ * the table of families.
  *
- * A family fills a forward graph from its config section for one of the modes of by_model_request,
+ * A family builds a forward graph from its config section for one of the modes of by_model_request,
  * names parameters as the Hugging Face checkpoint does, annotates their axes, and translates its
  * config to and from config.json. The same layers serve training and cached decoding: a by__build
  * carries the mode, so that a block is written once.
+ *
+ * Types: by__family, a family's row in the table; by__build, the model under construction;
+ * by__llama_keys and by__rope_keys, config keys that several families share. A by__build is used
+ * while the graph is built and owns nothing: values belong to the graph, keys to the config.
  *
  * Adding a family: its file, which also declares its keys (config/kind.h), a row in families.c,
  * golden files for the parity test.
@@ -23,80 +27,82 @@
 #include "ops/ops.h"
 #include "store/store.h"
 
-/* What is left of a model of which parts are taken out. */
+/* The sizes of a pruned model. */
 typedef struct by__reduction {
-    const bool *layers;      /* of each layer: it stays; NULL: all do */
-    int64_t heads, kv_heads; /* 0: as many as before */
-    int64_t mlp_width;       /* 0: as before */
+    const bool *layers;      /* [layers] true: the layer is kept; NULL: all are */
+    int64_t heads, kv_heads; /* 0: unchanged */
+    int64_t mlp_width;       /* 0: unchanged */
 } by__reduction;
 
-/* What the layers of one model need while it is built. */
+/* State of the model that is being built. */
 typedef struct by__build {
     by_graph *graph;
     const by_model_config *config;
     const by_model_request *request;
     by_model model;
-    uint32_t streams; /* dropout masks made so far */
-    /* Of routers, sums over the layers so far, f32 [experts]: the tokens that chose each expert,
-     * and the probabilities that all gave it. BY_NONE: none yet. */
+    uint32_t streams; /* number of dropout masks so far */
+    /* Sums over the routers' layers so far, f32 [experts]: the number of tokens that chose each
+     * expert, and the probabilities that they gave it. BY_NONE: none yet. */
     by_value router_load;
     by_value router_mass;
 } by__build;
 
-/* A form in which transformers knows models of a family. */
+/* A Hugging Face model type that a family can be stored as. */
 typedef struct by__published {
     const char *model_type;   /* config.json "model_type"; NULL ends a list */
     const char *architecture; /* config.json "architectures"[0] */
-    bool tied;                /* a config.json without the key ties the head */
+    bool tied;                /* the head is tied if config.json lacks the key */
 } by__published;
 
 typedef struct by__family {
-    by__kind kind;      /* name and keys */
-    const char *prefix; /* of parameter names in checkpoints that carry a head, may be NULL */
-    const char *reads;  /* what an example is: "tokens", "images" or "table" */
-    /* Reads its inputs (by__input; for tokens, b->model.tokens) and sets hidden and head, or
+    by__kind kind; /* name and keys */
+    /* prefix of parameter names in checkpoints that contain a head, may be NULL */
+    const char *prefix;
+    const char *reads; /* what an example is: "tokens", "images" or "table" */
+    /* Reads the inputs (by__input; for tokens, b->model.tokens) and sets hidden and head, or
      * output, of b->model. */
     void (*body)(by__build *b);
     void (*write_config)(json_t *out, const by_model_config *config);
     by_status (*read_config)(by_model_config *config, const char *name, const json_t *in,
                              by_error *error);
-    /* Own keys of a model that was reduced, of which config->model has the new sizes. NULL: there
-     * are none that sizes are written in, and the width of a head is width / heads. */
+    /* Sets the family's own keys for a pruned model, whose new sizes config->model already has.
+     * NULL: the family has no keys for sizes, and the width of a head is width / heads. */
     by_status (*reduce)(by_model_config *config, const by__reduction *to, by_error *error);
     bool rotary; /* positions are rotations, not rows of a table */
-    /* Why a context longer than the config's cannot be; NULL: it can. May be NULL itself. */
+    /* Returns why a context longer than the config's is impossible; NULL: it is possible. May be
+     * NULL itself. */
     const char *(*bounded)(const by_model_config *config);
     const by__published *published;
-    /* Which of them a config is; NULL: the first. */
+    /* Returns which of the published types a config is; NULL: the first. */
     const by__published *(*publish)(const by_model_config *config);
-    /* Layers that get adapters unless lora.targets says others, as PEFT's defaults for the family,
-     * one after the other with spaces; NULL: none are known. */
+    /* Layers that get adapters if lora.targets is not set, as in PEFT's defaults for the family,
+     * separated by spaces; NULL: no defaults. */
     const char *adapted;
 } by__family;
 
-/* Refuses a context longer than the config's where the family says why. */
+/* Refuses a context longer than the config's if the family gives a reason. */
 by_status by__model_check_context(const by_model_config *config, int64_t context, by_error *error);
-/* Makes a config that of a smaller model, and resolves it. BY_EARG: the family's
- * config.json has no place for fewer heads of the same width. */
+/* Changes a config to that of a pruned model, and resolves it. BY_EARG: the family's config.json
+ * cannot express fewer heads of the same width. */
 by_status by__model_reduce(by_config *config, const by__reduction *to, by_error *error);
 /* The kinds of the section `model`: the table of families, for by__kind_table. */
 const by__kind *by__family_kind(size_t index);
 
 /* ---- keys that families share (family_keys.c) ---- */
 
-/* heads, norm_eps and init_std, of every transformer. */
+/* heads, norm_eps and init_std, for every transformer. */
 extern const by__key_list by__transformer_keys;
-/* context, vocab and pad_vocab_to, of every model of tokens. */
+/* context, vocab and pad_vocab_to, for every model of tokens. */
 extern const by__key_list by__token_keys;
-/* outputs, of every model of anything else. */
+/* outputs, for every other model. */
 extern const by__key_list by__output_keys;
-/* channels, image_height and image_width, of every model of images. */
+/* channels, image_height and image_width, for every model of images. */
 extern const by__key_list by__image_keys;
-/* numbers and categories, of every model of tables. */
+/* numbers and categories, for every model of tables. */
 extern const by__key_list by__table_keys;
-/* Checks that the tokens of a batch can be counted. */
+/* Checks that the number of tokens in a batch does not overflow. */
 by_status by__token_resolve(const by_config *config, by_error *error);
-/* Derives init_std and head_dim; -1: heads divides width, which is checked. */
+/* Derives init_std and head_dim; head_dim -1: width / heads, which must be an integer. */
 by_status by__transformer_resolve(by_config *config, int64_t head_dim, by_error *error);
 
 /* Parameters of a graph, as by_model_count counts them; `trained`: those that are not frozen. */
@@ -109,21 +115,23 @@ by_status by__model_count(by__parameter_count *out, const by_graph *graph, by_er
 
 /* ---- layers (layers.c) ---- */
 
-/* The input of that name; the first call adds it to the graph. */
+/* The input with that name; the first call adds it to the graph. */
 by_value by__input(by__build *b, const char *name, by_dtype dtype, by_shape shape);
-/* A parameter named by format and argument, e.g. ("h.%d.ln_1.weight", 3). */
+/* Adds a parameter whose name is made from format and arguments, e.g. ("h.%d.ln_1.weight", 3). */
 by_value by__weight(by__build *b, const char *axes, by_shape shape, by_init init,
                     const char *format, ...) BY_PRINTF(5, 6);
 by_init by__init_normal(const by__build *b);
-/* GPT-2's scaling of the projections that end in the residual stream: std / sqrt(2 layers). */
+/* Initialization of the projections that end in the residual stream, as in GPT-2: std / sqrt(2
+ * layers). */
 by_init by__init_residual(const by__build *b);
-/* Dropout at the config's probability while training, else x. */
+/* Dropout with the config's probability when training, else x. */
 by_value by__drop(by__build *b, by_value x);
-/* Attention of layer `layer` by mode: plain, through that layer's caches, or through pages. k and v
- * BY_NONE: q is packed. A token reads the last `window` tokens, itself among them; 0: all before
- * it. Where documents are kept apart (b->model.starts), it reads those of its own alone. */
+/* Attention of layer `layer` in the mode of the build: plain, through that layer's caches, or
+ * through pages. k and v BY_NONE: q is packed. A token attends to the last `window` tokens,
+ * including itself; 0: to all before it. If documents are kept apart (b->model.starts), only to
+ * those of its own document. */
 by_value by__attend(by__build *b, int layer, by_value q, by_value k, by_value v, int64_t window);
-/* True when the mode runs on key/value caches. */
+/* True if the mode uses key/value caches. */
 bool by__is_cached(const by__build *b);
 
 /* ---- Llama's layers, shared by the families that descend from it (llama_layers.c) ---- */
@@ -138,69 +146,69 @@ typedef struct by__rope_keys {
     double high_freq_factor;
     double beta_fast;
     double beta_slow;
-    double attention_factor; /* -1: by factor */
+    double attention_factor; /* -1: derived from factor */
 } by__rope_keys;
 
-/* Values of its keys; the first field of a family's own struct. Those that a family does not
- * declare are 0. */
+/* Values of the shared Llama keys; the first member of a family's own struct. Keys that a family
+ * does not declare are 0. */
 typedef struct by__llama_keys {
     by__rope_keys rope;
     int64_t head_dim;
     int64_t window; /* 0: none */
-    /* of llama alone: */
-    by_string_list window_layers; /* with that window; empty: all */
+    /* For llama only: */
+    by_string_list window_layers; /* layers that have the window; empty: all */
     int64_t qkv_bias;
     int64_t output_bias;
     int64_t mlp_bias;
     int64_t qk_norm;
-    by_string_list nope_layers; /* without rotary positions */
+    by_string_list nope_layers; /* layers without rotary positions */
     char *hf_type;              /* "auto" or a model_type */
 } by__llama_keys;
-/* rope_theta and rope_scaling with what belongs to it. */
+/* rope_theta, rope_scaling and the keys of the scalings. */
 extern const by__key_list by__rope_key_list;
 /* kv_heads, head_dim, mlp_width, tied and window. */
 extern const by__key_list by__llama_key_list;
 
-/* Checks what keys of rope_scaling must agree on. */
+/* Checks the consistency of the rope_scaling keys. */
 by_status by__rope_resolve(const by_config *config, const by__rope_keys *keys, by_error *error);
-/* by__family's `bounded` for these keys. */
+/* Implements by__family's `bounded` for these keys. */
 const char *by__rope_bounded(const by__rope_keys *keys);
 /* The rotation of a resolved config. */
 by_rotation by__rope_rotation(const by__rope_keys *keys, const by_model_config *config);
-/* rope_theta and rope_scaling of config.json, and rope_parameters, as transformers 5 has them.
- * theta: for a file without it. context and head_dim of `config` are known. */
+/* Write and read rope_theta and rope_scaling of config.json, and rope_parameters as in transformers
+ * 5. theta: default for a file without it. context and head_dim of `config` are known. */
 void by__rope_write_config(json_t *out, const by__rope_keys *keys, const by_model_config *config);
 by_status by__rope_read_config(by__rope_keys *keys, const by_model_config *config, double theta,
                                const char *name, const json_t *root, by_error *error);
 
-/* Derives the sizes that -1 stands for and checks those of attention. */
+/* Derives the sizes given as -1 and checks those of attention. */
 by_status by__llama_resolve(by_config *config, const by__llama_keys *keys, by_error *error);
-/* What follows the second norm of a block. */
+/* Builds the part of a block after its second norm. */
 typedef by_value by__block_half(by__build *b, by_value x, int layer);
-/* The whole model: embedding, blocks, norm and head. */
+/* Builds the whole model: embedding, blocks, norm and head. */
 void by__llama_body(by__build *b, const by__llama_keys *keys, by__block_half *mlp);
-/* x times the parameter "model.layers.LAYER.NAME.weight" [out, in], plus "....bias" with `bias`.
- * axes: of the weight. */
+/* Multiplies x by the parameter "model.layers.LAYER.NAME.weight" [out, in], and adds "....bias" if
+ * `bias`. axes: of the weight. */
 by_value by__llama_linear(by__build *b, by_value x, int64_t in, int64_t out, const char *axes,
                           by_init init, bool bias, int layer, const char *name);
-/* Keys of a model that was reduced (by__family). */
+/* Implements by__family's `reduce` for these keys. */
 by_status by__llama_reduce(by_model_config *config, by__llama_keys *keys, const by__reduction *to,
                            by_error *error);
-/* Refuses an entry of a list that is no layer's number. key: "model.nope_layers". */
+/* Refuses an entry of a list that is not the number of a layer. key: "model.nope_layers". */
 by_status by__layers_check(const by_config *config, const char *key, const by_string_list *list,
                            by_error *error);
-/* Whether a list of numbers has this one; and the list that has `count` of them, those with
- * has[i]. */
+/* by__list_has returns true if a list of numbers contains a number; by__list_fill makes the list of
+ * the numbers i < count with has[i]. */
 bool by__list_has(const by_string_list *list, int64_t number);
 by_status by__list_fill(by_string_list *list, const bool *has, size_t count, by_error *error);
 
-/* What a file without a key of config.json says, by model_type (llama_config.c). */
+/* Values for keys that are missing in config.json, by model_type (llama_config.c). */
 typedef struct by__llama_defaults {
     double rope_theta;
     double norm_eps;
     int64_t head_dim; /* 0: width / heads */
 } by__llama_defaults;
-/* The keys of config.json that all of them have. */
+/* The keys of config.json that all of these families have. */
 void by__llama_write_config(json_t *out, const by_model_config *config, const by__llama_keys *keys);
 by_status by__llama_read_config(by_model_config *config, by__llama_keys *keys,
                                 const by__llama_defaults *defaults, const char *name,
@@ -208,17 +216,17 @@ by_status by__llama_read_config(by_model_config *config, by__llama_keys *keys,
 
 /* ---- parameters as entries of a tensor store (parameters.c) ---- */
 
-/* Groups of parameters, in the order in which they are laid out: what is trained, matrices before
- * vectors, those that programs compute with in a narrower format than f32 apart from those that
- * they do not; then the same of what is split over ranks, by the axes that split it; last what is
- * frozen. */
+/* Groups of parameters, in the order in which they are laid out. Trained ones come first, matrices
+ * before vectors, with separate groups for those that programs compute with in a narrower format
+ * than f32; then the same for parameters split over ranks, by the axes that split them; frozen ones
+ * come last. */
 enum {
-    BY__GROUP_VECTOR = 1, /* one axis: norm weights, biases; weight decay leaves them alone */
+    BY__GROUP_VECTOR = 1, /* one axis: norm weights, biases; exempt from weight decay */
     BY__GROUP_WIDE = 2,   /* computed with as f32 */
     BY__GROUP_TENSOR = 4, /* each rank of the mesh axis `tensor` has a part */
-    BY__GROUP_EXPERT = 8, /* each rank of `expert` */
+    BY__GROUP_EXPERT = 8, /* each rank of the mesh axis `expert` has a part */
     BY__TRAINED_GROUPS = 16,
-    BY__GROUP_FROZEN = 16, /* whoever has parts */
+    BY__GROUP_FROZEN = 16, /* split or not */
     BY__GROUPS = 20
 };
 /* The set of mesh axes along which the tensors of a group are split. */
@@ -232,8 +240,8 @@ static inline uint32_t by__group_mesh(int group)
 
 /* Declares an entry for each parameter of a graph whose passes are done, in the graph's order. */
 by_status by__declare_parameters(by__store *store, const by_graph *graph, by_error *error);
-/* Elements [first, first + count) of what by_parameter_init gives a parameter; first is a multiple
- * of BY__NORMAL_BLOCK. */
+/* Elements [first, first + count) of a parameter's initial value (by_parameter_init); first must be
+ * a multiple of BY__NORMAL_BLOCK. */
 by_status by__parameter_init_part(float *data, const by_graph *graph, by_value parameter,
                                   uint64_t seed, int64_t first, int64_t count, by_error *error);
 /* Writes the initial values of all parameters (by_parameter_init) into a flat buffer. */
@@ -245,15 +253,15 @@ by_status by__json_integer(int64_t *out, const char *name, const json_t *in, con
                            int64_t fallback, by_error *error);
 by_status by__json_number(double *out, const char *name, const json_t *in, const char *key,
                           double fallback, by_error *error);
-/* Refuses a string key that is present and not `wanted`. */
+/* Refuses a string key that is present and not equal to `wanted`. */
 by_status by__json_expect(const char *name, const json_t *in, const char *key, const char *wanted,
                           by_error *error);
-/* Refuses a key that is present and not `wanted`. */
+/* Refuses a boolean key that is present and not equal to `wanted`. */
 by_status by__json_expect_bool(const char *name, const json_t *in, const char *key, bool wanted,
                                by_error *error);
-/* Replaces a string of the config. */
+/* Replaces a string of the config by a copy of `value`. */
 by_status by__set_string(char **field, const char *value, by_error *error);
-/* "No value" of by__json_integer's fallback: the key is required. */
+/* As the fallback of by__json_integer: the key is required. */
 #define BY__REQUIRED INT64_MIN
 
 #endif

@@ -1,13 +1,13 @@
-/* A model's parameters as entries of a tensor store: the layout that training and inference
- * share. */
+/* A model's parameters as entries of a tensor store: the layout shared by training and
+ * inference. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "device/device.h"
 #include "nn/nn.h"
 
-/* Whether files may hold fewer rows than the parameter: a table over a vocabulary that was padded
- * after the file was written. */
+/* Returns true if files may hold fewer rows than the parameter: a table over a vocabulary that was
+ * padded after the file was written. */
 static bool is_over_vocabulary(const by__value *value)
 {
     return value->axes != NULL && strncmp(value->axes, "vocab", 5) == 0;
@@ -27,7 +27,7 @@ static int group_of(const by__value *value)
     return group;
 }
 
-/* Says which part of the whole tensor the graph has. */
+/* Sets the part of the whole tensor that the graph has. */
 static void set_part(by__stored_tensor *entry, const by__value *value)
 {
     entry->shape = value->whole;
@@ -73,8 +73,8 @@ by_status by__declare_parameters(by__store *store, const by_graph *graph, by_err
     return BY_OK;
 }
 
-/* The part of an entry that the graph has cut; the whole is drawn, so that what a rank holds does
- * not depend on how many there are. */
+/* Initializes the part of an entry that the graph has; the whole tensor is drawn, so that values do
+ * not depend on the number of ranks. */
 static by_status initialize_part(by__store *store, int flat, by__handle handle,
                                  const by_graph *graph, by_value value, uint64_t seed, int threads,
                                  by_error *error)
@@ -99,10 +99,10 @@ static by_status initialize_part(by__store *store, int flat, by__handle handle,
     return status;
 }
 
-/* Elements that are drawn at a time where memory does not have the tensor. */
+/* Elements drawn at a time if memory does not hold the whole tensor. */
 #define DRAWN (64 * BY__NORMAL_BLOCK)
 
-/* A whole tensor, of which this process may hold less, or hold it on disk. */
+/* Initializes a whole tensor, of which this process may hold only a part, or hold it on disk. */
 static by_status initialize_in_parts(by__store *store, int flat, by__handle handle,
                                      const by_graph *graph, by_value value, uint64_t seed,
                                      int threads, by_error *error)
@@ -123,8 +123,8 @@ static by_status initialize_in_parts(by__store *store, int flat, by__handle hand
     return status;
 }
 
-/* The graph draws a transposed parameter in the order of the matrix that files have: rows of the
- * value are columns there, and initial values do not depend on the layout. */
+/* Initial values must not depend on the layout: a transposed parameter is drawn in the order of the
+ * matrix in files, whose columns are the rows of the value. */
 static by_status initialize_one(by__store *store, int flat, by__handle handle,
                                 const by_graph *graph, by_value value, uint64_t seed, int threads,
                                 by_error *error)

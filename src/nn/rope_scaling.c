@@ -1,5 +1,5 @@
-/* Rotary positions beyond the trained context: the keys that say how frequencies are scaled, what
- * config.json says of them, and the rotation that comes of it. */
+/* Rotary positions beyond the trained context: the keys for the scaling of frequencies, their
+ * translation to and from config.json, and the resulting rotation. */
 #include <math.h>
 #include <string.h>
 
@@ -72,14 +72,15 @@ const char *by__rope_bounded(const by__rope_keys *keys)
                : NULL;
 }
 
-/* The pair, in fractions, that turns so many times in a context. */
+/* The (fractional) index of the pair that makes this many turns within a context. */
 static double pair_of_turns(double turns, double context, double theta, double width)
 {
     return width * log(context / (turns * 2.0 * M_PI)) / (2.0 * log(theta));
 }
 
-/* From the pair below which frequencies stay to the one from which on all are divided. Where the
- * context is so long or short that these are beyond the head's pairs, all stay or none does. */
+/* Sets YaRN's range: below its first pair frequencies are unchanged, from its last pair on they are
+ * divided. If the context is so long or short that the range lies beyond the head's pairs, all or
+ * none are unchanged. */
 static void set_yarn(by_rotation *r, const by__rope_keys *keys, double context, int64_t width)
 {
     double last = (double)width - 1.0;
@@ -100,9 +101,9 @@ static void set_yarn(by_rotation *r, const by__rope_keys *keys, double context, 
     r->amplitude = (float)(keys->attention_factor < 0.0 ? mscale : keys->attention_factor);
 }
 
-/* The base whose slowest frequency, that of pair d / 2 - 1, is divided by the factor (NTK-aware
- * scaling, as transformers' `dynamic` has it for one length). A head of one pair has the fastest
- * alone. */
+/* The base for which the slowest frequency, that of pair d / 2 - 1, is divided by the factor
+ * (NTK-aware scaling, as in transformers' `dynamic` for one length). A head of one pair has only
+ * the fastest frequency. */
 static double ntk_theta(const by__rope_keys *keys, int64_t width)
 {
     double d = (double)width;
@@ -141,7 +142,7 @@ void by__rope_write_config(json_t *out, const by__rope_keys *keys, const by_mode
     bool yarn = is_scaled_by(keys, "yarn");
     bool llama3 = is_scaled_by(keys, "llama3");
     int64_t original = keys->original_context > 0 ? keys->original_context : c->context;
-    if (is_scaled_by(keys, "ntk")) { /* has no name there */
+    if (is_scaled_by(keys, "ntk")) { /* has no name in config.json */
         (void)json_object_set_new(out, "rope_theta", json_real(ntk_theta(keys, c->head_dim)));
         return;
     }
@@ -176,8 +177,8 @@ static double mscale_of(double factor, double mscale)
     return factor <= 1.0 ? 1.0 : 0.1 * mscale * log(factor) + 1.0;
 }
 
-/* YaRN's factor of cosines and sines stands there itself, or follows from two others, of which the
- * one is DeepSeek's; -1 where it follows from `factor` alone. */
+/* YaRN's factor of cosines and sines is given itself, or follows from two other keys, one of which
+ * is DeepSeek's; -1 if it follows from `factor` alone. */
 static by_status read_yarn(by__rope_keys *keys, const char *name, const json_t *in, by_error *error)
 {
     double mscale;
@@ -200,13 +201,13 @@ static by_status read_llama3(by__rope_keys *keys, const char *name, const json_t
     return by__json_number(&keys->high_freq_factor, name, in, "high_freq_factor", 4.0, error);
 }
 
-/* What scaling an object names, as a choice of rope_scaling. */
+/* Translates the type of scaling in an object to a choice of rope_scaling. */
 static by_status read_type(by__rope_keys *keys, const char *name, const json_t *in, by_error *error)
 {
     static const char *const known[] = {"default", "linear", "dynamic", "yarn", "llama3"};
     const json_t *type = json_object_get(in, "rope_type");
     if (type == NULL) {
-        type = json_object_get(in, "type"); /* its older name */
+        type = json_object_get(in, "type"); /* its former name */
     }
     const char *text = type == NULL ? "default" : json_string_value(type);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(known) && text != NULL; i++) {

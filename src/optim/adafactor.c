@@ -37,7 +37,7 @@ static const by__key keys[] = {
 };
 static const by__key_list key_list = BY__KEY_LIST(keys);
 
-/* The last axis is gone. */
+/* Removes the last axis. */
 static bool row_shape(const by_shape *parameter, const char *axes, by_shape *state)
 {
     BY_UNUSED(axes);
@@ -49,7 +49,7 @@ static bool row_shape(const by_shape *parameter, const char *axes, by_shape *sta
     return true;
 }
 
-/* The last axis but one is gone. */
+/* Removes the last axis but one. */
 static bool column_shape(const by_shape *parameter, const char *axes, by_shape *state)
 {
     BY_UNUSED(axes);
@@ -77,7 +77,7 @@ static const by_optimizer_state states[] = {
     [FIRST] = {"m", NULL},
 };
 
-/* Numbers of an update behind the learning rate. */
+/* Indices of hyper-parameters after the learning rate. */
 enum { BETA2 = 1, REST2, RATE };
 
 static int kept(const void *own)
@@ -85,7 +85,7 @@ static int kept(const void *own)
     return ((const adafactor_keys *)own)->beta1 > 0.0 ? FIRST + 1 : FIRST;
 }
 
-/* Takes squares (of the state's shape) into a moving average; returns it. */
+/* Updates a moving average with squares (of the state's shape); returns it. */
 static int average(by__update_map *m, by_value state, int squares, const adafactor_keys *k)
 {
     int old = by_map_input(&m->map, state);
@@ -103,7 +103,7 @@ static void add_factor(by_graph *graph, const by__update *u, int which, by_value
     by__update_begin(&m, graph, u);
     int next = average(&m, u->state[which], by_map_input(&m.map, mean), k);
     int root = by__map_one(&m, BY_MAP_RSQRT, next);
-    if (which == ROWS) { /* U is of the gradient after clipping */
+    if (which == ROWS) { /* U is computed from the gradient after clipping */
         root = by__map_mul(&m, root, by_map_scalar(&m.map, u->scale, 0));
     }
     by_map_result(&m.map, root, BY_F32);
@@ -133,8 +133,8 @@ static by_value squared_gradient(by_graph *graph, const by__update *u)
     return results[0];
 }
 
-/* Mean of x over the axis that is its `axis`-th, counted from its end, and the tensor's `of`-th.
- * Where ranks have parts of that axis, each has a part of the sum. */
+/* Mean of x over the axis that is its `axis`-th from the end, and the tensor's `of`-th. If ranks
+ * have parts of that axis, each has a part of the sum. */
 static by_value mean_over(by_graph *graph, const by__update *u, by_value x, int axis, int of,
                           bool keep)
 {

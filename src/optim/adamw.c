@@ -16,7 +16,7 @@ static const by__key_list key_list = BY__KEY_LIST(keys);
 
 static const by_optimizer_state states[] = {{.name = "m"}, {.name = "v"}};
 
-/* The update of parameters and states that are kept in bf16. */
+/* The update of parameters and states that are stored in bf16. */
 static by_value update_narrow(by_graph *graph, const by__update *u, const adamw_keys *k)
 {
     by__update_map m;

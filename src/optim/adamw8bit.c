@@ -1,8 +1,8 @@
 /* AdamW whose moments are 8-bit codes (Dettmers et al. 2022, "8-bit optimizers via block-wise
  * quantization"; bitsandbytes' AdamW8bit): blocks of BY_CODE_BLOCK elements of a tensor, each
- * moment one of 256 numbers times the largest magnitude of its block. Tensors of less than
- * SMALL elements keep f32 moments. Blocks are counted from the beginning of a tensor, so that they
- * do not depend on who holds it. */
+ * moment one of 256 numbers times the largest magnitude of its block. Tensors of less than SMALL
+ * elements keep f32 moments. Blocks are counted from the beginning of a tensor, so that they do not
+ * depend on how ranks divide it. */
 #include "optim/optim.h"
 
 /* bitsandbytes' min_8bit_size. */

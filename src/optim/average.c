@@ -53,7 +53,7 @@ by_status by_optimizer_average_graph(by_graph *graph, const by_update_unit *unit
     return by_graph_check(graph, error);
 }
 
-/* One map: it reads what it updates before. */
+/* A single map, because it reads the values that it replaces. */
 static void swap_unit(by_graph *graph, const by_update_unit *unit, bool back)
 {
     by_map map;

@@ -1,7 +1,6 @@
-/* Parameters with rates of their own: groups by name, and learning rates that fall with the
- * distance of a block from the end of the model (ELECTRA: Clark et al. 2020; BEiT: Bao et al.
- * 2022): lr layer_decay^(L + 1 - l) for block l = 1 .. L, embeddings being l = 0, norm and head
- * l = L + 1. */
+/* Parameters with individual rates: groups by name, and learning rates that fall with the distance
+ * of a block from the end of the model (ELECTRA: Clark et al. 2020; BEiT: Bao et al. 2022): lr
+ * layer_decay^(L + 1 - l) for block l = 1 .. L, embeddings being l = 0, norm and head l = L + 1. */
 #include <float.h>
 #include <fnmatch.h>
 #include <math.h>
@@ -48,7 +47,7 @@ static bool is_parameter(const by_graph *graph, size_t v)
     return graph->values[v].role == BY_ROLE_PARAMETER;
 }
 
-/* The names that are next to a pattern which matches none: "a, b". */
+/* Lists the names closest to a pattern that matches none: "a, b". */
 static void add_nearest(by__text *out, const char *const *names, size_t count, const char *match)
 {
     enum { SHOWN = 3 };
@@ -84,7 +83,7 @@ static by_status refuse_pattern(const char *const *names, size_t count, const ch
     return status;
 }
 
-/* Each group must be the first that matches some name: a group that has nothing is a mistake. */
+/* Each group must be the first match of some name: a group without parameters is a mistake. */
 static by_status check_patterns(const by_graph *graph, const by_optimizer_config *config,
                                 by_error *error)
 {
@@ -118,7 +117,7 @@ static by_status check_patterns(const by_graph *graph, const by_optimizer_config
     return status;
 }
 
-/* Which way round matrices are: y = x W has W [inputs, outputs], y = x W^T the other way. */
+/* Marks the orientation of matrices: y = x W has W [inputs, outputs], y = x W^T the opposite. */
 static void mark_inputs(by_graph *graph)
 {
     for (size_t n = 0; n < graph->node_count; n++) {
@@ -145,12 +144,12 @@ by_status by__groups_apply(by_graph *graph, const by_optimizer_config *config, b
     return by_graph_check(graph, error);
 }
 
-/* Parts of the model that come after the one a parameter is in: blocks, then what is behind
+/* Number of parts of the model after the one that contains a parameter: blocks, then what follows
  * them. */
 static int64_t parts_behind(const by_graph *graph, by_value parameter)
 {
     int64_t blocks = 0;
-    bool behind = false; /* a block comes before the parameter */
+    bool behind = false; /* a block precedes the parameter */
     for (size_t v = 0; v < graph->value_count; v++) {
         if (is_parameter(graph, v) && graph->values[v].block >= 0) {
             blocks = graph->values[v].block >= blocks ? graph->values[v].block + 1 : blocks;

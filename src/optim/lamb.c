@@ -23,10 +23,10 @@ static const by__key_list key_list = BY__KEY_LIST(keys);
 
 static const by_optimizer_state states[] = {{.name = "m"}, {.name = "v"}};
 
-/* Numbers of an update behind the learning rate. */
+/* Indices of hyper-parameters after the learning rate. */
 enum { FIRST_CORRECTION = 1, SECOND_CORRECTION };
 
-/* Updates the moments and makes r. */
+/* Updates the moments and computes r. */
 static by_value add_direction(by_graph *graph, const by__update *u, const lamb_keys *k)
 {
     by__update_map m;
@@ -55,7 +55,7 @@ static by_value add_direction(by_graph *graph, const by__update *u, const lamb_k
 
 static by_value update(by_graph *graph, const by__update *u, const void *own)
 {
-    by__update without_decay = *u; /* it is in the direction */
+    by__update without_decay = *u; /* the direction includes it */
     by__update_map m;
     by_value direction = add_direction(graph, u, own);
     by_value weights = by__update_squares(graph, u, u->parameter);

@@ -1,12 +1,12 @@
 /* Muon (Jordan 2024, "Muon: an optimizer for hidden layers in neural networks"; torch.optim.Muon):
- * the momentum of a hidden layer's matrix is replaced by the nearest half-orthogonal one, roughly,
- * by five Newton-Schulz iterations.
+ * the momentum of a hidden layer's matrix is replaced by approximately the nearest semi-orthogonal
+ * matrix, by five Newton-Schulz iterations.
  *     m = mu m + (1 - mu) g                  d = m, or with Nesterov's momentum mu m + (1 - mu) g
  *     X = d / |d|                            X = a X + (b A + c A^2) X with A = X X^T, 5 times
  *     p = p (1 - lr decay) - lr scale X
- * scale is 0.2 sqrt(max(rows, columns)), which gives steps the size of AdamW's (Moonlight: Liu et
- * al. 2025), or Jordan's sqrt(max(1, outputs / inputs)). Embeddings, head, vectors and tensors of
- * other than two axes take AdamW's step at the same learning rate. */
+ * scale is 0.2 sqrt(max(rows, columns)), which gives steps of the size of AdamW's (Moonlight: Liu
+ * et al. 2025), or Jordan's sqrt(max(1, outputs / inputs)). Embeddings, head, vectors and tensors
+ * of other than two axes take AdamW's step at the same learning rate. */
 #include <math.h>
 #include <string.h>
 
@@ -37,7 +37,8 @@ static const by__key keys[] = {
 };
 static const by__key_list key_list = BY__KEY_LIST(keys);
 
-/* A matrix between activations: not one of rows that are looked up, or compared with. */
+/* Returns true for a matrix between activations, which is neither an embedding table nor the
+ * head. */
 static bool is_hidden(const by_shape *shape, const char *axes)
 {
     return shape->rank == 2 &&
@@ -64,7 +65,7 @@ static const by_optimizer_state states[] = {
     [SECOND] = {"v", other_shape},
 };
 
-/* Updates the momentum and makes d. */
+/* Updates the momentum and computes d. */
 static by_value add_direction(by_graph *graph, const by__update *u, const muon_keys *k)
 {
     by__update_map m;
@@ -106,7 +107,7 @@ static by_value mix(by_graph *graph, by_value p, float x, by_value q, float y, b
     return results[0];
 }
 
-/* Newton-Schulz iterations whose polynomial brings singular values near 1; on the smaller of X X^T
+/* Newton-Schulz iterations whose polynomial brings singular values near 1, on the smaller of X X^T
  * and X^T X. */
 static by_value orthogonalize(by_graph *graph, by_value x, bool tall, by_dtype dtype)
 {
@@ -124,7 +125,7 @@ static by_value update_hidden(by_graph *graph, const by__update *u, const muon_k
 {
     double rows = (double)u->unit->shape.dim[0];
     double columns = (double)u->unit->shape.dim[1];
-    by_dtype dtype = u->unit->copy; /* products as the model's */
+    by_dtype dtype = u->unit->copy; /* products in the dtype of the model's */
     by_value x = normalize(graph, u, add_direction(graph, u, k), dtype);
     x = orthogonalize(graph, x, rows > columns, dtype);
     double outputs = u->unit->inputs_first ? columns : rows;

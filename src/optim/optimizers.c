@@ -1,10 +1,11 @@
+/* The table of optimizers, and the graphs of norm and update that they share. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "optim/optim.h"
 
-/* One row an optimizer: by__optimizer_NAME of NAME.c. */
+/* One row per optimizer: by__optimizer_NAME of NAME.c. */
 #define OPTIMIZERS(ROW)                                                                            \
     ROW(adamw)                                                                                     \
     ROW(adamw8bit)                                                                                 \
@@ -36,7 +37,7 @@ static const by__optimizer *find(const by_optimizer_config *config)
     return NULL;
 }
 
-/* States that an optimizer keeps with the keys of a config. */
+/* Number of states that an optimizer keeps with the keys of a config. */
 static int count_states(const by__optimizer *optimizer, const by_optimizer_config *config)
 {
     return optimizer->kept == NULL ? optimizer->state_count
@@ -63,7 +64,7 @@ bool by_optimizer_needs_tensors(const by_optimizer_config *config)
     return optimizer != NULL && (optimizer->needs_tensors || by__groups_have_rates(config));
 }
 
-/* The value "PREFIX.UNIT", or "UNIT" where there is no prefix. */
+/* Adds the value "PREFIX.UNIT", or "UNIT" without a prefix. */
 static by_value named(by_graph *graph, by_role role, const char *prefix, const by_update_unit *unit,
                       by_dtype dtype, const by_shape *shape)
 {
@@ -72,7 +73,7 @@ static by_value named(by_graph *graph, by_role role, const char *prefix, const b
     return by__graph_add_value(graph, role, name, NULL, (by__type){dtype, *shape});
 }
 
-/* The sums of squares of a unit's gradient, one a block. */
+/* Sums of squares of a unit's gradient, one per block. */
 static by_value squares_of(by_graph *graph, const by_update_unit *unit)
 {
     return by__sum_squares(graph, named(graph, BY_ROLE_INPUT, "grad", unit, BY_F32, &unit->shape));
@@ -126,8 +127,8 @@ by_status by_optimizer_norm_graph(by_graph *graph, const by_optimizer_config *co
     return by_graph_check(graph, error);
 }
 
-/* The gradient of a matrix whose zeros stay: 0 where the weight is. A weight, a moment and a
- * gradient that are 0 give the next ones that are, with every update that is element by element. */
+/* The gradient of a sparse matrix whose zeros are kept: 0 where the weight is 0. If weight, moment
+ * and gradient are 0, so are the next ones, with every element-wise update. */
 static by_value without_zeros(by_graph *graph, const by__update *u)
 {
     by_map map;

@@ -1,3 +1,4 @@
+/* Learning-rate schedules. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* What the updates of optimizers have in common when they are maps. */
+/* Helpers shared by the optimizers whose updates are maps. */
 #include "optim/optim.h"
 
 void by__update_begin(by__update_map *m, by_graph *graph, const by__update *u)
@@ -30,7 +30,7 @@ int by__update_rate(by__update_map *m, int i)
                                   : by__map_mul(m, rate, by_map_constant(&m->map, m->u->lr_scale));
 }
 
-/* Which of an element's random bits are for a tensor operand: the parameter's, or a state's. */
+/* Index of the word of an element's random bits for a tensor operand: the parameter, or a state. */
 static int word_of(const by__update_map *m, int tensor)
 {
     for (int i = 0; i < BY_MAX_STATES; i++) {
@@ -76,7 +76,7 @@ int by__map_average(by__update_map *m, double beta, int a, int b)
     return by__map_add(m, old, by__map_mul(m, b, by_map_constant(&m->map, (float)(1.0 - beta))));
 }
 
-/* Of what this rank has of a sum: the sum over all ranks that share the unit. */
+/* Sums this rank's part of a sum over all ranks that share the unit. */
 static by_value sum_over_ranks(by_graph *graph, const by__update *u, by_value x)
 {
     return u->unit->ranks > 1 ? by_all_reduce(graph, x, u->unit->mesh, u->unit->ranks) : x;

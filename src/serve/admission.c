@@ -2,11 +2,11 @@
 
 #include <math.h>
 
-/* Sequences for each session, and at least in all, whose times count: a mean follows a change of
- * the load within about as many. */
+/* Length of the averages in sequences per session, and at least in total: a mean follows a change
+ * of the load within about as many. */
 #define MEMORY       4.0
 #define LEAST_MEMORY 32.0
-/* Requests whose refusals count, at least. */
+/* Least number of requests over which the share of refused ones is taken. */
 #define LEAST_ASKED 16.0
 
 static double known_sessions(const by__admission *a)
@@ -14,7 +14,7 @@ static double known_sessions(const by__admission *a)
     return a->sessions > 0.0 ? a->sessions : BY__ADMISSION_SESSIONS;
 }
 
-/* Adds to a pair of sums of which the last `memory` of `count` are kept. */
+/* Adds to a pair of sums, decaying them to about the last `memory` counts. */
 static void add(double *sum, double more, double *count, double more_count, double memory)
 {
     *sum += more;
@@ -35,7 +35,7 @@ void by__admission_look(by__admission *a, const by__admission_sample *sample)
     bool follows = last.now > 0.0 && passed > 0.0;
     a->last = *sample;
     a->sessions = sample->sessions > 0 ? (double)sample->sessions : a->sessions;
-    /* A count that falls is one that began anew. */
+    /* A counter that falls has been restarted. */
     if (follows && ended >= 0.0) {
         double work = passed * fmin((double)sample->at_workers, (double)last.sessions);
         add(&a->busy, work, &a->done, ended, fmax(MEMORY * known_sessions(a), LEAST_MEMORY));
@@ -45,8 +45,8 @@ void by__admission_look(by__admission *a, const by__admission_sample *sample)
     }
 }
 
-/* Before one sequence a session has ended, those that run are taken to end at once: what has run
- * for a second and goes on takes more than that. */
+/* Before one sequence per session has completed, those still running are assumed to complete now:
+ * the estimate then falls as long as they go on. */
 double by__admission_rate(const by__admission *a)
 {
     double sessions = known_sessions(a);

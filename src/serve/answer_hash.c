@@ -4,7 +4,7 @@
 
 #include "serve/messages.h"
 
-/* FNV-1a, which takes a text in pieces. */
+/* FNV-1a, which can be continued piece by piece. */
 static uint64_t add(uint64_t hash, const char *data, size_t length)
 {
     hash = hash == 0 ? 0xcbf29ce484222325u : hash;

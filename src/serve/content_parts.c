@@ -4,7 +4,7 @@
 
 #include "serve/messages.h"
 
-/* The text of a part; NULL with an error where it has none. */
+/* The text of a part; NULL, with an error, if it has none. */
 static const json_t *text_of(const json_t *part, by_error *error)
 {
     static const char *const types[] = {"text", "input_text", "output_text"};

@@ -4,9 +4,9 @@
 
 #include "serve/messages.h"
 
-/* Bytes in front of the id. */
+/* Bytes before the id. */
 #define HEAD 10u
-/* Of them, those that the size does not count. */
+/* Of these, bytes that the size field does not count. */
 #define SIZE 4u
 
 static const struct {
@@ -39,7 +39,7 @@ static bool make_room(by__text *list, size_t n)
     return !list->failed;
 }
 
-/* Head and id of an event with so many bytes behind them, for which there is room then. */
+/* Writes the header and id of an event followed by `behind` bytes, and reserves room for these. */
 static bool add_head(by__text *list, by__event_kind kind, const char *id, int64_t attempt,
                      size_t behind)
 {
@@ -82,7 +82,7 @@ void by__events_add(by__text *list, int64_t attempt, const json_t *event)
     if (!add_head(list, kinds[kind].kind, id, attempt, 0)) {
         return;
     }
-    /* Once, as a result may be many megabytes. */
+    /* Serialized once, because a result may be many megabytes. */
     by__text_dump(list, event, JSON_COMPACT);
     if (list->failed || list->length - before > UINT32_MAX / 2) {
         list->failed = true; /* a lost event is a lost answer */

@@ -1,28 +1,29 @@
-/* Objects that strangers send, read by a table: every field has a kind and bounds, and one that is
- * not in the table is an error. */
+/* Reads a JSON object from an untrusted sender by a table: each field has a kind and bounds, and a
+ * field that is not in the table is an error. */
 #ifndef BY_SERVE_FIELDS_H
 #define BY_SERVE_FIELDS_H
 
 #include "serve/serve.h"
 
 typedef enum by__field_kind {
-    BY__FIELD_TEXT,    /* const char *, borrowed; `most` bytes */
+    BY__FIELD_TEXT,    /* const char *, borrowed; at most `most` bytes */
     BY__FIELD_INTEGER, /* int64_t in least .. most */
     BY__FIELD_NUMBER,  /* double in least .. most */
     BY__FIELD_BOOL,    /* bool */
-    BY__FIELD_ANY,     /* const json_t *, borrowed; read by who knows it */
-    BY__FIELD_IGNORED  /* of the API, and without a meaning here */
+    BY__FIELD_ANY,     /* const json_t *, borrowed; checked by the caller */
+    BY__FIELD_IGNORED  /* part of the API, but without effect here */
 } by__field_kind;
 
 typedef struct by__field {
     const char *name;
     by__field_kind kind;
-    size_t offset; /* in the record; it keeps its value where the field is absent or null */
+    /* offset in the record; the member keeps its value if the field is absent or null */
+    size_t offset;
     double least;
     double most;
 } by__field;
 
-/* Rows of a table; `record` is the type of the record, and `member` of it. */
+/* Rows of a table; `record` is the type of the record, and `member` one of its members. */
 #define BY__ANY(name, record, member)                                                              \
     {                                                                                              \
         name, BY__FIELD_ANY, offsetof(record, member), 0, 0                                        \

@@ -1,3 +1,4 @@
+/* Helpers to read and make messages, and the table of refusals. */
 #include "serve/messages.h"
 
 #include <string.h>
@@ -50,7 +51,7 @@ json_t *by__event_error(const char *id, int status, const char *code, const char
                         const char *message)
 {
     by__text valid = {0};
-    /* A message may be cut in the middle of a character, or have bytes of the client. */
+    /* A message may be cut within a character, or contain bytes of the client. */
     by__text_add_valid(&valid, message, strlen(message));
     json_t *event =
         json_pack("{ss ss si ss ss? ss}", "id", id, "e", "error", "status", status, "code", code,

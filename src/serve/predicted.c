@@ -9,7 +9,7 @@ struct by__predicted_rows {
     by_predictor *predictor;
     by_predictor_input *input;
     size_t next;
-    json_t *batch; /* a list of what was predicted, and not taken yet, from `taken` on */
+    json_t *batch; /* predictions not taken yet, from `taken` on */
     size_t taken;
     bool failed;
 };

@@ -8,14 +8,14 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Bytes of a sample of a file, and samples at even distances. Training changes nearly every weight,
- * so that a few of them tell two checkpoints apart. */
+/* Bytes per sample of a file, and number of evenly spaced samples. Training changes nearly every
+ * weight, so a few of them distinguish two checkpoints. */
 #define SAMPLE  4096
 #define SAMPLES 64
 #define MOST    ((size_t)64 << 20)
-/* Files of a directory, at most. */
+/* Most files in a directory. */
 #define FILES 512
-/* Times that a checkpoint may be removed between it was found and it was taken. */
+/* How often a checkpoint may be removed between finding and leasing it. */
 #define ATTEMPTS 20
 
 static by_status sample_file(by__hasher *hasher, const char *path, by_error *error)
@@ -33,7 +33,7 @@ static by_status sample_file(by__hasher *hasher, const char *path, by_error *err
     by__hasher_add(hasher, &info.st_size, sizeof info.st_size);
     off_t distance = info.st_size > SAMPLE * SAMPLES ? info.st_size / SAMPLES : SAMPLE;
     for (off_t at = 0; at < info.st_size; at += distance) {
-        /* The last one ends with the file. */
+        /* The last sample ends with the file. */
         off_t from =
             at + distance >= info.st_size && info.st_size > SAMPLE ? info.st_size - SAMPLE : at;
         ssize_t n = pread(fd, bytes, sizeof bytes, from);
@@ -59,7 +59,7 @@ static bool decides(const char *name)
     return dot != NULL && (strcmp(dot, ".json") == 0 || strcmp(dot, ".safetensors") == 0);
 }
 
-/* Samples of the files of a directory in the order of their names. */
+/* Hashes samples of the files of a directory in the order of their names. */
 static by_status sample_directory(by__hasher *hasher, const char *path, by_error *error)
 {
     char *names[FILES];
@@ -119,7 +119,8 @@ static by_status hash_weights(char out[33], const char *path, const char *settin
     return status;
 }
 
-/* "step-00001000-1a2b3c4d": the last part of the directory, made an id, and eight digits. */
+/* Makes "step-00001000-1a2b3c4d": the last part of the directory, converted to an id, and eight
+ * digits. */
 static void name_version(by__served_version *v, const char *hash)
 {
     size_t end = strlen(v->directory);
@@ -141,8 +142,8 @@ static void name_version(by__served_version *v, const char *hash)
     (void)snprintf(v->name + n, sizeof v->name - n, "-%.8s", hash);
 }
 
-/* The newest valid checkpoint of a root, with a lease. Training goes on meanwhile: what was found
- * may be removed before there is one. */
+/* Finds the newest valid checkpoint of a root and leases it. Training may remove a checkpoint
+ * between the two. */
 static by_status find_checkpoint(by__served_version *v, const char *root, by_error *error)
 {
     const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
@@ -177,7 +178,7 @@ by_status by__served_version_find(by__served_version *out, const char *path, con
                            ? by_error_set(error, BY_EMEMORY, "out of memory: a path")
                            : BY_OK;
     if (status == BY_OK && !by__path_exists(path)) {
-        /* To start again does not help. */
+        /* A restart would not help. */
         status = by_error_set(error, BY_ECONFIG, "%s: there is no such run or directory", path);
     }
     v.is_run = status == BY_OK && by__path_is_dir(root);

@@ -10,7 +10,7 @@ struct by__stop {
     uv_pipe_t input;
     void (*stop)(void *user, bool again);
     void *user;
-    struct sigaction pipe; /* what was set before */
+    struct sigaction pipe; /* the former handler */
     struct sigaction size;
     int handles;
     bool asked;
@@ -69,7 +69,7 @@ by_status by__stop_open(by__stop **out, uv_loop_t *loop, bool child,
     (void)sigaction(SIGXFSZ, &ignore, &s->size);
     int code = uv_signal_start(&s->term, on_signal, SIGTERM);
     code = code < 0 ? code : uv_signal_start(&s->interrupt, on_signal, SIGINT);
-    /* They do not keep a loop alive that has nothing else to do. */
+    /* They must not keep a loop running that has nothing else to do. */
     uv_unref((uv_handle_t *)&s->term);
     uv_unref((uv_handle_t *)&s->interrupt);
     if (code == 0 && child) {

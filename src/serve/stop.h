@@ -1,4 +1,4 @@
-/* SIGTERM and SIGINT on a loop, and SIGPIPE and SIGXFSZ out of the way. */
+/* Handles SIGTERM and SIGINT on a loop, and ignores SIGPIPE and SIGXFSZ. */
 #ifndef BY_SERVE_STOP_H
 #define BY_SERVE_STOP_H
 
@@ -6,13 +6,12 @@
 
 typedef struct by__stop by__stop;
 
-/* Calls `stop` for the first signal, and with `again` for each later one, and when standard input
- * ends where it is `child`: its parent is gone then. What SIGPIPE and SIGXFSZ (a file beyond its
- * limit) would end is told by the write instead. Gives the signals their former meaning when it is
- * closed. */
+/* Calls `stop` for the first signal, and with `again` for each later one; and, if `child`, when
+ * standard input ends, because the parent is then gone. SIGPIPE and SIGXFSZ (a file beyond its
+ * limit) are ignored, so that the write fails instead. Closing restores the former handlers. */
 by_status by__stop_open(by__stop **out, uv_loop_t *loop, bool child,
                         void (*stop)(void *user, bool again), void *user, by_error *error);
-/* Freed by the loop's next turns. */
+/* Closes it; the memory is freed in the next turns of the loop. */
 void by__stop_close(by__stop **stop);
 
 #endif

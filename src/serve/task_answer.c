@@ -5,15 +5,15 @@
 
 #include "serve/messages.h"
 
-/* Sequences of a task, at most. */
+/* Most sequences of a task. */
 #define MOST 8
 
 struct by__gather {
     by__text texts[MOST];
     char reasons[MOST][16];
-    json_t *scores[MOST]; /* NULL: none was asked for */
-    size_t count;         /* sequences that something has come of */
-    bool lost;            /* an event */
+    json_t *scores[MOST]; /* NULL: no scores requested */
+    size_t count;         /* number of sequences seen */
+    bool lost;            /* an event was lost */
 };
 
 by_status by__gather_open(by__gather **out, by_error *error)

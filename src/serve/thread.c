@@ -29,7 +29,7 @@ by_status by__thread_start(by__thread *out, uv_thread_cb run, void *user, const 
 
 void by__thread_release_helpers(void)
 {
-    /* It can fail in a parallel region only. */
+    /* Fails only inside a parallel region. */
     (void)omp_pause_resource_all(omp_pause_soft);
 }
 

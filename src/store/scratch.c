@@ -11,27 +11,27 @@
 
 #include "base/paths.h"
 
-/* Requests that the disk has at a time, and the bytes of one: solid-state disks need several to
- * reach their speed. */
+/* Concurrent requests to the disk, and bytes of each: solid-state disks need several to reach full
+ * speed. */
 #define THREADS     4
 #define PIECE_BYTES ((size_t)1 << 20)
 
 struct by__scratch {
     int fd;
-    char *path; /* that the file had, without its random end */
+    char *path; /* name that the file had, without its random suffix */
     uint64_t bytes;
     pthread_mutex_t mutex;
-    pthread_cond_t work; /* for the threads */
-    pthread_cond_t done; /* for who waits */
-    by__transfer *first; /* of those that have bytes no thread has taken */
+    pthread_cond_t work; /* wakes the threads */
+    pthread_cond_t done; /* wakes waiting callers */
+    by__transfer *first; /* queue of transfers with bytes not assigned to a thread */
     by__transfer *last;
     size_t under_way; /* transfers that are not done */
-    bool reserves;    /* a thread is to reserve the file's space */
+    bool reserves;    /* a thread must reserve the file's space */
     bool closes;
     int failed; /* errno of the first error; 0: none */
     by__transfer_kind failed_kind;
     uint64_t version;
-    char *bounce; /* PIECE_BYTES; of by__scratch_read and by__scratch_write */
+    char *bounce; /* PIECE_BYTES; for by__scratch_read and by__scratch_write */
     pthread_t threads[THREADS];
     int thread_count;
 };
@@ -43,13 +43,13 @@ static int move(const by__scratch *s, by__transfer_kind kind, uint64_t offset, c
                 size_t bytes)
 {
     for (size_t done = 0; done < bytes;) {
-        /* Before the call: another thread may end the direct mode during it. */
+        /* Read before the call, because another thread may switch off direct I/O during it. */
         int flags = fcntl(s->fd, F_GETFL);
         ssize_t n = kind == BY__TRANSFER_READ
                         ? pread(s->fd, data + done, bytes - done, (off_t)(offset + done))
                         : pwrite(s->fd, data + done, bytes - done, (off_t)(offset + done));
         if (n > 0) {
-            /* After a short transfer what is left begins at an aligned place again. */
+            /* After a short transfer the rest must begin at an aligned offset again. */
             done += (size_t)n == bytes - done ? (size_t)n
                                               : (size_t)n & ~(size_t)(BY__SCRATCH_ALIGNMENT - 1);
         }
@@ -57,8 +57,8 @@ static int move(const by__scratch *s, by__transfer_kind kind, uint64_t offset, c
             return EIO;
         }
         if (n < 0 && errno == EINVAL && (flags & O_DIRECT) != 0) {
-            /* The disk's blocks are larger than BY__SCRATCH_ALIGNMENT: from now on all threads go
-             * through the page cache. */
+            /* The disk's blocks are larger than BY__SCRATCH_ALIGNMENT: from now on all threads use
+             * the page cache. */
             (void)fcntl(s->fd, F_SETFL, flags & ~O_DIRECT);
         } else if (n < 0 && errno != EINTR) {
             return errno;
@@ -67,7 +67,7 @@ static int move(const by__scratch *s, by__transfer_kind kind, uint64_t offset, c
     return 0;
 }
 
-/* Takes the next piece of what is to be done; the mutex is held. */
+/* Processes the next piece of the queue; called with the mutex held. */
 static void serve_piece(by__scratch *s)
 {
     by__transfer *t = s->first;
@@ -99,7 +99,7 @@ static void reserve(by__scratch *s)
 {
     (void)pthread_mutex_unlock(&s->mutex);
     int failed = posix_fallocate(s->fd, 0, (off_t)s->bytes);
-    /* A file system that refuses it keeps its data in the page cache. */
+    /* A file system that does not support it uses the page cache. */
     (void)fcntl(s->fd, F_SETFL, fcntl(s->fd, F_GETFL) | O_DIRECT);
     (void)pthread_mutex_lock(&s->mutex);
     s->failed = failed;
@@ -238,7 +238,7 @@ void by__scratch_close(by__scratch **scratch)
 
 /* ---- transfers ---- */
 
-/* The mutex is held. */
+/* Called with the mutex held. */
 static by_status check(const by__scratch *s, by_error *error)
 {
     if (s->failed == 0) {
@@ -290,7 +290,7 @@ bool by__scratch_is_done(by__scratch *s, const by__transfer *transfer)
     return done;
 }
 
-/* ---- any range ---- */
+/* ---- unaligned ranges ---- */
 
 static by_status finish(by__scratch *s, by_error *error)
 {
@@ -312,11 +312,11 @@ static by_status bounce(by__scratch *s, by__transfer_kind kind, uint64_t offset,
     return by__scratch_wait(s, &t, error);
 }
 
-/* The part of [offset, offset + bytes) that is within the aligned piece where it begins. */
+/* The part of [offset, offset + bytes) within the aligned piece that contains its beginning. */
 typedef struct part {
-    uint64_t begin; /* of the piece */
-    size_t size;    /* of the piece */
-    size_t skip;    /* where the part begins in it */
+    uint64_t begin; /* offset of the piece */
+    size_t size;    /* size of the piece */
+    size_t skip;    /* offset of the part in the piece */
     size_t bytes;
 } part;
 
@@ -348,7 +348,7 @@ by_status by__scratch_write(by__scratch *s, uint64_t offset, const void *data, s
     BY_TRY(finish(s, error));
     for (size_t done = 0; done < bytes;) {
         part p = part_at(offset + done, bytes - done);
-        if (p.bytes < p.size) { /* what is around it stays */
+        if (p.bytes < p.size) { /* the bytes around it must be kept */
             BY_TRY(bounce(s, BY__TRANSFER_READ, p.begin, p.size, error));
         }
         if (data == NULL) {

@@ -1,3 +1,5 @@
+/* Entries and flat buffers of a store: declaration, layout, allocation, and where ranges of them
+ * are. */
 #include "store/store.h"
 
 #include <stdlib.h>
@@ -6,8 +8,8 @@
 #include "base/name_table.h"
 #include "device/device.h"
 
-/* A run that is held, bytes of the flat buffer, and where it is in the buffer's memory or its part
- * of the scratch file. */
+/* A held run, in bytes of the flat buffer, and its offset in the buffer's memory or its part of the
+ * scratch file. */
 typedef struct held_run {
     size_t begin;
     size_t bytes;
@@ -18,15 +20,15 @@ typedef struct held_run {
 typedef struct flat {
     char *name;
     by__flat_spec spec;
-    by_shape *shape;                         /* of each entry's buffer; rank -1: none */
-    size_t *offset;                          /* of it in the flat buffer, bytes */
-    size_t group_offset[BY__MAX_GROUPS + 1]; /* where each group begins; the last: the end */
-    size_t count;                            /* entries that there were at its declaration */
-    size_t block_offset;                     /* in the role's block */
+    by_shape *shape;                         /* of each entry's buffer; rank -1: no buffer */
+    size_t *offset;                          /* of each buffer in the flat buffer, in bytes */
+    size_t group_offset[BY__MAX_GROUPS + 1]; /* offset of each group; the last one is the end */
+    size_t count;                            /* number of entries at its declaration */
+    size_t block_offset;                     /* offset in the role's memory */
     held_run *runs; /* NULL: all of it is held, and offsets are those in its memory */
     size_t run_count;
     size_t held_bytes;
-    size_t disk_offset; /* of its part of the scratch file */
+    size_t disk_offset; /* offset of its part of the scratch file */
     size_t disk_bytes;
 } flat;
 
@@ -41,7 +43,7 @@ struct by__store {
     size_t flat_count;
     size_t flat_capacity;
     by_memory blocks[BY__BUFFER_ROLES];
-    by__scratch *scratch; /* NULL: all is in memory */
+    by__scratch *scratch; /* NULL: everything is in memory */
     bool allocated;
 };
 
@@ -131,7 +133,7 @@ static by_dtype dtype_of(const flat *f, int group)
     return (f->spec.wide >> group & 1u) != 0 ? BY_F32 : f->spec.dtype;
 }
 
-/* Lays out one entry's buffer behind *end. */
+/* Lays out one entry's buffer at *end. */
 static by_status place(const by__store *store, flat *f, size_t i, size_t *end, by_error *error)
 {
     const by__stored_tensor *entry = &store->entries[i];
@@ -203,7 +205,7 @@ static by_status add_run(flat *f, size_t *capacity, int group, size_t begin, siz
     return BY_OK;
 }
 
-/* Elements of the groups before one, in a flat buffer of all groups. */
+/* Number of elements of the groups before one, in a flat buffer of all groups. */
 static int64_t group_begin(const by__store *store, int group)
 {
     int64_t begin = 0;
@@ -227,7 +229,7 @@ static bool is_within(const by__flat_spec *spec, int64_t first, int64_t count)
     return false;
 }
 
-/* The entries that are held, where these have shapes of their own. */
+/* Makes runs of the entries that are held, if they have their own shapes. */
 static by_status hold_entries(const by__store *store, flat *f, by_error *error)
 {
     size_t capacity = 0;
@@ -243,7 +245,7 @@ static by_status hold_entries(const by__store *store, flat *f, by_error *error)
     return BY_OK;
 }
 
-/* The runs of spec.held in the groups that the flat buffer has. */
+/* Makes the runs of spec.held in the groups that the flat buffer has. */
 static by_status hold_runs(const by__store *store, flat *f, by_error *error)
 {
     size_t capacity = 0;
@@ -272,8 +274,8 @@ static by_status hold(const by__store *store, flat *f, by_error *error)
         return BY_OK;
     }
     BY_TRY(f->spec.shape != NULL ? hold_entries(store, f, error) : hold_runs(store, f, error));
-    f->spec.held = NULL;           /* the caller's */
-    return f->runs != NULL ? BY_OK /* something is held, be it nothing of value */
+    f->spec.held = NULL;           /* owned by the caller */
+    return f->runs != NULL ? BY_OK /* not NULL even if nothing is held */
                            : by__alloc((void **)&f->runs, 1, sizeof *f->runs, "runs", error);
 }
 
@@ -312,7 +314,7 @@ by_status by__store_add_flat(by__store *store, const by__flat_spec *spec, int *o
     return BY_OK;
 }
 
-/* ---- reading what was declared ---- */
+/* ---- queries ---- */
 
 size_t by__store_count(const by__store *store)
 {
@@ -369,7 +371,7 @@ by__stored_tensor by__store_held(const by__store *store, int index, by__handle h
         return held;
     }
     for (int i = 0; i < numbers.rank; i++) {
-        numbers.dim[i] = i + 1; /* so that the rule tells which axes are left */
+        numbers.dim[i] = i + 1; /* so that the rule reveals which axes it keeps */
     }
     (void)store->flats[index].spec.shape(&numbers, entry->axes, &left);
     for (int i = 0; i < left.rank; i++) {
@@ -442,7 +444,7 @@ by_status by__store_clear(by__store *store, by__buffer_role role, by_error *erro
     return by_device_finish(store->device, error);
 }
 
-/* The run that has these bytes of a flat buffer of which not all is held; NULL: there is none. */
+/* The run that contains these bytes of a partly held flat buffer; NULL: there is none. */
 static const held_run *find_run(const flat *f, size_t offset, size_t bytes)
 {
     for (size_t k = 0; k < f->run_count; k++) {
@@ -454,13 +456,13 @@ static const held_run *find_run(const flat *f, size_t offset, size_t bytes)
     return NULL;
 }
 
-/* Where such bytes are in the memory, or the part of the scratch file, of the flat buffer. */
+/* Offset of these bytes in the memory, or the part of the scratch file, of the flat buffer. */
 static size_t place_in(const held_run *run, size_t offset)
 {
     return run->at + offset - run->begin;
 }
 
-/* Bytes of a flat buffer; {0} when they are not held, as one run in memory. */
+/* Memory of these bytes of a flat buffer; {0} if they are not held in memory in one run. */
 static by_memory held_bytes(const by__store *store, const flat *f, size_t offset, size_t bytes)
 {
     by_memory block = store->blocks[f->spec.role];

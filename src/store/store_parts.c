@@ -1,4 +1,4 @@
-/* Parts of tensors: which boxes of the whole they are, and copies between these and the part. */
+/* Parts of tensors: their boxes in the whole tensor, and copies between boxes and parts. */
 #include <string.h>
 
 #include "store/store.h"
@@ -10,7 +10,7 @@ static int64_t sections_of(const by__stored_tensor *entry, int axis)
 
 bool by__store_is_part(const by__stored_tensor *entry)
 {
-    /* A matrix that is held as its transpose is held whole. */
+    /* A matrix held as its transpose is always held whole. */
     return !entry->transposed && !by_shape_equal(&entry->shape, &entry->local);
 }
 
@@ -23,7 +23,7 @@ int64_t by__store_box_count(const by__stored_tensor *entry)
     return count;
 }
 
-/* Box k, and where it begins in the part. */
+/* Box k, and its place in the part. */
 static by__store_box find_box(const by__stored_tensor *entry, int64_t k, int64_t place[BY_MAX_RANK])
 {
     by__store_box box = {.shape = entry->local};
@@ -44,7 +44,7 @@ by__store_box by__store_box_at(const by__stored_tensor *entry, int64_t k)
     return find_box(entry, k, place);
 }
 
-/* Where the row with these indices, from `first` on, begins in a tensor. */
+/* Offset in a tensor, which starts at `first`, of the row with these indices. */
 static size_t place_of(const by_shape *shape, const int64_t *index, const int64_t *first)
 {
     size_t at = 0;
@@ -55,8 +55,8 @@ static size_t place_of(const by_shape *shape, const int64_t *index, const int64_
     return at;
 }
 
-/* Calls for each row of a box: copies it between two tensors in which the box begins at `a_first`
- * and `b_first`. */
+/* Copies the rows of a box between two tensors in which the box begins at `a_first` and
+ * `b_first`. */
 static void copy_rows(const by_shape *box, char *a, const by_shape *a_shape, const int64_t *a_first,
                       char *b, const by_shape *b_shape, const int64_t *b_first, size_t size)
 {
@@ -96,8 +96,8 @@ void by__store_cut(const by__stored_tensor *entry, const void *whole, void *part
     }
 }
 
-/* Elements of box k that come before element `element` of the part; an axis that the box has no
- * index of decides. */
+/* Number of elements of box k before element `element` of the part; decided by the first axis on
+ * which the element is outside of the box. */
 static int64_t elements_before(const by__stored_tensor *entry, const by_shape *box,
                                const int64_t *place, int64_t element)
 {

@@ -1,16 +1,16 @@
-/* Values of the host into buffers of the store and back. */
+/* Copies host values to buffers of the store and back, with conversion. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/half.h"
 #include "store/store.h"
 
-/* Elements converted at a time: the scratch for them stays in the first-level cache. A transposed
+/* Elements converted at a time: the scratch buffer stays in the first-level cache. A transposed
  * matrix is converted in blocks of LINES of its rows and CHUNK / LINES of its columns. */
 #define CHUNK 2048
 #define LINES 32
 
-/* Values first .. first + count as f32. */
+/* Converts values first .. first + count to f32. */
 static void read_part(float *out, const void *values, by_dtype dtype, size_t first, size_t count)
 {
     const char *from = (const char *)values + first * by_dtype_size(dtype);
@@ -48,7 +48,7 @@ static void store_part(void *out, by_dtype dtype, size_t first, const float *fro
     }
 }
 
-/* Rows line .. line + lines of the transpose [columns, rows] of values [rows, columns]. */
+/* Converts rows line .. line + lines of the transpose [columns, rows] of values [rows, columns]. */
 static void convert_transposed(void *out, by_dtype to, const void *values, by_dtype from,
                                const by_shape *shape, size_t line, size_t lines)
 {
@@ -90,7 +90,7 @@ static void convert(void *out, by_dtype to, const void *values, by_dtype from,
     }
 }
 
-/* Elements of a piece that are converted at a time. */
+/* Elements of a piece converted at a time. */
 #define PART (1 << 18)
 
 /* Values [first, first + count) of an entry. */
@@ -101,7 +101,7 @@ typedef struct given {
     int64_t count;
 } given;
 
-/* Writes into a piece of an entry those values that are in it; `staged` has room for PART. */
+/* Writes the values that lie within a piece of an entry; `staged` has room for PART elements. */
 static by_status write_piece(by__store *store, by_dtype to, const by__held_piece *piece,
                              const by__stored_tensor *entry, const given *g, char *staged,
                              int threads, by_error *error)
@@ -123,7 +123,7 @@ static by_status write_piece(by__store *store, by_dtype to, const by__held_piece
     return BY_OK;
 }
 
-/* Writes what is held of an entry that is not transposed. */
+/* Writes the held part of an entry that is not transposed. */
 static by_status write_held(by__store *store, int flat, by__handle handle, const given *g,
                             int threads, by_error *error)
 {
@@ -140,13 +140,13 @@ static by_status write_held(by__store *store, int flat, by__handle handle, const
     return status;
 }
 
-/* Elements of a row of a packed entry, as files have it. */
+/* Elements per row of a packed entry, as in files. */
 static int64_t packed_row(const by__stored_tensor *entry)
 {
     return entry->out_in ? entry->packing.k : entry->packing.n;
 }
 
-/* Elements that a buffer takes. */
+/* Number of elements of an entry's buffer. */
 static int64_t elements_of(const by__store *store, int flat, by__handle handle)
 {
     const by__stored_tensor *entry = by__store_entry(store, handle);
@@ -188,7 +188,7 @@ by_status by__store_write_part(by__store *store, int flat, by__handle handle, in
     return write_held(store, flat, handle, &g, threads, error);
 }
 
-/* All of a transposed or packed entry, at `out`. */
+/* Transposes or packs all of an entry into `out`. */
 static by_status rearrange(void *out, by_dtype to, const void *values, by_dtype dtype,
                            const by__stored_tensor *entry, int64_t count, int threads,
                            by_error *error)

@@ -6,16 +6,15 @@
 
 static const char prefix[] = "activation.";
 
-/* A value that a program measures. Programs of one name measure the same: "gradients" and "last
- * gradients". */
+/* A value that a program measures. "gradients" and "last gradients" measure the same values. */
 typedef struct measured {
-    const char *name; /* the output's, of the program's graph */
+    const char *name; /* name of the output, owned by the program's graph */
     int64_t elements;
-    size_t at; /* bytes of the numbers before its own */
+    size_t at; /* offset of its numbers in bytes */
     size_t bytes;
 } measured;
 
-/* What a program measures, which are neighbours. */
+/* The values measured by a program, which are contiguous. */
 typedef struct range {
     size_t at;
     size_t bytes;
@@ -25,12 +24,12 @@ struct by__activations {
     measured *items;
     size_t count;
     size_t capacity;
-    range *ranges;     /* of each program */
-    size_t bytes;      /* of the numbers of a micro-batch */
-    by_memory numbers; /* those that programs write, then those of each micro-batch */
-    by_pinned host;    /* of all micro-batches, of each step that may be under way */
+    range *ranges;     /* one per program */
+    size_t bytes;      /* bytes of the numbers of a micro-batch */
+    by_memory numbers; /* those that programs write, followed by those of each micro-batch */
+    by_pinned host;    /* of all micro-batches, for each step in flight */
     bool is_due[BY_STEPS_AHEAD];
-    bool is_known; /* sums are those of the step collected last */
+    bool is_known; /* sums are those of the last collected step */
     double *sums;
 };
 
@@ -46,7 +45,7 @@ static const measured *find(const by__activations *a, const char *name)
     return NULL;
 }
 
-/* The measured value of an output; NULL: it is none. */
+/* The measured value of an output; NULL: it is not one. */
 static const by__value *measured_value(const by_graph *graph, size_t v)
 {
     const by__value *out = &graph->values[v];

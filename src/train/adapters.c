@@ -1,4 +1,4 @@
-/* A run that trains adapters (section lora) in the place of the model's weights. */
+/* Training of adapters (section lora) instead of the model's weights. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,8 @@ bool by__has_adapters(const by_weights *weights)
     return any;
 }
 
-/* The family's layers, "q_proj v_proj", one by one. Pointers into *words, freed with free(). */
+/* The default layers of the family, e.g. "q_proj v_proj", as a list. The pointers point into
+ * *words, freed with free(). */
 #define ADAPTED 8
 static by_status default_targets(const char *out[ADAPTED], size_t *count, char **words,
                                  const by_config *config, by_error *error)
@@ -45,8 +46,8 @@ static by_status default_targets(const char *out[ADAPTED], size_t *count, char *
     return BY_OK;
 }
 
-/* An embedding that is the head too is two modules to others, of which files have one; and a head
- * is not behind the prefix that the other names of a family have there. */
+/* An embedding that is also the head is two modules in other programs, only one of which is in
+ * files; and a head's name lacks the prefix of the family's other names. */
 static by_status check_head(const by_graph *graph, const by_model *model, const by_config *config,
                             by_error *error)
 {
@@ -124,7 +125,7 @@ float by__adapters_scale(const by_lora_config *lora)
     return (float)(lora->alpha / (lora->rslora == 1 ? sqrt(rank) : rank));
 }
 
-/* ---- what a run writes ---- */
+/* ---- files of a run ---- */
 
 const char *by__adapters_prefix(const by_config *config)
 {
@@ -133,7 +134,7 @@ const char *by__adapters_prefix(const by_config *config)
                                                                  : "base_model.model.";
 }
 
-/* Names of modules, each once. */
+/* A set of module names. */
 typedef struct modules {
     char **items;
     size_t count;
@@ -146,7 +147,7 @@ static void free_modules(modules *m)
     *m = (modules){0};
 }
 
-/* Adds the first `length` bytes of a parameter's name, behind the family's prefix. */
+/* Adds the first `length` bytes of a parameter's name, after the family's prefix. */
 static by_status add_module(modules *m, const char *prefix, const char *name, size_t length,
                             by_error *error)
 {
@@ -171,7 +172,7 @@ static by_status add_module(modules *m, const char *prefix, const char *name, si
     return BY_OK;
 }
 
-/* Lists the adapted layers and the modules of what is trained besides. */
+/* Lists the adapted layers, and the modules that are trained in addition. */
 static by_status list_modules(modules *layers, modules *also, const by_graph *graph,
                               const by_config *config, by_error *error)
 {
@@ -193,7 +194,8 @@ static by_status list_modules(modules *layers, modules *also, const by_graph *gr
     return BY_OK;
 }
 
-/* Whether the weights of the adapted layers are [in, out]; a family has them all alike. */
+/* Returns true if the weights of the adapted layers are [in, out], which is the same for all layers
+ * of a family. */
 static bool is_in_out(const by_graph *graph)
 {
     for (size_t n = 0; n < graph->node_count; n++) {
@@ -208,7 +210,7 @@ static bool is_in_out(const by_graph *graph)
     return false;
 }
 
-/* Targets that PEFT finds as we do: ends of names without a pattern. */
+/* Returns true if PEFT interprets the targets as we do: ends of names without patterns. */
 static bool are_plain(const by_string_list *targets)
 {
     bool plain = targets->count > 0;
@@ -258,7 +260,7 @@ by_status by__adapters_describe(char **out, const by_config *config, const by__r
     return status;
 }
 
-/* ---- what a run starts from ---- */
+/* ---- adapters to start from ---- */
 
 static by_status given_otherwise(const by_config *config, const char *key, by_error *error)
 {
@@ -267,8 +269,7 @@ static by_status given_otherwise(const by_config *config, const char *key, by_er
                         key, config->lora.from, key);
 }
 
-/* The names of `names` as a list that by_config_set reads, "KEY=[...]", without the family's prefix
- * in front. */
+/* Sets a key to a list of names, "KEY=[...]", without the family's prefix. */
 static by_status set_list(by_config *config, const char *key, const char *const *names,
                           size_t count, by_error *error)
 {
@@ -290,7 +291,7 @@ static by_status set_list(by_config *config, const char *key, const char *const 
     return status;
 }
 
-/* A list of the section becomes what the adapters say, unless it is given otherwise. */
+/* Sets a list of the section from the adapters, unless the config has a different one. */
 static by_status take_list(by_config *config, by_string_list *list, const char *key,
                            const char *const *names, size_t count, by_error *error)
 {
@@ -370,7 +371,7 @@ by_status by__adapters_take(by_config *config, by_error *error)
     return status;
 }
 
-/* Every tensor of the adapters is a parameter. */
+/* Checks that every tensor of the adapters is a parameter. */
 static by_status check_names(const by_weights *weights, const by_graph *graph,
                              const by_config *config, by_error *error)
 {

@@ -1,15 +1,15 @@
-/* Weights to start from decide what the model is: the sizes of model.from become the config's. */
+/* Takes the sizes of the model from the weights to start from (model.from). */
 #include <string.h>
 
 #include "config/kind.h"
 #include "train/train.h"
 
-/* Tokens of a sequence, where neither the config nor a shorter context of the checkpoint says it:
- * what is announced for generation may be a hundred times more than anybody's memory trains on. */
+/* Default length of a sequence, unless the config or a shorter context of the checkpoint sets it:
+ * the context that a model supports for generation may be a hundred times too long for training. */
 #define CONTEXT 1024
 
-/* A key that the config gives, and that the weights to start from decide otherwise. What equals
- * the default counts as not given. */
+/* The error for a key of the config that contradicts the weights. A value equal to the default
+ * counts as not given. */
 static by_status given_otherwise(const by_config *config, const char *key, const char *given,
                                  const char *theirs, by_error *error)
 {
@@ -19,8 +19,8 @@ static by_status given_otherwise(const by_config *config, const char *key, const
                         key, given, config->model.from, theirs, key);
 }
 
-/* `plain`: what the section would be without the keys that the config gives; `theirs`: what the
- * weights say. */
+/* `plain`: the section without the keys given by the config; `theirs`: the section of the
+ * weights. */
 static by_status check_overridden(const by_config *config, const by_model_config *plain,
                                   const by_model_config *theirs, by_error *error)
 {
@@ -33,7 +33,7 @@ static by_status check_overridden(const by_config *config, const by_model_config
         {"heads", m->heads, plain->heads, theirs->heads},
         {"width", m->width, plain->width, theirs->width},
         {"vocab", m->vocab, plain->vocab, theirs->vocab},
-        /* A shorter context than the checkpoint's is fine with rotary positions. */
+        /* With rotary positions the context may be shorter than the checkpoint's. */
         {"context",
          by_model_is_rotary(theirs) && m->context < theirs->context ? theirs->context : m->context,
          plain->context, theirs->context},
@@ -52,7 +52,7 @@ static by_status check_overridden(const by_config *config, const by_model_config
     return BY_OK;
 }
 
-/* Refuses what the config gives and the weights' config.json says otherwise. */
+/* Refuses keys of the config that contradict the weights' config.json. */
 static by_status check_given(const by_config *config, const char *json, by_error *error)
 {
     by_config *plain = NULL;
@@ -73,7 +73,7 @@ static by_status check_given(const by_config *config, const char *json, by_error
     return status;
 }
 
-/* Sizes of a Hugging Face directory to start from are the config's. */
+/* Sets the config's sizes from a Hugging Face directory to start from. */
 static by_status adopt_model(by_config *config, by_error *error)
 {
     by_weights *weights;
@@ -96,7 +96,7 @@ by_status by_config_take_model(by_config *config, by_error *error)
     int64_t context = given ? config->model.context : CONTEXT;
     if (config->model.from[0] != '\0') {
         BY_TRY(adopt_model(config, error));
-        /* A shorter context than the checkpoint's is fine with rotary positions only. */
+        /* Only with rotary positions may the context be shorter than the checkpoint's. */
         if (context < config->model.context && by_model_is_rotary(&config->model)) {
             config->model.context = context;
         }

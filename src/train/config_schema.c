@@ -1,5 +1,5 @@
-/* The schema of a config: the tables of kinds, handed to the config room, which is below their
- * owners and knows none of them. The calls of banyan/config.h that make a config start here. */
+/* The schema of a config: passes the tables of kinds to the room config, which is below their
+ * owners and does not know them. The functions of banyan/config.h that make a config are here. */
 #include <stdlib.h>
 
 #include "config/schema.h"

@@ -1,13 +1,13 @@
-/* What a rank holds of a tensor in pieces, because the ranks of `shard` divide it or it is on disk:
- * ranges of its elements. Where the rank has a part of the tensor only, along axes that others
- * split, a range of the part's elements is not one of the tensor's, but some boxes. */
+/* The slices that a rank holds of a tensor that ranks of `shard` divide or that is on disk: ranges
+ * of its elements. If the rank has only a part of the tensor, split along other axes, a range of
+ * the part's elements consists of several boxes of the tensor. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "checkpoint/storage.h"
 #include "train/trainer.h"
 
-/* A slice, and where its values are. */
+/* A slice, and the address of its values. */
 typedef struct found {
     by__trainer_held held;
     by__held_piece piece;
@@ -17,9 +17,9 @@ typedef struct found {
     int64_t elements;
 } found;
 
-/* Calls for the slices in turn. True: this is the one that is looked for. */
+/* Iterates over the slices; a callback returns true for the one sought. */
 typedef struct search {
-    size_t left; /* slices before it */
+    size_t left; /* number of slices before it */
     found *out;
 } search;
 
@@ -32,7 +32,8 @@ static bool take(search *s, const found *next)
     return true;
 }
 
-/* Boxes of the tensor that are elements [first, first + count) of box k of the part. */
+/* Visits the boxes of the tensor that make up elements [first, first + count) of box k of the
+ * part. */
 static bool visit_box(search *s, const by__stored_tensor *entry, found *next)
 {
     by__box boxes[BY__SLICE_BOXES];
@@ -114,7 +115,7 @@ by_status by__divided_read(const by_trainer *t, int flat, by__handle handle, siz
     void *read = NULL;
     (void)find(t, flat, handle, &s);
     const by__held_piece *piece = &slice.piece;
-    *data = (const void *)piece->memory.address; /* ranks share the host's memory alone */
+    *data = (const void *)piece->memory.address; /* ranks only work on devices with host memory */
     if (piece->on_disk) {
         BY_TRY(by__alloc_aligned(
             &read, (size_t)piece->count * by_dtype_size(by__store_dtype(t->store, flat, handle)),

@@ -1,31 +1,31 @@
-/* Evaluation and prediction: micro-batches of one pass through the program for losses. */
+/* Evaluation and prediction: runs the micro-batches of one pass through the program for losses. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "train/loop.h"
 
-/* What a micro-batch of the pass gives. */
+/* Result of a micro-batch of the pass. */
 typedef struct portion {
     double loss;
     double sums[BY_TASK_SUMS];
     uint64_t targets;
-    uint64_t sample; /* the first */
+    uint64_t sample; /* the first sample */
     int64_t stopped; /* its rank was asked to stop */
     int64_t ended;   /* the data had ended before it */
 } portion;
 
-/* A pass: each rank computes a micro-batch in turn, and the portions of all are added up in the
- * order of micro-batches, so that the result does not depend on the number of ranks. */
+/* A pass: ranks compute micro-batches in turn, and the results of all are added in the order of
+ * micro-batches, so that the sum does not depend on the number of ranks. */
 typedef struct evaluating {
     by_trainer *trainer;
     by_task_data *data;
     by_loader *loader;
-    by__outcomes *outcomes; /* NULL: nobody wants them */
+    by__outcomes *outcomes; /* NULL: not wanted */
     bool (*stop)(void *user);
     void *user;
-    portion *portions; /* a round of all ranks */
-    size_t *counts;    /* words of a portion, for each */
-    by__outcome *said; /* [ranks, micro-batch], of the round; NULL without outcomes */
+    portion *portions; /* of all ranks, for one round */
+    size_t *counts;    /* 32-bit words of each rank's portion */
+    by__outcome *said; /* [ranks, micro-batch] of the round; NULL without outcomes */
     size_t *said_counts;
     size_t ranks;
     size_t rank;
@@ -49,8 +49,8 @@ static by_status measure_one(const evaluating *e, portion *out, const by_batch *
                                       e->data, batch, out->loss, values, width, error);
 }
 
-/* *together: whether this rank runs the program in this round. A rank without a micro-batch does so
- * where programs gather parameters, which all ranks do or none. */
+/* *together: whether this rank runs the program in this round. If programs gather parameters, all
+ * ranks do or none, even those without a micro-batch. */
 static by_status join(const evaluating *e, bool *together, by_error *error)
 {
     const portion *mine = &e->portions[e->rank];
@@ -70,7 +70,7 @@ static by_status join(const evaluating *e, bool *together, by_error *error)
     return BY_OK;
 }
 
-/* Computes a round and tells all ranks. */
+/* Computes a round and exchanges its results. */
 static by_status measure_round(const evaluating *e, by_error *error)
 {
     portion *mine = &e->portions[e->rank];
@@ -96,7 +96,7 @@ static by_status measure_round(const evaluating *e, by_error *error)
                                   e->said_counts, error);
 }
 
-/* The part that a sample of the pass is of. */
+/* The part of the data that contains a sample of the pass. */
 static size_t part_of(const evaluating *e, uint64_t sample)
 {
     size_t part = 0;
@@ -106,8 +106,8 @@ static size_t part_of(const evaluating *e, uint64_t sample)
     return part;
 }
 
-/* Adds up to `batches` micro-batches (-1: all; of data in parts their source gives as many of
- * each). */
+/* Adds up to `batches` micro-batches (-1: all; if the data have parts, their source gives as many
+ * of each). */
 static by_status measure_all(const evaluating *e, int64_t batches, portion *total, portion *parts,
                              by_error *error)
 {
@@ -220,7 +220,7 @@ by_status by__evaluate_loader(by_evaluation *out, by_trainer *trainer, by_task_d
     return BY_OK;
 }
 
-/* Weights that are only used, and a pass over the data. */
+/* Weights for inference only, and a pass over the data. */
 typedef struct pass {
     by_trainer *trainer;
     by_loader *loader;

@@ -1,10 +1,10 @@
-/* Whether a plan fits into the memory that is free, and what would. */
+/* Checks whether a plan fits into free memory, and lists changes that would make it fit. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "train/loop.h"
 
-/* Ranks that share this host's memory, which each plan as much. */
+/* Number of ranks on this host, each of which plans the same amount. */
 static uint64_t ranks_here(const by_comm *comm)
 {
     uint64_t ranks = 1;
@@ -14,13 +14,13 @@ static uint64_t ranks_here(const by_comm *comm)
     return ranks;
 }
 
-/* What a plan still has to take: the process is resident already. */
+/* Bytes that a plan still has to allocate: the process itself is resident already. */
 static uint64_t needed(const by_memory_report *plan, const by_comm *comm)
 {
     return (plan->total - plan->process) * ranks_here(comm);
 }
 
-/* The plan is larger than the config permits. */
+/* Returns true if the plan is larger than the config permits. */
 static bool is_above_budget(const by_memory_report *planned, const by_config *config)
 {
     return config->memory.budget > 0 && planned->total > (uint64_t)config->memory.budget;
@@ -35,10 +35,10 @@ uint64_t by_plan_limit(const by_config *config, const by_comm *comm)
     return budget > 0 && budget < limit ? budget : limit;
 }
 
-/* What a message has room for. */
+/* Most bytes of text in a message. */
 #define MOST_TEXT 330
 
-/* "train.micro_batch=4 (3.1 GiB, 2.5 s a step), or ...". */
+/* Formats "train.micro_batch=4 (3.1 GiB, 2.5 s a step), or ...". */
 static void list_changes(by__text *out, const by_plan_change *changes, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -93,7 +93,7 @@ by_status by__plan_fits(const by_memory_report *planned, const by_config *config
     char text[2][32];
     by__host_memory memory;
     by__memory_available(&memory);
-    /* Loaders have theirs by now. */
+    /* Loaders have allocated theirs already. */
     uint64_t need = needed(planned, comm) - planned->data * ranks_here(comm);
     if (is_above_budget(planned, config)) {
         return by_error_set(error, BY_EMEMORY, "the plan needs %s and memory.budget is %s",

@@ -1,5 +1,5 @@
-/* Buckets: ranges of gradients that are added up between ranks at once, and the graph that makes
- * what is in them. */
+/* Buckets: ranges of gradients that are summed between ranks together, and the nodes of the graph
+ * that compute them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +20,7 @@ int64_t by__group_elements(const by__store *store, int group)
     return elements;
 }
 
-/* The last place in a group, `at` at most, where a tensor begins. */
+/* The last position in a group, at most `at`, where a tensor begins. */
 static int64_t tensor_border(const by__store *store, int group, int64_t at)
 {
     int64_t border = 0;
@@ -33,10 +33,10 @@ static int64_t tensor_border(const by__store *store, int group, int64_t at)
     return border;
 }
 
-/* A bucket's elements where the config gives none: an eighth of the gradients, so that most of them
- * are added up while the backward pass of a small model goes on too, from 256 KiB, below which
- * messages cost more than bytes, to 4 MiB; and two blocks for each of the ranks that it is cut
- * for. */
+/* Default size of a bucket in elements: an eighth of the gradients, so that even in a small model
+ * most of them are summed during the backward pass, but at least 256 KiB, below which the cost is
+ * that of messages, and at most 4 MiB; and at least two blocks for each of the ranks that it is
+ * divided among. */
 #define LEAST_BUCKET ((int64_t)1 << 16)
 #define MOST_BUCKET  ((int64_t)1 << 20)
 
@@ -62,7 +62,7 @@ static int64_t bucket_elements(const by_trainer *t, const by__store *store)
     return (blocks < 1 ? 1 : blocks) * BY_SUM_BLOCK;
 }
 
-/* Where the gradients begin that the stage of a pipeline which makes those before `end` makes. */
+/* First gradient of the pipeline stage that computes the gradients before `end`. */
 static int64_t stage_begin(const by_trainer *t, const by__store *store, int group, int64_t end)
 {
     int last = -1;
@@ -78,8 +78,8 @@ static int64_t stage_begin(const by_trainer *t, const by__store *store, int grou
     return begin;
 }
 
-/* Where a bucket begins that ends at `end`. Optimizers that need whole tensors have these whole in
- * a bucket, where ranks divide their state. */
+/* Beginning of the bucket that ends at `end`. If ranks divide the state of an optimizer that needs
+ * whole tensors, a bucket contains whole tensors only. */
 static int64_t bucket_begin(const by_trainer *t, const by__store *store, int group, int64_t end,
                             int64_t size)
 {
@@ -93,8 +93,8 @@ static int64_t bucket_begin(const by_trainer *t, const by__store *store, int gro
     return begin > least ? begin : least;
 }
 
-/* Buckets of all groups, those of the last elements of a group first: the backward pass finishes
- * the last layers first. */
+/* Buckets of all groups, from the end of each group, because the backward pass completes the last
+ * layers first. */
 by_status by__buckets_list(by__bucket **out, size_t *count, const by_trainer *t,
                            const by__store *store, by_error *error)
 {
@@ -122,7 +122,7 @@ by_status by__buckets_plan(by_trainer *t, by_error *error)
                : by__buckets_list(&t->ranks.buckets, &t->ranks.bucket_count, t, t->store, error);
 }
 
-/* ---- what is in them ---- */
+/* ---- parts of buckets ---- */
 
 static by_status add_part(by__bucket_parts *p, size_t *capacity, by__bucket_part part,
                           by_error *error)
@@ -132,7 +132,7 @@ static by_status add_part(by__bucket_parts *p, size_t *capacity, by__bucket_part
     return BY_OK;
 }
 
-/* The gradients of a bucket, whose parts begin behind those of the bucket before it. */
+/* Lists the gradients of a bucket, after those of the previous bucket. */
 static by_status list_bucket(by__bucket_parts *p, size_t *capacity, const by_trainer *t,
                              const by__bucket *b, by_error *error)
 {
@@ -179,10 +179,10 @@ by_value by__part_gradient(const by_trainer *t, const by_graph *graph, const by_
     return by_graph_find(graph, name);
 }
 
-/* ---- their order ---- */
+/* ---- order of completion ---- */
 
-/* The node that completes a bucket. False where the graph does not have its gradients: that of a
- * stage of a pipeline. What comes into the graph is complete before any node. */
+/* Finds the node that completes a bucket. Returns false if the graph, that of a pipeline stage,
+ * does not have its gradients. Inputs of the graph are complete before any node. */
 static bool find_completion(const by_trainer *t, const by__bucket_parts *parts,
                             const by_graph *graph, by__bucket_order *out)
 {

@@ -1,11 +1,11 @@
-/* The gradient's norm where ranks of `pipeline` and `shard` have parts of the gradients, with the
- * bits of one rank.
+/* The norm of gradients when ranks of `pipeline` and `shard` have parts of them, with the same bits
+ * as on one rank.
  *
  * One rank sums the squares of each BY_SUM_BLOCK neighbouring elements of a group's gradients, and
- * adds up these sums. Here a rank has some of the group's tensors, or slices of them: most blocks
- * are on one rank, which sums their squares; of those on several every rank gets all pieces. Then
- * every rank has the sums of all blocks in their order, and the norm of them. What is sent is
- * small: a number a block, and a few blocks. */
+ * adds these sums. Here a rank has some of the group's tensors, or slices of them: most blocks are
+ * on one rank, which sums their squares; for a block on several ranks, every rank gets all its
+ * pieces. Every rank then has the sums of all blocks in order, and computes the norm from them.
+ * Little is sent: a number per block, and a few blocks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,11 +17,11 @@ bool by__norm_is_divided(const by_trainer *t)
     return by__is_sharded(t) || t->pipe != NULL;
 }
 
-/* ---- who has what ---- */
+/* ---- distribution of elements ---- */
 
-/* What a rank of the pipeline has, and how those of `shard` divide that. */
+/* The entries of a rank of the pipeline, and how the ranks of `shard` divide them. */
 typedef struct holder {
-    by__store *store; /* of entries; never allocated */
+    by__store *store; /* of its entries; never allocated */
     by__bucket *buckets;
     size_t bucket_count;
     size_t *slices;
@@ -30,11 +30,11 @@ typedef struct holder {
 typedef struct planner {
     const by_trainer *t;
     by__gradient_norm *norm;
-    by__store *whole; /* of the model's entries */
-    holder *holders;  /* of each rank of the pipeline */
+    by__store *whole; /* with the model's entries */
+    holder *holders;  /* one per rank of the pipeline */
     int holder_count;
     int shards;
-    by__norm_run *segments; /* neighbouring elements of one rank */
+    by__norm_run *segments; /* runs of elements on one rank */
     size_t segment_count;
     size_t segment_capacity;
 } planner;
@@ -78,7 +78,7 @@ static void close_planner(planner *p)
     free(p->segments);
 }
 
-/* Adds elements of a group as a segment, or to the one before it where they are neighbours in the
+/* Adds elements of a group as a segment, or extends the previous one if they are adjacent in the
  * group and in one slice of their owner. */
 static by_status add_segment(planner *p, by__norm_run next, by_error *error)
 {
@@ -102,7 +102,8 @@ static int by_place(const void *a, const void *b)
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* Adds what the ranks of `shard` have of a tensor of a rank of the pipeline: all of it is `all`. */
+/* Adds the slices of a tensor that the ranks of `shard` have; the tensor is on a rank of the
+ * pipeline, and `all` is the whole of it. */
 static by_status add_slices(planner *p, const holder *h, const by__norm_run *all, by_error *error)
 {
     by__norm_run *found;
@@ -148,7 +149,7 @@ static by_status list_segments(planner *p, by_error *error)
                 pipe == NULL ? 0 : by__pipe_rank_of(pipe, by__pipe_stage_of(pipe, entry->name));
             const holder *h = &p->holders[rank];
             const by__norm_run next = {
-                .owner = rank * p->shards, /* and those behind it */
+                .owner = rank * p->shards, /* and those after it */
                 .group = group,
                 .first = end,
                 .count = padded(&entry->local),
@@ -161,7 +162,7 @@ static by_status list_segments(planner *p, by_error *error)
     return BY_OK;
 }
 
-/* ---- blocks and pieces of them ---- */
+/* ---- blocks and pieces of blocks ---- */
 
 static by_status add_run(by__norm_run **list, size_t *count, size_t *capacity,
                          const by__norm_run *segment, int64_t first, int64_t end, by_error *error)
@@ -190,7 +191,7 @@ static by_status divide(planner *p, by_error *error)
         int64_t end = s->first + s->count;
         int64_t first = (s->first + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK * BY_SUM_BLOCK;
         int64_t last = end == n->elements[s->group] ? end : end / BY_SUM_BLOCK * BY_SUM_BLOCK;
-        if (first >= last) { /* no whole block, but perhaps pieces of two */
+        if (first >= last) { /* no whole block, but possibly pieces of two */
             int64_t border = first < end ? first : end;
             BY_TRY(add_run(&n->pieces, &n->piece_count, &pieces, s, s->first, border, error));
             BY_TRY(add_run(&n->pieces, &n->piece_count, &pieces, s, border, end, error));
@@ -203,7 +204,7 @@ static by_status divide(planner *p, by_error *error)
     return BY_OK;
 }
 
-/* The blocks that the pieces, which ascend, make up. */
+/* Lists the blocks that the ascending pieces make up. */
 static by_status list_shared(by__gradient_norm *n, by_error *error)
 {
     size_t capacity = 0;
@@ -233,13 +234,13 @@ static int64_t blocks_of(int64_t elements)
     return (elements + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK;
 }
 
-/* Room for the squares of so many elements' blocks, so that what is behind them is aligned. */
+/* Bytes for the squares of this many elements' blocks, rounded up for alignment. */
 static size_t room_of(int64_t elements)
 {
     return by__round_up((size_t)blocks_of(elements), BY_CACHE_LINE / sizeof(float));
 }
 
-/* Numbers of each rank, and the places of all in one memory. */
+/* Counts per rank, and the offsets of all arrays in one allocation. */
 static by_status lay_out(by__gradient_norm *n, by_error *error)
 {
     size_t ranks = (size_t)n->ranks;
@@ -291,7 +292,7 @@ static void name_of(char name[48], const char *what, size_t i)
     (void)snprintf(name, 48, "%s.%zu", what, i);
 }
 
-/* The squares of gradient values NAME.i as outputs NAME.squares.i. */
+/* Adds the squares of gradient values NAME.i as outputs NAME.squares.i. */
 static void square(by_graph *graph, const char *what, size_t i, int64_t count)
 {
     char name[48];
@@ -377,7 +378,7 @@ size_t by__norm_bytes(const by_trainer *t)
 
 /* ---- memory ---- */
 
-/* Where the squares of a group's blocks begin. */
+/* Offset of the squares of a group's blocks. */
 static size_t group_squares(const by__gradient_norm *n, int group)
 {
     size_t at = n->squares_at;
@@ -424,7 +425,7 @@ static float *host_at(const by__gradient_norm *n, size_t offset)
     return (float *)(n->memory.address + offset);
 }
 
-/* Elements of the ranks before `rank`. */
+/* Number of elements of the ranks before `rank`. */
 static size_t before(const size_t *counts, int rank)
 {
     size_t sum = 0;
@@ -434,13 +435,13 @@ static size_t before(const size_t *counts, int rank)
     return sum;
 }
 
-/* Gradients of this rank, in the set with the sum. */
+/* Memory of this rank's gradients, in the set with the sum. */
 static by_memory run_memory(const by_trainer *t, const by__norm_run *run)
 {
     return by__store_range(t->store, t->gradient_sets[t->sum_set], run->group, run->at, run->count);
 }
 
-/* All pieces to all ranks, and into their blocks. */
+/* Sends all pieces to all ranks, and copies them into their blocks. */
 static by_status share_pieces(by_trainer *t, by_error *error)
 {
     by__gradient_norm *n = &t->divided_norm;
@@ -476,7 +477,8 @@ static by_status share_pieces(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
-/* The squares of all ranks' runs and of the shared blocks, in the order of one rank. */
+/* Arranges the squares of all ranks' runs and of the shared blocks in the order of a single
+ * rank. */
 static void order_squares(const by__gradient_norm *n)
 {
     for (int rank = 0; rank < n->ranks; rank++) {
@@ -498,7 +500,7 @@ static void order_squares(const by__gradient_norm *n)
     }
 }
 
-/* Points the squares' program at the runs of the gradient set with the sum. */
+/* Binds the squares' program to the runs of the gradient set with the sum. */
 static by_status bind_runs(by_trainer *t, by_error *error)
 {
     by__gradient_norm *n = &t->divided_norm;

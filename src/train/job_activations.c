@@ -1,6 +1,6 @@
-/* Statistics of activations, put together from all ranks by rank 0. Ranks that hold the same value,
- * as those of a tensor axis may, add the same numbers to sums and to the count of elements, so that
- * means and shares are those of one. */
+/* Statistics of activations, combined from all ranks by rank 0. Ranks that hold the same value, as
+ * along a tensor axis, add equal numbers to sums and to the count of elements, so that means and
+ * fractions are those of one. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 struct by__job_activations {
     by__job_names names;
-    double *theirs; /* of all ranks, then of each name */
+    double *theirs; /* of all ranks, then per name */
 };
 
 by_status by__job_activations_open(by__job *job, by_error *error)

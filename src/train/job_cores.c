@@ -1,11 +1,11 @@
-/* The cores that the ranks of a job have: ranks that share some have the peak of those, not of as
- * many as they have threads. */
+/* The cores of a job's ranks: the peak of ranks that share cores is that of the cores, not of their
+ * threads. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "train/loop.h"
 
-/* What a rank can use at the same time. */
+/* Number of cores that a rank can use at the same time. */
 static int used_by(const by__rank_cores *rank)
 {
     int cores = by__cores_count(&rank->cores);
@@ -30,7 +30,7 @@ double by__cores_of_ranks(const by__rank_cores *ranks, int count)
             }
         }
         int cores = by__cores_count(&all);
-        if (first) { /* of its host */
+        if (first) { /* first rank of its host */
             sum += cores > 0 && cores < threads ? cores : threads;
         }
     }

@@ -1,7 +1,7 @@
-/* What a running job does about damaged data that is left out (data.corrupt: skip).
+/* A job's handling of damaged data that is skipped (data.corrupt: skip).
  *
- * What is damaged is found when data is opened, before the first step, so every rank knows of the
- * whole of every batch which samples stand in for damaged ones, and nothing has to be told. */
+ * Damage is found when data are opened, before the first step, so every rank knows which samples of
+ * the whole batch replace damaged ones, without communication. */
 #include <string.h>
 
 #include "train/loop.h"

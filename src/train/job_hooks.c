@@ -1,5 +1,5 @@
-/* What follows a step: log lines, evaluations, checkpoints, records of tensors and of the machine.
- * Each is a row of the table of hooks: when it is due, and what it does. */
+/* Actions after a step: log lines, evaluations, checkpoints, statistics of tensors and of the
+ * machine. Each is a row of the table of hooks, with a condition and an action. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 /* ---- log lines, checkpoints, evaluations ---- */
 
-/* Of the steps behind this one, whose batches may be larger. */
+/* Seconds for the following steps, whose batches may be larger. */
 static double seconds_left(const by__job *job, int64_t step, double examples_per_s)
 {
     const by_config *c = job->config;
@@ -70,7 +70,7 @@ static void log_step(by__job *job, const by_step_result *result)
     by__track_end(tracker);
 }
 
-/* Evaluation and saving are not training time: the clock of the log line skips them. */
+/* Evaluation and saving are not training time: excludes them from the rate in log lines. */
 static void restart_clock(by__job *job, double began)
 {
     job->log_time += by_clock() - began;
@@ -91,8 +91,8 @@ by_status by__job_checkpoint(by__job *job, bool best, by_error *error)
     return status;
 }
 
-/* Whether these weights are better than the best so far: by the task's first metric, where it says
- * so, else by the loss. */
+/* Returns true if these weights are better than the best so far: by the task's first metric, if it
+ * says so, else by the loss. */
 static bool is_best(const by__job *job, const by_evaluation *e)
 {
     const by_task *task = e->task;
@@ -130,7 +130,7 @@ static void log_evaluation(by__job *job, const by_evaluation *e, bool best)
     by__track_end(tracker);
 }
 
-/* Asked between batches. */
+/* Called between batches. */
 static bool stop_evaluation(void *user)
 {
     const by__job *job = user;
@@ -138,7 +138,7 @@ static bool stop_evaluation(void *user)
     return by__job_stopped(job);
 }
 
-/* The loss of the weights, or of their average, for which they make room meanwhile. */
+/* Evaluates the weights or, swapped in temporarily, their average. */
 static by_status evaluate_weights(by__job *job, by_evaluation *out, by_error *error)
 {
     bool average = job->config->train.eval_ema != 0;
@@ -150,7 +150,8 @@ static by_status evaluate_weights(by__job *job, by_evaluation *out, by_error *er
     by_status status = by__evaluate_loader(out, job->trainer, job->data, job->valid_loader,
                                            job->config->train.eval_batches, job->outcomes,
                                            stop_evaluation, job, error);
-    /* Ranks end together at a request to stop; of another failure the others do not know. */
+    /* A request to stop reaches all ranks; after another failure the other ranks do not take part
+     * in the swap. */
     if (average && (status == BY_OK || status == BY_ESTOPPED || job->comm == NULL)) {
         by_status back = by__trainer_swap_average(job->trainer, true, &late);
         job->is_torn = back != BY_OK;
@@ -193,7 +194,8 @@ typedef struct hook {
     bool (*is_due)(const by__job *job, int64_t step);
     by_status (*run)(by__job *job, const by_step_result *result, by_error *error);
     bool
-        after_step; /* wants the state after this very step: no later one may be submitted before */
+        /* needs the state after exactly this step: no later one may be submitted before */
+        after_step;
 } hook;
 
 static bool every(const by__job *job, int64_t step, int64_t interval)
@@ -276,7 +278,7 @@ static bool system_is_due(const by__job *job, int64_t step)
     return interval > 0 && step % interval == 0;
 }
 
-/* Of rank 0's machine. What the system does not tell is left out. */
+/* Statistics of rank 0's machine; unavailable ones are omitted. */
 static by_status run_system(by__job *job, const by_step_result *result, by_error *error)
 {
     by__system_load load;
@@ -315,7 +317,7 @@ static bool sample_is_due(const by__job *job, int64_t step)
     return interval > 0 && step % interval == 0;
 }
 
-/* Like an evaluation it is not training time. */
+/* Like an evaluation this is not training time. */
 static by_status run_sample(by__job *job, const by_step_result *result, by_error *error)
 {
     double began = by_clock();
@@ -338,7 +340,7 @@ static by_status run_save(by__job *job, const by_step_result *result, by_error *
     return by__job_checkpoint(job, false, error);
 }
 
-/* In the order in which they run. */
+/* In order of execution. */
 static const hook hooks[] = {
     {"log", log_is_due, run_log, false},
     {"system", system_is_due, run_system, false},
@@ -376,7 +378,7 @@ by_status by__job_hooks_begin(by__job *job, by_error *error)
     job->log_step = job->done_step;
     job->system_step = job->done_step;
     if (job->config->track.system_every > 0 && by__job_leads(job)) {
-        by__system_load before; /* rates begin here */
+        by__system_load before; /* start of the interval for rates */
         by__system_look(&before, &job->system, job->run, "");
     }
     if (!job->eval_pending) {
@@ -388,7 +390,7 @@ by_status by__job_hooks_begin(by__job *job, by_error *error)
         BY_TRY(run_sample(job, &result, error));
     }
     if (job->done_step > 0 && save_is_due(job, job->done_step)) {
-        /* The checkpoint that was written when the run was stopped is the one that is due. */
+        /* A checkpoint written because the run was stopped counts as the one that is due. */
         job->good_step = job->done_step;
         job->rollbacks = 0;
     }

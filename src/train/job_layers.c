@@ -1,7 +1,7 @@
-/* Norms and histograms of single tensors, put together from all ranks by rank 0.
+/* Norms and histograms of tensors, combined from all ranks by rank 0.
  *
- * A rank has some tensors, or pieces of them (layer_norms.h); rank 0 adds up the numbers of one
- * name in the order of ranks. */
+ * A rank has some tensors, or pieces of them (layer_norms.h); rank 0 adds the numbers of each name
+ * in the order of ranks. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "train/layer_norms.h"
 
 struct by__job_layers {
-    by__handle *own; /* entries that this rank has pieces of */
+    by__handle *own; /* entries of which this rank has pieces */
     size_t own_count;
     by__job_names tensors;
     double *mine;
@@ -115,7 +115,7 @@ by_status by__job_norms(by__job *job, int64_t step, by_error *error)
 /* ---- histograms ---- */
 
 typedef struct counted {
-    double facts[4]; /* sum, squares, least, largest */
+    double facts[4]; /* sum, sum of squares, minimum, maximum */
     double count[BY__BUCKETS];
 } counted;
 
@@ -134,7 +134,7 @@ static void log_histogram(by__job *job, int64_t step, const char *what, const ch
         if (c->count[i] == 0.0) {
             continue;
         }
-        if (i > 0 && c->count[i - 1] == 0.0 && h.buckets > 0) { /* up to here there is nothing */
+        if (i > 0 && c->count[i - 1] == 0.0 && h.buckets > 0) { /* all buckets before are empty */
             limit[h.buckets] = by__bucket_limit(i - 1);
             count[h.buckets++] = 0.0;
         }
@@ -156,7 +156,7 @@ static by__handle own_entry(const by__job *job, const char *name)
     return found != BY__NO_ENTRY && by__layers_has(job->trainer, found) ? found : BY__NO_ENTRY;
 }
 
-/* One tensor, over all ranks. `all` has room for what each rank counts. */
+/* Combines one tensor over all ranks. `all` has room for the counts of each rank. */
 static by_status add_histogram(by__job *job, int64_t step, size_t tensor, bool gradient,
                                counted *mine, counted *all, by_error *error)
 {

@@ -10,7 +10,7 @@ int by__job_ranks(const by__job *job)
     return job->comm == NULL ? 1 : by_comm_size(job->comm);
 }
 
-/* out = what all ranks send; names->counts has the bytes of each. */
+/* Gathers what all ranks send into out; names->counts has the bytes of each. */
 static by_status gather(const by__job_names *names, const by__job *job, const void *mine, void *out,
                         const char *what, by_error *error)
 {
@@ -39,7 +39,7 @@ by_status by__job_names_gather(by__job_names *names, const by__job *job, const d
     return gather(names, job, mine, out, what, error);
 }
 
-/* How many bytes of names and how many names each rank has. */
+/* Exchanges the bytes and the number of names of each rank. */
 static by_status tell_sizes(by__job_names *n, const by__job *job, size_t bytes, size_t own,
                             const char *what, by_error *error)
 {
@@ -59,7 +59,7 @@ static by_status tell_sizes(by__job_names *n, const by__job *job, size_t bytes, 
     return status;
 }
 
-/* Which of them are the same. */
+/* Finds equal names. */
 static by_status merge(by__job_names *n, const char *what, by_error *error)
 {
     by__name_table table = {0};

@@ -1,5 +1,5 @@
-/* What the model predicts for what is held out: taken while it is evaluated, and kept with the
- * weights, so that a server can compare its predictions with it. */
+/* Predictions for held-out data: collected during evaluation, and kept with the weights, so that a
+ * server can compare its predictions with them. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "drift/drift.h"
 #include "train/loop.h"
 
-#define MOST ((uint64_t)1 << 16) /* predictions that are kept */
+#define MOST ((uint64_t)1 << 16) /* limit on kept predictions */
 
 by_status by__outcomes_open(by__outcomes **out, const by_config *config, const by_task_data *data,
                             by_error *error)
@@ -18,7 +18,7 @@ by_status by__outcomes_open(by__outcomes **out, const by_config *config, const b
     by__outcomes *o;
     *out = NULL;
     if (task->take == NULL || task->predict == NULL || all == 0) {
-        return BY_OK; /* its predictions are not those of single examples */
+        return BY_OK; /* the task does not predict single examples */
     }
     if (config->train.eval_batches >= 0 &&
         (uint64_t)config->train.eval_batches < all / micro_batch + 1) {
@@ -48,7 +48,7 @@ void by__outcomes_close(by__outcomes **outcomes)
     }
 }
 
-/* ---- taking ---- */
+/* ---- collection ---- */
 
 typedef struct taking {
     by__outcomes *outcomes;
@@ -99,9 +99,9 @@ void by__outcomes_add(by__outcomes *o, const by__outcome *slots, uint64_t first)
     }
 }
 
-/* ---- keeping ---- */
+/* ---- storage ---- */
 
-/* A name that no column of a table has. */
+/* Finds a name that no column of a table has. */
 static void free_name(char *name, size_t size, const by_drift_reference *r, const char *wanted)
 {
     (void)snprintf(name, size, "%s", wanted);
@@ -111,7 +111,7 @@ static void free_name(char *name, size_t size, const by_drift_reference *r, cons
     }
 }
 
-/* The feature that was added last is of predictions. */
+/* Marks the last added feature as one of predictions. */
 static by_status assign_last(by_drift_reference *r, by_drift_role role, by_error *error)
 {
     return by_drift_reference_assign(r, by_drift_reference_features(r) - 1, role, error);
@@ -134,7 +134,7 @@ static by_status add_numbers(by_drift_reference *r, const by__outcomes *o, by_dr
     return any && status == BY_OK ? assign_last(r, role, error) : status;
 }
 
-/* Classes of one name are one. */
+/* Merges classes with the same name. */
 static void merge_labels(uint64_t *counts, const char *const *labels, size_t classes)
 {
     for (size_t c = 1; c < classes; c++) {
@@ -220,7 +220,7 @@ by_status by__outcomes_describe(char **out, const by__outcomes *outcomes, by_tas
         status = by_drift_reference_print(r, out, error);
     }
     by_drift_reference_close(&r);
-    if (status == BY_EARG) { /* what cannot be printed is left out, and the weights are saved */
+    if (status == BY_EARG) { /* it cannot be printed */
         return BY_OK;
     }
     if (status == BY_OK) {

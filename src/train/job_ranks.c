@@ -1,6 +1,6 @@
-/* What the ranks of a job decide and share. Rank 0 leads: it alone prints, writes events, run
- * directory and registry, and holds the lock. Each function is collective, and does nothing in a
- * job of one rank. */
+/* Agreement and sharing between the ranks of a job. Rank 0 leads: it alone prints, writes events,
+ * run directory and registry, and holds the lock. Each function is collective, and does nothing in
+ * a job of one rank. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ bool by__job_leads(const by__job *job)
     return job->comm == NULL || by_comm_rank(job->comm) == 0;
 }
 
-/* Bytes travel as whole words. */
+/* Number of whole 32-bit words for bytes to send. */
 static size_t words_of(size_t bytes)
 {
     return (bytes + sizeof(int32_t) - 1) / sizeof(int32_t);
@@ -38,14 +38,14 @@ by_status by__job_share_text(const by__job *job, char **text, const char *what, 
     if (leads || status != BY_OK) {
         free(words);
     } else {
-        *text = (char *)words; /* it ends with the zero behind its last byte */
+        *text = (char *)words; /* the last word is padded with zeros */
     }
     return status;
 }
 
 by_status by__job_same(const by__job *job, const char *text, const char *what, by_error *error)
 {
-    char all[2][64] = {{0}}; /* rank 0's, then this one's */
+    char all[2][64] = {{0}}; /* rank 0's, then this rank's */
     if (job->comm == NULL) {
         return BY_OK;
     }
@@ -66,14 +66,14 @@ by_status by__job_same(const by__job *job, const char *text, const char *what, b
 
 /* ---- opening the data ---- */
 
-/* Seconds after which rank 0, which packs text, tells the others that it goes on. */
+/* Interval in seconds at which rank 0, while it packs text, tells the others that it is alive. */
 #define SIGN_OF_LIFE 5.0
 
 typedef struct preparing {
     by__job *job;
     const by_train_options *options; /* of the job */
     double told;
-    by_status lost; /* why the others can no longer be told */
+    by_status lost; /* why the others cannot be reached any more */
     by_error error;
 } preparing;
 
@@ -109,7 +109,7 @@ static by_status open_data(by__job *job, const by_train_options *progress, by_er
     return by_task_open(&job->data, own == NULL ? NULL : own->task, &request, error);
 }
 
-/* Rank 0 opens the data first: it may pack text into files, which the others read. */
+/* Rank 0 opens the data first: it may pack text into files that the others read. */
 by_status by__job_open_data(by__job *job, by_error *error)
 {
     preparing p = {.job = job, .options = job->options, .told = by__now()};

@@ -1,5 +1,5 @@
-/* Texts that the model continues while it trains: what the prompt is in tokens, and what becomes of
- * the tokens that the trainer makes (sampler.c). */
+/* Texts that the model continues during training: encodes the prompt, and reports the text of the
+ * tokens from the trainer (sampler.c). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,8 +8,8 @@
 #include "train/trainer.h"
 
 struct by__job_sample {
-    int32_t *ids; /* the prompt's, and room for what follows */
-    size_t count; /* of the prompt */
+    int32_t *ids; /* of the prompt, with room for the continuation */
+    size_t count; /* number of ids in the prompt */
     size_t more;
     int64_t vocab;
 };

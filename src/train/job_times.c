@@ -1,5 +1,4 @@
-/* What the ranks tell each other once a step: whether one is to stop, and how long each one took of
- * its own. */
+/* The exchange between ranks once per step: whether one must stop, and the own time of each. */
 #include <stdlib.h>
 
 #include "base/sum_tree.h"
@@ -12,14 +11,14 @@ typedef struct told {
 } told;
 
 struct by__job_times {
-    told *told; /* of all ranks; and of each: */
+    told *told; /* of all ranks, and for each: */
     size_t *counts;
     by__own_time *own;
     by__straggler *named;
-    by__stragglers *stragglers; /* rank 0's */
+    by__stragglers *stragglers; /* on rank 0 */
 };
 
-/* Whether a rank has one micro-batch more than others, of `all`. */
+/* Returns true if a rank has one micro-batch more than others, for `all` in total. */
 static bool has_more(const by__layout *l, int64_t all)
 {
     int64_t first;
@@ -28,8 +27,8 @@ static bool has_more(const by__layout *l, int64_t all)
     return count > all / l->replicas;
 }
 
-/* Ranks have the same work at the same stage of a pipeline with as many micro-batches, in each
- * stage of train.batch_warmup. */
+/* Ranks have the same work if they are at the same stage of a pipeline with the same number of
+ * micro-batches, in each stage of train.batch_warmup. */
 static by_status find_work(int *work, const by__job *job, int ranks, by_error *error)
 {
     const by_train_config *train = &job->config->train;
@@ -124,7 +123,7 @@ static void name_straggler(by__job *job, const by__straggler *s)
         s->rank, host, s->seconds, (long long)s->steps, s->median, s->part);
 }
 
-/* What is left of the time since the last step is computation. */
+/* Counts the remaining time since the last step as computation. */
 static void end_step(by__job *job)
 {
     double own = by__job_own_since(job, &job->step_began) - job->evaluating;
@@ -140,7 +139,7 @@ by_status by__job_agree(by__job *job, bool stop, by_error *error)
         return BY_OK;
     }
     bool lost = false;
-    bool is_whole = job->step_began.clock > 0.0; /* on all ranks alike */
+    bool is_whole = job->step_began.clock > 0.0; /* the same on all ranks */
     if (is_whole) {
         end_step(job);
     }

@@ -7,14 +7,14 @@
 
 #include "train/pipeline/pipe.h"
 
-/* Elements of a tensor that this rank measures, which are neighbours in a group. */
+/* Contiguous elements of a tensor, within a group, that this rank measures. */
 typedef struct piece {
     by__handle entry;
     int group;
-    int64_t first; /* element of the group */
+    int64_t first; /* index in the group */
     int64_t count;
-    size_t kept; /* bytes of the weights before it */
-    size_t at;   /* bytes of the numbers before its own */
+    size_t kept; /* offset of its weights in bytes */
+    size_t at;   /* offset of its numbers in bytes */
 } piece;
 
 struct by__layer_norms {
@@ -23,16 +23,16 @@ struct by__layer_norms {
     size_t capacity;
     by__program_row *gradients;
     by__program_row *weights;
-    int bound_set;     /* that the gradients are read from; -1: none */
+    int bound_set;     /* gradient set it is bound to; -1: none */
     by_memory kept;    /* weights before the update */
-    by_memory numbers; /* what MEASURE makes of gradients, then of weights */
-    by_pinned host;    /* the same of each step that may be under way */
+    by_memory numbers; /* results of MEASURE for gradients, then for weights */
+    by_pinned host;    /* the same for each step in flight */
     size_t kept_bytes;
-    size_t numbers_bytes; /* of gradients, and as many of weights */
+    size_t numbers_bytes; /* for gradients, and as many for weights */
     bool measured[BY_STEPS_AHEAD];
     double *sums;
-    double loss_scale; /* that the gradients of the step collected last have in them */
-    bool is_known;     /* sums are those of the step collected last */
+    double loss_scale; /* scale contained in the gradients of the last collected step */
+    bool is_known;     /* sums are those of the last collected step */
 };
 
 static bool is_due(const by_trainer *t, int64_t step)
@@ -43,8 +43,8 @@ static bool is_due(const by_trainer *t, int64_t step)
 
 /* ---- pieces ---- */
 
-/* Whether this rank is the first of those that have the same of a group; what ranks of `shard`
- * divide is looked at elsewhere. */
+/* Returns true if this rank is the first of those that hold the same part of a group; the division
+ * by `shard` is handled elsewhere. */
 static bool is_first(const by_trainer *t, int group)
 {
     uint32_t divides = by__group_mesh(group) | 1u << BY_MESH_SHARD | 1u << BY_MESH_PIPELINE;
@@ -62,7 +62,7 @@ static bool is_trained_here(const by_trainer *t, const by__stored_tensor *entry)
             by__pipe_rank_of(t->pipe, by__pipe_stage_of(t->pipe, entry->name)) == t->pipe->rank);
 }
 
-/* The elements of an entry that are in [first, first + count) of its group. */
+/* Adds the elements of an entry that are in [first, first + count) of its group. */
 static by_status add_piece(by_trainer *t, by__handle handle, int64_t first, int64_t count,
                            by_error *error)
 {
@@ -118,7 +118,7 @@ static by_memory memory_of(const by_trainer *t, int flat, const piece *p)
 
 /* ---- programs ---- */
 
-/* Of the weights of a piece. */
+/* Dtype of the weights of a piece. */
 static by_dtype format_of(const by_trainer *t, const piece *p)
 {
     return by__store_group_dtype(t->store, t->masters, p->group);
@@ -138,7 +138,7 @@ static void output(by_graph *graph, by_value x, by_value y, size_t i)
     by_graph_output(graph, by__measure(graph, x, y), name);
 }
 
-/* Measures gradients, and keeps the weights: a sum with 0 is a copy by all threads. */
+/* Measures gradients, and copies the weights: adding 0 is a copy by all threads. */
 static by_status build_gradients(const by_trainer *t, by_graph *graph, by_error *error)
 {
     for (size_t i = 0; i < t->norms->count; i++) {
@@ -324,7 +324,7 @@ bool by__layers_has(const by_trainer *t, by__handle entry)
 
 /* ---- histograms ---- */
 
-#define BUCKET_SHIFT 21 /* bits of an f32 that a bucket does not look at */
+#define BUCKET_SHIFT 21 /* low bits of an f32 that a bucket ignores */
 #define HALF         (BY__BUCKETS / 2)
 
 uint32_t by__bucket_of(float value)
@@ -337,7 +337,7 @@ uint32_t by__bucket_of(float value)
 
 double by__bucket_limit(uint32_t bucket)
 {
-    /* Of a negative one the least magnitude, of a positive one the next one's least. */
+    /* The least magnitude of a negative bucket, or that of the bucket after a positive one. */
     uint32_t bits = (bucket < HALF ? HALF - 1 - bucket : bucket - HALF + 1) << BUCKET_SHIFT;
     float value;
     memcpy(&value, &bits, sizeof value);

@@ -1,3 +1,5 @@
+/* by_train: opens data, trainer and run directory, restores a checkpoint if there is one, runs the
+ * steps, and ends the run. loop.h lists the files that it uses. */
 #include "train/loop.h"
 
 #include <math.h>
@@ -7,7 +9,7 @@
 
 #include "train/guards/guard.h"
 
-/* What every report has. */
+/* Fills the members common to all events. */
 static void complete_report(const by__job *job, by_train_event *event)
 {
     event->run = job->run;
@@ -17,7 +19,7 @@ static void complete_report(const by__job *job, by_train_event *event)
     event->step = event->kind == BY_TRAIN_SAVED ? event->step : job->done_step;
 }
 
-/* What the caller alone gets. */
+/* Sends an event to the caller only. */
 static void send(const by__job *job, by_train_event *event)
 {
     if (job->options->event != NULL && by__job_leads(job)) {
@@ -57,8 +59,8 @@ bool by__job_stopped(const by__job *job)
 
 /* ---- opening ---- */
 
-/* The config with what its data and weights say. A resumed run does not need the directory that
- * its weights once came from: its config has the sizes, its checkpoints have the rest. */
+/* Completes the config from its data and weights. A resumed run does not need the directory that
+ * its weights originally came from: its config has the sizes, its checkpoints the rest. */
 static by_status complete_config(by__job *job, by_error *error)
 {
     by_config *c = job->config;
@@ -75,14 +77,14 @@ static by_status complete_config(by__job *job, by_error *error)
     return status == BY_OK ? by_config_hash(c, job->config_hash, error) : status;
 }
 
-/* Plans the loaders; nothing large is allocated yet but the data. */
+/* Plans the loaders; only the data are allocated so far. */
 static by_status plan_data(by__job *job, by_error *error)
 {
     BY_TRY(by_trainer_plan_loaders(job->trainer, job->data->valid_examples > 0, error));
     by_trainer_plan_data(job->trainer, job->data->bytes);
     by_trainer_plan_staging(job->trainer);
-    /* Sources are opened before anything large is allocated, so that takes memory for a while that
-     * the trainer takes later. */
+    /* Sources are opened before anything large is allocated, so their temporary memory fits into
+     * what the trainer allocates later. */
     const by_memory_report *memory = by_trainer_memory(job->trainer);
     uint64_t rest = memory->total - memory->process;
     if (job->data->opening_bytes > rest) {
@@ -139,7 +141,7 @@ static by_status start_weights(by__job *job, by_error *error)
     return status == BY_OK ? by__adapters_load(job->trainer, job->config, &recipe, error) : status;
 }
 
-/* All ranks stand at one step of one config. */
+/* Checks that all ranks are at the same step with the same config. */
 static by_status compare_ranks(const by__job *job, by_error *error)
 {
     char step[32];
@@ -148,7 +150,7 @@ static by_status compare_ranks(const by__job *job, by_error *error)
     return by__job_same(job, step, "the first step", error);
 }
 
-/* The run directory on all ranks; rank 0 has found or made it. */
+/* Sets the run directory on all ranks; rank 0 has found or created it. */
 static by_status share_run(by__job *job, by_error *error)
 {
     BY_TRY(by__job_share_text(job, &job->run, "the run directory", error));
@@ -176,7 +178,7 @@ static by_status open_job(by__job *job, by_error *error)
     const by_trainer_options *own = job->options->trainer;
     by_comm *comm = own == NULL ? NULL : own->comm;
     by__layout layout;
-    /* All ranks alike, before they wait for each other. */
+    /* On all ranks, before they wait for each other. */
     BY_TRY(by__run_dir_check(job->options->config, error));
     BY_TRY(by__layout_resolve(&layout, job->options->config, comm == NULL ? 1 : by_comm_size(comm),
                               comm == NULL ? 0 : by_comm_rank(comm), error));
@@ -258,7 +260,7 @@ static int64_t steps_ahead(const by__job *job)
     return by_trainer_updates(job->trainer) - job->done_step;
 }
 
-/* Collects the oldest step that is under way, if it is done or `wait`, and runs what follows it. */
+/* Collects the oldest step in flight, if it is done or `wait`, and runs its hooks. */
 static by_status collect_step(by__job *job, bool wait, by_error *error)
 {
     by_step_result result;
@@ -297,7 +299,7 @@ static by_status submit_step(by__job *job, by_error *error)
     job->own.part[BY__OWN_DATA] += (float)waited;
     job->data_seconds += waited;
     if (status != BY_OK) {
-        /* What is under way is worth saving. */
+        /* The steps in flight are worth saving. */
         by_error ignored;
         while (steps_ahead(job) > 0 && collect_step(job, true, &ignored) == BY_OK) {
         }
@@ -311,13 +313,14 @@ static by_status submit_step(by__job *job, by_error *error)
     return BY_OK;
 }
 
-/* Steps of one batch are collected before those of another begin. */
+/* Returns true if the batch size changes: steps of one size are collected before those of another
+ * begin. */
 static bool batch_changes(const by__job *job, int64_t step)
 {
     return by_config_batch(job->config, step) != by_config_batch(job->config, step - 1);
 }
 
-/* As often on all ranks as they submit steps. */
+/* Called equally often on all ranks, since they submit the same steps. */
 static by_status agree_to_stop(by__job *job, by_error *error)
 {
     if (by__trainer_is_late(job->trainer)) {
@@ -327,7 +330,7 @@ static by_status agree_to_stop(by__job *job, by_error *error)
     return by__job_agree(job, by__job_stopped(job), error);
 }
 
-/* Products of fp16 are made by kernels for f32, whatever the processor. */
+/* Products of fp16 use f32 kernels, on every processor. */
 static void warn_of_slowness(const by__job *job)
 {
     if (by__compute_dtype(job->config) == BY_F16 && by__job_leads(job)) {
@@ -336,7 +339,7 @@ static void warn_of_slowness(const by__job *job)
     }
 }
 
-/* A run that is resumed behind its last step ends at once: what it takes to go on. */
+/* A run that is resumed after its last step ends at once: says how to continue it. */
 static void tell_complete(const by__job *job)
 {
     long long done = (long long)job->done_step;
@@ -349,7 +352,7 @@ static void tell_complete(const by__job *job)
     }
 }
 
-/* Results are read while the next step is under way, so a device never waits for the host; on the
+/* Results are read while the next step is in flight, so a device never waits for the host; on the
  * CPU a step is done when it was submitted. */
 static by_status run_steps(by__job *job, by_error *error)
 {
@@ -381,9 +384,9 @@ static by_status run_steps(by__job *job, by_error *error)
     return BY_OK;
 }
 
-/* Whatever ends the loop (a request, data that cannot be read), what was learned is kept if it can
- * be: on several ranks if all of them end in this way, so at a request to stop. A failure while
- * saving does not hide why the loop ended. */
+/* However the loop ended (a request, unreadable data), saves the state if possible: with several
+ * ranks only if all of them end in this way, i.e. at a request to stop. A failure while saving does
+ * not hide the reason for the end. */
 static by_status finish(by__job *job, by_status status, by_error *error)
 {
     const char *word = status == BY_OK ? "done" : status == BY_ESTOPPED ? "stopped" : "failed";
@@ -429,7 +432,7 @@ static by_status finish(by__job *job, by_status status, by_error *error)
     return status;
 }
 
-/* No rank is done before rank 0 has written what is left, and what one fails at ends all. */
+/* Waits until rank 0 has written everything; a failure of one rank ends all. */
 static by_status end_together(const by__job *job, bool began, by_status status, by_error *error)
 {
     if (job->comm == NULL) {

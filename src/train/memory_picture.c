@@ -1,4 +1,4 @@
-/* A picture of the memory of a step: what is there while each node runs, by what it is for. */
+/* A picture of memory use during a step: what is allocated while each node runs, by purpose. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@
 #define BOTTOM    46.0
 #define FONT_SIZE 13.0
 
-/* From the bottom of the picture; the last two change from node to node. */
+/* Bands from bottom to top; the last two change from node to node. */
 enum { REST, WEIGHTS, GRADIENTS, STATE, ACTIVATIONS, WORKSPACE, BANDS };
 
 static const char *const band_names[BANDS] = {"process, data", "weights",     "gradients",
@@ -34,13 +34,13 @@ typedef struct moment {
 
 typedef struct picture {
     const by_trainer *trainer;
-    double fixed[ACTIVATIONS]; /* bytes of the bands that do not change */
+    double fixed[ACTIVATIONS]; /* bytes of the constant bands */
     double most[BANDS];
     moment *moments;
     int count;
-    int updates; /* the first of the update's nodes */
+    int updates; /* index of the update's first node */
     int first_backward;
-    double top; /* of the y axis */
+    double top; /* maximum of the y axis */
 } picture;
 
 static double x_of(const picture *p, int m)
@@ -53,7 +53,7 @@ static double y_of(const picture *p, double bytes)
     return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * bytes / p->top;
 }
 
-/* Bytes of all bands up to `band` at a moment. */
+/* Bytes of all bands up to `band` at a node. */
 static double height_of(const picture *p, int band, int m)
 {
     double bytes = 0.0;

@@ -1,9 +1,8 @@
-/* The update of what is on disk, window by window.
+/* The update of state on disk, window by window.
  *
- * Each window has a fixed place in the buffer. It may be read there when the windows that were in
- * its place have been written: windows get into the buffer and leave it in their order, which
- * begins again with each step, and those that are in it are the range [tail, head) of a count that
- * never ends. */
+ * Each window has a fixed place in the buffer, where it may be read once the windows that occupied
+ * the place have been written. Windows enter and leave the buffer in order, which repeats in each
+ * step; those in it are the range [tail, head) of a running count. */
 #include <stdlib.h>
 
 #include "train/offload_windows.h"
@@ -33,7 +32,7 @@ by_status by__offload_open(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
-/* Waits for what is under way, whether it fails or not, and empties the buffer. */
+/* Waits for transfers in flight, whether they fail or not, and empties the buffer. */
 static void finish(by_trainer *t)
 {
     by__offload *o = t->offload;
@@ -96,7 +95,7 @@ static by__window *window_of(by__offload *o, uint64_t number)
     return &o->windows[number % o->trained];
 }
 
-/* Whether the next window has its place for itself. */
+/* Returns true if the place of the next window is free. */
 static bool is_free(by__offload *o)
 {
     const by__window *w = window_of(o, o->head);
@@ -125,7 +124,7 @@ static by_status read_ahead(by_trainer *t, by_error *error)
     }
 }
 
-/* The next window is in memory. */
+/* Waits until the next window is in memory. */
 static by_status bring_in(by_trainer *t, by_error *error)
 {
     by__offload *o = t->offload;
@@ -137,7 +136,7 @@ static by_status bring_in(by_trainer *t, by_error *error)
     return wait(t, window_of(o, o->next), error);
 }
 
-/* What was read ahead is read again when the file was written in the meantime. */
+/* Discards data read ahead if the file was written in the meantime. */
 static void forget_old(by_trainer *t)
 {
     by__offload *o = t->offload;
@@ -151,7 +150,7 @@ static void forget_old(by_trainer *t)
 
 /* ---- the update ---- */
 
-/* Binds what a window has in memory, whether it comes from disk or not. */
+/* Binds the values of a window, on disk or not. */
 static by_status bind(by_trainer *t, const by__window *w, by__program_row *row, by_error *error)
 {
     char name[64];
@@ -182,7 +181,7 @@ static by_status bind(by_trainer *t, const by__window *w, by__program_row *row, 
     return BY_OK;
 }
 
-/* Runs the program of kind `number` on a window that is in memory. */
+/* Runs the program of kind `number` on a window in memory. */
 static by_status compute(by_trainer *t, const by__window *w, int number, by_error *error)
 {
     by__program_row *row = by__set_row(&t->programs, t->offload->kinds[number].name);
@@ -194,7 +193,7 @@ by_status by__offload_update(by_trainer *t, by_error *error)
 {
     by__offload *o = t->offload;
     o->waited = 0.0;
-    if (o->trained == 0) { /* tensors of other ranks */
+    if (o->trained == 0) { /* all tensors belong to other ranks */
         return BY_OK;
     }
     forget_old(t);
@@ -227,11 +226,11 @@ by_status by__offload_copy(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
-/* One window after the other: that is for evaluations, not for steps. */
+/* One window after another, without overlap: this is for evaluations, not for steps. */
 by_status by__offload_swap(by_trainer *t, bool back, by_error *error)
 {
     by__offload *o = t->offload;
-    for (size_t i = 0; i < o->trained; i++) { /* what the last update wrote has to be there */
+    for (size_t i = 0; i < o->trained; i++) { /* writes of the last update must be complete */
         BY_TRY(wait(t, &o->windows[i], error));
     }
     finish(t);

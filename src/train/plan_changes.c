@@ -1,4 +1,4 @@
-/* What would make a plan fit: changes of its config, alone and together, each planned. */
+/* Finds changes of a config, alone and combined, that make its plan fit, by planning each. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,8 @@ typedef enum dimension {
     DIMENSIONS
 } dimension;
 
-/* One change. Of a micro-batch the largest is searched, of a budget it is the limit. */
+/* A change. For the micro-batch the largest fitting value is searched, for a budget it is the
+ * limit. */
 static const struct {
     dimension of;
     const char *key;
@@ -36,7 +37,7 @@ typedef struct search {
     size_t count;
 } search;
 
-/* Keys that the other optimizer does not have would be refused. */
+/* Removes keys that the other optimizer does not have, which would be refused. */
 static void forget_keys(by_config *config, const char *kind)
 {
     by__config *c = (by__config *)config;
@@ -60,7 +61,7 @@ static by_status set_key(by_config *config, const char *key, const char *value, 
     return by_config_set(config, assignment, error);
 }
 
-/* The bytes of a config's plan; UINT64_MAX when it cannot be made. */
+/* Bytes of a config's plan; UINT64_MAX if it cannot be made. */
 static uint64_t plan(const search *s, by_config *config, double *seconds)
 {
     by_trainer *t;
@@ -77,8 +78,8 @@ static uint64_t plan(const search *s, by_config *config, double *seconds)
     return bytes;
 }
 
-/* Whether the plan may fit at all: that with the least activations does. A choice by budget takes
- * longer to find than to rule out. */
+/* Returns false if not even the plan with the least activations fits, which is faster to find out
+ * than a choice by budget. */
 static bool may_fit(const search *s, const by_config *config)
 {
     by_config *least;
@@ -96,7 +97,7 @@ static bool may_fit(const search *s, const by_config *config)
     return fits;
 }
 
-/* Batches that grow are whole micro-batches, too. */
+/* Growing batches must be whole micro-batches, too. */
 static bool divides_batches(const by_config *config, int64_t d)
 {
     const by_record_list *stages = &config->train.batch_warmup;
@@ -108,12 +109,12 @@ static bool divides_batches(const by_config *config, int64_t d)
     return divides;
 }
 
-/* The largest micro-batch below the config's whose plan fits, by halving: a plan grows with it. */
+/* Finds the largest fitting micro-batch below the config's by bisection: the plan grows with it. */
 static bool find_micro_batch(const search *s, by_config *config, by_plan_change *out)
 {
     int64_t divisors[256];
     size_t high = 0;
-    size_t low = 0; /* so many of the smallest fit */
+    size_t low = 0; /* multiples of the smallest that fit */
     by__layout layout;
     if (by__layout_resolve(&layout, config, s->ranks, 0, NULL) != BY_OK) {
         return false;
@@ -164,7 +165,7 @@ static void describe(const search *s, unsigned set, by_plan_change *change)
     by__text_free(&text);
 }
 
-/* Whether the move changes anything, and may be made. */
+/* Returns true if the move changes something and is permitted. */
 static bool is_open(const search *s, int move)
 {
     const by_config *c = s->config;
@@ -173,7 +174,7 @@ static bool is_open(const search *s, int move)
         if (moves[move].value == NULL) {
             return strcmp(c->memory.recompute, "none") == 0 && c->memory.budget == 0;
         }
-        /* Those by blocks are for where no budget can choose. */
+        /* Moves by blocks are only for configs where no budget can choose. */
         return strcmp(c->memory.recompute, moves[move].value) != 0 &&
                strcmp(c->memory.recompute, "full") != 0 && strcmp(c->memory.recompute, "none") != 0;
     case MICRO_BATCH:
@@ -190,7 +191,7 @@ static bool is_open(const search *s, int move)
     return false;
 }
 
-/* Plans the config with a set of moves; adds it to the list when it fits. */
+/* Plans the config with a set of moves; adds it to the list if it fits. */
 static by_status try_set(search *s, unsigned set, by_error *error)
 {
     by_config *config;
@@ -213,7 +214,7 @@ static by_status try_set(search *s, unsigned set, by_error *error)
     if (status == BY_OK && searches) {
         status = by_config_resolve(config, NULL);
     }
-    /* A setting that this config cannot have is none of its ways out. */
+    /* A setting that is impossible for this config is not a solution. */
     bool fits = status == BY_OK;
     if (fits && searches) {
         fits = find_micro_batch(s, config, &change);
@@ -240,7 +241,7 @@ static int size_of(unsigned set)
     return size;
 }
 
-/* Every move is possible, and no two change the same. */
+/* Returns true if every move is possible, and no two change the same key. */
 static bool is_valid(const search *s, unsigned set)
 {
     unsigned met = 0;
@@ -266,7 +267,7 @@ static int by_seconds(const void *a, const void *b)
     return strcmp(x->settings, y->settings);
 }
 
-/* Ranks that divide parameters, gradients and state: what one of them would take, reckoned from the
+/* Adds the option of ranks that divide parameters, gradients and state, with an estimate from the
  * plan of one. */
 static void add_ranks(search *s)
 {

@@ -1,3 +1,4 @@
+/* The predictor: runs a trained model on examples in memory, in batches. */
 #include "banyan/predictor.h"
 
 #include <stdio.h>
@@ -15,7 +16,7 @@ struct by_predictor {
     by_config *config;
     by_task_data *data;
     by_trainer *trainer;
-    by_array arrays[MOST_ARRAYS]; /* a batch; names and data are the predictor's */
+    by_array arrays[MOST_ARRAYS]; /* a batch; names and data belong to the predictor */
     char names[MOST_ARRAYS][32];
     size_t row_bytes[MOST_ARRAYS];
     size_t array_count;
@@ -137,7 +138,7 @@ by_status by_predictor_table(by_table **out, const by_predictor *p, const char *
 
 /* ---- opening ---- */
 
-/* One example: a row in which all is missing, or a black image. */
+/* Makes one placeholder example: a row with all values missing, or a black image. */
 static by_status take_nothing(by_predictor_input **out, const by_predictor *p, by_error *error)
 {
     by_table *table = NULL;
@@ -166,7 +167,7 @@ static by_status take_nothing(by_predictor_input **out, const by_predictor *p, b
     return status;
 }
 
-/* Memory for a batch of examples like those of an input. */
+/* Allocates a batch of examples like those of an input. */
 static by_status take_batch(by_predictor *p, const by_predictor_input *like, by_error *error)
 {
     const by_source *source = like->source;
@@ -197,7 +198,7 @@ static void say_nothing(void *user, const by_field *fields, size_t count)
     BY_UNUSED(count);
 }
 
-/* The config of a program that computes batches of this size. */
+/* Makes the config of a program for batches of this size. */
 static by_status copy_config(by_predictor *p, const by_config *config,
                              const by_predictor_options *o, by_error *error)
 {

@@ -1,5 +1,5 @@
-/* Whether the ranks of a job compute alike. Weights are equal bit for bit on any hosts as long as
- * all run the same version with kernels of the same level (docs/determinism.md). */
+/* Checks that the ranks of a job compute alike. Weights are equal bit for bit on any hosts if all
+ * run the same version with kernels of the same level (docs/determinism.md). */
 #include <string.h>
 
 #include "train/loop.h"

@@ -1,11 +1,11 @@
-/* How the ranks of a job are laid out: the section `parallel` and the number of ranks, as the mesh
- * that they make. Found without a message, before anything is allocated. */
+/* Arranges the ranks of a job as a mesh, from the section `parallel` and the number of ranks;
+ * without communication, before anything is allocated. */
 #include <string.h>
 
 #include "config/kind.h"
 #include "train/train.h"
 
-/* The number that the config gives an axis; -1: derived. */
+/* The size of an axis in the config; -1: derived. */
 static int64_t wanted(const by_parallel_config *p, int axis)
 {
     const int64_t sizes[BY_MESH_AXES] = {
@@ -15,7 +15,7 @@ static int64_t wanted(const by_parallel_config *p, int axis)
     return sizes[axis];
 }
 
-/* "data 2 x shard 4": the axes that are given and not 1. */
+/* Prints "data 2 x shard 4": the given axes that are not 1. */
 static void describe(by__text *out, const by_parallel_config *p)
 {
     for (int axis = 0; axis < BY_MESH_AXES; axis++) {
@@ -51,7 +51,7 @@ static by_status refuse_product(const by_config *config, int64_t product, int de
     return BY_ECONFIG;
 }
 
-/* Sizes of all axes, whose product is `ranks`. */
+/* Derives the sizes of all axes, whose product is `ranks`. */
 static by_status derive(by__layout *l, const by_config *config, by_error *error)
 {
     int derived = -1;
@@ -74,7 +74,7 @@ static by_status derive(by__layout *l, const by_config *config, by_error *error)
                : refuse_product(config, product, derived, l->ranks, error);
 }
 
-/* Every replica computes at least one micro-batch of a step. */
+/* Every replica must compute at least one micro-batch of a step. */
 static by_status check_batch(const by__layout *l, const by_config *config, by_error *error)
 {
     const by_train_config *train = &config->train;
@@ -122,7 +122,7 @@ static by_status check_batch(const by__layout *l, const by_config *config, by_er
                         (long long)(train->micro_batch * l->replicas));
 }
 
-/* What passes gather, a stage cannot keep: they are programs of their own. */
+/* Stages cannot keep gathered parameters, because they are separate programs. */
 static by_status check_keep(const by__layout *l, const by_config *config, by_error *error)
 {
     if (config->parallel.keep != 0 && config->parallel.zero > 2 && l->size[BY_MESH_SHARD] > 1 &&
@@ -136,7 +136,7 @@ static by_status check_keep(const by__layout *l, const by_config *config, by_err
     return BY_OK;
 }
 
-/* BY_ECONFIG for axes that do not go together with what else the config asks for. */
+/* BY_ECONFIG for axes that are incompatible with other settings of the config. */
 static by_status check_axes(const by__layout *l, const by_config *config, by_error *error)
 {
     BY_TRY(check_keep(l, config, error));

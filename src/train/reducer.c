@@ -11,10 +11,10 @@ struct by__reducer {
     by__sum_merge *merges;
     int held;
     float *mine[BY__SUM_TREE_NODES];
-    size_t *slices; /* of a bucket: elements of each peer ... */
-    size_t *first;  /* ... which begin here */
+    size_t *slices; /* of a bucket: elements of each peer, */
+    size_t *first;  /* and their offsets */
     size_t *parts;  /* of an owner's slice: elements of each of its peers */
-    /* In turn: the round that the plan is for, and what it leaves. */
+    /* Micro-batches in turn: the round that the plan is for, and the sums it leaves. */
     int64_t round;
     by__sum_node *nodes;
     int *kept;
@@ -26,7 +26,7 @@ static int parts_of(const by__reducer_spec *spec)
     return spec->parts > 1 ? spec->parts : 1;
 }
 
-/* The forest of a replica, and where each sum in it begins. Returns how many. */
+/* Lists the forest of a replica, with the beginning of each sum. Returns their number. */
 static int list_sums(const by__reducer *r, int replica, by__sum_node *nodes)
 {
     int64_t first;
@@ -41,18 +41,18 @@ static int list_sums(const by__reducer *r, int replica, by__sum_node *nodes)
     return forest;
 }
 
-/* What is known of the plan while it is made. */
+/* State while the plan is made. */
 typedef struct planning {
     by__reducer *r;
-    int64_t *begin; /* of one part: where each holder's leaves begin */
+    int64_t *begin; /* for one part: first leaf of each holder */
     size_t begins;
     size_t owners;
     size_t merges;
-    int *roots; /* the holder that gets the sum of each part */
+    int *roots; /* the holder of each part's sum */
 } planning;
 
-/* The forests of all peers that have a part, one behind the other: each of their nodes is a holder.
- * One more entry of `begin` is the end. */
+/* The forests of all peers that have a part, concatenated: each of their nodes is a holder. One
+ * extra entry of `begin` is the end. */
 static by_status list_holders(planning *p, int part, int *holders, by_error *error)
 {
     by__reducer *r = p->r;
@@ -76,7 +76,7 @@ static by_status list_holders(planning *p, int part, int *holders, by_error *err
     return BY_OK;
 }
 
-/* Appends merges; holder[i], or first + i without it, is holder i of theirs. */
+/* Appends merges; their holder i is holder[i], or first + i if holder is NULL. */
 static by_status append_merges(planning *p, const int64_t *begin, int count, const int *holder,
                                int first, int *root, by_error *error)
 {
@@ -98,7 +98,7 @@ static by_status append_merges(planning *p, const int64_t *begin, int count, con
     return status;
 }
 
-/* Each part's sum tree over the micro-batches, then the tree over the parts. */
+/* Plans each part's sum tree over the micro-batches, then the tree over the parts. */
 static by_status plan_parts(planning *p, by_error *error)
 {
     by__reducer *r = p->r;
@@ -128,7 +128,7 @@ static by_status make_plan(by__reducer *r, by_error *error)
     return status;
 }
 
-/* Room for the plan of any round. */
+/* Reserves memory for the plan of any round. */
 static by_status reserve_rounds(by__reducer *r, by_error *error)
 {
     size_t most = (size_t)by_comm_size(r->spec.peers) + BY__SUM_TREE_NODES;
@@ -182,8 +182,8 @@ void by__reducer_close(by__reducer **reducer)
     *reducer = NULL;
 }
 
-/* Gives each peer its part of its owner's slice of a bucket. Returns where the slice of `mine`, an
- * owner, begins, and leaves the parts of it in r->parts. */
+/* Divides the slices of a bucket's owners among their peers. Returns the offset of the slice of
+ * owner `mine`, and sets r->parts to its parts. */
 static size_t cut_slices(by__reducer *r, const by__bucket *b, int mine)
 {
     int owners = r->spec.owners;
@@ -238,7 +238,7 @@ by_status by__reducer_run(by__reducer *reducer, size_t bucket, float *const *set
                                     r->parts, BY_F32, what, error);
 }
 
-/* ---- in turn ---- */
+/* ---- micro-batches in turn ---- */
 
 int by__reducer_sets(int64_t leaves, int ranks)
 {
@@ -251,7 +251,7 @@ int by__reducer_sets(int64_t leaves, int ranks)
     return most;
 }
 
-/* The holders of a round ascend as their leaves do, those of earlier rounds first. */
+/* The holders of a round are in the order of their leaves, those of earlier rounds first. */
 static void plan_round(by__reducer *r, int64_t round)
 {
     int ranks = by_comm_size(r->spec.peers);

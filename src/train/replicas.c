@@ -1,5 +1,5 @@
-/* Whether ranks that should hold the same weights do: a processor or memory that computes wrong
- * shows in one replica only. */
+/* Checks that ranks which should hold the same weights do: a fault of a processor or memory affects
+ * one replica only. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,13 +11,13 @@ typedef struct hash {
     char text[digits];
 } hash;
 
-/* What a replica says of itself. */
+/* Sent by each replica. */
 typedef struct replica {
     hash all;
-    int32_t rank; /* in the job */
+    int32_t rank; /* rank in the job */
 } replica;
 
-/* Adds the f32 values of a piece on disk, some at a time. */
+/* Hashes the f32 values of a piece on disk, in parts. */
 static by_status add_from_disk(const by_trainer *t, int flat, by__handle handle,
                                const by__held_piece *piece, by__hasher *hasher, by_error *error)
 {
@@ -47,7 +47,7 @@ static by_status add_memory(by_memory memory, by__hasher *hasher, by_error *erro
     return status;
 }
 
-/* Adds the bytes of what this rank has of an entry's buffer; there may be none. */
+/* Hashes this rank's part of an entry's buffer, possibly empty. */
 static by_status add_buffer(const by_trainer *t, int flat, by__handle handle, by__hasher *hasher,
                             by_error *error)
 {
@@ -67,8 +67,8 @@ static by_status add_buffer(const by_trainer *t, int flat, by__handle handle, by
     return BY_OK;
 }
 
-/* The hash of each parameter: of what programs compute with, and of its master. `divided`: where
- * the ranks of `shard` divide these, else where they do not. */
+/* Hashes each parameter: the values that programs compute with, and its master. `divided`: those
+ * that the ranks of `shard` divide, else the others. */
 static by_status hash_weights(const by_trainer *t, bool divided, hash *hashes, by_error *error)
 {
     by_status status = BY_OK;
@@ -95,7 +95,7 @@ static bool same(const hash *a, const hash *b)
     return memcmp(a->text, b->text, digits) == 0;
 }
 
-/* How many replicas are as replica `i`. */
+/* Number of replicas equal to replica `i`. */
 static int alike(const replica *all, int count, int i)
 {
     int n = 0;
@@ -105,13 +105,13 @@ static int alike(const replica *all, int count, int i)
     return n;
 }
 
-/* `hashes` has those of all parameters of one replica after another. */
+/* `hashes`: of all parameters, one replica after another. */
 static by_status report(const by_trainer *t, by_comm *comm, const replica *all, const hash *hashes,
                         by_error *error)
 {
     size_t count = by__store_count(t->store);
     int replicas = by_comm_size(comm);
-    int good = 0; /* of the largest group of equal ones */
+    int good = 0; /* a member of the largest group of equal replicas */
     int bad = 0;
     size_t first = count;
     size_t differing = 0;
@@ -128,7 +128,7 @@ static by_status report(const by_trainer *t, by_comm *comm, const replica *all, 
         }
     }
     const char *name = first == count ? "" : by__store_entry(t->store, (by__handle)first)->name;
-    /* Two groups of one size: either may be wrong. */
+    /* If two groups have the same size, either may be wrong. */
     bool decided = alike(all, replicas, good) > alike(all, replicas, bad);
     return by_error_set(error, BY_ECORRUPT,
                         "step %lld: the weights of rank %d (%s) %s those of rank %d (%s) in %zu of "
@@ -183,7 +183,7 @@ by_status by__trainer_compare_replicas(by_trainer *t, by_error *error)
     BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     size_t replicas = (size_t)by_comm_size(comm);
     if (t->shard.copies != NULL && (size_t)by_comm_size(t->shard.copies) > replicas) {
-        replicas = (size_t)by_comm_size(t->shard.copies); /* sequences are copies too */
+        replicas = (size_t)by_comm_size(t->shard.copies); /* ranks of `sequence` are copies too */
     }
     by_status status = by__alloc((void **)&hashes, replicas * by__store_count(t->store),
                                  sizeof *hashes, "hashes", error);

@@ -1,8 +1,9 @@
+/* Resident memory of this process, now and at its peak. */
 #include <string.h>
 
 #include "train/train.h"
 
-/* A "Key:   123 kB" line of /proc/self/status in bytes. */
+/* Reads a "Key: 123 kB" line of /proc/self/status as bytes. */
 static uint64_t status_bytes(const char *key)
 {
     char line[256];

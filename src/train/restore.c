@@ -1,5 +1,4 @@
-/* Going on from a checkpoint: of a run that is resumed, or of one that goes back. save.c has the
- * other half. */
+/* Restoring a checkpoint, when a run is resumed or goes back. save.c is the counterpart. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +7,7 @@
 #include "train/loop.h"
 #include "train/teacher.h"
 
-/* Refuses another teacher than the checkpoint's. */
+/* Refuses a teacher other than the checkpoint's. */
 static by_status check_teacher(const by__job *job, const by_checkpoint *checkpoint, by_error *error)
 {
     const char *now = by__teacher_hash(job->trainer);
@@ -24,7 +23,7 @@ static by_status check_teacher(const by__job *job, const by_checkpoint *checkpoi
                         by_checkpoint_path(checkpoint), then, job->config->distill.teacher, now);
 }
 
-/* The numbers that are saved with the tensors. */
+/* Restores the numbers that are saved with the tensors. */
 static by_status restore_values(by__job *job, const by_checkpoint *checkpoint, by_error *error)
 {
     uint64_t seed;
@@ -47,7 +46,7 @@ static by_status restore_values(by__job *job, const by_checkpoint *checkpoint, b
     return BY_OK;
 }
 
-/* A value that a checkpoint has if it is not 0. */
+/* A value that a checkpoint only has if it is not 0. */
 static int64_t count_of(const by_checkpoint *checkpoint, const char *key)
 {
     uint64_t value;
@@ -55,7 +54,7 @@ static int64_t count_of(const by_checkpoint *checkpoint, const char *key)
     return has && value <= INT64_MAX ? (int64_t)value : 0;
 }
 
-/* A checkpoint without these values is of a run that had no dynamic scale of the loss. */
+/* A checkpoint without these values is from a run without a dynamic loss scale. */
 static by_status restore_loss_scale(by__guard *guard, const by__job *job,
                                     const by_checkpoint *checkpoint, by_error *error)
 {
@@ -79,7 +78,7 @@ static by_status restore_loss_scale(by__guard *guard, const by__job *job,
     return BY_OK;
 }
 
-/* Behind the optimizer's state. */
+/* Called after the optimizer's state was restored. */
 static by_status restore_guard(by__job *job, const by_checkpoint *checkpoint, by_error *error)
 {
     const char *losses;
@@ -104,7 +103,7 @@ static by_status restore_guard(by__job *job, const by_checkpoint *checkpoint, by
     return BY_OK;
 }
 
-/* Where a job that goes on would go back to. */
+/* Determines the checkpoint that the job would go back to. */
 static void restore_rollback(by__job *job, const by_checkpoint *checkpoint)
 {
     uint64_t step;
@@ -115,8 +114,8 @@ static void restore_rollback(by__job *job, const by_checkpoint *checkpoint)
     }
 }
 
-/* Two optimizers may keep states of equal names and shapes that mean different things. Checkpoints
- * from before this value was kept do not say. */
+/* Two optimizers may keep states of equal names and shapes with different meanings. Older
+ * checkpoints lack this value. */
 static by_status check_optimizer(const by__job *job, const by_checkpoint *checkpoint,
                                  by_error *error)
 {
@@ -144,7 +143,7 @@ static by_status restore_tensors(by__job *job, const by_checkpoint *checkpoint, 
                                      error);
 }
 
-/* The lines of section `model` in a printed config; "" when it has none. */
+/* The lines of section `model` in a printed config; "" if it has none. */
 static const char *model_lines(const char *printed)
 {
     static const char section[] = "\nmodel:\n";
@@ -152,7 +151,7 @@ static const char *model_lines(const char *printed)
     return begin == NULL ? "" : begin + strlen(section);
 }
 
-/* Compares "  key: value" lines up to the end of the section. */
+/* Compares " key: value" lines to the end of the section. */
 static by_status compare_lines(const char *path, const char *then, const char *now, by_error *error)
 {
     while (now[0] == ' ' && then[0] == ' ') {
@@ -174,8 +173,8 @@ static by_status compare_lines(const char *path, const char *then, const char *n
     return BY_OK;
 }
 
-/* The printed config of a model that a config.json describes; keys that it does not hold have their
- * defaults. Freed with free(). */
+/* The printed config of the model in a config.json; keys that it lacks have their defaults. Freed
+ * with free(). */
 static by_status print_described(char **out, const char *path, const char *json, by_error *error)
 {
     by_config *config;
@@ -191,9 +190,8 @@ static by_status print_described(char **out, const char *path, const char *json,
     return status;
 }
 
-/* BY_ECONFIG when the checkpoint's model is not the config's. Both are compared as config.json
- * describes them, so that every key that makes a model counts, whatever the family, and no
- * other. */
+/* BY_ECONFIG if the checkpoint's model is not the config's. Both are compared as config.json
+ * describes them, so that exactly the keys that determine a model count, whatever the family. */
 static by_status check_model(const by__job *job, const by_checkpoint *checkpoint, by_error *error)
 {
     char *then = NULL;
@@ -220,7 +218,7 @@ static by_status check_model(const by__job *job, const by_checkpoint *checkpoint
     return status;
 }
 
-/* Whether there is any directory that is named like a checkpoint, and the newest one's step. */
+/* Finds whether any directory is named like a checkpoint, and the newest one's step. */
 static by_status find_newest(bool *found, uint64_t *newest, const by__job *job, by_error *error)
 {
     uint64_t *steps;
@@ -237,8 +235,8 @@ static by_status find_newest(bool *found, uint64_t *newest, const by__job *job, 
     return BY_OK;
 }
 
-/* The newest checkpoint that is whole, on all ranks; rank 0 looks for it and says what was passed
- * over. *path is "" where there is none and the run may begin again. */
+/* Finds the newest valid checkpoint, on all ranks; rank 0 searches and reports what was skipped.
+ * *path is "" if there is none and the run may start over. */
 static by_status find_checkpoint(char **path, by__job *job, by_error *error)
 {
     by_error reason = {0};
@@ -282,7 +280,7 @@ static by_status restore_from(by__job *job, const by_checkpoint *checkpoint, by_
     BY_TRY(restore_guard(job, checkpoint, error));
     restore_rollback(job, checkpoint);
     by__job_damage_restore(job, checkpoint);
-    /* A crash between writing the best checkpoint and marking it. */
+    /* Repairs a crash between writing the best checkpoint and marking it. */
     if (by__job_leads(job) && job->best_step == by_checkpoint_step(checkpoint) &&
         isfinite(job->best_loss)) {
         return by_checkpoint_mark_best(job->checkpoints, job->best_step, job->best_loss, error);
@@ -299,7 +297,7 @@ by_status by__job_return(by__job *job, int64_t step, by_error *error)
     by_status status = by_checkpoint_open(&checkpoint, path, true, error);
     free(path);
     BY_TRY(status);
-    job->is_torn = true; /* a failure in between leaves nothing to save */
+    job->is_torn = true; /* after a failure half-way there is nothing to save */
     status = restore_tensors(job, checkpoint, error);
     if (status == BY_OK) {
         status = restore_guard(job, checkpoint, error);
@@ -320,7 +318,7 @@ by_status by__job_restore(bool *restored, by__job *job, by_error *error)
     }
     *restored = status == BY_OK && path[0] != '\0';
     if (*restored) {
-        status = by_checkpoint_open(&checkpoint, path, false, error); /* verified just now */
+        status = by_checkpoint_open(&checkpoint, path, false, error); /* just verified */
     }
     if (*restored && status == BY_OK) {
         status = restore_from(job, checkpoint, error);

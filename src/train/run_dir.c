@@ -1,3 +1,4 @@
+/* Run directories: creates or finds one, locks it, and writes its records. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@ static by_status no_memory(by_error *error)
     return by_error_set(error, BY_EMEMORY, "out of memory: path");
 }
 
-/* Makes DIR/NAME, or DIR/NAME-2, -3, ...: mkdir decides, so two jobs never share one. */
+/* Creates DIR/NAME, or DIR/NAME-2, -3, ...: mkdir is atomic, so two jobs never share one. */
 static by_status make_directory(char **out, const char *runs, const char *name, by_error *error)
 {
     BY_TRY(by__make_dirs(runs, error));
@@ -57,7 +58,7 @@ static void note(void *user, const char *text)
     by__job_note(user, "%s", text);
 }
 
-/* What a config says of sinks. */
+/* The tracker options of a config. */
 static by__tracker_options tracker_options(const by_config *config)
 {
     const by_track_config *c = &config->track;
@@ -111,7 +112,7 @@ by_status by__run_dir_make(by__job *job, by_error *error)
     return take(job, error);
 }
 
-/* by_run_find gives a path with a last component that is the run's name. */
+/* by_run_find returns a path whose last component is the run's name. */
 static by_run_record describe_progress(const by__job *job, const char *status)
 {
     const char *slash = strrchr(job->run, '/');
@@ -124,7 +125,7 @@ static by_run_record describe_progress(const by__job *job, const char *status)
                            .best_loss = job->best_loss};
 }
 
-/* The registry's row: an index that can be made again from the run directories. */
+/* Updates the registry, an index that can be rebuilt from the run directories. */
 static by_status index_run(const by__job *job, const by_run_record *record, by_error *error)
 {
     by_registry *registry;
@@ -163,7 +164,7 @@ static void update_index(by__job *job, const by_run_record *record)
     }
 }
 
-/* How many hosts ranks are on. */
+/* Number of hosts of the ranks. */
 static int count_hosts(const by_comm *comm)
 {
     int hosts = 1;
@@ -177,7 +178,7 @@ static int count_hosts(const by_comm *comm)
     return hosts;
 }
 
-/* The machine, the ranks and their topology, and the hashes of the data. */
+/* Describes the machine, the ranks and their topology, and the hashes of the data. */
 static by_status describe_environment(by__job *job, by_error *error)
 {
     enum { own = 5 };
@@ -201,7 +202,7 @@ static by_status describe_environment(by__job *job, by_error *error)
     const by_task *task = job->data->task;
     BY_TRY(task->keep == NULL ? BY_OK : task->keep(job->data, job->config, &kept, error));
     for (size_t i = 0; i < kept.value_count; i++) {
-        if (kept.values[i].kind == BY_VALUE_STRING) { /* hashes of what it is trained on */
+        if (kept.values[i].kind == BY_VALUE_STRING) { /* hashes of the training data */
             facts[count++] = (by_environment_fact){kept.values[i].key, kept.values[i].as.string};
         }
     }
@@ -232,7 +233,7 @@ void by__run_dir_update(by__job *job, const char *status)
         by__job_note(job, "%s", error.message);
     }
     job->record_failing = failing;
-    if (!job->index_failing || !is_running) { /* a lock that is held costs seconds each time */
+    if (!job->index_failing || !is_running) { /* a held lock costs seconds each time */
         update_index(job, &record);
     }
 }
@@ -245,8 +246,8 @@ static bool is_run(const char *path)
     return found;
 }
 
-/* The same directory by a path whose last component is its name: "runs/a/" is "runs/a", and "."
- * and ".." are what they stand for. */
+/* The directory by a path whose last component is its name: "runs/a/" becomes "runs/a", and "." and
+ * ".." are resolved. */
 static by_status name_path(char **out, const char *path, by_error *error)
 {
     size_t length = strlen(path);

@@ -1,3 +1,5 @@
+/* The facts of a run as a flat list, read from its directory: its record, last metrics, config,
+ * tags and environment. */
 #include "banyan/runs.h"
 
 #include <jansson.h>
@@ -14,8 +16,8 @@ enum { max_environment_file = 1 << 20 };
 typedef struct list {
     by_run_facts facts;
     size_t capacity;
-    size_t next;      /* where the fact of the next number is looked for first: events repeat */
-    by_status status; /* of what was added; nothing is added behind an error */
+    size_t next;      /* where to look first for the next fact: events repeat */
+    by_status status; /* of what was added; nothing is added after an error */
     by_error *error;
 } list;
 
@@ -79,7 +81,7 @@ static by_status read_record(list *l, const char *run, by_error *error)
 
 /* ---- the last numbers ---- */
 
-/* Called for each number of the events: the last one of a key stays. */
+/* Called for each number of the events: the last value of a key is kept. */
 static void take_number(void *user, const char *event, uint64_t step, const char *key, double value)
 {
     list *l = user;
@@ -113,7 +115,7 @@ static void take_number(void *user, const char *event, uint64_t step, const char
 
 /* ---- the config ---- */
 
-/* The printed config: "SECTION:" on a line of its own, then "  KEY: VALUE". */
+/* The printed config has "SECTION:" on a separate line, then " KEY: VALUE". */
 static void add_config_line(list *l, char section[64], char *line)
 {
     char group[80];
@@ -177,7 +179,7 @@ static by_status read_tags(list *l, const char *run, by_error *error)
     return BY_OK;
 }
 
-/* A value of the environment; an object's values one by one, a list's joined by blanks. */
+/* Adds a value of the environment; an object's members one by one, a list joined by blanks. */
 static void add_json(list *l, const char *group, const char *key, const json_t *value)
 {
     by__text text = {0};

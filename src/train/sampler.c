@@ -1,6 +1,6 @@
-/* Texts that the model continues while it trains: a program that adds one token to a sequence, over
- * the weights that the programs of a step compute with. No weights are copied; its own are caches
- * of keys and values for the one sequence, whose length the config says. */
+/* Texts that the model continues during training: a program that adds one token to a sequence,
+ * using the weights that the programs of a step compute with. No weights are copied; its own memory
+ * is the key/value caches of one sequence, whose length the config sets. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #define NAME        "sample"
 #define TEMPERATURE 0.8
 
-/* Places of its inputs and of its logits in its memory, caches behind. */
+/* Offsets of its inputs and logits in its memory; caches follow. */
 enum {
     AT_START = 0,
     AT_TOKENS = BY_CACHE_LINE,
@@ -21,19 +21,19 @@ enum {
 struct by__sampler {
     int64_t positions;
     int64_t vocab; /* of the model */
-    size_t bytes;  /* of `memory` */
+    size_t bytes;  /* size of `memory` */
     by_memory memory;
     float *logits;
 };
 
-/* No token is less than a byte, and some tokenizers put one in front. */
+/* A token is at least one byte, and some tokenizers add one at the beginning. */
 static int64_t positions_of(const by_config *config)
 {
     int64_t wanted = (int64_t)strlen(config->track.sample_prompt) + 1 + config->track.sample_tokens;
     return wanted < config->model.context ? wanted : config->model.context;
 }
 
-/* The first axis that leaves no rank all weights; -1: none. */
+/* The first axis that leaves no rank with all weights; -1: none. */
 static int dividing_axis(const by_trainer *t)
 {
     static const int axes[] = {BY_MESH_PIPELINE, BY_MESH_EXPERT, BY_MESH_TENSOR};
@@ -146,7 +146,7 @@ int64_t by__sampler_positions(const by_trainer *t)
     return t->sampler == NULL ? 0 : t->sampler->positions;
 }
 
-/* The logits of what follows `id` at a position. */
+/* Computes the logits after `id` at a position. */
 static by_status take_in(by_trainer *t, int32_t id, size_t position, by_error *error)
 {
     by__sampler *s = t->sampler;
@@ -164,7 +164,7 @@ static by_status take_in(by_trainer *t, int32_t id, size_t position, by_error *e
     return by_device_read(s->logits, by_memory_at(s->memory, AT_LOGITS, bytes), error);
 }
 
-/* Uniform in (0, 1), of an id at a position. */
+/* Uniform in (0, 1), a function of seed, position and id. */
 static double uniform(uint64_t seed, size_t position, uint32_t id)
 {
     uint32_t key[2];
@@ -175,7 +175,7 @@ static double uniform(uint64_t seed, size_t position, uint32_t id)
     return ((double)random[0] + 0.5) * 0x1p-32;
 }
 
-/* A draw from softmax(logits / temperature) is the largest of logit / temperature + G with G of the
+/* Draws from softmax(logits / temperature): the largest of logit / temperature + G with G from the
  * standard Gumbel distribution, -log(-log(u)) (Gumbel 1954). -1: no logit is finite. */
 static int32_t draw(const by__sampler *s, uint64_t seed, size_t position, int64_t vocab)
 {

@@ -1,3 +1,5 @@
+/* The content of a job's checkpoints: slices of tensors, and the values and files saved with
+ * them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,12 +8,12 @@
 #include "train/loop.h"
 #include "train/teacher.h"
 
-/* A slice to save: where it is in the trainer. */
+/* The origin in the trainer of a slice to save. */
 typedef struct source {
     size_t parameter;
     int state;    /* -1: the parameter itself */
-    size_t slice; /* which of those that the trainer holds ... */
-    size_t first; /* ... and from which element of it on */
+    size_t slice; /* index of the trainer's slice, */
+    size_t first; /* and the first element in it */
 } source;
 
 struct by__held {
@@ -23,7 +25,7 @@ struct by__held {
     size_t count;
 };
 
-/* `prefix`: "m." of a state. */
+/* `prefix`: "m." for a state. */
 static by_status add_slice(by__held *h, const by__held_slice *slice, const source *from,
                            const char *prefix, const char *name, by_error *error)
 {
@@ -41,8 +43,8 @@ static by_status add_slice(by__held *h, const by__held_slice *slice, const sourc
     return BY_OK;
 }
 
-/* What a slice of a tensor that files hold in parts, one for each index of the first axis, has of
- * part i: false where it is nothing. `view` is the part. */
+/* For a tensor that files hold in parts, one for each index of the first axis: the intersection of
+ * a slice with part i. Returns false if it is empty. `view` is the part. */
 static bool slice_of_part(by_tensor_slice *out, const by_tensor_slice *slice,
                           const by_tensor_view *view, int64_t i)
 {
@@ -64,7 +66,7 @@ static bool slice_of_part(by_tensor_slice *out, const by_tensor_slice *slice,
     return i >= slice->offset[0] && i < slice->offset[0] + slice->shape[0];
 }
 
-/* A parameter, or its average, that files hold in parts. */
+/* Adds a parameter, or its average, that files hold in parts. */
 static by_status add_stacked(by__held *h, const by__held_slice *whole, source from,
                              const char *prefix, const char *name, by_error *error)
 {
@@ -88,7 +90,7 @@ static by_status add_stacked(by__held *h, const by__held_slice *whole, source fr
     return BY_OK;
 }
 
-/* Adds what there is of a parameter (state -1) or of a state of it. */
+/* Adds this rank's slices of a parameter (state -1) or of a state of it. */
 static by_status add_held(by__held *h, size_t parameter, int state, by_error *error)
 {
     char prefix[64] = "";
@@ -107,7 +109,7 @@ static by_status add_held(by__held *h, size_t parameter, int state, by_error *er
         s.slice = has.slice;
         s.rank = has.whole.rank;
         memcpy(s.shape, has.whole.dim, (size_t)s.rank * sizeof s.shape[0]);
-        /* The average is in files as the weights are, whose place it can take. */
+        /* The average is stored like the weights, which it can replace. */
         bool as_weights =
             state < 0 || strcmp(by_trainer_state_name(h->trainer, state), BY_AVERAGE_STATE) == 0;
         BY_TRY(as_weights && by__name_is_stacked(name)
@@ -131,8 +133,7 @@ static by_status list_held(by__held *h, by_error *error)
     return BY_OK;
 }
 
-/* A checkpoint with values that are not finite would be the newest valid one and good for
- * nothing. */
+/* Refuses values that are not finite: the checkpoint would be the newest valid one, but useless. */
 static by_status check_finite(const by__held *h, size_t i, const void *values, by_error *error)
 {
     const by__held_slice *s = &h->slices[i];
@@ -154,7 +155,7 @@ by_status by__held_read(void *user, size_t i, const void **data, void **owned, b
     const source *from = &h->sources[i];
     BY_TRY(by__trainer_read_slice(h->trainer, from->parameter, from->state, from->slice, data,
                                   owned, error));
-    if (from->first > 0) { /* of a stacked parameter */
+    if (from->first > 0) { /* part of a stacked parameter */
         *data = (const char *)*data + from->first * by_dtype_size(h->slices[i].dtype);
     }
     by_status status = check_finite(h, i, *data, error);
@@ -195,14 +196,14 @@ by_status by__held_plan(by__save_plan *out, const by__held *h, const by__job *jo
                               error);
 }
 
-/* ---- what is saved with them ---- */
+/* ---- values and files saved with the tensors ---- */
 
-/* How by__job_describe hands on a request. */
+/* How by__job_describe passes on a request. */
 typedef by_status taker(by__job *job, const by__save_request *request, by_error *error);
 
 #define GUARD_VALUES 7
 
-/* Of the guards, where there is anything to keep. Returns how many values it is. */
+/* Adds values of the guards, if there are any to keep. Returns their number. */
 static size_t describe_guard(const by__job *job, by_checkpoint_value *values, by__text *losses)
 {
     const by__guard *guard = by__trainer_guard(job->trainer);
@@ -236,7 +237,7 @@ static size_t describe_guard(const by__job *job, by_checkpoint_value *values, by
     return count;
 }
 
-/* What every run keeps, in front of what its task does. */
+/* Adds what every run keeps, before what its task keeps. */
 static by_status describe(by__job *job, by__save_request *request, const by_task_kept *kept,
                           const char *json, const char *adapter, taker *take, by_error *error)
 {
@@ -286,7 +287,7 @@ static by_status describe(by__job *job, by__save_request *request, const by_task
     request->value_count = value_count;
     request->files = files;
     request->file_count = 1 + kept->file_count;
-    if (adapter != NULL) { /* the adapters once more, as PEFT reads them */
+    if (adapter != NULL) { /* the adapters a second time, in PEFT's format */
         files[request->file_count++] = (by_checkpoint_file){
             .name = BY_ADAPTER_CONFIG, .data = adapter, .size = strlen(adapter)};
         files[request->file_count++] = (by_checkpoint_file){

@@ -1,5 +1,5 @@
-/* When a job saves, and who waits for it: the steps, or (checkpoint.async) nobody but the next save
- * and the end. */
+/* Schedules a job's saves: steps wait for them or, with checkpoint.async, only the next save and
+ * the end of the run. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 struct by__saving {
     by__held *held;
     by__save_plan plan; /* the same for all checkpoints of a job */
-    by__saver *saver;   /* NULL: without a thread */
+    by__saver *saver;   /* NULL: saves are synchronous */
 };
 
 static by_status open_saver(by__job *job, by_error *error)
@@ -18,7 +18,7 @@ static by_status open_saver(by__job *job, by_error *error)
     size_t staging = (size_t)by_trainer_memory(job->trainer)->staging;
     if (job->comm != NULL) {
         BY_TRY(by_comm_split(&comm, job->comm, 0, by_comm_rank(job->comm), error));
-        by__comm_set_beside(comm); /* calls on it come from the saver's thread */
+        by__comm_set_beside(comm); /* it is used from the saver's thread */
     }
     return by__saver_open(&job->saving->saver, &comm, staging, error);
 }
@@ -36,7 +36,7 @@ by_status by__job_saving_open(by__job *job, by_error *error)
     BY_TRY(by__held_open(&s->held, job->trainer, error));
     BY_TRY(by__held_plan(&s->plan, s->held, job, error));
     if (job->config->checkpoint.async != 0) {
-        /* Ranks that have a saver would wait for one that has none. */
+        /* Otherwise ranks with a saver would wait for one without. */
         BY_TRY(by__checkpoint_follow(job->comm, open_saver(job, error), error));
         by__trainer_before_change(job->trainer, let_go, s->saver);
     }
@@ -64,7 +64,7 @@ static bool is_pending(const by__job *job)
            by__saver_is_pending(job->saving->saver);
 }
 
-/* What follows a checkpoint that is on the disk. */
+/* Reports a checkpoint that is on disk. */
 static void tell(by__job *job, const by__save_end *end)
 {
     if (by__job_leads(job)) {
@@ -141,16 +141,16 @@ by_status by__job_save(by__job *job, bool best, by_error *error)
         .is_best = best,
         .loss = job->best_loss,
         .retention = {.keep = (size_t)c->keep,
-                      .keep_best = c->keep_best > 1 ? (size_t)c->keep_best : 0, /* that is marked */
+                      .keep_best = c->keep_best > 1 ? (size_t)c->keep_best : 0, /* the marked one */
                       .keep_every = (uint64_t)c->keep_every,
-                      /* that a spike of the loss would take the run back to */
+                      /* to which a spike of the loss would return */
                       .also = job->good_step > 0 ? (uint64_t)job->good_step : 0,
                       .last = (uint64_t)step}};
     if (job->saved_step == step && !best) {
         return BY_OK;
     }
     BY_TRY(by__job_saving_wait(job, error));
-    if (job->saved_step == step) { /* it was evaluated behind that */
+    if (job->saved_step == step) { /* it was evaluated after that */
         return by__job_leads(job) ? by_checkpoint_mark_best(job->checkpoints, (uint64_t)step,
                                                             job->best_loss, error)
                                   : BY_OK;

@@ -1,13 +1,13 @@
-/* ZeRO-2 (Rajbhandari et al. 2020): gradients are divided among the ranks of `shard`, too.
+/* ZeRO-2 (Rajbhandari et al. 2020): gradients, too, are divided among the ranks of `shard`.
  *
- * Micro-batches go round: in round j the ranks compute micro-batches j R .. j R + R - 1. Gradients
- * of a micro-batch are activations of the program. When those of a bucket are complete, a
- * collective hands them over, during the rest of the backward pass, and their memory is free behind
- * it: the owner of a slice adds the slice of all ranks' micro-batches to what it holds of earlier
- * rounds (reducer.h), which is all that gradient sets have room for.
+ * Ranks take micro-batches in turn: in round j the R ranks compute micro-batches j R .. j R + R -
+ * 1. Gradients of a micro-batch are activations of the program. When those of a bucket are
+ * complete, a collective hands them over, during the rest of the backward pass, and their memory is
+ * free afterwards: the owner of a slice adds the slice of all ranks' micro-batches to its sums of
+ * earlier rounds (reducer.h), which is all that gradient sets have room for.
  *
- * In a last round that has no micro-batch for a rank, it computes one again and gives nothing, so
- * that all ranks run the same collectives.
+ * If the last round has no micro-batch for a rank, the rank computes one again without contributing
+ * it, so that all ranks run the same collectives.
  *
  * A rank of a pipeline hands over the gradients of a stage in the program that completes them
  * (pipeline/pipe_plan.c); its rounds are the micro-batches of its schedule. */
@@ -40,7 +40,7 @@ by_status by__turns_build(by_trainer *t, const by_trainer_options *o, by_error *
 
 /* ---- the program ---- */
 
-/* Appends start and wait of each bucket. *bytes: those of the largest one's gradients. */
+/* Appends start and wait of each bucket. *bytes: of the gradients of the largest one. */
 static by_status append_collectives(by_trainer *t, by_graph *graph, const by__bucket_order *order,
                                     size_t buckets, size_t *bytes, by_error *error)
 {
@@ -70,16 +70,16 @@ static by_status append_collectives(by_trainer *t, by_graph *graph, const by__bu
     return by_graph_check(graph, error);
 }
 
-/* Whether the node gathers a parameter, or waits for one. */
+/* Returns true if the node gathers a parameter, or waits for one. */
 static bool gathers(const by_graph *graph, size_t node)
 {
     const by__op_row *row = by__op_row_of(graph->nodes[node].op);
     return row->communicates || row->waits;
 }
 
-/* Moves the collectives, which stand behind the first `before` nodes, behind what completes their
- * buckets. Collectives keep their order, so that what is gathered for the next nodes comes first,
- * where it may overlap with those before. */
+/* Moves the collectives, which were inserted after the first `before` nodes, to after the nodes
+ * that complete their buckets. Collectives keep their order, so that parameters gathered for the
+ * next nodes come first, where they may overlap with earlier nodes. */
 static by_status place_collectives(by_trainer *t, by_graph *graph, size_t before,
                                    const by__bucket_order *order, size_t buckets, by_error *error)
 {
@@ -140,7 +140,7 @@ by_status by__turns_plan(by_trainer *t, by_error *error)
     by_graph *graph = turns->graph;
     BY_TRY(by__turns_list(t, error));
     BY_TRY(by__turns_hand_over(t, graph, error));
-    turns->graph = NULL; /* the set's from here on */
+    turns->graph = NULL; /* owned by the set from here on */
     return by__set_add(&t->programs, "gradients", graph, (by_purpose)0, NULL, error);
 }
 
@@ -151,7 +151,7 @@ size_t by__turns_bytes(const by_trainer *t)
 
 /* ---- a step ---- */
 
-/* The gradients of a bucket one behind the other, as they are in a gradient set. */
+/* Copies the gradients of a bucket to contiguous memory, as they are in a gradient set. */
 static float *pack(const by_trainer *t, const by__call *call, size_t bucket)
 {
     const by__turns *turns = &t->shard.turns;

@@ -1,9 +1,9 @@
-/* ZeRO-3 (Rajbhandari et al. 2020; FSDP, Zhao et al. 2023): the ranks of `shard` divide what
- * programs compute with, too.
+/* ZeRO-3 (Rajbhandari et al. 2020; FSDP, Zhao et al. 2023): the ranks of `shard` also divide the
+ * parameters that programs compute with.
  *
- * Of the matrices that are trained a rank holds its slices alone. Programs gather one before they
- * use it (passes/gather.c), a bucket's part of it at a time, and give its memory to other values
- * behind that. Vectors, which are few elements, and what is frozen are whole. */
+ * A rank holds only its slices of the trained matrices. Programs gather a matrix before they use it
+ * (passes/gather.c), a bucket's part of it at a time, and reuse its memory afterwards. Vectors,
+ * which have few elements, and frozen parameters are not divided. */
 #include <stdlib.h>
 
 #include "train/trainer.h"
@@ -22,8 +22,8 @@ unsigned by__gathered_groups(const by_trainer *t)
     return groups;
 }
 
-/* Bytes of the matrices of the largest block, or of the largest one outside of blocks: what is
- * gathered ahead of its use. */
+/* Bytes of the matrices of the largest block, or of the largest matrix outside of blocks: the limit
+ * on what is gathered in advance. */
 static size_t largest_unit(const by_trainer *t, const by_graph *graph)
 {
     size_t size = by_dtype_size(by__compute_dtype(t->config));
@@ -68,7 +68,7 @@ bool by__ranks_evaluate_together(const by_trainer *trainer)
     return by__is_gathered(trainer);
 }
 
-/* On what the inputs were before. */
+/* Runs on the previous inputs. */
 by_status by__ranks_evaluate_nothing(by_trainer *trainer, by_error *error)
 {
     return trainer->pipe != NULL ? by__pipe_evaluate(trainer, NULL, error)

@@ -12,17 +12,17 @@ typedef struct place {
     int rank;
 } place;
 
-/* Sums over the steps in which a rank was slow, one behind the other. */
+/* Sums over consecutive steps in which a rank was slow. */
 typedef struct streak {
     int64_t steps;
     double seconds;
     double median;
-    double lost[BY__OWN_PARTS]; /* against the median of each part */
+    double lost[BY__OWN_PARTS]; /* relative to the median of each kind */
 } streak;
 
 struct by__stragglers {
     int ranks;
-    place *order; /* ranks with the same work are neighbours */
+    place *order; /* sorted so that ranks with the same work are adjacent */
     streak *streaks;
     double *values; /* of ranks that are compared */
 };
@@ -86,8 +86,9 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Over `n` ranks with the same work: of a part, or (BY__OWN_PARTS) of their whole time. Of an even
- * number the smaller one of the middle, which of two ranks is the faster. */
+/* The median over `n` ranks with the same work, of a kind of time or (BY__OWN_PARTS) of the total.
+ * For an even number it is the lower of the two in the middle, so that of two ranks it is the
+ * faster one. */
 static double median(by__stragglers *s, const by__own_time *times, const place *alike, int n,
                      int part)
 {
@@ -115,7 +116,7 @@ static by__straggler describe(const streak *k, int rank)
                            .part = parts[most]};
 }
 
-/* Takes in a step of `n` ranks with the same work. */
+/* Adds a step of `n` ranks with the same work. */
 static int add_alike(by__stragglers *s, const by__own_time *times, const place *alike, int n,
                      by__straggler *named)
 {

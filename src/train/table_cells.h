@@ -1,10 +1,10 @@
-/* Tables from cells in memory (predictor.c). */
+/* Makes tables from cells in memory (predictor.c). */
 #ifndef BY_TRAIN_TABLE_CELLS_H
 #define BY_TRAIN_TABLE_CELLS_H
 
 #include "banyan/task.h"
 
-/* The table of by_predictor_table, of the columns that open data of a task take. */
+/* Makes the table of by_predictor_table, with the columns that the open data of a task read. */
 by_status by__table_of_cells(by_table **out, const by_task_data *data, const char *const *cells,
                              size_t rows, by_error *error);
 

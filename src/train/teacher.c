@@ -1,3 +1,5 @@
+/* The teacher of a distillation: its graph within the student's, the loss relative to it, and its
+ * weights. */
 #include "train/teacher.h"
 
 #include <stdlib.h>
@@ -20,7 +22,7 @@ bool by__has_teacher(const by_config *config)
 
 /* ---- the directory ---- */
 
-/* A run's newest checkpoint, or the directory itself. */
+/* Finds a run's newest checkpoint, or the directory itself. */
 static by_status find_directory(char **out, const by_config *config, by_error *error)
 {
     const char *path = config->distill.teacher;
@@ -70,7 +72,7 @@ static by_status open_weights(by_weights **out, const by_config *config, by_erro
     return BY_OK;
 }
 
-/* The config of its model alone. */
+/* Reads the config of its model only. */
 static by_status read_config(by_config **out, const by_config *config, by_error *error)
 {
     by_config *theirs = NULL;
@@ -133,7 +135,7 @@ static by_status build_teacher(by_graph **out, by_model *model, const by_config 
     return BY_OK;
 }
 
-/* Adds the teacher's nodes. */
+/* Adds the teacher's nodes to the graph. */
 static by_status graft(by_teacher *out, const by_config *config, const by_model_request *request,
                        by_graph *graph, by_error *error)
 {
@@ -157,8 +159,9 @@ static by_status graft(by_teacher *out, const by_config *config, const by_model_
     return status;
 }
 
-/* hidden / D times the sum of squares of P h - h' over the rows with a target, with the student's h
- * [..., C], the teacher's h' [..., D] and P [D, C], which is learned (Romero et al. 2015). */
+/* Loss of the hidden states: hidden / D times the sum of squares of P h - h' over the rows with a
+ * target, with the student's h [..., C], the teacher's h' [..., D] and P [D, C], which is learned
+ * (Romero et al. 2015). */
 static by_value hidden_loss(by_graph *graph, by_value student, by_value teacher, by_value targets,
                             double weight)
 {
@@ -261,7 +264,7 @@ uint64_t by__teacher_bytes(const by_trainer *t)
     return t->teacher == NULL ? 0 : by__store_bytes(t->teacher->store, BY__COPY);
 }
 
-/* Hash of the hashes of all weights, as they are computed with. */
+/* Hash of the hashes of all weights, in the dtype that they are computed with. */
 static by_status hash_weights(by__teacher *teacher, by_error *error)
 {
     by__store *store = teacher->store;

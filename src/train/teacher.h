@@ -1,9 +1,10 @@
-/* teacher: a model that another one learns from (section distill). Its forward pass is part of the
- * graph of gradients; its weights are frozen states there, with a store of their own, in the format
- * that programs compute in. They are no parameters: nothing trains, saves, divides or counts them.
+/* teacher: the model that a student is distilled from (section distill). Its forward pass is part
+ * of the graph of gradients; its weights are frozen states there, in a separate store, in the
+ * format that programs compute with. They are not parameters: nothing trains, saves, shards or
+ * counts them.
  *
- * Instead of a teacher its stored logits may be given (distill.logits): they are inputs of the
- * graph, which the task's data fills.
+ * Instead of a teacher the config may give its stored logits (distill.logits): they are inputs of
+ * the graph, filled from the task's data.
  *
  * Never put here: the loss of a student (the task's), how logits are stored (data).
  */
@@ -12,28 +13,28 @@
 
 #include "train/trainer.h"
 
-/* In front of the names of its weights in a graph. */
+/* Prefix of the names of its weights in a graph. */
 #define BY__TEACHER "teacher."
-/* In front of the names of what a student learns besides, which no other run needs. */
+/* Prefix of the names of parameters that a student learns only for distillation. */
 #define BY__DISTILL "distill."
 
-/* Whether the graph of gradients has a teacher. */
+/* Returns true if the graph of gradients contains a teacher. */
 bool by__has_teacher(const by_config *config);
-/* What a student of tokens learns from: sets model->loss by the section distill, from the teacher
- * that it names, whose graph is added. BY_ECONFIG: the models do not fit. */
+/* Sets model->loss of a student of tokens according to the section distill, relative to the
+ * teacher, whose graph is added. BY_ECONFIG: the models do not fit. */
 by_status by__teacher_loss(const by_config *config, const by_model_request *request,
                            by_graph *graph, by_model *model, by_value targets, by_error *error);
-/* The same from the stored logits that it names: inputs as of by_logit_arrays. */
+/* The same relative to the stored logits: inputs as in by_logit_arrays. */
 by_status by__stored_loss(const by_config *config, const by_model_request *request, by_graph *graph,
                           by_model *model, by_value targets, by_error *error);
-/* Declares its weights, behind the programs of the model. */
+/* Declares its weights, after the programs of the model. */
 by_status by__teacher_plan(by_trainer *t, by_error *error);
 /* Bytes of its weights. */
 uint64_t by__teacher_bytes(const by_trainer *t);
-/* Takes memory, loads the weights and binds programs. */
+/* Allocates memory, loads the weights and binds programs. */
 by_status by__teacher_open(by_trainer *t, by_error *error);
 void by__teacher_close(by_trainer *t);
-/* Hash of the weights that were loaded; "": there is no teacher. */
+/* Hash of the loaded weights; "": there is no teacher. */
 const char *by__teacher_hash(const by_trainer *t);
 
 #endif

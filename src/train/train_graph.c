@@ -1,3 +1,5 @@
+/* Builds the graphs of training from a config: the model, the loss of the task, and the options of
+ * the passes. */
 #include <string.h>
 
 #include "optim/optim.h"
@@ -18,7 +20,7 @@ by_dtype by__compute_dtype(const by_config *config)
 {
     by_dtype dtype = BY_F32;
     (void)by_precision_parse(&dtype, config->precision.compute,
-                             NULL); /* the schema has the names */
+                             NULL); /* the names are in the schema */
     return dtype;
 }
 
@@ -52,7 +54,7 @@ bool by__rounds_stochastically(const by_config *config)
            strcmp(config->precision.rounding, "stochastic") == 0;
 }
 
-/* Nothing without track.activations_every. */
+/* Empty without track.activations_every. */
 static by_observe_options observed(const by_config *config, const by_model *model)
 {
     bool is_on = config->track.activations_every > 0 && model != NULL;
@@ -74,7 +76,7 @@ by_pass_options by__pass_options(const by_config *config, const by_model *model)
                              .observe = observed(config, model)};
 }
 
-/* The codes that weights are trained for (precision.qat). */
+/* Adds fake quantization of the weights (precision.qat). */
 static by_status quantise(by_graph *graph, const by_precision_config *p, by_error *error)
 {
     const by_fake_quantize_options options = {.kind = strcmp(p->qat, "int8") == 0 ? BY_PACKING_INT8
@@ -83,7 +85,7 @@ static by_status quantise(by_graph *graph, const by_precision_config *p, by_erro
     return strcmp(p->qat, "none") == 0 ? BY_OK : by_pass_fake_quantize(graph, &options, error);
 }
 
-/* The loss of the task, where the model has none of its own. */
+/* Adds the loss of the task, if the model has none itself. */
 static by_status add_loss(by_model *model, by_graph *graph, const by_config *config,
                           const by_task *task, const by_model_request *request, by_error *error)
 {

@@ -1,3 +1,5 @@
+/* The trainer: builds its programs and plans their memory. Opening allocates nothing large;
+ * trainer_memory.c does. trainer.h lists the other files. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +8,7 @@
 
 /* ---- the programs ---- */
 
-/* This rank's place on the axes that divide the work of a graph. */
+/* Sets this rank's position on the axes that divide the work of a graph. */
 static void set_shards(const by_trainer *t, by_shard_axis shards[BY_SHARD_KINDS])
 {
     static const by_mesh_axis axes[BY_SHARD_KINDS] = {[BY_SHARD_SEQUENCE] = BY_MESH_SEQUENCE,
@@ -44,7 +46,7 @@ static by_status add_model(by_trainer *t, const by_trainer_options *o, bool trai
                        training ? BY_PURPOSE_TRAIN : BY_PURPOSE_LOSS, &options, error);
 }
 
-/* All elements of a gradient set. */
+/* Number of elements of a gradient set. */
 static int64_t set_elements(const by_trainer *t)
 {
     int64_t elements = 0;
@@ -77,7 +79,7 @@ static by_status build_update(const by_trainer *t, by_graph *graph, by_error *er
     return by_optimizer_update_graph(graph, &t->config->optimizer, units, count, error);
 }
 
-/* Whether a rank has slices of a group, not all of it, to update. */
+/* Returns true if a rank updates slices of a group instead of all of it. */
 static bool is_divided(const by_trainer *t, int group)
 {
     return by__is_sharded(t) && group < BY__TRAINED_GROUPS;
@@ -91,7 +93,7 @@ static void add_copy(by_graph *graph, const char *unit, by_shape shape, by_dtype
     by_graph_output(graph, by_cast(graph, master, copy), name);
 }
 
-/* The masters of every group that has copies, rounded. */
+/* Rounds the masters of every group that has copies. */
 static by_status build_copy(const by_trainer *t, by_graph *graph, by_error *error)
 {
     for (size_t i = 0; i < t->group_count; i++) {
@@ -157,7 +159,7 @@ static void plan_memory(by_trainer *t)
                m->data + m->process;
 }
 
-/* The programs of the model, and the graphs that say what it is. */
+/* Adds the programs of the model, and keeps the graphs that describe it. */
 static by_status add_models(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
     if (t->sets > 0 && t->layout.size[BY_MESH_PIPELINE] > 1) {
@@ -175,7 +177,7 @@ static by_status add_models(by_trainer *t, const by_trainer_options *o, by_error
     return BY_OK;
 }
 
-/* The programs of a step behind the gradients. */
+/* Adds the programs of a step after the gradients. */
 static by_status add_updates(by_trainer *t, by_error *error)
 {
     if (t->sets == 0) {
@@ -229,7 +231,7 @@ static by_status build(by_trainer *t, const by_trainer_options *o, by_error *err
     if (t->copies != t->masters && t->offload == NULL) {
         BY_TRY(by__trainer_add_update(t, "compute copies", build_copy, error));
     }
-    find_rows(t); /* adding may have moved them */
+    find_rows(t); /* adding programs may have moved them */
     BY_TRY(by__trainer_plan_feeds(t, error));
     BY_TRY(by__trainer_measure(t, o, error));
     t->memory.process = by__resident_bytes();
@@ -303,7 +305,7 @@ const by_task *by_trainer_task(const by_trainer *trainer)
     return trainer->task;
 }
 
-/* Ranks that hold the same share what is written. */
+/* Ranks that hold the same data share the writing. */
 void by_trainer_plan_staging(by_trainer *t)
 {
     const by_checkpoint_config *c = &t->config->checkpoint;

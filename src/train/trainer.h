@@ -1,15 +1,15 @@
-/* The inside of by_trainer, shared by trainer.c (programs, plan), trainer_layout.c (what is
- * stored), trainer_memory.c (memory, what programs are bound to), trainer_feed.c (inputs and
- * results), trainer_steps.c (steps), trainer_loaders.c (data), trainer_weights.c (initial values,
- * loading, views), and
+/* Internal record of by_trainer, shared by trainer.c (programs, plan), trainer_layout.c (the
+ * store's entries and buffers), trainer_memory.c (memory, bindings of programs), trainer_feed.c
+ * (inputs and results), trainer_steps.c (steps), trainer_loaders.c (data), trainer_weights.c
+ * (initial values, loading, views), and
  *
- *   trainer_ranks.c    what ranks do together; gradient_buckets.c: ranges of gradients that they
- *                      add up; trainer_overlap.c: sums beside the backward pass
+ *   trainer_ranks.c    collective operations; gradient_buckets.c: ranges of gradients that are
+ *                      summed together; trainer_overlap.c: sums during the backward pass
  *   gradient_norm.c    the norm of gradients of which ranks have parts
  *   trainer_shard.c    ZeRO: slices; shard_gradients.c and shard_parameters.c: stages 2 and 3;
- *                      divided_slices.c: slices as checkpoints have them
+ *                      divided_slices.c: slices as checkpoints store them
  *   trainer_sync.c     exchanges that are compressed or not made at every step; trainer_late.c:
- *                      those that run while steps are taken; trainer_settle.c: equal ranks
+ *                      those that overlap with steps; trainer_settle.c: makes ranks equal
  *   trainer_offload.c  the optimizer's state on disk; offload_windows.c: its transfers
  *   trainer_average.c  the moving average of the weights
  *   trainer_flops.c    the FLOPs of training
@@ -17,7 +17,7 @@
  *   layer_norms.c      norms and histograms of single tensors
  *   activations.c      statistics of the outputs of blocks
  *   sampler.c          texts that the model continues
- *   teacher.c          a model that the student learns from
+ *   teacher.c          the teacher of a distillation
  *   pipeline/          a rank that holds some stages of the model
  *   guards/            steps that are not applied */
 #ifndef BY_TRAIN_TRAINER_H
@@ -33,26 +33,26 @@
 #include "train/trainer_shard.h"
 #include "train/trainer_sync.h"
 
-/* An input of the model's programs that comes from the batch. Its bytes have the same place in the
- * device's buffer of inputs and in each staging buffer of the host. */
+/* An input of the model's programs that comes from the batch. It has the same offset in the
+ * device's input buffer and in each staging buffer of the host. */
 typedef struct by__feed {
-    const char *name; /* the graph's */
+    const char *name; /* owned by the graph */
     by_dtype dtype;
-    by_shape shape; /* of a micro-batch */
+    by_shape shape; /* of one micro-batch */
     size_t offset;
     size_t bytes;
 } by__feed;
 
-#define BY__STAGES     2 /* staging buffers: one is filled while the other is copied */
-#define BY__MAX_STATES (BY_MAX_STATES + 2) /* and two of exchanges */
+#define BY__STAGES     2 /* staging buffers: one is filled while another is copied */
+#define BY__MAX_STATES (BY_MAX_STATES + 2) /* and two for exchanges */
 #define BY__MAX_SETS   BY__SUM_TREE_NODES
 
-/* A step that was submitted: what the host must know to read its results. */
+/* A submitted step: what the host needs to read its results. */
 typedef struct by__pending {
-    by_step_result result; /* but for loss and norm */
+    by_step_result result; /* complete except for loss and norm */
     uint64_t targets;      /* of the global batch */
-    int64_t batch;         /* examples of it */
-    by__event *read;       /* its results are in pinned memory */
+    int64_t batch;         /* number of examples in it */
+    by__event *read;       /* set when its results are in pinned memory */
 } by__pending;
 
 /* Seconds since the trainer was opened, as in by_step_result. */
@@ -61,21 +61,21 @@ typedef struct by__spent {
     double exposed;
 } by__spent;
 
-/* Other ranks. Everything is NULL and 0 in a job of one. */
+/* State of multi-rank jobs. Everything is NULL and 0 in a job of one rank. */
 typedef struct by__ranks {
-    by_comm *all; /* the caller's */
+    by_comm *all; /* owned by the caller */
     by_mesh *mesh;
-    by__mesh_collectives *collectives; /* of the programs' graphs */
-    by_comm *peers;                    /* that compute other micro-batches of a step; of the mesh */
-    by_comm *adders;                   /* whose gradients are added up; of the mesh */
+    by__mesh_collectives *collectives; /* used by the programs' graphs */
+    by_comm *peers;  /* ranks that compute other micro-batches of a step; owned by the mesh */
+    by_comm *adders; /* ranks whose gradients are summed; owned by the mesh */
     by__reducer *reducer;
-    float *held[BY__SUM_TREE_NODES + 1]; /* gradient sets with the sums that this rank holds */
+    float *held[BY__SUM_TREE_NODES + 1]; /* gradient sets with the partial sums of this rank */
     by__bucket *buckets;
     size_t bucket_count;
     size_t *counts;   /* micro-batches of each peer */
-    double late;      /* seconds of exchanges by a thread of their own (trainer_late.c), ... */
-    double stood;     /* ... and those that this one waited for them */
-    by__spent before; /* by__ranks_spent when the present step began */
+    double late;      /* seconds of exchanges on a separate thread (trainer_late.c), */
+    double stood;     /* and of waiting for them */
+    by__spent before; /* by__ranks_spent at the beginning of the current step */
 } by__ranks;
 
 typedef struct by__pipe by__pipe;
@@ -91,15 +91,15 @@ struct by_trainer {
     by_device *device;
     bool owns_device;
     by__program_set programs;
-    by__program_row *gradients; /* rows of the set; NULL where there is no such program */
-    by__program_row *last;      /* of a rank's last micro-batch, with collectives */
+    by__program_row *gradients; /* rows of the set; NULL if there is no such program */
+    by__program_row *last;      /* for a rank's last micro-batch, with collectives */
     by__program_row *loss;
-    by__program_row *sum; /* only with two gradient sets or more */
+    by__program_row *sum; /* only with two or more gradient sets */
     by__program_row *norm;
     by__program_row *update;
-    by__program_row *copy; /* only where programs compute in a narrower format than f32 */
+    by__program_row *copy; /* only if programs compute in a narrower format than f32 */
     by_model model;
-    const by_graph *parameters; /* lists those that this rank holds */
+    const by_graph *parameters; /* lists the parameters that this rank holds */
     const by_graph *forward;    /* the whole model and its loss */
     by__pipe *pipe;             /* the stages of a pipeline; NULL: this rank has the whole model */
     by__teacher *teacher;       /* NULL: there is none */
@@ -110,89 +110,91 @@ struct by_trainer {
     int states[BY__MAX_STATES];
     int sets;
     int state_count;
-    by_update_unit
-        groups[BY__GROUPS]; /* the groups that have entries, those that are trained first */
+    by_update_unit groups[BY__GROUPS]; /* groups that have entries, trained ones first */
     int group_of_unit[BY__GROUPS];
     size_t group_count;
     size_t trained_groups;
-    /* What the update works on where that is not the groups: tensors, where the optimizer needs
-     * whole ones, or this rank's slices. */
+    /* The units of the update if they are not the groups: tensors, if the optimizer needs whole
+     * ones, or this rank's slices. */
     by_update_unit *tensors;
     size_t tensor_count;
-    by__slice *pieces; /* that these are; NULL: they are whole tensors, or this rank's slices */
+    /* slices that these units are; NULL: whole tensors, or this rank's own slices */
+    by__slice *pieces;
     by__feed *feeds;
     size_t feed_count;
     size_t feed_capacity;
-    size_t input_bytes;     /* feeds, rng and loss scale: what a micro-batch copies to the device */
-    size_t evaluated_bytes; /* of the values that evaluation reads; 0: none */
+    /* feeds, rng and loss scale: bytes copied to the device for a micro-batch */
+    size_t input_bytes;
+    size_t evaluated_bytes; /* of the values read by evaluation; 0: none */
     size_t rng_offset;
     size_t seed_offset;
     by_memory inputs;
-    by_memory outputs; /* norm, clip factor, the loss of a micro-batch, of all; "hyper" */
-    /* BY__STAGES buffers of inputs; for each step ahead results and "hyper". */
+    by_memory outputs; /* norm, clip factor, loss of a micro-batch, losses of all; "hyper" */
+    /* BY__STAGES buffers of inputs; results and "hyper" for each step in flight. */
     by_pinned staging;
-    by__event *copied[BY__STAGES];       /* a staging buffer may be filled again */
-    by__event *computed;                 /* the device's inputs may be overwritten */
-    by__pending pending[BY_STEPS_AHEAD]; /* steps that were submitted and not collected, in turn */
-    unsigned submitted;                  /* steps so far */
+    by__event *copied[BY__STAGES];       /* reached when a staging buffer may be filled again */
+    by__event *computed;                 /* reached when the device's inputs may be overwritten */
+    by__pending pending[BY_STEPS_AHEAD]; /* ring of steps that were submitted and not collected */
+    unsigned submitted;                  /* steps submitted so far */
     unsigned collected;
-    unsigned fed;              /* micro-batches so far: which staging buffer is next */
-    uint64_t own_targets;      /* of the replica's part of the batch that is computed */
-    uint64_t gradient_targets; /* of the batch whose gradients by_trainer_gradients left */
+    unsigned fed;              /* micro-batches so far: selects the next staging buffer */
+    uint64_t own_targets;      /* targets in this replica's part of the current batch */
+    uint64_t gradient_targets; /* targets of the batch whose gradients by_trainer_gradients left */
     by_memory_report memory;
     by_speeds speeds;
-    size_t arena_bytes; /* that activations may take (memory.budget); 0: any number */
+    size_t arena_bytes; /* limit on activations (memory.budget); 0: none */
     by_model_size size;
     by__layout layout;
     by__ranks ranks;
     by__sync sync;
     by__shard shard;
-    by__gradient_norm divided_norm;    /* {0} where this rank has all sums of gradients */
+    by__gradient_norm divided_norm;    /* {0} if this rank has all sums of gradients */
     by__offload *offload;              /* NULL: everything is in memory */
-    by__layer_norms *norms;            /* NULL: nothing is recorded of single tensors */
-    by__activations *activations;      /* NULL: nothing is measured of them */
-    by__sampler *sampler;              /* NULL: this rank continues no texts */
-    void (*before_change)(void *user); /* of what is saved; NULL: nobody is told */
+    by__layer_norms *norms;            /* NULL: tensors are not recorded */
+    by__activations *activations;      /* NULL: activations are not measured */
+    by__sampler *sampler;              /* NULL: this rank samples no texts */
+    void (*before_change)(void *user); /* called before saved state changes; NULL: none */
     void *before_user;
     by__guard guard;
-    by__node_watch *watch;      /* NULL: nobody has looked at nodes so far */
-    by__replay *replay;         /* NULL: no step was computed twice so far */
+    by__node_watch *watch;      /* NULL: nodes were not watched so far */
+    by__replay *replay;         /* NULL: no step was replayed so far */
     by__abft *abft;             /* NULL: products are not checked */
-    int64_t leaf;               /* micro-batch of the step that programs were last run on */
-    int64_t most_micro_batches; /* of a step of train.batch, over all ranks ... */
-    int64_t all_micro_batches;  /* ... and of the present one (train.batch_warmup) */
-    int64_t first_micro_batch;  /* this rank computes micro-batches first ... */
-    int64_t micro_batches;      /* ... first + count - 1, or so many in turn */
-    int64_t first_leaf;         /* of them in its sum tree, which has `leaves` */
+    int64_t leaf;               /* micro-batch of the step on which programs last ran */
+    int64_t most_micro_batches; /* of a step of train.batch, over all ranks, */
+    int64_t all_micro_batches;  /* and of the current step (train.batch_warmup) */
+    int64_t first_micro_batch;  /* first micro-batch of this rank */
+    int64_t micro_batches;      /* number of its micro-batches, consecutive or in turn */
+    int64_t first_leaf;         /* index of the first one in its sum tree, which has `leaves` */
     int64_t leaves;
     int64_t updates;
-    int threads;   /* of the host, that convert values */
+    int threads;   /* host threads for conversions */
     int bound_set; /* gradient set that the gradient program writes */
-    int last_set;  /* the same of the last one's */
-    int sum_set;   /* set that holds the last batch's sum */
+    int last_set;  /* the same for the program of the last micro-batch */
+    int sum_set;   /* set that holds the sum of the last batch */
 };
 
-/* What the passes are told for a graph of `model`. */
+/* The pass options for a graph of `model`. */
 by_pass_options by__trainer_pass_options(const by_trainer *t, const by_model *model);
-/* by_trainer_open of a plan whose activations take at most `arena_bytes` (0: any number), if the
+/* by_trainer_open with a plan whose activations take at most `arena_bytes` (0: any number), if the
  * passes find one (trainer.c). */
 by_status by__trainer_build(by_trainer **out, const by_config *config, const by_trainer_options *o,
                             size_t arena_bytes, by_error *error);
-/* by_trainer_open without the other ranks: what this one would choose (trainer_budget.c). */
+/* by_trainer_open without the other ranks: the choice that this rank would make
+ * (trainer_budget.c). */
 by_status by__trainer_open_alone(by_trainer **out, const by_config *config,
                                  const by_trainer_options *options, by_error *error);
-/* Everything that the run will take, with the loaders, data and staging that are planned later
+/* Total memory of the run, including loaders, data and staging that are planned later
  * (trainer_budget.c). */
 by_status by__trainer_needs(uint64_t *out, by_trainer *t, const by_trainer_options *o,
                             by_error *error);
-/* Builds one of the graphs behind the gradients and adds its program. */
+/* Builds one of the graphs that follow the gradients and adds its program. */
 typedef by_status by__update_builder(const by_trainer *t, by_graph *graph, by_error *error);
 by_status by__trainer_add_update(by_trainer *t, const char *name, by__update_builder *build,
                                  by_error *error);
 
 /* ---- trainer_flops.c ---- */
 
-/* Fills in t->size, but for what is frozen. */
+/* Sets t->size, except for frozen parameters. */
 by_status by__trainer_measure(by_trainer *t, const by_trainer_options *o, by_error *error);
 
 /* ---- trainer_layout.c ---- */
@@ -200,104 +202,104 @@ by_status by__trainer_measure(by_trainer *t, const by_trainer_options *o, by_err
 /* Declares parameters, the flat buffers of masters, copies, gradient sets and states, and the units
  * of updates. */
 by_status by__trainer_lay_out(by_trainer *t, by_error *error);
-/* What the update is told of `shape` elements of a group. */
+/* The update unit for `shape` elements of a group. */
 by_update_unit by__trainer_unit(const by_trainer *t, const char *name, by_shape shape, int group);
-/* The same of a whole tensor, or of this rank's part of one. */
+/* The same for a whole tensor, or this rank's part of one. */
 by_update_unit by__trainer_tensor_unit(const by_trainer *t, const char *name,
                                        const by__stored_tensor *entry);
-/* Bytes of gradients and states that frozen parameters do not have; *elements: how many these
- * are. */
+/* Bytes of gradients and states saved by frozen parameters; *elements: number of frozen
+ * elements. */
 uint64_t by__trainer_spared(const by_trainer *t, int64_t *elements);
 
 /* ---- trainer_memory.c ---- */
 
-/* BY_ESTATE before by_trainer_allocate, and for `training` in a trainer that only computes
+/* BY_ESTATE before by_trainer_allocate, and with `training` for a trainer that only computes
  * losses. */
 by_status by__trainer_ready(const by_trainer *t, bool training, by_error *error);
-/* Tells who reads parameters and states that they are about to change. */
+/* Calls before_change: parameters and states are about to change. */
 void by__trainer_changes(const by_trainer *t);
-/* Range of group `unit` in a flat buffer. */
+/* Memory of group `unit` in a flat buffer. */
 by_memory by__trainer_group(const by_trainer *t, int flat, size_t unit);
-/* All of a flat buffer that holds the groups that are trained, which are neighbours. */
+/* Memory of all trained groups in a flat buffer, where they are contiguous. */
 by_memory by__trainer_flat(const by_trainer *t, int flat);
-/* The same of a gradient set. */
+/* The same for a gradient set. */
 by_memory by__trainer_set(const by_trainer *t, int set);
-/* What the update works on one by one: tensors where the optimizer needs whole ones, this rank's
- * slices where ranks divide the state, else groups; and the memory of one in a flat buffer. */
+/* The units that are updated one by one: tensors if the optimizer needs whole ones, this rank's
+ * slices if ranks divide the state, else groups; and the memory of a unit in a flat buffer. */
 const by_update_unit *by__update_units(const by_trainer *t, size_t *count);
 by_memory by__unit_memory(const by_trainer *t, int flat, size_t i);
-/* Points norm and update at the set that holds the sum. */
+/* Binds norm and update to the set that holds the sum. */
 by_status by__trainer_bind_sum(by_trainer *t, int set, by_error *error);
 
 /* ---- trainer_weights.c ---- */
 
-/* Collective: compute copies and what other ranks hold follow weights that were set. */
+/* Collective: after weights were set, updates compute copies and the parts of other ranks. */
 by_status by__trainer_refresh(by_trainer *t, by_error *error);
 
 /* ---- trainer_feed.c ---- */
 
 /* Lists the inputs that come from the batch and lays out inputs, outputs and staging. */
 by_status by__trainer_plan_feeds(by_trainer *t, by_error *error);
-/* Bytes of them, on the device and pinned on the host. */
+/* Bytes of these, on the device and pinned on the host. */
 uint64_t by__trainer_feed_bytes(const by_trainer *t);
-/* Takes their memory and binds all programs to it. */
+/* Allocates them and binds all programs. */
 by_status by__trainer_open_feeds(by_trainer *t, by_error *error);
 void by__trainer_close_feeds(by_trainer *t);
-/* Binds what every update reads in addition to tensors; the row may be NULL. */
+/* Binds what every update reads besides tensors; the row may be NULL. */
 by_status by__trainer_bind_update(by_trainer *t, by__program_row *row, by_error *error);
 /* Sends micro-batch `index` of a batch of `examples` to the device and submits the program of `row`
- * on it; its loss is kept as number `kept_as`: that of the micro-batch in the step, or
- * t->most_micro_batches for an evaluation, which leaves those of a step alone. */
+ * on it. Its loss is stored at index `kept_as`: that of the micro-batch in the step, or
+ * t->most_micro_batches for an evaluation, which leaves the losses of a step unchanged. */
 by_status by__trainer_feed(by_trainer *t, by__program_row *row, const by_batch *batch,
                            int64_t examples, int64_t index, int64_t kept_as, by_error *error);
-/* What comes back from the device. */
+/* Results read back from the device. */
 typedef struct by__results {
     float norm;
     float failed;        /* not 0: this or an earlier step was vetoed, and nothing was changed */
-    const float *losses; /* sums of all micro-batches of the step */
+    const float *losses; /* for each micro-batch of the step */
 } by__results;
 
-/* The losses of all micro-batches, then that of an evaluation, on a device whose memory is the
- * host's. */
+/* The losses of all micro-batches, then that of an evaluation, if device memory is host memory. */
 float *by__trainer_losses(const by_trainer *t);
-/* What the last evaluation has made for the task's metrics. */
+/* Results of the last evaluation for the task's metrics. */
 by_memory by__trainer_evaluated(const by_trainer *t);
 
 /* Submits the copy of the results of slot `slot` (step number modulo BY_STEPS_AHEAD) to pinned
- * memory, which pending[slot].read tells of. */
+ * memory, and records pending[slot].read. */
 by_status by__trainer_fetch(by_trainer *t, unsigned slot, by_error *error);
-/* Waits for it. */
+/* Waits for that copy. */
 by_status by__trainer_results(by_trainer *t, unsigned slot, by__results *out, by_error *error);
-/* Submits the copy of the evaluated values, before by__trainer_fetch, whose event tells of it. */
+/* Submits the copy of the evaluated values; call before by__trainer_fetch, whose event covers
+ * it. */
 by_status by__trainer_fetch_evaluated(by_trainer *t, const float **out, by_error *error);
-/* Submits the numbers of the next update. */
+/* Submits the hyper-parameters of the next update. */
 by_status by__trainer_send_hyper(by_trainer *t, unsigned slot, const float *hyper, by_error *error);
-/* Vetoes the update that is submitted next, and those behind it. */
+/* Vetoes the next submitted update, and those after it. */
 by_status by__trainer_veto(by_trainer *t, by_error *error);
-/* The losses of micro-batches that a step does not have are 0. */
+/* Sets the losses of micro-batches that a step does not have to 0. */
 by_status by__trainer_clear_losses(by_trainer *t, by_error *error);
-/* Lets updates change weights again after a step that failed. Nothing is in flight. */
+/* Enables updates again after a failed step. Nothing may be in flight. */
 by_status by__trainer_reset_failure(by_trainer *t, by_error *error);
-/* Mean loss of a step, of its micro-batches' losses. */
+/* Mean loss of a step, from the losses of its micro-batches. */
 double by__trainer_mean_loss(const by_trainer *t, const float *losses, uint64_t targets);
 
 /* ---- trainer_ranks.c ---- */
 
-/* The layout, and which micro-batches are this rank's. */
+/* Resolves the layout, and which micro-batches belong to this rank. */
 by_status by__ranks_plan(by_trainer *t, const by_trainer_options *o, by_error *error);
-/* Lets steps have so many micro-batches, over all ranks: at most t->most_micro_batches. */
+/* Sets the number of micro-batches of a step, over all ranks: at most t->most_micro_batches. */
 by_status by__ranks_set_micro_batches(by_trainer *t, int64_t count, by_error *error);
-/* Gradient sets that this rank needs, whatever stage of train.batch_warmup a step is in. */
+/* Number of gradient sets that this rank needs in any stage of train.batch_warmup. */
 int by__ranks_sets(by_trainer *t);
-/* Collective: communicators and what sums need. */
+/* Collective: opens communicators and prepares sums. */
 by_status by__ranks_open(by_trainer *t, by_error *error);
 void by__ranks_close(by_trainer *t);
-/* Collective, when this rank's gradients and losses were submitted: adds them up over all ranks.
+/* Collective, after this rank's gradients and losses were submitted: sums them over all ranks.
  * *set: the gradient set with the sum. */
 by_status by__ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_error *error);
 
-/* What this rank has spent in exchanges so far, on all communicators of its job: in programs
- * (beside what they compute, but for the time that they stand still) and between them. */
+/* Time that this rank has spent in exchanges so far, on all communicators of its job: in programs
+ * (where they overlap with computation only the stalls count) and between them. */
 by__spent by__ranks_spent(const by_trainer *t);
 /* Micro-batches first, first + stride, ... of a step. */
 typedef struct by__leaves {
@@ -306,124 +308,123 @@ typedef struct by__leaves {
     int64_t stride;
 } by__leaves;
 
-/* Replicas whose gradients are added up at every step, which are neighbours: all, or (section sync)
- * the ranks of `shard`. The micro-batches of a sum tree are theirs. */
+/* Number of replicas whose gradients are summed at every step, which are consecutive: all, or
+ * (section sync) the ranks of `shard`. A sum tree covers their micro-batches. */
 int by__ranks_members(const by_trainer *t);
-/* Those that a replica computes. */
+/* The micro-batches that a replica computes. */
 by__leaves by__replica_leaves(const by_trainer *t, int replica);
-/* Ranks of `sequence` that keep what each adds to the gradients of a step's micro-batches; 1: each
- * micro-batch's are added up at once. */
+/* Number of ranks of `sequence` that keep their own addends to the gradients of a step's
+ * micro-batches; 1: the addends are summed for each micro-batch. */
 int by__ranks_parts(const by_trainer *t);
-/* Ranks whose gradients are added up, with other micro-batches or another part of them, and the set
- * of mesh axes in which they differ. */
+/* Number of ranks whose gradients are summed, with other micro-batches or another part of them, and
+ * the set of mesh axes in which they differ. */
 int by__ranks_adders(const by_trainer *t);
 unsigned by__ranks_adding_axes(const by_trainer *t);
-/* Notes the sums that this rank holds, and the set that its last micro-batch is computed into. */
+/* Records the sums that this rank holds, and the set that its last micro-batch is computed into. */
 void by__ranks_hold(by_trainer *t, const by__sum_tree *tree, int set);
 
 /* ---- gradient_buckets.c ---- */
 
-/* The buckets of a gradient set, once groups are known. */
+/* Plans the buckets of a gradient set, once groups are known. */
 by_status by__buckets_plan(by_trainer *t, by_error *error);
-/* The same of any rank of a pipeline, which has the entries of `store`. *out is freed with
+/* The same for any rank of a pipeline, which has the entries of `store`. *out is freed with
  * free(). */
 by_status by__buckets_list(by__bucket **out, size_t *count, const by_trainer *t,
                            const by__store *store, by_error *error);
-/* What is in each of them. */
+/* Lists the parts of each bucket. */
 by_status by__bucket_parts_list(by__bucket_parts *out, const by_trainer *t, by_error *error);
 void by__bucket_parts_free(by__bucket_parts *parts);
-/* The gradient's value in a graph; BY_NONE. */
+/* The gradient's value in a graph; BY_NONE: it is not there. */
 by_value by__part_gradient(const by_trainer *t, const by_graph *graph, const by__bucket_part *part);
-/* The buckets whose gradients the graph has, in the order in which it completes them. *out is freed
- * with free(). */
+/* Lists the buckets whose gradients the graph computes, in the order in which it completes them.
+ * *out is freed with free(). */
 by_status by__buckets_order(by__bucket_order **out, size_t *count, const by_trainer *t,
                             const by__bucket_parts *parts, const by_graph *graph, by_error *error);
-/* Elements of a group, with what is between its entries. */
+/* Number of elements of a group, including padding between its entries. */
 int64_t by__group_elements(const by__store *store, int group);
 
-/* ---- trainer_offload.c: only where t->offload is not NULL, but for plan and close ---- */
+/* ---- trainer_offload.c: only if t->offload is not NULL, except plan and close ---- */
 
-/* Cuts what is trained into windows, before flat buffers are declared. */
+/* Divides the trained parameters into windows, before flat buffers are declared. */
 by_status by__offload_plan(by_trainer *t, by_error *error);
 /* Declares a flat buffer with spec.on_disk, of which the windows are held; of other groups this
- * rank's slices where they are in `divided`, or all. */
+ * rank holds its slices if they are in `divided`, else everything. */
 by_status by__offload_add_flat(by_trainer *t, by__flat_spec spec, unsigned divided, int *out,
                                by_error *error);
-/* The programs that take the place of "update" and "compute copies". */
+/* Adds the programs that replace "update" and "compute copies". */
 by_status by__offload_add_programs(by_trainer *t, by_error *error);
-/* Memory for windows and transfers; 0 where nothing is on disk. */
+/* Bytes of memory for windows and transfers; 0 if nothing is on disk. */
 size_t by__offload_bytes(const by_trainer *t);
 /* Seconds that the last update waited for the disk. */
 double by__offload_waited(const by_trainer *t);
 by_status by__offload_open(by_trainer *t, by_error *error);
-/* Before the store is closed. */
+/* Called before the store is closed. */
 void by__offload_close(by_trainer *t);
-/* Updates everything that is trained. Done on return, but for writes. */
+/* Updates all trained parameters. Complete on return, except for writes. */
 by_status by__offload_update(by_trainer *t, by_error *error);
-/* Makes all compute copies. */
+/* Computes all compute copies. */
 by_status by__offload_copy(by_trainer *t, by_error *error);
 
-/* Puts the averages of the weights in their place, or (`back`) brings them back. */
+/* Swaps the averages of the weights in, or (`back`) the weights back. */
 by_status by__offload_swap(by_trainer *t, bool back, by_error *error);
 
 /* ---- trainer_average.c ---- */
 
-/* Whether there is a moving average of the weights (optimizer.ema), and its flat buffer. */
+/* Returns true if there is a moving average of the weights (optimizer.ema); the second function
+ * returns its flat buffer. */
 bool by__has_average(const by_trainer *t);
 int by__average_flat(const by_trainer *t);
-/* Adds its programs, where they are not those of windows (trainer_offload.c). */
+/* Adds its programs, unless windows have their own (trainer_offload.c). */
 by_status by__average_plan(by_trainer *t, by_error *error);
 by_status by__average_open(by_trainer *t, by_error *error);
-/* Submits its step, behind the update. */
+/* Submits its step, after the update. */
 by_status by__average_update(by_trainer *t, by_error *error);
 
-/* ---- layer_norms.c (layer_norms.h): nothing of it does anything where config.track does not ask
- * for it ---- */
+/* ---- layer_norms.c (layer_norms.h): does nothing unless config.track asks for it ---- */
 
-/* Behind the programs of the update. */
+/* Called after the programs of the update were added. */
 by_status by__layers_plan(by_trainer *t, by_error *error);
-/* Bytes that it needs, on the device and pinned. */
+/* Bytes of memory, on the device and pinned. */
 size_t by__layers_bytes(const by_trainer *t);
 by_status by__layers_open(by_trainer *t, by_error *error);
 void by__layers_close(by_trainer *t);
-/* Around the update of a step whose results go to `slot`; the gradient is in t->sum_set. */
+/* Called before and after the update of a step whose results go to `slot`; the gradient is in
+ * t->sum_set. */
 by_status by__layers_before_update(by_trainer *t, unsigned slot, by_error *error);
 by_status by__layers_after_update(by_trainer *t, unsigned slot, by_error *error);
-/* The step of that slot is collected. */
+/* Called when the step of that slot is collected. */
 void by__layers_collect(by_trainer *t, unsigned slot);
 
-/* ---- activations.c (activations.h): nothing of it does anything where config.track does not ask
- * for it ---- */
+/* ---- activations.c (activations.h): does nothing unless config.track asks for it ---- */
 
-/* Behind the programs of the model. */
+/* Called after the programs of the model were added. */
 by_status by__activations_plan(by_trainer *t, by_error *error);
-/* Bytes that it needs, on the device and pinned. */
+/* Bytes of memory, on the device and pinned. */
 size_t by__activations_bytes(const by_trainer *t);
 by_status by__activations_open(by_trainer *t, by_error *error);
 void by__activations_close(by_trainer *t);
-/* The program of `row` was submitted on this rank's i-th micro-batch of a step. */
+/* Called after the program of `row` was submitted on this rank's i-th micro-batch of a step. */
 by_status by__activations_keep(by_trainer *t, const by__program_row *row, int64_t i,
                                by_error *error);
-/* Before the results of the step that is submitted next are fetched to `slot`. */
+/* Called before the results of the next submitted step are fetched to `slot`. */
 by_status by__activations_fetch(by_trainer *t, unsigned slot, by_error *error);
-/* The step of that slot is collected. */
+/* Called when the step of that slot is collected. */
 void by__activations_collect(by_trainer *t, unsigned slot);
 
-/* ---- sampler.c: nothing of it does anything where config.track does not ask for it, and on ranks
- * but the first ---- */
+/* ---- sampler.c: does nothing unless config.track asks for it, and on ranks other than 0 ---- */
 
-/* Adds the program. BY_ECONFIG: the layout leaves no rank all weights. */
+/* Adds the program. BY_ECONFIG: in this layout no rank has all weights. */
 by_status by__sampler_plan(by_trainer *t, const by_trainer_options *o, by_error *error);
 /* Bytes of its caches and inputs. */
 size_t by__sampler_bytes(const by_trainer *t);
-/* Behind by__trainer_open_feeds: binds the program to weights and memory of its own. */
+/* Binds the program to the weights and its own memory; called after by__trainer_open_feeds. */
 by_status by__sampler_open(by_trainer *t, by_error *error);
 void by__sampler_close(by_trainer *t);
-/* Positions that its caches have; 0: there is none. */
+/* Number of positions in its caches; 0: there is no sampler. */
 int64_t by__sampler_positions(const by_trainer *t);
 /* Continues ids[0 .. count) by ids[count .. count + more), all below `vocab`, drawn from softmax at
- * temperature 0.8; the draws depend on the config's seed and the position alone. *made is less
- * than `more` where no logit is finite. Nothing may be under way. count + more is at most
+ * temperature 0.8; the draws depend on the config's seed and the position alone. *made is less than
+ * `more` if no logit is finite. Nothing may be in flight. count + more is at most
  * by__sampler_positions. */
 by_status by__sampler_run(by_trainer *t, int32_t *ids, size_t count, size_t more, int64_t vocab,
                           size_t *made, by_error *error);
@@ -432,35 +433,35 @@ by_status by__sampler_run(by_trainer *t, int32_t *ids, size_t count, size_t more
 
 #define BY__LAST_GRADIENTS "last gradients"
 
-/* Adds the program of a rank's last micro-batch, where gradients are added up beside it, and puts
- * the buckets in the order in which it finishes them. */
+/* Adds the program of a rank's last micro-batch, during which gradients are summed, and sorts the
+ * buckets in the order in which it completes them. */
 by_status by__overlap_plan(by_trainer *t, const by_trainer_options *options, by_error *error);
-/* Behind the reducer. */
+/* Called after the reducer was opened. */
 void by__overlap_open(by_trainer *t);
 
 /* ---- pipeline/: a rank that holds some stages of the model ---- */
 
-/* Cuts the model into stages, lists the parameters of the rank's and makes the schedule. */
+/* Cuts the model into stages, lists the parameters of the rank's stages and makes the schedule. */
 by_status by__pipe_open(by_trainer *t, const by_trainer_options *options, by_error *error);
-/* {NULL} is accepted. After the programs were closed. */
+/* {NULL} is accepted. Called after the programs were closed. */
 void by__pipe_close(by_trainer *t);
-/* The rest of the plan, which needs the store: the programs of the rank's stages, and sums of
+/* The part of the plan that needs the store: the programs of the rank's stages, and sums of
  * gradient sets. */
 by_status by__pipe_plan(by_trainer *t, by_error *error);
 by_status by__pipe_plan_sums(by_trainer *t, by_error *error);
-/* Finds the programs again, after some were added. */
+/* Looks up the programs again after some were added. */
 void by__pipe_find_rows(by_trainer *t);
-/* Bytes that activations between programs and stages take. */
+/* Bytes of activations between programs and stages. */
 uint64_t by__pipe_bytes(const by_trainer *t);
-/* Collective. Takes memory and binds parameters. */
+/* Collective. Allocates memory and binds parameters. */
 by_status by__pipe_allocate(by_trainer *t, by_error *error);
 /* Collective along the pipeline: forward and backward of all micro-batches of this replica, their
  * sums and losses. *tree: the sets that hold the sums. */
 by_status by__pipe_step(by_trainer *t, const by_batch *batch, by__sum_tree *tree, by_error *error);
-/* Collective, after an update: parameters that several stages read. */
+/* Collective, after an update: sends parameters that several stages read. */
 by_status by__pipe_share_parameters(by_trainer *t, by_error *error);
-/* Collective: loss and evaluated values of a micro-batch, on all ranks; NULL: on what the inputs
- * were before. */
+/* Collective: loss and evaluated values of a micro-batch, on all ranks; batch NULL: repeats the
+ * previous inputs. */
 by_status by__pipe_evaluate(by_trainer *t, const by_batch *batch, by_error *error);
 
 #endif

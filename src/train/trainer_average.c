@@ -1,6 +1,6 @@
-/* The moving average of the weights: it follows each update, and takes the place of the weights
- * while it is evaluated. That keeps the weights in the memory of a gradient set, which is free
- * between steps, so that an evaluation of the average needs no more memory than another. */
+/* The moving average of the weights: it follows each update, and replaces the weights during its
+ * evaluation. Meanwhile the weights are in the memory of a gradient set, which is free between
+ * steps, so that evaluating the average needs no additional memory. */
 #include "optim/optim.h"
 #include "train/trainer.h"
 

@@ -1,11 +1,11 @@
-/* A plan within memory.budget. What the passes are asked for is room for the activations: what the
- * budget leaves of the rest. The rest is known when everything was planned once.
+/* A plan within memory.budget. The passes are given a limit on activations: what the budget leaves
+ * after everything else, which is known once everything was planned.
  *
- * Ranks choose alike, because collectives have to run in one order on all of them: they have one
- * room, that in which the rank that needs the most fits, and weigh time by the speeds of rank 0. A
- * rank of a pipeline chooses for the whole model before it is cut, so that its room is that of one
- * micro-batch on one rank. Ranks whose parts of tensors differ in size might still come to another
- * choice; a round in which they do is not taken. */
+ * Ranks must choose alike, because collectives run in one order on all of them: they use one limit,
+ * for which the rank that needs the most fits, and weigh time by the speeds of rank 0. A rank of a
+ * pipeline chooses for the whole model before it is cut, so its limit is for one micro-batch on one
+ * rank. Ranks whose parts of tensors differ in size might still choose differently; a round in
+ * which they do is discarded. */
 #include <string.h>
 
 #include "train/pipeline/pipe.h"
@@ -21,14 +21,14 @@ by_status by__trainer_needs(uint64_t *out, by_trainer *t, const by_trainer_optio
     return BY_OK;
 }
 
-/* What a plan is to the budget; of several ranks: the most of each, over all. */
+/* A plan relative to the budget; for several ranks, the maximum of each member. */
 typedef struct view {
     uint64_t needed;
-    uint64_t room;   /* that activations take now */
+    uint64_t room;   /* limit on activations in this plan */
     uint64_t choice; /* digest of the order of nodes */
 } view;
 
-/* Of the graph that computes gradients, in which nodes run again. */
+/* Digest of the graph of gradients, which shows the nodes that run again. */
 static uint64_t digest(const by_trainer *t)
 {
     uint64_t digest = 0;
@@ -51,7 +51,7 @@ static by_status whole_bytes(uint64_t *out, const by_trainer *t, by_error *error
     return BY_OK;
 }
 
-/* comm: of the ranks that choose together; NULL: this one alone. *alike: they did. */
+/* comm: of the ranks that choose together; NULL: this one alone. *alike: whether they did. */
 static by_status look(view *out, bool *alike, by_trainer *t, const by_trainer_options *o,
                       by_comm *comm, by_error *error)
 {
@@ -86,16 +86,16 @@ static by_status look(view *out, bool *alike, by_trainer *t, const by_trainer_op
 
 #define MOST_ROUNDS 8
 
-/* Plans again until it fits, or no more can be computed again. What is above the arena of the
- * largest program does not change with it, but for collectives, which is why one round may not be
- * enough; nor do the slots of a pipeline change as the arena of the whole model does. */
+/* Plans again until it fits, or nothing more can be recomputed. Memory besides the arena of the
+ * largest program does not change with the limit, except for collectives, which is why one round
+ * may not be enough; nor do the slots of a pipeline change like the arena of the whole model. */
 static by_status shrink(by_trainer **trainer, const by_trainer_options *o, by_comm *comm,
                         by_error *error)
 {
     const by_config *config = (*trainer)->config;
     uint64_t budget = (uint64_t)config->memory.budget;
     view now;
-    bool comparable; /* their graphs are the same but for what is computed again */
+    bool comparable; /* their graphs differ only in what is recomputed */
     bool alike;
     BY_TRY(look(&now, &comparable, *trainer, o, comm, error));
     uint64_t room = now.room;
@@ -118,7 +118,7 @@ static by_status shrink(by_trainer **trainer, const by_trainer_options *o, by_co
     return BY_OK;
 }
 
-/* Whether the budget chooses what is computed again. */
+/* Returns true if the budget decides what is recomputed. */
 static bool chooses(const by_config *config, const by_trainer_options *o)
 {
     return config->memory.budget > 0 && o->mode == BY_TRAINER_FULL &&
@@ -157,13 +157,13 @@ by_status by_trainer_open(by_trainer **out, const by_config *config,
     return open_within(out, config, &o, together ? o.comm : NULL, error);
 }
 
-/* Bytes a second, where it was not measured. */
+/* Bytes per second, if not measured. */
 #define USUAL_DISK 1e9
 
 static double row_seconds(const by_trainer *t, const by__program_row *row)
 {
     double seconds = 0.0;
-    /* Costs were asked for when the graph was planned: this cannot fail but for memory. */
+    /* Costs were computed when the graph was planned, so this can only fail for lack of memory. */
     if (row != NULL) {
         (void)by__graph_seconds(&seconds, row->graph, 0, &t->speeds, NULL);
     }

@@ -1,15 +1,16 @@
-/* The trainer's inputs and results: what goes to the device with a micro-batch and what comes back.
+/* The trainer's inputs and results: what is sent to the device with a micro-batch, and what comes
+ * back.
  *
- * The inputs are contiguous in one buffer on the device and in two staging buffers of pinned
- * host memory, so that a micro-batch is one copy, and the next one can be put together while it is
- * under way. */
+ * The inputs are contiguous in one buffer on the device and in two staging buffers of pinned host
+ * memory, so that a micro-batch is one copy, and the next one can be assembled while it is in
+ * flight. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "train/trainer.h"
 
-/* Values of a step that are not the batch's, in the buffer of outputs on the device. What the host
+/* Values of a step other than the batch, in the buffer of outputs on the device. What the host
  * reads of a step begins at OUT_RESULTS and is one copy. */
 enum {
     OUT_LOSS = 0, /* of a micro-batch */
@@ -89,7 +90,7 @@ static char *host_of_step(const by_trainer *t, unsigned slot)
            slot * (result_bytes(t) + BY_CACHE_LINE);
 }
 
-/* What the task's metrics read of a micro-batch. */
+/* Plans the values of a micro-batch that the task's metrics read. */
 static by_status plan_evaluated(by_trainer *t, by_error *error)
 {
     by_value found = by_graph_find(t->forward, "evaluated");
@@ -199,7 +200,7 @@ void by__trainer_close_feeds(by_trainer *t)
 
 /* ---- to the device ---- */
 
-/* The batch's array for a feed, which must hold `examples` of them. */
+/* Finds the batch's array for a feed, which must have `examples` examples. */
 static by_status find_array(const by_trainer *t, const by__feed *feed, const by_batch *batch,
                             int64_t examples, const by_array **out, by_error *error)
 {
@@ -230,7 +231,7 @@ by_status by__trainer_feed(by_trainer *t, by__program_row *row, const by_batch *
     char *block = (char *)t->staging.data + stage * t->input_bytes;
     uint64_t seed = t->config->seed;
     t->leaf = by__trainer_leaf(t, index);
-    /* The copy that read this block before is done. */
+    /* Waits until the previous copy from this block is done. */
     BY_TRY(by__event_wait(t->copied[stage], error));
     for (size_t i = 0; i < t->feed_count; i++) {
         const by__feed *feed = &t->feeds[i];
@@ -248,13 +249,13 @@ by_status by__trainer_feed(by_trainer *t, by__program_row *row, const by_batch *
     rng[1] = (int32_t)(uint32_t)(seed >> 32);
     rng[2] = (int32_t)t->updates;
     rng[3] = (int32_t)(by__trainer_leaf(t, index) * t->config->train.micro_batch);
-    /* Replicas that take steps of their own have the mean over their own part. */
+    /* Replicas that take independent steps use the mean over their own part. */
     uint64_t targets = t->sync.is_local ? t->own_targets : batch->global_targets;
     float factor = (float)t->guard.loss_scale.scale;
     *(float *)(void *)(block + t->seed_offset) =
         (targets > 0 ? 1.0f / (float)targets : 0.0f) * factor;
     *(float *)(void *)(block + t->seed_offset + BY_CACHE_LINE) = factor;
-    /* The device's inputs are free when the program before has run. */
+    /* The device's inputs may be overwritten when the previous program has run. */
     BY_TRY(by__event_order(t->computed, BY__QUEUE_COPY_IN, error));
     BY_TRY(by__copy_in(BY__QUEUE_COPY_IN, t->inputs, block, error));
     BY_TRY(by__event_record(t->copied[stage], BY__QUEUE_COPY_IN, error));
@@ -298,7 +299,7 @@ by_status by__trainer_results(by_trainer *t, unsigned slot, by__results *out, by
 
 by_status by__trainer_fetch_evaluated(by_trainer *t, const float **out, by_error *error)
 {
-    char *host = host_of_step(t, BY_STEPS_AHEAD); /* behind those of all steps */
+    char *host = host_of_step(t, BY_STEPS_AHEAD); /* after those of all steps */
     *out = NULL;
     if (t->evaluated_bytes == 0) {
         return BY_OK;

@@ -1,4 +1,4 @@
-/* The size of the model of a trainer, and the FLOPs that its training takes. */
+/* The size of a trainer's model, and the FLOPs of its training. */
 #include <stdlib.h>
 
 #include "passes/passes.h"
@@ -7,11 +7,11 @@
 /* FLOPs of the products of a graph. */
 typedef struct products {
     double forward;
-    double backward; /* of gradients: of each operand that has one */
-    double all;      /* the same where nothing is frozen */
+    double backward; /* of gradients: for each operand that has one */
+    double all;      /* the same if nothing were frozen */
 } products;
 
-/* Factors of a product that have gradients. */
+/* Number of factors of a product that have gradients. */
 static double count_needed(const by__node *node, const bool *needed)
 {
     const by__op_row *row = by__op_row_of(node->op);
@@ -39,8 +39,8 @@ static by_status count_products(products *out, const by_graph *graph, const bool
     return BY_OK;
 }
 
-/* Of attention: forward, and twice that backward where anything before it is trained. Those of a
- * token, of all pairs and of those that are seen, and all of a micro-batch. */
+/* FLOPs of attention: forward, and twice that backward if anything before it is trained. Per token,
+ * for all pairs and for visible ones, and for a micro-batch. */
 typedef struct attention {
     double seen;
     double full;
@@ -113,8 +113,8 @@ static by_status measure_graph(by_trainer *t, const by_graph *graph, by_error *e
     return status;
 }
 
-/* Products that read what was gathered do not show which parameter it is: a graph without that
- * does. */
+/* In a graph that gathers parameters, products do not show which parameter they read, so a graph
+ * without gathering is used. */
 by_status by__trainer_measure(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
     by_graph *graph = NULL;

@@ -1,17 +1,17 @@
-/* Exchanges of weights with bounded staleness (sync.staleness): they run on a thread of their own
- * while the replica goes on with its steps.
+/* Exchanges of weights with bounded staleness (sync.staleness): they run on a separate thread while
+ * the replica continues with its steps.
  *
- * After step n a replica keeps its weights, and the exchange of how far it went begins. What comes
- * of it is applied after step n + staleness, no earlier, so that a run has the same bits every
- * time; a replica that comes there first waits. With w its weights, w_n those of step n, and a the
- * anchor:
+ * After step n a replica copies its weights, and the exchange of their difference to the anchor
+ * begins. The result is applied after step n + staleness, no earlier, so that every run has the
+ * same bits; a replica that gets there first waits. With w its weights, w_n those of step n, and a
+ * the anchor:
  *
  *   a  <-  the outer optimizer's step on a, by the mean of a - w_n over the replicas
  *   w  <-  w + (a - w_n)
  *
  * The overlap of an outer step with inner steps is that of Streaming DiLoCo (Douillard et al. 2025,
- * arXiv 2501.18512); what a replica has learned meanwhile is kept whole, as in CoCoD-SGD (Shen et
- * al. 2019, arXiv 1906.12043), which is staleness = every, outer_lr 1 and outer_momentum 0. */
+ * arXiv 2501.18512); what a replica has learned meanwhile is kept completely, as in CoCoD-SGD (Shen
+ * et al. 2019, arXiv 1906.12043), which is staleness = every, outer_lr 1 and outer_momentum 0. */
 #include <pthread.h>
 #include <string.h>
 
@@ -56,7 +56,7 @@ by_status by__late_open(by_trainer *t, by_error *error)
 {
     by__late *late = &t->sync.late;
     by__program_row *merge = by__set_row(&t->programs, "late merge");
-    /* Calls on it come from another thread than all others. */
+    /* Used by a thread other than all other communicators. */
     BY_TRY(by_comm_split(&late->peers, t->sync.peers, 0, by_comm_rank(t->sync.peers), error));
     by__comm_set_beside(late->peers);
     t->sync.peers = late->peers;

@@ -1,5 +1,5 @@
-/* What a trainer stores: its parameters in groups, the flat buffers of them that this rank holds,
- * and the units that the programs of an update work on. */
+/* The layout of a trainer's storage: its parameters in groups, the flat buffers that this rank
+ * holds, and the units that the update programs work on. */
 #include <string.h>
 
 #include "optim/optim.h"
@@ -45,7 +45,7 @@ by_update_unit by__trainer_unit(const by_trainer *t, const char *name, by_shape 
                             .format = wide ? BY_F32 : by__weights_dtype(t->config)};
 }
 
-/* The i-th of the logical axes of a tensor is that of experts. */
+/* Returns true if the i-th logical axis of a tensor is that of experts. */
 static bool is_of_experts(const by__stored_tensor *entry, int i)
 {
     const char *name = entry->axes;
@@ -56,8 +56,8 @@ static bool is_of_experts(const by__stored_tensor *entry, int i)
     return strcspn(name, " ") == strlen("expert") && strncmp(name, "expert", 6) == 0;
 }
 
-/* What random bits of a tensor's elements come from: its name, so that whoever updates an element
- * rounds it alike. Parts of a split tensor share random bits, since what they keep of the whole
+/* Random bits of a tensor's elements are derived from its name, so that every rank rounds an
+ * element alike. Parts of a split tensor share random bits, because what they keep of the whole
  * (Adafactor's factors) must stay equal. */
 static void set_random(const by_trainer *t, by_update_unit *unit, const by__stored_tensor *entry,
                        int64_t first)
@@ -86,7 +86,7 @@ by_update_unit by__trainer_tensor_unit(const by_trainer *t, const char *name,
     return unit;
 }
 
-/* This rank's slices. */
+/* Lists this rank's slices. */
 static by_status list_slices(by_trainer *t, by_error *error)
 {
     by__shard *s = &t->shard;
@@ -99,7 +99,7 @@ static by_status list_slices(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
-/* Of a range of a group, the pieces of tensors, whose elements' places are known. */
+/* Adds the pieces of tensors in a range of a group, whose elements' positions are known. */
 static void add_pieces(by_trainer *t, int group, int64_t first, int64_t count)
 {
     for (size_t i = 0; i < by__store_count(t->store); i++) {
@@ -120,7 +120,7 @@ static void add_pieces(by_trainer *t, int group, int64_t first, int64_t count)
     }
 }
 
-/* What this rank updates, piece by piece of tensors. */
+/* Lists what this rank updates, divided at tensors. */
 static by_status list_pieces(by_trainer *t, by_error *error)
 {
     size_t most = by__store_count(t->store) + t->shard.own_count;
@@ -136,9 +136,9 @@ static by_status list_pieces(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
-/* What norm and update work on: whole groups; the update on each tensor where the optimizer needs
- * its shape, on this rank's slices where ranks divide the state, and on pieces of tensors where
- * elements are rounded by their place. */
+/* Lists the units of norm and update: whole groups; for the update, each tensor if the optimizer
+ * needs its shape, this rank's slices if ranks divide the state, and pieces of tensors if rounding
+ * depends on an element's position. */
 static by_status list_units(by_trainer *t, by_error *error)
 {
     for (int group = 0; group < BY__GROUPS; group++) {
@@ -178,7 +178,7 @@ uint64_t by__trainer_spared(const by_trainer *t, int64_t *elements)
 {
     uint64_t bytes = 0;
     uint64_t owners = by__is_sharded(t) ? (uint64_t)t->layout.size[BY_MESH_SHARD] : 1;
-    /* Without what exchanges keep (trainer_sync.c), which t->state_count counts. */
+    /* Without the buffers of exchanges (trainer_sync.c), which t->state_count includes. */
     int states = by_optimizer_state_count(&t->config->optimizer);
     *elements = 0;
     for (size_t i = 0; i < by__store_count(t->store); i++) {

@@ -1,4 +1,4 @@
-/* Which examples a rank computes, and the loaders that bring them. */
+/* Which examples a rank computes, and the loaders that read them. */
 #include <stdlib.h>
 
 #include "train/trainer.h"
@@ -15,7 +15,7 @@ by_batch_part by_trainer_part(const by_trainer *trainer)
                            .stride = in_turn ? micro_batch * (size_t)leaves.stride : count};
 }
 
-/* Of a global batch; of what is held out, a micro-batch for each replica at a time. */
+/* This rank's part of a global batch; of held-out data, replicas take micro-batches in turn. */
 static by_loader_options part_options(const by_trainer *t, bool training)
 {
     size_t micro_batch = (size_t)t->config->train.micro_batch;

@@ -1,4 +1,4 @@
-/* The memory of a trainer: it is taken at once, and programs are bound to it. */
+/* The memory of a trainer: allocated at once, then bound to the programs. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ by_memory by__unit_memory(const by_trainer *t, int flat, size_t i)
                : by__trainer_group(t, flat, i);
 }
 
-/* Binds the update's values of one unit but for its gradient. */
+/* Binds the update's values of one unit, except its gradient. */
 static by_status bind_unit(by_trainer *t, const by_update_unit *unit, size_t i, by_error *error)
 {
     char name[300];
@@ -147,7 +147,7 @@ static by_status take_memory(by_trainer *t, by_error *error)
     return t->offload == NULL ? BY_OK : by__offload_open(t, error);
 }
 
-/* Adds the ways out to what there is no memory, or no room on a disk, for. */
+/* Adds to an error about memory, or space on a disk, what can be changed. */
 static by_status refuse_memory(by_status status, by_error *error)
 {
     by_error plain = error == NULL ? (by_error){0} : *error;
@@ -164,7 +164,7 @@ by_status by_trainer_allocate(by_trainer *t, by_error *error)
         return by_error_set(error, BY_ESTATE, "the trainer's memory was allocated before");
     }
     BY_TRY(refuse_memory(by__plan_fits(&t->memory, t->config, t->ranks.all, error), error));
-    /* Collective: no rank takes memory before all of this host have seen how much is free. */
+    /* Collective: no rank allocates before all of this host have checked how much is free. */
     BY_TRY(by__ranks_open(t, error));
     BY_TRY(refuse_memory(take_memory(t, error), error));
     BY_TRY(bind_all(t, error));

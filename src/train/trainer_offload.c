@@ -1,20 +1,21 @@
 /* The state of the optimizer, and with bf16 the f32 weights, on disk (ZeRO-Offload: Ren et al.
  * 2021; ZeRO-Infinity, whose last level is the disk too: Rajbhandari et al. 2021).
  *
- * What is trained is cut into windows: ranges of a group, of a rank's slices of it, or whole
- * tensors where the optimizer needs these. The update goes from window to window: while one is
- * updated, the windows behind it are read and those before it are written back, all in one buffer
- * that is planned. The reads of a step's first windows are started by the step before. An element
- * is updated by the operations that update it without all this, so no bit depends on it. */
+ * Trained parameters are divided into windows: ranges of a group, of a rank's slices of it, or
+ * whole tensors if the optimizer needs these. The update proceeds window by window: while one is
+ * updated, the following windows are read and the previous ones are written back, all in one
+ * planned buffer. The reads of a step's first windows are started by the previous step. Elements
+ * are updated by the same operations as in memory, so the bits do not depend on offloading. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "train/offload_windows.h"
 
-/* Windows that the buffer has room for, where tensors are not larger: one is computed, others are
- * read and written. */
+/* Number of windows that the buffer has room for, unless tensors are larger: one is computed,
+ * others are read and written. */
 #define WINDOWS_AT_ONCE 4
-/* Of the elements of a window, so that what it has in the file begins with a page. */
+/* A window's number of elements is a multiple of this, so that its data in the file begin at a
+ * page. */
 #define WINDOW_UNIT (BY__SCRATCH_ALIGNMENT / sizeof(float))
 
 /* ---- the plan ---- */
@@ -79,7 +80,7 @@ static by_status list_trained(by_trainer *t, by_error *error)
     return by__is_sharded(t) ? BY_OK : cut_groups(t, 0, BY__TRAINED_GROUPS, true, error);
 }
 
-/* Elements of a window: as many of them fit the buffer as are to be in it at once. */
+/* Elements per window, such that the wanted number of windows fits into the buffer. */
 static size_t window_elements(const by_trainer *t)
 {
     int parts = by_optimizer_state_count(&t->config->optimizer) +
@@ -144,7 +145,7 @@ by_status by__offload_add_flat(by_trainer *t, by__flat_spec spec, unsigned divid
 
 /* ---- programs ---- */
 
-/* Whether the same ranks have the rest of two units. */
+/* Returns true if the rest of two units is on the same ranks. */
 static bool same_ranks(const by_update_unit *a, const by_update_unit *b)
 {
     return a->ranks == b->ranks && a->mesh == b->mesh && by_shape_equal(&a->whole, &b->whole) &&
@@ -186,7 +187,7 @@ static by_status build_kind(const by_trainer *t, by_graph *graph, by_error *erro
     return by_graph_check(graph, error);
 }
 
-/* The program for a unit, which is added where there is none yet. */
+/* Finds the program for a unit, or adds it. */
 static by_status find_kind(by_trainer *t, by__window_use use, const by_update_unit *unit, int *out,
                            by_error *error)
 {
@@ -205,7 +206,7 @@ static by_status find_kind(by_trainer *t, by__window_use use, const by_update_un
     return BY_OK;
 }
 
-/* Where a window is in the scratch file; *elements 0: the optimizer keeps no such state for it. */
+/* Offset of a window in the scratch file; *elements 0: the optimizer keeps no such state for it. */
 static bool find_place(const by_trainer *t, int flat, const by__window *w, int64_t *elements,
                        uint64_t *offset)
 {
@@ -225,7 +226,7 @@ static bool find_place(const by_trainer *t, int flat, const by__window *w, int64
     return piece.on_disk || piece.count == 0;
 }
 
-/* What a window has on disk, and where its parts are in the file. */
+/* Finds the parts of a window on disk, and their offsets in the file. */
 static by_status find_parts(const by_trainer *t, by__window *w, by_error *error)
 {
     int flats[BY__WINDOW_PARTS] = {t->masters};
@@ -272,7 +273,7 @@ static by_status find_programs(by_trainer *t, by__window *w, bool trained, by_er
                : BY_OK;
 }
 
-/* Gives windows their places: behind each other, at the front again where the end is reached. */
+/* Assigns places to windows: one after another, starting over at the end of the buffer. */
 static void place_windows(by__offload *o, size_t wanted)
 {
     size_t at = 0;
@@ -308,7 +309,7 @@ by_status by__offload_add_programs(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
-/* Whether this rank has parts of tensors that other axes than `shard` split. */
+/* Returns true if this rank has parts of tensors that axes other than `shard` split. */
 static bool has_parts(const by_trainer *t)
 {
     for (size_t i = 0; i < by__store_count(t->store); i++) {
@@ -322,7 +323,7 @@ static bool has_parts(const by_trainer *t)
 size_t by__offload_bytes(const by_trainer *t)
 {
     const by__offload *o = t->offload;
-    size_t most = 0; /* the largest part that a checkpoint is written from */
+    size_t most = 0; /* the largest part that is read to write a checkpoint */
     if (o == NULL) {
         return 0;
     }
@@ -332,7 +333,7 @@ size_t by__offload_bytes(const by_trainer *t)
             most = bytes > most ? bytes : most;
         }
     }
-    /* Of a part of a tensor the boxes are copied out of what was read. */
+    /* The boxes of a part of a tensor are copied out of what was read. */
     most = has_parts(t) ? 2 * most : most;
     return o->buffer_bytes + BY__SCRATCH_ALIGNMENT + most + by__scratch_memory();
 }

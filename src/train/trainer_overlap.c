@@ -1,17 +1,17 @@
-/* Gradients are added up between ranks while the backward pass goes on.
+/* Summation of gradients between ranks during the backward pass.
  *
- * The last micro-batch of a rank runs a program of its own, "last gradients": that of the others,
- * and for each bucket a collective that starts when the last gradient in it is finished. The
- * collective queue runs it beside the rest of the backward pass. What the rank's earlier
- * micro-batches left and the last one are holders of one sum (reducer.h), so that the additions
- * which the last one permits are part of the collective, and bits are those without overlap. */
+ * The last micro-batch of a rank runs a separate program, "last gradients": the usual one with a
+ * collective for each bucket, which starts when the last gradient in it is complete. The collective
+ * queue runs it concurrently with the rest of the backward pass. The sums of the rank's earlier
+ * micro-batches and the last one are holders of one sum (reducer.h), so that the additions which
+ * the last one permits are part of the collective, and the bits are those without overlap. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "ops/ops.h"
 #include "train/trainer.h"
 
-/* Puts the buckets in the order in which the graph finishes them, and lists what is in them. */
+/* Sorts the buckets in the order in which the graph completes them, and lists their parts. */
 static by_status sort_buckets(by__bucket_parts *parts, by_trainer *t, const by_graph *graph,
                               by_error *error)
 {
@@ -37,7 +37,7 @@ static by_status sort_buckets(by__bucket_parts *parts, by_trainer *t, const by_g
 }
 
 /* A gradient with elements in several buckets is an operand of the first: collectives keep their
- * order, so the others are behind it. */
+ * order, so the others come later. */
 static int operands(by_value *out, const by_trainer *t, const by_graph *graph,
                     const by__bucket_parts *parts, size_t bucket)
 {

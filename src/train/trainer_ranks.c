@@ -1,5 +1,4 @@
-/* What a trainer does together with those of other ranks: the sum of gradients, the losses of all
- * micro-batches. */
+/* Collective operations of a trainer: the sum of gradients, the losses of all micro-batches. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +38,7 @@ by__leaves by__replica_leaves(const by_trainer *t, int replica)
     return own;
 }
 
-/* The micro-batches of this rank, of `count` of all. */
+/* Sets the micro-batches of this rank, of `count` in total. */
 static void set_leaves(by_trainer *t, int64_t count)
 {
     t->all_micro_batches = count;
@@ -102,9 +101,9 @@ unsigned by__ranks_adding_axes(const by_trainer *t)
     return by__ranks_parts(t) > 1 ? peers | 1u << BY_MESH_SEQUENCE : peers;
 }
 
-/* ---- together ---- */
+/* ---- collective operations ---- */
 
-/* Losses travel as they are on the host. */
+/* Losses are exchanged in host memory. */
 static by_status check_device(const by_trainer *t, by_error *error)
 {
     by_device_info info;
@@ -122,7 +121,7 @@ static void tell(void *user, by_status status, const by_error *error)
     (void)by_comm_fail(user, status, error);
 }
 
-/* How gradients are added up. */
+/* How gradients are summed. */
 static by__reducer_spec reducer_spec(const by_trainer *t)
 {
     return (by__reducer_spec){.peers = t->ranks.adders,
@@ -136,8 +135,8 @@ static by__reducer_spec reducer_spec(const by_trainer *t)
                               .bucket_count = t->ranks.bucket_count};
 }
 
-/* The communicators that programs need, in one order on all ranks: those of one stage of a pipeline
- * may have other collectives first than those of another. */
+/* Opens the communicators that programs need, in one order on all ranks: stages of a pipeline may
+ * use different collectives first. */
 static by_status open_split_comms(by_trainer *t, by_error *error)
 {
     static const unsigned sets[] = {1u << BY_MESH_EXPERT, 1u << BY_MESH_SEQUENCE,
@@ -150,7 +149,7 @@ static by_status open_split_comms(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
-/* Losses of each replica. */
+/* Counts the losses of each replica. */
 static void count_losses(by_trainer *t)
 {
     for (int k = 0; k < t->layout.replicas && t->ranks.counts != NULL; k++) {
@@ -260,7 +259,8 @@ by_status by__ranks_sum(by_trainer *t, const by__sum_tree *tree, int *set, by_er
         BY_TRY(by__sync_gradients(t, *set, error));
     }
     if (r->peers == NULL || t->sync.is_late) {
-        return BY_OK; /* which does not wait for others at every step, so has no losses of theirs */
+        /* it does not wait for others at every step, so it does not have their losses */
+        return BY_OK;
     }
     BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     for (int i = 0; i < tree->held_count; i++) {

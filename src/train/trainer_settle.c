@@ -1,6 +1,6 @@
-/* What a checkpoint holds is the same on every rank, also where replicas take steps of their own:
- * what is pending is exchanged, the optimizer's states become their mean and the residuals of the
- * codes their sum, whatever the number of ranks that goes on from it. */
+/* Makes the state in a checkpoint the same on every rank, even if replicas take independent steps:
+ * completes pending exchanges, and replaces the optimizer's states by their mean and the residuals
+ * of codes by their sum, so that any number of ranks can resume. */
 #include <stdlib.h>
 
 #include "train/trainer.h"
@@ -21,7 +21,7 @@ static by_status average(by_trainer *t, by_memory memory, by_error *error)
     return BY_OK;
 }
 
-/* What this rank holds of a state, tensor by tensor. */
+/* Averages what this rank holds of a state, tensor by tensor. */
 static by_status average_pieces(by_trainer *t, int flat, by_error *error)
 {
     for (size_t i = 0; i < by__store_count(t->store); i++) {
@@ -33,7 +33,7 @@ static by_status average_pieces(by_trainer *t, int flat, by_error *error)
     return BY_OK;
 }
 
-/* The mean of the optimizer's states over the replicas. */
+/* Averages the optimizer's states over the replicas. */
 static by_status average_states(by_trainer *t, by_error *error)
 {
     for (int k = 0; k < t->state_count; k++) {
@@ -46,9 +46,9 @@ static by_status average_states(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
-/* Replicas that take steps of their own skip steps of their own. As the states become one, so does
- * the number of updates that they are of: the most steps that a replica has skipped, all and in a
- * row, count for all. */
+/* Replicas that take independent steps also skip steps independently. When the states become equal,
+ * so must the number of updates behind them: the largest counts of skipped steps, in total and in a
+ * row, apply to all. */
 static by_status agree_on_skips(by_trainer *t, by_error *error)
 {
     by__guard *g = &t->guard;

@@ -1,10 +1,10 @@
 /* ZeRO (Rajbhandari et al. 2020): the ranks of `shard` divide the state of the optimizer and, where
  * programs compute in a narrower format, the f32 weights.
  *
- * Each bucket of a gradient set is cut into a slice a rank. A rank gets the sum of its own slices,
- * updates these, and the ranks then gather what programs compute with. Optimizers that need whole
- * tensors have slices that begin and end with tensors. An element is updated by the same operations
- * whoever owns it, so the number of ranks shows in no bit. */
+ * Each bucket of a gradient set is divided into one slice per rank. A rank gets the sum of its own
+ * slices, updates these, and the ranks then gather the values that programs compute with. For
+ * optimizers that need whole tensors, slices begin and end at tensors. An element is updated by the
+ * same operations on any owner, so the bits do not depend on the number of ranks. */
 #include <stdlib.h>
 
 #include "train/trainer.h"
@@ -16,7 +16,7 @@ bool by__is_sharded(const by_trainer *t)
 
 /* ---- the plan ---- */
 
-/* Where the tensors of a bucket begin, and its end; returns how many tensors. */
+/* Lists the first elements of a bucket's tensors, and its end; returns the number of tensors. */
 static size_t list_borders(const by__store *store, const by__bucket *b, int64_t *borders)
 {
     size_t count = 0;
@@ -31,19 +31,19 @@ static size_t list_borders(const by__store *store, const by__bucket *b, int64_t 
     return count;
 }
 
-/* Elements count in these units, so that squares of sums are whole numbers of 64 bits. */
+/* Elements are counted in this unit, so that sums of squares fit in 64-bit integers. */
 #define LOAD_UNIT 1024
 
-/* What a rank with `load` costs when it gets `elements` more: squares, of which the sum is least
- * where ranks have equal loads. */
+/* Cost of giving `elements` more to a rank with `load`: squares, whose sum is least when loads are
+ * equal. */
 static uint64_t cost_of(uint64_t load, int64_t elements)
 {
     uint64_t all = load + (uint64_t)(elements + LOAD_UNIT - 1) / LOAD_UNIT;
     return all * all;
 }
 
-/* Ways to cut a bucket: best[r * (tensors + 1) + i] is the cost of its first i tensors on ranks 0
- * to r, of which rank r has those from `from` on. */
+/* Ways to divide a bucket: best[r * (tensors + 1) + i] is the least cost of giving its first i
+ * tensors to ranks 0 to r, where rank r gets those from `from` on. */
 typedef struct cuts {
     int64_t *borders;
     size_t tensors;
@@ -88,8 +88,8 @@ static void find_best(cuts *c, const uint64_t *load, size_t ranks)
     }
 }
 
-/* Cuts at borders of tensors: of all ways to give neighbours to the same rank, in the order of
- * ranks, that after which ranks have, with the buckets before, as equally much as can be. */
+/* Divides at tensors: of all ways to give consecutive tensors to the ranks in order, chooses the
+ * one that makes the total loads, including earlier buckets, most equal. */
 static by_status cut_at_tensors(const by__store *store, const by__bucket *b, size_t *slices,
                                 uint64_t *load, size_t ranks, by_error *error)
 {
@@ -109,9 +109,9 @@ static by_status cut_at_tensors(const by__store *store, const by__bucket *b, siz
     return status;
 }
 
-/* Cuts at blocks whose squares are summed at once, so that they are equal but for one block. `turn`
- * is the rank that comes first when there are blocks left over: it goes round, so that what one
- * rank has more in a bucket does not add up. */
+/* Divides at blocks whose squares are summed together, so that slices differ by at most one block.
+ * `turn` is the rank that gets the first extra block: it rotates, so that one rank's excess does
+ * not accumulate. */
 static void cut_at_blocks(const by__bucket *b, size_t *slices, int ranks, int *turn)
 {
     int64_t blocks = (b->count + BY_SUM_BLOCK - 1) / BY_SUM_BLOCK;
@@ -137,7 +137,7 @@ static int by_size(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* The largest buckets first: small ones make up for what tensors cannot be cut for. */
+/* Largest buckets first, so that small ones compensate for uneven tensors. */
 static by_status cut_all_at_tensors(const by__store *store, by__bucket *buckets, size_t count,
                                     size_t ranks, size_t *slices, by_error *error)
 {
@@ -158,8 +158,8 @@ static by_status cut_all_at_tensors(const by__store *store, by__bucket *buckets,
     return status;
 }
 
-/* Whole tensors are shared out by what a rank has of them, which ranks of `tensor` must have alike:
- * they sum norms tensor by tensor. */
+/* Whole tensors are distributed by the size of a rank's part, which must be equal on the ranks of
+ * `tensor`, because they sum norms tensor by tensor. */
 static by_status check_even_parts(const by_trainer *t, const by__store *store, by_error *error)
 {
     int64_t tensor = t->layout.size[BY_MESH_TENSOR];
@@ -307,7 +307,7 @@ by_memory by__shard_memory(const by_trainer *t, int flat, const by__slice *slice
     return by__store_range(t->store, flat, slice->group, slice->first, slice->count);
 }
 
-/* ---- together ---- */
+/* ---- collective operations ---- */
 
 by_status by__shard_open(by_trainer *t, by_error *error)
 {
@@ -332,7 +332,7 @@ void by__shard_close(by_trainer *t)
     free(t->shard.own);
 }
 
-/* All of a bucket in a flat buffer, from each rank its slice. */
+/* Gathers a bucket in a flat buffer from the slices of all ranks. */
 static by_status gather_bucket(const by_trainer *t, int flat, size_t bucket, by_error *error)
 {
     const by__bucket *b = &t->ranks.buckets[bucket];
@@ -363,7 +363,7 @@ by_status by__shard_gather(by_trainer *t, by_error *error)
     return BY_OK;
 }
 
-/* ---- reading what is divided ---- */
+/* ---- reading divided tensors ---- */
 
 unsigned by__shard_masters(const by_trainer *t)
 {
@@ -391,7 +391,7 @@ bool by__shard_divides(const by_trainer *t, int flat, by__handle handle)
     return by__is_sharded(t) && (state || (groups >> group & 1u) != 0);
 }
 
-/* The rank that has a tensor. */
+/* The rank that owns a tensor. */
 static int owner_of(const by_trainer *t, by__handle handle)
 {
     int64_t begin = by__store_begin(t->store, handle);

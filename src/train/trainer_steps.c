@@ -1,7 +1,8 @@
+/* The steps of a trainer: submits micro-batches, norm and update, and collects results; also
+ * evaluation. */
 #include "train/trainer.h"
 
-/* Points the outputs of a gradient program at one gradient set; *bound: the one that they are
- * at. */
+/* Binds the outputs of a gradient program to a gradient set; *bound: the one they are bound to. */
 static by_status bind_gradients(by_trainer *t, by__program_row *row, int *bound, int set,
                                 by_error *error)
 {
@@ -21,7 +22,7 @@ static by_status add_sets(by_trainer *t, int earlier, int set, by_error *error)
     return by_program_submit(t->sum->program, error);
 }
 
-/* Runs the additions that the sums held allow. */
+/* Runs the additions that the available sums allow. */
 static by_status add_up(by_trainer *t, by__sum_tree *tree, by_error *error)
 {
     by__sum_addition pair;
@@ -31,19 +32,19 @@ static by_status add_up(by_trainer *t, by__sum_tree *tree, by_error *error)
     return BY_OK;
 }
 
-/* Examples of this rank's part of a batch. */
+/* Number of examples in this rank's part of a batch. */
 static int64_t part_examples(const by_trainer *t)
 {
     return t->micro_batches * t->config->train.micro_batch;
 }
 
-/* Examples of a step, over all ranks. */
+/* Number of examples in a step, over all ranks. */
 static int64_t step_examples(const by_trainer *t)
 {
     return t->all_micro_batches * t->config->train.micro_batch;
 }
 
-/* The schedule goes by what was seen, in steps of train.batch. */
+/* The schedule depends on the examples seen, in steps of train.batch. */
 static double learning_rate(const by_trainer *t)
 {
     const by_config *c = t->config;
@@ -80,7 +81,7 @@ static by_status submit_micro_batches(by_trainer *t, const by_batch *batch, by__
     return BY_OK;
 }
 
-/* Targets of this replica's part of the batch, which its ranks of `shard` divide. */
+/* Counts the targets of this replica's part of the batch, which its ranks of `shard` divide. */
 static by_status count_targets(by_trainer *t, const by_batch *batch, by_error *error)
 {
     int32_t count = (int32_t)batch->valid_targets;
@@ -105,7 +106,7 @@ static by_status submit_gradients(by_trainer *t, const by_batch *batch, by_error
     return by__trainer_bind_sum(t, sum, error);
 }
 
-/* The sum of the micro-batches' losses, added in the order of the tree as the gradients are. */
+/* Adds the micro-batches' losses in the order of the tree, like the gradients. */
 static double sum_losses(const float *losses, int64_t count)
 {
     double sums[BY__MAX_SETS];
@@ -124,7 +125,7 @@ static double sum_losses(const float *losses, int64_t count)
     return sums[tree.held[0].set];
 }
 
-/* Targets of the batch, or of this rank's part where it does not know the losses of others. */
+/* Targets of the batch, or of this rank's part if it does not know the losses of others. */
 static uint64_t targets_of(const by_trainer *t, const by_batch *batch)
 {
     return t->sync.is_late ? batch->valid_targets : batch->global_targets;
@@ -142,7 +143,8 @@ static unsigned slot_of(unsigned step)
     return step % BY_STEPS_AHEAD;
 }
 
-/* The results of one step more have a place: of all else that reads results, too. */
+/* Checks that there is a free slot for the results of one more step; also called by everything else
+ * that reads results. */
 static by_status check_free_slot(const by_trainer *t, bool training, by_error *error)
 {
     BY_TRY(by__trainer_ready(t, training, error));
@@ -153,7 +155,7 @@ static by_status check_free_slot(const by_trainer *t, bool training, by_error *e
     return BY_OK;
 }
 
-/* Submits norm and update on the gradients, and the way back of their results. */
+/* Submits norm and update, and the copy of their results. */
 static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_error *error)
 {
     float hyper[BY_HYPER_COUNT];
@@ -186,14 +188,14 @@ static by_status submit_update(by_trainer *t, double lr, uint64_t targets, by_er
     by_step_result *result = &pending->result;
     result->exchange = spent.exchange - t->ranks.before.exchange;
     result->exposed = spent.exposed - t->ranks.before.exposed;
-    if (result->exchange < result->exposed) { /* the thread that exchanges came late */
+    if (result->exchange < result->exposed) { /* the thread of the exchanges was late */
         result->exchange = result->exposed;
     }
     result->disk = by__offload_waited(t);
     return BY_OK;
 }
 
-/* The gradients that stay are those of the second time. */
+/* Computes gradients twice; the second ones are used. */
 static by_status submit_twice(by_trainer *t, const by_batch *batch, by_error *error)
 {
     BY_TRY(by__replay_begin(t, error));

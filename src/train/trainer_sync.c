@@ -1,6 +1,6 @@
-/* What replicas exchange where that is not the plain sum of every step's gradients: compressed
- * gradients, or (sync.every above 1) the way that the weights of each replica went in several steps
- * of its own, of which the mean is a step of an outer optimizer (DiLoCo: Douillard et al. 2023,
+/* Exchanges between replicas other than the plain sum of every step's gradients: compressed
+ * gradients, or (sync.every above 1) the change of each replica's weights over several independent
+ * steps, whose mean is the gradient of an outer optimizer (DiLoCo: Douillard et al. 2023,
  * arXiv:2311.08105; local SGD is outer_lr 1 and no momentum):
  *
  *     d = anchor - w             of each replica: weights at the last exchange less its own
@@ -8,9 +8,9 @@
  *     anchor = outer(anchor, d)  on every replica the same
  *     w = anchor
  *
- * A rank sums its own micro-batches in a sum tree of its own. Ranks of `shard` are a replica
- * together: they add up their gradients at every step as ever, and each exchanges its slices with
- * the ranks of `data` that own the same. trainer_settle.c makes what they hold equal. */
+ * A rank sums its own micro-batches in a separate sum tree. Ranks of `shard` together are one
+ * replica: they sum their gradients at every step as usual, and each exchanges its slices with the
+ * ranks of `data` that own the same slices. trainer_settle.c makes their state equal. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ by_status by__sync_plan(by_trainer *t, by_error *error)
     return s->is_local ? open_outer(s, c, error) : BY_OK;
 }
 
-/* What exchanges work on one by one: groups, or this rank's slices of them. */
+/* Number of units of an exchange: groups, or this rank's slices of them. */
 static size_t unit_count(const by_trainer *t)
 {
     return by__is_sharded(t) ? t->shard.own_count : t->trained_groups;
@@ -155,7 +155,7 @@ static size_t count_elements(const by_trainer *t)
     return (size_t)elements;
 }
 
-/* Elements of the groups that set `split` of axes splits. */
+/* Number of elements of the groups that set `split` of axes splits. */
 static size_t count_split(const by_trainer *t, int split)
 {
     int64_t elements = 0;
@@ -166,7 +166,7 @@ static size_t count_split(const by_trainer *t, int split)
     return (size_t)elements;
 }
 
-/* Tensors of a gradient set, as matrices where they are: all axes but the last are rows. */
+/* Lists the tensors of a gradient set, as matrices if possible: all axes but the last are rows. */
 static by_status list_tensors(by__power_tensor **out, size_t *count, const by_trainer *t,
                               by_error *error)
 {
@@ -226,7 +226,7 @@ static int compare_places(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
-/* What is between the tensors of a set, as tensors. Sorts `tensors`. */
+/* Lists the padding between the tensors of a set. Sorts `tensors`. */
 static by_status list_gaps(by__sync *s, by__power_tensor *tensors, size_t count, size_t elements,
                            by_error *error)
 {
@@ -288,13 +288,13 @@ static by_status open_codes(by_trainer *t, by_error *error)
     return status;
 }
 
-/* The flat buffer of what replicas exchange: how far they went, added up in place. */
+/* The flat buffer that replicas exchange: the differences of weights, summed in place. */
 static int exchanged_flat(const by_trainer *t)
 {
     return t->sync.is_late ? t->sync.late.difference : t->gradient_sets[0];
 }
 
-/* Memory of the outer optimizer's hyper-parameters, and behind them its factor. */
+/* Bytes of the outer optimizer's hyper-parameters, followed by its factor. */
 #define OUTER_BYTES ((size_t)BY_CACHE_LINE * 2)
 
 static by_status bind_outer(by_trainer *t, by_error *error)
@@ -366,7 +366,7 @@ void by__sync_close(by_trainer *t)
 
 bool by__sync_is_exact(const by_trainer *t)
 {
-    /* Weights are exchanged behind an update, gradients before it. */
+    /* Weights are exchanged after an update, gradients before it. */
     int64_t steps = t->sync.is_local ? t->updates - 1 : t->updates;
     return !t->sync.is_coded || steps / t->config->sync.every < t->config->sync.warmup;
 }
@@ -390,14 +390,14 @@ by_status by__sync_add_up(by_trainer *t, float *data, bool exact, by_error *erro
     return BY_OK;
 }
 
-/* Whether this step's gradients and losses are finite on all ranks. A step with others is not
- * applied, and must leave no trace in the residual of the code either. */
+/* Checks that this step's gradients and losses are finite on all ranks. Otherwise the step is not
+ * applied, and must not affect the residual of the code either. */
 static by_status are_finite(by_trainer *t, const float *gradients, bool *out, by_error *error)
 {
     size_t losses = (size_t)t->micro_batches;
     int32_t bad = !by__all_finite(BY_F32, gradients, count_elements(t)) ||
                   !by__all_finite(BY_F32, by__trainer_losses(t) + t->first_micro_batch, losses);
-    /* All ranks: parts of a tensor on others decide too whether the step is applied. */
+    /* All ranks: parts of a tensor on other ranks also decide whether the step is applied. */
     by_comm *all = t->ranks.all != NULL ? t->ranks.all : t->sync.peers;
     BY_TRY(by_comm_all_reduce(all, &bad, 1, BY_I32, "steps not finite", error));
     *out = bad == 0;
@@ -414,13 +414,13 @@ by_status by__sync_gradients(by_trainer *t, int set, by_error *error)
     BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
     BY_TRY(are_finite(t, gradients, &finite, error));
     if (!finite) {
-        gradients[0] = NAN; /* the norm of every rank shows it */
+        gradients[0] = NAN; /* so that the norm of every rank is not finite */
         return BY_OK;
     }
     return by__sync_add_up(t, gradients, by__sync_is_exact(t), error);
 }
 
-/* Copies what is trained of one flat buffer to another. */
+/* Copies the trained groups of one flat buffer to another. */
 static by_status copy_trained(by_trainer *t, int to, int from, by_error *error)
 {
     if (!by__is_sharded(t)) {
@@ -433,7 +433,7 @@ static by_status copy_trained(by_trainer *t, int to, int from, by_error *error)
     return BY_OK;
 }
 
-/* After settling all ranks have the residuals of all: one goes on with them. */
+/* After settling all ranks have the sum of the residuals: one rank keeps it. */
 static by_status leave_settled(by_trainer *t, by_error *error)
 {
     by__sync *s = &t->sync;
@@ -477,7 +477,7 @@ by_status by__sync_take_anchor(by_trainer *t, by_error *error)
     return t->pipe == NULL ? BY_OK : by__pipe_share_parameters(t, error);
 }
 
-/* Adds up how far this rank's slices went, over the ranks that own the same. */
+/* Sums the differences of this rank's slices over the ranks that own the same slices. */
 static by_status add_slices(by_trainer *t, by_error *error)
 {
     for (size_t i = 0; i < unit_count(t); i++) {

@@ -1,3 +1,4 @@
+/* The tensors of a trainer: initial values, loading, and the slices that a checkpoint saves. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@ by_status by__trainer_refresh(by_trainer *t, by_error *error)
     return by__shard_gather(t, error);
 }
 
-/* Where there are no copies, all ranks have set the weights that they hold. */
+/* Without copies, all ranks have set the weights that they hold. */
 static by_status refresh_copies(by_trainer *t, by_error *error)
 {
     return t->copies == t->masters ? BY_OK : by__trainer_refresh(t, error);
@@ -49,7 +50,7 @@ by_status by__trainer_load_adapter(by_trainer *t, const by_weights *weights, by_
     return refresh_copies(t, error);
 }
 
-/* What a student learned besides, which weights to start from do not have. */
+/* Returns true for parameters used only for distillation, which weights to start from lack. */
 static bool is_besides(const char *name)
 {
     return strncmp(name, BY__DISTILL, strlen(BY__DISTILL)) == 0;
@@ -62,7 +63,7 @@ static bool is_added(const char *name)
 
 by_status by_trainer_load_weights(by_trainer *t, const by_weights *weights, by_error *error)
 {
-    /* The weights that adapters are trained on top of have none. */
+    /* The base weights of a run with adapters have none. */
     bool is_base = t->config->lora.rank > 0 && !by__has_adapters(weights);
     by__load_options options = {.family = by_model_name_prefix(&t->config->model),
                                 .may_lack = is_base ? is_added : is_besides,
@@ -75,7 +76,7 @@ by_status by_trainer_load_weights(by_trainer *t, const by_weights *weights, by_e
     return refresh_copies(t, error);
 }
 
-/* Whether a tensor is called "STATE.NAME" with a state that this optimizer keeps. */
+/* Returns true if a tensor is called "STATE.NAME" with a state that this optimizer keeps. */
 static bool is_known_state(const by_trainer *t, const char *name)
 {
     for (int i = 0; i < t->state_count; i++) {
@@ -88,7 +89,7 @@ static bool is_known_state(const by_trainer *t, const char *name)
     return false;
 }
 
-/* BY_ECONFIG when the file holds states that this optimizer does not keep, so those of another. */
+/* BY_ECONFIG if the file has states that this optimizer does not keep, i.e. those of another. */
 static by_status check_states(const by_trainer *t, const by_weights *states, by_error *error)
 {
     for (size_t i = 0; i < by_weights_count(states); i++) {
@@ -101,7 +102,7 @@ static by_status check_states(const by_trainer *t, const by_weights *states, by_
                                 by_weights_path(states), name, t->config->optimizer.kind);
         }
     }
-    return BY_OK; /* what is missing has a name, by which it is missed */
+    return BY_OK; /* missing states are reported by name */
 }
 
 by_status by_trainer_load_optimizer(by_trainer *t, const by_weights *states, int64_t step,
@@ -187,7 +188,8 @@ uint64_t by__trainer_saved_bytes(const by_trainer *t)
     return bytes;
 }
 
-/* Not what passes through windows of memory, and not what exchanges change before the update. */
+/* Not for state that passes through windows of memory, or that exchanges change before the
+ * update. */
 bool by__trainer_saves_beside(const by_trainer *t)
 {
     by_device_info info;
@@ -200,7 +202,7 @@ static int saved_flat(const by_trainer *t, int state)
     return state < 0 ? t->masters : t->states[state];
 }
 
-/* Whether what this rank has of a buffer is in pieces: ranks divide it, or it is on disk. */
+/* Returns true if this rank's part of a buffer is in pieces: ranks divide it, or it is on disk. */
 static bool is_in_pieces(const by_trainer *t, int flat, by__handle handle)
 {
     return by__shard_divides(t, flat, handle) || by__store_on_disk(t->store, flat, handle);
@@ -216,7 +218,7 @@ size_t by__trainer_slices(const by_trainer *t, size_t parameter, int state)
     if (is_in_pieces(t, flat, handle)) {
         return by__divided_slices(t, flat, handle);
     }
-    /* What has another shape than the entry (sums of rows) may be whole where the entry is not. */
+    /* A state of another shape than the entry (row sums) may be whole even if the entry is not. */
     const by__stored_tensor held = by__store_held(t->store, flat, handle);
     return by__store_is_part(&held) ? (size_t)by__store_box_count(&held) : 1;
 }
@@ -236,8 +238,8 @@ void by__trainer_slice(by__trainer_held *out, const by_trainer *t, size_t parame
     if (part) {
         box = by__store_box_at(&held, (int64_t)i);
     }
-    /* A stage of a pipeline does not train what it only reads, and neither does anybody what is
-     * frozen, which all hold alike. */
+    /* A stage of a pipeline does not train parameters that it only reads, and no rank trains frozen
+     * ones, of which all hold the same. */
     *out = (by__trainer_held){.whole = part ? held.shape : box.shape, .is_copy = !held.trainable};
     for (int k = 0; k < box.shape.rank; k++) {
         out->slice.offset[k] = box.offset[k];
@@ -245,7 +247,7 @@ void by__trainer_slice(by__trainer_held *out, const by_trainer *t, size_t parame
     }
 }
 
-/* Values that the host cannot read where they are come through a copy. */
+/* Values that the host cannot read in place are copied. */
 static by_status read_all(const by_trainer *t, int flat, by__handle handle, const void **data,
                           void **owned, by_error *error)
 {
@@ -285,7 +287,7 @@ by_status by__trainer_read_slice(const by_trainer *t, size_t parameter, int stat
     by_status status = by__alloc_aligned(owned, (size_t)by_shape_count(&box.shape) * size,
                                          "a part of a tensor", error);
     if (status == BY_OK) {
-        /* Copies from the part, which stays as it is. */
+        /* Copies from the part, which is not modified. */
         by__store_box_copy(&held, (int64_t)i, *owned, (void *)(uintptr_t)*data, size, false);
         *data = *owned;
     }
@@ -313,7 +315,7 @@ const char *by_trainer_state_name(const by_trainer *trainer, int state)
     return by__store_flat_name(trainer->store, trainer->states[state]);
 }
 
-/* The flat buffer that holds what `what` names. */
+/* The flat buffer that contains `what`. */
 static int flat_of(const by_trainer *t, by_trainer_tensor what, int state)
 {
     return what == BY_TRAINER_PARAMETER  ? t->masters

@@ -78,8 +78,8 @@ static double load_float(const by__array_view *view, size_t i)
     return (double)narrow;
 }
 
-/* An integer element; unsigned ones of 64 bits above INT64_MAX become INT64_MAX, which no target
- * type holds. */
+/* Loads an integer element; unsigned 64-bit values above INT64_MAX become INT64_MAX, which no
+ * target type can hold. */
 static int64_t load_integer(const by__array_view *view, size_t i)
 {
     uint64_t bits = load_bits(view, i);

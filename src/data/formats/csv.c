@@ -18,7 +18,7 @@ void by__csv_begin(by__csv *csv, const char *name, const char *data, size_t size
     }
 }
 
-/* The text of a cell in quotes, the first of which is passed; leaves `at` behind the last. */
+/* Reads a quoted cell after its opening quote; leaves `at` after the closing one. */
 static by_status take_quoted(by__csv *csv, by__csv_cell *cell, by_error *error)
 {
     cell->text = csv->at;
@@ -61,7 +61,7 @@ static by_status take_plain(by__csv *csv, by__csv_cell *cell, by_error *error)
     return BY_OK;
 }
 
-/* Passes what follows a cell: a separator, a line end or the end of the data. */
+/* Consumes what follows a cell: a separator, a line end or the end of the data. */
 static by_status end_cell(by__csv *csv, by__csv_cell *cell, by_error *error)
 {
     if (csv->at < csv->end && *csv->at == csv->separator) {

@@ -1,7 +1,7 @@
-/* CSV (RFC 4180), cell by cell, over a file in memory: no allocation, whatever a cell holds.
+/* CSV reader (RFC 4180) that returns one cell at a time from a file in memory, without allocating.
  *
- * Lines end with LF or CRLF; empty lines are passed over; a byte-order mark at the beginning too. A
- * cell in quotes may hold separators, line ends and doubled quotes. Errors name file, line and
+ * Lines end with LF or CRLF; empty lines and a byte-order mark at the beginning are skipped. A
+ * quoted cell may contain separators, line ends and doubled quotes. Errors name file, line and
  * column (of cells, from 1). */
 #ifndef BY_DATA_FORMATS_CSV_H
 #define BY_DATA_FORMATS_CSV_H
@@ -9,30 +9,30 @@
 #include "base/base.h"
 
 typedef struct by__csv {
-    const char *name; /* of the file */
+    const char *name; /* name of the file */
     const char *at;
     const char *end;
     char separator;
-    uint64_t line; /* of `at`, from 1 */
-    size_t column; /* of the next cell, from 0: in the midst of a row when it is not 0 */
+    uint64_t line; /* line of `at`, from 1 */
+    size_t column; /* index of the next cell, from 0; not 0: within a row */
 } by__csv;
 
 typedef struct by__csv_cell {
-    const char *text; /* not NUL-terminated, without the quotes around it */
+    const char *text; /* not NUL-terminated, without the surrounding quotes */
     size_t length;
-    bool escaped;  /* quotes in it are doubled: see by__csv_unescape */
-    uint64_t line; /* where it begins */
+    bool escaped;  /* it contains doubled quotes: see by__csv_unescape */
+    uint64_t line; /* line on which it begins */
     size_t column; /* from 0 */
     bool ends_row;
 } by__csv_cell;
 
 void by__csv_begin(by__csv *csv, const char *name, const char *data, size_t size, char separator);
-/* The next cell; *found is false at the end of the data. BY_EFORMAT: quotes that do not match, a
+/* Reads the next cell; *found is false at the end of the data. BY_EFORMAT: unbalanced quotes, a
  * carriage return without a line feed, or a NUL. */
 by_status by__csv_next(by__csv *csv, by__csv_cell *out, bool *found, by_error *error);
-/* Passes empty lines between rows. */
+/* Skips empty lines between rows. */
 void by__csv_skip_lines(by__csv *csv);
-/* The cell's text with doubled quotes made single, at the end of `text`. */
+/* Appends the cell's text to `text` with doubled quotes made single. */
 void by__csv_unescape(by__text *text, const by__csv_cell *cell);
 
 #endif

@@ -7,9 +7,9 @@
 #define MAX_KEY  ((uint64_t)65535)
 #define MAX_NAME ((uint64_t)63)
 
-/* What is read, from front to back. */
+/* Position of the sequential reader. */
 typedef struct cursor {
-    const char *name; /* of the file */
+    const char *name; /* name of the file */
     const uint8_t *data;
     size_t size;
     size_t at;
@@ -42,7 +42,7 @@ static by_status read_number(cursor *c, size_t bytes, uint64_t *out, const char 
     return BY_OK;
 }
 
-/* A string that becomes a C string; freed with free(). */
+/* Reads a string and converts it to a C string, freed with free(). */
 static by_status read_name(cursor *c, char **out, uint64_t most, const char *what)
 {
     uint64_t length;
@@ -67,7 +67,7 @@ static by_status read_name(cursor *c, char **out, uint64_t most, const char *wha
 
 /* ---- pairs ---- */
 
-/* Bytes of a value; 0: they depend on it. */
+/* Bytes of a value; 0: variable. */
 static size_t kind_bytes(uint64_t kind)
 {
     static const uint8_t bytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
@@ -85,7 +85,7 @@ static by_status skip_text(cursor *c, const char *key)
     return BY_OK;
 }
 
-/* Moves behind `count` values. */
+/* Skips `count` values. */
 static by_status skip_values(cursor *c, const by__gguf_pair *pair)
 {
     size_t each = kind_bytes((uint64_t)pair->kind);
@@ -132,7 +132,7 @@ static by_status read_pair(cursor *c, by__gguf_pair *pair)
 
 static by_status read_pairs(by__gguf_file *out, cursor *c, uint64_t count)
 {
-    if (count > (c->size - c->at) / 13) { /* a key of one byte, a type, a value of one byte */
+    if (count > (c->size - c->at) / 13) { /* least size of a pair */
         return by_error_set(c->error, BY_EFORMAT,
                             "%s: %" PRIu64 " pairs cannot be in a file of %zu bytes", c->name,
                             count, c->size);
@@ -152,7 +152,7 @@ static by_status read_pairs(by__gguf_file *out, cursor *c, uint64_t count)
 
 /* ---- tensors ---- */
 
-/* Elements and bytes of a block of each type that ggml has; 0: it has none of this number. */
+/* Elements and bytes per block of each type of ggml; 0: no type has this number. */
 static const struct {
     uint16_t elements;
     uint16_t bytes;
@@ -212,7 +212,8 @@ static by_status read_type(cursor *c, by__gguf_description *t)
     }
     t->type = (uint32_t)type;
     bytes = (size_t)t->size[0] / blocks[type].elements;
-    for (int i = 1; i < BY__GGUF_MAX_RANK; i++) { /* at most the elements, which do not overflow */
+    /* at most the number of elements, which does not overflow */
+    for (int i = 1; i < BY__GGUF_MAX_RANK; i++) {
         bytes *= (size_t)t->size[i];
     }
     if (!by__size_mul(bytes, blocks[type].bytes, &bytes)) {
@@ -222,8 +223,7 @@ static by_status read_type(cursor *c, by__gguf_description *t)
     return BY_OK;
 }
 
-/* Tensors follow each other in the order of their descriptions, each on a multiple of the
- * alignment. */
+/* Tensors follow each other in the order of their descriptions, each aligned. */
 static by_status read_tensor(cursor *c, by__gguf_description *t, uint64_t *offset,
                              uint64_t alignment)
 {
@@ -249,7 +249,7 @@ static by_status read_tensor(cursor *c, by__gguf_description *t, uint64_t *offse
 static by_status read_tensors(by__gguf_file *out, cursor *c, uint64_t count, uint64_t alignment)
 {
     uint64_t offset = 0;
-    if (count > (c->size - c->at) / 25) { /* a name of one byte, rank, type, offset */
+    if (count > (c->size - c->at) / 25) { /* least size of a description */
         return by_error_set(c->error, BY_EFORMAT,
                             "%s: %" PRIu64 " tensors cannot be in a file of %zu bytes", c->name,
                             count, c->size);
@@ -267,7 +267,7 @@ static by_status read_tensors(by__gguf_file *out, cursor *c, uint64_t count, uin
     return BY_OK;
 }
 
-/* Where each tensor's data is: from the next multiple of the alignment on. */
+/* Sets the address of each tensor's data, which begin at the next multiple of the alignment. */
 static by_status place_data(by__gguf_file *out, const cursor *c, uint64_t alignment)
 {
     uint64_t start = c->at + (alignment - c->at % alignment) % alignment;

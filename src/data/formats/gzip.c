@@ -17,14 +17,14 @@ bool by__gzip_is(const uint8_t *data, size_t size)
 typedef struct inflation {
     z_stream stream;
     const uint8_t *next;
-    size_t left; /* input behind `next` */
+    size_t left; /* input after `next` */
     uint8_t *out;
     size_t used;
     size_t capacity;
     size_t max;
 } inflation;
 
-/* One call of zlib. *ended: the member's end was reached. */
+/* Calls zlib once. *ended: the member's end was reached. */
 static by_status step(inflation *n, const char *name, bool *ended, by_error *error)
 {
     if (n->used == n->capacity) {

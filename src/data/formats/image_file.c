@@ -8,12 +8,12 @@
 #include <jpeglib.h>
 #include <png.h>
 
-/* Scans of a progressive JPEG: each is a pass over the whole image, whatever its bytes. Encoders
- * write about ten; of a large image 16 are read. */
+/* Limit on scans of a progressive JPEG: each is a pass over the whole image, however small its
+ * data. Encoders write about ten; for a large image 16 are read. */
 #define MOST_SCANS   100
 #define SCANS_PIXELS ((int64_t)16 * BY__IMAGE_PIXELS)
 
-/* An image while it is decoded. */
+/* An image being decoded. */
 typedef struct decoding {
     int64_t channels;
     const by_image_fit *fit;
@@ -22,7 +22,7 @@ typedef struct decoding {
     int64_t width;
 } decoding;
 
-/* Takes the memory of an image of this size, if it is one that may be decoded. */
+/* Allocates an image of this size, if it may be decoded. */
 static by_status begin(decoding *d, int64_t height, int64_t width, by_error *error)
 {
     if (d->fit->height > 0) {
@@ -38,7 +38,7 @@ static by_status begin(decoding *d, int64_t height, int64_t width, by_error *err
                      error);
 }
 
-/* Rows of pixels to planes of channels. */
+/* Converts a row of interleaved pixels to planes. */
 static void put_row(const decoding *d, const uint8_t *row, int64_t y)
 {
     for (int64_t c = 0; c < d->channels; c++) {
@@ -66,7 +66,7 @@ static void on_jpeg_error(j_common_ptr info)
     longjmp(j->back, 1);
 }
 
-/* A warning (level -1) is one of damaged data. */
+/* A warning (level -1) indicates damaged data. */
 static void on_jpeg_message(j_common_ptr info, int level)
 {
     if (level < 0) {
@@ -85,7 +85,7 @@ static void on_jpeg_progress(j_common_ptr info)
     }
 }
 
-/* The only function that is jumped back to: what it changes behind setjmp is in *j. */
+/* The only function that longjmp returns to: state changed after setjmp is in *j. */
 static by_status run_jpeg(jpeg *j, decoding *d, const uint8_t *data, size_t size, by_error *error)
 {
     if (setjmp(j->back) != 0) {
@@ -127,9 +127,9 @@ static by_status decode_jpeg(decoding *d, const uint8_t *data, size_t size, by_e
 
 /* ---- PNG ---- */
 
-#define PNG_HEAD 8 /* bytes in front of the first chunk */
+#define PNG_HEAD 8 /* bytes before the first chunk */
 
-/* Whether a chunk of this type changes pixels: all that are critical (their first letter is a
+/* Returns true if a chunk of this type affects pixels: all critical ones (the first letter is a
  * capital), and those of transparency and colours. */
 static bool changes_pixels(const uint8_t *type)
 {
@@ -141,8 +141,8 @@ static bool changes_pixels(const uint8_t *type)
     return found;
 }
 
-/* Copies a PNG without the chunks that change no pixel; returns the bytes of it. libpng unpacks and
- * keeps a thousand texts of up to 8 MB each, whatever is asked of it. */
+/* Copies a PNG without the chunks that do not affect pixels; returns its size. libpng would
+ * decompress and keep a thousand texts of up to 8 MB each, whatever its settings. */
 static size_t copy_chunks(uint8_t *out, const uint8_t *data, size_t size)
 {
     size_t at = PNG_HEAD;
@@ -160,7 +160,7 @@ static size_t copy_chunks(uint8_t *out, const uint8_t *data, size_t size)
         }
         at += length + 12;
     }
-    memcpy(out + used, data + at, size - at); /* what is no chunk: libpng says so */
+    memcpy(out + used, data + at, size - at); /* not a chunk: libpng will report it */
     return used + size - at;
 }
 
@@ -218,7 +218,7 @@ bool by__image_is_file(const uint8_t *data, size_t size)
     return is_jpeg(data, size) || is_png(data, size);
 }
 
-/* What was decoded becomes what the model reads. */
+/* Fits the decoded image to the model's input. */
 static by_status fit_decoded(decoding *d, by_error *error)
 {
     uint8_t *fitted;

@@ -1,20 +1,20 @@
-/* Images as clients send them: JPEG and PNG, decoded by libjpeg-turbo and libpng. */
+/* JPEG and PNG images from clients, decoded by libjpeg-turbo and libpng. */
 #ifndef BY_DATA_IMAGE_FILE_H
 #define BY_DATA_IMAGE_FILE_H
 
 #include "data/image_fit.h"
 
-/* Pixels of an image that is decoded to be resized: a file of some bytes can hold any number. */
+/* Most pixels of an image that is decoded to be resized: a small file can contain any number. */
 #define BY__IMAGE_PIXELS ((int64_t)1 << 24)
 
-/* Whether a file begins as a JPEG or PNG does. */
+/* Returns true if the data begin as a JPEG or PNG does. */
 bool by__image_is_file(const uint8_t *data, size_t size);
-/* Decodes an image into u8 [channels, fit->height, fit->width], 1 or 3 channels: grey or RGB, into
- * which the library converts other ones; alpha is laid on black, and the orientation in EXIF is not
- * applied. Where `fit` resizes nothing, nothing is allocated for an image of another size. *out is
- * freed with free(); its height and width are those of `fit`, or, where these are 0, the image's
- * own. BY_EFORMAT: the data are neither JPEG nor PNG, or are damaged; BY_EARG: a size that `fit`
- * does not take, or more than BY__IMAGE_PIXELS. */
+/* Decodes an image into u8 [channels, fit->height, fit->width] with 1 or 3 channels, grey or RGB;
+ * the library converts other formats, alpha is composited on black, and the orientation in EXIF is
+ * ignored. If `fit` does not resize, an image of another size is refused before memory is allocated
+ * for it. *out is freed with free(); its height and width are those of `fit`, or, if these are 0,
+ * the image's own. BY_EFORMAT: the data are neither JPEG nor PNG, or are damaged; BY_EARG: a size
+ * that `fit` does not accept, or more than BY__IMAGE_PIXELS. */
 by_status by__image_decode(uint8_t **out, int64_t *height, int64_t *width, int64_t channels,
                            const by_image_fit *fit, const uint8_t *data, size_t size,
                            by_error *error);

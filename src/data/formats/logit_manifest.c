@@ -1,3 +1,4 @@
+/* The manifest of stored logits (logit_store.h): parsed strictly. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>

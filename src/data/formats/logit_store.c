@@ -7,14 +7,14 @@
 
 #include "data/formats/npy.h"
 
-/* A shard begins behind about so many bytes. */
+/* Approximate size at which a new shard begins. */
 #define SHARD_BYTES ((uint64_t)256 << 20)
 
 typedef struct shard_map {
     by__map maps[2]; /* ids, logarithms */
     const int32_t *ids;
     const float *logarithms;
-    uint64_t first; /* row */
+    uint64_t first; /* first row */
 } shard_map;
 
 struct by_logit_store {
@@ -171,7 +171,7 @@ by_status by_logit_store_check(const by_logit_store *s, const by_dataset *datase
                               s->directory, m->rows, rows);
 }
 
-/* Those of one shard. */
+/* Copies rows of one shard. */
 static by_status copy_rows(const by_logit_store *s, size_t shard, uint64_t row, size_t count,
                            int32_t *ids, float *logarithms, by_error *error)
 {
@@ -220,11 +220,11 @@ struct by_logit_writer {
     size_t capacity;
     char *directory; /* NULL once it is finished */
     char *paths[2];
-    FILE *files[2]; /* of the shard that is written; NULL: none is */
-    uint64_t most;  /* rows of a shard */
+    FILE *files[2]; /* of the current shard; NULL: none */
+    uint64_t most;  /* rows per shard */
 };
 
-/* An npy header of version 1.0, of 128 bytes whatever the shape. */
+/* Writes an npy header of version 1.0, 128 bytes for any shape. */
 static by_status write_header(FILE *file, const char *path, const char *type, uint64_t rows,
                               uint64_t columns, by_error *error)
 {

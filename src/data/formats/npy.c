@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #define NPY_MAGIC        "\x93NUMPY"
-#define NPY_HEADER_BYTES 128u /* of the files written here: the longest shape fits */
+#define NPY_HEADER_BYTES 128u /* of files written here: enough for the longest shape */
 #define NPY_MAX_HEADER   65536u
-#define NPY_MAX_PREFIX   (NPY_MAX_HEADER + 12u) /* header, and what comes before it */
+#define NPY_MAX_PREFIX   (NPY_MAX_HEADER + 12u) /* the header and the bytes before it */
 #define NPY_BUFFER_BYTES ((size_t)1 << 20)
 
 struct by__npy_writer {
@@ -38,7 +38,7 @@ static void skip_spaces(cursor *c)
     }
 }
 
-/* Takes the literal `s` if it comes next. */
+/* Consumes the literal `s` if it comes next. */
 static bool take(cursor *c, const char *s)
 {
     skip_spaces(c);
@@ -50,7 +50,7 @@ static bool take(cursor *c, const char *s)
     return true;
 }
 
-/* A quoted string of at most `size` - 1 characters without escapes. */
+/* Reads a quoted string of at most `size` - 1 characters without escapes. */
 static bool take_string(cursor *c, char *out, size_t size)
 {
     skip_spaces(c);
@@ -81,14 +81,14 @@ static bool take_number(cursor *c, uint64_t *out)
     return c->at > start;
 }
 
-/* What a header says, whoever asks. */
+/* The content of a header. */
 typedef struct npy_header {
     char descr[24];
     by_shape shape;
     size_t offset; /* of the first element */
 } npy_header;
 
-/* The shape: "(3, 4)", "(5,)", "()". */
+/* Parses the shape: "(3, 4)", "(5,)", "()". */
 static bool take_shape(cursor *c, by_shape *out)
 {
     *out = (by_shape){0};
@@ -108,8 +108,8 @@ static bool take_shape(cursor *c, by_shape *out)
     return true;
 }
 
-/* The dictionary {'descr': '<u2', 'fortran_order': False, 'shape': (N,), }, keys in any order.
- * Returns what is wrong with it, NULL if nothing is. */
+/* Parses the dictionary {'descr': '<u2', 'fortran_order': False, 'shape': (N,), }, with keys in any
+ * order. Returns the problem, or NULL. */
 static const char *parse_header(cursor c, npy_header *out)
 {
     char key[24];
@@ -165,7 +165,7 @@ static by_status bad_header(const char *name, const npy_header *header, const ch
                         header->offset, problem);
 }
 
-/* Reads the header that the first `size` bytes of a file hold. */
+/* Reads the header from the first `size` bytes of a file. */
 static by_status read_header(npy_header *out, const char *name, const uint8_t *data, size_t size,
                              by_error *error)
 {
@@ -211,8 +211,8 @@ static unsigned width_of(const char *descr)
                                        : 0;
 }
 
-/* Checks the first `size` bytes, which hold the header, of a file of `file_size` with one axis of
- * tokens. */
+/* Checks the first `size` bytes, which contain the header, of a file of `file_size` with one axis
+ * of tokens. */
 static by_status parse(by__npy_info *out, const char *name, const uint8_t *data, size_t size,
                        uint64_t file_size, by_error *error)
 {
@@ -252,7 +252,7 @@ by_status by__npy_parse_array(by__array_view *out, const char *name, const uint8
                               size_t size, by_error *error)
 {
     static const struct {
-        const char *descr; /* behind the byte order */
+        const char *descr; /* after the byte order */
         by__element element;
     } types[] = {{"u1", BY__ELEMENT_U8},  {"b1", BY__ELEMENT_U8},  {"i1", BY__ELEMENT_I8},
                  {"u2", BY__ELEMENT_U16}, {"i2", BY__ELEMENT_I16}, {"u4", BY__ELEMENT_U32},
@@ -286,7 +286,7 @@ by_status by__npy_open(int *fd, by__npy_info *out, const char *path, by_error *e
 {
     struct stat info;
     uint8_t *header = NULL;
-    /* Without waiting for a writer, should it be a pipe; regular files know nothing of the flag. */
+    /* O_NONBLOCK: a pipe must not wait for a writer; regular files ignore the flag. */
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0) {
         return by__io_error(error, "open", path);
@@ -335,7 +335,7 @@ static by_status write_all(const by__npy_writer *writer, const uint8_t *data, si
     return BY_OK;
 }
 
-/* Hashes and writes what the buffer holds. */
+/* Hashes and writes the buffer. */
 static by_status flush(by__npy_writer *writer, by_error *error)
 {
     by__hasher_add(writer->hasher, writer->buffer, writer->used);
@@ -373,8 +373,8 @@ by_status by__npy_writer_open(by__npy_writer **out, const char *path, unsigned w
     return BY_OK;
 }
 
-/* Elements that fit in the buffer as it is, at least one and at most `count`: an empty buffer takes
- * all that it has room for. */
+/* Number of elements that fit in the buffer, at least one and at most `count`; flushes a full
+ * buffer. */
 static by_status make_room(by__npy_writer *writer, size_t count, size_t *room, by_error *error)
 {
     if (writer->used + writer->width > NPY_BUFFER_BYTES) {
@@ -385,7 +385,7 @@ static by_status make_room(by__npy_writer *writer, size_t count, size_t *room, b
     return BY_OK;
 }
 
-/* Little-endian bytes of `value` at the end of the buffer, which has room. */
+/* Appends little-endian bytes of `value` to the buffer, which must have room. */
 static void put(by__npy_writer *writer, uint64_t value)
 {
     for (unsigned i = 0; i < writer->width; i++) {
@@ -393,7 +393,7 @@ static void put(by__npy_writer *writer, uint64_t value)
     }
 }
 
-/* The same for many values of two bytes: the tokens of nearly all vocabularies. */
+/* The same for many 2-byte values: the tokens of nearly all vocabularies. */
 static void put_u16(by__npy_writer *writer, const uint32_t *values, size_t count)
 {
     uint8_t *out = writer->buffer + writer->used;

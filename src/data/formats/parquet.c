@@ -8,14 +8,14 @@
 
 #define MAX_DEPTH   16
 #define MAX_COLUMNS ((size_t)65536)
-#define MAX_NAME    ((size_t)1024) /* every column of a struct has a copy of the struct's name */
+#define MAX_NAME    ((size_t)1024) /* columns repeat the names of their structs */
 #define MAGIC_BYTES 4
 
 enum { BOOLEAN = 0, INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED };
 enum { REQUIRED = 0, OPTIONAL, REPEATED };
 enum { CONVERTED_DECIMAL = 5, CONVERTED_UINT_8 = 11, CONVERTED_UINT_64 = 14 };
 
-/* An element of the schema, which has them in depth-first order. */
+/* An element of the schema, which is stored in depth-first order. */
 typedef struct element {
     const char *name;
     size_t length;
@@ -27,7 +27,7 @@ typedef struct element {
     int scale;
 } element;
 
-/* The schema as it is walked. */
+/* State of the traversal of the schema. */
 typedef struct walk {
     by__parquet *file;
     const element *elements;
@@ -81,7 +81,7 @@ static void read_element(by__thrift *t, element *out)
     }
 }
 
-/* What a column's values are read as. */
+/* Determines the kind of a column's values. */
 static void choose_kind(by__parquet_column *c, const element *e, bool repeated)
 {
     c->physical = e->type;
@@ -130,7 +130,7 @@ static by_status add_column(walk *w, const element *e, const by__text *path, uns
     return BY_OK;
 }
 
-/* The next element and, where it is a group, what is in it. */
+/* Reads the next element and, if it is a group, its children. */
 static by_status walk_element(walk *w, by__text *path, unsigned levels, bool repeated, int depth)
 {
     if (w->next == w->count || depth > MAX_DEPTH) {
@@ -224,7 +224,7 @@ static void read_chunk(by__thrift *t, by__parquet_chunk *out)
     }
 }
 
-/* A row group, whose chunks are in the order of the columns. */
+/* Reads a row group, whose chunks are in the order of the columns. */
 static by_status read_group(by__parquet *p, by__thrift *t, uint64_t *rows, by_error *error)
 {
     by__thrift_field field = {0};
@@ -249,7 +249,7 @@ static by_status read_group(by__parquet *p, by__thrift *t, uint64_t *rows, by_er
     for (size_t i = 0; i < count; i++) {
         by__parquet_chunk *c = &chunks[i];
         if (*rows == 0 && c->values == 0) {
-            *c = (by__parquet_chunk){0}; /* of a file without rows, which says nothing of places */
+            *c = (by__parquet_chunk){0}; /* of a file without rows, which may lack offsets */
             continue;
         }
         if (c->begin < MAGIC_BYTES || c->begin > p->size || c->size > p->size - c->begin) {

@@ -1,4 +1,4 @@
-/* Compressed pages, by the libraries of the codecs. */
+/* Decompresses pages with the libraries of the codecs. */
 #include <limits.h>
 
 #include <zlib.h>

@@ -1,4 +1,4 @@
-/* A column's pages. */
+/* Reads a column's pages. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +16,8 @@ enum { BOOLEAN = 0 };
 
 typedef struct page {
     int type;
-    int64_t size;   /* bytes when it is not compressed */
-    int64_t packed; /* in the file */
+    int64_t size;   /* uncompressed bytes */
+    int64_t packed; /* bytes in the file */
     bool has_crc;
     uint32_t crc;
     int64_t values;
@@ -27,13 +27,13 @@ typedef struct page {
     const uint8_t *data;
 } page;
 
-/* The reading of one chunk. */
+/* State of reading a chunk. */
 typedef struct reading {
     const by__parquet *file;
     const by__parquet_column *column;
     const by__parquet_chunk *chunk;
     by__thrift at;
-    size_t words_count; /* values of the dictionary */
+    size_t words_count; /* number of values in the dictionary */
     bool has_dictionary;
     by__parquet_values *out;
     by__parquet_value *words;
@@ -105,7 +105,7 @@ static by_status read_header(reading *r, page *out)
 
 /* ---- bodies ---- */
 
-/* What is behind `plain` bytes of the page, which are never compressed. */
+/* Decompresses the page after its first `plain` bytes, which are never compressed. */
 static by_status unpack(reading *r, const page *p, int64_t plain, const uint8_t **data,
                         size_t *size)
 {
@@ -149,12 +149,12 @@ static by_status read_dictionary(reading *r, const page *p)
     if (r->words_count > 0) {
         memcpy(r->words, out->items + before, r->words_count * sizeof *r->words);
     }
-    out->count = before; /* the values are kept as words, their text stays */
+    out->count = before; /* the values are kept as words, and their strings stay */
     r->has_dictionary = true;
     return BY_OK;
 }
 
-/* Adds the values that are not null. */
+/* Appends the values that are not null. */
 static by_status read_values(reading *r, const page *p, const uint8_t *data, size_t size,
                              size_t count)
 {
@@ -192,8 +192,7 @@ static by_status read_values(reading *r, const page *p, const uint8_t *data, siz
     return BY_OK;
 }
 
-/* The definition levels of a page: adds its nulls among its values, which are read from behind
- * them. */
+/* Reads the definition levels of a page, and inserts nulls among its values, which follow them. */
 static by_status read_page_values(reading *r, const page *p, by__parquet_hybrid levels,
                                   const uint8_t *data, size_t size)
 {
@@ -215,7 +214,7 @@ static by_status read_page_values(reading *r, const page *p, by__parquet_hybrid 
     BY_TRY(read_values(r, p, data, size, present));
     BY_TRY(by__reserve((void **)&out->items, &out->capacity, first + count, sizeof *out->items,
                        r->error));
-    /* Spread out from the back: a value never moves to the front. */
+    /* Spreads values from the back: a value never moves towards the front. */
     if (present < count) {
         memmove(out->items + first + (count - present), out->items + first,
                 present * sizeof *out->items);

@@ -10,7 +10,7 @@
 #include "data/formats/array_file.h"
 #include "data/formats/parquet.h"
 
-/* Bytes that are written at once, about. */
+/* Approximate bytes per write. */
 #define FLUSH ((size_t)1 << 20)
 
 static by_status flush(int fd, by__text *lines, by_error *error)

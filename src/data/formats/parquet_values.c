@@ -1,4 +1,4 @@
-/* Parquet's encodings of values. */
+/* Decoders of Parquet's encodings of values. */
 #include <math.h>
 #include <string.h>
 
@@ -8,11 +8,11 @@ enum { BOOLEAN = 0, INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED };
 
 #define JULIAN_1970     2440588
 #define DAY_NANOSECONDS ((int64_t)86400 * 1000000000)
-#define MAX_DAYS        106751 /* whose nanoseconds fit in 64 bits */
+#define MAX_DAYS        106751 /* limit at which nanoseconds fit in 64 bits */
 
 /* ---- runs and bits ---- */
 
-/* The head of the next run. */
+/* Reads the header of the next run. */
 static bool begin_run(by__parquet_hybrid *h)
 {
     uint64_t head = 0;
@@ -89,7 +89,7 @@ static double load_decimal(const uint8_t *p, size_t bytes)
     return value;
 }
 
-/* A number of `width` bytes. false: it does not fit. */
+/* Reads a number of `width` bytes. Returns false if it does not fit. */
 static bool take_number(const by__parquet_column *c, const uint8_t *p, size_t width,
                         by__parquet_value *out)
 {

@@ -16,7 +16,7 @@
 #include "data/tokenizer/split.h"
 
 #define BLOCK      ((size_t)1 << 20)
-#define MAX_DEPTH  64 /* of directories */
+#define MAX_DEPTH  64 /* of nested directories */
 #define MARK_BYTES (sizeof BY__BYTE_ORDER_MARK - 1)
 
 /* ---- listing ---- */
@@ -37,7 +37,7 @@ static bool is_text(const char *path)
            by__ends_with(path, ".text") || by__ends_with(path, ".md");
 }
 
-/* Makes the lines that stand for a Parquet file. */
+/* Converts a Parquet file to JSON lines. */
 static by_status open_lines(by__source_file *file, const char *field, by_error *error)
 {
     struct stat info;
@@ -84,7 +84,7 @@ static by_status add_file(by__source *s, const char *path, by_error *error)
     return BY_OK;
 }
 
-/* The directories from an input down to one. */
+/* The directories from an input down to the current one. */
 typedef struct chain {
     const struct chain *above;
     dev_t device;
@@ -92,7 +92,7 @@ typedef struct chain {
     unsigned depth;
 } chain;
 
-/* Whether the directory is one of those above it, which a symbolic link can lead back to. */
+/* Returns true if the directory is one of its own ancestors, as a symbolic link can make it. */
 static bool is_above(const chain *above, const struct stat *info)
 {
     for (; above != NULL; above = above->above) {
@@ -205,13 +205,13 @@ typedef struct scan {
     by__source *source;
     bool (*progress)(void *user, uint64_t done);
     void *user;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* protects the following members */
     size_t next;
     uint64_t done;
     bool stopped;
 } scan;
 
-/* Adds to what is done; false when the caller wants to stop. */
+/* Adds to the progress; returns false if the caller wants to stop. */
 static bool report(scan *s, uint64_t bytes)
 {
     (void)pthread_mutex_lock(&s->lock);
@@ -242,7 +242,7 @@ static by_status scan_file(scan *s, by__source_file *file, char *block, by_error
             by__hasher_add(hasher, block, n);
             if (at == 0 && n >= MARK_BYTES && memcmp(block, BY__BYTE_ORDER_MARK, MARK_BYTES) == 0) {
                 file->mark_bytes = MARK_BYTES;
-                file->characters--; /* the mark is one */
+                file->characters--; /* the mark counts as one */
             }
             file->characters += count_characters(block, n);
             at += n;
@@ -288,7 +288,7 @@ by_status by__source_scan(by__source *source, size_t threads,
 
 /* ---- the held-out part ---- */
 
-/* Byte offset of character `wanted` of a file; for JSON lines that of its line. */
+/* Byte offset of character `wanted` of a file; for JSON lines, of its line. */
 static by_status find_character(const by__source_file *file, uint64_t wanted, uint64_t *offset,
                                 by_error *error)
 {
@@ -347,7 +347,7 @@ by_status by__source_hold_out(by__source *s, double fraction, by_error *error)
 
 /* ---- units ---- */
 
-/* The first newline from `at` on, as the offset behind it; `end` when there is none. */
+/* The offset after the first newline from `at` on; `end` if there is none. */
 static by_status find_line_end(int fd, const char *path, uint64_t at, uint64_t end, char *block,
                                uint64_t *out, by_error *error)
 {
@@ -365,13 +365,13 @@ static by_status find_line_end(int fd, const char *path, uint64_t at, uint64_t e
     return BY_OK;
 }
 
-/* The first border of a text from `at` on; `end` when there is none. */
+/* The first border of a text from `at` on; `end` if there is none. */
 static by_status find_border(int fd, const char *path, uint64_t at, uint64_t end, char *block,
                              uint64_t *out, by_error *error)
 {
     *out = end;
     while (at + 1 < end) {
-        /* One byte in front of `at`, which a border depends on. */
+        /* Includes one byte before `at`, which a border depends on. */
         size_t n = end - (at - 1) < BLOCK ? (size_t)(end - (at - 1)) : BLOCK;
         BY_TRY(by__read_at(fd, path, at - 1, block, n, error));
         size_t cut = by__split_chunk((const uint8_t *)block, n, 1);
@@ -447,12 +447,12 @@ by_status by__unit_read(const by__unit *unit, char **buffer, size_t *capacity, b
     return status;
 }
 
-/* Puts "FILE:LINE" before an error in line `line` (from 1) of a unit of JSON lines. */
+/* Prefixes an error in line `line` (from 1) of a unit of JSON lines with "FILE:LINE". */
 static by_status line_error(const by__unit *unit, size_t line, by_status status, by_error *error)
 {
     int fd;
     char *block;
-    uint64_t before = 0; /* lines in front of the unit: counted only when one is broken */
+    uint64_t before = 0; /* lines before the unit: counted only for an error */
     if (open_file(&fd, unit->file, NULL) == BY_OK) {
         if (by__alloc((void **)&block, BLOCK, 1, "read buffer", NULL) == BY_OK) {
             for (uint64_t at = 0; at < unit->begin;) {

@@ -1,6 +1,6 @@
 #include "data/formats/thrift.h"
 
-/* Of values that are skipped: structs in lists in structs ... */
+/* Limit of nesting in skipped values: structs in lists in structs ... */
 #define MAX_DEPTH 16
 
 static uint8_t take_byte(by__thrift *t)
@@ -93,7 +93,7 @@ const char *by__thrift_binary(by__thrift *t, by__thrift_type type, size_t *lengt
     return begin;
 }
 
-/* The head of a list or set. */
+/* Reads the header of a list or set. */
 static uint64_t list_head(by__thrift *t, by__thrift_type *element)
 {
     uint8_t head = take_byte(t);
@@ -107,7 +107,7 @@ static uint64_t list_head(by__thrift *t, by__thrift_type *element)
     return count;
 }
 
-/* Booleans of a list take a byte each, in a struct they are in its head. */
+/* Booleans in a list take a byte each; in a struct they are in the field's header. */
 static void skip_value(by__thrift *t, by__thrift_type type, bool in_list, int depth)
 {
     by__thrift_field field = {0};

@@ -1,9 +1,10 @@
-/* Thrift's compact protocol, read field by field over memory, as far as Parquet's headers use it.
+/* Reader of Thrift's compact protocol, field by field in memory, limited to what Parquet's headers
+ * use.
  *
  * https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
  *
- * A reader never reads behind its end. The first thing that is wrong sets `failed`; everything read
- * afterwards is 0 and structures have ended, so that callers look once, when they are done. */
+ * A reader never reads past its end. The first malformed item sets `failed`; everything read
+ * afterwards is 0 and structures end, so that callers check once, at the end. */
 #ifndef BY_DATA_FORMATS_THRIFT_H
 #define BY_DATA_FORMATS_THRIFT_H
 
@@ -31,20 +32,20 @@ typedef struct by__thrift {
     bool failed;
 } by__thrift;
 
-/* A field of a struct whose reading begins with {0}. */
+/* A field of a struct; {0} before the first. */
 typedef struct by__thrift_field {
     int id;
     by__thrift_type type;
 } by__thrift_field;
 
-/* The next field; false at the end of the struct. Its value has to be read or skipped. */
+/* Reads the next field; false at the end of the struct. Its value must be read or skipped. */
 bool by__thrift_next(by__thrift *t, by__thrift_field *field);
-/* A whole number of any width: the field's value, which is skipped where it is of another type. */
+/* An integer of any width: the field's value; a value of another type is skipped. */
 int64_t by__thrift_integer(by__thrift *t, by__thrift_type type);
-/* A string or bytes, in the memory that is read. */
+/* A string or bytes, in the memory being read. */
 const char *by__thrift_binary(by__thrift *t, by__thrift_type type, size_t *length);
-/* Elements of a list whose elements are of `element`; 0, and skipped, where they are of another
- * type. An element takes a byte at least, so that a count is never more than there are bytes. */
+/* Number of elements of a list with elements of type `element`; a list of another type is skipped
+ * and gives 0. An element takes at least one byte, so a count is never more than the bytes left. */
 size_t by__thrift_list(by__thrift *t, by__thrift_type type, by__thrift_type element);
 void by__thrift_skip(by__thrift *t, by__thrift_type type);
 

@@ -10,7 +10,7 @@
 #define MANIFEST_MAX_BYTES  ((size_t)1 << 30)
 #define MANIFEST_MAX_NUMBER ((uint64_t)1 << 53)
 
-/* What a reader of one object needs for its messages. */
+/* Context of an object, for messages. */
 typedef struct scope {
     const char *name;
     const char *where; /* "", "tokenizer.", "shards[]." */
@@ -32,7 +32,7 @@ void by__token_manifest_free(by__token_manifest *manifest)
     *manifest = (by__token_manifest){0};
 }
 
-/* The object must have exactly `count` keys, those of `keys`. */
+/* The object must have exactly the `count` keys of `keys`. */
 static by_status check_keys(const scope *s, const json_t *object, const char *const *keys,
                             size_t count)
 {
@@ -175,7 +175,7 @@ static by_status read_header(by__token_manifest *m, const scope *s, const json_t
                                        "eos",       "tokens",  "documents", "text_bytes",
                                        "tokenizer", "offsets", "shards",    "sources"};
     uint64_t number = 0;
-    /* Format and version first: another version may well have other keys. */
+    /* Checks format and version first: another version may have other keys. */
     const char *format = json_string_value(json_object_get(root, "format"));
     if (format == NULL || strcmp(format, MANIFEST_FORMAT) != 0) {
         return by_error_set(s->error, BY_EFORMAT, "%s: format is not \"" MANIFEST_FORMAT "\"",

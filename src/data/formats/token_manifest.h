@@ -1,4 +1,4 @@
-/* The manifest of a packed directory: what makes a folder of token shards a data set.
+/* The manifest of a packed directory, and the format of such directories.
  *
  *   DIR/tokens-00000.npy ...  the tokens of all documents, in order, cut into shards of equal size
  *                             (the last is shorter); 1-D npy, '<u2' when the vocabulary is at most
@@ -20,7 +20,7 @@
  *   "vocab": N,               every token is below it
  *   "eos": ID | -1,           the token that ends each document, -1: documents are not marked
  *   "tokens": N, "documents": N,
- *   "text_bytes": N,          bytes of text that the tokens stand for (bits per byte)
+ *   "text_bytes": N,          bytes of text that the tokens encode (bits per byte)
  *   "tokenizer": {"file": "tokenizer.json", "hash": HEX32},      by_tokenizer_hash
  *   "offsets": {"file": "documents.npy", "xxh3_128": HEX32},
  *   "shards": [{"file": NAME, "tokens": N, "xxh3_128": HEX32}, ...],
@@ -50,7 +50,7 @@ typedef struct by__token_source {
 } by__token_source;
 
 typedef struct by__token_manifest {
-    unsigned width; /* bytes of a token in the shards: 2 or 4 */
+    unsigned width; /* bytes per token in the shards: 2 or 4 */
     uint32_t vocab;
     int64_t eos; /* -1: none */
     uint64_t tokens;
@@ -66,11 +66,11 @@ typedef struct by__token_manifest {
     size_t source_count;
 } by__token_manifest;
 
-/* Reads DIRECTORY/manifest.json, strictly: every key present and of its type, none unknown, shard
+/* Reads DIRECTORY/manifest.json strictly: every key present and of its type, no unknown key, shard
  * tokens summing to the total. BY_EIO: cannot be read; BY_EFORMAT names file, key and value. The
- * files that it names are not touched. The caller frees the result. */
+ * files that it lists are not opened. The caller frees the result. */
 by_status by__token_manifest_read(by__token_manifest *out, const char *directory, by_error *error);
-/* The same from memory; `name` stands for the file in messages. */
+/* The same from memory; `name` is the file in messages. */
 by_status by__token_manifest_parse(by__token_manifest *out, const char *name, const char *text,
                                    size_t length, by_error *error);
 /* Writes DIRECTORY/manifest.json atomically. */

@@ -19,8 +19,8 @@ static uint64_t mix(uint64_t z)
 
 /* ---- signatures ---- */
 
-/* One pseudo-random order of 32-bit values for each minimum: the value, changed by a key of the
- * order, goes through a bijection that mixes all bits. */
+/* Updates the minima, each over a pseudo-random order of 32-bit values: the value, combined with
+ * the key of the order, goes through a bijection that mixes all bits. */
 static void take_minima(uint32_t minima[MINIMA], uint32_t value)
 {
     for (uint32_t i = 0; i < MINIMA; i++) {
@@ -37,7 +37,7 @@ static bool is_word(unsigned char c)
     return c >= 0x80 || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-/* Hash of the word at *at, which moves behind it; false: there is none. */
+/* Hashes the word at *at and advances past it; returns false if there is none. */
 static bool next_word(const char *text, size_t length, size_t *at, uint64_t *word)
 {
     uint64_t hash = WORD_PRIME;
@@ -90,7 +90,7 @@ void by__signature_make(by__signature *out, const char *text, size_t length, by_
 
 /* ---- the set ---- */
 
-/* Where a key is, or where it would be put. The set has a free place. */
+/* Finds a key, or the place to put it. The set must have a free place. */
 static uint64_t *find(const struct by__key_set *set, uint64_t key)
 {
     size_t at = (size_t)(key & (set->capacity - 1));
@@ -100,7 +100,7 @@ static uint64_t *find(const struct by__key_set *set, uint64_t key)
     return &set->keys[at];
 }
 
-/* Room for `more` keys with at most two thirds of the places in use. */
+/* Reserves room for `more` keys at a load of at most two thirds. */
 static by_status reserve(struct by__key_set *set, size_t more, by_error *error)
 {
     struct by__key_set larger = {.capacity = set->capacity == 0 ? 1024 : set->capacity,

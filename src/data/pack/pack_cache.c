@@ -1,10 +1,10 @@
-/* Packing once: the directory's name is a hash of all that decides its content. */
+/* Caches packed directories: the name is a hash of everything that determines the content. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "data/pack/pack.h"
 
-#define CACHE_VERSION "banyan-pack-1" /* raise it when the same key would give other bytes */
+#define CACHE_VERSION "banyan-pack-1" /* increase it when the same key would give other bytes */
 
 static void add_number(by__hasher *hasher, uint64_t value)
 {
@@ -21,7 +21,7 @@ static void add_string(by__hasher *hasher, const char *s)
     by__hasher_add(hasher, s, strlen(s));
 }
 
-/* `tokenizer` is NULL when it is made from the texts. */
+/* `tokenizer` is NULL if it is trained on the texts. */
 static by_status make_key(char key[33], const by__pack *pack, const by_tokenizer *tokenizer,
                           by_error *error)
 {
@@ -62,7 +62,7 @@ static by_status make_key(char key[33], const by__pack *pack, const by_tokenizer
     return BY_OK;
 }
 
-/* The tokenizer that the texts do not decide: given or opened (*own then); NULL for others. */
+/* The tokenizer if it does not depend on the texts: given or opened (then *own); else NULL. */
 static by_status find_tokenizer(const by_pack_options *o, const by_tokenizer **tokenizer,
                                 by_tokenizer **own, by_error *error)
 {

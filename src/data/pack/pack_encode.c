@@ -1,4 +1,4 @@
-/* Texts to token shards: threads encode units, which are written in order. */
+/* Encodes texts to token shards: threads encode units, which are written in order. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,28 +12,28 @@
 #define UNIT_BYTES ((uint64_t)1 << 20)
 
 typedef struct document {
-    size_t end; /* in ids */
+    size_t end; /* end offset in ids */
     uint64_t text_bytes;
-    by__signature signature; /* where duplicates are left out */
+    by__signature signature; /* if duplicates are removed */
 } document;
 
-/* A line of a unit that is left out. */
+/* A skipped line of a unit. */
 typedef struct left_out {
-    size_t line; /* of the unit, from 1 */
+    size_t line; /* in the unit, from 1 */
     char reason[128];
 } left_out;
 
-/* What a thread has made of its unit. */
+/* A thread's result for its unit. */
 typedef struct encoded {
     by_encoder *encoder;
     char *buffer;
     size_t buffer_capacity;
     by_token_buffer ids;
-    document *documents; /* that end in the unit */
+    document *documents; /* documents that end in the unit */
     size_t document_count;
     size_t document_capacity;
-    uint64_t text_bytes; /* behind the last of them, so far */
-    size_t texts;        /* lines that hold one, of JSON lines */
+    uint64_t text_bytes; /* bytes after the last of them */
+    size_t texts;        /* of JSON lines: lines with a text */
     left_out *skipped;
     size_t skipped_count;
     size_t skipped_capacity;
@@ -45,16 +45,15 @@ typedef struct packing {
     encoded *threads;
     by__shard_writer writers[2]; /* train (or all), held out */
     by__duplicates seen;
-    by_pack_result result; /* duplicates and lines that are left out alone */
+    by_pack_result result; /* only the counts of duplicates and skipped lines */
     uint64_t done;
-    uint64_t texts;              /* lines that hold one */
-    const by__source_file *file; /* whose bytes are hashed as they are taken */
-    uint64_t lines;              /* of it that were taken */
+    uint64_t texts;              /* lines with a text */
+    const by__source_file *file; /* whose bytes are hashed as units are taken */
+    uint64_t lines;              /* lines taken so far */
     by__hasher *hasher;
 } packing;
 
-/* The file that was encoded last must be the one that was scanned: what is packed is named after
- * the hash of the scan. */
+/* Checks that the last encoded file is unchanged since the scan, whose hash names the result. */
 static by_status check_file(packing *p, by_error *error)
 {
     char hash[33];
@@ -71,7 +70,7 @@ static by_status check_file(packing *p, by_error *error)
     return BY_OK;
 }
 
-/* Hashes a unit; units come in the order of their bytes. */
+/* Hashes a unit; units arrive in the order of their bytes. */
 static by_status hash_unit(packing *p, const by__unit *unit, const char *bytes, by_error *error)
 {
     if (p->file != unit->file) {
@@ -91,7 +90,7 @@ static by_status add_text(encoded *e, const char *text, size_t length, by_error 
     return by_encoder_encode(e->encoder, text, length, &e->ids, BY_ENCODE_ORDINARY, error);
 }
 
-/* Ends a document, whose text is `text` where duplicates are left out: texts are whole then. */
+/* Ends a document; `text` is its whole text if duplicates are removed. */
 static by_status end_document(const packing *p, encoded *e, bool is_marked, const char *text,
                               size_t length, by_error *error)
 {
@@ -112,7 +111,7 @@ static by_status end_document(const packing *p, encoded *e, bool is_marked, cons
     return BY_OK;
 }
 
-/* A thread's documents of JSON lines. */
+/* A thread's state for documents of JSON lines. */
 typedef struct line_job {
     const packing *p;
     encoded *e;
@@ -163,12 +162,12 @@ static by_status encode_unit(void *context, size_t thread, const by__unit *unit,
         return by_error_prefix(error, status, "%s, in the part from byte %" PRIu64 " on",
                                unit->file->path, unit->begin);
     }
-    /* What is cut in two has no end in its first part. */
+    /* A document cut by the held-out part has no end in its first part. */
     return unit->ends_document ? end_document(p, e, !unit->is_cut, e->buffer, length, error)
                                : BY_OK;
 }
 
-/* Whether a document stays; counts those that do not. */
+/* Decides whether a document is kept, and counts removed ones. */
 static by_status is_new(packing *p, const document *d, bool *out, by_error *error)
 {
     by_pack_dedup kind = BY_PACK_DEDUP_NONE;
@@ -182,7 +181,7 @@ static by_status is_new(packing *p, const document *d, bool *out, by_error *erro
     return BY_OK;
 }
 
-/* Writes a unit's documents, and what has no end in it. */
+/* Writes a unit's documents, and its unfinished rest. */
 static by_status write_unit(packing *p, by__shard_writer *w, const encoded *e, by_error *error)
 {
     size_t begin = 0;
@@ -211,7 +210,7 @@ static by_status refuse_lines(const packing *p, by_error *error)
                         p->pack->options.corrupt_budget);
 }
 
-/* Says which lines of a unit are left out, and that they are not too many. */
+/* Reports the skipped lines of a unit, and checks that there are not too many. */
 static by_status note_lines(packing *p, const by__unit *unit, const encoded *e, by_error *error)
 {
     double budget = p->pack->options.corrupt_budget;
@@ -236,7 +235,7 @@ static by_status note_lines(packing *p, const by__unit *unit, const encoded *e, 
     return BY_OK;
 }
 
-/* A share is one of all lines. */
+/* Checks the share of skipped lines. */
 static by_status check_share(const packing *p, by_error *error)
 {
     const by_pack_options *o = &p->pack->options;
@@ -272,8 +271,8 @@ static by_status run_threads(packing *p, const by_tokenizer *tokenizer, by_error
                         .take = take_unit,
                         .threads = threads,
                         .wanted = UNIT_BYTES,
-                        /* An added token may span a place to cut, and copies are found by whole
-                           texts. */
+                        /* Texts must be whole if an added token may span a cut, or to find
+                         * copies. */
                         .whole = by__added_any(tokenizer, 0, BY_ENCODE_ORDINARY) ||
                                  by__added_any(tokenizer, 1, BY_ENCODE_ORDINARY) ||
                                  !by__tokenizer_cuts(tokenizer) ||
@@ -326,7 +325,7 @@ static by_status open_writer(packing *p, const by_tokenizer *tokenizer, unsigned
     return status;
 }
 
-/* What is left out of the texts is never left out silently. */
+/* Removed documents are always reported. */
 static void note_duplicates(const packing *p)
 {
     uint64_t exact = p->result.exact_duplicates;

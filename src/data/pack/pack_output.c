@@ -1,8 +1,9 @@
-/* The output directory of a pack: made as OUTPUT.partial, locked, and renamed when it is whole.
+/* The output directory of a pack: created as OUTPUT.partial, locked, and renamed when it is
+ * complete.
  *
- * OUTPUT.partial is this program's own when it holds the file MARKER, which is written before
- * anything else. Only such a directory is emptied: one of that name that somebody else made, or a
- * symbolic link, is refused. */
+ * OUTPUT.partial was created by this program if it contains the file MARKER, which is written
+ * first. Only such a directory is emptied: any other of that name, or a symbolic link, is
+ * refused. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -27,8 +28,8 @@ static by_status parent_of(char **out, const char *path, by_error *error)
 
 /* ---- the lock ---- */
 
-/* Waits a little for the process that holds the lock; the caller's progress function is asked
- * whether to go on. */
+/* Waits a short time for the process that holds the lock, and asks the caller's progress function
+ * whether to continue. */
 static by_status wait_for_lock(const by__pack *pack, const char *output, bool *noted,
                                by_error *error)
 {
@@ -64,8 +65,8 @@ static by_status take_lock(const by__pack *pack, int lock, const char *partial, 
     return BY_OK;
 }
 
-/* Makes and locks the directory that will become `output`. The lock is on the directory itself, so
- * it ends with the process and leaves nothing behind. *fd is -1 when output is there. */
+/* Creates and locks the directory that will become `output`. The lock is on the directory itself,
+ * so it ends with the process and leaves nothing. *fd is -1 if output exists. */
 static by_status lock_partial(const by__pack *pack, const char *partial, const char *output,
                               bool wait, int *fd, by_error *error)
 {
@@ -82,7 +83,7 @@ static by_status lock_partial(const by__pack *pack, const char *partial, const c
         }
         int lock = open(partial, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (lock < 0 && errno == ENOENT) {
-            continue; /* renamed just now */
+            continue; /* it was just renamed */
         }
         if (lock < 0 && (errno == ELOOP || errno == ENOTDIR)) {
             return by_error_set(error, BY_EARG,
@@ -103,13 +104,13 @@ static by_status lock_partial(const by__pack *pack, const char *partial, const c
             *fd = lock;
             return BY_OK;
         }
-        (void)close(lock); /* the one that had it has renamed or removed it */
+        (void)close(lock); /* its owner has renamed or removed it */
     }
 }
 
 /* ---- the content ---- */
 
-/* Puts the marker into an empty directory. */
+/* Creates the marker in an empty directory. */
 static by_status mark(int fd, const char *partial, by_error *error)
 {
     const char text[] = MARKER_TEXT;
@@ -123,7 +124,7 @@ static by_status mark(int fd, const char *partial, by_error *error)
     return status;
 }
 
-/* Removes what a killed process left in the locked directory, all but the marker. */
+/* Removes what a killed process left in the locked directory, except the marker. */
 static by_status clear(int fd, const char *partial, by_error *error)
 {
     char **names;
@@ -152,8 +153,8 @@ static by_status clear(int fd, const char *partial, by_error *error)
     return status;
 }
 
-/* Gives the directory its name. The marker goes last: what a crash leaves is either an unfinished
- * directory that is still known as one, or a whole one. */
+/* Renames the directory. The marker is removed last: after a crash there is either an unfinished
+ * directory that is still recognized as such, or a complete one. */
 static by_status publish(int fd, const char *partial, const char *output, by_error *error)
 {
     char *parent;
@@ -180,7 +181,7 @@ static by_status write_locked(const by__pack *pack, const by_tokenizer *tokenize
     return status;
 }
 
-/* OUTPUT without slashes at its end, and OUTPUT.partial. */
+/* OUTPUT without trailing slashes, and OUTPUT.partial. */
 static by_status make_names(char **clean, char **partial, const char *output, by_error *error)
 {
     by__text name = {0};

@@ -1,3 +1,4 @@
+/* by_pack: checks the options, and runs the steps of packing. */
 #include "data/pack/pack.h"
 
 #include <stdarg.h>
@@ -26,7 +27,7 @@ void by__pack_note(const by__pack *pack, const char *format, ...)
     }
 }
 
-/* What is left out of the texts is never left out silently. */
+/* Skipped inputs are always reported. */
 static void note_omissions(const by__pack *pack)
 {
     const by__source *s = &pack->source;

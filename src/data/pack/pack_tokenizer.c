@@ -1,5 +1,6 @@
-/* The tokenizer of a pack: opened, or made from the texts that are packed. Characters come from all
- * of them (one that only the held-out part has would have no id); a BPE is learned without it. */
+/* The tokenizer of a pack: opened, or made from the packed texts. The characters are those of all
+ * texts (one that only the held-out part has would have no id); a BPE is trained without the
+ * held-out part. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +12,12 @@
 
 #define UNIT_BYTES ((uint64_t)1 << 20)
 
-/* What a thread has seen. */
+/* A thread's statistics. */
 typedef struct seen {
     char *buffer;
     size_t capacity;
-    by__characters *characters; /* of a character vocabulary */
-    by__word_counts words;      /* of a BPE */
+    by__characters *characters; /* for a character vocabulary */
+    by__word_counts words;      /* for a BPE */
 } seen;
 
 typedef struct learning {
@@ -45,7 +46,7 @@ static by_status add_line(void *context, const by_text *text, by_error *error)
     return add_text(context, text->data, text->length, "the text", error);
 }
 
-/* What is left out is said where it is encoded. */
+/* Skipped lines are reported when they are encoded. */
 static by_status pass_over(void *context, size_t line, const by_error *why, by_error *error)
 {
     BY_UNUSED(context);

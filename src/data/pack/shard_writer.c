@@ -55,7 +55,7 @@ by_status by__shard_writer_open(by__shard_writer *w, const char *directory,
     return by__npy_writer_add_u64(w->offsets, &zero, 1, error);
 }
 
-/* The checksum of a block that is full, or the last one of its shard. */
+/* Writes the checksum of a full block, or of the last one of its shard. */
 static by_status end_block(by__shard_writer *w, by_error *error)
 {
     if (w->block_tokens == 0) {

@@ -6,34 +6,35 @@
 #include "data/formats/npy.h"
 #include "data/formats/token_manifest.h"
 
-/* Zero it, then by__shard_writer_open; close it in any case. */
+/* Initialize to zero, then call by__shard_writer_open; close it in any case. */
 typedef struct by__shard_writer {
     char *directory;
     uint64_t shard_tokens;
-    by__token_manifest manifest; /* grows as tokens come */
+    by__token_manifest manifest; /* updated as tokens are added */
     size_t shard_capacity;
     size_t source_capacity;
-    by__npy_writer *shard; /* the open one */
+    by__npy_writer *shard; /* the open shard */
     uint64_t shard_room;
     by__npy_writer *offsets;
-    by__npy_writer *blocks; /* checksums */
-    uint8_t *block;         /* the newest tokens of the shard, as they are in the file */
+    by__npy_writer *blocks; /* checksums of blocks */
+    uint8_t *block;         /* the last tokens of the shard, encoded as in the file */
     size_t block_tokens;
 } by__shard_writer;
 
-/* Makes the directory, with the tokenizer in it. eos: whether documents are marked. */
+/* Creates the directory and writes the tokenizer. eos: true if documents end with the end-of-text
+ * token. */
 by_status by__shard_writer_open(by__shard_writer *writer, const char *directory,
                                 const by_tokenizer *tokenizer, bool eos, uint64_t shard_tokens,
                                 by_error *error);
 /* Appends tokens. */
 by_status by__shard_writer_add(by__shard_writer *writer, const uint32_t *ids, size_t count,
                                by_error *error);
-/* Ends a document with the token that was added last. */
+/* Ends a document after the last added token. */
 by_status by__shard_writer_end_document(by__shard_writer *writer, by_error *error);
-/* Adds to the sources of the manifest. */
+/* Adds a source to the manifest. */
 by_status by__shard_writer_add_source(by__shard_writer *writer, const char *path, uint64_t bytes,
                                       const char hash[33], by_error *error);
-/* Finishes the files and writes the manifest. Nothing may be added behind. */
+/* Finishes the files and writes the manifest. Nothing may be added afterwards. */
 by_status by__shard_writer_finish(by__shard_writer *writer, by_error *error);
 void by__shard_writer_close(by__shard_writer *writer);
 

@@ -6,16 +6,16 @@
 
 typedef struct runner {
     const by__unit_job *job;
-    pthread_mutex_t lock; /* of all that follows */
+    pthread_mutex_t lock; /* protects all following members */
     pthread_cond_t moved; /* turn or failed changed */
     by__units units;
     uint64_t next; /* number of the next unit */
-    uint64_t turn; /* whose result is taken next */
+    uint64_t turn; /* unit whose result is delivered next */
     bool failed;
     bool ended;
 } runner;
 
-/* Waits until it is unit `number`'s turn; false when an earlier one has failed. */
+/* Waits until it is unit `number`'s turn; returns false if an earlier one has failed. */
 static bool await_turn(runner *r, uint64_t number)
 {
     while (r->turn != number && !r->failed) {
@@ -39,18 +39,18 @@ static by_status run_thread(void *context, size_t thread, by_error *error)
             break;
         }
         uint64_t number = r->next++;
-        r->ended = status != BY_OK; /* there is no way on from a file that cannot be cut */
+        r->ended = status != BY_OK; /* a file that cannot be cut ends the run */
         (void)pthread_mutex_unlock(&r->lock);
         if (status == BY_OK) {
             status = job->work(job->context, thread, &unit, error);
         }
         (void)pthread_mutex_lock(&r->lock);
         if (!await_turn(r, number)) {
-            status = BY_OK; /* the earlier error is the one to report */
+            status = BY_OK; /* the earlier error is reported */
             break;
         }
         if (status == BY_OK && job->take != NULL) {
-            /* Nobody else takes while the turn is ours. */
+            /* No other thread delivers while it is our turn. */
             (void)pthread_mutex_unlock(&r->lock);
             status = job->take(job->context, thread, &unit, error);
             (void)pthread_mutex_lock(&r->lock);

@@ -1,4 +1,4 @@
-/* Units of text over threads, with their results taken in order. */
+/* Processes units of text on several threads, and delivers the results in order. */
 #ifndef BY_DATA_PACK_UNIT_RUN_H
 #define BY_DATA_PACK_UNIT_RUN_H
 
@@ -6,10 +6,10 @@
 
 typedef struct by__unit_job {
     void *context;
-    /* Works on a unit; several threads (< threads) at the same time. */
+    /* Processes a unit; called by several threads (numbers < threads) concurrently. */
     by_status (*work)(void *context, size_t thread, const by__unit *unit, by_error *error);
-    /* Takes what `work` of this thread and unit has made: one at a time, in the order of the units,
-     * before the thread works on its next. May be NULL. */
+    /* Consumes the result of `work` for this thread and unit: one at a time, in the order of units,
+     * before the thread starts its next unit. May be NULL. */
     by_status (*take)(void *context, size_t thread, const by__unit *unit, by_error *error);
     size_t threads;
     uint64_t wanted; /* see by__units */

@@ -1,4 +1,4 @@
-/* by_chat: files, JSON to values, one render. */
+/* by_chat: reads files, converts JSON to values, and renders. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -81,7 +81,7 @@ static by_status parse_json(json_t **out, const char *text, size_t length, const
                : by_error_set(error, BY_EFORMAT, "%s:%d: %s", name, problem.line, problem.text);
 }
 
-/* A JSON file of a directory; *out stays NULL where there is none. */
+/* Reads a JSON file of a directory; *out stays NULL if there is none. */
 static by_status read_json(json_t **out, const char *directory, const char *name, by_error *error)
 {
     char *text;
@@ -102,7 +102,7 @@ static by_status read_json(json_t **out, const char *directory, const char *name
     return status;
 }
 
-/* The texts of tokens: "bos_token": "<s>" or {"content": "<s>", ...}. */
+/* Reads the texts of special tokens: "bos_token": "<s>" or {"content": "<s>", ...}. */
 static by_status read_special(by_chat *c, const json_t *config, by_error *error)
 {
     const char *key;
@@ -128,7 +128,7 @@ static by_status read_special(by_chat *c, const json_t *config, by_error *error)
     return BY_OK;
 }
 
-/* The template of tokenizer_config.json: a text, or a list of {"name", "template"}. */
+/* Finds the template of tokenizer_config.json: a string, or a list of {"name", "template"}. */
 static const json_t *find_template(const json_t *config, const char *name)
 {
     const json_t *value = json_object_get(config, "chat_template");

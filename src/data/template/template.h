@@ -4,18 +4,18 @@
  * (trim_blocks, lstrip_blocks, loop controls, an immutable sandbox). A template is lexed
  * (template_lexer.c) and parsed (template_parser.c) into nodes once; rendering walks them
  * (template_render.c: statements; template_expression.c: expressions; template_filters.c,
- * template_tests.c and template_methods.c: what is called by name). by__value is a Python value
- * (template_value.c, template_text.c). chat_template.c is the public face.
+ * template_tests.c and template_methods.c: functions called by name). by__value is a Python value
+ * (template_value.c, template_text.c). chat_template.c implements the public functions.
  *
  * Who owns what: nodes and their strings live in the template's arena; values in the render's,
  * which ends with the call. Values never change, except the attributes of a namespace.
  *
- * Bounds: a render counts steps, bytes of values, bytes of output and depth, so that any template
- * ends soon, in a text or an error. Every node that is evaluated is a step; what works on many
- * elements or bytes counts them too.
+ * Bounds: a render limits steps, bytes of values, bytes of output and depth, so that any template
+ * ends in bounded time. Every evaluated node is a step; operations on many elements or bytes count
+ * these too.
  *
- * Never put here: files other than templates, tokenizers, any access to what the caller did not
- * pass: no imports, no attributes of host objects, no environment.
+ * Never put here: files other than templates, tokenizers, any access to data that the caller did
+ * not pass: no imports, no attributes of host objects, no environment.
  */
 #ifndef BY_DATA_TEMPLATE_TEMPLATE_H
 #define BY_DATA_TEMPLATE_TEMPLATE_H
@@ -27,24 +27,24 @@
 #include "base/base.h"
 
 #define BY__TEMPLATE_MAX_BYTES ((size_t)1 << 20)
-#define BY__TEMPLATE_MAX_DEPTH 100u /* of nested constructs in a template's text */
+#define BY__TEMPLATE_MAX_DEPTH 100u /* depth of nested constructs in a template's text */
 
-/* ---- memory that is given back at once ---- */
+/* ---- arena: memory that is freed at once ---- */
 
 typedef struct by__arena_block by__arena_block;
 typedef struct by__arena {
     by__arena_block *blocks;
-    size_t left; /* bytes that may still be taken */
+    size_t left; /* bytes that may still be allocated */
 } by__arena;
 
-/* BY_EARG: the limit is reached. Zeroed memory, aligned for any value. */
+/* Allocates zeroed memory, aligned for any value. BY_EARG: the limit is reached. */
 by_status by__arena_take(by__arena *arena, void **out, size_t count, size_t size, by_error *error);
 void by__arena_free(by__arena *arena);
 
 /* ---- values ---- */
 
 typedef enum by__value_kind {
-    BY__UNDEFINED, /* string: its name */
+    BY__UNDEFINED, /* string: the undefined name */
     BY__NONE,
     BY__BOOL,
     BY__INTEGER,
@@ -54,8 +54,8 @@ typedef enum by__value_kind {
     BY__MAP,
     BY__NAMESPACE,
     BY__MACRO,
-    BY__BUILTIN, /* a function of that name */
-    BY__METHOD   /* of an object */
+    BY__BUILTIN, /* a builtin function; string: its name */
+    BY__METHOD   /* a method of an object */
 } by__value_kind;
 
 typedef struct by__value by__value;
@@ -77,7 +77,7 @@ typedef struct by__table {
 
 typedef struct by__macro {
     const by__node *node;
-    by__scope *scope; /* where it was defined */
+    by__scope *scope; /* scope of its definition */
 } by__macro;
 
 typedef struct by__method {
@@ -113,12 +113,12 @@ typedef enum by__node_kind {
     BY__NODE_TEXT,     /* value */
     BY__NODE_PRINT,    /* a */
     BY__NODE_IF,       /* a: test; body; other */
-    BY__NODE_FOR,      /* a: target; b: what; c: condition or NULL; body; other */
-    BY__NODE_SET,      /* a: target; b: value, or NULL: body */
+    BY__NODE_FOR,      /* a: target; b: iterable; c: condition or NULL; body; other */
+    BY__NODE_SET,      /* a: target; b: value, or NULL: body is the value */
     BY__NODE_MACRO,    /* name; a: parameters; body */
-    BY__NODE_FILTERED, /* a: filter whose innermost operand is NULL; body */
+    BY__NODE_FILTERED, /* a: filter chain whose innermost operand is NULL; body */
     BY__NODE_GROUP,    /* body */
-    BY__NODE_WITH,     /* a: targets; b: as many values; body */
+    BY__NODE_WITH,     /* a: targets; b: values, as many; body */
     BY__NODE_BREAK,
     BY__NODE_CONTINUE,
     BY__NODE_CONSTANT,  /* value */
@@ -127,7 +127,7 @@ typedef enum by__node_kind {
     BY__NODE_DICT,      /* a: key, value, key, ... */
     BY__NODE_ATTRIBUTE, /* a, name */
     BY__NODE_INDEX,     /* a, b */
-    BY__NODE_SLICE,     /* a, b: from, to; c: step; each may be NULL; body: of what */
+    BY__NODE_SLICE,     /* a, b: from, to; c: step; each may be NULL; body: the object */
     BY__NODE_CALL,      /* a; b: arguments */
     BY__NODE_KEYWORD,   /* name; a: value (an argument or a parameter's default) */
     BY__NODE_FILTER,    /* a; name; b: arguments */
@@ -173,13 +173,13 @@ struct by__node {
     by__node *c;
     by__node *body;
     by__node *other;
-    by__node *next; /* in the chain that it is part of */
+    by__node *next; /* in the chain that it belongs to */
 };
 
 /* A parsed template. */
 typedef struct by__template {
     char *name;   /* for messages */
-    char *source; /* with line ends as '\n'; owned by the handle, as the rest */
+    char *source; /* with line ends as '\n'; owned by the handle, like the rest */
     by__arena arena;
     by__node *body;
 } by__template;
@@ -187,7 +187,8 @@ typedef struct by__template {
 by_status by__template_parse(by__template *out, const char *source, size_t length, const char *name,
                              by_error *error);
 void by__template_free(by__template *tpl);
-/* Whether it goes through the parts of a message's content in a loop (template_content.c). */
+/* Returns true if the template iterates over the parts of a message's content
+ * (template_content.c). */
 bool by__template_takes_parts(const by__template *tpl);
 
 /* ---- tokens ---- */
@@ -199,7 +200,7 @@ typedef enum by__token_kind {
     BY__TOKEN_PRINT,     /* {{ */
     BY__TOKEN_PRINT_END, /* }} */
     BY__TOKEN_NAME,
-    BY__TOKEN_STRING, /* with its quotes */
+    BY__TOKEN_STRING, /* including its quotes */
     BY__TOKEN_INTEGER,
     BY__TOKEN_REAL,
     BY__TOKEN_OPERATOR,
@@ -213,7 +214,7 @@ typedef struct by__token {
     size_t length;
 } by__token;
 
-/* Tokens of a template's source, ended by BY__TOKEN_END; freed with free(). */
+/* Splits a template's source into tokens, ended by BY__TOKEN_END; freed with free(). */
 by_status by__template_lex(const by__template *tpl, by__token **out, by_error *error);
 
 /* ---- rendering ---- */
@@ -226,27 +227,27 @@ struct by__scope {
 typedef struct by__render {
     const by__template *tpl;
     by__arena arena;
-    uint64_t steps; /* left */
+    uint64_t steps; /* steps left */
     size_t output;  /* bytes left */
     unsigned depth;
     unsigned line;
     by__text *out;
     by__scope *scope;
-    const by__value *subject; /* of a filter without an operand: what a body printed */
-    by__node_kind leaving;    /* BY__NODE_BREAK or BY__NODE_CONTINUE while a loop is left */
+    const by__value *subject; /* of a filter without an operand: the output of its body */
+    by__node_kind leaving;    /* BY__NODE_BREAK or BY__NODE_CONTINUE while a loop is being left */
     int64_t now;              /* seconds since 1970, for strftime_now */
     by_error *error;
 } by__render;
 
 /* BY_EARG: "NAME:LINE: message". */
 by_status by__render_fail(by__render *r, const char *format, ...) BY_PRINTF(2, 3);
-/* Counts work; BY_EARG when the limit is reached. */
+/* Counts steps; BY_EARG if the limit is reached. */
 by_status by__render_steps(by__render *r, size_t count);
-/* A step and a level of depth, which the caller takes back (r->depth--) on success. */
+/* Counts a step and enters a level of depth, which the caller leaves (r->depth--) on success. */
 by_status by__render_enter(by__render *r);
 by_status by__render_take(by__render *r, void **out, size_t count, size_t size);
 by_status by__render_body(by__render *r, const by__node *body);
-/* What a body prints, as a string. */
+/* Renders a body into a string. */
 by_status by__render_capture(by__render *r, const by__node *body, by__value *out);
 by_status by__render_expression(by__render *r, const by__node *node, by__value *out);
 
@@ -258,21 +259,21 @@ typedef struct by__arguments {
     size_t keyword_count;
 } by__arguments;
 
-/* The argument at `index` or of that name; NULL when it is not given. */
+/* The argument at `index` or with that name; NULL if it is not given. */
 const by__value *by__argument(const by__arguments *arguments, size_t index, const char *name);
-/* BY_EARG: more arguments than `most`, or a keyword that is none of `names` (NULL ends them). */
+/* BY_EARG: more than `most` arguments, or a keyword that is not in `names` (ended by NULL). */
 by_status by__arguments_check(by__render *r, const by__arguments *arguments, const char *what,
                               size_t most, const char *const *names);
 by_status by__call(by__render *r, const by__value *callee, const by__arguments *arguments,
                    by__value *out);
-/* A table of filters; behind the last row is one without a name. */
+/* A row of a table of filters; a row without a name ends it. */
 typedef struct by__filter_row {
     const char *name;
     by_status (*call)(by__render *r, const by__value *subject, const by__arguments *arguments,
                       by__value *out);
 } by__filter_row;
 extern const by__filter_row by__list_filters[]; /* template_list_filters.c */
-/* As Python rounds and its operator % writes (template_format.c). */
+/* Rounding as in Python, and its operator % (template_format.c). */
 by_status by__filter_round(by__render *r, const by__value *subject, const by__arguments *arguments,
                            by__value *out);
 by_status by__filter_format(by__render *r, const by__value *subject, const by__arguments *arguments,
@@ -281,13 +282,13 @@ by_status by__filter(by__render *r, const char *name, const by__value *subject,
                      const by__arguments *arguments, by__value *out);
 by_status by__test(by__render *r, const char *name, const by__value *subject,
                    const by__arguments *arguments, bool *out);
-/* True for a method of a kind of value. */
+/* Returns true if values of a kind have a method of this name. */
 bool by__method_exists(by__value_kind kind, const char *name);
 by_status by__method_call(by__render *r, const by__value *object, const char *name,
                           const by__arguments *arguments, by__value *out);
-/* The items as text, with the string `mark` between them. */
+/* Joins the items as text, separated by the string `mark`. */
 by_status by__join(by__render *r, const by__value *mark, const by__list *items, by__value *out);
-/* A function of that name that every template has. */
+/* Returns true if there is a builtin function of this name. */
 bool by__builtin_exists(const char *name);
 by_status by__builtin_call(by__render *r, const char *name, const by__arguments *arguments,
                            by__value *out);
@@ -297,49 +298,50 @@ by_status by__builtin_call(by__render *r, const char *name, const by__arguments 
 by__value by__value_none(void);
 by__value by__value_bool(bool truth);
 by__value by__value_integer(int64_t integer);
-/* Borrowed: data lives as long as the render. */
+/* Borrows data, which must live as long as the render. */
 by__value by__value_string(const char *data, size_t length);
 by__value by__value_undefined(const char *name);
 by_status by__value_copy_string(by__render *r, const char *data, size_t length, by__value *out);
-/* Takes what was built; frees the text. */
+/* Makes a value of the text that was built; frees the text. */
 by_status by__value_take_text(by__render *r, by__text *text, by__value *out);
-/* A list of `count` items that are none yet. */
+/* Allocates a list of `count` uninitialized items. */
 by_status by__value_list(by__render *r, size_t count, bool tuple, by__value *out);
 by_status by__value_map(by__render *r, by__value *out);
 by_status by__table_put(by__render *r, by__table *table, const by__value *key,
                         const by__value *value);
 by__value *by__table_find(const by__table *table, const char *key, size_t length);
-/* BY_EARG for what cannot be a key: lists and mappings. */
+/* BY_EARG for values that cannot be keys: lists and mappings. */
 by_status by__check_key(by__render *r, const by__value *key);
-/* By any key. */
+/* Looks up any key. */
 by_status by__table_get(by__render *r, const by__table *table, const by__value *key,
                         by__value **out);
 bool by__value_is(const by__value *value, const char *text);
-/* Integers, reals, and truth values, which count as 0 and 1; their values as one or the other. */
+/* True for integers, reals, and booleans, which count as 0 and 1; the other functions convert
+ * them. */
 bool by__value_is_number(const by__value *v);
 double by__value_real(const by__value *v);
 int64_t by__value_whole(const by__value *v);
 bool by__value_true(const by__value *value);
 by_status by__value_equal(by__render *r, const by__value *a, const by__value *b, bool *out);
-/* < 0, 0, > 0; BY_EARG when they have no order. */
+/* Compares: < 0, 0, > 0; BY_EARG if the values have no order. */
 by_status by__value_compare(by__render *r, const by__value *a, const by__value *b, int *out);
 by_status by__value_contains(by__render *r, const by__value *all, const by__value *one, bool *out);
-/* The elements of what can be iterated over: items, keys, characters. BY_EARG names `what`. */
+/* The elements of an iterable: items, keys, characters. BY_EARG names `what`. */
 by_status by__value_items(by__render *r, const by__value *value, by__list **out);
 by_status by__value_length(by__render *r, const by__value *value, int64_t *out);
-/* value[key], or value.name when `attribute`; undefined when there is none. */
+/* value[key], or value.name if `attribute`; undefined if it does not exist. */
 by_status by__value_get(by__render *r, const by__value *value, const by__value *key, bool attribute,
                         by__value *out);
 by_status by__value_slice(by__render *r, const by__value *value, const by__value *from,
                           const by__value *to, const by__value *step, by__value *out);
 by_status by__value_operate(by__render *r, by__operator op, const by__value *a, const by__value *b,
                             by__value *out);
-/* "a string", "a list", ... */
+/* The kind of a value for messages: "a string", "a list", ... */
 const char *by__value_word(const by__value *value);
-/* Length of n bytes of UTF-8 in characters. */
+/* Number of characters in n bytes of UTF-8. */
 size_t by__characters(const char *s, size_t n);
 bool by__is_space(const char *s, size_t n, size_t *length);
-/* The part without whitespace at either end, or without the characters of `set`. */
+/* Strips whitespace, or the characters of `set`, from the ends. */
 void by__strip(const char **s, size_t *n, const by__value *set, bool left, bool right);
 
 /* ---- values as text (template_text.c) ---- */
@@ -350,7 +352,7 @@ by_status by__value_json(by__render *r, const by__value *value, const by__argume
                          by__value *out);
 
 #ifdef __clang_analyzer__
-/* It fails always, which the analyzer cannot see in another file. */
+/* by__render_fail always returns BY_EARG; the macro lets the static analyzer see that. */
 #define by__render_fail(...) ((void)(by__render_fail)(__VA_ARGS__), BY_EARG)
 #endif
 

@@ -1,9 +1,9 @@
-/* Whether a template goes through the parts of a message's content, found in its nodes. */
+/* Determines from a template's nodes whether it iterates over the parts of a message's content. */
 #include <string.h>
 
 #include "data/template/template.h"
 
-/* Names that stand for a content, at most. */
+/* Most names that refer to a content. */
 #define MOST_NAMES 16
 
 typedef struct names {
@@ -11,8 +11,8 @@ typedef struct names {
     size_t count;
 } names;
 
-/* message.content, message['content'], a name that was set to it, or what a filter or a slice
- * leaves of it. */
+/* Returns true for message.content, message['content'], a name that was set to it, or a filter or
+ * slice of it. */
 static bool is_content(const names *known, const by__node *e)
 {
     while (e != NULL) {
@@ -64,7 +64,7 @@ static bool goes_through(names *known, const by__node *body)
             if (goes_through(known, at->body)) {
                 return true;
             }
-            /* A chain of elif may be long: it is no recursion. */
+            /* A chain of elif may be long, so it is handled without recursion. */
             bool chain = at->other != NULL && at->other->next == NULL;
             if (!chain && goes_through(known, at->other)) {
                 return true;

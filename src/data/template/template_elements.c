@@ -1,4 +1,4 @@
-/* What Python values are made of: characters of strings, elements of lists and maps, slices. */
+/* Elements of Python values: characters of strings, items of lists and maps, slices. */
 #include <string.h>
 
 #include "data/template/template.h"
@@ -15,7 +15,7 @@ size_t by__characters(const char *s, size_t n)
     return count;
 }
 
-/* Where character `index` begins. */
+/* Offset of character `index`. */
 static size_t character_at(const char *s, size_t n, size_t index)
 {
     size_t at = 0;
@@ -34,7 +34,7 @@ bool by__is_space(const char *s, size_t n, size_t *length)
     return (by__code_class(code) & BY__CLASS) == BY__SPACE || (code >= 0x1c && code <= 0x1f);
 }
 
-/* True when the character at s, of *length bytes, is to be stripped. */
+/* Returns true if the character at s, of *length bytes, is to be stripped. */
 static bool is_stripped(const char *s, size_t n, const by__value *set, size_t *length)
 {
     if (set == NULL) {
@@ -169,7 +169,7 @@ by_status by__value_get(by__render *r, const by__value *v, const by__value *key,
                                (int)v->as.string.length, v->as.string.data, name);
     }
     *out = by__value_undefined(name);
-    /* As Jinja: x.name is a method first, x['name'] an item first. */
+    /* As in Jinja: x.name looks up a method first, x['name'] an item. */
     if (!attribute || !named || !by__method_exists(v->kind, name)) {
         BY_TRY(get_item(r, v, key, out));
     }
@@ -184,7 +184,7 @@ by_status by__value_get(by__render *r, const by__value *v, const by__value *key,
     return BY_OK;
 }
 
-/* A bound of a slice, as Python counts it. */
+/* Evaluates a bound of a slice as in Python. */
 static by_status slice_bound(by__render *r, const by__value *v, int64_t length, int64_t step,
                              int64_t missing, int64_t *out)
 {
@@ -218,7 +218,7 @@ by_status by__value_slice(by__render *r, const by__value *v, const by__value *fr
         by = step->kind == BY__INTEGER ? step->as.integer : 0;
     }
     if (by == 0 || by > length + 1 || by < -length - 1) {
-        /* Longer steps take one element; only their sign counts. */
+        /* Larger steps take one element; only their sign matters. */
         if (by == 0) {
             return by__render_fail(r, "a slice cannot have this step");
         }

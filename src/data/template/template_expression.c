@@ -1,4 +1,4 @@
-/* Expressions: names, constants, operators, calls. */
+/* Evaluation of expressions: names, constants, operators, calls. */
 #include <string.h>
 
 #include "data/template/template.h"

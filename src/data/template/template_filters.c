@@ -1,4 +1,4 @@
-/* Filters: "value | name(arguments)"; those of plain values and of text. */
+/* Filters, "value | name(arguments)", on scalars and text. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "data/template/template.h"
 
-/* ---- plain values ---- */
+/* ---- scalars ---- */
 
 static by_status filter_default(by__render *r, const by__value *v, const by__arguments *a,
                                 by__value *out)
@@ -122,7 +122,7 @@ static by_status filter_same(by__render *r, const by__value *v, const by__argume
 
 /* ---- text ---- */
 
-/* A method of strings on the value as text. */
+/* Applies a method of strings to the value as text. */
 static by_status text_method(by__render *r, const by__value *v, const char *name,
                              const by__arguments *a, by__value *out)
 {
@@ -159,7 +159,7 @@ static by_status filter_capitalize(by__render *r, const by__value *v, const by__
     return text_method(r, v, "capitalize", a, out);
 }
 
-/* Words begin behind spaces, hyphens and opening brackets only, unlike str.title(). */
+/* Unlike in str.title(), words begin only after spaces, hyphens and opening brackets. */
 static by_status filter_title(by__render *r, const by__value *v, const by__arguments *a,
                               by__value *out)
 {
@@ -203,7 +203,7 @@ static by_status filter_escape(by__render *r, const by__value *v, const by__argu
     return by__value_take_text(r, &escaped, out);
 }
 
-/* Lines behind the first (and the first with `first`) begin with blanks, unless they are empty. */
+/* Indents all lines but the first (also that with `first`), unless they are empty. */
 static by_status filter_indent(by__render *r, const by__value *v, const by__arguments *a,
                                by__value *out)
 {

@@ -1,4 +1,4 @@
-/* The filters round and format, which write numbers as Python does: round() and the operator %. */
+/* The filters round and format, which print numbers as Python's round() and operator %. */
 #include <locale.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,9 +9,10 @@
 #define MOST_DIGITS    22 /* of round: powers of ten up to it are exact */
 #define MOST_WIDTH     1000
 #define MOST_PRECISION 300
-#define NUMBER_BYTES   2048 /* of a number of that width, or precision */
+#define NUMBER_BYTES   2048 /* enough for a number of that width or precision */
 
-/* printf of one number with a point, whatever the locale is. False: memory is exhausted. */
+/* Prints one number with a decimal point, independent of the locale. Returns false when memory is
+ * exhausted. */
 static bool print_real(char out[NUMBER_BYTES], const char *format, int precision, double value)
 {
     locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
@@ -27,7 +28,7 @@ static bool print_real(char out[NUMBER_BYTES], const char *format, int precision
 
 /* ---- round ---- */
 
-/* To a multiple of 10^digits, ties to an even one. */
+/* Rounds to a multiple of 10^digits, ties to even. */
 static by_status round_whole(by__render *r, int64_t value, int64_t digits, by__value *out)
 {
     int64_t unit = 1;
@@ -121,7 +122,8 @@ static bool read_number(const char **at, const char *end, int most, int *out)
     return true;
 }
 
-/* Reads what follows a '%', and moves *at behind it. False: it is none, or not supported. */
+/* Parses what follows a '%', and advances *at past it. Returns false if it is malformed or not
+ * supported. */
 static bool read_directive(directive *d, const char **at, const char *end)
 {
     const char *s = *at;
@@ -154,14 +156,14 @@ static bool read_directive(directive *d, const char **at, const char *end)
     return d->type != '\0' && strchr("srdiufFeEgGxXo", d->type) != NULL;
 }
 
-/* Text of at most `precision` characters in a field of `width`. */
+/* Appends at most `precision` characters of text in a field of `width`. */
 static by_status add_text(by__render *r, by__text *out, const directive *d, const by__value *v)
 {
     by__value text;
     BY_TRY(by__value_text(r, v, &text));
     const char *s = text.as.string.data;
     size_t length = text.as.string.length;
-    if (d->type == 'r') { /* within a list values are written so */
+    if (d->type == 'r') { /* values in a list are printed in this way */
         by__value list;
         BY_TRY(by__value_list(r, 1, false, &list));
         list.as.list->items[0] = *v;

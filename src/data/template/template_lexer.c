@@ -1,6 +1,6 @@
-/* A template's text to tokens, with Jinja's rules for whitespace under trim_blocks and
- * lstrip_blocks: a newline behind a block is dropped, and so are blanks between the beginning of a
- * line and a block; a '-' at a delimiter strips all whitespace on its side, a '+' keeps it. */
+/* Splits a template into tokens, with Jinja's whitespace rules for trim_blocks and lstrip_blocks: a
+ * newline after a block is dropped, and so are blanks between the beginning of a line and a block;
+ * a '-' at a delimiter strips all whitespace on its side, a '+' keeps it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,9 +11,9 @@ typedef struct lexer {
     const char *s;
     size_t n;
     size_t at;
-    size_t counted; /* lines are counted up to here */
+    size_t counted; /* end of the text whose lines were counted */
     unsigned line;
-    bool line_start; /* what was read last ended in a newline */
+    bool line_start; /* the last input ended with a newline */
     by__token *tokens;
     size_t count;
     size_t capacity;
@@ -55,7 +55,7 @@ static size_t skip_space(const lexer *l, size_t at)
     return at;
 }
 
-/* Text in front of a delimiter at `end`, cut as the delimiter's sign says. */
+/* Adds the text before a delimiter at `end`, stripped according to the delimiter's sign. */
 static by_status add_text(lexer *l, size_t end, char sign, bool lstrip)
 {
     size_t begin = l->at;
@@ -78,7 +78,7 @@ static by_status add_text(lexer *l, size_t end, char sign, bool lstrip)
     return stop > begin ? add(l, BY__TOKEN_TEXT, begin, stop) : BY_OK;
 }
 
-/* Goes behind a delimiter that ends at `at`. */
+/* Continues after a delimiter that ends at `at`. */
 static void go_on(lexer *l, size_t at, bool strip, bool trim)
 {
     if (strip) {
@@ -119,7 +119,7 @@ static by_status lex_number(lexer *l)
     size_t begin = l->at;
     size_t at = begin;
     bool real = false;
-    /* Behind a point it is an element: x.0.1 */
+    /* After a point it is an index: x.0.1 */
     const by__token *before = l->count > 0 ? &l->tokens[l->count - 1] : NULL;
     bool element = before != NULL && before->kind == BY__TOKEN_OPERATOR && before->data[0] == '.';
     while (is_digit(l, at) || (at < l->n && l->s[at] == '_' && is_digit(l, at + 1))) {
@@ -186,11 +186,11 @@ static by_status lex_operator(lexer *l, size_t *depth)
     return fail(l, what);
 }
 
-/* The inside of {{ }} or {% %}, from behind the opening delimiter on. */
+/* Reads the inside of {{ }} or {% %}, after the opening delimiter. */
 static by_status lex_inside(lexer *l, bool block)
 {
     const char *end = block ? "%}" : "}}";
-    size_t depth = 0; /* of brackets, in which }} does not end anything */
+    size_t depth = 0; /* depth of brackets, inside which }} does not end the block */
     for (;;) {
         l->at = skip_space(l, l->at);
         count_lines(l, l->at);
@@ -221,8 +221,8 @@ static by_status lex_inside(lexer *l, bool block)
     }
 }
 
-/* A tag that is one word: {% raw %}, {% endraw %}. Gives its end, 0 when it is something else, and
- * the signs at its delimiters. */
+/* Matches a tag of one word: {% raw %}, {% endraw %}. Returns its end, 0 for anything else, and the
+ * signs at its delimiters. */
 static size_t word_tag(const lexer *l, size_t at, const char *word, char *open, char *close)
 {
     if (!has(l, at, "{%")) {

@@ -74,7 +74,7 @@ static by_status filter_reverse(by__render *r, const by__value *v, const by__arg
     return BY_OK;
 }
 
-/* The element of v that "a.b.0" leads to. */
+/* The element of v at the path "a.b.0". */
 static by_status get_path(by__render *r, const by__value *v, const by__value *path, by__value *out)
 {
     *out = *v;
@@ -151,7 +151,7 @@ static by_status filter_map(by__render *r, const by__value *v, const by__argumen
     return BY_OK;
 }
 
-/* select, reject, selectattr, rejectattr. */
+/* Implements select, reject, selectattr, rejectattr. */
 static by_status choose(by__render *r, const by__value *v, const by__arguments *a, bool attribute,
                         bool wanted, by__value *out)
 {
@@ -231,7 +231,7 @@ static by_status filter_unique(by__render *r, const by__value *v, const by__argu
     return BY_OK;
 }
 
-/* Sorts keys and what belongs to them, stable; each comparison is a step. */
+/* Stable sort of keys with their items; each comparison counts as a step. */
 static by_status merge_sort(by__render *r, by__value *keys, by__value *items, size_t count,
                             bool descending)
 {

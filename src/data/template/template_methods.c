@@ -1,5 +1,5 @@
-/* Methods of strings, mappings and lists, as Python has them. Those that would change a value are
- * not there. Cases are those of ASCII letters; other letters stay as they are. */
+/* Methods of strings, mappings and lists, as in Python, except those that modify a value. Case
+ * conversion affects ASCII letters only. */
 #include <string.h>
 
 #include "data/template/template.h"
@@ -23,7 +23,7 @@ typedef enum letters { UPPER, LOWER, TITLE, CAPITALIZE } letters;
 static by_status change_case(by__render *r, const by__value *v, letters kind, by__value *out)
 {
     char *data;
-    bool inside = false; /* a letter is in front */
+    bool inside = false; /* a letter precedes */
     BY_TRY(by__value_copy_string(r, v->as.string.data, v->as.string.length, out));
     data = (char *)(uintptr_t)out->as.string.data;
     for (size_t i = 0; i < v->as.string.length; i++) {
@@ -105,7 +105,7 @@ static bool has_end(const by__value *v, const by__value *part, bool front)
     return m <= n && memcmp(v->as.string.data + (front ? 0 : n - m), part->as.string.data, m) == 0;
 }
 
-/* startswith and endswith, of a string or any of a tuple. */
+/* startswith and endswith, with a string or any of a tuple. */
 static by_status test_end(by__render *r, const by__value *v, const by__arguments *a, bool front,
                           by__value *out)
 {
@@ -411,7 +411,7 @@ static by_status join(by__render *r, const by__value *v, const by__arguments *a,
     return by__join(r, v, items, out);
 }
 
-/* isdigit, isalpha, isspace: all characters are of a class, and there are any. */
+/* isdigit, isalpha, isspace: the string is not empty and all characters are of a class. */
 static by_status all_of(by__render *r, const by__value *v, unsigned kind, by__value *out)
 {
     bool holds = v->as.string.length > 0;
@@ -511,7 +511,7 @@ static by_status index_of(by__render *r, const by__value *v, const by__arguments
     return by__render_fail(r, "index: the value is not in the list");
 }
 
-/* loop.cycle(a, b, ...) at the element of that index. */
+/* loop.cycle(a, b, ...) at the element with that index. */
 static by_status cycle(by__render *r, const by__value *v, const by__arguments *a, by__value *out)
 {
     if (a->count == 0 || a->keyword_count > 0) {

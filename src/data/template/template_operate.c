@@ -49,7 +49,7 @@ static by_status concatenate(by__render *r, const by__value *a, const by__value 
     return by__render_steps(r, (n + m) / 64);
 }
 
-/* base to the power of exponent >= 0; false when it is too large. */
+/* base to the power of exponent >= 0; returns false on overflow. */
 static bool integer_power(int64_t base, int64_t exponent, int64_t *out)
 {
     int64_t result = 1;
@@ -91,7 +91,7 @@ static by_status operate_integers(by__render *r, by__operator op, int64_t a, int
     case BY__OP_DIVIDE:
         *out = (by__value){.kind = BY__REAL, .as.real = (double)a / (double)b};
         return BY_OK;
-    default: /* rounding down, as Python does */
+    default: /* rounding down, as in Python */
         fits = b != 0 && !(a == INT64_MIN && b == -1);
         if (fits) {
             int64_t rest = a % b;

@@ -1,4 +1,4 @@
-/* Expressions: literals, what follows an operand, operators by precedence. */
+/* Parser of expressions: literals, postfix operations, operators by precedence. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 static int hex_value(const char *s, size_t digits)
 {
-    int value = 0; /* a digit that would overflow it is refused */
+    int value = 0; /* overflow is refused at the digit that causes it */
     for (size_t i = 0; i < digits; i++) {
         int digit = by__hex_digit(s[i]);
         if (digit < 0 || value > 0xffffff) {
@@ -21,8 +21,8 @@ static int hex_value(const char *s, size_t digits)
     return value;
 }
 
-/* The character of the escape behind a backslash at s, of n bytes to the quote: its bytes to *out,
- * the bytes read returned; 0 when it is none. */
+/* Decodes the escape after a backslash at s, with n bytes to the quote: writes its bytes to *out
+ * and returns the number of bytes read; 0: it is not an escape. */
 static size_t read_escape(const char *s, size_t n, char *out, size_t *used)
 {
     static const char letters[] = "n\nt\tr\r\\\\'\'\"\"a\ab\bf\fv\v0\0";
@@ -42,13 +42,13 @@ static size_t read_escape(const char *s, size_t n, char *out, size_t *used)
             return 1;
         }
     }
-    out[0] = '\\'; /* stays, as in Python */
+    out[0] = '\\'; /* kept, as in Python */
     out[1] = s[0];
     *used = s[0] == '\n' ? 0 : 2;
     return 1;
 }
 
-/* A string, and those that follow it. */
+/* Parses a string, and adjacent ones, which are concatenated. */
 static by_status parse_string(by__parser *p, by__node **out)
 {
     size_t total = 0;
@@ -107,7 +107,7 @@ static by_status parse_number(by__parser *p, by__node **out)
     return BY_OK;
 }
 
-/* Items up to a closing bracket, which is taken. *commas: how many commas there were. */
+/* Parses items up to a closing bracket, which is consumed. *commas: number of commas. */
 static by_status parse_items(by__parser *p, const char *close, bool pairs, by__node **out,
                              size_t *commas)
 {
@@ -133,7 +133,7 @@ static by_status parse_items(by__parser *p, const char *close, bool pairs, by__n
     return BY_OK;
 }
 
-/* (a), or a tuple. */
+/* Parses (a), or a tuple. */
 static by_status parse_parentheses(by__parser *p, by__node **out)
 {
     by__node *items = NULL;
@@ -202,7 +202,7 @@ static by_status parse_primary(by__parser *p, by__node **out)
     return by__parse_fail(p, "expected an expression");
 }
 
-/* ---- what follows an operand ---- */
+/* ---- postfix operations ---- */
 
 by_status by__parse_arguments(by__parser *p, by__node **out)
 {
@@ -228,7 +228,7 @@ by_status by__parse_arguments(by__parser *p, by__node **out)
     return BY_OK;
 }
 
-/* [b], [from:to:step] behind "[", which is taken. */
+/* Parses b] or from:to:step] after a consumed "[". */
 static by_status parse_subscript(by__parser *p, by__node *of, by__node **out)
 {
     by__node *parts[3] = {NULL, NULL, NULL};
@@ -288,7 +288,7 @@ static by_status parse_postfix(by__parser *p, by__node **node)
     }
 }
 
-/* A test's argument without parentheses: "is divisibleby 3". */
+/* Returns true if a test's argument without parentheses follows: "is divisibleby 3". */
 static bool begins_argument(const by__parser *p)
 {
     static const char *const words[] = {"else", "or", "and", "if", "is", "in", "not", "recursive"};
@@ -362,7 +362,7 @@ typedef struct binary {
     unsigned level;
 } binary;
 
-/* Levels bind tighter as they grow. */
+/* Higher levels bind more tightly. */
 static const binary binaries[] = {{"+", BY__OP_ADD, 0},    {"-", BY__OP_SUBTRACT, 0},
                                   {"~", BY__OP_JOIN, 1},   {"*", BY__OP_MULTIPLY, 2},
                                   {"/", BY__OP_DIVIDE, 2}, {"//", BY__OP_FLOOR, 2},

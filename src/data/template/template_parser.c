@@ -1,4 +1,4 @@
-/* Tokens to nodes: Jinja's grammar, by recursive descent with a bound on depth. */
+/* Parses tokens to nodes: Jinja's grammar, by recursive descent with a bound on depth. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,7 +98,7 @@ static by_status end_block(by__parser *p)
     return BY_OK;
 }
 
-/* A name, names with commas (in parentheses or not, also within others), or name.attribute. */
+/* Parses a name, comma-separated names (possibly in nested parentheses), or name.attribute. */
 static by_status parse_target(by__parser *p, bool attribute, by__node **out)
 {
     BY_TRY(by__parse_enter(p));
@@ -139,7 +139,7 @@ static by_status parse_target(by__parser *p, bool attribute, by__node **out)
     return BY_OK;
 }
 
-/* Takes "{% word %}" at the end of a body. */
+/* Consumes "{% word %}" at the end of a body. */
 static by_status take_end(by__parser *p, const char *word)
 {
     char what[48];
@@ -160,7 +160,7 @@ static by_status parse_if(by__parser *p, by__node **out)
     by__node *node;
     BY_TRY(by__parse_node(p, BY__NODE_IF, &node));
     *out = node;
-    for (;;) { /* elif: an if in the other part of the one before */
+    for (;;) { /* elif: an if in the `other` branch of the previous one */
         BY_TRY(by__parse_tuple(p, &node->a));
         BY_TRY(end_block(p));
         BY_TRY(parse_body(p, ends, &node->body));
@@ -226,7 +226,7 @@ static by_status parse_set(by__parser *p, by__node **out)
         BY_TRY(by__parse_tuple(p, &node->b));
         return end_block(p);
     }
-    if (by__parse_is_op(p, "|")) { /* what the body prints, filtered */
+    if (by__parse_is_op(p, "|")) { /* the body's output is filtered */
         BY_TRY(by__parse_filters(p, &node->c));
     }
     BY_TRY(end_block(p));
@@ -262,7 +262,8 @@ static by_status parse_macro(by__parser *p, by__node **out)
     return take_end(p, "endmacro");
 }
 
-/* {% filter trim %}, and {% generation %}, which marks what a model wrote and changes nothing. */
+/* Parses {% filter trim %}, and {% generation %}, which marks what a model wrote and has no
+ * effect. */
 static by_status parse_group(by__parser *p, bool filter, by__node **out)
 {
     static const char *const filter_ends[] = {"endfilter", NULL};
@@ -283,7 +284,7 @@ static by_status parse_group(by__parser *p, bool filter, by__node **out)
     return take_end(p, filter ? filter_ends[0] : ends[0]);
 }
 
-/* {% with a = 1, b = 2 %}: names of the body alone. */
+/* Parses {% with a = 1, b = 2 %}: names that are visible in the body only. */
 static by_status parse_with(by__parser *p, by__node **out)
 {
     static const char *const ends[] = {"endwith", NULL};
@@ -343,7 +344,7 @@ static by_status parse_statement(by__parser *p, by__node **out)
     return by__parse_fail(p, "a block of this name is not supported");
 }
 
-/* Statements up to a block that begins with one of `ends`, which stays. */
+/* Parses statements up to a block that begins with one of `ends`, which is not consumed. */
 static by_status parse_body(by__parser *p, const char *const *ends, by__node **out)
 {
     BY_TRY(by__parse_enter(p));
@@ -371,7 +372,7 @@ static by_status parse_body(by__parser *p, const char *const *ends, by__node **o
                 }
             }
             BY_TRY(parse_statement(p, out));
-        } else { /* the end */
+        } else { /* end of the template */
             p->depth--;
             return BY_OK;
         }
@@ -387,7 +388,7 @@ void by__template_free(by__template *tpl)
     *tpl = (by__template){0};
 }
 
-/* The source with '\n' as line end, without the last one. */
+/* Copies the source with '\n' as line end, without the last one. */
 static by_status copy_source(by__template *tpl, const char *source, size_t length, by_error *error)
 {
     size_t used = 0;

@@ -1,4 +1,4 @@
-/* Statements, and the bounds of a render. */
+/* Execution of statements, and the bounds of a render. */
 #include <stdarg.h>
 #include <string.h>
 
@@ -75,7 +75,7 @@ static by_status set_variable(by__render *r, const char *name, const by__value *
     return by__table_put(r, &r->scope->variables, &key, value);
 }
 
-/* Sets a name, names from the elements of a value, or an attribute of a namespace. */
+/* Assigns to a name, to names from the elements of a value, or to an attribute of a namespace. */
 static by_status assign(by__render *r, const by__node *target, const by__value *value)
 {
     if (target->kind == BY__NODE_NAME) {
@@ -111,7 +111,7 @@ static by_status render_set(by__render *r, const by__node *node)
         BY_TRY(by__render_expression(r, node->b, &value));
         return assign(r, node->a, &value);
     }
-    by__scope *scope; /* what the body sets stays in it */
+    by__scope *scope; /* scope of what the body sets */
     by__scope *kept = r->scope;
     BY_TRY(by__render_take(r, (void **)&scope, 1, sizeof *scope));
     scope->parent = kept;
@@ -146,7 +146,7 @@ static by_status render_filtered(by__render *r, const by__node *node)
     return print(r, value.as.string.data, value.as.string.length);
 }
 
-/* Values are those of outside, whatever the names before them are set to. */
+/* Values are evaluated outside, before any of the names is set. */
 static by_status render_with(by__render *r, const by__node *node)
 {
     by__scope *scope;
@@ -175,7 +175,7 @@ static by_status put_fact(by__render *r, by__table *loop, const char *name, by__
     return by__table_put(r, loop, &key, &value);
 }
 
-/* The variable `loop` at element i. */
+/* Sets the variable `loop` for element i. */
 static by_status describe_loop(by__render *r, const by__list *items, size_t i)
 {
     by__value loop;
@@ -208,7 +208,7 @@ static by_status describe_loop(by__render *r, const by__list *items, size_t i)
     return set_variable(r, "loop", &loop);
 }
 
-/* A scope of one turn of a loop, with its target set. */
+/* Makes the scope of one iteration, with its target set. */
 static by_status begin_turn(by__render *r, const by__node *node, by__scope *parent,
                             const by__value *item)
 {
@@ -219,7 +219,7 @@ static by_status begin_turn(by__render *r, const by__node *node, by__scope *pare
     return assign(r, node->a, item);
 }
 
-/* The elements for which a loop's condition holds. */
+/* Lists the elements for which a loop's condition holds. */
 static by_status choose_items(by__render *r, const by__node *node, by__scope *parent,
                               by__list **items)
 {

@@ -1,4 +1,4 @@
-/* Tests ("is defined") and the functions that every template has. */
+/* Tests ("is defined") and builtin functions. */
 #include <math.h>
 #include <string.h>
 #include <time.h>
@@ -38,7 +38,7 @@ static bool kind_test(const char *name, const by__value *v, bool *out)
     return false;
 }
 
-/* Whether all letters of a string are upper (lower) case, and there are any. */
+/* Returns true if a string has letters and all are upper (lower) case. */
 static bool is_case(const by__value *v, bool upper)
 {
     bool any = false;
@@ -156,7 +156,7 @@ static by_status make_range(by__render *r, const by__arguments *a, by__value *ou
     return BY_OK;
 }
 
-/* namespace() and dict(). */
+/* Implements namespace() and dict(). */
 static by_status make_table(by__render *r, const by__arguments *a, by__value_kind kind,
                             by__value *out)
 {
@@ -201,7 +201,7 @@ static by_status format_time(by__render *r, const by__arguments *a, by__value *o
     if (localtime_r(&now, &parts) == NULL) {
         return by__render_fail(r, "strftime_now: the time cannot be told");
     }
-    /* A width in the format ("%200d") would be another text than in Python. */
+    /* A width in the format ("%200d") would give other text than in Python. */
     for (const char *s = strchr(format, '%'); s != NULL; s = strchr(s + 2, '%')) {
         const char *letter = s[1] == '-' ? s + 2 : s + 1;
         if (*letter == '\0' || strchr("aAbBcdHIjmMpSUwWxXyYZz%efFGDRTuVhn", *letter) == NULL) {

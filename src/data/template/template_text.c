@@ -1,4 +1,4 @@
-/* Values as text: str(), repr() and json.dumps() of Python. */
+/* Values as text: Python's str(), repr() and json.dumps(). */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "data/template/template.h"
 #include "data/tokenizer/unicode.h"
 
-/* What json.dumps was asked for. */
+/* Options of json.dumps. */
 typedef struct layout {
     const char *item; /* between items */
     size_t item_length;
@@ -22,7 +22,7 @@ typedef struct layout {
 static by_status add_value(by__render *r, const by__value *v, const layout *l, unsigned level,
                            by__text *out);
 
-/* The text may not outgrow what the render may still take. */
+/* Checks that the text is within the render's remaining limit. */
 static by_status check_room(by__render *r, const by__text *out)
 {
     if (out->failed) {
@@ -60,7 +60,7 @@ static void add_json_string(by__text *out, const char *s, size_t n, bool ascii)
     by__text_add(out, "\"");
 }
 
-/* repr() of a string: single quotes unless that needs escapes and double ones do not. */
+/* repr() of a string: single quotes, unless only these would need escapes. */
 static void add_python_string(by__text *out, const char *s, size_t n)
 {
     bool twice = memchr(s, '\'', n) != NULL && memchr(s, '"', n) == NULL;
@@ -173,7 +173,7 @@ static by_status add_table(by__render *r, const by__table *table, const layout *
     return BY_OK;
 }
 
-/* Digits d.ddd times ten to the power of `exponent`, as Python writes a float. */
+/* Prints digits d.ddd times ten to the power of `exponent`, as Python prints a float. */
 static void add_decimal(by__text *out, const char *digits, size_t count, int exponent)
 {
     if (count == 0) {
@@ -207,7 +207,7 @@ static void add_real(by__text *out, double value, bool json)
         by__text_add(out, text);
         return;
     }
-    /* The shortest digits, with the point where repr() has it. */
+    /* The shortest digits, with the decimal point where repr() puts it. */
     char digits[32];
     size_t count = 0;
     int exponent = 0; /* of the first digit */

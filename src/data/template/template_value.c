@@ -1,4 +1,4 @@
-/* Python values: memory, truth, equality, order. */
+/* Python values: allocation, truth, equality, order. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,7 +171,7 @@ by_status by__table_put(by__render *r, by__table *table, const by__value *key,
     return BY_OK;
 }
 
-/* ---- questions ---- */
+/* ---- predicates ---- */
 
 bool by__value_is(const by__value *value, const char *text)
 {

@@ -1,9 +1,9 @@
-/* Added tokens are cut out of a text before it is split into pieces.
+/* Finds added tokens in a text before it is split into pieces.
  *
  * Two passes, as in Hugging Face's AddedVocabulary: tokens that are not `normalized` over the text,
- * then the others over what is left between them. In a pass the leftmost match wins, of those the
- * longest; a match that is refused (a special token that is not asked for, single_word next to a
- * word) is still passed over as a whole. */
+ * then the others over the text between them. In a pass the leftmost match wins, of those the
+ * longest; a rejected match (a special token that is not enabled, single_word next to a word) is
+ * still skipped as a whole. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +17,7 @@ static int compare_contents(const void *a, const void *b)
     return strcmp(x->content, y->content);
 }
 
-/* By pass, then first byte, then longest first. */
+/* Sorts by pass, then first byte, then longest first. */
 static int compare_places(const void *a, const void *b)
 {
     const by__added_token *x = *(by__added_token *const *)a;
@@ -34,7 +34,7 @@ static int compare_places(const void *a, const void *b)
     return strcmp(x->content, y->content);
 }
 
-/* A token that is `normalized` is searched for in normalised text, as what it becomes there. */
+/* A `normalized` token is searched for in its normalized form, in normalized text. */
 static by_status make_match(by_tokenizer *t, by__added_token *a, by_error *error)
 {
     by__rewriting rewriting = {0};
@@ -46,7 +46,7 @@ static by_status make_match(by_tokenizer *t, by__added_token *a, by_error *error
         status = by__rewrite_text(&t->pipeline, 0, t->pipeline.normalizers, &rewriting, out, length,
                                   &first, &out, &length, error);
     }
-    if (status == BY_OK && length == 0) { /* stripped: it could match nothing */
+    if (status == BY_OK && length == 0) { /* empty after stripping: it could not match anything */
         out = (const uint8_t *)a->content;
         length = a->length;
     }
@@ -149,7 +149,7 @@ static by_status add_part(by__parts *parts, size_t start, size_t end, uint32_t i
     return BY_OK;
 }
 
-/* The longest token of the pass at s[at]; NULL when none is there. */
+/* The longest token of the pass at s[at]; NULL: none. */
 static const by__added_token *match_at(const by_tokenizer *t, unsigned pass, const uint8_t *s,
                                        size_t at, size_t end)
 {
@@ -170,11 +170,10 @@ static bool stands_alone(const uint8_t *s, size_t begin, size_t start, size_t st
            (stop == end || (class_behind(s, stop, end, &unused) & BY__WORD) == 0);
 }
 
-/* One pass over s[begin, end). */
 by_status by__added_pass(const by_tokenizer *t, unsigned pass, unsigned flags, const uint8_t *s,
                          size_t begin, size_t end, by__parts *parts, by_error *error)
 {
-    size_t done = begin; /* all before is in parts */
+    size_t done = begin; /* everything before is in parts */
     for (size_t at = begin; at < end;) {
         const by__added_token *a = match_at(t, pass, s, at, end);
         if (a == NULL) {

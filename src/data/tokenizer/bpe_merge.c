@@ -1,5 +1,5 @@
-/* BPE merges (Sennrich et al. 2016): the pair of lowest rank, the leftmost of those, until no pair
- * is in the list. Short pieces scan all pairs for each merge; long ones keep them in a heap under
+/* BPE merges (Sennrich et al. 2016): merges the leftmost pair of lowest rank until no pair is in
+ * the list. Short pieces scan all pairs for each merge; long ones keep them in a heap ordered by
  * (rank, position), so that n symbols in one piece cost O(n log n). */
 #include "data/tokenizer/encoder.h"
 
@@ -57,7 +57,7 @@ static void push(by_encoder *e, uint64_t value)
     e->heap[at] = value;
 }
 
-/* Sets the rank of the pair at `at` and its next symbol and returns it. */
+/* Sets and returns the rank of the pair of the symbol at `at` and the next one. */
 static uint32_t rank_at(const by_tokenizer *t, by__symbol *symbols, uint32_t at)
 {
     uint32_t next = symbols[at].next;
@@ -109,7 +109,7 @@ by_status by__merge_long(by_encoder *e, uint32_t *ids, size_t *count, by_error *
                             "a run of %zu bytes without a border is longer than 2^32 - 2", n);
     }
     BY_TRY(by__reserve((void **)&e->symbols, &e->symbol_capacity, n, sizeof *e->symbols, error));
-    /* A merge takes one entry out and puts at most two in, and there are less than n merges. */
+    /* A merge pops one entry and pushes at most two, and there are fewer than n merges. */
     BY_TRY(by__reserve((void **)&e->heap, &e->heap_capacity, 2 * n, sizeof *e->heap, error));
     for (size_t i = 0; i < n; i++) {
         e->symbols[i] = (by__symbol){ids[i], i == 0 ? BY__NO_TOKEN : (uint32_t)(i - 1),

@@ -1,14 +1,14 @@
-/* Learns a byte-level BPE (Sennrich et al. 2016) from word counts.
+/* Trains a byte-level BPE (Sennrich et al. 2016) on word counts.
  *
- * The most frequent pair becomes a token, everywhere, until the vocabulary is full; equal counts go
- * by smaller ids. Counts are kept up to date: a merge visits only the words that hold its pair, and
- * a heap gives the next pair. An entry of the heap has the count of when it was pushed, and a stale
- * one is pushed again with today's count when it comes up.
+ * The most frequent pair becomes a token, everywhere, until the vocabulary is full; ties go to
+ * smaller ids. Counts are updated incrementally: a merge visits only the words that contain its
+ * pair, and a heap gives the next pair. An entry of the heap has the count at the time of its push;
+ * a stale one is pushed again with the current count when it is popped.
  *
- * The order is that of Hugging Face's BpeTrainer to the last detail: what a merged pair had counted
- * stays in its count, an entry knows only the words in which its pair came up in that round, and
- * when two different pairs make the same token, they share its id. Only then can one pair be merged
- * twice, and the later place counts. */
+ * The order is exactly that of Hugging Face's BpeTrainer: a merged pair keeps its count, an entry
+ * knows only the words in which its pair appeared in that round, and when two different pairs make
+ * the same token, they share its id. Only then can one pair be merged twice, and the later position
+ * counts. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +18,10 @@
 #include "data/tokenizer/unicode.h"
 #include "data/tokenizer/word_counts.h"
 
-#define COUNT_CHUNK ((size_t)1 << 20) /* bytes of text that a thread takes at a time */
+#define COUNT_CHUNK ((size_t)1 << 20) /* bytes of text per unit of work */
 #define NO_LIST     UINT32_MAX
 
-/* Words in which a pair occurs, each once. */
+/* Words that contain a pair, each once. */
 typedef struct places {
     uint32_t *words;
     size_t count;
@@ -33,7 +33,7 @@ typedef struct pair {
     uint32_t right;
     int64_t count;
     uint32_t list;   /* index into `lists`, while the pair is being gathered in a round */
-    uint32_t merged; /* merge + 1 in which it was last merged */
+    uint32_t merged; /* merge + 1 at which it was last merged */
 } pair;
 
 typedef struct candidate {
@@ -49,13 +49,13 @@ typedef struct trainer {
     uint32_t *length;
     const by__word *words;
     size_t word_count;
-    /* Pairs, and a table over them. */
+    /* Pairs, and a hash table of them. */
     pair *pairs;
     size_t pair_count;
     size_t pair_capacity;
     uint32_t *slots; /* pair + 1; 0: free */
     size_t slot_count;
-    /* The pairs that came up in this round, and where. */
+    /* The pairs that appeared in this round, and where. */
     uint32_t *fresh;
     places *lists;
     size_t fresh_count;
@@ -102,7 +102,7 @@ static by_status grow_pairs(trainer *t, by_error *error)
     return BY_OK;
 }
 
-/* Adds `change` to the count of a pair of word w; where it grows, the word is noted. */
+/* Adds `change` to the count of a pair of word w; if it is an increase, records the word. */
 static by_status change_pair(trainer *t, uint32_t left, uint32_t right, int64_t change, uint32_t w,
                              by_error *error)
 {
@@ -138,7 +138,7 @@ static by_status change_pair(trainer *t, uint32_t left, uint32_t right, int64_t 
     }
     places *list = &t->lists[p->list];
     if (list->count > 0 && list->words[list->count - 1] == w) {
-        return BY_OK; /* a word's changes come one behind the other */
+        return BY_OK; /* the changes of a word are consecutive */
     }
     BY_TRY(by__reserve((void **)&list->words, &list->capacity, list->count + 1, sizeof *list->words,
                        error));
@@ -190,7 +190,7 @@ static candidate pop(trainer *t)
     return top;
 }
 
-/* Moves the pairs of this round into the heap. */
+/* Moves the pairs of this round to the heap. */
 static by_status push_fresh(trainer *t, by_error *error)
 {
     by_status status = BY_OK;
@@ -226,7 +226,7 @@ static size_t token_slot(const trainer *t, const char *data, size_t length)
     return i;
 }
 
-/* The token left + right, made unless it is there. */
+/* The token left + right, created if it does not exist. */
 static by_status join_tokens(trainer *t, uint32_t left, uint32_t right, uint32_t *id,
                              by_error *error)
 {
@@ -297,7 +297,7 @@ static by_status load_words(trainer *t, const by__word_counts *counts, const uin
     return push_fresh(t, error);
 }
 
-/* Merges the pair in one word and counts what changes around it. */
+/* Merges the pair in one word and updates the counts around it. */
 static by_status merge_word(trainer *t, uint32_t w, uint32_t left, uint32_t right, uint32_t id,
                             by_error *error)
 {
@@ -447,16 +447,16 @@ typedef struct counting {
     const by_bpe_options *options;
     const by_text *texts;
     size_t count;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* protects the following members */
     size_t text;
     size_t offset;
     uint64_t done;
     uint64_t total;
     bool stopped;
-    by__word_counts *tables; /* one a thread */
+    by__word_counts *tables; /* one per thread */
 } counting;
 
-/* The next chunk of the texts; false when there is none. */
+/* The next chunk of the texts; returns false if there is none. */
 static bool next_chunk(counting *c, by_text *chunk)
 {
     bool found = false;

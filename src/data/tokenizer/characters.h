@@ -1,19 +1,19 @@
-/* Collecting the characters of texts, a set a thread. */
+/* Collects the set of characters in texts; one set per thread. */
 #ifndef BY_DATA_TOKENIZER_CHARACTERS_H
 #define BY_DATA_TOKENIZER_CHARACTERS_H
 
 #include "data/tokenizer/vocabulary.h"
 
-/* A bit for each code point. Zeroed is empty. */
+/* One bit per code point. Zeroed is empty. */
 typedef struct by__characters {
     uint64_t seen[0x110000 / 64];
 } by__characters;
 
-/* Adds the characters of a text; `name` stands for it in messages. */
+/* Adds the characters of a text; `name` is used in messages. */
 by_status by__characters_add(by__characters *set, const char *text, size_t length, const char *name,
                              by_error *error);
 void by__characters_merge(by__characters *set, const by__characters *other);
-/* The tokenizer with these characters. */
+/* Makes a tokenizer with these characters. */
 by_status by__characters_finish(by_tokenizer **out, const by__characters *set, by_error *error);
 
 #endif

@@ -1,9 +1,9 @@
-/* Ids to bytes.
+/* Decodes ids to bytes.
  *
  * A token of a byte-level vocabulary is its bytes. Others are decoded as the file's decoder says:
- * literals replaced (the mark U+2581 by a space), <0x..> by its byte; the first token of a text and
- * the text's beginning may lose a space that encoding put there. Bytes that are no UTF-8 stay as
- * they are, so that decoding gives back what was encoded. */
+ * literals are replaced (the mark U+2581 by a space), <0x..> becomes its byte; the first token of a
+ * text and the text's beginning may lose a space that encoding added. Bytes that are not UTF-8 are
+ * kept, so that decoding returns what was encoded. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "base/hex.h"
 #include "data/tokenizer/vocabulary.h"
 
-/* The byte of "<0x..>", -1 when the name is something else. */
+/* The byte of "<0x..>"; -1 for any other name. */
 static int fallback_byte(const char *name, size_t length)
 {
     if (length != 6 || memcmp(name, "<0x", 3) != 0 || name[5] != '>' ||
@@ -47,7 +47,7 @@ static void put_spaces(by__text *out, const char *s, size_t n, const by__rewrite
     }
 }
 
-/* Adds what the token of this name stands for. */
+/* Appends the text of the token with this name. */
 static void put_piece(const by_tokenizer *t, const char *name, size_t n, by__text *out)
 {
     const by__pipeline *p = &t->pipeline;
@@ -75,8 +75,8 @@ static void put_piece(const by_tokenizer *t, const char *name, size_t n, by__tex
     by__text_free(&now);
 }
 
-/* True when a token is found as something else than its content: what it is found as is what it
- * stands for (a prefix that the normalizer adds is part of it). */
+/* Returns true if a token is matched as something other than its content: its text is then what it
+ * matches (including a prefix added by the normalizer). */
 static bool is_rewritten(const by__added_token *a)
 {
     return a->match_length != a->length || memcmp(a->match, a->content, a->length) != 0;
@@ -85,7 +85,7 @@ static bool is_rewritten(const by__added_token *a)
 by_status by__pieces_make(by_tokenizer *t, by_error *error)
 {
     by__text pieces = {0};
-    bool whole = t->byte_level || t->characters; /* tokens stand for themselves */
+    bool whole = t->byte_level || t->characters; /* tokens are their own text */
     bool rewritten = false;
     for (size_t i = 0; i < t->added_count; i++) {
         rewritten = rewritten || is_rewritten(&t->added[i]);
@@ -115,8 +115,8 @@ by_status by__pieces_make(by_tokenizer *t, by_error *error)
     return by__text_take(&pieces, &t->pieces, error);
 }
 
-/* In the first token, what Metaspace would make a space is left out. Replacing is what made the
- * other pieces, so the name is where the marks still are. */
+/* In the first token, a space made by Metaspace is dropped. The pieces have the marks replaced
+ * already, so the token's name is used, which still has them. */
 static void drop_marks(const by_tokenizer *t, uint32_t id, char *scratch, const char **data,
                        size_t *length)
 {

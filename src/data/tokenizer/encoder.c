@@ -1,8 +1,8 @@
-/* Text to ids: the text is cut at added tokens, rewritten, cut into pieces; pieces are looked up in
- * a cache, and merged (bpe_merge.c) when they are not there.
+/* Encodes text to ids: the text is split at added tokens, rewritten, and split into pieces; pieces
+ * are looked up in a cache, and merged (bpe_merge.c) if they are not there.
  *
  * The cache is direct-mapped and keyed by the whole piece of up to 15 bytes, so that a hit needs
- * two comparisons and no pointer is followed. It changes the speed only. */
+ * two comparisons and no indirection. It affects only the speed. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ by_status by_encoder_open(by_encoder **out, const by_tokenizer *tokenizer, by_er
     BY_TRY(by__alloc((void **)&e, 1, sizeof *e, "encoder", error));
     e->tokenizer = tokenizer;
     if (!tokenizer->characters) {
-        /* An empty slot is never hit: the length in `high` of a piece is at least 1. */
+        /* An empty slot never matches: the length of a piece, in `high`, is at least 1. */
         by_status status = by__alloc((void **)&e->cache, (size_t)1 << CACHE_BITS, sizeof *e->cache,
                                      "encoder cache", error);
         if (status != BY_OK) {
@@ -76,7 +76,7 @@ static by_status unknown_character(const by_tokenizer *t, const uint8_t *s, size
                         code, code < 0x20 ? 0 : (int)n, (const char *)s, offset, t->model_vocab);
 }
 
-/* Symbols as they are found, with an unknown one that waits for those it may be fused with. */
+/* Symbols found so far; an unknown one is held back because following ones may be fused with it. */
 typedef struct symbols {
     const by_tokenizer *tokenizer;
     uint32_t *ids;
@@ -92,8 +92,8 @@ static void end_unknown(symbols *to)
     }
 }
 
-/* The bytes of a character as tokens; false when the vocabulary lacks one of them. They come in
- * front of an unknown symbol that waits, as they do in Hugging Face's. */
+/* Adds the bytes of a character as tokens; returns false if the vocabulary lacks one. They come
+ * before a held-back unknown symbol, as in Hugging Face's implementation. */
 static bool add_fallback(symbols *to, const uint8_t *s, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -107,7 +107,7 @@ static bool add_fallback(symbols *to, const uint8_t *s, size_t n)
     return true;
 }
 
-/* The symbols of a piece of n bytes, at most n. */
+/* Finds the symbols of a piece of n bytes, at most n. */
 static by_status find_symbols(const by_tokenizer *t, const uint8_t *s, size_t n, uint32_t *ids,
                               size_t *count, by_error *error)
 {
@@ -149,7 +149,7 @@ static by_status find_symbols(const by_tokenizer *t, const uint8_t *s, size_t n,
 
 /* ---- pieces ---- */
 
-/* The key of a piece of 1 .. CACHE_BYTES bytes; `room` bytes may be read at s. */
+/* The key of a piece of 1 .. CACHE_BYTES bytes; `room` bytes at s are readable. */
 static inline void piece_key(const uint8_t *s, size_t n, size_t room, uint64_t *low, uint64_t *high)
 {
     uint64_t words[2] = {0, 0};
@@ -168,7 +168,7 @@ static inline void piece_key(const uint8_t *s, size_t n, size_t room, uint64_t *
     *high = words[1] | (uint64_t)n << 56;
 }
 
-/* Encodes one piece; `room` bytes may be read at s, and the caller has reserved n ids: a piece has
+/* Encodes one piece; `room` bytes at s are readable, and the caller has reserved n ids: a piece has
  * no more ids than bytes. */
 static by_status encode_piece(by_encoder *e, const uint8_t *s, size_t n, size_t room,
                               by_token_buffer *out, by_error *error)
@@ -211,8 +211,8 @@ static by_status encode_piece(by_encoder *e, const uint8_t *s, size_t n, size_t 
     return BY_OK;
 }
 
-/* Cuts a text by the splitters from `step` on, each within the pieces of the one before, and
- * encodes what comes out. `room` bytes may be read at s. */
+/* Splits a text by the splitters from `step` on, each within the pieces of the previous one, and
+ * encodes the results. `room` bytes at s are readable. */
 static by_status encode_pieces(by_encoder *e, size_t step, const uint8_t *s, size_t n, size_t room,
                                by_token_buffer *out, by_error *error)
 {
@@ -251,7 +251,7 @@ static by_status encode_characters(const by_tokenizer *t, const uint8_t *text, s
     return BY_OK;
 }
 
-/* Encodes text without added tokens, after normalisation. `first`: the whole text begins here. */
+/* Encodes text without added tokens, after normalization. `first`: the whole text begins here. */
 static by_status encode_plain(by_encoder *e, const uint8_t *s, size_t n, bool first,
                               by_token_buffer *out, by_error *error)
 {

@@ -1,3 +1,4 @@
+/* The tokens that end a text, from the configuration files of a model directory. */
 #include <jansson.h>
 #include <stdlib.h>
 
@@ -10,7 +11,7 @@
 typedef struct ends {
     int32_t *ids;
     size_t count;
-    int64_t vocab; /* ids are below it */
+    int64_t vocab; /* ids must be below it */
 } ends;
 
 static void add(ends *e, int64_t id)
@@ -26,7 +27,8 @@ static void add(ends *e, int64_t id)
     e->count += i == e->count;
 }
 
-/* The eos_token_id of a JSON file, a number or a list of them; *told: it is there, be it null. */
+/* Reads eos_token_id of a JSON file, a number or a list of them; *told: the key exists, even if
+ * null. */
 static by_status add_file(ends *e, const char *path, bool *told, by_error *error)
 {
     char *text;

@@ -1,5 +1,5 @@
-/* Tokenizers of GGUF files. The text of a tokenizer.json is made of what the file says, and read as
- * such: one reader knows what tokenizers are. */
+/* Tokenizers of GGUF files. The content is converted to the text of a tokenizer.json and parsed as
+ * such, so that only one reader knows about kinds of tokenizers. */
 #include "data/tokenizer/gguf_tokenizer.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@
 /* Types of tokens. */
 enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 };
 
-/* Bytes of the longest token that merges make. */
+/* Most bytes of a token made by merges. */
 #define MAX_MERGED 256
 
 #define MARK "\xe2\x96\x81" /* U+2581, SentencePiece's space */
@@ -76,7 +76,7 @@ static bool is_added(const word *w)
 
 /* ---- parts of tokenizer.json ---- */
 
-/* Added tokens; those of byte-level BPE and characters are not `unknown`. */
+/* Prints added tokens; those of byte-level BPE and characters are not `unknown`. */
 static void add_added(by__text *out, const vocabulary *v)
 {
     bool first = true;
@@ -97,7 +97,7 @@ static void add_added(by__text *out, const vocabulary *v)
     by__text_add(out, "], ");
 }
 
-/* The tokens of the model: all but the added ones behind them. */
+/* Prints the tokens of the model: all except the added ones at the end. */
 static void add_vocab(by__text *out, const vocabulary *v)
 {
     size_t count = v->count;
@@ -113,7 +113,7 @@ static void add_vocab(by__text *out, const vocabulary *v)
     by__text_add(out, "}, ");
 }
 
-/* "post_processor": the begin-of-text token in front. */
+/* Prints "post_processor", which adds the begin-of-text token at the beginning. */
 static void add_around(by__text *out, const vocabulary *v, bool in_front)
 {
     uint64_t id;
@@ -190,8 +190,8 @@ static by_status add_pattern(by__text *out, const vocabulary *v, const char *pre
     return BY_OK;
 }
 
-/* Whether pieces that are tokens stay whole, and the begin-of-text token is in front of a text
- * where the file does not say. */
+/* Default for pieces that are tokens to be kept whole, and for a begin-of-text token, if the file
+ * does not say. */
 static bool is_whole(const char *pre)
 {
     static const char *const names[] = {"llama-bpe", "llama3", "llama-v3", "tekken"};
@@ -239,7 +239,7 @@ static by_status make_byte_level(by__text *out, const vocabulary *v, by_error *e
 /* ---- BPE over characters ---- */
 
 typedef struct merge {
-    float score; /* of what it makes */
+    float score; /* score of the resulting token */
     size_t id;
     size_t left;
     size_t right;
@@ -251,7 +251,7 @@ typedef struct merges {
     size_t capacity;
 } merges;
 
-/* The highest score first, equal ones in the order of ids. */
+/* Sorts by descending score, ties by id. */
 static int by_score(const void *a, const void *b)
 {
     const merge *x = a;
@@ -268,11 +268,11 @@ static int by_score(const void *a, const void *b)
     return x->right < y->right ? -1 : x->right > y->right;
 }
 
-/* Every way in which two tokens make this one. */
+/* Adds every way to make this token from two others. */
 static by_status add_splits(merges *out, const by__name_table *table, const vocabulary *v,
                             size_t id, const char *text, by_error *error)
 {
-    char left_text[MAX_MERGED + 1]; /* a copy: the table's names stay whole */
+    char left_text[MAX_MERGED + 1]; /* a copy: the table's names must not change */
     size_t length = v->words[id].length;
     for (size_t at = 1; at < length; at++) {
         if (((uint8_t)text[at] & 0xc0) == 0x80) { /* within a character */
@@ -294,7 +294,7 @@ static by_status add_splits(merges *out, const by__name_table *table, const voca
     return BY_OK;
 }
 
-/* Copies of the tokens' texts that merges are about; NULL for others. */
+/* Copies the texts of tokens that merges concern; NULL for others. */
 static by_status copy_texts(char **texts, by__name_table *table, const vocabulary *v,
                             by_error *error)
 {
@@ -390,7 +390,7 @@ static int hex_digit(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The bytes of an escaped token; false: it is longer than a character. */
+/* Decodes an escaped token; returns false if it is longer than a character. */
 static bool unescape(char out[8], size_t *length, const word *w)
 {
     *length = 0;
@@ -414,7 +414,7 @@ static bool unescape(char out[8], size_t *length, const word *w)
             return false;
         }
     }
-    /* One character: its continuation bytes begin behind the first. */
+    /* A single character: all following bytes are continuation bytes. */
     for (size_t i = 1; i < *length; i++) {
         if (((uint8_t)out[i] & 0xc0) != 0x80) {
             return false;

@@ -1,4 +1,4 @@
-/* The vocabulary of a GGUF file as the files that Hugging Face directories have. */
+/* Reads the tokenizer of a GGUF file, converted to what Hugging Face directories contain. */
 #ifndef BY_DATA_TOKENIZER_GGUF_TOKENIZER_H
 #define BY_DATA_TOKENIZER_GGUF_TOKENIZER_H
 
@@ -7,15 +7,15 @@
 #include "banyan/tokenizer.h"
 #include "data/formats/gguf_file.h"
 
-/* The tokenizer of a file: models "gpt2", "llama" and, of single characters, "rwkv". BY_EFORMAT
- * says what of it is not supported. */
+/* Opens the tokenizer of a file: models "gpt2", "llama" and, with single characters, "rwkv".
+ * BY_EFORMAT names an unsupported feature. */
 by_status by__tokenizer_from_gguf(by_tokenizer **out, const char *name, const by__gguf_file *file,
                                   by_error *error);
 by_status by__tokenizer_open_gguf(by_tokenizer **out, const char *path, by_error *error);
-/* What tokenizer_config.json would hold: special tokens and the chat template. */
+/* Makes the equivalent of tokenizer_config.json: special tokens and the chat template. */
 by_status by__gguf_settings(json_t **out, const by__gguf_file *file, by_error *error);
 by_status by__gguf_settings_open(json_t **out, const char *path, by_error *error);
-/* The end-of-text id, -1: none. */
+/* Reads the end-of-text id; -1: none. */
 by_status by__gguf_eos_open(int64_t *out, const char *path, by_error *error);
 
 #endif

@@ -1,5 +1,5 @@
 /* GPT-2's own files: encoder.json ({"token": id}) and vocab.bpe (a "#version" line, then a merge a
- * line, both in byte-level letters). <|endoftext|> is special where the vocabulary has it. */
+ * line, both in byte-level letters). <|endoftext|> is special if the vocabulary has it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ static by_status read_line(by_tokenizer *t, const json_t *vocab, char *line, siz
     return by__merge_from_names(t, vocab, line, space + 1, t->merge_count, name, error);
 }
 
-/* `text` is changed. */
+/* Modifies `text`. */
 static by_status read_lines(by_tokenizer *t, const json_t *vocab, char *text, size_t length,
                             const char *name, by_error *error)
 {

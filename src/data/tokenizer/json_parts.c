@@ -6,8 +6,8 @@
 
 #include "data/tokenizer/unicode.h"
 
-/* Replaces byte-level letters by their bytes in place; false (and `text` as it was) when a
- * character is not a letter. jansson has made sure that it is valid UTF-8. */
+/* Replaces byte-level letters by their bytes; returns false if a character is not a letter. jansson
+ * has checked that the text is valid UTF-8. */
 static bool letters_to_bytes(const char *text, char *out, size_t *length)
 {
     const uint8_t *s = (const uint8_t *)text;
@@ -106,7 +106,7 @@ static by_status id_of(const json_t *vocab, const char *token, size_t number, co
             "%s: merge %zu needs the token \"%.60s\", which is not in the vocabulary", name, number,
             token);
     }
-    *out = (uint32_t)json_integer_value(id); /* by__vocab_from_json has checked it */
+    *out = (uint32_t)json_integer_value(id); /* checked by by__vocab_from_json */
     return BY_OK;
 }
 

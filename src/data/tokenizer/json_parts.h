@@ -1,4 +1,4 @@
-/* What tokenizer.json and GPT-2's encoder.json share: a vocabulary object and merges. */
+/* Readers shared by tokenizer.json and GPT-2's encoder.json: the vocabulary object and merges. */
 #ifndef BY_DATA_TOKENIZER_JSON_PARTS_H
 #define BY_DATA_TOKENIZER_JSON_PARTS_H
 
@@ -7,10 +7,10 @@
 #include "data/tokenizer/vocabulary.h"
 
 /* Adds the tokens of {"token": id, ...}: ids are 0 .. n - 1, each once. Tokens of a byte-level
- * tokenizer are written in byte-level letters; those that are not stand for themselves. */
+ * tokenizer are written in byte-level letters; those that are not are taken literally. */
 by_status by__vocab_from_json(by_tokenizer *tokenizer, const json_t *vocab, const char *name,
                               by_error *error);
-/* Adds the merge of two tokens of the vocabulary object. `number` is its place, for messages. */
+/* Adds the merge of two tokens of the vocabulary object. `number` is its index, for messages. */
 by_status by__merge_from_names(by_tokenizer *tokenizer, const json_t *vocab, const char *left,
                                const char *right, size_t number, const char *name, by_error *error);
 

@@ -1,4 +1,4 @@
-/* Rewriting a text: normalizers, and the pre-tokenizers that change text. */
+/* Rewriting of texts: normalizers, and the pre-tokenizers that modify text. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ void by__rewriting_free(by__rewriting *r)
     *r = (by__rewriting){0};
 }
 
-/* A text that grows in one of the two buffers. */
+/* A text being written to one of the two buffers. */
 typedef struct target {
     by__rewriting *rewriting;
     unsigned buffer;
@@ -123,7 +123,7 @@ static void strip(const by__rewrite *w, const uint8_t **s, size_t *n)
         *s += length;
         *n -= length;
     }
-    size_t end = 0; /* of the last character that is no space */
+    size_t end = 0; /* end of the last character that is not a space */
     for (size_t at = 0; w->right && at < *n;) {
         bool space = is_space(*s + at, *n - at, &length);
         at += length;
@@ -137,7 +137,7 @@ static bool begins_with(const uint8_t *s, size_t n, const by__rewrite *w)
     return n >= w->to_length && memcmp(s, w->to, w->to_length) == 0;
 }
 
-/* True when a rewrite surely leaves the text as it is. */
+/* Returns true if a rewrite certainly does not change the text. */
 static bool leaves(const by__rewrite *w, const uint8_t *s, size_t n, bool first)
 {
     switch (w->kind) {
@@ -158,7 +158,7 @@ by_status by__rewrite_text(const by__pipeline *p, size_t begin, size_t end, by__
                            const uint8_t *s, size_t n, bool *first, const uint8_t **out,
                            size_t *length, by_error *error)
 {
-    /* Not the buffer that the text may be in already. */
+    /* Uses the buffer that does not contain the text. */
     unsigned buffer = r->data[0] != NULL && s >= (const uint8_t *)r->data[0] &&
                               s < (const uint8_t *)r->data[0] + r->capacity[0]
                           ? 1

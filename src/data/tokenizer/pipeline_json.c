@@ -1,4 +1,4 @@
-/* normalizer, pre_tokenizer, post_processor and decoder of tokenizer.json. */
+/* Reads normalizer, pre_tokenizer, post_processor and decoder of tokenizer.json. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,17 +36,17 @@ by_status by__json_bool(const json_t *object, const char *key, bool missing, boo
     return BY_OK;
 }
 
-/* What is read, and into what. */
+/* State of the reader. */
 typedef struct reading {
     by_tokenizer *tokenizer;
     by__pipeline *pipeline;
     const char *name;
-    bool fused;    /* a decoder before has joined the tokens */
+    bool fused;    /* an earlier decoder step has joined the tokens */
     bool changes;  /* the post-processor adds ids */
-    size_t growth; /* how many times longer the steps so far may make a text; 0: none was read */
+    size_t growth; /* factor by which the steps so far may lengthen a text; 0: none was read */
 } reading;
 
-/* Steps follow one another, so what they may do to the length of a text multiplies. Published files
+/* Limit on the lengthening of a text: the factors of consecutive steps multiply. Published files
  * stay below 50. */
 #define MOST_GROWTH 256u
 
@@ -62,7 +62,7 @@ static by_status check_growth(reading *r, size_t from, size_t to, by_error *erro
 
 typedef by_status (*read_step)(reading *r, const json_t *step, by_error *error);
 
-/* The steps of a part: itself, or those of a Sequence, whose list is at `key`. */
+/* Reads the steps of a part: the part itself, or the list at `key` of a Sequence. */
 static by_status each_step(reading *r, const json_t *part, const char *key, unsigned depth,
                            read_step read, by_error *error)
 {
@@ -82,7 +82,7 @@ static by_status each_step(reading *r, const json_t *part, const char *key, unsi
 static by_status copy_text(char **out, size_t *length, const json_t *value, const char *what,
                            const reading *r, by_error *error)
 {
-    /* So that no file makes a short text a very long one. */
+    /* So that no file can make a short text very long. */
     if (!json_is_string(value) || json_string_length(value) > 64) {
         return by_error_set(error, BY_EFORMAT, "%s: %s is not a text of at most 64 bytes", r->name,
                             what);
@@ -104,7 +104,8 @@ static by_status next_rewrite(reading *r, by__rewrite_kind kind, by__rewrite **o
     return BY_OK;
 }
 
-/* {"pattern": {"String": ...} or {"Regex": ...}, "content": ...} of normalizers and decoders. */
+/* Reads {"pattern": {"String": ...} or {"Regex": ...}, "content": ...} of normalizers and
+ * decoders. */
 static by_status read_replace(reading *r, const json_t *step, by__rewrite *w, by_error *error)
 {
     const json_t *pattern = json_object_get(step, "pattern");
@@ -132,7 +133,7 @@ static by_status read_normalizer(reading *r, const json_t *step, by_error *error
     static const struct {
         const char *type;
         by__form form;
-        size_t most; /* times longer: U+FDFA has 3 bytes, and 33 when it is taken apart */
+        size_t most; /* largest lengthening: U+FDFA has 3 bytes, and 33 when decomposed */
     } forms[] = {
         {"NFC", BY__NFC, 3}, {"NFD", BY__NFD, 3}, {"NFKC", BY__NFKC, 11}, {"NFKD", BY__NFKD, 11}};
     by__rewrite *w;
@@ -173,7 +174,7 @@ static by_status next_splitter(reading *r, by__splitter_kind kind, by__splitter 
     return BY_OK;
 }
 
-/* A pre-tokenizer that changes the text does so before any that splits. */
+/* Pre-tokenizers that modify the text must come before those that split. */
 static by_status next_prefix(reading *r, const json_t *step, by__rewrite_kind kind,
                              const char *text, by__rewrite **out, by_error *error)
 {
@@ -209,7 +210,7 @@ static by_status read_metaspace(reading *r, const json_t *step, by_error *error)
         return by__json_refuse(r->name, "without a replacement, pre_tokenizer", step, error);
     }
     BY_TRY(by__json_bool(step, "split", true, &split, r->name, error));
-    /* Files of early versions have add_prefix_space instead of the scheme. */
+    /* Early versions have add_prefix_space instead of the scheme. */
     BY_TRY(by__json_bool(step, "add_prefix_space", true, &prefix, r->name, error));
     scheme = scheme != NULL ? scheme : prefix ? "always" : "never";
     BY_TRY(check_growth(r, 1, strlen(mark), error));
@@ -235,7 +236,7 @@ static by_status read_metaspace(reading *r, const json_t *step, by_error *error)
     return set_literal(s, mark, strlen(mark), r, error);
 }
 
-/* Splitting at a text: how the text joins what is around it. */
+/* Reads a split at a literal: how the literal joins the text around it. */
 static by_status read_split_text(reading *r, const json_t *step, const char *text,
                                  const char *behavior, bool invert, by_error *error)
 {
@@ -384,7 +385,7 @@ static by_status read_template(reading *r, const json_t *step, by_error *error)
 static by_status read_post_processor(reading *r, const json_t *step, by_error *error)
 {
     if (by__json_is_type(step, "ByteLevel")) {
-        return BY_OK; /* moves offsets only */
+        return BY_OK; /* affects offsets only */
     }
     return by__json_is_type(step, "TemplateProcessing")
                ? read_template(r, step, error)
@@ -464,7 +465,7 @@ bool by__pipeline_is_byte_level(const json_t *pre)
     return false;
 }
 
-/* True when the parts are those that tokenizer_write.c writes without being told. */
+/* Returns true if the parts are those that tokenizer_write.c generates by default. */
 static bool is_default(const reading *r)
 {
     const by_tokenizer *t = r->tokenizer;

@@ -51,7 +51,7 @@ static inline size_t run(const uint8_t *s, size_t n, size_t i, unsigned kind)
     return n;
 }
 
-/* Length of the contraction at s, which begins with an apostrophe; 0 if there is none. */
+/* Length of the contraction at s, which begins with an apostrophe; 0: there is none. */
 static size_t contraction(const uint8_t *s, size_t n)
 {
     if (n < 2) {
@@ -76,7 +76,7 @@ static size_t contraction(const uint8_t *s, size_t n)
 static size_t spaces(const uint8_t *s, size_t n)
 {
     size_t end = 0;
-    size_t last = 0; /* where the last space begins */
+    size_t last = 0; /* start of the last space */
     size_t length;
     while (end < n && class_at(s + end, n - end, &length) == BY__SPACE) {
         last = end;
@@ -102,8 +102,8 @@ size_t by__split_next(const uint8_t *s, size_t n)
     return kind == BY__SPACE ? spaces(s, n) : run(s, n, length, kind);
 }
 
-/* A border under every rule: a space behind a letter or a number, or a space that is no newline
- * behind a symbol. */
+/* Finds a border that is valid under every rule: a space after a letter or a number, or a space
+ * that is not a newline after a symbol. */
 size_t by__split_chunk(const uint8_t *s, size_t n, size_t wanted)
 {
     for (size_t i = wanted < 1 ? 1 : wanted; i < n; i++) {
@@ -176,7 +176,7 @@ const by__split_rule *by__split_rule_named(const char *name)
     return NULL;
 }
 
-/* Length of the contraction at s in any case, 0 if there is none. U+017F is a kind of s. */
+/* Length of the contraction at s in any case; 0: there is none. U+017F is a form of s. */
 static size_t contraction_of_any_case(const uint8_t *s, size_t n)
 {
     if (n < 2 || s[0] != '\'') {
@@ -219,7 +219,8 @@ static size_t kind_run(const by__split_rule *rule, const uint8_t *s, size_t n, s
     return i;
 }
 
-/* Which sides of a cased word the character at s may be on: 1 the first (upper), 2 the second. */
+/* Parts of a cased word that the character at s may belong to: 1 the first (upper), 2 the
+ * second. */
 static unsigned sides_at(const uint8_t *s, size_t n, size_t *length)
 {
     static const unsigned sides[] = {0, 1, 2, 3, 3};
@@ -241,10 +242,11 @@ static size_t side_run(const uint8_t *s, size_t n, size_t i, unsigned side)
     return i;
 }
 
-/* End of UPPER*LOWER+ from i on, as backtracking finds it; 0 when it does not match. */
+/* End of UPPER*LOWER+ from i on, as backtracking finds it; 0: no match. */
 static size_t mixed_word(const uint8_t *s, size_t n, size_t i)
 {
-    size_t last = SIZE_MAX; /* the last of the first side that could be on the second */
+    /* the last character of the first part that could belong to the second */
+    size_t last = SIZE_MAX;
     size_t length;
     unsigned sides = 0;
     while (i < n && ((sides = sides_at(s + i, n - i, &length)) & 1) != 0) {
@@ -257,8 +259,8 @@ static size_t mixed_word(const uint8_t *s, size_t n, size_t i)
     return last == SIZE_MAX ? 0 : side_run(s, n, last, 2);
 }
 
-/* End of a word under BY__LETTERS_CASED, 0 when there is none. `skip`: length of the character that
- * may stand in front, 0 when it may not. */
+/* End of a word under BY__LETTERS_CASED; 0: no match. `skip`: length of the character that may
+ * precede it, 0: none may. */
 static size_t cased_word(const uint8_t *s, size_t n, size_t skip)
 {
     size_t end = skip > 0 && skip < n ? mixed_word(s, n, skip) : 0;
@@ -343,7 +345,7 @@ static bool literal_at(const by__splitter *p, const uint8_t *s, size_t n)
     return n >= p->literal_length && memcmp(s, p->literal, p->literal_length) == 0;
 }
 
-/* Where the next literal from i on begins, n when there is none. */
+/* Start of the next literal from i on; n: there is none. */
 static size_t find_literal(const by__splitter *p, const uint8_t *s, size_t n, size_t i)
 {
     while (i < n) {

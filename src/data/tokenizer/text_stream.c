@@ -1,3 +1,5 @@
+/* Incremental decoding of ids to text: emits complete characters only, and stops at stop
+ * strings. */
 #include "banyan/text_stream.h"
 
 #include <stdlib.h>
@@ -12,12 +14,12 @@ struct by_text_stream {
     size_t stop_count;
     bool *special; /* [vocab], with skip_special */
     bool continues;
-    bool first; /* no token has given text yet */
+    bool first; /* no token has produced text yet */
     bool stopped;
-    int64_t unstopped; /* tokens whose text is not searched */
+    int64_t unstopped; /* tokens whose text is not searched for stop strings */
     int64_t taken;     /* tokens since the beginning */
-    size_t strips;     /* that the beginning may still lose */
-    char *held;        /* shown already up to `shown`, the rest held back */
+    size_t strips;     /* characters that may still be stripped at the beginning */
+    char *held;        /* emitted up to `shown`, the rest is held back */
     size_t shown;
     size_t length;
     size_t capacity;
@@ -94,7 +96,7 @@ by_status by_text_stream_open(by_text_stream **out, const by_tokenizer *tokenize
     return BY_OK;
 }
 
-/* Appends what a token stands for. */
+/* Appends the text of a token. */
 static by_status append(by_text_stream *s, uint32_t id, by_error *error)
 {
     const by_tokenizer *t = s->tokenizer;
@@ -130,7 +132,7 @@ static void drop_front(by_text_stream *s, size_t n)
     }
 }
 
-/* Takes from the beginning of the text what its decoder strips; false while that is not decided. */
+/* Strips the beginning of the text as its decoder says; returns false while that is undecided. */
 static bool strip_front(by_text_stream *s)
 {
     const by__pipeline *p = &s->tokenizer->pipeline;
@@ -148,7 +150,8 @@ static bool strip_front(by_text_stream *s)
     return true;
 }
 
-/* Bytes that the character at s, of n >= 1 bytes so far, lacks; 0 when it is whole or none. */
+/* Number of bytes that the character at s, of n >= 1 bytes so far, still lacks; 0: it is complete
+ * or invalid. */
 static size_t missing(const uint8_t *s, size_t n)
 {
     size_t length = s[0] >= 0xc2 && s[0] < 0xe0   ? 2
@@ -165,7 +168,7 @@ static size_t missing(const uint8_t *s, size_t n)
     return n < length ? length - n : 0;
 }
 
-/* Length of the characters of held[0, limit) that are whole. */
+/* Length of the complete characters of held[0, limit). */
 static size_t whole_characters(const by_text_stream *s, size_t limit)
 {
     const uint8_t *text = (const uint8_t *)s->held;
@@ -182,7 +185,7 @@ static size_t whole_characters(const by_text_stream *s, size_t limit)
     return at;
 }
 
-/* Where a stop string begins or may begin; s->length when none does. *whole: it is all there. */
+/* Where a stop string begins or may begin; s->length: nowhere. *whole: it is complete. */
 static size_t find_stop(const by_text_stream *s, bool *whole)
 {
     size_t begin = s->length;

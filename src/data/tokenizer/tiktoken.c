@@ -1,10 +1,10 @@
-/* tiktoken's ranks: a line a token, base64 of its bytes, a space, its rank, which is its id too.
+/* tiktoken's ranks: one line per token, base64 of its bytes, a space, its rank, which is also its
+ * id.
  *
  * Merges are implied: two neighbours merge when their bytes together are a token, lowest rank
- * first. They are written out here as a list of pairs, in the order of what they make and then of
- * their parts, so that the tokenizer is one like any other and can be saved as tokenizer.json. The
- * file says nothing of special tokens: <|endoftext|> takes the one id that is left out, else the
- * next. */
+ * first. They are converted to a list of pairs, sorted by result and then by parts, so that the
+ * tokenizer is an ordinary one and can be saved as tokenizer.json. The file has no special tokens:
+ * <|endoftext|> gets the one id that is left out, else the next. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +12,10 @@
 #include "base/base64.h"
 #include "data/tokenizer/vocabulary.h"
 
-/* Vocabularies that go with another pattern than GPT-2's: cl100k_base, Llama 3, o200k_base. */
+/* Vocabularies that need a pattern other than GPT-2's: cl100k_base, Llama 3, o200k_base. */
 static const size_t foreign_counts[] = {100256, 128000, 199998};
 
-/* All cuts of a token are tried below, so its length is bounded. */
+/* All splits of a token are tried below, so its length is bounded. */
 #define MAX_TOKEN_BYTES 4096u
 
 typedef struct line_token {
@@ -54,7 +54,7 @@ static by_status add_line(ranks *r, const char *line, size_t n, size_t number, s
         return by_error_set(error, BY_EFORMAT, "%s:%zu: not a token in base64, a space and a rank",
                             name, number);
     }
-    /* With one rank left out at most, ranks stay below the number of lines plus one. */
+    /* At most one rank is left out, so ranks stay below the number of lines plus one. */
     if (rank > limit) {
         return by_error_set(error, BY_EFORMAT, "%s:%zu: rank %zu, but the file has %zu lines", name,
                             number, rank, limit);
@@ -128,8 +128,8 @@ static int compare_pairs(const void *a, const void *b)
     return x->right < y->right ? -1 : x->right > y->right;
 }
 
-/* All ways to make each token of two others. The token table is not built yet, so a tokenizer
- * without merges is finished first and looked up in. */
+/* Adds all ways to make each token from two others. The token table is not built yet, so a
+ * tokenizer without merges is finished first and used for look-ups. */
 static by_status add_pairs(by_tokenizer *t, const by_tokenizer *lookup, by_error *error)
 {
     uint32_t end = t->added[0].id; /* is not made of others */
@@ -163,7 +163,7 @@ static by_status build(by_tokenizer *t, const ranks *r, by_error *error)
                 by__tokenizer_add_token(t, BY__END_OF_TEXT, strlen(BY__END_OF_TEXT), false, error));
         }
     }
-    t->ignore_merges = true; /* tiktoken looks a whole piece up first */
+    t->ignore_merges = true; /* tiktoken looks up a whole piece first */
     return by__tokenizer_add_end_of_text(t, end, error);
 }
 

@@ -1,11 +1,11 @@
 /* Hugging Face's tokenizer.json, read strictly.
  *
- * Three forms are taken: byte-level BPE, BPE over characters as SentencePiece makes it, and the
- * character form that tokenizer_write.c makes (BPE without merges, no pre-tokenizer).
- * pipeline_json.c reads what is around the model. Whatever else a file asks for (other models and
- * patterns, dropout, ...) is refused by name, because ignoring it would give other ids. All but
- * "truncation" and "padding": they are what the last caller asked for, and transformers sets both
- * anew for each call. */
+ * Three kinds are supported: byte-level BPE, BPE over characters as made by SentencePiece, and
+ * character vocabularies as written by tokenizer_write.c (BPE without merges, no pre-tokenizer).
+ * pipeline_json.c reads the parts other than the model. Unsupported features (other models and
+ * patterns, dropout, ...) are refused by name, because ignoring them would give other ids.
+ * Exceptions are "truncation" and "padding": they are settings of the last caller, and transformers
+ * sets both for each call. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +13,14 @@
 #include "data/tokenizer/json_parts.h"
 #include "data/tokenizer/pipeline_json.h"
 
-/* What kind of tokenizer a file has. */
+/* Determines the kind of tokenizer of a file. */
 static by_status find_kind(by_tokenizer *t, const json_t *root, const char *name, by_error *error)
 {
     const json_t *model = json_object_get(root, "model");
     if (!json_is_object(model)) {
         return by_error_set(error, BY_EFORMAT, "%s: model is missing", name);
     }
-    /* Files of early versions leave the type out. */
+    /* Early versions omit the type. */
     if (json_object_get(model, "type") != NULL && !by__json_is_type(model, "BPE")) {
         return by__json_refuse(name, "model", model, error);
     }
@@ -52,7 +52,7 @@ static by_status check_model(const json_t *model, const char *name, by_error *er
     return BY_OK;
 }
 
-/* The unknown token, which a byte-level vocabulary with all bytes never needs. */
+/* Reads the unknown token, which a byte-level vocabulary with all bytes never needs. */
 static by_status read_unk(by_tokenizer *t, const json_t *model, const char *name, by_error *error)
 {
     const json_t *unk = json_object_get(model, "unk_token");
@@ -125,7 +125,8 @@ static by_status read_added(by_tokenizer *t, const json_t *vocab, const json_t *
     BY_TRY(by__json_bool(item, "rstrip", false, &token.rstrip, name, error));
     BY_TRY(by__json_bool(item, "special", false, &token.special, name, error));
     BY_TRY(by__json_bool(item, "normalized", !token.special, &token.normalized, name, error));
-    /* Hugging Face takes the model's id of the same text, else the next free one. */
+    /* As in Hugging Face's implementation: the model's id of the same text, else the next free
+     * one. */
     const json_t *held = json_object_get(vocab, token.content);
     json_int_t expected = held != NULL ? json_integer_value(held) : (json_int_t)t->vocab;
     if (json_integer_value(id) != expected) {
@@ -169,7 +170,7 @@ static by_status read_root(by_tokenizer **out, const json_t *root, const char *n
     for (size_t i = 0; status == BY_OK && i < json_array_size(added); i++) {
         status = read_added(t, vocab, json_array_get(added, i), name, error);
     }
-    if (status == BY_OK) { /* behind the added tokens, whose ids it may name */
+    if (status == BY_OK) { /* after the added tokens, whose ids it may refer to */
         status = by__pipeline_read(t, root, name, error);
     }
     if (status == BY_OK) {

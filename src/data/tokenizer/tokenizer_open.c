@@ -1,3 +1,4 @@
+/* by_tokenizer_open: detects the format of a tokenizer from its file or directory. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* tokenizer.json as Hugging Face writes it. A character vocabulary becomes a BPE without merges and
- * without a pre-tokenizer, which gives one token a character there too; its decoder joins them. */
+/* Writes tokenizer.json as Hugging Face does. A character vocabulary becomes a BPE without merges
+ * and pre-tokenizer, which also gives one token per character; its decoder joins them. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +51,8 @@ static void add_added(by__text *text, const by__added_token *a)
                     a->special ? "true" : "false");
 }
 
-/* What is around the model: as it was read, where it was more than the two forms above. */
+/* Prints the parts other than the model: as they were read, unless it is one of the two kinds
+ * above. */
 static void add_parts(by__text *text, const by_tokenizer *t)
 {
     static const char *const keys[] = {"normalizer", "pre_tokenizer", "post_processor", "decoder"};

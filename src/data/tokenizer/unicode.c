@@ -1,6 +1,6 @@
 #include "data/tokenizer/unicode.h"
 
-/* The 68 borrowed letters stand for three stretches of bytes: 00-20, 7F-A0 and AD. */
+/* The 68 substituted letters represent three ranges of bytes: 00-20, 7F-A0 and AD. */
 
 uint32_t by__byte_letter(uint8_t byte)
 {

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The class of a code point: one of the first four, with BY__WORD or not. */
+/* Class of a code point: one of the first four, possibly with BY__WORD. */
 enum {
     BY__OTHER = 0,  /* neither \p{L}, \p{N} nor \s */
     BY__LETTER = 1, /* \p{L} */
@@ -27,9 +27,8 @@ static inline unsigned by__unicode_class(uint32_t code)
     return ((unsigned)pair >> ((code & 1) * 4)) & 7u;
 }
 
-/* Reads the character at s (n >= 1 bytes are there). Returns its length, 1 to 4, and the code
- * point; a byte that does not begin valid UTF-8 (overlong, surrogate, cut off, ...) gives 1 and
- * BY__INVALID. */
+/* Reads the character at s (n >= 1 bytes). Returns its length, 1 to 4, and the code point; a byte
+ * that does not begin valid UTF-8 (overlong, surrogate, truncated, ...) gives 1 and BY__INVALID. */
 #define BY__INVALID UINT32_MAX
 static inline size_t by__utf8_next(const uint8_t *s, size_t n, uint32_t *code)
 {
@@ -61,13 +60,13 @@ static inline size_t by__utf8_next(const uint8_t *s, size_t n, uint32_t *code)
     return 1;
 }
 
-/* Class of a character as by__utf8_next read it; an invalid byte is a symbol. */
+/* Class of a character read by by__utf8_next; an invalid byte is a symbol. */
 static inline unsigned by__code_class(uint32_t code)
 {
     return code == BY__INVALID ? (unsigned)BY__OTHER : by__unicode_class(code);
 }
 
-/* Writes a code point (a valid one) as UTF-8; returns its length. */
+/* Writes a valid code point as UTF-8; returns its length. */
 static inline size_t by__utf8_put(uint8_t out[4], uint32_t code)
 {
     if (code < 0x80) {
@@ -96,7 +95,7 @@ static inline size_t by__utf8_put(uint8_t out[4], uint32_t code)
  * and not a space: b itself for 21-7E, A1-AC, AE-FF, the others U+0100 and on in increasing order.
  */
 uint32_t by__byte_letter(uint8_t byte);
-/* The byte of a letter, -1 when the code point is not one. */
+/* The byte of a letter; -1: the code point is not one. */
 int by__letter_byte(uint32_t code);
 
 #endif

@@ -5,7 +5,7 @@
 #include "data/tokenizer/unicode.h"
 #include "data/tokenizer/unicode_forms.h"
 
-/* Hangul syllables are composed by arithmetic. */
+/* Hangul syllables are composed arithmetically. */
 #define HANGUL_BASE  0xac00u
 #define HANGUL_COUNT 11172u
 #define L_BASE       0x1100u
@@ -112,8 +112,8 @@ static by_status decompose(by__form form, uint32_t code, by__codes *codes, by_er
     return BY_OK;
 }
 
-/* Sorts a run of marks by class; equal classes stay in order. Counts classes, with the room behind
- * the codes as scratch, so that a text of marks alone costs no more than another. */
+/* Sorts a run of marks by class; equal classes keep their order. A counting sort, with the space
+ * after the codes as scratch, so that a text of marks only costs no more than another. */
 static void sort_marks(uint32_t *run, size_t count, uint32_t *scratch)
 {
     size_t place[256] = {0};
@@ -154,7 +154,7 @@ static by_status order_marks(by__codes *codes, size_t begin, by_error *error)
     return BY_OK;
 }
 
-/* The code point that two compose to, 0 when they do not. */
+/* The composition of two code points; 0: there is none. */
 static uint32_t compose_pair(uint32_t first, uint32_t second)
 {
     if (first - L_BASE < L_COUNT && second - V_BASE < V_COUNT) {
@@ -185,8 +185,8 @@ static uint32_t compose_pair(uint32_t first, uint32_t second)
 static size_t compose(uint32_t *codes, size_t count)
 {
     size_t used = 0;
-    size_t starter = SIZE_MAX; /* the last one, which marks compose with */
-    unsigned last = 0;         /* class of the last code point behind it that stayed */
+    size_t starter = SIZE_MAX; /* index of the last starter, with which marks compose */
+    unsigned last = 0;         /* class of the last code point after it that was kept */
     for (size_t i = 0; i < count; i++) {
         unsigned kind = combining_class(codes[i]);
         bool next_to = starter != SIZE_MAX && used == starter + 1;

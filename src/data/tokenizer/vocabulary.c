@@ -21,7 +21,7 @@ by_status by__tokenizer_new(by_tokenizer **out, bool characters, by_error *error
     t->eos = -1;
     by_status status =
         by__reserve((void **)&t->offsets, &t->offsets_capacity, 1, sizeof *t->offsets, error);
-    if (status == BY_OK) { /* so that a token's address is never made from NULL */
+    if (status == BY_OK) { /* so that a token's address is never computed from NULL */
         status = by__reserve((void **)&t->bytes, &t->bytes_capacity, 1, 1, error);
     }
     if (status != BY_OK) {
@@ -186,7 +186,7 @@ static by_status build_slots(by_tokenizer *t, const char *name, by_error *error)
     return BY_OK;
 }
 
-/* The later of two merges of a pair counts, as when Hugging Face builds its map. */
+/* The later of two merges of a pair counts, as in Hugging Face's map. */
 static by_status build_pairs(by_tokenizer *t, by_error *error)
 {
     size_t size = table_size(t->merge_count);
@@ -229,7 +229,8 @@ static void add_number(by__hasher *hasher, uint64_t value)
     by__hasher_add(hasher, bytes, sizeof bytes);
 }
 
-/* What byte-level BPE with GPT-2's pattern and characters do not have adds to the hash. */
+/* Adds to the hash the settings that byte-level BPE with GPT-2's pattern and characters do not
+ * have. */
 static void hash_pipeline(const by_tokenizer *t, by__hasher *hasher)
 {
     const by__pipeline *p = &t->pipeline;
@@ -278,9 +279,8 @@ static by_status hash_all(by_tokenizer *t, by_error *error)
     return BY_OK;
 }
 
-/* Where no merge makes a token in which the mark U+2581 stands behind another character, a text is
- * cut in front of each run of marks: no merge reaches over the cut, and words are found in the
- * cache. */
+/* If no merge makes a token with the mark U+2581 after another character, a text can be split
+ * before each run of marks: no merge crosses the split, and words are found in the cache. */
 static void find_words(by_tokenizer *t)
 {
     static const by__splitter words = {
@@ -336,7 +336,7 @@ by_status by__tokenizer_finish(by_tokenizer *t, const char *name, by_error *erro
         t->fallback_ids[b] =
             t->byte_fallback ? by__tokenizer_find(t, (const uint8_t *)fallback, 6) : BY__NO_TOKEN;
     }
-    if (t->byte_level && t->all_bytes) { /* none of these ever counts */
+    if (t->byte_level && t->all_bytes) { /* none of these ever has an effect */
         t->unk = BY__NO_TOKEN;
         t->byte_fallback = t->fuse_unk = false;
     } else if (t->byte_level && t->byte_fallback) {
@@ -352,7 +352,7 @@ by_status by__tokenizer_finish(by_tokenizer *t, const char *name, by_error *erro
     return hash_all(t, error);
 }
 
-/* ---- what it is ---- */
+/* ---- properties ---- */
 
 uint32_t by_tokenizer_vocab(const by_tokenizer *tokenizer)
 {

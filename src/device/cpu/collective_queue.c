@@ -6,10 +6,10 @@
 
 #include "base/base.h"
 
-/* Looks at a counter before a thread sleeps: some microseconds. */
+/* Polls of a counter before a thread sleeps: some microseconds. */
 #define LOOKS 500
 
-/* What both threads work on. */
+/* A run of a program, shared by both threads. */
 typedef struct job {
     by__two_queues *state;
     const by__command_list *list;
@@ -20,13 +20,13 @@ typedef struct job {
 struct by__collective_queue {
     pthread_t thread;
     pthread_mutex_t mutex;
-    pthread_cond_t changed; /* anything that a thread may sleep for */
+    pthread_cond_t changed; /* signalled on anything that a thread may sleep for */
     atomic_int sleepers;
     job now;
-    atomic_uint_fast64_t given; /* jobs that were given to the thread, and those that it has done */
+    atomic_uint_fast64_t given; /* number of jobs given to the thread, and done by it */
     atomic_uint_fast64_t done;
     atomic_bool closed;
-    atomic_bool failed; /* a call of the job, on either thread: the other one stops */
+    atomic_bool failed; /* a call of the job failed on either thread: the other one stops */
     by_status status;   /* of the thread's part of the job */
     by_error error;
 };
@@ -38,8 +38,8 @@ static void look_again(void)
 #endif
 }
 
-/* Lets whoever sleeps look again. What it looks at was stored before; both sides store, then load
- * what the other one stores, so that one of them sees the other. */
+/* Wakes a sleeping thread. The condition was stored before the call; both sides store, then load
+ * what the other one stores, so at least one of them sees the other. */
 static void wake(by__collective_queue *q)
 {
     if (atomic_load(&q->sleepers) > 0) {
@@ -49,7 +49,7 @@ static void wake(by__collective_queue *q)
     }
 }
 
-/* Waits until *counter is at least `least`, or *stop. True when the counter is. */
+/* Waits until *counter is at least `least`, or *stop is set. Returns true in the first case. */
 static bool wait_for(by__collective_queue *q, _Atomic uint64_t *counter, uint64_t least,
                      atomic_bool *stop)
 {
@@ -84,7 +84,7 @@ static void stop_both(by__collective_queue *q)
     wake(q);
 }
 
-/* The collective queue's part. */
+/* Runs the part of the collective queue. */
 static by_status run_collectives(by__collective_queue *q, const job *j, by_error *error)
 {
     for (size_t i = 0; i < j->list->command_count; i++) {
@@ -97,7 +97,7 @@ static by_status run_collectives(by__collective_queue *q, const job *j, by_error
             wake(q);
         } else if (c->kind == BY__COMMAND_ORDER) {
             if (!wait_for(q, &j->state->reached[c->index], j->state->run, &q->failed)) {
-                return BY_OK; /* the other thread has the error */
+                return BY_OK; /* the error is the other thread's */
             }
         } else {
             j->state->begin[c->index] = j->timed ? by__now() : 0.0;
@@ -124,7 +124,7 @@ static void *serve(void *argument)
     return NULL;
 }
 
-/* Waits on the compute queue's side, and counts how long it stood still. */
+/* Waits on behalf of the compute queue, and counts the time that it was stalled. */
 static bool stand(by__collective_queue *q, const by__context *context, _Atomic uint64_t *counter,
                   uint64_t least, atomic_bool *stop)
 {
@@ -139,7 +139,7 @@ static bool stand(by__collective_queue *q, const by__context *context, _Atomic u
     return reached;
 }
 
-/* The compute queue's part. */
+/* Runs the part of the compute queue. */
 static by_status run_others(by__collective_queue *q, const job *j, by__call_hook *hook, void *user,
                             by_error *error)
 {
@@ -192,7 +192,7 @@ by_status by__collective_queue_run(by__collective_queue *queue, by__two_queues *
     wake(queue);
     by_status status = run_others(queue, &now, hook, user, error);
     if (status != BY_OK) {
-        /* Other ranks, which a collective under way may wait for, may wait for this one. */
+        /* A collective in progress may wait for other ranks, which may wait for this one. */
         (void)by__device_report(context->device, status, error);
         stop_both(queue);
     }
@@ -206,7 +206,7 @@ by_status by__collective_queue_run(by__collective_queue *queue, by__two_queues *
     return status;
 }
 
-/* ---- life ---- */
+/* ---- opening and closing ---- */
 
 bool by__uses_two_queues(const by__command_list *list)
 {

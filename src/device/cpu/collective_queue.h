@@ -1,9 +1,10 @@
-/* The collective queue of the CPU: one thread that runs collective calls while the thread that
- * submits runs the others. Started for the first program that has some.
+/* The collective queue of the CPU: a thread that runs collective calls while the submitting thread
+ * runs the others. It is started for the first program that has such calls.
  *
- * Events inside a program are counters: an event was reached in this run when its counter is the
- * run's number, so that nothing is reset between runs. A thread that has to wait looks a few times
- * and then sleeps; one that reaches an event makes no system call unless the other one sleeps. */
+ * Events inside a program are counters: an event has been reached in this run when its counter
+ * equals the run's number, so that nothing is reset between runs. A thread that has to wait spins
+ * briefly and then sleeps; one that reaches an event makes no system call unless the other one
+ * sleeps. */
 #ifndef BY_DEVICE_CPU_COLLECTIVE_QUEUE_H
 #define BY_DEVICE_CPU_COLLECTIVE_QUEUE_H
 
@@ -11,17 +12,17 @@
 
 #include "device/device.h"
 
-/* A program on two threads: what its events and its collective calls have come to. */
+/* State of a program that runs on two threads: its events and its collective calls. */
 typedef struct by__two_queues {
-    _Atomic uint64_t *reached; /* of each event: the last run in which it was */
-    double *begin;             /* of each collective call, when times are wanted */
+    _Atomic uint64_t *reached; /* [events] the last run in which each was reached */
+    double *begin;             /* [collective calls] start times, if times are recorded */
     double *end;
     uint64_t run;
 } by__two_queues;
 
 typedef struct by__collective_queue by__collective_queue;
 
-/* Whether a program has calls of the collective queue. */
+/* Returns true if a program has calls for the collective queue. */
 bool by__uses_two_queues(const by__command_list *list);
 by_status by__two_queues_open(by__two_queues *out, const by__command_list *list, by_error *error);
 void by__two_queues_close(by__two_queues *state);
@@ -30,8 +31,8 @@ by_status by__collective_queue_open(by__collective_queue **out, by_error *error)
 /* NULL is accepted. */
 void by__collective_queue_close(by__collective_queue *queue);
 /* Runs a program: returns when all calls are done, or when one has failed and none is running. A
- * failure of the calling thread's part is reported (by__device_report) before it waits for a
- * collective under way. */
+ * failure on the calling thread is reported (by__device_report) before it waits for a collective in
+ * progress. */
 by_status by__collective_queue_run(by__collective_queue *queue, by__two_queues *state,
                                    const by__command_list *list, const by__context *context,
                                    by__call_hook *hook, void *user, by_error *error);

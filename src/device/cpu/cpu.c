@@ -1,3 +1,4 @@
+/* The CPU's table of kernels, the choice of the instruction-set level, and by__parallel. */
 #include "device/cpu/cpu.h"
 
 #include <math.h>
@@ -45,7 +46,7 @@ const char *by__isa_name(by__isa isa)
 }
 
 /* The features must cover the flags in cmake/kernels.cmake. Every processor that has these has the
- * rest of x86-64-v3 and v4 too. The builtin also asks whether the system saves the wide registers.
+ * rest of x86-64-v3 and v4 too. The builtin also checks that the system saves the wide registers.
  */
 by__isa by__cpu_best_isa(void)
 {
@@ -124,7 +125,7 @@ by_status by__cpu_kernel(const by__kernel **out, const by__call *call, by__isa i
                         by_op_name(call->op), dtypes);
 }
 
-/* Waking the team costs about as much as one core needs for this many elements. */
+/* Waking the team takes about as long as one core takes for this many elements. */
 #define SERIAL_ELEMENTS 32768
 
 void by__parallel(const by__context *context, const by__call *call, int64_t count, int64_t grain,

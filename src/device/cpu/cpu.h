@@ -1,4 +1,4 @@
-/* cpu: the CPU device. Its kernels, how they are registered, and what they share.
+/* cpu: the CPU device: its kernels, how they are registered, and helpers that they share.
  *
  * A kernel is one `const by__kernel` object named by__kernel_NAME[_LEVEL] and one line in
  * table.inc:
@@ -9,12 +9,12 @@
  *                        that is compiled once a level; written there as
  *                            BY__KERNEL(add) = {BY_OP_ADD, BY__KERNEL_NAME("add"), supports, ...};
  *
- * At a level the first line whose op and `supports` accept the call is taken, so a specialised
- * kernel stands above the general one. Several kernels may share an op.
+ * At each level the first line whose op and `supports` accept the call is used, so a specialised
+ * kernel must be listed before the general one. Several kernels may share an op.
  *
- * In place. The executor may give output 0 the memory of an input; it must be the same address,
- * dtype and shape, never a part. Every kernel of the op at every level is right for these inputs,
- * and for no others:
+ * In place. The executor may place output 0 in the memory of an input: same address, dtype and
+ * shape, never a part of it. Every kernel of the op, at every level, must be correct for these
+ * inputs; no other input may be overwritten:
  *
  *   ADD, SUB, MUL                           a, or b of a's shape
  *   SCALE, UNARY, DROPOUT, ROPE, POSITION   x
@@ -28,8 +28,13 @@
  *
  * SWIGLU_GRAD's two outputs may be any two of gate, up and dy.
  *
- * Ids and targets out of range read and write nothing: an embedding row of zeros, no gradient, no
- * loss.
+ * Ids and targets out of range access no memory: they give an embedding row of zeros, no gradient,
+ * no loss.
+ *
+ * Levels. `reference` (plain C, one thread, double accumulation: the oracle of the tests) is
+ * followed by `baseline`, `avx2` and `avx512`. The best level that the machine has and BANYAN_ISA
+ * allows (reference | baseline | avx2 | avx512 | native) is used; a call that no kernel of a level
+ * supports falls back to the level below.
  *
  * Never put here: anything that a kernel does not need, allocation in `run`, state outside
  * by__call.
@@ -44,7 +49,7 @@
 #define BY__JOIN(a, b)  BY__JOIN_(a, b)
 #define BY__TEXT_(a)    #a
 #define BY__TEXT(a)     BY__TEXT_(a)
-/* Names in kernels/: BY_ISA is the level that the file is being compiled for. */
+/* Names in kernels/: BY_ISA is the level that the file is compiled for. */
 #define BY__AT_LEVEL(name)    BY__JOIN(name, BY_ISA)
 #define BY__KERNEL(name)      const by__kernel BY__AT_LEVEL(by__kernel_##name)
 #define BY__KERNEL_NAME(name) name " " BY__TEXT(BY_ISA)
@@ -59,7 +64,7 @@ static inline int64_t by__tensor_count(const by__tensor *tensor)
     return by_shape_count(&tensor->shape);
 }
 
-/* [..., C] as R rows of C columns; a scalar is one row of one. */
+/* Views a tensor [..., C] as R rows of C columns; a scalar is one row of one column. */
 static inline int64_t by__tensor_columns(const by__tensor *tensor)
 {
     return tensor->shape.rank == 0 ? 1 : tensor->shape.dim[tensor->shape.rank - 1];
@@ -71,7 +76,7 @@ static inline int64_t by__tensor_rows(const by__tensor *tensor)
     return columns == 0 ? 0 : by__tensor_count(tensor) / columns;
 }
 
-/* Where entry i of a slice is in the whole. */
+/* The index in the whole axis of entry i of a slice. */
 static inline int64_t by__place_of(const by_attrs *attrs, int64_t i)
 {
     return attrs->begin + i + (i >= attrs->turn ? attrs->gap : 0);
@@ -82,7 +87,7 @@ static inline bool by__tensor_is_act(const by__tensor *tensor)
     return by_dtype_is_float(tensor->dtype);
 }
 
-/* The dtypes of act: BY_F32, BY_BF16, BY_F16. */
+/* The activation dtypes: BY_F32, BY_BF16, BY_F16. */
 #define BY__ACTS 3
 
 static inline int64_t by__min_i64(int64_t a, int64_t b)
@@ -90,7 +95,7 @@ static inline int64_t by__min_i64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Reserves `bytes` of a workspace of which *used are taken; returns their offset. */
+/* Reserves `bytes` of a workspace of which *used bytes are taken; returns their offset. */
 static inline size_t by__work_reserve(size_t *used, size_t bytes)
 {
     size_t offset = *used;
@@ -125,18 +130,19 @@ by_status by__cpu_kernel(const by__kernel **out, const by__call *call, by__isa i
 /* The kernel at exactly this level, NULL if that level has none: for the kernel tests. */
 const by__kernel *by__cpu_kernel_at(const by__call *call, by__isa isa);
 
-/* by__fill_normal at a level. */
+/* by__fill_normal at a given level. */
 void by__cpu_fill_normal(float *out, int64_t first, int64_t count, float std, const uint32_t key[2],
                          by__isa isa);
 
 /* The CPU's device (cpu_device.c). */
 by_status by__cpu_open(by_device **out, int threads, by_error *error);
 
-/* Computes [begin, end) of whatever the kernel counts: elements, rows, columns. */
+/* Computes items [begin, end) in the kernel's own unit: elements, rows or columns. */
 typedef void by__range_fn(const by__call *call, int64_t begin, int64_t end);
 
-/* NAME_ranges[dtype], for the dtypes of act: `work` (call, begin, end, dtype), compiled once for
- * each, so that its loops know their dtype; and with one more operand before it. */
+/* Defines NAME_ranges[dtype] for the activation dtypes: calls `work` (call, begin, end, dtype),
+ * compiled once for each dtype so that it is a constant in the loops; the second form has one more
+ * operand before it. */
 #define BY__ACT_RANGE(name, what)                                                                  \
     static void name(const by__call *call, int64_t begin, int64_t end)                             \
     {                                                                                              \
@@ -156,31 +162,32 @@ typedef void by__range_fn(const by__call *call, int64_t begin, int64_t end);
     BY__ACT_RANGE(name##_f16, work(call, begin, end, operand, BY_F16))                             \
     BY__ACT_TABLE(name)
 
-/* Blocks of ENCODE8 with smaller magnitudes are zeros: quotients by them could overflow. */
+/* ENCODE8 stores blocks with smaller magnitudes as zeros, because quotients by them could
+ * overflow. */
 #define BY__LEAST_CODED 0x1p-118f
 
 /* Calls fn for [0, grain), [grain, 2 grain), ... up to count, on the threads of the context, each
  * on a run of neighbouring ranges. A call that touches few `elements` stays on the calling thread,
- * where it is faster. The ranges depend on count and grain alone, so begin / grain names a partial
- * sum.
+ * where it is faster. The ranges depend on count and grain alone, so begin / grain can index
+ * partial sums.
  */
 void by__parallel(const by__context *context, const by__call *call, int64_t count, int64_t grain,
                   int64_t elements, by__range_fn *fn);
 
-/* Block `block` of by__cpu_fill_normal: `count` values from `out` on. kernels/normal_simd.c. */
+/* Block `block` of by__cpu_fill_normal: writes `count` values to `out`. kernels/normal_simd.c. */
 typedef void by__fill_normal_fn(float *out, int64_t count, float std, const uint32_t key[2],
                                 int64_t block);
 by__fill_normal_fn by__fill_normal_block_baseline;
 by__fill_normal_fn by__fill_normal_block_avx2;
 by__fill_normal_fn by__fill_normal_block_avx512;
 
-/* Whether each row has a position of its own. */
+/* Returns true if each row has its own position. */
 static inline bool by__rope_is_by_row(const by__call *call)
 {
     return call->input_count > 1 && by__present(&call->in[1]) && by__tensor_count(&call->in[1]) > 1;
 }
 
-/* The position of row t of a sample; of row t of all where each has its own. */
+/* The position of row t: an index within its sample, or among all rows if each has its own. */
 static inline int64_t by__rope_position(const by__call *call, int64_t t)
 {
     const int32_t *position = call->in[1].data;
@@ -191,15 +198,15 @@ static inline int64_t by__rope_position(const by__call *call, int64_t t)
     return (given ? position[0] : 0) + by__place_of(&call->attrs, t);
 }
 
-/* The f32 range of UNARY for a function, which MAP runs on its blocks, too.
- * kernels/unary_simd.c. */
+/* The f32 range function of UNARY, which MAP also runs on its blocks. kernels/unary_simd.c. */
 by__range_fn *by__unary_range_baseline(by_function function);
 by__range_fn *by__unary_range_avx2(by_function function);
 by__range_fn *by__unary_range_avx512(by_function function);
 
 /* Dropout. The bits of element `place` of a sample are word (place % 64) / 16 of the Philox block
- * with the counter below, so that sixteen neighbours come from sixteen blocks and any vector width
- * can make them without a shuffle. An element is kept when its 24 upper bits reach the threshold.
+ * with the counter below. Sixteen neighbours thus come from sixteen blocks, and any vector width
+ * can generate them without a shuffle. An element is kept if its 24 upper bits are at least the
+ * threshold.
  */
 typedef struct by__dropout {
     uint32_t key[2];

@@ -1,6 +1,6 @@
-/* The CPU as a device: every queue runs what is submitted at once, on the calling thread, so that
- * events are done when they are recorded. The collective calls of a program have a thread of their
- * own (collective_queue.h), and the program is done when it was submitted, as any other. */
+/* The CPU as a device: every queue runs submitted work at once, on the calling thread, so that
+ * events are complete when they are recorded. The collective calls of a program run on a separate
+ * thread (collective_queue.h), and a submit returns when the program is done. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,19 +17,19 @@
 typedef struct cpu_device {
     by_device base;
     by__isa isa;
-    by__collective_queue *collectives; /* NULL before a program needs it */
+    by__collective_queue *collectives; /* NULL until a program needs it */
 } cpu_device;
 
 typedef struct cpu_recording {
     by__recording base;
-    bool apart; /* has collective calls */
+    bool apart; /* it has collective calls */
     by__two_queues state;
 } cpu_recording;
 
 typedef struct cpu_event {
     by__event base;
     bool timed;
-    double seconds; /* of by__now(), when it was recorded */
+    double seconds; /* by__now() when it was recorded */
 } cpu_event;
 
 static void close_device(by_device *device)
@@ -231,7 +231,7 @@ static void recording_close(by__recording *recording)
     free(recording);
 }
 
-/* Calls stand in an order in which they can run one after another. */
+/* Calls are listed in an order in which they can run one after another. */
 static by_status submit(by__recording *recording, bool rebound, by__call_hook *hook, void *user,
                         by_error *error)
 {

@@ -1,8 +1,8 @@
-/* The 8-bit codes of ADAMW8: "dynamic" numbers (Dettmers et al. 2022, section 1.3; as bitsandbytes
- * makes them). Seven decades below 1, of which the i-th from below has `items` 2^i numbers: the
- * middles of as many equal parts of it. Then 0 and 1; with a sign (items 1) the negatives of all
- * but 1, without one (items 2) twice as many. A value is its block's largest magnitude times one of
- * them. */
+/* The 8-bit codes of ADAMW8: "dynamic" numbers (Dettmers et al. 2022, section 1.3; as in
+ * bitsandbytes). The range below 1 is divided into seven decades; the i-th from below has `items` *
+ * 2^i numbers, the midpoints of as many equal parts of it. 0 and 1 are added; signed codes (items
+ * 1) also have the negatives of all but 1, unsigned ones (items 2) twice as many magnitudes. A
+ * value is its block's largest magnitude times one of these numbers. */
 #ifndef BY_DEVICE_CPU_DYNAMIC_CODES_H
 #define BY_DEVICE_CPU_DYNAMIC_CODES_H
 
@@ -12,10 +12,10 @@
 #define BY__CODES   256
 #define BY__DECADES 7
 
-/* The number of 0, and that of 1: with a sign codes below BY__CODE_ZERO are negative. */
+/* The codes of 0 and of 1: signed codes below BY__CODE_ZERO are negative. */
 #define BY__CODE_ZERO 127
 
-/* Magnitude k, from 0 to 128 with a sign and 255 without. */
+/* Magnitude k: k is 0 to 128 if signed, 0 to 255 if not. */
 static inline double by__dynamic_magnitude(bool sign, int k)
 {
     int items = sign ? 1 : 2;
@@ -35,7 +35,7 @@ static inline double by__dynamic_magnitude(bool sign, int k)
     return 1.0;
 }
 
-/* What each code stands for, ascending. */
+/* Fills the table of the codes' values, ascending. */
 static inline void by__dynamic_values(float values[BY__CODES], bool sign)
 {
     int zero = sign ? BY__CODE_ZERO : 0;

@@ -1,5 +1,5 @@
-/* Collectives: what the ranks exchange stands in slices one behind the other, which tensors that
- * are cut along an inner axis are packed into and unpacked from. */
+/* Kernels of collectives. Ranks exchange contiguous slices; tensors that are cut along an inner
+ * axis are packed into slices before, and unpacked afterwards. */
 #include <string.h>
 
 #include "device/cpu/cpu.h"
@@ -24,13 +24,13 @@ static folded fold(const by__tensor *tensor, int64_t axis)
     return f;
 }
 
-/* Entries of the axis that rank r has: those of by__sum_tree_block. */
+/* Number of entries of the axis on rank r, as by__sum_tree_block divides them. */
 static int64_t part_of(int64_t extent, int64_t ranks, int64_t r)
 {
     return extent / ranks + (r < extent % ranks ? 1 : 0);
 }
 
-/* From the tensor to its slices, or back. */
+/* Copies a tensor to its slices or (not `pack`) back. */
 static void move_slices(char *slices, char *tensor, const folded *f, int64_t ranks, bool pack)
 {
     int64_t first = 0;
@@ -50,7 +50,7 @@ static size_t bytes_of(const by__tensor *tensor)
     return (size_t)by__tensor_count(tensor) * by_dtype_size(tensor->dtype);
 }
 
-/* Exchanges entries of `elements` each; with one rank they are the result. */
+/* Exchanges entries of `elements` elements each; with one rank the result is a copy. */
 static by_status exchange(const by__call *call, const by__context *context, by__exchange_kind kind,
                           const void *in, void *out, int64_t entries, int64_t elements)
 {
@@ -90,7 +90,7 @@ static by_status run_ring_shift(const by__call *call, const by__context *context
                     by__tensor_count(&call->in[0]), 1);
 }
 
-/* ---- cut along an axis: packed when something stands before the axis ---- */
+/* ---- collectives along an axis: packed unless it is the first axis ---- */
 
 static bool is_split(const by__tensor *tensor, int64_t axis)
 {
@@ -198,7 +198,7 @@ static by_status run_replicate(const by__call *call, const by__context *context)
     return BY_OK;
 }
 
-/* They are the same at every level. */
+/* The same kernels serve all levels. */
 #define KERNEL(op, name, prepare)                                                                  \
     const by__kernel by__kernel_##name##_reference = {op, #name, NULL, prepare, NULL, run_##name}
 KERNEL(BY_OP_ALL_REDUCE, all_reduce, NULL);

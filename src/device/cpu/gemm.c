@@ -1,15 +1,16 @@
-/* The loops around the panels.
+/* Matrix products: the loops around the panels (panel.h).
  *
- * B is cut into super-blocks that fit the shared cache (and bound the scratch memory), which all
- * threads pack together. Then C's columns there are cut into tiles. A thread takes tiles row by
- * row, beginning with rows of its own. A is read unpacked, or packed by the thread as it comes to
- * the rows: nobody else reads them. Of two operands of which one is small, each thread packs that
- * one for itself, and nobody waits. A tile's operands are cut along k so that they fit the thread's
- * own cache, its sums are added up in f32 in the order of k, and the last of them go from registers
- * to where they belong. The cuts along k are a function of the shape and the panel alone, so the
- * bits do not depend on the number of threads or on which thread took which tile.
+ * Loop order: B is divided into super-blocks that fit the shared cache (which also bounds the
+ * scratch memory); all threads pack a super-block together. C's columns there are divided into
+ * tiles. A thread takes tiles row by row, starting with its own rows. A is read unpacked, or packed
+ * by the thread when it reaches the rows, because no other thread reads them. If one operand is
+ * small, each thread packs it for itself, so that no thread waits. A tile's operands are divided
+ * along k so that they fit the thread's own cache; sums are accumulated in f32 in the order of k,
+ * and the final ones go from registers to their destination. The division of k is a function of the
+ * shape and the panel alone, so the bits do not depend on the number of threads or on which thread
+ * took which tile.
  *
- * One core of a Zen 4, GF/s:                   f32                               bf16 on vdpbf16ps
+ * One core of a Zen 4, GF/s: f32 bf16 on vdpbf16ps
  *   x W     [4096, 768] x [768, 3072]        106                                   214
  *   x^T dy  [768, 4096] x [4096, 3072]       100                                   200
  *   the inner loop alone                     117                                   235
@@ -32,30 +33,30 @@
 #include "device/cpu/gemm_plan.h"
 #include "device/cpu/work_range.h"
 
-/* Rows of A that do not take more than this are fetched whole. */
+/* Rows of A that take no more than this are prefetched as a whole. */
 #define FETCHED_BYTES (512 << 10)
-/* With few rows, pieces of B that are handed out at a time, at most. */
+/* With few rows, most pieces of B taken at a time. */
 #define GEMV_PIECES 16
-/* Packing is handed out in pieces of about this many bytes, whose steps of k are a multiple of
- * PACK_UNIT (the blocks of kernels/panel_pack.h; the units of k divide it too). */
+/* Packing is divided into pieces of about this many bytes, whose steps of k are a multiple of
+ * PACK_UNIT (the block size of kernels/panel_pack.h, which is a multiple of the units of k). */
 #define PACK_PIECE (64 << 10)
 #define PACK_UNIT  16
 
-/* A super-block being computed: columns n0 .. n0 + n of C over k0 .. k0 + k, by one thread. */
+/* One thread's view of a super-block: columns n0 .. n0 + n of C over k0 .. k0 + k. */
 typedef struct block {
     int64_t n0, k0;
     int64_t n, k;
     const by__gemm_operands *operands;
-    char *a, *b; /* packed rows of A, which are the thread's own, and all columns of B */
+    char *a, *b; /* packed rows of A, which are the thread's own, and all packed columns of B */
 } block;
 
-/* Of m rows of A, those that need not be packed. */
+/* Number of m rows of A that need not be packed. */
 static int64_t rows_as_they_lie(const by__gemm *g, int64_t m)
 {
     return g->unpacked ? m / 2 * 2 : 0;
 }
 
-/* Rows i .. i + m of A. */
+/* Packs rows i .. i + m of A. */
 static void pack_rows(const by__gemm *g, const block *s, int64_t i, int64_t m)
 {
     const by__gemm_options *o = &g->options;
@@ -66,8 +67,7 @@ static void pack_rows(const by__gemm *g, const block *s, int64_t i, int64_t m)
     g->panel->pack_a(s->a, by__panel_a_stride(g->panel, s->k), from, row_stride, k_stride, m, s->k);
 }
 
-/* Packs columns j .. j + columns of the block over k .. k + depth of it, whose panels begin at
- * b. */
+/* Packs columns j .. j + columns of the block over its k .. k + depth; their panels begin at b. */
 static void pack_part(const by__gemm *g, const block *s, char *b, int64_t j, int64_t columns,
                       int64_t k, int64_t depth)
 {
@@ -80,14 +80,14 @@ static void pack_part(const by__gemm *g, const block *s, char *b, int64_t j, int
                      column_stride, k_stride, columns, depth);
 }
 
-/* Packs B's columns together: every thread of the team calls it, and all is packed when it returns.
- * Pieces are cut so that each reads B in the order of memory: whole columns where those are
- * contiguous, and all columns of a part of k where they are not. */
+/* Packs B's columns together: called by every thread of the team; when it returns all is packed.
+ * Each piece reads B in memory order: whole columns if those are contiguous, else all columns of a
+ * part of k. */
 static void pack_columns(const by__gemm *g, const block *s)
 {
     const by__gemm_options *o = &g->options;
     const by__panel *p = g->panel;
-    int64_t units = PACK_PIECE / 4 * p->step; /* elements of a piece */
+    int64_t units = PACK_PIECE / 4 * p->step; /* elements per piece */
     int64_t columns = s->n;
     int64_t depth = s->k;
     if (o->trans_b) {
@@ -107,8 +107,8 @@ static void pack_columns(const by__gemm *g, const block *s)
     }
 }
 
-/* Brings rows i .. i + m of A into the thread's cache, all at once: the inner loop would meet them
- * row by row and wait for each. */
+/* Prefetches rows i .. i + m of A into the thread's cache together: the inner loop would otherwise
+ * miss row by row. */
 static void fetch_rows(const by__gemm *g, const block *s, int64_t i, int64_t m)
 {
     size_t size = by_dtype_size(g->options.dtype);
@@ -125,8 +125,8 @@ static void fetch_rows(const by__gemm *g, const block *s, int64_t i, int64_t m)
     }
 }
 
-/* Sums of rows i .. i + m, the packed ones and those that are not, and of columns j .. j + n of the
- * block. With the last of k they go to the target, if there is one. */
+/* Accumulates the products of rows i .. i + m, packed or not, with columns j .. j + n of the block.
+ * With the last part of k the results go to the target, if there is one. */
 static void add_products(const by__gemm *g, const block *s, float *sums, int64_t lds, int64_t i,
                          int64_t m, int64_t j, int64_t n, const by__panel_target *target)
 {
@@ -170,13 +170,13 @@ static by__panel_target all_of_c(const by__gemm_options *o, const by__gemm_opera
                               .add = o->add || o->accumulate ? add : NULL};
 }
 
-/* Sums of the first or second half of k. */
+/* The sums of the first or second half of k. */
 static float *half_of(const by__gemm *g, const by__gemm_operands *x, bool second)
 {
     return (float *)((char *)x->work + g->sums_offset + (second ? g->half_bytes : 0));
 }
 
-/* The tile of rows i .. i + m and of columns j .. of the block. */
+/* Computes the tile of rows i .. i + m and of columns from j on. */
 static void compute_tile(const by__gemm *g, const block *s, int64_t i, int64_t m, int64_t j)
 {
     const by__gemm_options *o = &g->options;
@@ -211,7 +211,7 @@ static by__work_range *ranges_of(const by__gemm_operands *operands)
     return operands->work;
 }
 
-/* The tiles of a super-block that fall to thread `me`. */
+/* Computes the tiles of a super-block that thread `me` takes. */
 static void compute_tiles(const by__gemm *g, const block *s, int me, int team)
 {
     int64_t columns = by__ceil_div(s->n, g->tile_n);
@@ -232,8 +232,8 @@ static void compute_tiles(const by__gemm *g, const block *s, int me, int team)
     }
 }
 
-/* Packs a tile's columns of B, from column n0 on, and multiplies rows m0 .. m0 + m of A with them,
- * which are packed at `a`. */
+/* Packs a tile's columns of B, from column n0 on, and multiplies them with rows m0 .. m0 + m of A,
+ * packed at `a`. */
 static void compute_panel(const by__gemm *g, block *s, char *a, int64_t m0, int64_t m, int64_t n0)
 {
     size_t a_stride = by__panel_a_stride(g->panel, s->k);
@@ -246,8 +246,8 @@ static void compute_panel(const by__gemm *g, block *s, char *a, int64_t m0, int6
     }
 }
 
-/* The columns of C that fall to thread `me`, which packs all of A for itself, and of B what it
- * comes to. */
+/* Computes the columns of C that thread `me` takes; the thread packs all of A, and the columns of B
+ * as it reaches them. */
 static void compute_columns(const by__gemm *g, block *s, int me)
 {
     char *a = s->a;
@@ -258,8 +258,8 @@ static void compute_columns(const by__gemm *g, block *s, int me)
     }
 }
 
-/* The tiles of the halves of k that fall to thread `me`, which packs for itself what it comes to;
- * then its rows of C. */
+/* Computes the tiles of the halves of k that thread `me` takes, packing its own operands; then adds
+ * its rows of C. */
 static void compute_halves(const by__gemm *g, block *s, int me)
 {
     const by__gemm_options *o = &g->options;
@@ -269,7 +269,7 @@ static void compute_halves(const by__gemm *g, block *s, int me)
     int64_t ready = -1;
     int64_t t;
     while ((t = by__work_range_take(ranges_of(x), me, o->threads)) >= 0) {
-        int64_t part = t / columns; /* rows of A, in a half */
+        int64_t part = t / columns; /* group of rows of A, in a half */
         int64_t parts = by__ceil_div(o->m, g->own_rows);
         int64_t m0 = part % parts * g->own_rows;
         int64_t m = by__min_i64(g->own_rows, o->m - m0);
@@ -298,8 +298,8 @@ static void compute_halves(const by__gemm *g, block *s, int me)
     }
 }
 
-/* Every thread of the team walks the same super-blocks; a barrier stands before a packed B is read
- * and before it is overwritten. */
+/* Every thread of the team goes through the same super-blocks; there is a barrier before a packed B
+ * is read and one before it is overwritten. */
 static void compute(const by__gemm *g, const by__gemm_operands *operands)
 {
     const by__gemm_options *o = &g->options;
@@ -371,7 +371,7 @@ static void compute_few_rows(const by__gemm *g, const by__gemm_operands *x)
     }
 }
 
-/* Divides the tasks up before the threads begin: then they need not wait for each other. */
+/* Divides the tasks before the threads start: then they need no barrier. */
 static void open_ranges(const by__gemm *g, const by__gemm_operands *x, int64_t tasks)
 {
     for (int thread = 0; thread < g->options.threads; thread++) {
@@ -391,8 +391,8 @@ void by__gemm_run(const by__gemm *gemm, const by__gemm_operands *operands)
         return;
     }
     if (gemm->packing != PACK_TOGETHER) {
-        /* Nothing else makes the threads wait for each other, so the tasks are divided up
-         * before. */
+        /* The threads do not wait for each other elsewhere, so the tasks are divided before they
+         * start. */
         const by__gemm_options *o = &gemm->options;
         int64_t across = gemm->packing == PACK_OWN_B   ? by__ceil_div(o->m, gemm->tile_m)
                          : gemm->packing == PACK_OWN_K ? 2 * by__ceil_div(o->m, gemm->own_rows)

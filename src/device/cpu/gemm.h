@@ -2,8 +2,8 @@
  *
  *   C[m, n] = op(A)[m, k] op(B)[k, n] (+ bias[n]) (+ add[m, n]) (+ C)
  *
- * A by__gemm is what MATMUL, attention and the vocabulary loss prepare at plan time. It knows
- * shapes, layouts and dtypes, never data: `run` gets the pointers. Scratch memory comes from the
+ * Life: MATMUL, attention and the vocabulary loss open a by__gemm in `prepare`. It holds shapes,
+ * layouts and dtypes, never data: the pointers are passed to `run`. Scratch memory comes from the
  * caller.
  *
  * Bits: a product gives the same bits for every number of threads (see gemm.c for how).
@@ -26,14 +26,14 @@ typedef struct by__gemm by__gemm;
 typedef struct by__gemm_options {
     int64_t m, n, k;       /* all at least 1 */
     bool trans_a, trans_b; /* A is stored [k, m], B is stored [n, k] */
-    int64_t lda, ldb, ldc; /* elements from a stored row to the next; 0: dense */
-    by_dtype dtype;        /* of A and B: act */
-    by_dtype out;          /* of C and add: act */
+    int64_t lda, ldb, ldc; /* elements between stored rows; 0: dense */
+    by_dtype dtype;        /* of A and B: an activation dtype */
+    by_dtype out;          /* of C and add: an activation dtype */
     bool bias;
-    by_dtype bias_dtype; /* act */
-    bool add;            /* another matrix, laid out as C, is added; it may be C */
-    bool accumulate;     /* C, f32 and without bias or add, is added to */
-    bool partial;        /* by__gemm_run_part will be used */
+    by_dtype bias_dtype; /* an activation dtype */
+    bool add;            /* another matrix, laid out as C, is added; it may be C itself */
+    bool accumulate;     /* the product is added to C, which is f32; without bias and add */
+    bool partial;        /* by__gemm_run_part will be called */
     by__isa isa;         /* highest level to use */
     int threads;
 } by__gemm_options;
@@ -47,12 +47,12 @@ typedef struct by__gemm_operands {
 by_status by__gemm_open(by__gemm **out, const by__gemm_options *options, by_error *error);
 void by__gemm_close(by__gemm **gemm);
 size_t by__gemm_work(const by__gemm *gemm);
-/* Which code runs it, for profiles: "panel bf16 avx512". */
+/* Name of the code path, for profiles: "panel bf16 avx512". */
 const char *by__gemm_name(const by__gemm *gemm);
 void by__gemm_run(const by__gemm *gemm, const by__gemm_operands *operands);
-/* The same with m and k of 1 up to those that the product was opened for. Not all are as fast as in
- * a product of their own: how the work is cut follows from the sizes of the opening. k may differ
- * where A is transposed and B is not. */
+/* Runs the product with m and k of 1 up to those that it was opened for. This can be slower than a
+ * product opened for these sizes, because the division of work follows from the sizes at opening. k
+ * may differ only where A is transposed and B is not. */
 void by__gemm_run_part(const by__gemm *gemm, const by__gemm_operands *operands, int64_t m,
                        int64_t k);
 

@@ -1,5 +1,4 @@
-/* How a product is cut: super-blocks, tiles, who packs what, and the scratch memory. See gemm.c for
- * what these are. */
+/* Plans a product: super-blocks, tiles, packing, and scratch memory. gemm.c explains these. */
 #include "device/cpu/gemm_plan.h"
 
 #include <assert.h>
@@ -11,25 +10,25 @@
 /* Bytes of a packed super-block of B, and its extent along k in steps of 4 bytes. */
 #define PACKED_B_BYTES (8 << 20)
 #define PACKED_STEPS   1024
-/* An operand that packs into no more than OWN_BYTES is packed whole by every thread for itself,
- * when there are as many rows (columns) of C for each thread as given here: that takes less than
- * waiting for the others and fetching what they packed from their caches. */
+/* An operand that packs into no more than OWN_BYTES is packed whole by every thread, if each thread
+ * has at least this many rows (columns) of C: that takes less time than waiting for the other
+ * threads and reading their packed parts from their caches. */
 #define OWN_BYTES     (512 << 10)
 #define OWN_B_ROWS    256
 #define OWN_A_COLUMNS 64
-/* Least k that is halved, and columns of C that a thread takes at a time in a half. */
+/* Least k that is divided into halves, and columns of C that a thread takes at a time in a half. */
 #define OWN_K         128
 #define OWN_K_COLUMNS 64
-/* A tile: at most this many rows, and steps of k at a time (so that a panel of B takes 32 KiB). */
+/* Limits of a tile: rows, and steps of k at a time (so that a panel of B takes 32 KiB). */
 #define TILE_ROWS  128
 #define TILE_STEPS 256
-/* Fewer tiles than this, and for each thread, leave threads idle: tiles get smaller. */
+/* Fewer tiles than this, in total or per thread, leave threads idle: tiles are made smaller. */
 #define ENOUGH_TILES        32
 #define ENOUGH_FOR_A_THREAD 4
-/* With few rows, B is handed out in pieces of this many bytes. */
+/* With few rows, B is divided into pieces of this many bytes. */
 #define GEMV_PIECE (16 << 10)
 
-/* Cuts n into equal pieces of at most `most`, each a multiple of `unit`. */
+/* Divides n into equal pieces of at most `most`, each a multiple of `unit`. */
 static int64_t cut(int64_t n, int64_t most, int64_t unit)
 {
     most = most / unit * unit;
@@ -38,9 +37,9 @@ static int64_t cut(int64_t n, int64_t most, int64_t unit)
     return by__ceil_div(by__ceil_div(n, pieces), unit) * unit;
 }
 
-/* The extent of a tile along n, a multiple of `unit` and at most `most`, by which the busiest
- * thread has least to do: threads get the tiles, `across` side by side, in equal numbers. Smaller
- * tiles must be worth more than 2 %. */
+/* The extent of a tile along n, a multiple of `unit` and at most `most`, that minimizes the work of
+ * the busiest thread, with `across` tiles side by side divided equally among the threads. Smaller
+ * tiles are chosen only if they gain more than 2 %. */
 static int64_t cut_evenly(int64_t n, int64_t most, int64_t unit, int64_t across, int threads)
 {
     int64_t best = 0;
@@ -48,7 +47,7 @@ static int64_t cut_evenly(int64_t n, int64_t most, int64_t unit, int64_t across,
     for (int64_t tile = most / unit * unit; tile > 0; tile -= unit) {
         int64_t along = by__ceil_div(n, tile);
         int64_t tiles = along * across;
-        int64_t missing = along * tile - n; /* in each tile of the last row */
+        int64_t missing = along * tile - n; /* columns missing in each tile of the last row */
         int64_t busiest = 0;
         for (int thread = 0; thread < threads; thread++) {
             int64_t begin = tiles * thread / threads;
@@ -65,11 +64,11 @@ static int64_t cut_evenly(int64_t n, int64_t most, int64_t unit, int64_t across,
     return best;
 }
 
-/* Gradients of small weights. Rows of A and B are those of k, and each thread made its own of them:
- * halves of k leave them where they are. Threads that read each other's rows would not only wait
- * for them: a cache that has a line must be asked before it is overwritten in the next step, one
- * line after the other. The halves are two for any number of threads, so that the bits are the
- * same. */
+/* Decides on halves of k: for gradients of small weights. Rows of A and B are those of k, and each
+ * thread produced its own of them: halving k leaves them in their caches. If threads read each
+ * other's rows, they would not only wait for them: every cache that holds a line must also be
+ * invalidated before the next step overwrites it, one line after the other. There are two halves
+ * for any number of threads, so the bits do not depend on it. */
 static bool halves_k(const by__gemm *g)
 {
     const by__gemm_options *o = &g->options;
@@ -178,7 +177,7 @@ static by_status plan_memory(by__gemm *g, by_error *error)
     return BY_OK;
 }
 
-/* Up to four rows and B [n, k]: it is not packed, because it is used once. */
+/* Up to four rows, and B [n, k]: B is not packed, because it is used once. */
 static void plan_few_rows(by__gemm *g)
 {
     const by__gemm_options *o = &g->options;

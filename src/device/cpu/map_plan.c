@@ -3,9 +3,10 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Elements from which a new bf16 tensor is written past the caches, which do not hold it anyway. */
+/* Number of elements from which a new bf16 tensor is stored bypassing the caches, which could not
+ * hold it anyway. */
 #define STREAMED (1 << 20)
-/* Read by the stores behind the last step. */
+/* Index for reads by the stores after the last step. */
 #define AT_END         (BY_MAP_MAX_STEPS)
 #define STEP_OF(value) ((value)-BY_MAP_MAX_INPUTS)
 
@@ -45,10 +46,10 @@ typedef struct builder {
     by__map_plan *plan;
     bool live[BY_MAP_MAX_STEPS];
     bool uniform[BY__MAP_VALUES];
-    int last[BY__MAP_VALUES];       /* step that reads the value last, AT_END, or -1 */
-    int reads[BY__MAP_VALUES];      /* operands that it is, and stores behind the last step */
-    bool copied[BY_MAP_MAX_INPUTS]; /* read once, at the start of a tile, into a tile */
-    int place[BY__MAP_VALUES];      /* -1: none yet, or none any more */
+    int last[BY__MAP_VALUES];       /* last step that reads the value, AT_END, or -1 */
+    int reads[BY__MAP_VALUES];      /* how often it is an operand or stored after the last step */
+    bool copied[BY_MAP_MAX_INPUTS]; /* copied at the start of a tile into a tile of its own */
+    int place[BY__MAP_VALUES];      /* -1: none yet, or released */
     bool taken[BY__MAP_PLACES];
     int random; /* the first of the places of random bits */
     int held;   /* the value in the accumulator, or -1 */
@@ -62,7 +63,7 @@ static void emit(builder *b, by__map_code code, int a, int second, int third)
         (by__map_op){(uint8_t)code, (uint8_t)a, (uint8_t)second, (uint8_t)third};
 }
 
-/* ---- what reads what ---- */
+/* ---- liveness ---- */
 
 static void note_read(builder *b, int value, int step)
 {
@@ -101,7 +102,7 @@ static void find_reads(builder *b)
 }
 
 /* Inputs that are narrower are widened first; those that are stored unchanged are read before a
- * store takes their place. */
+ * store replaces them. */
 static void find_copies(builder *b)
 {
     for (int i = 0; i < b->plan->program.inputs; i++) {
@@ -128,7 +129,7 @@ static void keep(builder *b, int value)
     emit(b, BY__MAP_STORE, b->place[value], 0, 0);
 }
 
-/* Frees the tiles of operands that step k read last. */
+/* Frees the tiles of operands that step k is the last to read. */
 static void release_operands(builder *b, int k)
 {
     const by_map_instruction *step = &b->plan->program.step[k];
@@ -143,14 +144,14 @@ static void release_operands(builder *b, int k)
 
 /* ---- steps ---- */
 
-/* Whether a step takes operand i from the accumulator. */
+/* Returns true if a step can take operand i from the accumulator. */
 static bool takes_held(const builder *b, const by_map_instruction *step, int i)
 {
     bool picks = step->kind == BY_MAP_SELECT && b->uniform[step->operand[0]];
     return step->kind != BY_MAP_SELECT || (picks ? i > 0 : i == 0);
 }
 
-/* The operand of step k that is in the accumulator, or -1. */
+/* Index of step k's operand in the accumulator, or -1. */
 static int held_operand(const builder *b, int k)
 {
     const by_map_instruction *step = &b->plan->program.step[k];
@@ -162,7 +163,7 @@ static int held_operand(const builder *b, int k)
     return -1;
 }
 
-/* The first live step behind k that runs on tiles as k does, or AT_END. */
+/* The first live step after k that runs on tiles if k does, or AT_END. */
 static int next_step(const builder *b, int k)
 {
     const by_map_program *map = &b->plan->program;
@@ -173,8 +174,8 @@ static int next_step(const builder *b, int k)
     return k < map->steps ? k : AT_END;
 }
 
-/* Whether step k's value may stay in the accumulator alone: the next step is its only reader, and
- * one that takes it from there. */
+/* Returns true if step k's value can stay in the accumulator alone: the next step is its only
+ * reader, and can take it from there. */
 static bool stays_held(const builder *b, int k)
 {
     const by_map_program *map = &b->plan->program;
@@ -191,8 +192,8 @@ static bool stays_held(const builder *b, int k)
     return takes_held(b, step, i);
 }
 
-/* Codes of a kind with two operands: the first held, the second held, none; 0 where there is none
- * of its own. */
+/* Codes of a kind with two operands: for the first in the accumulator, the second, none; 0: no such
+ * code. */
 static const uint8_t pair_codes[BY_MAP_KINDS][3] = {
     [BY_MAP_ADD] = {BY__MAP_X_ADD, BY__MAP_X_ADD, BY__MAP_ADD_BOTH},
     [BY_MAP_SUB] = {BY__MAP_X_SUB, BY__MAP_SUB_X, BY__MAP_SUB_BOTH},
@@ -285,7 +286,7 @@ static by__map_code store_code(const builder *b, by_dtype dtype, bool is_new)
                              : BY__MAP_STORE_BF16;
 }
 
-/* Stores the accumulator in the place of the operand that update u is of. */
+/* Stores the accumulator in the place of the operand of update u. */
 static void emit_update(builder *b, int u)
 {
     const by_map_program *map = &b->plan->program;
@@ -300,13 +301,14 @@ static void emit_update(builder *b, int u)
     }
 }
 
-/* Whether step k's value may take input i's place: nobody reads the input from there any more. */
+/* Returns true if step k's value can replace input i: nothing reads the input from there any
+ * more. */
 static bool may_replace(const builder *b, int i, int k)
 {
     return b->copied[i] || b->last[i] <= k;
 }
 
-/* A new tensor may have the memory of any input. */
+/* Checks that results can be written: a new tensor may share the memory of any input. */
 static bool may_write_results(const builder *b, int k)
 {
     for (int i = 0; i < b->plan->program.inputs; i++) {
@@ -317,8 +319,8 @@ static bool may_write_results(const builder *b, int k)
     return true;
 }
 
-/* Stores the accumulator, step k's value, in tensors that it is to be in; their readers are counted
- * off. An f32 tensor that it replaces becomes its place. */
+/* Stores the accumulator, step k's value, in the tensors that it belongs to, and counts off their
+ * readers. An f32 tensor that it replaces becomes its place. */
 static void store_at_once(builder *b, int k)
 {
     const by_map_program *map = &b->plan->program;
@@ -339,7 +341,7 @@ static void store_at_once(builder *b, int k)
     }
 }
 
-/* Stores what could not be stored when it was computed. */
+/* Stores the values that could not be stored when they were computed. */
 static void store_at_end(builder *b)
 {
     const by_map_program *map = &b->plan->program;
@@ -380,7 +382,7 @@ static void build_uniform(builder *b)
     b->plan->tiles = b->plan->codes;
 }
 
-/* Makes the random bits of a tile, where an update needs them. */
+/* Generates the random bits of a tile, if an update needs them. */
 static void build_random(builder *b)
 {
     const by_map_program *map = &b->plan->program;
@@ -389,7 +391,7 @@ static void build_random(builder *b)
         is_random = is_random ||
                     (map->update[u].word > 0 && b->call->in[map->update[u].input].dtype == BY_BF16);
     }
-    if (is_random) { /* the tiles that are taken are the first ones, so these are neighbours */
+    if (is_random) { /* the tiles in use are the first ones, so these are adjacent */
         b->random = free_tile(b);
         for (int i = 1; i < BY__MAP_RANDOM_PLACES; i++) {
             (void)free_tile(b);

@@ -1,13 +1,13 @@
-/* map_plan: a map's program as instructions for tiles of elements.
+/* map_plan: the program of a map (banyan/map.h) as instructions that run on tiles of elements.
  *
- * A tile is a few vectors, and every value of it that is kept has a place in memory: a tensor's own
- * elements, or BY__MAP_VECTORS vectors that stay in the first-level cache. The value that was
- * computed last is also in registers, the accumulator. A step whose operand that is reads it there,
- * and a value that only the next step reads has no place at all: of AdamW's sixteen steps seven
- * are stored, four of them because they are results.
+ * A tile is a few vectors. Every stored value of it has a place in memory: a tensor's own elements,
+ * or BY__MAP_VECTORS vectors that stay in the first-level cache. The value computed last is also in
+ * registers, the accumulator. A step that has it as an operand reads it there, and a value that
+ * only the next step reads has no place at all: of AdamW's sixteen steps seven are stored, four of
+ * them because they are results.
  *
- * What is the same for all elements (constants, scalars, and what is computed from these alone) is
- * computed by instructions of its own before the first tile, and kept as a tile.
+ * Values that are the same for all elements (constants, scalars, and values computed from these
+ * alone) are computed once by separate instructions before the first tile, and kept as a tile.
  */
 #ifndef BY_DEVICE_CPU_MAP_PLAN_H
 #define BY_DEVICE_CPU_MAP_PLAN_H
@@ -20,14 +20,14 @@
 /* Places of the words of random bits: as many as a Philox block has, two of 16 bits in each. */
 #define BY__MAP_RANDOM_PLACES 4
 
-/* Places: tensors of the call, then tiles. */
-#define BY__MAP_RESULT     BY_MAP_MAX_INPUTS /* of the first result; inputs come before it */
+/* Places: first the tensors of the call, then tiles. */
+#define BY__MAP_RESULT     BY_MAP_MAX_INPUTS /* place of the first result; inputs come before it */
 #define BY__MAP_TENSORS    (BY_MAP_MAX_INPUTS + BY_MAX_OUTPUTS)
 #define BY__MAP_PLACES     (BY__MAP_TENSORS + BY__MAP_VALUES + BY__MAP_RANDOM_PLACES + 2)
-#define BY__MAP_NO_PLACE   (BY__MAP_PLACES - 1) /* of the value in the accumulator */
+#define BY__MAP_NO_PLACE   (BY__MAP_PLACES - 1) /* the value is in the accumulator alone */
 #define BY__MAP_MOST_CODES 256
 
-/* What an instruction does with the accumulator x and the elements a and b of its places. */
+/* Instructions on the accumulator x and the elements a and b at their places. */
 #define BY__MAP_CODES(X)                                                                           \
     X(SPLAT)     /* x = step a's constant or scalar */                                             \
     X(LOAD)      /* x = a */                                                                       \
@@ -36,8 +36,8 @@
     X(STORE)      /* a = x */                                                                      \
     X(STORE_BF16) /* the same, rounded */                                                          \
     X(STORE_F16)                                                                                   \
-    X(STORE_RANDOM) /* the same of bf16, rounded by random bits: word c of those at b */           \
-    X(STREAM_BF16)  /* the same, for a large tensor that is new */                                 \
+    X(STORE_RANDOM) /* the same, rounded stochastically to bf16: with word c of those at b */      \
+    X(STREAM_BF16)  /* the same, non-temporal, for a large new tensor */                           \
     X(X_ADD)        /* x = x + a */                                                                \
     X(X_SUB)                                                                                       \
     X(X_MUL)                                                                                       \
@@ -63,9 +63,9 @@
     X(X_SQRT)                                                                                      \
     X(X_RSQRT)                                                                                     \
     X(X_FINITE)                                                                                    \
-    X(X_FUNCTION) /* x = step a's function of x; place b is free for it */                         \
-    X(RANDOM)     /* the words of the tile's elements, at the four places from a on */             \
-    X(END)        /* of the instructions before the first tile, and of those of a tile */
+    X(X_FUNCTION) /* x = step a's function of x; place b is scratch for it */                      \
+    X(RANDOM)     /* random words of the tile's elements, to the four places from a on */          \
+    X(END)        /* end of the instructions before the first tile, and of those of a tile */
 
 #define BY__MAP_CODE(name) BY__MAP_##name,
 typedef enum by__map_code { BY__MAP_CODES(BY__MAP_CODE) BY__MAP_CODE_COUNT } by__map_code;
@@ -81,18 +81,18 @@ typedef struct by__map_op {
 typedef struct by__map_plan {
     by_map_program program;
     by__map_op code[BY__MAP_MOST_CODES];
-    int tiles; /* the first instruction that runs on every tile; those before run once */
+    int tiles; /* the first instruction that runs on every tile; earlier ones run once */
     int codes;
     int places;
     uint32_t updated; /* bit i: input i is overwritten */
 } by__map_plan;
 
-/* Makes call->state; by__map_release frees it. */
+/* Compiles the map into call->state; by__map_release frees it. */
 by_status by__map_prepare(by__call *call, const by__context *context, by_error *error);
 void by__map_release(by__call *call);
-/* Operands that steps of a kind read. */
+/* Number of operands that a step of this kind reads. */
 int by__map_operands(by_map_kind kind);
-/* Elements of each tensor. */
+/* Number of elements of each tensor. */
 int64_t by__map_count(const by__call *call);
 
 #endif

@@ -1,6 +1,7 @@
+/* Normal values for initial weights, divided into blocks for the threads. */
 #include "device/cpu/cpu.h"
 
-/* Values of one Philox stream position; work is cut here, so the values do not depend on
+/* Number of values per Philox stream position; work is divided here, so the values do not depend on
  * threads. */
 #define BLOCK BY__NORMAL_BLOCK
 

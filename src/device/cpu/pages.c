@@ -5,14 +5,14 @@
 
 #include "base/base.h"
 
-/* Bytes that one thread brings in at a time. */
+/* Bytes that one thread populates at a time. */
 #define POPULATE_BYTES ((size_t)32 << 20)
-/* A huge page where there are any: of x86-64, and of aarch64 with pages of 4 KiB. */
+/* Size of a huge page, if there are any, on x86-64, and on aarch64 with 4 KiB pages. */
 #define HUGE_BYTES ((size_t)2 << 20)
 
-/* Brings all pages in now and with all cores: the first step does not stop at a fault for each
- * page, and memory that the system does not have is missed here. Kernels before 5.14 refuse, and
- * bring pages in at the first touch as ever. */
+/* Populates all pages now, on all cores: the first step then has no page faults, and a lack of
+ * memory is detected here. Kernels before 5.14 do not support this, and populate pages at the first
+ * access as usual. */
 static void populate(const by__pages *pages)
 {
 #ifdef MADV_POPULATE_WRITE
@@ -29,8 +29,8 @@ static void populate(const by__pages *pages)
 #endif
 }
 
-/* Maps `bytes` from a multiple of a huge page on, so that all but the end can be in huge pages:
- * what does not is read at a quarter of the speed. MAP_FAILED when there is no memory. */
+/* Maps `bytes` aligned to a huge page, so that all but the end can be in huge pages: memory in
+ * small pages is read at a quarter of the speed. MAP_FAILED if there is no memory. */
 static void *map_aligned(size_t bytes)
 {
     size_t spare = bytes < HUGE_BYTES ? 0 : HUGE_BYTES;
@@ -64,7 +64,7 @@ by_status by__pages_open(by__pages *out, size_t bytes, const char *what, by_erro
             return by_error_set(error, BY_EMEMORY, "out of memory: %s needs %s", what,
                                 by_format_bytes(text, bytes));
         }
-        /* Advice only: without huge pages everything still works, a little slower. */
+        /* A hint only: without huge pages everything still works, a little slower. */
         (void)madvise(pages.data, bytes, MADV_HUGEPAGE);
         populate(&pages);
     }

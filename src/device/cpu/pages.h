@@ -1,5 +1,5 @@
-/* pages: the CPU's memory: whole pages from the system, zeroed, huge pages where the system has
- * them, because matrix products walk far and the page table is a cost.
+/* pages: memory of the CPU device: whole zeroed pages from the system, huge pages if available,
+ * because matrix products touch many pages and TLB misses are expensive.
  *
  * Never put here: the layout of what the pages hold.
  */
@@ -15,7 +15,7 @@ typedef struct by__pages {
     size_t bytes;
 } by__pages;
 
-/* Zeroed pages, in memory already. bytes 0 gives a NULL range. */
+/* Maps zeroed pages that are already resident. bytes 0 gives a NULL range. */
 by_status by__pages_open(by__pages *out, size_t bytes, const char *what, by_error *error);
 void by__pages_close(by__pages *pages);
 

@@ -1,3 +1,4 @@
+/* Chooses the panels for a level and dtype. */
 #include "device/cpu/panel.h"
 
 #include <stdlib.h>

@@ -1,13 +1,13 @@
-/* panel: products of small blocks on packed operands, the inner loop of this device's own matrix
- * products and attention.
+/* panel: products of small blocks of packed operands: the inner loop of the matrix products and
+ * attention of the CPU device.
  *
  * An operand is packed into panels: `mr` rows of A (or `nr` columns of B) side by side for every
- * step of k, padded with anything beyond the rows and with zeros beyond k. So the inner loop reads
- * both as streams, whatever layout they had. After GotoBLAS (Goto and van de Geijn, "Anatomy of
- * high-performance matrix multiplication", ACM TOMS 34(3), 2008) and BLIS.
+ * step of k, padded with arbitrary values beyond the rows and with zeros beyond k. The inner loop
+ * thus reads both as streams, whatever their layout was. After GotoBLAS (Goto and van de Geijn,
+ * "Anatomy of high-performance matrix multiplication", ACM TOMS 34(3), 2008) and BLIS.
  *
  * A step is 4 bytes: one f32, or two neighbouring bf16 where the processor multiplies those.
- * Elsewhere packing widens bf16 to f32, and f16 everywhere. Results are always f32.
+ * Otherwise packing widens bf16 to f32; f16 is always widened. Results are always f32.
  *
  * A panel spans all of k; a product over a part of k starts inside the panels (by__panel_at), so
  * that a caller packs once and multiplies in pieces that fit the cache.
@@ -28,8 +28,8 @@
 #define BY__LEVEL_avx2     BY__ISA_AVX2
 #define BY__LEVEL_avx512   BY__ISA_AVX512
 
-/* Where sums end up: y[rows, columns] = sums (+ bias[columns]) (+ add), rounded to dtype. add is
- * laid out as y and may be y. */
+/* Destination of a product: y[rows, columns] = sums (+ bias[columns]) (+ add), rounded to dtype.
+ * add is laid out as y and may be y. */
 typedef struct by__panel_target {
     void *y;
     int64_t ldy;
@@ -41,32 +41,33 @@ typedef struct by__panel_target {
 
 typedef struct by__panel {
     const char *name;
-    int mr;           /* rows of a panel of A */
-    int nr;           /* columns of a panel of B */
-    int k_unit;       /* k is padded to a multiple of this; offsets in k are multiples of it */
-    int step;         /* elements of k in 4 bytes: 1 or 2 */
-    int tile_columns; /* of C for which a core's cache holds B; the cores with AMX have larger ones
-                       */
-    /* Packs `rows` rows (columns of B) of `k` elements; element (i, j) is at i * row_stride +
-     * j * k_stride, and one of the two strides is 1. Panels are `stride` bytes apart, so that a
-     * part of k, whose beginning is a multiple of k_unit, can be packed into panels of all of k. */
+    int mr;     /* rows of a panel of A */
+    int nr;     /* columns of a panel of B */
+    int k_unit; /* k is padded to a multiple of this; offsets in k must be multiples of it */
+    int step;   /* elements of k in 4 bytes: 1 or 2 */
+    /* columns of C for which B fits a core's cache; cores with AMX have larger ones */
+    int tile_columns;
+    /* Packs `rows` rows (columns of B) of `k` elements; element (i, j) is at i * row_stride + j *
+     * k_stride, and one of the two strides is 1. Panels are `stride` bytes apart, so that a part of
+     * k that starts at a multiple of k_unit can be packed into panels that span all of k. */
     void (*pack_a)(void *out, size_t stride, const void *a, int64_t row_stride, int64_t k_stride,
                    int64_t rows, int64_t k);
     void (*pack_b)(void *out, size_t stride, const void *b, int64_t column_stride, int64_t k_stride,
                    int64_t columns, int64_t k);
     /* C[m, n] = or += A B over k (a multiple of k_unit). The strides are the bytes of a whole
-     * panel. With a `target` the sums go there, as soon as they are known. C then is only what they
-     * are added to, with room for whole panels: m and n rounded up to mr and nr. */
+     * panel. With a `target` the results are stored there as soon as they are complete; C then only
+     * provides the values that they are added to, with room for whole panels: m and n rounded up to
+     * mr and nr. */
     void (*multiply)(float *c, int64_t ldc, const void *a, size_t a_stride, const void *b,
                      size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate,
                      const by__panel_target *target);
-    /* The same with A unpacked, rows `row_bytes` apart (a multiple of 4, and best not of 4096)
-     * and contiguous along k. Rows are read in pairs: with an odd m, one row beyond the last. NULL
-     * where A must be packed. */
+    /* The same with A unpacked, rows `row_bytes` apart (a multiple of 4, and best not of 4096) and
+     * contiguous along k. Rows are read in pairs: with an odd m, one row beyond the last is read.
+     * NULL if A must be packed. */
     void (*multiply_rows)(float *c, int64_t ldc, const void *a, size_t row_bytes, const void *b,
                           size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate,
                           const by__panel_target *target);
-    /* Sums that are in memory already; they may be the target's y. */
+    /* Stores sums that are already in memory; they may be the target's y. */
     void (*store)(const by__panel_target *target, const float *sums, int64_t lds, int64_t rows,
                   int64_t columns);
     /* sums[m, n] = x[m, k] B for at most BY__GEMV_ROWS rows, B unpacked: [k, n], or [n, k] when
@@ -81,7 +82,7 @@ typedef struct by__panel {
 #define BY__GEMV_ROWS    4
 #define BY__GEMV_COLUMNS 8
 
-/* What the panels of a level share, defined once a level in kernels/. */
+/* Functions shared by the panels of a level, defined once per level in kernels/. */
 #define BY__DECLARE_SHARED(level)                                                                  \
     void by__panel_store_##level(const by__panel_target *target, const float *sums, int64_t lds,   \
                                  int64_t rows, int64_t columns);                                   \
@@ -98,13 +99,14 @@ BY__DECLARE_SHARED(avx512)
 #endif
 
 #if defined(__x86_64__) && defined(__linux__)
-/* Panels on AMX tiles; NULL where the processor or the system has none. */
+/* Panels on AMX tiles; NULL if the processor or the system does not support them. */
 const by__panel *by__panel_amx(void);
 #endif
-/* Panels for operands of `dtype` (act) at a level. With `native`, what the machine has
- * beyond the level (AMX tiles) is used too. */
+/* Panels for operands of `dtype` (an activation dtype) at a level. With `native`, extensions beyond
+ * the level (AMX tiles) are used too. */
 const by__panel *by__panel_for(by__isa isa, bool native, by_dtype dtype);
-/* BANYAN_ISA leaves the level open, so that instructions beyond `avx512` may be used. */
+/* Returns true if BANYAN_ISA does not limit the level, so that instructions beyond `avx512` may be
+ * used. */
 bool by__panel_native(void);
 
 /* The part of a target from row i and column j on. */
@@ -141,14 +143,14 @@ static inline size_t by__panel_b_bytes(const by__panel *panel, int64_t columns, 
 {
     return (size_t)((columns + panel->nr - 1) / panel->nr) * by__panel_b_stride(panel, k);
 }
-/* multiply_rows serves for rows that are `row_bytes` apart and k elements long. Rows a multiple of
- * a page apart share cache sets, and push each other out. */
+/* Returns true if multiply_rows is to be used for rows `row_bytes` apart and k elements long. Rows
+ * a multiple of a page apart share cache sets, and evict each other. */
 static inline bool by__panel_reads_rows(const by__panel *panel, int64_t k, size_t row_bytes)
 {
     return panel->multiply_rows != NULL && k % panel->k_unit == 0 && row_bytes % 4 == 0 &&
            row_bytes % 4096 != 0;
 }
-/* Where element k of row (column) `r` begins; r is a multiple of mr (nr), k of k_unit. */
+/* Address of element k of row (column) `r`; r is a multiple of mr (nr), k of k_unit. */
 static inline const void *by__panel_a_at(const by__panel *panel, const void *a, int64_t r,
                                          int64_t k, size_t stride)
 {

@@ -1,6 +1,6 @@
-/* reference: what every op means, in plain C. One thread, sums in double, elements of any dtype
- * read and written one at a time; slow, and short enough to be checked by eye. The oracle of the
- * kernel tests, and a level of its own (BANYAN_ISA=reference).
+/* reference: the definition of every op in plain C. One thread, sums in double, elements of any
+ * dtype read and written one at a time: slow, and short enough to verify by reading. The oracle of
+ * the kernel tests, and a level of its own (BANYAN_ISA=reference).
  *
  * Never put here: anything that makes it faster.
  */
@@ -59,7 +59,7 @@ static inline int32_t by__id(const by__tensor *tensor, int64_t i)
     return ((const int32_t *)tensor->data)[i];
 }
 
-/* Asks for `count` doubles of workspace. */
+/* Requests `count` doubles of workspace. */
 static inline by_status by__reference_work(by__call *call, int64_t count, by_error *error)
 {
     if (!by__size_mul((size_t)count, sizeof(double), &call->work_bytes)) {

@@ -4,8 +4,8 @@
 
 #include "device/cpu/reference.h"
 
-/* Where one of q, k, v is: in a tensor of its own or in its part of the packed one.
- * Element (b, t, head, d) is at (b * T + t) * stride + offset + head * D + d. */
+/* Layout of one of q, k, v: a separate tensor, or its part of the packed one. Element (b, t, head,
+ * d) is at (b * T + t) * stride + offset + head * D + d. */
 typedef struct view {
     const by__tensor *tensor;
     int64_t stride;
@@ -26,13 +26,14 @@ static problem measure(const by__call *call, bool packed)
     return p;
 }
 
-/* Of the `count` operands before the others: one is packed, or the second and third are absent. */
+/* Returns true if q, k and v are packed: of the `count` operands before the others there is one, or
+ * the second and third are absent. */
 static bool is_packed(const by__call *call, int count)
 {
     return count == 1 || !by__present(&call->in[1]);
 }
 
-/* The views of (packed) or (q, k, v), for the inputs and for the gradients alike. */
+/* The views of (packed) or (q, k, v), for inputs and gradients alike. */
 static void make_views(view views[3], const by__tensor *tensors, bool packed, const problem *p)
 {
     int64_t heads[3] = {p->heads, p->kv_heads, p->kv_heads};
@@ -58,7 +59,8 @@ static double dot(const by__tensor *a, int64_t at, const by__tensor *b, int64_t 
     return sum;
 }
 
-/* Rows of sample b that exist. `operands`: q, k, v or packed, and lengths if there are four. */
+/* Number of valid rows of sample b. `operands`: q, k, v or packed, and lengths if there are
+ * four. */
 static int64_t rows_of(const by__call *call, const problem *p, int operands, int64_t b)
 {
     if (operands < 4 || !by__present(&call->in[3])) {
@@ -68,8 +70,8 @@ static int64_t rows_of(const by__call *call, const problem *p, int operands, int
     return rows < 0 ? 0 : rows > p->length ? p->length : rows;
 }
 
-/* The first key that query t of sample b reads, at place `place` among the keys. `operands` as in
- * rows_of, and the first keys if there are five. */
+/* The first key that query t of sample b attends to, at position `place` among the keys. `operands`
+ * as in rows_of, and the first keys if there are five. */
 static int64_t first_key(const by__call *call, const problem *p, int operands, int64_t b, int64_t t,
                          int64_t place)
 {
@@ -82,7 +84,8 @@ static int64_t first_key(const by__call *call, const problem *p, int operands, i
     return first < 0 ? 0 : first > place ? place : first;
 }
 
-/* Turns `count` scores into probabilities; returns the logarithm of the sum of their exponentials.
+/* Converts `count` scores to probabilities; returns the logarithm of the sum of their
+ * exponentials.
  */
 static double softmax(double *scores, int64_t count)
 {
@@ -107,7 +110,7 @@ static by_status prepare_attention(by__call *call, const by__context *context, b
     return by__reference_work(call, call->in[0].shape.dim[1], error);
 }
 
-/* One query, which reads keys first .. end - 1; none leave zeros. */
+/* Processes one query, which attends to keys first .. end - 1; without keys the result is zero. */
 static void attend(const by__call *call, const view in[3], const problem *p, int64_t b, int64_t t,
                    int64_t head, int64_t first, int64_t end)
 {
@@ -158,7 +161,7 @@ static by_status prepare_attention_grad(by__call *call, const by__context *conte
     return by__reference_work(call, (2 * p.length + 1) * p.width, error);
 }
 
-/* Of one query: with P its probabilities and delta = dy . y,
+/* The gradient of one query: with P its probabilities and delta = dy . y,
  *   dv[s] += P[s] dy,   ds = P[s] (dy . v[s] - delta) scale,   dq += ds k[s],   dk[s] += ds q. */
 static void query_grad(const by__call *call, const view in[3], const problem *p, int64_t b,
                        int64_t t, int64_t head, double *dq, double *dk, double *dv)
@@ -282,10 +285,10 @@ static by_status run_cached_attention(const by__call *call, const by__context *c
 BY__REFERENCE_KERNEL(BY_OP_CACHED_ATTENTION, cached_attention, prepare_cached_attention,
                      run_cached_attention);
 
-/* Operands of PAGED_ATTENTION behind q, k and v. */
+/* Operands of PAGED_ATTENTION after q, k and v. */
 enum { K_POOL = 3, V_POOL, POSITIONS, SESSIONS, TABLE };
 
-/* Element 0 of the page of a session's token, for one head; -1: it has no page. */
+/* Offset of element 0 of the page of a session's token, for one head; -1: it has no page. */
 static int64_t page_begin(const by__call *call, const problem *p, int64_t session, int64_t position,
                           int64_t kv)
 {
@@ -301,7 +304,8 @@ static int64_t page_begin(const by__call *call, const problem *p, int64_t sessio
     return (page * p->kv_heads + kv) * BY_PAGE_TOKENS * call->in[K_POOL].shape.dim[3];
 }
 
-/* Element d of a token's key in its page: elements of all tokens side by side, of bf16 in pairs. */
+/* Index of element d of a token's key in its page: for each element the tokens are adjacent; bf16
+ * elements are in pairs. */
 static int64_t key_in_page(const by__call *call, const problem *p, int64_t position, int64_t d)
 {
     int64_t token = position % BY_PAGE_TOKENS;
@@ -309,7 +313,7 @@ static int64_t key_in_page(const by__call *call, const problem *p, int64_t posit
     return pairs ? (d / 2 * BY_PAGE_TOKENS + token) * 2 + d % 2 : d * BY_PAGE_TOKENS + token;
 }
 
-/* Element d of its value: rows of tokens, of bf16 with pairs of tokens side by side. */
+/* Index of element d of its value: rows of tokens; in bf16 pairs of tokens are adjacent. */
 static int64_t value_in_page(const by__call *call, const problem *p, int64_t position, int64_t d)
 {
     int64_t token = position % BY_PAGE_TOKENS;
@@ -317,7 +321,7 @@ static int64_t value_in_page(const by__call *call, const problem *p, int64_t pos
     return pairs ? (token / 2 * p->width + d) * 2 + token % 2 : token * p->width + d;
 }
 
-/* Where the scale of a token is in a page of codes, which are bytes. */
+/* Address of a token's scale in a page of codes, which are bytes. */
 static float *scale_in_page(const by__call *call, const problem *p, int pool, int64_t page,
                             int64_t position)
 {
@@ -338,7 +342,7 @@ static double paged_element(const by__call *call, const problem *p, int pool, in
     return by__get(tensor, at);
 }
 
-/* A key or value into its place: as it is, or as codes of the largest magnitude / 127. */
+/* Stores a key or value: unchanged, or as codes relative to the largest magnitude / 127. */
 static void put_row(const by__call *call, const problem *p, int pool, int64_t page,
                     int64_t position, const by__tensor *row, int64_t from)
 {
@@ -370,7 +374,7 @@ static by_status prepare_paged_attention(by__call *call, const by__context *cont
     return by__reference_work(call, call->in[TABLE].shape.dim[1] * BY_PAGE_TOKENS, error);
 }
 
-/* One query of row t, which reads keys `first` .. `last` of its session. */
+/* Processes one query of row t, which attends to keys `first` .. `last` of its session. */
 static void attend_pages(const by__call *call, const view in[3], const problem *p, int64_t t,
                          int64_t head, int64_t first, int64_t last)
 {

@@ -1,4 +1,4 @@
-/* Quotients and products are f32, as the definition has them: codes and scales are the same bits at
+/* Quotients and products are f32, as in the definition: codes and scales have the same bits at
  * every level. */
 #include <math.h>
 

@@ -34,7 +34,7 @@ static void multiply(double *z, const by__tensor *x, const by__tensor *w, int64_
 }
 
 /* KL(teacher || student) of a row: p are the student's softened probabilities, z its logits over
- * the temperature without the logarithm of their sum. r becomes the gradient by them. */
+ * the temperature minus their log-sum-exp. r becomes the gradient by these logits. */
 static double diverge_live(double *r, const by__call *call, int64_t row, const double *p,
                            const double *z, double *y)
 {
@@ -64,8 +64,8 @@ static double log_mass(const double *z, const double *event, double wanted, int6
     return highest + log(sum);
 }
 
-/* The same of stored probabilities: those of some tokens and that of all others, which are one
- * event. event: which one a token is. */
+/* The same for stored probabilities: of some tokens, and of all others as one event. event: which
+ * event each token belongs to. */
 static double diverge_stored(double *r, const by__call *call, int64_t row, const double *p,
                              const double *z, double *event)
 {
@@ -98,8 +98,8 @@ static double diverge_stored(double *r, const by__call *call, int64_t row, const
     return sum;
 }
 
-/* The loss of a row; its gradient by the logits replaces z. y, p, q and what is behind them:
- * scratch of V each. */
+/* Returns the loss of a row; its gradient by the logits replaces z. y, p, q and the space after
+ * them: scratch of V each. */
 static double run_row(const by__call *call, int64_t row, double *z, double *y, double *p, double *q)
 {
     int64_t n = by__tensor_rows(&call->in[W]);

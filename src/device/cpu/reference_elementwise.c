@@ -3,7 +3,7 @@
 
 #include "device/cpu/reference.h"
 
-/* Where element i of the broadcast shape is in an operand. */
+/* Index in an operand of element i of the broadcast shape. */
 static int64_t broadcast_place(const by_shape *whole, const by_shape *operand, int64_t i)
 {
     int64_t place = 0;

@@ -38,7 +38,7 @@ static by_status prepare_embedding_grad(by__call *call, const by__context *conte
     return by__reference_work(call, by__tensor_rows(&call->out[0]), error);
 }
 
-/* One column of the table at a time, in double. */
+/* Computes one column of the table at a time, in double. */
 static by_status run_embedding_grad(const by__call *call, const by__context *context)
 {
     BY_UNUSED(context);

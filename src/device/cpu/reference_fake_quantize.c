@@ -1,5 +1,5 @@
-/* Codes as banyan/packing.h has them, in f32, as they are stored: values are the same bits at every
- * level. */
+/* Codes as in banyan/packing.h, computed in f32, as they are stored: values have the same bits at
+ * every level. */
 #include <math.h>
 
 #include "device/cpu/reference.h"

@@ -20,8 +20,8 @@ static bool is_chosen(const by__tensor *index, int64_t begin, int64_t end, int64
     return false;
 }
 
-/* The largest logit of those that are not among places first .. at - 1 of index. A NaN is less than
- * any other. */
+/* The largest logit that is not among places first .. at - 1 of index. NaN is less than any
+ * number. */
 static int64_t next_choice(const by__call *call, int64_t row, int64_t first, int64_t at)
 {
     int64_t experts = by__tensor_columns(&call->in[0]);
@@ -138,9 +138,9 @@ static by_status run_router_grad(const by__call *call, const by__context *contex
 
 BY__REFERENCE_KERNEL(BY_OP_ROUTER_GRAD, router_grad, prepare_router, run_router_grad);
 
-/* ---- GROUP, COUNT_IDS: a counting sort; nothing would make it faster than this ---- */
+/* ---- GROUP, COUNT_IDS: a counting sort, also used at the other levels ---- */
 
-/* Place of entry i among the ranges; -1: it is in no group. */
+/* Index of entry i among the ranges; -1: it is in no group. */
 static int64_t range_at(const by__call *call, int64_t i)
 {
     int64_t blocks = call->attrs.blocks > 1 ? call->attrs.blocks : 1;
@@ -271,7 +271,7 @@ BY__REFERENCE_KERNEL(BY_OP_ROW_DOTS, row_dots, NULL, run_row_dots);
 
 /* ---- products ---- */
 
-/* Rows begin .. end - 1 of range g; none when they are not rows of the operands. */
+/* Rows begin .. end - 1 of range g; empty if they are out of the operands' bounds. */
 static void range_of(const by__call *call, int64_t g, int64_t *begin, int64_t *end)
 {
     int64_t capacity = call->attrs.capacity;

@@ -23,15 +23,15 @@ static bool counts(const by__call *call, int64_t row)
     return target >= 0 && target < all;
 }
 
-/* The target's place in w, which may be a slice of the vocabulary; -1 when it is not in it. */
+/* The target's index in w, which may be a slice of the vocabulary; -1 if it is not in it. */
 static int64_t place(const by__call *call, int64_t row)
 {
     int64_t at = by__id(&call->in[2], row) - call->attrs.begin;
     return counts(call, row) && at >= 0 && at < by__tensor_rows(&call->in[1]) ? at : -1;
 }
 
-/* lse[R] of all rows, and the logit of each target if own is not NULL; logits is scratch of V.
- * Returns the loss. */
+/* Computes lse[R] of all rows, and the logit of each target if own is not NULL; logits is scratch
+ * of V. Returns the loss. */
 static double forward(const by__call *call, double *lse, double *own, double *logits)
 {
     int64_t vocabulary = by__tensor_rows(&call->in[1]);
@@ -145,7 +145,7 @@ static by_status run_part(const by__call *call, const by__context *context)
     return BY_OK;
 }
 
-/* The only kernel of its op: a few numbers a row. */
+/* The only kernel of its op: it processes a few numbers per row. */
 static by_status run_combine(const by__call *call, const by__context *context)
 {
     BY_UNUSED(context);

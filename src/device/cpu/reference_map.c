@@ -3,8 +3,8 @@
 #include "device/cpu/map_plan.h"
 #include "device/cpu/reference.h"
 
-/* One step on the values a, b, c. Of + - * / and the root of f32 operands, double and then f32 is
- * the correctly rounded result. */
+/* One step on the values a, b, c. For + - * / and the square root of f32 operands, computing in
+ * double and rounding to f32 gives the correctly rounded result. */
 static double apply(const by_map_instruction *step, double a, double b, double c)
 {
     switch (step->kind) {

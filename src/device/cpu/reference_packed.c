@@ -3,10 +3,11 @@
 #include "base/packing.h"
 #include "device/cpu/reference.h"
 
-/* Largest integer that an element of x becomes where the weights are integers. */
+/* Largest integers to which elements of x are quantized for integer weights. */
 #define LARGEST      32639.0f
 #define LARGEST_BYTE 127.0f
-/* Blocks whose largest magnitude is below count as zeros: its inverse would not be finite. */
+/* Blocks whose largest magnitude is smaller are quantized to zeros, because its inverse would not
+ * be finite. */
 #define SMALLEST 0x1p-100f
 
 static by_status prepare_packed_matmul(by__call *call, const by__context *context, by_error *error)
@@ -15,8 +16,8 @@ static by_status prepare_packed_matmul(by__call *call, const by__context *contex
     return by__reference_work(call, by__tensor_count(&call->in[0]), error);
 }
 
-/* The operand as it is multiplied: of weights of integers in blocks of integers with a scale, of
- * W8A8 in rows of them. */
+/* The operand as it is multiplied: for integer weights quantized in blocks with a scale, for W8A8
+ * in rows with one. */
 static void take_rows(const by__call *call)
 {
     const by_packing *packing = &call->attrs.packing;

@@ -22,7 +22,7 @@ static by_status run_reshape(const by__call *call, const by__context *context)
 
 BY__REFERENCE_KERNEL(BY_OP_RESHAPE, reshape, NULL, run_reshape);
 
-/* Element i of y is the element of x at the sum of y's places times these strides. */
+/* Element i of y is the element of x at the sum of y's indices times these strides. */
 static void gather(const by__call *call, const int64_t stride[BY_MAX_RANK])
 {
     const by_shape *y = &call->out[0].shape;
@@ -73,7 +73,7 @@ static by_status run_expand(const by__call *call, const by__context *context)
 
 BY__REFERENCE_KERNEL(BY_OP_EXPAND, expand, NULL, run_expand);
 
-/* Entries of an axis of x become those from `to` on of y, as far as both reach. */
+/* Copies entries of an axis of x to those from `to` on of y, within the bounds of both. */
 static void move(const by__tensor *y, int64_t to, const by__tensor *x, int64_t from, int64_t axis)
 {
     int64_t inner = stride_of(&x->shape, axis);
@@ -147,7 +147,7 @@ static by_status run_sum(const by__call *call, const by__context *context)
         }
         sums[to] += by__get(&call->in[0], i);
     }
-    int64_t summed = count / results; /* elements in each sum */
+    int64_t summed = count / results; /* elements per sum */
     double terms = call->attrs.mean ? (double)summed : 1.0;
     for (int64_t i = 0; i < results; i++) {
         by__set(&call->out[0], i, sums[i] / terms);

@@ -1,13 +1,13 @@
 #include "device/cpu/vocabulary_products.h"
 
-/* Logits of a chunk take at most this many bytes (or one row). */
+/* Most bytes of the logits of a chunk (of more than one row). */
 #define CHUNK_BYTES (128 << 20)
 
 void by__vocabulary_cut(by__vocabulary *v, int blocks)
 {
     v->stride = (int64_t)by__round_up((size_t)v->vocabulary, 16);
     if (v->stride % 1024 == 0) {
-        v->stride += 16; /* rows a multiple of a page apart would share cache sets */
+        v->stride += 16; /* rows at multiples of a page would share cache sets */
     }
     int64_t most = CHUNK_BYTES / (blocks * v->stride * 4);
     int64_t chunks = by__ceil_div(v->rows, most < 1 ? 1 : most);
@@ -40,7 +40,7 @@ by_status by__vocabulary_open_logits(by__gemm *out[2], by__vocabulary *v, int64_
 
 by_status by__vocabulary_open_gradients(by__vocabulary *v, by_error *error)
 {
-    /* A row of gradients has the bytes of a row of logits. */
+    /* A row of gradients occupies the bytes of a row of logits. */
     int64_t ld = v->stride * 4 / (int64_t)by_dtype_size(v->dtype);
     int64_t sizes[2] = {v->chunk, v->rows % v->chunk};
     for (int i = 0; i < 2 && sizes[i] > 0; i++) {

@@ -3,8 +3,8 @@
  *
  *   logits = x w^T (f32), dx = dlogits w, dw += dlogits^T x
  *
- * Every chunk reads and writes all of dw, so chunks are as large as their bytes allow; they depend
- * on the shapes alone. A row of dlogits, in x's dtype, takes the place of a row of logits.
+ * Every chunk reads and writes all of dw, so chunks are as large as a limit in bytes allows; they
+ * depend on the shapes alone. dlogits, in x's dtype, overwrite the logits row by row.
  */
 #ifndef BY_DEVICE_CPU_VOCABULARY_PRODUCTS_H
 #define BY_DEVICE_CPU_VOCABULARY_PRODUCTS_H
@@ -16,27 +16,27 @@ typedef struct by__vocabulary {
     by_dtype dtype;                    /* of x, w and dx */
     by__isa isa;
     int threads;
-    int64_t chunk;   /* rows; the last chunk may have fewer */
-    int64_t stride;  /* f32 elements from one row of logits, or of their gradient, to the next */
-    by__gemm *dx[2]; /* [1]: of the last chunk when it is shorter */
-    by__gemm *dw[3]; /* [2]: of the first chunk, which does not add */
-    size_t work;     /* bytes that any of the products needs */
+    int64_t chunk;   /* rows of a chunk; the last may have fewer */
+    int64_t stride;  /* f32 elements between rows of logits, or of their gradient */
+    by__gemm *dx[2]; /* [1]: for the last chunk if it is shorter */
+    by__gemm *dw[3]; /* [2]: for the first chunk, which overwrites dw */
+    size_t work;     /* bytes of scratch memory that any of the products needs */
 } by__vocabulary;
 
 /* Sets stride and chunk. A chunk has `blocks` matrices of logits. */
 void by__vocabulary_cut(by__vocabulary *v, int blocks);
-/* logits = x w^T of whole chunks, out[0], and of a shorter last one, out[1] (else NULL), with
- * `columns` of x and `ldc` elements from row to row. The caller closes them. */
+/* Opens logits = x w^T for whole chunks, out[0], and for a shorter last one, out[1] (else NULL),
+ * with `columns` of x and `ldc` elements between rows. The caller closes them. */
 by_status by__vocabulary_open_logits(by__gemm *out[2], by__vocabulary *v, int64_t columns,
                                      int64_t ldc, by_error *error);
 /* Opens dx and dw. */
 by_status by__vocabulary_open_gradients(by__vocabulary *v, by_error *error);
-/* Closes dx and dw, those that are open. */
+/* Closes dx and dw if they are open. */
 void by__vocabulary_close(by__vocabulary *v);
-/* Rows of the chunk that begins at row `begin`; *which: the index of its products. */
+/* Number of rows of the chunk that begins at row `begin`; *which: the index of its products. */
 int64_t by__vocabulary_rows(const by__vocabulary *v, int64_t begin, int *which);
 
-/* Operands of a chunk: x and dx from its first row on. */
+/* Operands of a chunk; x and dx point to its first row. */
 typedef struct by__vocabulary_operands {
     const void *gradients, *x, *w;
     void *dx, *dw;
@@ -45,7 +45,7 @@ typedef struct by__vocabulary_operands {
 
 void by__vocabulary_gradients(const by__vocabulary *v, int64_t begin,
                               const by__vocabulary_operands *o);
-/* The sum of the losses of all rows, in their order. */
+/* The sum of the losses of all rows, added in order. */
 float by__vocabulary_loss(const by__vocabulary *v, const double *losses);
 
 #endif

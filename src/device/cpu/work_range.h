@@ -1,14 +1,15 @@
-/* share: the tasks of a loop, divided among a team of threads.
+/* work_range: divides the tasks of a loop among a team of threads.
  *
- * Each thread begins with its own part, a run of neighbouring tasks, and only when that is done
- * takes from the others' (work stealing). So a thread meets again, from one operation to the next,
- * the rows that it wrote itself: on a processor whose cores do not share one cache (several
- * chiplets or sockets) a line that another core wrote comes five times slower than one's own. And a
- * core that is slowed down by something else still does not hold up the rest.
+ * Each thread starts with its own part, a run of neighbouring tasks, and takes tasks from the
+ * others only when its part is done (work stealing). From one operation to the next a thread
+ * therefore reads mostly rows that it wrote itself: on a processor whose cores do not share one
+ * cache (several chiplets or sockets) a line that another core wrote takes five times as long as
+ * one's own. A core that is slowed down by other work still does not delay the rest.
  *
- * A share is one word, so that taking is one atomic addition: the end above, the next task below.
+ * A part is one 64-bit word, so that taking a task is one atomic addition: the upper half is its
+ * end, the lower half the next task.
  *
- * Never put here: what a task is.
+ * Never put here: the meaning of a task.
  */
 #ifndef BY_DEVICE_CPU_WORK_RANGE_H
 #define BY_DEVICE_CPU_WORK_RANGE_H
@@ -22,8 +23,8 @@ typedef struct by__work_range {
     alignas(64) _Atomic uint64_t range;
 } by__work_range;
 
-/* Gives thread `me` of `team` its part of `tasks` (less than 2^31). A barrier must stand between
- * this and the first by__work_range_take of any thread, and between the last and the next
+/* Gives thread `me` of `team` its part of `tasks` (less than 2^31). A barrier is required between
+ * this and the first by__work_range_take of any thread, and between the last take and the next
  * opening. */
 static inline void by__work_range_open(by__work_range *ranges, int64_t tasks, int me, int team)
 {
@@ -32,10 +33,10 @@ static inline void by__work_range_open(by__work_range *ranges, int64_t tasks, in
     atomic_store_explicit(&ranges[me].range, end << 32 | begin, memory_order_relaxed);
 }
 
-/* The next tasks of thread `me`, -1 when all are taken: the first of `*count` that follow one
- * another. They are half of what is left of a part, at most `most`: large as long as nobody waits,
- * because each taking waits for all that the processor has begun, and small at the end, so that all
- * are done at the same time (guided self-scheduling: Polychronopoulos and Kuck 1987). */
+/* Takes the next tasks of thread `me`: returns the first of `*count` consecutive ones, or -1 when
+ * all are taken. A take is half of what is left of a part, at most `most`: large in the beginning,
+ * because each take waits for the processor's pending stores, and small at the end, so that all
+ * threads finish together (guided self-scheduling: Polychronopoulos and Kuck 1987). */
 static inline int64_t by__work_range_take_some(by__work_range *ranges, int me, int team,
                                                int64_t most, int64_t *count)
 {
@@ -45,7 +46,7 @@ static inline int64_t by__work_range_take_some(by__work_range *ranges, int me, i
         int64_t end = (int64_t)(seen >> 32);
         int64_t begin = (int64_t)(uint32_t)seen;
         if (begin >= end) {
-            continue; /* without writing: the line stays where it is */
+            continue; /* checked without writing: the line stays where it is */
         }
         int64_t taken = (end - begin + 1) / 2 < most ? (end - begin + 1) / 2 : most;
         seen = atomic_fetch_add_explicit(range, (uint64_t)taken, memory_order_relaxed);
@@ -58,7 +59,7 @@ static inline int64_t by__work_range_take_some(by__work_range *ranges, int me, i
     return -1;
 }
 
-/* The next one. */
+/* Takes the next task. */
 static inline int64_t by__work_range_take(by__work_range *ranges, int me, int team)
 {
     int64_t one;

@@ -1,6 +1,6 @@
 /* GPT-2 (Radford et al. 2019): learned positions, pre-norm blocks with layer norm, GELU (tanh
- * form), a head tied to the token embedding. Weights of linear layers are [in, out], as GPT-2's
- * Conv1D keeps them. */
+ * form), a head tied to the token embedding. Weights of linear layers are [in, out], as in GPT-2's
+ * Conv1D. */
 #include "nn/nn.h"
 
 static const by__key keys[] = {

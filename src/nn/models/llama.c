@@ -1,16 +1,16 @@
 /* Llama (Touvron et al. 2023): rotary positions, pre-norm blocks with RMS norm, SwiGLU,
- * grouped-query attention. Weights are [out, in], as torch.nn.Linear keeps them.
+ * grouped-query attention. Weights are [out, in], as in torch.nn.Linear.
  *
  * Mistral (Jiang et al. 2023), Qwen2 (Yang et al. 2024), Qwen3 (Yang et al. 2025) and SmolLM3 are
  * the same model with biases of queries, keys and values, a norm of each of their heads, or layers
- * without positions. Each is a key, so that any of them can be trained; what transformers calls a
- * model with these keys is a row of `types`. */
+ * without positions. Each of these is a config key, so that any combination can be trained; `types`
+ * maps the keys to the model types of transformers. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "nn/nn.h"
 
-/* As the key model.layers has it. */
+/* As in the key model.layers. */
 #define MOST_LAYERS 10000
 
 extern const by__family by__family_llama;
@@ -40,24 +40,25 @@ static by__llama_keys *own_keys(const by_model_config *c)
     return by__kind_own(c->own, &by__family_llama.kind);
 }
 
-/* ---- what transformers calls it ---- */
+/* ---- model types of transformers ---- */
 
 typedef enum windows { NONE, ALL_LAYERS, SOME_LAYERS } windows;
 
 typedef struct type {
-    bool odd_width; /* heads need not divide width */
-    bool qkv_bias;  /* there always, and without one of the output */
-    bool qk_norm;   /* there always */
+    bool odd_width; /* width / heads need not be an integer */
+    bool qkv_bias;  /* always, and without a bias of the output */
+    bool qk_norm;   /* always */
     bool attention_bias;
     bool mlp_bias;
     bool nope;
-    windows windows;      /* what layers may have one */
-    int64_t window;       /* of a file that does not say */
-    int64_t windows_from; /* layer, of such a file; 0: as the layers without positions */
+    windows windows; /* which layers may have a window */
+    int64_t window;  /* default of a file without the key */
+    /* default first layer with a window; 0: as the layers without positions */
+    int64_t windows_from;
     by__llama_defaults defaults;
 } type;
 
-/* Both in one order. */
+/* Both tables have the same order. */
 static const by__published published[] = {
     {"llama", "LlamaForCausalLM", false},    {"mistral", "MistralForCausalLM", false},
     {"qwen2", "Qwen2ForCausalLM", false},    {"qwen3", "Qwen3ForCausalLM", false},
@@ -98,7 +99,7 @@ static bool has_features(const type *t, const by_model_config *c, const by__llam
             (t->windows == ALL_LAYERS && k->window_layers.count == 0));
 }
 
-/* The row that hf_type chooses; -1: there is none. */
+/* The row selected by hf_type; -1: there is none. */
 static int type_of(const by_model_config *c, const by__llama_keys *k)
 {
     bool any = strcmp(k->hf_type, "auto") == 0;
@@ -179,8 +180,8 @@ static bool has_window(const by__llama_keys *k, int64_t layer)
     return k->window_layers.count == 0 || by__list_has(&k->window_layers, layer);
 }
 
-/* max_window_layers is what transformers before 4.53 reads: the first layer with a window, behind
- * which all have one. */
+/* transformers before 4.53 reads max_window_layers: the first layer with a window, after which all
+ * have one. */
 static void write_windows(json_t *out, const by_model_config *c, const by__llama_keys *k,
                           const type *t)
 {
@@ -236,7 +237,8 @@ static by_status check_layers(const by_model_config *c, const char *name, by_err
                               name, (long long)c->layers, MOST_LAYERS);
 }
 
-/* no_rope_layers has a 1 for each layer with positions; without it, each so many-th has none. */
+/* no_rope_layers has a 1 for each layer with positions; without the key, every n-th layer has
+ * none. */
 static by_status read_nope(by__llama_keys *k, const by_model_config *c, const char *name,
                            const json_t *in, by_error *error)
 {
@@ -259,7 +261,7 @@ static by_status read_nope(by__llama_keys *k, const by_model_config *c, const ch
     return status;
 }
 
-/* Whether layer i has a window. */
+/* Reads whether layer i has a window. */
 static by_status read_layer_type(bool *limited, size_t i, const by__llama_keys *k, const type *t,
                                  int64_t from, const char *name, const json_t *in, by_error *error)
 {
@@ -326,7 +328,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     by__llama_keys *k = own_keys(c);
     const char *hf_type = json_string_value(json_object_get(in, "model_type"));
     size_t i = 0;
-    while (strcmp(published[i].model_type, hf_type) != 0) { /* a row of them: by it we are here */
+    while (strcmp(published[i].model_type, hf_type) != 0) { /* it is in the table */
         i++;
     }
     const type *t = &types[i];
@@ -342,7 +344,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
     return read_windows(k, c, t, name, in, error);
 }
 
-/* A model_type whose heads divide the width may not be that of the smaller model. */
+/* After pruning, a model_type that requires heads to divide the width may not apply any more. */
 static by_status reduce(by_model_config *c, const by__reduction *to, by_error *error)
 {
     by__llama_keys *k = own_keys(c);

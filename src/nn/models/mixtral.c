@@ -1,9 +1,9 @@
 /* Mixtral (Jiang et al. 2024): Llama with a mixture of experts in each block. A router sends each
  * token to a few of many SwiGLU layers, whose results are added by the router's weights.
  *
- * The experts of a layer are three parameters with an axis in front, which files hold as one tensor
- * an expert. Tokens are brought into the order of their experts, so that each matrix is multiplied
- * once, by as many rows as it has; nothing is computed for an expert that no token goes to. */
+ * The experts of a layer are three parameters with a leading axis, which files hold as one tensor
+ * per expert. Tokens are sorted by expert, so that each matrix is multiplied once, with exactly its
+ * rows; nothing is computed for an expert without tokens. */
 #include <math.h>
 
 #include "nn/nn.h"
@@ -52,8 +52,8 @@ static by_status resolve(by_config *config, void *own, by_error *error)
     return by__llama_resolve(config, &k->llama, error);
 }
 
-/* Rows that an expert has room for; 0: for all. Only training limits them: what a text's tokens
- * become must not depend on the texts beside it. */
+/* Most rows per expert; 0: unlimited. Only training limits them: otherwise the result for a text
+ * would depend on the other texts of the batch. */
 static int64_t capacity_of(const by__build *b)
 {
     const mixtral_keys *k = own_keys(b->config);
@@ -78,7 +78,7 @@ static by_value expert_weight(by__build *b, int layer, const char *name, int64_t
                       "model.layers.%d.block_sparse_moe.experts.*.%s.weight", layer, name);
 }
 
-/* rows: those of tokens, in the order of their experts. */
+/* rows: of the tokens, sorted by expert. */
 static by_value experts(by__build *b, by_value rows, by_value range, int layer)
 {
     const by_model_config *c = b->config;
@@ -150,7 +150,7 @@ static void write_config(json_t *out, const by_model_config *c)
                               k->llama.window == 0 ? json_null() : json_integer(k->llama.window));
 }
 
-/* A coefficient that may be 0. */
+/* Reads a coefficient that may be 0. */
 static by_status read_coefficient(double *out, const char *name, const json_t *in, by_error *error)
 {
     const json_t *value = json_object_get(in, "router_aux_loss_coef");

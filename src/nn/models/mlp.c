@@ -1,7 +1,7 @@
-/* A multilayer perceptron on the rows of a table: numbers, and a learned vector for each value of
- * each category column (Guo & Berkhahn 2016), behind one another, then linear layers with an
- * activation. Weights are [out, in], as torch.nn.Linear keeps them; their initial standard
- * deviation is that of He et al. (2015). */
+/* A multilayer perceptron on the rows of a table: numbers, and a learned embedding for each value
+ * of each category column (Guo & Berkhahn 2016), concatenated, then linear layers with an
+ * activation. Weights are [out, in], as in torch.nn.Linear; their initial standard deviation is
+ * that of He et al. (2015). */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static mlp_keys *own_keys(const by_model_config *c)
     return by__kind_own(c->own, &by__family_mlp.kind);
 }
 
-/* A positive number of at most 2^24, or 0. */
+/* Parses a positive number of at most 2^24; 0: malformed. */
 static int64_t read_size(const char *text)
 {
     char *end;
@@ -61,7 +61,7 @@ static by_status check_sizes(const by_config *config, const char *key, const by_
     return BY_OK;
 }
 
-/* A list of widths decides layers and width, which are the same after config.json was read. */
+/* Sets layers and width from a list of widths, which are the same after config.json was read. */
 static void take_hidden(by_model_config *c, const by_string_list *hidden)
 {
     if (hidden->count > 0) {
@@ -90,7 +90,7 @@ static int64_t hidden_width(const by_model_config *c, int64_t layer)
     return hidden->count > 0 ? read_size(hidden->items[layer]) : c->width;
 }
 
-/* [B, ids of all columns' widths together]; the numbers come first. */
+/* Makes the input row [B, total width]: the numbers, then the embeddings of all columns. */
 static by_value read_row(by__build *b, int64_t *width)
 {
     const by_model_config *c = b->config;

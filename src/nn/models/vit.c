@@ -1,7 +1,7 @@
-/* ViT (Dosovitskiy et al. 2021): squares of an image as tokens, a class token in front of them,
+/* ViT (Dosovitskiy et al. 2021): square patches of an image as tokens, preceded by a class token,
  * learned positions, pre-norm blocks with layer norm, attention over all tokens and GELU (the exact
- * form). A linear classifier reads the class token. Weights are [out, in], as torch.nn.Linear keeps
- * them; that of the patches is a convolution's, [width, channels, patch, patch]. */
+ * form). A linear classifier reads the class token. Weights are [out, in], as in torch.nn.Linear;
+ * that of the patches is a convolution's, [width, channels, patch, patch]. */
 #include "nn/nn.h"
 
 typedef struct vit_keys {
@@ -34,7 +34,7 @@ static vit_keys *own_keys(const by_model_config *c)
     return by__kind_own(c->own, &by__family_vit.kind);
 }
 
-/* "vit.yaml:3: patch 4 does not divide image_height 30". */
+/* Refuses a size: "vit.yaml:3: patch 4 does not divide image_height 30". */
 static by_status check_side(const by_config *config, const char *name, int64_t side, int64_t patch,
                             by_error *error)
 {
@@ -101,7 +101,7 @@ static by_value embed(by__build *b)
     return by__drop(b, by_add(g, by_concat(g, parts, 2, 1), positions));
 }
 
-/* Queries, keys and values in one product: their weights are apart in checkpoints only. */
+/* Queries, keys and values in one product: their weights are separate only in checkpoints. */
 static by_value attention(by__build *b, by_value x, int layer)
 {
     static const char *const names[] = {"query", "key", "value"};
@@ -135,7 +135,7 @@ static by_value block(by__build *b, by_value x, int layer)
     (void)snprintf(name, sizeof name, "vit.encoder.layer.%d.layernorm_before", layer);
     by_value y = attention(b, norm(b, x, name), layer);
     if (layer == c->layers - 1) {
-        /* The classifier reads the class token: the last block computes no other from here on. */
+        /* The classifier reads the class token: from here on, the last block computes only that. */
         x = by_slice(g, x, 1, 0, 1);
         y = by_slice(g, y, 1, 0, 1);
     }

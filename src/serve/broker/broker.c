@@ -54,7 +54,8 @@ static void on_check(uv_check_t *check)
 static void on_stop(void *user, bool again)
 {
     by__broker *b = user;
-    /* What was accepted is at gateways and workers, which end first: nothing is waited for. */
+    /* Gateways and workers, which end before the broker, handle accepted requests: the broker does
+     * not wait for anything. */
     BY_UNUSED(again);
     uv_stop(&b->loop);
 }

@@ -1,4 +1,23 @@
-/* The broker's own records, for broker.c (the process) and broker_*.c. */
+/* broker: the process between gateways and workers: queues, admission, delivery and retries of
+ * requests, versions of models, and tasks on disk.
+ *
+ * A request is a job: it waits in the queue of its model's pool until a worker of a suitable
+ * version has a free slot, and is delivered again if that worker is lost. Events are forwarded to
+ * the gateway as they arrive. Except for tasks, all state is in memory and is rebuilt when peers
+ * reconnect.
+ *
+ * This header has the internal records and functions that broker.c (the process) and broker_*.c
+ * share.
+ *
+ * Types: by__peer, a connected process; by__pool, the workers and the queue of one model;
+ * by__version, a version of a model; by__job (job_list.h), a request; by__tasks (task_store.h), the
+ * file of tasks.
+ *
+ * Who owns what: the broker owns peers, pools and jobs, and closes its links. A job is in the queue
+ * of its pool or in the list of its worker, and in the broker's table of ids. Everything is used by
+ * one loop.
+ *
+ * Never put here: HTTP, keys and limits of clients, what a model computes. */
 #ifndef BY_SERVE_BROKER_H
 #define BY_SERVE_BROKER_H
 
@@ -13,66 +32,67 @@
 
 typedef enum by__role { BY__NOBODY, BY__GATEWAY, BY__WORKER, BY__SUPERVISOR } by__role;
 
-/* Seconds after its start in which a broker takes requests for models that no worker has named, but
- * that a gateway has seen: behind a restart both come back in any order. */
+/* Seconds after its start in which a broker accepts requests for models that no worker has named
+ * yet but that a gateway has seen: after a restart, workers and gateways reconnect in any order. */
 #define BY__GATHERING 10.0
 
-/* One version of a model: an answer is a function of the request and of it. */
+/* One version of a model. An answer is a function of the request and the version. */
 struct by__version {
     char name[65];
-    double share; /* of new requests; those of a pool's versions sum to 1, or to 0 */
+    double share; /* share of new requests; those of a pool's versions sum to 1, or to 0 */
     bool shadow;  /* it gets copies of requests */
-    bool listed;  /* by the supervisor */
+    bool listed;  /* listed in the supervisor's route */
     size_t workers;
     double seen;         /* by__now when it last had a worker */
-    uint64_t requests;   /* that ended */
-    uint64_t errors;     /* of them, with an error that is the version's (by__event_is_fault) */
+    uint64_t requests;   /* requests that ended */
+    uint64_t errors;     /* requests that ended with an error of the version (by__event_is_fault) */
     by__histogram first; /* seconds from a request to its first text */
-    by__histogram whole; /* to its end */
+    by__histogram whole; /* seconds from a request to its end */
     uint64_t mirrored;   /* copies that were made */
-    uint64_t same;       /* copies with the client's answer */
+    uint64_t same;       /* copies whose answer was the client's */
     uint64_t different;
     uint64_t mirror_failed;
-    size_t copies; /* that run */
+    size_t copies; /* copies in flight */
     by__version *next;
 };
 
-/* What is connected. */
+/* A connection of a gateway, a worker or a supervisor. */
 struct by__peer {
-    by__link *link; /* NULL: it has parted, and is freed soon */
+    by__link *link; /* NULL: it has disconnected and is freed soon */
     by__role role;
     char name[65];
     int64_t pid;
     by__peer *next;
-    by__text batch;   /* events for a gateway that are sent together (event_list.h) */
-    json_t *held;     /* answers about tasks that wait for the disk */
-    char refused[65]; /* the last request of a gateway that was refused, without its part */
-    /* of a worker */
+    by__text batch; /* events for a gateway that are sent together (event_list.h) */
+    json_t *held;   /* answers about tasks that wait for the commit to disk */
+    /* id of the last refused request of this gateway, without the number of its part */
+    char refused[65];
+    /* Of a worker: */
     by__pool *pool;
     by__version *version;
     int64_t slots;
     int64_t sessions;  /* sequences that it runs at a time */
-    by__job_list jobs; /* that it has */
-    json_t *beat;      /* the last one */
-    double heard;      /* by__now of it */
-    double moved;      /* when its steps last went on, or it was idle */
+    by__job_list jobs; /* requests that it was given */
+    json_t *beat;      /* its last message "beat" */
+    double heard;      /* by__now of that message */
+    double moved;      /* by__now when its step counter last increased, or it was idle */
     int64_t steps;
     double given; /* by__now of the last request that it was given */
     bool leaving;
-    bool hangs; /* it had work and made no step: it counts as lost until it makes one */
+    bool hangs; /* it had work and completed no step: counts as lost until it completes one */
 };
 
-/* Workers of one model, and what waits for them. */
+/* The workers of one model, and the requests that wait for them. */
 struct by__pool {
     char model[256];
-    json_t *info;     /* NULL: no worker has had it yet */
-    json_t *restarts; /* as a supervisor has told them; NULL: none has */
+    json_t *info;     /* NULL: no worker has connected yet */
+    json_t *restarts; /* as reported by a supervisor; NULL: not yet */
     by__version *versions;
     bool routed;      /* a supervisor says which versions get requests */
-    bool elastic;     /* workers are started for requests: none is no reason to refuse them */
-    uint64_t arrived; /* requests, with those that were refused */
+    bool elastic;     /* workers are started on demand: requests are accepted while there is none */
+    uint64_t arrived; /* requests that arrived, including refused ones */
     uint64_t refused;
-    int64_t ended; /* sequences that have left workers */
+    int64_t ended; /* sequences that have left the workers */
     int given;     /* requests given to workers since the last task, or since one was promoted */
     by__admission admission;
     by__job_list queue;
@@ -85,128 +105,134 @@ typedef struct by__broker {
     by__log log;
     uv_loop_t loop;
     uv_timer_t timer;
-    uv_check_t check; /* behind what was read: gathered events are sent */
+    uv_check_t check; /* runs after input was read: sends the gathered events */
     by__link_listener *listener;
     by__peer *peers;
     by__pool *pools;
     by__id_table jobs; /* by__job */
-    by__tasks *tasks;  /* NULL: none are kept */
+    by__tasks *tasks;  /* NULL: tasks are not kept */
     double tasks_swept;
-    double tasks_failed; /* by__now of a write that failed; 0: none since they were read again */
+    double tasks_failed; /* by__now of a failed write; 0: none since the tasks were last loaded */
     double began;        /* by__now */
-    double looked;       /* by__now when workers were last looked at */
-    uint32_t deliveries; /* numbers what workers are given */
+    double looked;       /* by__now when workers were last checked for silence */
+    uint32_t deliveries; /* counter that numbers deliveries to workers */
     uint64_t retried;
     uint64_t expired;
-    uint64_t dead; /* requests that lost too many workers */
+    uint64_t dead; /* requests dropped after losing too many workers */
 } by__broker;
 
 /* ---- peers (broker_peers.c) ---- */
 
-/* A new peer without a role; the link stays its caller's, and knows the peer (by__link_get). False:
- * memory is exhausted. */
+/* Adds a peer whose role is not known yet; the caller keeps the link, whose user pointer
+ * (by__link_get) becomes the peer. Returns false when memory is exhausted. */
 bool by__broker_join(by__broker *b, by__link *link);
-/* A message of a peer. One that nobody of its role sends ends its link. */
+/* Handles a message of a peer. A message that its role does not send closes the link. */
 void by__broker_message(by__broker *b, by__peer *p, const json_t *message);
-/* The same of a list of events (by__events_valid). */
+/* Handles a list of events (by__events_valid) of a peer in the same way. */
 void by__broker_list(by__broker *b, by__peer *p, const char *list, size_t length);
-/* Ends what a peer had; it gets nothing any more. Its link is closed by the caller. */
+/* Releases everything that a peer holds; nothing is sent to it any more. The caller closes its
+ * link. */
 void by__broker_part(by__broker *b, by__peer *p, const char *why);
-/* Ends workers that say nothing, or have work and make no step: they count as dead. */
+/* Drops workers that are silent, or have work but complete no step; both count as dead. */
 void by__broker_look(by__broker *b);
-/* "state", a new reference. */
+/* The message "state"; a new reference. */
 json_t *by__broker_state(const by__broker *b);
-/* Frees peers that have parted. Not before: who walks over the list may send to one whose link
- * breaks just then. */
+/* Frees peers that have disconnected. This is delayed because sending to a peer while the list is
+ * walked may break its link. */
 void by__broker_sweep(by__broker *b);
-/* Closes all links, and frees what the broker has. */
+/* Closes all links and frees the broker's memory. */
 void by__broker_release(by__broker *b);
 
 /* ---- jobs (broker_jobs.c) ---- */
 
-/* The pool of a model, made where there is none yet; info (NULL: as it is) is copied. NULL when
+/* Finds or creates the pool of a model; info is copied, NULL leaves it as it is. Returns NULL when
  * memory is exhausted or the name is too long. */
 by__pool *by__broker_pool(by__broker *b, const char *model, const json_t *info);
-/* The pool of a model that a worker has named, or that one may name soon: `seen` says that the
- * gateway has heard of it. NULL for none: clients make no pools. */
+/* The pool of a model that a worker has named, or that one is expected to name soon: `seen` means
+ * that the gateway knows the model. Returns NULL for any other: clients cannot create pools. */
 by__pool *by__broker_known_pool(by__broker *b, const char *model, bool seen);
-/* The request with an id, NULL for none. */
+/* The request with an id; NULL: there is none. */
 by__job *by__broker_job(const by__broker *b, const char *id);
-/* A request of a gateway; what is wrong with it is told by an event. */
+/* Handles a request of a gateway; errors are reported by an event. */
 void by__broker_submit(by__broker *b, by__peer *from, const json_t *message);
 void by__broker_cancel(by__broker *b, const char *name);
-/* A list of events of a worker: to the gateways that wait. */
+/* Forwards a worker's list of events to the waiting gateways. */
 void by__broker_events(by__broker *b, by__peer *worker, const char *list, size_t length);
-/* Gives what waits to workers that have room. */
+/* Gives queued requests to workers with free slots. */
 void by__broker_give(by__broker *b, by__pool *pool);
-/* The worker is gone: what it had is run again elsewhere, or fails. */
+/* Requeues or fails the requests of a worker that is gone. */
 void by__broker_orphans(by__broker *b, by__peer *worker, const char *why);
-/* The gateway is gone: nobody waits for its requests. */
+/* Cancels the requests of a gateway that is gone. */
 void by__broker_forsaken(by__broker *b, by__peer *gateway);
-/* Ends what has waited past its deadline. */
+/* Fails requests whose deadline has passed. */
 void by__broker_expire(by__broker *b);
-/* Sends what was gathered for gateways. */
+/* Sends the events that were gathered for gateways. */
 void by__broker_flush(by__broker *b);
-/* Ends a request that waits by an error. */
+/* Ends a queued request with an error. */
 void by__broker_fail(by__broker *b, by__job *job, int status, const char *code,
                      const char *message);
 
-/* ---- what is taken (broker_admission.c) ---- */
+/* ---- admission (broker_admission.c) ---- */
 
-/* Why a request, or a task, of a gateway with `left` seconds (0: no bound) cannot be taken, and
- * after how many seconds to try again; NULL: it can. Counts it as one that came. */
+/* Decides whether a request or task of a gateway with `left` seconds (0: no limit) is accepted.
+ * Returns NULL if it is, else the reason, and sets *seconds to the delay before a retry. Counts the
+ * request as arrived. */
 const by__refusal *by__broker_refusal(by__broker *b, by__peer *from, by__pool *pool,
                                       const json_t *request, double left, bool task,
                                       double *seconds);
-/* The same where by__broker_known_pool gives none: no model is served yet, or not this one. */
+/* The refusal where by__broker_known_pool returns NULL: no model is served yet, or not this one. */
 const by__refusal *by__broker_no_pool(const by__broker *b, double *seconds);
-/* Whether a worker takes new requests of a model; others do not count as its capacity. */
+/* Returns true if a worker takes new requests of the model; other workers do not count as
+ * capacity. */
 bool by__broker_open(const by__pool *pool, const by__peer *p);
-/* Measures, every BY__BEAT and when other workers get requests. */
+/* Updates the measurements of admission: every BY__BEAT, and when the set of workers that get
+ * requests changes. */
 void by__broker_measure(by__broker *b);
-/* Of the state: sequences that run at a time, and the wait of a request that would come now. */
+/* For the state: sequences that the workers can run at a time, and the expected wait of a request
+ * that arrives now. */
 int64_t by__broker_sessions(const by__broker *b, const by__pool *pool);
 double by__broker_wait(const by__broker *b, const by__pool *pool);
 
 /* ---- versions (broker_versions.c) ---- */
 
-/* A version of the pool; made where there is none, if `make`. NULL for none. */
+/* Finds a version of the pool, or creates it if `make`. NULL: there is none. */
 by__version *by__broker_version(by__pool *pool, const char *name, bool make);
 void by__broker_versions_free(by__pool *pool);
-/* The version that a new request with this id goes to by shares; NULL: none has one. */
+/* Picks the version for a new request from the shares and the request's id; NULL: no version has a
+ * share. */
 by__version *by__broker_pick(const by__pool *pool, const char *id);
-/* Requests that wait for a version which gets none any more go to another one, and fail where the
- * client has a part of the answer and no worker of its version is left. */
+/* Moves queued requests away from versions that get none any more. A request fails if part of its
+ * answer has been sent to the client and no worker of its version is left. */
 void by__broker_reroute(by__broker *b, by__pool *pool);
-/* That for all models, and forgets versions that are no more. */
+/* Does this for all models, and forgets versions that are gone. */
 void by__broker_versions_tend(by__broker *b);
-/* "route" of the supervisor. */
+/* Handles the message "route" of a supervisor. */
 void by__broker_route(by__broker *b, const json_t *message);
-/* The first text of a request is about to go out; its last event has, which is this error (NULL: it
- * ended well). */
+/* Record in the version's statistics that the first text of a request is about to be sent, and that
+ * its last event has been sent, with this error (NULL: it succeeded). */
 void by__broker_count_first(by__job *job);
 void by__broker_count_end(const by__job *job, const json_t *error);
 json_t *by__broker_versions_state(const by__pool *pool);
 
 /* ---- shadow traffic (broker_shadow.c) ---- */
 
-/* Puts a copy of a new request into the queue where a version asks for it. */
+/* Queues a copy of a new request if a version asks for shadow traffic. */
 void by__broker_mirror(by__broker *b, by__job *job);
-/* An event of a request that has a copy, or is one. */
+/* Handles an event of a request that has a copy, or is one. */
 void by__mirror_event(by__job *job, const json_t *event);
 
 /* ---- tasks (broker_tasks.c) ---- */
 
-/* A message of a gateway about tasks; false: it is about something else. */
+/* Handles a message of a gateway about tasks. Returns false if it is about something else. */
 bool by__broker_task(by__broker *b, by__peer *from, const char *kind, const json_t *message);
-/* A worker has the task, or says something of it. */
+/* A worker has started the task, or has sent an event of it. */
 void by__broker_task_started(by__broker *b, const by__job *job);
 void by__broker_task_event(by__broker *b, by__job *job, const json_t *event);
-/* Makes what was written durable, and sends the answers that wait for it. */
+/* Commits what was written to disk, and sends the answers that wait for it. */
 void by__broker_tasks_commit(by__broker *b);
-/* Opens the file, and puts what has no end into the queue. */
+/* Opens the file of tasks and queues those that have not ended. */
 by_status by__broker_tasks_load(by__broker *b, by_error *error);
-/* Now and then: forgets what has expired, and runs again what could not be written. */
+/* Periodic work: forgets expired tasks, and reruns those whose results could not be written. */
 void by__broker_tasks_tend(by__broker *b);
 
 #endif

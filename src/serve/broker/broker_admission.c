@@ -1,9 +1,10 @@
-/* Which requests the broker takes: by what may wait in all, and by how long they would wait. */
+/* Admission in the broker: limits on everything that waits, and on the time that a request would
+ * wait. */
 #include <string.h>
 
 #include "serve/broker/broker.h"
 
-/* Workers of a version that gets no new requests are no help to them. */
+/* Workers of a version that gets no new requests do not add capacity for them. */
 bool by__broker_open(const by__pool *pool, const by__peer *p)
 {
     return p->role == BY__WORKER && p->pool == pool && !p->leaving &&
@@ -54,7 +55,7 @@ const by__refusal *by__broker_no_pool(const by__broker *b, double *seconds)
     return by__refusal_of(starting ? "starting" : "unknown");
 }
 
-/* Characters of the id that all prompts of a request have. */
+/* Length of the part of an id that all prompts of a request share. */
 static size_t common_length(const char *id)
 {
     const char *end = id == NULL ? NULL : strrchr(id, '-');
@@ -72,7 +73,7 @@ const by__refusal *by__broker_refusal(by__broker *b, by__peer *from, by__pool *p
         by__admission_rule_of(&pool->admission, b->options.queue_wait, left, task);
     bool full = pool->queue.count >= b->options.queue_requests ||
                 pool->queue.cost + cost > b->options.queue_tokens;
-    /* The other prompts of a request were decided on with the first one. */
+    /* The other prompts of a request were admitted together with the first one. */
     bool follows = json_is_true(json_object_get(request, "follows"));
     const char *id = by__get_text(request, "id");
     size_t length = common_length(id);

@@ -1,4 +1,4 @@
-/* Requests in the broker: in the queue of their model, at a worker, and their ends. */
+/* Requests in the broker: queued by model, given to workers, and ended. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,10 +7,10 @@
 
 /* Bounds of "priority". */
 #define MOST_PRIORITY 100
-/* Bytes that are kept for what is sent to a gateway next. */
+/* Bytes of the buffer for a gateway's next events that are kept allocated. */
 #define MOST_KEPT ((size_t)256 << 10)
 
-/* Puts an event into what is sent to a gateway, and drops the reference. */
+/* Appends an event to a gateway's next batch, and drops the reference. */
 static void tell_new(by__peer *gateway, json_t *event)
 {
     if (gateway != NULL) {
@@ -40,7 +40,7 @@ by__job *by__broker_job(const by__broker *b, const char *id)
     return (by__job *)(void *)by__id_find(&b->jobs, id);
 }
 
-/* The same to who waits for a job: a gateway, or the file of tasks. */
+/* The same for the receiver of a job: a gateway, or the file of tasks. */
 static void tell_new_of(by__broker *b, by__job *job, json_t *event)
 {
     by__mirror_event(job, event);
@@ -52,7 +52,7 @@ static void tell_new_of(by__broker *b, by__job *job, json_t *event)
     json_decref(event);
 }
 
-/* An event of a worker. What goes to a gateway alone is passed on unread. */
+/* Handles an event of a worker. An event for a gateway only is forwarded without parsing it. */
 static void relay(by__broker *b, by__job *job, const by__event *event)
 {
     bool read = job->gather != NULL || job->mirror != NULL || job->mirrors != NULL;
@@ -73,10 +73,10 @@ static void count_end(const by__job *job, const by__event *event)
     json_decref(error);
 }
 
-/* Takes a job out of everything. */
+/* Removes a job from all lists and frees it. */
 static void forget(by__broker *b, by__job *job)
 {
-    /* Others are not counted as being at work either. */
+    /* Other workers are not counted as busy either. */
     bool counts = job->worker != NULL && by__broker_open(job->pool, job->worker);
     job->pool->ended += counts ? job->sequences : 0;
     by__job_unlink(job->worker != NULL ? &job->worker->jobs : &job->pool->queue, job);
@@ -152,14 +152,14 @@ void by__broker_submit(by__broker *b, by__peer *from, const json_t *message)
     if (earlier != NULL && (earlier->from == from || earlier->gather != NULL)) {
         return;
     }
-    /* A gateway that has come back, and whose former link has not ended yet. */
+    /* The gateway has reconnected before its former link ended. */
     by__broker_cancel(b, id);
     if (pool == NULL || !json_is_object(request)) {
         const by__refusal *none = by__broker_no_pool(b, &seconds);
         tell_new(from, by__event_refused(id, none, seconds));
         return;
     }
-    /* What was accepted once has its place. */
+    /* A request that was accepted before is not refused again. */
     bool again = json_is_true(json_object_get(message, "again"));
     const char *name = by__get_text(message, "version");
     by__version *version = name == NULL ? NULL : by__broker_version(pool, name, true);
@@ -205,8 +205,8 @@ void by__broker_submit(by__broker *b, by__peer *from, const json_t *message)
 
 /* ---- to workers ---- */
 
-/* The last attempt of a request that has lost workers is alone on its worker: if it is what kills
- * them, it takes no other request along, and if it is not, it ends well. */
+/* The last attempt of a request that has lost workers gets a worker to itself: if it is what kills
+ * them, it takes no other request along; if it is not, it completes. */
 static bool goes_alone(const by__broker *b, const by__job *job)
 {
     return job->attempt > 0 && job->attempt + 1 >= b->options.attempts;
@@ -224,24 +224,24 @@ static bool waits_for_session(const by__job *job)
     return job->gather != NULL && !job->promoted;
 }
 
-/* Places of a worker. A task waits in the queue for a session: at the worker it would be in front
- * of all requests that come later. `behind`: a task waits in front of this one, which must not take
- * the session that the task waits for. */
+/* Free slots of a worker for a job. A task waits in the queue for a free session: at the worker it
+ * would be ahead of all requests that come later. `behind`: a task waits ahead of this job, which
+ * must not take the session that the task waits for. */
 static int64_t room_for(const by__peer *p, const by__job *job, bool behind)
 {
     return !waits_for_session(job) && !behind ? p->slots - (int64_t)p->jobs.count
                                               : p->sessions - p->jobs.sequences;
 }
 
-/* The worker that has the most room for a request, NULL for none. One that is kept free for a
- * request which goes alone is left out. */
+/* The worker that has the most room for a job; NULL: none has room. `kept`, which is reserved for a
+ * request that needs a worker to itself, is skipped. */
 static by__peer *choose(const by__broker *b, const by__job *job, const by__peer *kept, bool behind)
 {
     by__peer *best = NULL;
     for (by__peer *p = b->peers; p != NULL; p = p->next) {
         int64_t room = room_for(p, job, behind);
         int64_t most = best == NULL ? 0 : room_for(best, job, behind);
-        /* Among equals the one that has had no request for the longest time. */
+        /* Ties go to the worker that has had no request for the longest time. */
         if (takes(p, job) && p != kept &&
             (room > most || (room == most && best != NULL && p->given < best->given))) {
             best = p;
@@ -250,7 +250,7 @@ static by__peer *choose(const by__broker *b, const by__job *job, const by__peer 
     return best != NULL && best->jobs.count > 0 && goes_alone(b, job) ? NULL : best;
 }
 
-/* The worker that has the least to do before a request can have it alone. */
+/* The worker that will be idle soonest, reserved for a request that needs it to itself. */
 static const by__peer *keep_for(const by__broker *b, const by__job *job)
 {
     const by__peer *best = NULL;
@@ -273,7 +273,8 @@ static bool has_room(const by__broker *b, const by__pool *pool)
     return false;
 }
 
-/* After so many requests a task goes in front, if one has waited for long (task_turn.h). */
+/* Returns true if a task that has waited long is to go ahead, after enough requests were given to
+ * workers (task_turn.h). */
 static bool promotes(by__pool *pool)
 {
     if (pool->given + 1 < BY__TASK_TURN || !by__job_promote(&pool->queue, by__now())) {
@@ -283,7 +284,8 @@ static bool promotes(by__pool *pool)
     return true;
 }
 
-/* False: the worker's link was lost, and its jobs are in the queue again. */
+/* Gives a job to a worker. Returns false if the worker's link was lost; its jobs are then queued
+ * again. */
 static bool give_to(by__broker *b, by__job *job, by__peer *worker)
 {
     by__pool *pool = job->pool;
@@ -325,7 +327,7 @@ void by__broker_give(by__broker *b, by__pool *pool)
             behind = behind || waits_for_session(job);
             kept = kept == NULL && goes_alone(b, job) ? keep_for(b, job) : kept;
         } else if (!give_to(b, job, worker) || promotes(pool)) {
-            next = pool->queue.first; /* `next` may be elsewhere */
+            next = pool->queue.first; /* `next` may have moved */
         }
     }
 }
@@ -339,8 +341,8 @@ void by__broker_events(by__broker *b, by__peer *worker, const char *list, size_t
     bool ended = false;
     while (by__events_next(list, length, &at, &event)) {
         by__job *job = by__broker_job(b, event.id);
-        /* What a worker says of a request that has since been given away again is no news, also if
-         * the gateway has asked anew by the same id. */
+        /* Events of a request that was given to another worker since are stale, even if the gateway
+         * has submitted it again with the same id. */
         if (job == NULL || job->worker != worker || event.attempt != (int64_t)job->delivery) {
             continue;
         }
@@ -363,7 +365,7 @@ void by__broker_events(by__broker *b, by__peer *worker, const char *list, size_t
 
 void by__broker_cancel(by__broker *b, const char *name)
 {
-    char id[65]; /* `name` may be the job's own, which may end below */
+    char id[65]; /* `name` may belong to the job, which may end below */
     by__job *job = by__broker_job(b, name);
     if (job == NULL) {
         return;
@@ -376,7 +378,7 @@ void by__broker_cancel(by__broker *b, const char *name)
         (void)by__link_send(worker->link, cancel);
         json_decref(cancel);
     }
-    /* The worker may have been lost while it was told. */
+    /* Sending may have lost the worker. */
     job = by__broker_job(b, id);
     if (job != NULL) {
         forget(b, job);
@@ -388,7 +390,7 @@ void by__broker_orphans(by__broker *b, by__peer *worker, const char *why)
 {
     by__pool *pool = worker->pool;
     while (worker->jobs.last != NULL) {
-        /* From the last to the first, each to the front: they keep their order. */
+        /* From last to first, each to the front: the order is kept. */
         by__job *job = worker->jobs.last;
         if (job->attempt >= b->options.attempts) {
             by__text text = {0};

@@ -1,5 +1,5 @@
-/* Who is connected to the broker: what they may say, when they count as lost, and the state of all
- * that others see. */
+/* The broker's peers: handling of their messages, detection of lost ones, and the state that is
+ * sent to all. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,8 +48,8 @@ static void drop(by__broker *b, by__peer *p, const char *why)
     by__link_close(&link);
 }
 
-/* A worker that has work and makes no step is as good as dead. Its link stays: a new one would
- * begin as if all were well, and take more requests. */
+/* Suspends a worker that has work but completes no step: its requests go to others. Its link stays
+ * open, because on a new one it would start over and take more requests. */
 static void suspend(by__broker *b, by__peer *p)
 {
     by__link *link = p->link;
@@ -58,7 +58,7 @@ static void suspend(by__broker *b, by__peer *p)
     p->link = link;
 }
 
-/* The first message of a peer. False: it is none of ours. */
+/* Handles the first message of a peer. Returns false if it is malformed. */
 static bool greet(by__broker *b, by__peer *p, const json_t *m)
 {
     const char *role = by__get_text(m, "role");
@@ -117,7 +117,7 @@ static void take_beat(by__peer *p, const json_t *m)
 static bool take_message(by__broker *b, by__peer *p, const char *kind, const json_t *m)
 {
     if (p->hangs) {
-        /* Once it goes on, it begins anew by another link. */
+        /* A worker that makes progress again starts over with a new link. */
         return strcmp(kind, "beat") != 0 || !moves(p, m);
     }
     if (p->role == BY__NOBODY) {
@@ -219,7 +219,7 @@ void by__broker_look(by__broker *b)
 {
     double now = by__now();
     /* After a pause of this process (a stopped machine, a disk that stalls) beats are still unread:
-     * silence is counted anew. */
+     * the silence of workers is measured anew. */
     bool paused = now - b->looked > 0.2 * b->options.silence_seconds + 0.004 * BY__BEAT;
     b->looked = now;
     for (by__peer *p = b->peers; p != NULL; p = p->next) {

@@ -1,26 +1,26 @@
-/* Shadow traffic: a copy of a request goes to another version too; nobody gets its answer, which is
- * compared with the one that the client got. */
+/* Shadow traffic: a copy of a request also goes to another version. Its answer is not sent to
+ * anyone, only compared with the client's. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/answer_hash.h"
 #include "serve/broker/broker.h"
 
-/* Copies that run at a time, at most: a version under test must not fill the queue. */
+/* Most copies in flight: a version under test must not fill the queue. */
 #define MOST_COPIES 64
 
-/* An answer while it comes. */
+/* An answer so far. */
 typedef struct answer {
     by__answer_hash hash;
     bool ended;
     bool failed;
 } answer;
 
-/* What a request and its copy share; freed with the second of them. */
+/* Shared by a request and its copy; freed with the second of them. */
 struct by__mirror {
     answer answers[2]; /* the client's, the copy's */
     by__pool *pool;
-    char version[65]; /* of the copy */
+    char version[65]; /* version that gets the copy */
     int holders;
 };
 

@@ -1,16 +1,16 @@
-/* Tasks: requests that nobody waits for at a connection, on disk until they expire. They are
- * delivered at least once, and have one result: the first, of the attempt that counts. */
+/* Tasks: requests without a connected client, on disk until they expire. They are run at least
+ * once, and have one result: that of the first attempt to complete. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/broker/broker.h"
 
-/* Seconds after a write that failed until what it was about runs again. */
+/* Seconds between a failed write and a new run of the tasks that it concerned. */
 #define RETRY 5.0
-/* Webhooks that a gateway is given at once, at most. */
+/* Most webhooks leased to a gateway at once. */
 #define HOOKS 64
 
-/* What is not written is told: on disk the task stays what it is, and runs again later. */
+/* Logs a failed write: on disk the task keeps its state, and will run again. */
 static void note_unwritten(by__broker *b, const by__job *job, const char *reason)
 {
     b->tasks_failed = by__now();
@@ -57,9 +57,9 @@ void by__broker_task_event(by__broker *b, by__job *job, const json_t *event)
     }
 }
 
-/* ---- what gateways ask ---- */
+/* ---- requests of gateways ---- */
 
-/* The answer goes out behind the commit of what it says. */
+/* Keeps an answer until what it reports is committed. */
 static void hold(by__peer *p, json_t *answer)
 {
     if (p->held == NULL) {
@@ -83,7 +83,7 @@ static void refuse(by__peer *p, const json_t *message, int status, const char *c
     hold(p, answer);
 }
 
-/* Puts a task of the file into the queue. */
+/* Queues a task of the file. */
 static by_status enqueue(by__broker *b, const char *id, const json_t *task, double expires,
                          by_error *error)
 {
@@ -107,7 +107,7 @@ static by_status enqueue(by__broker *b, const char *id, const json_t *task, doub
     job->cost = by__get_integer(task, "cost");
     job->sequences = by__sequences_of(task);
     job->priority = by__get_integer(task, "priority");
-    /* What has expired ends at the next look. */
+    /* An expired task is ended at the next check. */
     double left = expires - by__wall_clock();
     job->deadline = by__now() + (left > 0.0 ? left : 0.0);
     job->since = by__now();
@@ -116,7 +116,7 @@ static by_status enqueue(by__broker *b, const char *id, const json_t *task, doub
     return BY_OK;
 }
 
-/* What a gateway has computed is kept as it is. */
+/* Stores a result that a gateway has computed. */
 static void keep_result(by__broker *b, by__peer *from, const json_t *message)
 {
     const char *id = by__get_text(message, "id");
@@ -220,7 +220,7 @@ static void tell_task(by__broker *b, by__peer *from, const json_t *message, cons
 
 /* ---- webhooks ---- */
 
-/* Messages about ends that are due; the gateway has them once that they are leased is on disk. */
+/* Sends webhooks that are due; the gateway gets them once their lease is on disk. */
 static void tell_hooks(by__broker *b, by__peer *from, const json_t *message)
 {
     json_t *hooks = NULL;
@@ -302,7 +302,7 @@ void by__broker_tasks_commit(by__broker *b)
     }
 }
 
-/* Puts what has no end on disk, and is not there yet, into the queue. */
+/* Queues tasks that have not ended on disk and are not queued yet. */
 static by_status enqueue_open_ones(by__broker *b, by_error *error)
 {
     json_t *open = NULL;
@@ -343,7 +343,7 @@ void by__broker_tasks_tend(by__broker *b)
         }
     }
     if (b->tasks_failed > 0.0 && now - b->tasks_failed > RETRY) {
-        /* What ended without being written is open on disk. */
+        /* Tasks whose end could not be written are still open on disk. */
         b->tasks_failed = 0.0;
         if (enqueue_open_ones(b, &error) != BY_OK) {
             b->tasks_failed = now;

@@ -1,13 +1,13 @@
-/* Versions of a model in the broker: which of them a request goes to, and what each has done. */
+/* Versions of a model in the broker: selection of a request's version, and their statistics. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/broker/broker.h"
 
-/* Seconds without a worker of a version after which it will not come back, where no supervisor says
- * which versions there are. */
+/* Seconds without a worker after which a version counts as gone, if no supervisor lists
+ * versions. */
 #define ABSENT 30.0
-/* Versions that a model has at a time, at most: a client cannot name one into being. */
+/* Most versions of a model; clients cannot create any by naming them. */
 #define MOST_VERSIONS 16
 
 by__version *by__broker_version(by__pool *pool, const char *name, bool make)
@@ -68,7 +68,7 @@ by__version *by__broker_pick(const by__pool *pool, const char *id)
     return last;
 }
 
-/* No worker of the version is there, nor will one come. */
+/* Returns true if the version has no worker and none will come. */
 static bool is_gone(const by__broker *b, const by__pool *pool, const by__version *v)
 {
     double now = by__now();
@@ -93,7 +93,7 @@ void by__broker_reroute(by__broker *b, by__pool *pool)
     }
 }
 
-/* A version that nobody has, and that no supervisor lists, is forgotten. */
+/* Removes versions that have no worker and are in no supervisor's list. */
 static void sweep(by__broker *b, by__pool *pool)
 {
     for (by__version **at = &pool->versions; *at != NULL;) {
@@ -161,7 +161,7 @@ void by__broker_route(by__broker *b, const json_t *message)
     by__broker_give(b, pool);
 }
 
-/* ---- what a version has done ---- */
+/* ---- statistics of a version ---- */
 
 void by__broker_count_first(by__job *job)
 {

@@ -4,7 +4,7 @@
 
 #include "serve/task_turn.h"
 
-/* Nobody is connected for a task: among equals it goes last. */
+/* No client is connected for a task: it comes after requests of equal priority. */
 static int64_t rank_of(int64_t priority, bool task)
 {
     return 2 * priority - (task ? 1 : 0);
@@ -17,7 +17,7 @@ static int64_t rank(const by__job *job)
 
 void by__job_enqueue(by__job_list *list, by__job *job, bool front)
 {
-    by__job *after = list->last; /* the job goes behind it */
+    by__job *after = list->last; /* the job is inserted after it */
     while (after != NULL && (front ? rank(after) <= rank(job) : rank(after) < rank(job))) {
         after = after->previous;
     }

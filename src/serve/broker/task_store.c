@@ -39,8 +39,8 @@ enum {
     STATEMENTS
 };
 
-/* A day: how long a task with a message that is still to be sent outlives its end, and how far
- * behind the present a message can be due before the clock must have been put back. */
+/* A day: how much longer a task with an undelivered message is kept after it expired, and how far
+ * in the past a message may be due before the clock is assumed to have been set back. */
 #define DAY "86400.0"
 
 #define COLUMNS                                                                                    \
@@ -75,7 +75,7 @@ struct by__tasks {
     sqlite3 *db;
     sqlite3_stmt *statements[STATEMENTS];
     bool writing; /* a transaction is open */
-    bool undone;  /* an error has undone it: SQLite does so when the disk is full */
+    bool undone;  /* rolled back by an error: SQLite does so when the disk is full */
 };
 
 const char *by__task_state_name(by__task_state state)
@@ -108,7 +108,7 @@ static by_status db_error(const by__tasks *t, const char *verb, by_error *error)
     return by_error_set(error, BY_EIO, "cannot %s the tasks: %s", verb, sqlite3_errmsg(t->db));
 }
 
-/* Runs a statement that gives no row. */
+/* Runs a statement that returns no row. */
 static by_status finish(by__tasks *t, sqlite3_stmt *s, const char *verb, by_error *error)
 {
     int code = sqlite3_step(s);
@@ -197,7 +197,7 @@ static json_t *row_of(sqlite3_stmt *s)
     return row;
 }
 
-/* The row of a statement with two texts, NULL for none. */
+/* Runs a statement with two text parameters and reads its row; *out is NULL if there is none. */
 static by_status find(by__tasks *t, int which, const char *a, const char *b, json_t **out,
                       by_error *error)
 {

@@ -1,7 +1,7 @@
 /* Tasks on disk: a SQLite file that survives a crash at any moment.
  *
- * A write is durable when by__tasks_commit has returned: many writes of one turn of the loop share
- * one commit, and so one wait for the disk. */
+ * A write is durable once by__tasks_commit has returned. The writes of one turn of the event loop
+ * share one commit, and so one wait for the disk. */
 #ifndef BY_SERVE_TASK_STORE_H
 #define BY_SERVE_TASK_STORE_H
 
@@ -24,39 +24,41 @@ by_status by__tasks_open(by__tasks **out, const char *path, by_error *error);
 void by__tasks_close(by__tasks **tasks);
 
 /* Writes a new task: {"id", "owner", "key" (of idempotency, or absent), "model", "expires", "task":
- * what brought it, with "webhook": a URL, where one is told its end}. */
+ * the message that created it, with "webhook": a URL to notify of its end, if any}. */
 by_status by__tasks_add(by__tasks *tasks, const json_t *task, by_error *error);
-/* The task that its owner has with the key of a new one, as by__tasks_get gives it, or NULL. */
+/* Finds the owner's task with the same idempotency key as a new one; *out as by__tasks_get sets it,
+ * or NULL. */
 by_status by__tasks_find(by__tasks *tasks, const json_t *task, json_t **out, by_error *error);
-/* A task of an owner: {"id", "owner", "status", "created_at", "expires_at", "attempts", "task",
- * "result" or null, "error" or null, and of a task with a webhook "hook": {"status": "pending",
- * "delivered" or "failed", "attempts"}}. *out is NULL when there is none; a new reference. */
+/* Reads a task of an owner: {"id", "owner", "status", "created_at", "expires_at", "attempts",
+ * "task", "result" or null, "error" or null, and of a task with a webhook "hook": {"status":
+ * "pending", "delivered" or "failed", "attempts"}}. *out is NULL when there is none; a new
+ * reference. */
 by_status by__tasks_get(by__tasks *tasks, const char *id, const char *owner, json_t **out,
                         by_error *error);
-/* Another state, of a task that has not ended; result and error (NULL: none) with it. */
+/* Sets the state of a task that has not ended; result and error (NULL: none) are stored with it. */
 by_status by__tasks_set(by__tasks *tasks, const char *id, by__task_state state, int attempts,
                         const json_t *result, const json_t *failure, by_error *error);
-/* Forgets a task, whatever its state. */
+/* Deletes a task, whatever its state. */
 by_status by__tasks_delete(by__tasks *tasks, const char *id, by_error *error);
-/* Tasks that have not ended, in the order in which they came: [task, ...], a new reference. */
+/* Lists tasks that have not ended, in order of arrival: [task, ...], a new reference. */
 by_status by__tasks_open_ones(by__tasks *tasks, json_t **out, by_error *error);
-/* Forgets tasks that expired before `now` (seconds since 1970); one whose webhook is still to be
+/* Deletes tasks that expired before `now` (seconds since 1970); one whose webhook is still to be
  * sent is kept for up to a day longer. */
 by_status by__tasks_expire(by__tasks *tasks, double now, by_error *error);
 
 /* ---- webhooks: messages about the end of a task, kept with it ---- */
 
-/* Takes up to `most` that are due at `now`, and makes them due again `seconds` later: [task, ...]
- * as by__tasks_get gives them, without results, with "tries" (attempts with this one) and
- * "ended_at"; a new reference. */
+/* Leases up to `most` webhooks that are due at `now` for `seconds`, after which they are due again:
+ * [task, ...] as by__tasks_get gives them, without results, with "tries" (attempts including this
+ * one) and "ended_at"; a new reference. */
 by_status by__tasks_hooks(by__tasks *tasks, double now, double seconds, int64_t most, json_t **out,
                           by_error *error);
-/* What became of attempt `try`: "delivered", "failed" (for good), or "pending", due at `due`. What
- * is said of an earlier attempt than the last one counts for nothing. */
+/* Stores the outcome of attempt `try`: "delivered", "failed" (for good), or "pending", due at
+ * `due`. The outcome of any attempt but the last one is ignored. */
 by_status by__tasks_set_hook(by__tasks *tasks, const char *id, int64_t try, const char *outcome,
                              double due, by_error *error);
 
-/* Makes what was written since the last commit durable. */
+/* Makes all writes since the last commit durable. */
 by_status by__tasks_commit(by__tasks *tasks, by_error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* The load generator: many clients on one loop. */
+/* The load generator of `banyan bench serve`: many clients on one loop. */
 #include <math.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 #include "serve/messages.h"
 
 #define READ ((size_t)64 << 10)
-#define SAID ((size_t)300) /* bytes of a body that is kept as a message */
-#define TICK 2             /* milliseconds between two looks at what is due */
+#define SAID ((size_t)300) /* bytes of a body that are kept for messages */
+#define TICK 2             /* milliseconds between checks for requests that are due */
 
 typedef struct load load;
 
@@ -26,17 +26,18 @@ typedef struct client {
     load *all;
     by__answer answer;
     by__text request;
-    by__text events;  /* of a stream, not yet cut into lines; or the whole body */
-    by__text said;    /* the event of an error inside a stream */
+    by__text events;  /* input of a stream not yet split into lines; or the whole body */
+    by__text said;    /* an error event in a stream */
     size_t sample;    /* SIZE_MAX: none */
-    double due;       /* by__now at which the request was to be sent */
+    double due;       /* by__now at which the request was scheduled */
     double last_text; /* by__now; 0: none yet */
     bool open;
     bool connected;
-    const char *fault; /* of an answer whose status is 200, NULL: none is known */
-    bool reused;       /* the connection has carried an answer before the request was sent */
-    bool heard;        /* bytes of the answer have come */
-    bool again;        /* the request is sent again when the connection is closed */
+    /* why an answer of status 200 is a failure; NULL: it is not known to be one */
+    const char *fault;
+    bool reused; /* the connection has carried an answer before */
+    bool heard;  /* a byte of the answer has arrived */
+    bool again;  /* the request is repeated if the connection is closed */
 } client;
 
 struct load {
@@ -47,7 +48,7 @@ struct load {
     struct sockaddr_storage address;
     const char *path; /* of a socket in the file system, NULL for none */
     client *clients;
-    double *due; /* [requests] seconds from the start, of the open loop */
+    double *due; /* [requests] seconds from the start, in open-loop mode */
     size_t sent;
     size_t ended;
     size_t open_handles;
@@ -81,7 +82,7 @@ static void add_gap(load *l, double seconds)
     }
 }
 
-/* One line of what a body says went wrong: OpenAI's error message, else how it begins. NULL when
+/* Extracts the error from a body: OpenAI's error message, else the beginning of the body. NULL when
  * memory is exhausted. */
 static char *message_of(const by__text *body)
 {
@@ -101,7 +102,7 @@ static char *message_of(const by__text *body)
     return out;
 }
 
-/* Counts a failure for its reason. Where memory is exhausted only its sample knows of it. */
+/* Counts a failure by its reason. When memory is exhausted only its sample records it. */
 static void add_failure(load *l, int status, const char *reason, const by__text *body)
 {
     by_load_report *r = l->report;
@@ -121,8 +122,8 @@ static void add_failure(load *l, int status, const char *reason, const by__text 
     }
 }
 
-/* One event of a stream. Of the text of a chunk only its being there counts; usage tells how many
- * tokens an answer has. */
+/* Handles one event of a stream. The text of a chunk only matters by its presence; usage gives the
+ * number of tokens of an answer. */
 static void take_event(void *user, const char *data, size_t length)
 {
     client *c = user;
@@ -159,7 +160,7 @@ static void take_body(void *user, const char *data, size_t length)
     }
 }
 
-/* broken: why there is no whole answer, or NULL. */
+/* Ends a request. broken: why there is no complete answer, or NULL. */
 static void finish(client *c, const char *broken)
 {
     load *l = c->all;
@@ -182,8 +183,8 @@ static void finish(client *c, const char *broken)
         s->tokens = (size_t)by__get_integer(json_object_get(object, "usage"), "completion_tokens");
         json_decref(object);
     }
-    /* An answer of nothing is none: its times would be the best of all. Tokens without a text are
-     * there when the answer has ended. */
+    /* An empty answer is a failure: its times would be the best of all. Tokens without text are
+     * counted when the answer has ended. */
     if (fault == NULL && s->tokens == 0) {
         fault = "an answer without a token";
     }
@@ -222,9 +223,8 @@ static void hang_up(client *c, const char *why)
     }
 }
 
-/* The connection has ended; code: of libuv. A server may close one behind any answer, and may have
- * done so before the next request reached it (RFC 9112, section 9.3.1): such a request is sent once
- * more. */
+/* The connection has ended; code: of libuv. A server may close an idle connection at any time, also
+ * before the next request reaches it (RFC 9112, section 9.3.1): such a request is repeated once. */
 static void lose(client *c, int code)
 {
     if (c->sample != SIZE_MAX && c->reused && !c->heard && !uv_is_closing(&c->uv.handle)) {
@@ -380,7 +380,7 @@ static client *free_client(load *l)
     return NULL;
 }
 
-/* Sends what is due; ends what took too long. */
+/* Sends requests that are due, and ends those that took too long. */
 static void look(load *l)
 {
     const by_load_options *o = &l->options;

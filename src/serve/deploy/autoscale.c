@@ -22,7 +22,7 @@ void by__autoscale_begin(by__autoscale *a, const by__autoscale_options *options,
     a->options.idle = otherwise(options->idle, 60.0);
 }
 
-/* Requests that are late, or will be: more than the target allows to be under way. */
+/* Number of late or soon-to-be-late requests: those in flight beyond what the target allows. */
 static double excess_of(const by__autoscale *a, const by__autoscale_input *in)
 {
     double under_way = (double)(in->waiting + in->running);
@@ -30,7 +30,7 @@ static double excess_of(const by__autoscale *a, const by__autoscale_input *in)
     return under_way > allowed ? under_way - allowed : 0.0;
 }
 
-/* A percentile of a few requests is chance: two that came together. */
+/* With few requests a percentile is noise: two may have come together. */
 static bool is_slow(const by__autoscale *a, const by__autoscale_input *in)
 {
     bool refused = (double)in->refused > BY__AUTOSCALE_REFUSED * (double)in->arrived;
@@ -38,8 +38,9 @@ static bool is_slow(const by__autoscale *a, const by__autoscale_input *in)
            in->oldest > a->options.target || (refused && in->arrived >= BY__AUTOSCALE_SAMPLE);
 }
 
-/* While requests are late and no worker is without one, workers do what they can; the mean forgets
- * slowly. A window in which the number of workers changed says nothing. */
+/* Measures capacity while requests are late and no worker is idle, when the rate of completions is
+ * what workers can do; the mean decays slowly. A window in which the number of workers changed is
+ * ignored. */
 static void measure(by__autoscale *a, const by__autoscale_input *in)
 {
     if (in->ready != a->ready) {
@@ -53,11 +54,11 @@ static void measure(by__autoscale *a, const by__autoscale_input *in)
     }
     double rate = (double)in->ended / in->window / (double)in->ready;
     a->capacity = a->capacity == 0.0 ? rate : 0.8 * a->capacity + 0.2 * rate;
-    /* What was done at any time can be done. */
+    /* A rate that was reached once is possible. */
     a->capacity = rate > a->capacity ? rate : a->capacity;
 }
 
-/* Workers that `rate` requests a second need. */
+/* Number of workers needed for `rate` requests a second. */
 static size_t workers_for(const by__autoscale *a, double rate, size_t current)
 {
     if (a->capacity <= 0.0) {
@@ -80,7 +81,7 @@ static void scale_out(by__autoscale *a, const by__autoscale_input *in, double ra
     const by__autoscale_options *o = &a->options;
     bool settled = in->ready == in->started && in->now - a->changed >= o->pause + in->window;
     size_t need = workers_for(a, rate + excess_of(a, in) / o->drain, a->wanted);
-    /* More than is known to be needed only when what was started shows no effect. */
+    /* Goes beyond the computed number only if the workers already started have had no effect. */
     need = need <= a->wanted && settled ? a->wanted + 1 : need;
     need = need > o->most ? o->most : need;
     if (need > a->wanted && in->now - a->changed >= o->pause) {
@@ -101,7 +102,7 @@ static void scale_in(by__autoscale *a, const by__autoscale_input *in)
         a->needed = in->now;
         a->busiest = 0.0;
     } else if (in->now - a->needed >= o->calm && in->now - a->changed >= o->calm) {
-        /* Half of what could go: the load may come back. */
+        /* Removes half of what could go: the load may come back. */
         set(a, least == 0 ? 0 : a->wanted - (a->wanted - need + 1) / 2, in->now);
         a->needed = in->now;
         a->busiest = 0.0;

@@ -1,5 +1,5 @@
-/* A deployment where workers of both versions run already, started by whoever starts processes on
- * the hosts: the requests of a model are shifted by what the broker counts, as a supervisor does it
+/* Deployment when workers of both versions are already running, started by other means on any host:
+ * shifts a model's requests according to the broker's counts, as a supervisor does
  * (serve_state.c). */
 #include <stdlib.h>
 #include <string.h>
@@ -8,24 +8,24 @@
 #include "serve/deploy/model_state.h"
 #include "serve/deploy/shared_session.h"
 
-/* Seconds for the broker to name the model, and to take what was decided. */
+/* Seconds to wait for the broker to name the model, and to accept a decision. */
 #define PATIENCE 15.0
-/* Seconds in which the broker takes this process for the one that decides. */
+/* Seconds after which the broker regards this process as the one that decides. */
 #define TAKEOVER 3.0
 
 typedef struct shifting {
-    by__session session; /* the first */
+    by__session session; /* first member */
     const by_shared_deploy_options *options;
     by__log log;
     by__golden_run golden;
     by__rollout rollout;
-    char version[65]; /* that is deployed; "": not known yet, of a roll-back */
+    char version[65]; /* the version to deploy; "": not known yet, of a roll-back */
     char former[65];  /* the version that serves; "": not known yet */
-    json_t *earlier;  /* what was known of deployments at the begin */
-    char told[64];    /* the last phase */
-    double since;     /* by__now at the begin, and at the end of the rollout */
-    bool asked;       /* the roll-back is done by the process that decides */
-    bool begun;       /* it has */
+    json_t *earlier;  /* the "deployment" at the beginning */
+    char told[64];    /* last phase that was reported */
+    double since;     /* by__now at the beginning, and at the end of the rollout */
+    bool asked;       /* the deciding process was asked to roll back */
+    bool begun;       /* and has started */
     bool ended;
 } shifting;
 
@@ -49,7 +49,7 @@ static size_t workers_of(const json_t *model, const char *version)
     return (size_t)by__get_integer(by__state_version(model, version), "workers");
 }
 
-/* ---- the begin ---- */
+/* ---- start ---- */
 
 static void give_up(shifting *s, const char *why)
 {
@@ -59,7 +59,7 @@ static void give_up(shifting *s, const char *why)
     by__session_fail(&s->session, BY_ESTATE, text);
 }
 
-/* Workers may come yet. */
+/* Workers may still come. */
 static void look_patiently(shifting *s)
 {
     if (by__now() - s->since > PATIENCE) {
@@ -67,7 +67,8 @@ static void look_patiently(shifting *s)
     }
 }
 
-/* Of a roll-back: who does it, and to which version. False: nobody can. */
+/* For a roll-back: finds the process that does it, and the version. Returns false if there is
+ * none. */
 static bool choose(shifting *s, const json_t *model)
 {
     const char *coming = by__state_deployment(model, "coming");
@@ -93,7 +94,7 @@ static bool choose(shifting *s, const json_t *model)
     return true;
 }
 
-/* False: it cannot begin yet, or at all. */
+/* Returns false if the rollout cannot begin yet, or at all. */
 static bool begin(shifting *s, const json_t *model)
 {
     const by_shared_deploy_options *o = s->options;
@@ -117,13 +118,13 @@ static bool begin(shifting *s, const json_t *model)
     copy(s->former, sizeof s->former, alone ? s->version : former);
     s->earlier = json_deep_copy(json_object_get(model, "deployment"));
     if (alone) {
-        /* It has had the requests already; from here on versions that come later have none. */
+        /* The version already gets all requests; from now on later versions get none. */
         s->rollout.phase = BY__ROLLOUT_DONE;
     }
     return true;
 }
 
-/* The first states: false as long as nothing can be shifted. */
+/* Handles the first states; returns false until requests can be shifted. */
 static bool look_for_begin(shifting *s, const json_t *model)
 {
     if (by__state_serving(model, "") == NULL) {
@@ -136,7 +137,7 @@ static bool look_for_begin(shifting *s, const json_t *model)
     return s->asked || begin(s, model);
 }
 
-/* ---- what Redis is told ---- */
+/* ---- messages to Redis ---- */
 
 static const char *earlier(const shifting *s, const char *key)
 {
@@ -179,7 +180,8 @@ static void say_route(shifting *s)
 
 /* ---- the rollout ---- */
 
-/* One that shifted requests, and has ended before its time, keeps them from others for a while. */
+/* A process that shifted requests, and ended prematurely, remains the one that decides for a
+ * while. */
 static bool decides(const shifting *s, const json_t *model)
 {
     const char *who = by__get_text(model, "decides");
@@ -219,7 +221,7 @@ static void step(shifting *s, const json_t *model)
     }
 }
 
-/* The broker has taken the last route, or somebody else decides. */
+/* Ends once the broker has accepted the last route, or another process decides. */
 static void look_for_end(shifting *s, const json_t *model)
 {
     const char *last = s->rollout.phase == BY__ROLLOUT_DONE ? s->version : s->former;
@@ -229,7 +231,7 @@ static void look_for_end(shifting *s, const json_t *model)
     }
 }
 
-/* A roll-back that another process does: its phases, until it has ended. */
+/* Follows a roll-back done by another process until it has ended. */
 static void follow(shifting *s, const json_t *model)
 {
     const char *coming = by__state_deployment(model, "coming");
@@ -288,7 +290,7 @@ static void on_events(void *user, const char *list, size_t length)
     by__golden_events(&s->golden, &target, list, length);
 }
 
-/* A broker that cannot be reached at the begin is named wrongly; later it is waited for. */
+/* A broker that was never reached is probably misspelled; a lost one is waited for. */
 static void on_lost(void *user, const char *why)
 {
     shifting *s = user;

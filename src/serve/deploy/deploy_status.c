@@ -1,20 +1,20 @@
-/* What a model behind Redis is served by, and what became of its deployments: as its gateways and
- * workers, and who shifts its requests, have told Redis. */
+/* Reports which versions serve a model through Redis, and its deployments, from what gateways,
+ * workers and the deciding supervisor have stored in Redis. */
 #include <stdio.h>
 #include <string.h>
 
 #include "serve/deploy/model_state.h"
 #include "serve/deploy/shared_session.h"
 
-/* Seconds of the times that are told, and for the broker to name the model. */
+/* Seconds over which times are measured, and to wait for the broker to name the model. */
 #define WINDOW   1.0
 #define PATIENCE 5.0
 
 typedef struct looking {
-    by__session session; /* the first */
+    by__session session; /* first member */
     by_deploy_status *out;
     const char *model;
-    by__histogram before; /* times of first texts at `since` */
+    by__histogram before; /* histogram of times to first text at `since` */
     double began;
     double since; /* 0: the model has not been named yet */
 } looking;
@@ -44,7 +44,7 @@ static void fill(const looking *l, const json_t *model)
     const json_t *new = by__state_version(model, coming);
     by__histogram first = times_of(model);
     by__version_load load;
-    /* Workers are started by others: those that are there are as many as are wanted. */
+    /* Others start the workers: the number wanted is the number present. */
     size_t workers = (size_t)by__get_integer(
         serving == NULL ? NULL : by__state_version(model, serving), "workers");
     by__histogram_subtract(&first, &l->before);

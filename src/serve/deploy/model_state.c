@@ -4,7 +4,7 @@
 
 #include "serve/messages.h"
 
-/* The object of a list whose `key` is a text. */
+/* The object in a list whose `key` has this string value. */
 static const json_t *find(const json_t *list, const char *key, const char *text)
 {
     size_t i;

@@ -3,11 +3,11 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Ends of new workers while they start that are one too many. */
+/* Exits of new workers during their start that fail the rollout. */
 #define MOST_EXITS 2
-/* Seconds by which a percentile may differ whatever the ratio: times below it are noise. */
+/* Seconds by which percentiles may differ whatever the ratio: smaller differences are noise. */
 #define NOISE 0.01
-/* A share with too few requests to judge is held this many times as long. */
+/* Factor by which a share with too few requests is held longer. */
 #define PATIENCE 3.0
 
 const char *by__rollout_name(by__rollout_phase phase)
@@ -66,9 +66,9 @@ size_t by__rollout_workers(const by__rollout *r, size_t total)
     return n < 1.0 ? 1 : (size_t)n;
 }
 
-/* ---- is it worse? ---- */
+/* ---- comparison of versions ---- */
 
-/* Totals that are below earlier ones are of another broker: it was started again. */
+/* Totals below earlier ones are from a broker that was restarted. */
 static bool has_fallen(const by__version_load *now, const by__version_load *then)
 {
     return now->requests < then->requests || now->errors < then->errors ||
@@ -93,8 +93,8 @@ static double rate_of(uint64_t part, uint64_t whole)
     return whole == 0 ? 0.0 : (double)part / (double)whole;
 }
 
-/* Fails it when what the new version did since the last step is worse than what the former one
- * did. Returns whether there was enough to judge by. */
+/* Fails the rollout if the new version did worse since the last step than the former one. Returns
+ * true if there were enough requests to judge. */
 static bool judge(by__rollout *r, const by__rollout_input *in)
 {
     const by__rollout_options *o = &r->options;
@@ -144,7 +144,7 @@ static void enter(by__rollout *r, by__rollout_phase phase, const by__rollout_inp
                                               : 0.0;
 }
 
-/* The share of r->step; the last one is the end. */
+/* Starts the share of r->step, or ends the rollout after the last one. */
 static void enter_share(by__rollout *r, const by__rollout_input *in)
 {
     bool last = r->options.shares[r->step] >= 1.0;
@@ -182,7 +182,7 @@ static void hold(by__rollout *r, const by__rollout_input *in)
         return;
     }
     if (r->phase == BY__ROLLOUT_HOLDING) {
-        /* The workers of the next share first. */
+        /* Workers for the next share must be ready first. */
         size_t next = r->step + 1;
         double n = ceil(r->options.shares[next] * (double)in->total - 1e-9);
         r->step = next;

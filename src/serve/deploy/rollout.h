@@ -1,11 +1,20 @@
-/* How a new version of a model comes into use: a function of measurements, for the supervisor.
+/* deploy: which version of a model serves, and on how many workers. This file has the rollout of a
+ * new version: a state machine that depends on measurements alone, run by the supervisor.
  *
  *     STARTING -> CHECKING -> (SHADOWING) -> HOLDING a share, step by step -> DONE
  *                        any of them -> FAILED: the former version keeps, or gets back, everything
  *
- * A version fails when its workers end while they start, or do not become ready in time, when the
- * golden request has a wrong answer, and when at one of its shares more of its requests fail, or
- * they take longer, than those of the former version in the same time. */
+ * A version fails when its workers exit during their start or are not ready in time, when the
+ * golden request (golden.h) has a wrong answer, or when at one of its shares more of its requests
+ * fail, or they are slower, than those of the former version in the same period.
+ *
+ * Types: by__rollout, the state; by__rollout_input, a measurement; by__version_load, the totals of
+ * a version. autoscale.h has the same for the number of workers.
+ *
+ * Who owns what: the records belong to the caller and own nothing.
+ *
+ * Never put here: processes, links, clocks: measurements contain the time, so that tests can
+ * simulate any load. */
 #ifndef BY_SERVE_ROLLOUT_H
 #define BY_SERVE_ROLLOUT_H
 
@@ -23,15 +32,15 @@ typedef enum by__rollout_phase {
 } by__rollout_phase;
 
 typedef struct by__rollout_options {
-    double shares[BY__ROLLOUT_STEPS]; /* of new requests, ascending, the last one is 1 */
+    double shares[BY__ROLLOUT_STEPS]; /* shares of new requests, ascending; the last one is 1 */
     size_t share_count;
-    double hold;       /* seconds of each share below 1, and of shadow traffic; 0: 30 */
-    bool shadow;       /* copies of requests before any share */
-    double start;      /* seconds that workers have to be ready; 0: 300 */
+    double hold;       /* seconds at each share below 1, and of shadow traffic; 0: 30 */
+    bool shadow;       /* copies of requests are sent to it before it gets a share */
+    double start;      /* seconds for workers to become ready; 0: 300 */
     double check;      /* seconds for the golden request; 0: 60 */
-    uint64_t requests; /* of the new version, before which it is not judged; 0: 20 */
-    double errors;     /* that its error rate may be above the former one's; 0: 0.02 */
-    double slower;     /* times the former 95th percentile that its own may be; 0: 1.5 */
+    uint64_t requests; /* requests of the new version before it is judged; 0: 20 */
+    double errors;     /* how much its error rate may exceed the former one's; 0: 0.02 */
+    double slower;     /* allowed ratio of its 95th percentile to the former one's; 0: 1.5 */
 } by__rollout_options;
 
 /* Totals of a version. */
@@ -39,7 +48,7 @@ typedef struct by__version_load {
     uint64_t requests;
     uint64_t errors;
     by__histogram first;
-    uint64_t same; /* copies of requests, by what their answers were */
+    uint64_t same; /* copies of requests, by how their answers compared */
     uint64_t different;
     uint64_t failed;
 } by__version_load;
@@ -50,8 +59,8 @@ typedef struct by__rollout_input {
     double now;
     size_t total;  /* workers that all requests need */
     size_t ready;  /* workers of the new version */
-    size_t exits;  /* of them, since they were started */
-    bool hopeless; /* one has said that a restart is no help */
+    size_t exits;  /* exits of those workers since they were started */
+    bool hopeless; /* a worker has reported that a restart cannot help */
     by__golden golden;
     const char *golden_reason; /* of BY__GOLDEN_BAD */
     by__version_load before;   /* of the former version */
@@ -62,25 +71,26 @@ typedef struct by__rollout {
     by__rollout_options options;
     by__rollout_phase phase;
     size_t step;
-    double since;            /* `now` at the beginning of the phase, or of the share */
-    double share;            /* that the new version gets */
-    bool mirrors;            /* it gets copies */
-    by__version_load before; /* at `since` */
+    double since;            /* `now` at the beginning of the phase or share */
+    double share;            /* share of requests of the new version */
+    bool mirrors;            /* the new version gets copies of requests */
+    by__version_load before; /* totals at `since` */
     by__version_load after;
     char reason[160]; /* of BY__ROLLOUT_FAILED */
 } by__rollout;
 
-/* The shares of a version that gets `canary` first: that, 25 %, 50 % and all; 0: all at once. */
+/* Sets the shares of a version that gets `canary` first: canary, 25 %, 50 % and all; 0: all at
+ * once. */
 void by__rollout_canary(by__rollout_options *options, double canary);
 /* "starting", "checking", "shadow", "canary", "done", "failed". Static. */
 const char *by__rollout_name(by__rollout_phase phase);
 void by__rollout_begin(by__rollout *r, const by__rollout_options *options, double now);
-/* Takes a measurement; the phase, the share and `mirrors` follow. */
+/* Takes a measurement and updates the phase, the share and `mirrors`. */
 void by__rollout_step(by__rollout *r, const by__rollout_input *in);
-/* Ends it: the former version is used again. */
+/* Ends the rollout: the former version is used again. */
 void by__rollout_fail(by__rollout *r, const char *reason);
 bool by__rollout_ended(const by__rollout *r);
-/* Workers of the new version that this phase needs of `total`: at least one. */
+/* Workers of the new version that this phase needs if all requests need `total`: at least one. */
 size_t by__rollout_workers(const by__rollout *r, size_t total);
 
 #endif

@@ -1,5 +1,5 @@
-/* Features of a running `feast serve`: POST /get-online-features, whose answer has a list for each
- * feature. libcurl's multi interface works on the gateway's loop
+/* Feature store that queries a running `feast serve`: POST /get-online-features, whose answer has a
+ * list for each feature. libcurl's multi interface runs on the gateway's loop
  * (https://curl.se/libcurl/c/libcurl-multi.html). */
 #include <curl/curl.h>
 #include <math.h>
@@ -9,7 +9,7 @@
 
 #include "serve/features/feature_store.h"
 
-/* Bytes of an answer, and connections at a time, at most. */
+/* Most bytes of an answer, and most connections. */
 #define MOST_ANSWER      ((size_t)16 << 20)
 #define MOST_CONNECTIONS 64L
 
@@ -17,12 +17,12 @@ struct by__feature_store {
     uv_loop_t *loop;
     const by__feature_map *map;
     CURLM *multi;
-    uv_timer_t timer; /* that libcurl asks for */
+    uv_timer_t timer; /* timer requested by libcurl */
     struct curl_slist *headers;
     by__text url;
 };
 
-/* A lookup on its way. */
+/* A lookup in flight. */
 typedef struct transfer {
     by__feature_store *store;
     by__feature_lookup *lookup;
@@ -32,7 +32,7 @@ typedef struct transfer {
     char why[CURL_ERROR_SIZE];
 } transfer;
 
-/* A socket of libcurl. */
+/* A socket of libcurl that is polled. */
 typedef struct watch {
     uv_poll_t poll;
     by__feature_store *store;
@@ -52,7 +52,7 @@ static void free_transfer(transfer *t)
 
 /* ---- the answer ---- */
 
-/* "2026-01-31T10:20:30.25Z" as seconds since 1970; 0: it is no time. */
+/* Parses "2026-01-31T10:20:30.25Z" to seconds since 1970; 0: malformed. */
 static double time_of(const char *text)
 {
     struct tm tm = {0};
@@ -85,8 +85,8 @@ static void put_value(by__feature_slot *slot, const json_t *value, const char *s
     }
 }
 
-/* The place of a feature in the answer, which names it VIEW__FEATURE; the count of names if it is
- * not there. */
+/* Index of a feature in the answer, where it is named VIEW__FEATURE; the number of names if it is
+ * missing. */
 static size_t find_name(const json_t *names, const by__feature_map *map,
                         const by__feature_column *column)
 {
@@ -241,7 +241,7 @@ static int set_socket(CURL *curl, curl_socket_t socket, int what, void *user, vo
     return uv_poll_start(&w->poll, events, on_socket) < 0 ? -1 : 0;
 }
 
-/* ---- questions ---- */
+/* ---- requests ---- */
 
 static char *print_request(const by__feature_lookup *lookup)
 {
@@ -337,7 +337,7 @@ static void on_timer_closed(uv_handle_t *handle)
 
 static void close_store(by__feature_store *s)
 {
-    (void)curl_multi_cleanup(s->multi); /* closes its sockets, which are watched no more */
+    (void)curl_multi_cleanup(s->multi); /* closes its sockets, which are no longer polled */
     (void)uv_timer_stop(&s->timer);
     uv_close((uv_handle_t *)&s->timer, on_timer_closed);
 }

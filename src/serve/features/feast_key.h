@@ -1,9 +1,9 @@
 /* Names of entities and features in a Feast online store of Redis, byte by byte, as Feast's
  * feast/infra/key_encoding_utils.py and feast/infra/online_stores/helpers.py write them.
  *
- * An entity is one hash of Redis. Its key is the serialized entity key and then the project. Of the
- * hash, a feature is the field murmur3_32("VIEW:FEATURE") as 4 little-endian bytes, and
- * "_ts:VIEW" is when the features of that view were observed. */
+ * An entity is one hash of Redis. Its key is the serialized entity key and then the project. In the
+ * hash, a feature's field is murmur3_32("VIEW:FEATURE") as 4 little-endian bytes, and the field
+ * "_ts:VIEW" holds the time at which the features of that view were observed. */
 #ifndef BY_SERVE_FEAST_KEY_H
 #define BY_SERVE_FEAST_KEY_H
 
@@ -29,14 +29,14 @@ typedef struct by__feast_join_key {
 /* "int64", "int32", "string", "bytes" or "unix_timestamp". */
 bool by__feast_type_named(by__feast_type *out, const char *name);
 
-/* Adds the key of an entity's hash. keys: sorted by the bytes of their names; values[i], of
- * keys[i]: a JSON integer, a text, or (bytes) a text in base64; version: of the serialization, 2 or
- * 3. BY_EARG names the join key whose value is missing or of another type; `out` then holds a part
- * of a key. */
+/* Appends the key of an entity's hash. keys: sorted by the bytes of their names; values[i], of
+ * keys[i]: a JSON integer, a string, or (bytes) a string in base64; version: of the serialization,
+ * 2 or 3. BY_EARG names the join key whose value is missing or of another type; `out` then holds a
+ * partial key. */
 by_status by__feast_key(by__text *out, const by__feast_join_key *keys, const json_t *const *values,
                         size_t count, int version, const char *project, by_error *error);
 
-/* The field of a feature. */
+/* Computes the field of a feature. */
 by_status by__feast_field(uint8_t out[4], const char *view, const char *feature, by_error *error);
 
 #endif

@@ -1,5 +1,5 @@
-/* Features in a Redis server that Feast has filled: an HMGET for each entity and view, on one
- * connection, which is made anew where it is lost. */
+/* Feature store that reads a Redis server filled by Feast: an HMGET for each entity and view, on
+ * one connection, which is reopened when it is lost. */
 #include <hiredis/sds.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,9 +10,10 @@
 #include "serve/link/redis_client.h"
 #include "serve/link/redis_poll.h"
 
-/* Milliseconds between two looks at the connection: lost ones are made anew. */
+/* Milliseconds between checks of the connection, which reopen a lost one. */
 #define LOOK 250
-/* Seconds without an answer after which a connection counts as lost, and timeouts at least. */
+/* Seconds without an answer after which a connection counts as lost; a longer timeout counts
+ * instead. */
 #define SILENCE 2.0
 
 struct by__feature_store {
@@ -20,23 +21,23 @@ struct by__feature_store {
     const by__feature_map *map;
     uv_getaddrinfo_t resolve;
     uv_timer_t timer;
-    redisAsyncContext *context; /* NULL: there is no connection */
+    redisAsyncContext *context; /* NULL: not connected */
     size_t unanswered;
     double since;  /* by__now when the first unanswered command was sent, or the last answer came */
-    char why[256]; /* there is none */
+    char why[256]; /* why there is no connection */
     bool resolving;
     bool closing;
 };
 
-/* A lookup on its way. */
+/* A lookup in flight. */
 typedef struct inquiry {
     by__feature_store *store;
-    by__feature_lookup *lookup; /* NULL: nobody waits any more */
-    size_t pending;             /* commands without an answer */
+    by__feature_lookup *lookup; /* NULL: cancelled */
+    size_t pending;             /* number of commands without an answer */
     char failure[256];          /* "": none */
 } inquiry;
 
-/* One command. */
+/* One command of a lookup. */
 typedef struct question {
     inquiry *of;
     size_t row;
@@ -45,7 +46,8 @@ typedef struct question {
 
 /* ---- answers ---- */
 
-/* The fields of one entity: the features of a view in the order of the lookup, and their time. */
+/* Stores the fields of one entity: the features of a view in the order of the lookup, and their
+ * time. */
 static void take_fields(const by__feature_lookup *lookup, const question *q,
                         const redisReply *reply)
 {
@@ -95,7 +97,7 @@ static void on_reply(redisAsyncContext *context, void *data, void *user)
     }
 }
 
-/* ---- questions ---- */
+/* ---- requests ---- */
 
 /* HMGET KEY FIELD... _ts:VIEW */
 static by_status add_command(by__text *out, const by__feature_lookup *lookup, size_t row,

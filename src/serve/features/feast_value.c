@@ -2,9 +2,9 @@
 
 #include <string.h>
 
-/* Types of fields on the wire; the groups 3 and 4 are in neither message. */
+/* Wire types; neither message uses the group types 3 and 4. */
 enum { VARINT = 0, FIXED64 = 1, DELIMITED = 2, FIXED32 = 5 };
-/* Numbers of the fields of Value. */
+/* Field numbers of Value. */
 enum { STRING_VAL = 2, INT32_VAL, INT64_VAL, DOUBLE_VAL, FLOAT_VAL, BOOL_VAL, TIME_VAL };
 enum { NULL_VAL = 19 };
 
@@ -16,8 +16,8 @@ typedef struct reader {
 typedef struct field {
     uint32_t number;
     unsigned wire;
-    uint64_t bits;       /* of what is not DELIMITED */
-    const uint8_t *data; /* of what is */
+    uint64_t bits;       /* if not DELIMITED */
+    const uint8_t *data; /* if DELIMITED */
     size_t size;
 } field;
 
@@ -95,7 +95,7 @@ static double float_of(uint64_t bits)
     return (double)value;
 }
 
-/* The type of a field's value on the wire; -1: of a field that is read as OTHER. */
+/* The wire type of a field's value; -1: the field is read as OTHER. */
 static int wire_of(uint32_t number)
 {
     switch (number) {
@@ -130,7 +130,7 @@ static bool take_field(by__feast_value *out, const field *f)
         out->length = f->size;
         return memchr(f->data, '\0', f->size) == NULL && by__utf8_valid(out->text, f->size);
     case INT32_VAL:
-        /* The lower 32 bits, as protobuf reads it. */
+        /* The lower 32 bits, as protobuf decodes it. */
         out->kind = BY__FEAST_VALUE_INTEGER;
         out->integer = (int32_t)(uint32_t)f->bits;
         return true;

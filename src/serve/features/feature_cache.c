@@ -16,7 +16,7 @@ struct by__feature_cache {
     place *places;
     size_t count;
     double seconds;
-    uint32_t seed; /* so that no client knows which names meet at a place */
+    uint32_t seed; /* random, so that clients cannot choose names that share a slot */
 };
 
 static void clear(place *p)

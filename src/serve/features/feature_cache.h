@@ -1,5 +1,5 @@
-/* Features of entities that were asked for a moment ago: one place for each of the hashes of their
- * names, so that memory is bounded and what is new takes the place of what is old. */
+/* Cache of recently fetched features: a direct-mapped table indexed by the hash of an entity's
+ * name, so that memory is bounded and new entries replace old ones. */
 #ifndef BY_SERVE_FEATURE_CACHE_H
 #define BY_SERVE_FEATURE_CACHE_H
 
@@ -7,14 +7,15 @@
 
 typedef struct by__feature_cache by__feature_cache;
 
-/* `places` entities for `seconds` each. *out is NULL where one of both is 0. */
+/* Opens a cache of `places` entities, each kept for `seconds`. *out is NULL if either is 0. */
 by_status by__feature_cache_open(by__feature_cache **out, size_t places, double seconds,
                                  by_error *error);
 void by__feature_cache_close(by__feature_cache **cache);
-/* Fills `count` empty slots with what was put under a name. cache may be NULL: nothing is found. */
+/* Fills `count` empty slots with the cached ones of a name; false: not cached. cache may be NULL:
+ * nothing is found. */
 bool by__feature_cache_find(const by__feature_cache *cache, const char *name,
                             by__feature_slot *slots, size_t count);
-/* Remembers slots, with references of its own to their values; without memory for it, nothing. */
+/* Caches slots with new references to their values; does nothing when memory is exhausted. */
 void by__feature_cache_put(by__feature_cache *cache, const char *name,
                            const by__feature_slot *slots, size_t count);
 

@@ -5,7 +5,7 @@
 
 #include "config/kind.h"
 
-/* Where the error is in the file: the start of a message. */
+/* Position of a key in the file, as the start of a message. */
 static const char *where(const by_serve_config *c, const char *key)
 {
     return by__config_where(c->config, key, key);
@@ -30,7 +30,7 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(((const by__feast_join_key *)a)->name, ((const by__feast_join_key *)b)->name);
 }
 
-/* The join keys of a view, of names with commas and blanks between them. */
+/* Parses the join keys of a view: names separated by commas and blanks. */
 static by_status read_keys(by__feature_view *view, const by_serve_config *c, const char *names,
                            by_error *error)
 {
@@ -172,7 +172,8 @@ static by_status read_columns(by__feature_map *m, const by_serve_config *c, by_e
 
 /* ---- the store ---- */
 
-/* A list of processes shows arguments, and a config is read by many: neither has the password. */
+/* The password is read from a file: process lists show arguments, and configurations are read by
+ * many. */
 static by_status read_password(by__feature_map *m, const by_serve_config *c, by_error *error)
 {
     static const char *const variables[] = {"BANYAN_FEATURES_PASSWORD", NULL};

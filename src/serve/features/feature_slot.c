@@ -1,4 +1,4 @@
-/* What a store has of a feature, as a place of a lookup holds it. */
+/* Converts a store's value of a feature to a slot of a lookup. */
 #include <math.h>
 #include <string.h>
 

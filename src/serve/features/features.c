@@ -16,19 +16,19 @@ struct by__features {
     const by__feature_store_form *form;
     by__feature_store *store;
     by__feature_cache *cache;
-    by__histogram seconds; /* of fetches that asked the store */
+    by__histogram seconds; /* durations of fetches that asked the store */
     uint64_t outcomes[BY__FEATURE_OUTCOMES];
     uint64_t answered;
     uint64_t late;
     uint64_t failed;
-    uint64_t hits; /* entities */
+    uint64_t hits; /* number of entities */
     uint64_t misses;
-    bool down;     /* the last fetch failed: the log has it ... */
-    char why[300]; /* ... with this reason */
+    bool down;     /* the last fetch failed, which was logged */
+    char why[300]; /* with this reason */
 };
 
 struct by__feature_fetch {
-    by__feature_lookup lookup; /* what stores know */
+    by__feature_lookup lookup; /* the part that stores see */
     uv_timer_t timer;
     by__features *features;
     json_t *entities;
@@ -67,7 +67,7 @@ static bool is_number_column(const json_t *columns, const char *name)
     return false;
 }
 
-/* What is too old, or a text where the model has a number, is no value. */
+/* Discards values that are too old, or a string for a numeric column. */
 static void judge(const by__feature_fetch *f, by__feature_slot *slot,
                   const by__feature_column *column, double now)
 {
@@ -89,7 +89,8 @@ static void judge(const by__feature_fetch *f, by__feature_slot *slot,
 static const char *const outcome_names[BY__FEATURE_OUTCOMES] = {
     "unavailable", "present", "null", "not_found", "outside_max_age", "unusable"};
 
-/* The cells of one row. False: a value that is required is not there; `message` says which. */
+/* Fills the cells of one row. Returns false if a required value is missing; `message` says
+ * which. */
 static bool fill_row(by__feature_fetch *f, json_t *row, size_t i, double now,
                      by__feature_outcome *why, char *message, size_t size)
 {
@@ -149,7 +150,7 @@ static void tell_rows(by__feature_fetch *f)
     f->done(f->user, &(by__feature_result){.rows = rows});
 }
 
-/* ---- the end ---- */
+/* ---- end of a fetch ---- */
 
 static void on_timer_closed(uv_handle_t *handle)
 {
@@ -172,8 +173,7 @@ static void free_fetch(by__feature_fetch *f)
     uv_close((uv_handle_t *)&f->timer, on_timer_closed);
 }
 
-/* The log has when a store goes, when the reason changes and when it comes back, not every fetch
- * between. */
+/* Logs when a store fails, when the reason changes, and when it recovers, but not every fetch. */
 static void note(by__features *s, const char *failure)
 {
     if (failure != NULL && (!s->down || strncmp(s->why, failure, sizeof s->why - 1) != 0)) {
@@ -222,7 +222,7 @@ static void finish(by__feature_fetch *f, const char *failure)
         remember(f);
     }
     if (failure != NULL && strcmp(s->map->config->fallback, "error") == 0) {
-        /* The reason names hosts and is for the log alone. */
+        /* The reason names hosts and is only logged. */
         s->outcomes[BY__FEATURE_UNAVAILABLE] += f->lookup.row_count * f->lookup.column_count;
         f->done(f->user, &(by__feature_result){
                              .status = 503,
@@ -232,7 +232,7 @@ static void finish(by__feature_fetch *f, const char *failure)
         for (size_t i = 0; i < f->lookup.row_count && failure != NULL; i++) {
             by__feature_slot *slots = by__feature_slots(&f->lookup, f->lookup.rows[i]);
             for (size_t c = 0; c < f->lookup.column_count; c++) {
-                clear_slot(&slots[c]); /* an answer that came in part */
+                clear_slot(&slots[c]); /* from a partial answer */
             }
         }
         tell_rows(f);
@@ -276,14 +276,14 @@ double by__feature_fetch_since(const by__feature_fetch *fetch)
     return fetch->since;
 }
 
-/* ---- the beginning ---- */
+/* ---- start of a fetch ---- */
 
 static bool belongs(const by__feature_column *column, const char *model)
 {
     return column->model[0] == '\0' || strcmp(column->model, model) == 0;
 }
 
-/* Whether a view that is used has this join key; those that are, for a message. */
+/* Returns true if a view in use has this join key; lists the join keys in use, for a message. */
 static bool is_join_key(const by__feature_lookup *lookup, const char *name, const char **names,
                         size_t *count, size_t most)
 {
@@ -302,7 +302,7 @@ static bool is_join_key(const by__feature_lookup *lookup, const char *name, cons
     return false;
 }
 
-/* Every join key has a value of its type, and there is nothing else. */
+/* Checks that an entity has a value of the right type for every join key, and nothing else. */
 static by_status check_entity(const by__feature_lookup *lookup, size_t row, by_error *error)
 {
     const json_t *entity = json_array_get(lookup->entities, row);
@@ -399,7 +399,7 @@ static by_status fill_lookup(by__feature_fetch *f, const by__feature_request *r,
     return BY_OK;
 }
 
-/* Those of the cache need not be asked for. */
+/* Fills rows that are cached, which need not be requested. */
 static void look_up_cache(by__feature_fetch *f)
 {
     by__features *s = f->features;

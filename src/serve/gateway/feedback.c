@@ -7,29 +7,29 @@
 #include "serve/messages.h"
 #include "serve/observe/append_log.h"
 
-/* Ratings of which /metrics has the mean. */
+/* Number of ratings averaged in /metrics. */
 #define RECENT 100
 /* Bytes of a comment, and of a label. */
 #define MOST_TEXT  4096
 #define MOST_LABEL 256
 
-/* A client that waits for its record to be on disk. */
+/* A client that waits until its record is on disk. */
 typedef struct waiting {
     by__waiter waiter;
-    by__exchange *exchange; /* NULL: the client is gone */
+    by__exchange *exchange; /* NULL: the client has disconnected */
     struct waiting *next;
-    uint64_t number; /* of the line */
+    uint64_t number; /* number of its line */
     char id[65];
 } waiting;
 
 struct by__feedback {
     by__gateway *gateway;
     by__append_log *lines;
-    waiting *first; /* in the order of their lines */
+    waiting *first; /* in the order of lines */
     waiting **last;
     uint64_t ratings;
     uint64_t labels;
-    double recent[RECENT]; /* a ring */
+    double recent[RECENT]; /* a ring buffer */
 };
 
 static void on_gone(by__waiter *waiter)
@@ -37,7 +37,7 @@ static void on_gone(by__waiter *waiter)
     ((waiting *)(void *)waiter)->exchange = NULL;
 }
 
-/* Lines are written in their order: so are those who wait answered. */
+/* Lines are written in order, so clients are answered in order. */
 static void on_done(void *user, uint64_t upto, by_status status, const by_error *error)
 {
     by__feedback *f = user;
@@ -86,7 +86,7 @@ by_status by__feedback_open(by__feedback **out, by__gateway *gateway, const char
 void by__feedback_close(by__feedback **feedback)
 {
     if (*feedback != NULL) {
-        by__append_log_close(&(*feedback)->lines); /* answers all who wait */
+        by__append_log_close(&(*feedback)->lines); /* answers all waiting clients */
         free(*feedback);
         *feedback = NULL;
     }

@@ -1,4 +1,4 @@
-/* What clients say of answers, kept on disk before they hear so: POST /v1/feedback. */
+/* POST /v1/feedback: clients' feedback on answers, confirmed only once it is on disk. */
 #ifndef BY_SERVE_FEEDBACK_H
 #define BY_SERVE_FEEDBACK_H
 
@@ -6,13 +6,13 @@
 
 typedef struct by__feedback by__feedback;
 
-/* Records are lines of DIRECTORY/feedback-000001.jsonl and so on; "": *out is NULL, and none are
- * taken. BY_EIO: the directory cannot be had. */
+/* Opens the log of feedback: lines of DIRECTORY/feedback-000001.jsonl and so on. directory "": *out
+ * is NULL, and feedback is refused. BY_EIO: the directory cannot be opened. */
 by_status by__feedback_open(by__feedback **out, by__gateway *gateway, const char *directory,
                             by_error *error);
-/* Writes what waits. */
+/* Flushes pending records. */
 void by__feedback_close(by__feedback **feedback);
-/* Counts, and the mean rating of the last hundred. feedback may be NULL. */
+/* Prints the counters, and the mean of the last hundred ratings. feedback may be NULL. */
 void by__feedback_print(const by__feedback *feedback, by__text *out);
 
 /* {"id", "rating" and/or "label", "model", "comment"}; 200 once the record is on disk. */

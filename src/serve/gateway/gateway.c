@@ -1,4 +1,4 @@
-/* The gateway: its process and its link to the broker. */
+/* The process of a gateway, and its link to the broker. */
 #include "serve/gateway/gateway_routes.h"
 
 #include <stdlib.h>
@@ -12,11 +12,11 @@
 #include "serve/messages.h"
 #include "serve/stop.h"
 
-/* Seconds without a word of the broker after which its link counts as lost. */
+/* Seconds without a message of the broker after which its link counts as lost. */
 #define BROKER_SILENCE 10.0
-/* Milliseconds between two looks at what has waited too long. */
+/* Milliseconds between checks for expired requests. */
 #define TICK 1000
-/* Milliseconds between two looks at the file of keys. */
+/* Milliseconds between checks of the file of keys. */
 #define LOOK 1000
 
 /* ---- the broker ---- */
@@ -58,7 +58,7 @@ static void on_message(void *user, json_t *message)
     }
 }
 
-/* Before the connection stands: requests may be sent at once. */
+/* Before the connection is established: requests may be sent from here on. */
 static void on_greet(void *user)
 {
     by__gateway *g = user;
@@ -78,7 +78,7 @@ static void on_lost(void *user, const char *why)
 {
     by__gateway *g = user;
     BY_UNUSED(why);
-    by__event_queue_clear(&g->events); /* all that has no end is asked for again */
+    by__event_queue_clear(&g->events); /* all unfinished requests are submitted again */
     by__tasks_lost(g);
 }
 
@@ -109,7 +109,7 @@ static void on_saved(uv_work_t *work, int status)
     g->saved = NULL;
 }
 
-/* A disk that stalls must not stop the loop. */
+/* Runs on another thread, so that a stalled disk does not block the loop. */
 static void save_quota(by__gateway *g)
 {
     if (g->limits == NULL || g->saved != NULL) {
@@ -125,14 +125,14 @@ static void save_quota(by__gateway *g)
 
 /* ---- keys ---- */
 
-/* The file is another one: a key that is no longer in it counts no more. One that cannot be read
- * changes nothing. */
+/* The file of keys has changed: keys that were removed are no longer valid. A file that cannot be
+ * read changes nothing. */
 static void on_keys(uv_fs_poll_t *handle, int status, const uv_stat_t *was, const uv_stat_t *is)
 {
     by__gateway *g = handle->data;
     by__keys *keys = NULL;
     by_error error = {0};
-    BY_UNUSED(status); /* a file that is gone is told below */
+    BY_UNUSED(status); /* a missing file is reported below */
     BY_UNUSED(was);
     BY_UNUSED(is);
     by_status read = by__keys_open_again(&keys, g->keys, g->options.keys, &error);
@@ -153,7 +153,7 @@ static void on_keys(uv_fs_poll_t *handle, int status, const uv_stat_t *was, cons
 static void on_tick(uv_timer_t *timer)
 {
     by__gateway *g = timer->data;
-    /* What a link that is held has to say is not read yet. */
+    /* A link that is held may have unread messages. */
     if (!g->events.held && by__now() - g->heard > BROKER_SILENCE) {
         by__broker_link_drop(&g->broker, "it says nothing");
     }
@@ -310,7 +310,7 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     uv_close((uv_handle_t *)&g.watching, NULL);
     uv_close((uv_handle_t *)&g.key_file, NULL);
     (void)uv_run(&g.loop, UV_RUN_DEFAULT);
-    save_quota(&g); /* with what the last requests did not use */
+    save_quota(&g); /* includes tokens that the last requests did not use */
     (void)uv_run(&g.loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&g.loop);
     by__trace_export_close(&g.tracing.exports);

@@ -1,5 +1,23 @@
-/* The gateway's own records, for gateway.c (the process), gateway_routes.c (routes, and who may use
- * them), gateway_call.c (a request on its way) and openai.c (what OpenAI's API asks and answers).
+/* gateway: the HTTP side of a server: routes and their access control, OpenAI's API, limits, tasks,
+ * webhooks, the web page.
+ *
+ * A request that workers answer is a call. It has one part for each prompt, which the broker sees
+ * as a separate request, and n choices for each part, which are sequences. Events of the broker are
+ * added to the choices, and streamed or collected. A call whose broker link is lost is submitted
+ * again.
+ *
+ * This header has the internal records and functions shared by gateway.c (the process),
+ * gateway_routes.c (routes and their access control), gateway_call.c (a call in flight), openai.c
+ * (OpenAI's API) and the other gateway_*.c.
+ *
+ * Types: by__gateway; by__call, by__part and by__choice; by__call_form, the functions of a kind of
+ * call; by__waiter, anything that waits at an exchange.
+ *
+ * Who owns what: the gateway owns calls from by__call_start on; an exchange belongs to the server
+ * (http_server.h), and its user pointer is the waiter. Everything is used by one loop, except for
+ * large answers, which another thread parses or prints alone.
+ *
+ * Never put here: the engine, queues of requests, what a model computes.
  */
 #ifndef BY_SERVE_GATEWAY_H
 #define BY_SERVE_GATEWAY_H
@@ -15,17 +33,18 @@
 #include "serve/observe/log.h"
 #include "serve/observe/metrics_vllm.h"
 
-/* Prompts of one request, and sequences of each, at most. */
+/* Limits on the prompts of one request, and on the sequences of each. */
 #define BY__MOST_PARTS 16
 #define BY__MOST_N     8
 
-/* Bytes of an answer from which another thread reads and prints it; what is shorter takes the loop
- * less than a millisecond. */
+/* Size in bytes from which an answer is parsed and printed on another thread; smaller ones take the
+ * loop less than a millisecond. */
 #define BY__LARGE ((size_t)64 << 10)
 
-/* What waits for an answer at an exchange (its user pointer): the first member of its record. */
+/* Whatever waits for an answer at an exchange (its user pointer); the first member of its
+ * record. */
 typedef struct by__waiter {
-    void (*gone)(struct by__waiter *waiter); /* the client is */
+    void (*gone)(struct by__waiter *waiter); /* the client has disconnected */
 } by__waiter;
 
 typedef struct by__gateway {
@@ -33,36 +52,36 @@ typedef struct by__gateway {
     by__log log;
     uv_loop_t loop;
     uv_timer_t drain;
-    uv_timer_t tick;  /* looks for what has waited too long */
-    uv_work_t saving; /* of quotas, outside of the loop */
-    char *saved;      /* the text that is being written; NULL: nothing is */
-    by_error failure; /* that ends the process */
-    by_error unsaved; /* why the last one could not be */
+    uv_timer_t tick;  /* periodic check for expired calls */
+    uv_work_t saving; /* saves the quotas outside of the loop */
+    char *saved;      /* the text that is being written; NULL: no write is in progress */
+    by_error failure; /* the error that ends the process */
+    by_error unsaved; /* why the last save failed */
     by__http_server *server;
-    by__addresses *addresses; /* NULL: nothing is counted */
+    by__addresses *addresses; /* NULL: addresses are not counted */
     by__broker_link broker;
-    by__event_queue events;          /* of the broker, that wait for their turn */
-    by__text frame;                  /* of a stream, while it is made */
-    by__keys *keys;                  /* NULL: none is asked for */
-    uv_fs_poll_t key_file;           /* sees that it is another one */
-    by__client anyone;               /* who needs no key */
-    by__limits *limits;              /* NULL: there are none */
-    struct by__payload_log *payload; /* NULL: none is kept; so is */
+    by__event_queue events;          /* events of the broker that are not handled yet */
+    by__text frame;                  /* scratch for the frame of a stream */
+    by__keys *keys;                  /* NULL: no keys are required */
+    uv_fs_poll_t key_file;           /* detects that the file has changed */
+    by__client anyone;               /* the client used where no key is required */
+    by__limits *limits;              /* NULL: no limits */
+    struct by__payload_log *payload; /* NULL: not kept, as for the next member */
     struct by__feedback *feedback;
-    struct by__webhooks *webhooks; /* NULL: none are sent */
-    by__features *features;        /* NULL: there is no store of them */
+    struct by__webhooks *webhooks; /* NULL: not sent */
+    by__features *features;        /* NULL: no feature store */
     by__gateway_tracing tracing;
     by__id_table parts;
-    struct by__call *calls;      /* without an end */
-    struct by__ask *asks;        /* questions about tasks */
-    struct by__admin_ask *admin; /* of operators */
+    struct by__call *calls;      /* calls that have not ended */
+    struct by__ask *asks;        /* questions about tasks in flight */
+    struct by__admin_ask *admin; /* questions of operators in flight */
     struct by__watch *watches;   /* clients that follow a task */
     uv_timer_t watching;
     uint64_t asked;
     by__metrics metrics;
-    by__model_metrics *models; /* of those that have been asked for */
-    double heard;  /* by__now when the broker last said something, or was connected to */
-    json_t *state; /* of the broker, the last one */
+    by__model_metrics *models; /* metrics of models that have been requested */
+    double heard;  /* by__now of the last message of the broker, or of connecting to it */
+    json_t *state; /* the broker's last state */
     double stated; /* by__now of it */
     char id[BY__ID_BYTES];
     bool draining;
@@ -76,23 +95,23 @@ typedef enum by__call_kind {
     BY__CALL_PREDICT
 } by__call_kind;
 
-/* What a kind of request asks and answers: one table a route. Of calls that never stream, `first`,
- * `text`, `stop`, `end` and `fail` are NULL. */
+/* How a kind of request is read and answered: one table of functions per route. For calls that
+ * never stream, `first`, `text`, `stop`, `end` and `fail` are NULL. */
 typedef struct by__call_form {
-    const char *name;   /* of the kind, in tasks */
-    const char *route;  /* path of its own */
-    const char *prefix; /* of ids */
+    const char *name;   /* name of the kind in tasks */
+    const char *route;  /* path of the route */
+    const char *prefix; /* prefix of ids */
     by__call_kind kind;
-    bool any_type; /* of content, not JSON alone */
-    bool keeps;    /* text is kept even where it is sent */
+    bool any_type; /* any content type is accepted, not JSON alone */
+    bool keeps;    /* text is kept even if it is streamed */
     /* Reads a request into a call that has an exchange, a key and an id. BY_EARG: a sentence for
-     * the client; *param as by__fields_read gives it. */
+     * the client; *param as by__fields_read sets it. */
     by_status (*read)(struct by__call *call, const by__http_request *request, const char **param,
                       by_error *error);
-    /* Takes a call that was read; NULL: by__call_start. */
+    /* Starts a call that was read; NULL: by__call_start. */
     void (*start)(struct by__call *call);
-    /* Frames of a stream: the first ones of a choice, text, the end of a choice, the last ones, and
-     * those that tell an error. */
+    /* Append frames of a stream to `out`: the first ones of a choice, text, the end of a choice,
+     * the last ones, and an error. */
     void (*first)(struct by__call *call, size_t choice, by__text *out);
     void (*text)(struct by__call *call, size_t choice, const char *text, size_t length,
                  const json_t *logprobs, by__text *out);
@@ -100,37 +119,37 @@ typedef struct by__call_form {
     void (*end)(struct by__call *call, by__text *out);
     void (*fail)(struct by__call *call, int status, const char *code, const char *param,
                  const char *message, by__text *out);
-    /* The whole answer of a call without a stream. */
+    /* Prints the whole answer of a call without a stream. */
     void (*answer)(struct by__call *call, by__text *out);
-    bool apart; /* `answer` reads the call alone, and so may run on any thread */
+    bool apart; /* `answer` only reads the call, and so may run on any thread */
 } by__call_form;
 
 /* A sequence of an answer. */
 typedef struct by__choice {
-    by__text text;    /* so far, of an answer without a stream */
-    json_t *logprobs; /* the same */
-    char reason[16];  /* "": it goes on */
-    size_t echo;      /* bytes of the text that are the prompt; known at its end */
-    double score;     /* the mean log-probability of its tokens, where it is asked for */
-    size_t sent;      /* pieces of text that the client has; some of them are empty */
-    size_t passed;    /* of them, those that have come again behind a lost worker */
+    by__text text;    /* the text so far, of an answer without a stream */
+    json_t *logprobs; /* the same of log-probabilities */
+    char reason[16];  /* "": not finished */
+    size_t echo;      /* leading bytes of the text that are the prompt; known at its end */
+    double score;     /* the mean log-probability of its tokens, if requested */
+    size_t sent;      /* pieces of text sent to the client, including empty ones */
+    size_t passed;    /* pieces of these that were generated again after a worker was lost */
 } by__choice;
 
-/* One prompt of a request: what the broker knows. */
+/* One prompt of a request, which the broker sees as a request of its own. */
 typedef struct by__part {
     by__id_entry entry;
     struct by__call *call;
-    json_t *message; /* as it was submitted, to submit it again */
+    json_t *message; /* the message as it was submitted, kept to submit it again */
     int64_t prompt_tokens;
     int64_t generated;
-    bool listed;      /* by its id, in the gateway's table */
-    bool submitted;   /* the broker may have it */
-    bool reading;     /* another thread reads its whole answer */
-    char version[65]; /* of the model that answers; "": not known yet */
+    bool listed;      /* it is in the gateway's table of ids */
+    bool submitted;   /* it was sent to the broker */
+    bool reading;     /* another thread is parsing its whole answer */
+    char version[65]; /* version of the model that answers; "": not known yet */
     bool done;
 } by__part;
 
-/* A request of HTTP that workers answer. */
+/* An HTTP request that workers answer. */
 typedef struct by__call {
     by__waiter waiter;
     by__gateway *gateway;
@@ -140,151 +159,155 @@ typedef struct by__call {
     const by__call_form *form;
     char id[BY__ID_BYTES];
     char *model;
-    const char *key;           /* its name, "" for none */
+    const char *key;           /* name of the client's key; "": none */
     int64_t created;           /* seconds since 1970 */
-    double since;              /* by__now when it came */
+    double since;              /* by__now at its arrival */
     double last_text;          /* by__now of the last text; 0: none yet */
-    by__model_metrics *counts; /* of its model; NULL: of none that is known */
+    by__model_metrics *counts; /* metrics of its model; NULL: the model is not known */
     bool queued;               /* no worker has accepted it yet */
     bool stream;
-    bool usage; /* a last chunk of a stream says it */
+    bool usage; /* the last chunk of a stream includes usage */
     bool logprobs;
-    bool kept;    /* it goes into the payload log: texts of streams are gathered too */
-    int64_t top;  /* most probable tokens that are told of each */
-    bool began;   /* the stream's head is out */
-    json_t *own;  /* what the form keeps; NULL: nothing */
-    bool fetches; /* its rows are those of entities, in `own`, and are fetched when it starts */
-    by__feature_fetch *fetch; /* on its way; NULL: none */
-    json_t *whole;            /* "result" of a worker's event */
-    bool large;               /* that was read on another thread */
-    uint64_t frames;          /* that the form has counted */
-    by__text head;            /* of each frame of a stream, where the form keeps one */
+    bool kept;    /* it is recorded in the payload log: the text of a stream is gathered too */
+    int64_t top;  /* number of most probable tokens reported for each token */
+    bool began;   /* the head of the stream has been sent */
+    json_t *own;  /* owned by the form; NULL: none */
+    bool fetches; /* its rows are fetched for the entities in `own` when it starts */
+    by__feature_fetch *fetch; /* the fetch in progress; NULL: none */
+    json_t *whole;            /* "result" of a worker's last event */
+    bool large;               /* the result was parsed on another thread */
+    uint64_t frames;          /* counter used by the form */
+    by__text head; /* common beginning of the stream's frames, where the form keeps one */
     size_t part_count;
     size_t n;
     by__part *parts;     /* [part_count] */
     by__choice *choices; /* [part_count * n] */
 } by__call;
 
-/* ---- a request on its way (gateway_call.c; its form: gateway_forms.c) ---- */
+/* ---- a request in flight (gateway_call.c; its form: gateway_forms.c) ---- */
 
-/* A new call with an id; it has no exchange yet. Freed with by__call_free. */
+/* Creates a call with an id, without an exchange. Freed with by__call_free. */
 by_status by__call_open(by__call **out, by__gateway *gateway, const by__call_form *form,
                         const char *key, by_error *error);
-/* BY_EARG: the request of a body of `length` bytes does not fit a message to a worker: numbers and
- * images take more bytes there than in the body. */
+/* BY_EARG: the request made from a body of `length` bytes does not fit into a message to a worker:
+ * numbers and images take more bytes there than in the body. */
 by_status by__call_check(const by__call *call, size_t length, by_error *error);
-/* Sends all parts to the broker. The call is the gateway's, and ends by itself. */
+/* Sends all parts to the broker. The gateway takes ownership; the call ends by itself. */
 void by__call_start(by__call *call);
 /* The form of a route, or of a task's kind; NULL: there is none. */
 const by__call_form *by__form_of_route(const char *route);
 const by__call_form *by__form_named(const char *name);
-/* Of a call that has ended, keeps those sequences of each prompt whose score is the highest: as
- * many as call->own says, where it says so; among equals the first ones. */
+/* Of a call that has ended, keeps for each prompt the sequences with the highest score: as many as
+ * call->own says, if it says so; among equals the first ones. */
 void by__call_keep_best(by__call *call);
-/* Frees a call and what it holds. */
+/* Frees a call and everything that it holds. */
 void by__call_free(by__call *call);
-/* An event of the broker. */
+/* Handles an event of the broker. */
 void by__call_event(by__gateway *g, const by__event *event);
-/* One that is more than a piece of text, with its JSON. */
+/* Handles an event other than a piece of text, given its JSON. */
 void by__call_read(by__gateway *g, const by__event *event, const json_t *json);
-/* The client is gone. */
+/* The client has disconnected. */
 void by__call_gone(by__waiter *waiter);
-/* Ends what is far behind its deadline, which broker and worker keep while they live. */
+/* Ends calls that are well past their deadline, which broker and worker enforce as long as they
+ * live. */
 void by__calls_expire(by__gateway *g);
-/* The broker is back: what has no end is asked for again. */
+/* The broker is connected again: submits all calls that have not ended once more. */
 void by__calls_again(by__gateway *g);
-/* Reads a large event, or prints a large answer (whose call has left the gateway, and is freed
- * behind that), on another thread. False: it is not large, or cannot be: the caller does it. */
+/* Parses a large event, or prints a large answer (whose call has left the gateway, and is freed
+ * afterwards), on another thread. Returns false if it is not large or no thread is available: the
+ * caller then does the work. */
 bool by__large_read(by__gateway *g, const by__event *event);
 bool by__large_print(by__call *call);
-/* What the broker's state says of a model; NULL for one that no worker has named. */
+/* A model's object in the broker's state; NULL: no worker has named the model. */
 const json_t *by__gateway_model(const by__gateway *g, const char *name);
-/* The error of OpenAI's API: {"error": {"message", "type", "param", "code"}}. */
+/* Replies with an error of OpenAI's API: {"error": {"message", "type", "param", "code"}}. */
 void by__reply_error(by__gateway *g, by__exchange *x, int status, const char *code,
                      const char *param, const char *message);
-/* Names the model that was asked for and those that are served, up to a bound; as a 404. */
+/* Appends the message of a 404: the model that was requested, and those that are served, up to a
+ * bound. */
 void by__no_model_text(const by__gateway *g, const char *name, by__text *out);
 void by__reply_no_model(by__gateway *g, by__exchange *x, const char *name);
-/* Of a request that could not be read: 400 for what its client has done (BY_EARG, BY_EFORMAT), else
- * 503. */
+/* Replies to a request that could not be read: 400 if the client is at fault (BY_EARG, BY_EFORMAT),
+ * else 503. */
 void by__reply_refused(by__gateway *g, by__exchange *x, by_status status, const char *param,
                        const by_error *error);
-/* False: the body of a request is no JSON by its Content-Type, and the client was told. No page of
- * another site can send that type without being asked about it (CORS). */
+/* Returns false, after replying, if the Content-Type of a request is not JSON. A page of another
+ * site cannot send that type without a CORS preflight. */
 bool by__gateway_takes_json(by__gateway *g, by__exchange *x, const by__http_request *r);
 
-/* The header Retry-After in whole seconds; none for 0. */
+/* Adds the header Retry-After in whole seconds; none for 0. */
 void by__gateway_retry_after(by__exchange *x, double seconds);
-/* Answers with a JSON text, which is taken; where its memory was exhausted the client is told. */
+/* Replies with a JSON text, which is taken; if its memory was exhausted, with an error. */
 void by__reply_text(by__gateway *g, by__exchange *x, int status, by__text *json);
-/* The same of a value, which is taken; NULL: memory is exhausted. */
+/* Replies with a JSON value, which is taken; NULL: memory is exhausted. */
 void by__reply_json(by__gateway *g, by__exchange *x, int status, json_t *value);
 
-/* Takes tokens from what the client of an exchange may use, by guess. False: it may not, and was
- * answered. */
+/* Charges an estimated number of tokens to the client of an exchange. Returns false, after
+ * replying, if its limits do not allow that. */
 bool by__gateway_charge(by__gateway *g, by__exchange *x, int64_t tokens);
-/* Of those, so many were needed; the rest goes back when the exchange ends. Without this call all
- * of them were. */
+/* Sets how many of the charged tokens were used; the rest is returned when the exchange ends.
+ * Without this call all of them count as used. */
 void by__gateway_used(by__exchange *x, int64_t tokens);
-/* One prompt of an exchange, which was submitted at `since` (by__now), has its answer; timing: a
- * worker's. */
+/* Records in the trace that one prompt of an exchange, submitted at `since` (by__now), was
+ * answered; timing: a worker's. */
 void by__gateway_part_ended(by__gateway *g, by__exchange *x, double since, const json_t *timing);
-/* A part of an exchange in its trace, from `begin` to `end` (by__now). */
+/* Adds a span to the trace of an exchange, from `begin` to `end` (by__now). */
 void by__gateway_span(by__gateway *g, by__exchange *x, const char *name, double begin, double end);
-/* The trace of an exchange where it is sampled, by its caller or for an export; else NULL. */
+/* The trace of an exchange if it is sampled, by its caller or for an export; else NULL. */
 const char *by__gateway_trace(const by__gateway *g, by__exchange *x);
 /* Adds {"name": value, ...} to the access log's line of an exchange, once. Takes the object. */
 void by__gateway_detail(by__exchange *x, json_t *details);
 
 /* ---- tasks (gateway_tasks.c) ---- */
 
-/* The message that keeps a call of one part as a task, for `expires` seconds; webhook: a URL that
- * is told its end, NULL for none. */
+/* The message that stores a call of one part as a task for `expires` seconds; webhook: a URL that
+ * is notified of its end, NULL for none. */
 json_t *by__task_message(const by__call *call, const char *id, const char *idempotency,
                          const char *webhook, double expires);
-/* Shows a client a task that the broker has, as by__tasks_get gives it. */
+/* Replies with a task that the broker has, given as by__tasks_get gives it. */
 typedef void by__task_show(by__gateway *g, by__exchange *x, const json_t *row);
-/* Asks the broker about a task; the exchange is answered when it has. Takes the message. what: the
- * name of what is asked for, where there is none. */
+/* Sends a question about a task to the broker; the exchange is answered by its reply. Takes the
+ * message. what: the name of the requested object, for the error if there is none. */
 void by__task_ask(by__gateway *g, by__exchange *x, by__task_show *show, const char *what,
                   json_t *message);
 /* The answer that the request of a task would have had at its own route. */
 json_t *by__task_result(const json_t *task, const json_t *result);
-/* The broker's answer, and its end: what has not been answered fails. */
+/* Handles the broker's answer to a question; fails the unanswered questions when the link is
+ * lost. */
 void by__task_answer(by__gateway *g, const json_t *message);
 void by__tasks_lost(by__gateway *g);
-/* What clients see of a task as the broker gives it; a new reference. */
+/* A task as clients see it, made from the broker's object; a new reference. */
 json_t *by__task_view(const json_t *row);
-/* Follows the task `id` (gateway_task_events.c). */
+/* Streams the events of the task `id` (gateway_task_events.c). */
 void by__answer_task_events(by__gateway *g, by__exchange *x, const by__http_request *r,
                             const char *id, const char *key);
-/* The broker's answer to a question of that file. */
+/* Handles the broker's answer to a question of that file. */
 void by__watch_answer(by__gateway *g, const json_t *message);
 
 /* ---- OpenAI's API (openai.c) ---- */
 
 extern const by__call_form by__completion_form;
 extern const by__call_form by__chat_form;
-/* The JSON of a body. BY_EARG: it is none, or nested too deep. */
+/* Parses the JSON of a body. BY_EARG: it is malformed, or nested too deep. */
 by_status by__openai_parse(json_t **out, const char *body, size_t length, by_error *error);
-/* Reads the body of a completion, or (another kind) of a chat, of about `length` bytes. */
+/* Reads the body, of about `length` bytes, of a completion or (another kind) a chat. */
 by_status by__openai_read(by__call *call, const json_t *body, size_t length, const char **param,
                           by_error *error);
-/* Fields that say what the text of an answer is held to; each may be NULL. */
+/* Fields that constrain the text of an answer; each may be NULL. */
 typedef struct by__openai_forms {
     const json_t *response;                           /* OpenAI's response_format */
     const json_t *json, *regex, *choice, *structured; /* vLLM's guided_..., structured_outputs */
 } by__openai_forms;
-/* The "format" that a worker reads, NULL for none (openai_format.c). BY_EARG: more than one is
- * given, or it is wrong; *param names it. */
+/* Builds the "format" that a worker reads; NULL if there is no constraint (openai_format.c).
+ * BY_EARG: more than one is given, or it is invalid; *param names it. */
 by_status by__openai_format(json_t **out, const by__openai_forms *forms, const char **param,
                             by_error *error);
-/* Log-probabilities of tokens (openai_logprobs.c) as chats tell them, a list; as completions do, an
- * object, with the most probable ones where `tops`. */
+/* Print log-probabilities of tokens (openai_logprobs.c): as chats have them, a list; as completions
+ * have them, an object, with the most probable tokens if `tops`. */
 void by__openai_tokens(const json_t *list, by__text *out);
 void by__openai_places(const json_t *list, bool tops, by__text *out);
-/* Makes the one part of a call whose answer comes whole, with the request that a worker reads,
- * which is taken. cost: tokens, by guess. */
+/* Creates the only part of a call whose answer is not streamed from the request for a worker, which
+ * is taken. cost: estimated tokens. */
 by_status by__call_one_part(by__call *call, json_t *request, int64_t cost, int64_t priority,
                             by_error *error);
 
@@ -294,7 +317,7 @@ extern const by__call_form by__embeddings_form;
 extern const by__call_form by__response_form;
 extern const by__call_form by__predict_form;
 
-/* {"error": ...} as one object. */
+/* Prints {"error": ...} as one object. */
 void by__openai_error(by__text *out, int status, const char *code, const char *param,
                       const char *message);
 

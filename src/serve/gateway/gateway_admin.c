@@ -6,14 +6,15 @@
 #include "serve/fields.h"
 #include "serve/messages.h"
 
-/* A question to the control socket that a client waits for, with a link of its own: whoever else
- * asks there has one too. */
+/* A request to the control socket for which a client waits, with its own link, as every user of
+ * that socket has. */
 struct by__admin_ask {
     by__waiter waiter;
     by__gateway *gateway;
-    by__exchange *exchange; /* NULL: the client is gone; what it asked for is done all the same */
+    /* NULL: the client has disconnected; the request is executed all the same */
+    by__exchange *exchange;
     by__link *link;
-    json_t *message; /* until it is sent */
+    json_t *message; /* NULL once it is sent */
     struct by__admin_ask *next;
 };
 
@@ -141,7 +142,7 @@ static const by__field deployment_fields[] = {
     BY__BOOL("shadow", deployment, shadow),
 };
 
-/* A body that may be left out. */
+/* Parses an optional body. */
 static json_t *body_of(const by__http_request *r)
 {
     return r->body_length == 0 ? json_object()

@@ -1,4 +1,4 @@
-/* A request of HTTP on its way: to the broker, and its events to the client. */
+/* An HTTP request in flight: submitted to the broker, with events forwarded to the client. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,14 +6,14 @@
 #include "serve/gateway/payload_log.h"
 #include "serve/messages.h"
 
-/* Seconds behind a deadline that broker and worker have to say so themselves. */
+/* Seconds after a deadline in which broker and worker should report it themselves. */
 #define LATE 10.0
-/* Bytes that are kept for frames of streams. */
+/* Bytes of the buffer for frames that are kept allocated. */
 #define MOST_FRAME ((size_t)16 << 10)
 
 /* ---- the broker ---- */
 
-/* Whether the client has a part of the answer. */
+/* Returns true if part of the answer has been sent to the client. */
 static bool has_sent(const by__part *part)
 {
     const by__call *call = part->call;
@@ -26,13 +26,13 @@ static bool has_sent(const by__part *part)
     return false;
 }
 
-/* Whether only the version that began the answer can complete it. */
+/* Returns true if only the version that began the answer can complete it. */
 static bool is_bound(const by__part *part)
 {
     return has_sent(part) && part->version[0] != '\0';
 }
 
-/* Before the link stands nothing is sent: by__calls_again follows. */
+/* Nothing is sent while the link is down: by__calls_again will submit it. */
 static void submit_part(by__gateway *g, by__part *part)
 {
     if (is_bound(part)) {
@@ -40,7 +40,7 @@ static void submit_part(by__gateway *g, by__part *part)
     }
     if (g->broker.ready) {
         bool seen = by__gateway_model(g, part->call->model) != NULL;
-        /* A duration: hosts need not agree on the time, and clocks may be set. */
+        /* Sent as a duration, because hosts need not agree on the time, and clocks may be set. */
         double left = part->call->since + g->options.deadline - by__now();
         (void)json_object_set_new(part->message, "seen", json_boolean(seen));
         (void)json_object_set_new(part->message, "again", json_boolean(part->submitted));
@@ -49,7 +49,7 @@ static void submit_part(by__gateway *g, by__part *part)
     }
 }
 
-/* Nothing that comes for the part counts any more. */
+/* Further events of the part are ignored. */
 static void cancel_part(by__gateway *g, by__part *part)
 {
     if (part->listed) {
@@ -64,9 +64,9 @@ static void cancel_part(by__gateway *g, by__part *part)
     part->done = true;
 }
 
-/* ---- the end of a call ---- */
+/* ---- end of a call ---- */
 
-/* Takes a call out of the gateway. */
+/* Removes a call from the gateway. */
 static void leave(by__call *call)
 {
     by__gateway *g = call->gateway;
@@ -102,7 +102,7 @@ static void count_end(by__call *call, by__finish finish)
     }
 }
 
-/* A call that is complete, and each of its sequences. */
+/* Counts a completed call and each of its sequences. */
 static void count_ends(by__call *call)
 {
     double seconds = by__now() - call->since;
@@ -149,7 +149,7 @@ static void finish(by__call *call)
     log_call(call, NULL);
     leave(call);
     by__call_keep_best(call);
-    if (call->kept && call->whole == NULL) { /* vectors and predictions are no text */
+    if (call->kept && call->whole == NULL) { /* embeddings and predictions have no text */
         by__payload_log_call(g->payload, call);
     }
     if (call->stream) {
@@ -176,14 +176,14 @@ void by__gateway_retry_after(by__exchange *x, double seconds)
 
 /* An error that ends a call. */
 typedef struct failure {
-    int status; /* of HTTP */
+    int status; /* HTTP status */
     const char *code;
     const char *param; /* NULL: none */
     const char *message;
-    double retry_after; /* seconds; 0: nothing is said */
+    double retry_after; /* seconds; 0: no header */
 } failure;
 
-/* Ends the call, whatever its other parts have. */
+/* Ends the call with an error, whatever the state of its other parts. */
 static void fail_with(by__call *call, const failure *f)
 {
     by__gateway *g = call->gateway;
@@ -232,7 +232,7 @@ void by__calls_expire(by__gateway *g)
     }
 }
 
-/* ---- its beginning ---- */
+/* ---- start of a call ---- */
 
 void by__call_start(by__call *call)
 {
@@ -252,7 +252,7 @@ void by__call_start(by__call *call)
     }
     g->calls = call;
     g->metrics.running++;
-    /* Clients make no metrics by the names that they ask for. */
+    /* Unknown model names must not create metrics. */
     call->counts = by__gateway_model(g, call->model) == NULL
                        ? NULL
                        : by__model_metrics_of(&g->models, call->model);
@@ -284,7 +284,7 @@ void by__calls_again(by__gateway *g)
             call->choices[i].passed = 0;
         }
         for (size_t i = 0; i < call->part_count; i++) {
-            /* What is being read is whole. */
+            /* A part whose answer is being parsed is complete. */
             if (!call->parts[i].done && !call->parts[i].reading) {
                 submit_part(g, &call->parts[i]);
             }
@@ -294,7 +294,7 @@ void by__calls_again(by__gateway *g)
 
 /* ---- events ---- */
 
-/* i: the sequence that an event names. */
+/* Index of the choice for the sequence i of an event. */
 static size_t choice_of(const by__part *part, int64_t i)
 {
     const by__call *call = part->call;
@@ -302,7 +302,7 @@ static size_t choice_of(const by__part *part, int64_t i)
     return (size_t)(part - call->parts) * call->n + at;
 }
 
-/* Sends frames, and frees them. False: the client is gone, and the call with it. */
+/* Sends frames, and frees them. Returns false if the client is gone, and the call with it. */
 static bool put(by__call *call, by__text *out)
 {
     bool sent = by__exchange_send_text(call->exchange, out);
@@ -310,8 +310,8 @@ static bool put(by__call *call, by__text *out)
     return sent;
 }
 
-/* A worker has begun the answer. One of another version begins anew where the client has nothing of
- * it yet; else the answer cannot be completed. False: the call has ended. */
+/* A worker has begun the answer. Another version may start over if the client has nothing of the
+ * answer yet; otherwise the answer cannot be completed. Returns false if the call has ended. */
 static bool take_version(by__part *part, const json_t *event)
 {
     by__call *call = part->call;
@@ -376,13 +376,13 @@ static void take_text(by__part *part, size_t choice, const char *text, size_t le
         return;
     }
     if (c->passed < c->sent) {
-        /* Behind a lost worker the same text comes again, in the same pieces. */
+        /* After a worker was lost the same text arrives again, in the same pieces. */
         c->passed++;
         return;
     }
     c->sent++;
     c->passed = c->sent;
-    part->generated++; /* until the end says how many: a piece is a token or more */
+    part->generated++; /* an estimate until the end: a piece is one or more tokens */
     bool first = call->last_text == 0.0;
     double seconds = now - (first ? call->since : call->last_text);
     by__histogram_add(first ? &m->first : &m->token, seconds);
@@ -394,7 +394,7 @@ static void take_text(by__part *part, size_t choice, const char *text, size_t le
         keep_text(call, choice, text, length, logprobs);
     }
     if (call->stream && begin(call)) {
-        by__text *out = &call->gateway->frame; /* its memory serves all frames */
+        by__text *out = &call->gateway->frame; /* one buffer is reused for all frames */
         out->length = 0;
         call->form->text(call, choice, text, length, logprobs, out);
         (void)by__exchange_send_text(call->exchange, out);
@@ -486,7 +486,7 @@ static void take_result(by__part *part, const by__event *event, const json_t *js
     }
 }
 
-/* Whatever is more than a piece of text; json NULL: it could not be read. */
+/* Handles events other than a piece of text; json NULL: it could not be parsed. */
 static void take_other(by__part *part, const by__event *event, const json_t *json)
 {
     by__call *call = part->call;
@@ -494,7 +494,7 @@ static void take_other(by__part *part, const by__event *event, const json_t *jso
     const char *name = by__get_text(json, "e");
     if (json == NULL) {
         fail_with(call, &unread);
-    } else if (name != NULL && strcmp(name, "error") == 0) { /* also what another kind has become */
+    } else if (name != NULL && strcmp(name, "error") == 0) { /* also a malformed event */
         fail(call, json);
     } else if (event->kind == BY__EVENT_TEXT) {
         take_text(part, choice_of(part, by__get_integer(json, "i")), json_string_value(text),

@@ -1,11 +1,12 @@
-/* Routes that workers answer: the table of their forms, and a request up to its start. */
+/* Routes that workers answer: the table of their forms, and the handling of a request until it is
+ * started. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/gateway/gateway_routes.h"
 #include "serve/messages.h"
 
-/* Bytes of a message around a request, at most. */
+/* Most bytes that a message adds to a request. */
 #define AROUND ((size_t)1 << 16)
 
 static const by__call_form *const forms[] = {&by__completion_form, &by__chat_form,

@@ -1,11 +1,11 @@
-/* Answers of many kilobytes: threads of libuv's pool read and print them, so that the loop goes on
- * with its streams meanwhile. */
+/* Parses and prints answers of many kilobytes on threads of libuv's pool, so that the loop can
+ * serve its streams meanwhile. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/gateway/gateway.h"
 
-/* Bytes of a token with its log-probability in an answer, about. */
+/* Approximate bytes of a token with its log-probability in an answer. */
 #define TOKEN 100
 
 /* ---- reading ---- */
@@ -13,7 +13,7 @@
 typedef struct reading {
     uv_work_t work;
     by__gateway *gateway;
-    by__event event; /* of `list` */
+    by__event event; /* within `list` */
     json_t *json;
     char list[];
 } reading;
@@ -24,7 +24,7 @@ static void read_event(uv_work_t *work)
     r->json = by__event_json(&r->event);
 }
 
-/* The call may have ended: its part is looked for by its id, as behind any event. */
+/* The call may have ended: its part is looked up by its id, as for any event. */
 static void on_read(uv_work_t *work, int status)
 {
     reading *r = work->data;
@@ -56,10 +56,10 @@ bool by__large_read(by__gateway *g, const by__event *event)
 /* ---- printing ---- */
 
 typedef struct printing {
-    by__waiter waiter; /* of the exchange, in place of the call */
+    by__waiter waiter; /* replaces the call as the exchange's user */
     uv_work_t work;
     by__call *call;
-    by__exchange *exchange; /* NULL: the client is gone */
+    by__exchange *exchange; /* NULL: the client has disconnected */
     by__text out;
 } printing;
 

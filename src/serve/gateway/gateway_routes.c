@@ -1,3 +1,5 @@
+/* The table of routes, access control and limits of each request, and its log entries
+ * (gateway_routes.h). */
 #include "serve/gateway/gateway_routes.h"
 #include "serve/gateway/feedback.h"
 
@@ -34,15 +36,15 @@ const by__route by__routes[] = {
 };
 const size_t by__route_count = BY_ARRAY_LENGTH(by__routes);
 
-/* What is known of an exchange from its head to its end, for the logs. */
+/* State of an exchange from its head to its end, for the logs. */
 typedef struct visit {
-    const by__route *route; /* NULL: none of its method and path */
+    const by__route *route; /* NULL: no route matches its method and path */
     const by__client *client;
     double since;
-    int64_t charged; /* tokens, by guess */
+    int64_t charged; /* estimated tokens */
     int64_t used;
     by__request_trace trace;
-    json_t *details; /* NULL: none; what the answer adds to the log's line */
+    json_t *details; /* members that the answer adds to the log entry; NULL: none */
     char id[65];
     char method[16];
     char path[];
@@ -97,7 +99,7 @@ void by__reply_json(by__gateway *g, by__exchange *x, int status, json_t *value)
     by__text_free(&out);
 }
 
-/* ---- who asks for what ---- */
+/* ---- routing and access control ---- */
 
 static bool fits(const by__route *row, const char *path)
 {
@@ -107,10 +109,10 @@ static bool fits(const by__route *row, const char *path)
                : strcmp(path, row->path) == 0;
 }
 
-/* Bytes of a list of methods. */
+/* Size of a list of methods. */
 #define METHODS 48
 
-/* The route of a request; NULL for none, and `allowed` then lists the methods that its path has. */
+/* Finds the route of a request; NULL: none, and `allowed` then lists the methods of its path. */
 static const by__route *find_route(const by__http_request *r, char allowed[METHODS])
 {
     size_t length = 0;
@@ -131,7 +133,7 @@ static const by__route *find_route(const by__http_request *r, char allowed[METHO
     return NULL;
 }
 
-/* The client of a request; NULL: it has no key that counts. */
+/* The client of a request; NULL: it has no valid key. */
 static const by__client *client_of(const by__gateway *g, const by__http_request *r)
 {
     const char *bearer = by__http_header_of(r, "authorization");
@@ -145,7 +147,7 @@ static const by__client *client_of(const by__gateway *g, const by__http_request 
     return plain == NULL ? NULL : by__keys_find(g->keys, plain);
 }
 
-/* Makes the record of an exchange; NULL when memory or random numbers are exhausted. */
+/* Creates the record of an exchange; NULL when memory or random numbers are exhausted. */
 static visit *open_visit(const by__gateway *g, by__exchange *x, const by__http_request *r)
 {
     const char *given = by__http_header_of(r, "x-request-id");
@@ -184,7 +186,7 @@ static void add_number(by__exchange *x, const char *name, double value)
     by__exchange_header(x, name, text);
 }
 
-/* OpenAI's headers; the time is that until the bucket is full. */
+/* Adds OpenAI's headers; the time is that until the bucket is full. */
 static void add_limit(by__exchange *x, const char *what, int64_t limit, double left)
 {
     static const char *const parts[] = {"Limit", "Remaining", "Reset"};
@@ -199,7 +201,8 @@ static void add_limit(by__exchange *x, const char *what, int64_t limit, double l
     }
 }
 
-/* False: the client has used what it may, and was answered. */
+/* Charges the client of a request. Returns false, after replying, if its limits do not allow
+ * that. */
 static bool take(by__gateway *g, by__exchange *x, const visit *v, double requests, double tokens)
 {
     by__allowance left;
@@ -228,7 +231,7 @@ static bool take(by__gateway *g, by__exchange *x, const visit *v, double request
     return false;
 }
 
-/* Requests that make work count. */
+/* Only requests that cause work are counted. */
 static bool take_request(by__gateway *g, by__exchange *x, const visit *v)
 {
     bool counts = strcmp(v->route->method, "POST") == 0 &&
@@ -253,7 +256,7 @@ void by__gateway_used(by__exchange *x, int64_t tokens)
     v->used = tokens;
 }
 
-/* ---- from the head to the end ---- */
+/* ---- callbacks of the server ---- */
 
 bool by__gateway_head(void *user, by__exchange *x, const by__http_request *r)
 {
@@ -324,14 +327,14 @@ void by__gateway_detail(by__exchange *x, json_t *details)
     }
 }
 
-/* Probes, the page and the reading of metrics are no part of what users wait for. */
+/* Probes, the page and scrapes of metrics are not user requests. */
 static bool is_watching(const visit *v)
 {
     return v->route != NULL &&
            (v->route->scope == BY__SCOPE_NONE || v->route->scope == BY__SCOPE_METRICS);
 }
 
-/* What users wait for. */
+/* True for user requests. */
 static bool is_traced(const visit *v)
 {
     return v->route != NULL &&
@@ -354,7 +357,7 @@ const char *by__gateway_trace(const by__gateway *g, by__exchange *x)
 {
     const visit *v = by__exchange_noted(x);
     const by__trace_context *c = &v->trace.context;
-    /* Without an export every new trace counts as sampled, and nobody looks at it. */
+    /* Without an export new traces are marked as sampled, but nobody reads them. */
     return c->sampled && (c->parent[0] != '\0' || g->tracing.exports != NULL) ? c->trace : NULL;
 }
 
@@ -363,7 +366,7 @@ void by__gateway_done(void *user, by__exchange *x, int status, size_t bytes)
     by__gateway *g = user;
     visit *v = by__exchange_noted(x);
     const char *peer = by__exchange_peer(x);
-    status = status == 0 ? 499 : status; /* the client went away first */
+    status = status == 0 ? 499 : status; /* the client disconnected first */
     if (v == NULL || !is_watching(v)) {
         g->metrics.requests[status / 100 < 6 ? status / 100 : 5]++;
     }

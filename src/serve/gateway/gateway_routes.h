@@ -1,18 +1,18 @@
-/* The routes of a gateway, and what a request may do: one table says for every route which scope a
- * key needs. What is not in the table cannot be asked for, and no row but those of BY__SCOPE_NONE
- * answers without a key where keys are asked for. */
+/* The routes of a gateway and their access control: one table says for every route which scope a
+ * key needs. A path that is not in the table is a 404, and where keys are required only rows of
+ * BY__SCOPE_NONE are served without one. */
 #ifndef BY_SERVE_GATEWAY_ROUTES_H
 #define BY_SERVE_GATEWAY_ROUTES_H
 
 #include "serve/gateway/gateway.h"
 
-/* Answers a request at once or later. key: the name of the client's key, "" for none. */
+/* Answers a request, at once or later. key: the name of the client's key, "" for none. */
 typedef void by__route_answer(by__gateway *g, by__exchange *x, const by__http_request *r,
                               const char *key);
 
 typedef struct by__route {
     const char *method;
-    const char *path; /* longer than "/" and ends with '/': what follows is a name */
+    const char *path; /* if longer than "/" and ending with '/': a name follows */
     by__scope scope;
     by__route_answer *answer;
 } by__route;
@@ -22,20 +22,20 @@ extern const size_t by__route_count;
 
 /* ---- callbacks of the server (http_server.h); user: by__gateway ---- */
 
-/* The head is there: finds the route, and refuses who may not use it before a byte of the body is
- * read. */
+/* The head has arrived: finds the route, and refuses clients without access before any of the body
+ * is read. */
 bool by__gateway_head(void *user, by__exchange *x, const by__http_request *r);
 void by__gateway_request(void *user, by__exchange *x, const by__http_request *r);
 void by__gateway_gone(void *user, by__exchange *x);
-/* The exchange has ended: the access log's line. */
+/* The exchange has ended: writes the line of the access log. */
 void by__gateway_done(void *user, by__exchange *x, int status, size_t bytes);
 
-/* ---- the routes' answers ---- */
+/* ---- handlers of the routes ---- */
 
 by__route_answer by__answer_page, by__answer_live, by__answer_ready, by__answer_models,
     by__answer_model, by__answer_metrics, by__answer_response, by__answer_task_new, by__answer_task,
     by__answer_task_cancel, by__answer_versions, by__answer_deploy, by__answer_rollback;
-/* Of the routes that have a form (gateway.h). */
+/* For routes that have a form (gateway.h). */
 by__route_answer by__answer_call;
 
 #endif

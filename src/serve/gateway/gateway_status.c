@@ -1,4 +1,4 @@
-/* What a gateway says of itself: health, models, metrics. */
+/* Status routes of a gateway: health, models, metrics. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,20 +9,21 @@
 #include "serve/messages.h"
 #include "serve/observe/served_drift.h"
 
-/* Seconds without a word of the broker, or of a worker, after which it does not count. */
+/* Seconds without a message of the broker, or of a worker, after which it is ignored. */
 #define SILENCE 5.0
-/* Bytes of names that an error lists. */
+/* Most bytes of model names listed in an error. */
 #define MOST_NAMED 1000
 
 /* ---- health ---- */
 
-/* What the broker says now; NULL: it is away, or silent, and what it last said may be wrong. */
+/* The broker's current state; NULL: it is unreachable or silent, so that its last state may be
+ * wrong. */
 static const json_t *present_state(const by__gateway *g)
 {
     return g->broker.ready && by__now() - g->stated <= SILENCE ? g->state : NULL;
 }
 
-/* Workers that answer: health is what they do, never that this process lives. */
+/* Number of workers that answer: health depends on these, not on this process being alive. */
 static size_t count_workers(const by__gateway *g)
 {
     size_t i;
@@ -43,7 +44,8 @@ void by__answer_live(by__gateway *g, by__exchange *x, const by__http_request *r,
     by__reply_json(g, x, 200, json_pack("{ss}", "status", "live"));
 }
 
-/* Workers are started when a request comes, so that none is no reason to send clients elsewhere. */
+/* Returns true if workers are started on demand, so that having none is no reason to send clients
+ * elsewhere. */
 static bool starts_workers(const by__gateway *g)
 {
     size_t i;
@@ -58,7 +60,7 @@ static bool starts_workers(const by__gateway *g)
     return false;
 }
 
-/* Why clients are to be sent elsewhere; NULL: they are welcome. */
+/* The reason why this gateway is not ready for clients; NULL: it is ready. */
 static const char *not_ready(const by__gateway *g, size_t workers)
 {
     return g->draining                          ? "the gateway is draining"
@@ -253,8 +255,8 @@ static void print_own(by__gateway *g, by__text *out)
     by__webhooks_print(g->webhooks, out);
 }
 
-/* The names of metrics that are asked for: by the query, else by the configuration. NULL: neither
- * word of them. */
+/* The names of metrics that are requested: by the query, else by the configuration. NULL: an
+ * unknown word. */
 static const char *names_of(const by__gateway *g, const char *query)
 {
     const char *own =

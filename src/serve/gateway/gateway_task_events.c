@@ -2,22 +2,23 @@
  * has the result.
  *
  * The number of an event is a function of the task's state alone, so that a client which lost its
- * connection goes on by Last-Event-ID at any gateway, whatever died between. A gateway asks the
- * broker for the task again and again, less often the longer it takes. */
+ * connection can resume with Last-Event-ID at any gateway, even if processes were restarted in
+ * between. A gateway polls the broker for the task, at intervals that grow. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/gateway/gateway_routes.h"
 #include "serve/messages.h"
 
-/* Milliseconds between two looks at all watches. */
+/* Milliseconds between checks of all watches. */
 #define TICK 250
-/* Seconds between two questions about a task: first, and at most. */
+/* First and largest number of seconds between two polls of a task. */
 #define FIRST 0.2
 #define MOST  2.0
-/* Seconds after which a question counts as lost. */
+/* Seconds after which a poll counts as lost. */
 #define LOST 5.0
-/* Seconds of silence after which a comment keeps proxies from closing the connection. */
+/* Seconds without output after which a comment is sent, so that proxies do not close the
+ * connection. */
 #define QUIET 15.0
 
 struct by__watch {
@@ -26,13 +27,13 @@ struct by__watch {
     by__exchange *exchange;
     struct by__watch *next;
     const char *owner;
-    uint64_t ref; /* of the question that has no answer yet; 0: none */
-    double asked; /* by__now of it */
+    uint64_t ref; /* of the pending poll; 0: none */
+    double asked; /* by__now of that poll */
     double due;   /* by__now of the next one */
     double pause;
-    double spoke;   /* by__now of the last bytes for the client */
-    long long last; /* number of the last event that the client has; -1: none */
-    bool began;     /* the stream's head is out */
+    double spoke;   /* by__now of the last bytes sent to the client */
+    long long last; /* number of the last event sent; -1: none */
+    bool began;     /* the head of the stream has been sent */
     char id[65];
 };
 
@@ -64,8 +65,8 @@ static void end(struct by__watch *w)
     by__exchange_end(x);
 }
 
-/* Of a state: it grows with every step of a task's life. A task that runs again after a lost worker
- * is queued and in progress once more. */
+/* Number of the event for a state: it grows with every step of a task. A task that runs again after
+ * a lost worker is queued and in progress once more. */
 static long long number_of(const json_t *row, bool *last)
 {
     const char *status = by__get_text(row, "status");
@@ -91,7 +92,7 @@ static void ask(struct by__watch *w, double now)
     w->pause = w->pause * 1.2 < MOST ? w->pause * 1.2 : MOST;
 }
 
-/* The first answer to a watch decides how the exchange begins. False: it has ended. */
+/* The first reply decides how the exchange is answered. Returns false if the watch has ended. */
 static bool begin(struct by__watch *w, const json_t *row, bool nothing_new)
 {
     by__exchange *x = w->exchange;
@@ -103,7 +104,7 @@ static bool begin(struct by__watch *w, const json_t *row, bool nothing_new)
     by__exchange_set(x, NULL);
     leave(w);
     if (json_is_object(row)) {
-        /* Which tells an EventSource not to come again. */
+        /* This tells an EventSource not to reconnect. */
         by__exchange_reply(x, 204, NULL, "", 0);
     } else {
         by__reply_error(g, x, 404, "task_not_found", NULL, "there is no such task");
@@ -129,14 +130,14 @@ static void tell(struct by__watch *w, const json_t *row)
         bool sent = by__exchange_send_text(w->exchange, &out);
         by__text_free(&out);
         if (!sent) {
-            return; /* the watch is gone; the client comes again */
+            return; /* the watch is gone; the client will reconnect */
         }
         w->last = number;
         w->spoke = by__now();
         w->pause = FIRST;
     }
     if (last) {
-        end(w); /* also of a task that has expired */
+        end(w); /* also for a task that has expired */
     }
 }
 
@@ -164,7 +165,7 @@ static void on_tick(uv_timer_t *timer)
             w->ref = 0;
         }
         if (g->draining && w->began) {
-            end(w); /* the client goes on at another gateway */
+            end(w); /* the client can resume at another gateway */
         } else if (w->began && now - w->spoke > QUIET) {
             w->spoke = now;
             (void)by__exchange_send(w->exchange, ": wait\n\n", 8);

@@ -1,5 +1,5 @@
-/* Tasks over HTTP: a request that the broker keeps on disk answers 202 with an id at once, and its
- * result is fetched later, from any gateway, whatever dies between. */
+/* Tasks over HTTP: a request that the broker keeps on disk is answered with 202 and an id at once;
+ * its result can be fetched later from any gateway, even after restarts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,20 +8,20 @@
 #include "serve/gateway/gateway_webhooks.h"
 #include "serve/messages.h"
 
-/* Seconds that a task is kept. */
+/* Default and largest number of seconds that a task is kept. */
 #define KEPT      (24.0 * 3600.0)
 #define MOST_KEPT (30.0 * 24.0 * 3600.0)
 
-/* A question to the broker that a client waits for. */
+/* A question to the broker for which a client waits. */
 struct by__ask {
     by__waiter waiter;
     by__gateway *gateway;
-    by__exchange *exchange; /* NULL: the client is gone */
+    by__exchange *exchange; /* NULL: the client has disconnected */
     struct by__ask *next;
     uint64_t ref;
     by__task_show *show;
-    const char *what; /* that is asked for: "task" */
-    char model[256];  /* that a new task is for */
+    const char *what; /* name of the requested object: "task" */
+    char model[256];  /* model of a new task */
 };
 
 static void on_gone(by__waiter *waiter)
@@ -58,9 +58,9 @@ void by__task_ask(by__gateway *g, by__exchange *x, by__task_show *show, const ch
     json_decref(message);
 }
 
-/* ---- what clients see ---- */
+/* ---- tasks as clients see them ---- */
 
-/* Fills the sequences of a call from what the broker has gathered. */
+/* Fills the sequences of a call from the broker's gathered answer. */
 static void fill_choices(by__call *call, const json_t *list)
 {
     for (size_t i = 0; i < call->n; i++) {
@@ -147,7 +147,7 @@ static void answer(struct by__ask *a, const json_t *message)
             by__reply_no_model(g, a->exchange, a->model);
             return;
         }
-        /* Refusals say when; of other errors, what cannot be done now may be done later. */
+        /* Refusals give a delay; after other errors a 503 may be retried. */
         by__gateway_retry_after(a->exchange,
                                 by__get_number(error, "retry_after", status == 503 ? 1.0 : 0.0));
         by__reply_error(g, a->exchange, status < 400 || status > 599 ? 500 : status,
@@ -203,7 +203,7 @@ void by__tasks_lost(by__gateway *g)
         struct by__ask *a = g->asks;
         g->asks = a->next;
         if (a->exchange != NULL) {
-            /* It may have been written: with an idempotency key asking again is safe. */
+            /* The task may have been written: with an idempotency key a retry is safe. */
             by__exchange_header(a->exchange, "Retry-After", "1");
             by__reply_error(g, a->exchange, 503, "unavailable", NULL,
                             "the broker was lost before it answered");
@@ -243,7 +243,7 @@ json_t *by__task_message(const by__call *call, const char *id, const char *idemp
                      webhook);
 }
 
-/* The message that adds a task, of a body that its own route would take. */
+/* Makes the message that adds a task from a body that its own route would accept. */
 static by_status make_task(json_t **out, by__gateway *g, const asked *a, const char *key,
                            const char *idempotency, const char **param, by_error *error)
 {
@@ -336,7 +336,7 @@ void by__answer_task_new(by__gateway *g, by__exchange *x, const by__http_request
     }
 }
 
-/* "/v1/tasks/ID", "/v1/tasks/ID/events" and "/v1/tasks/ID/cancel". */
+/* Handles "/v1/tasks/ID", "/v1/tasks/ID/events" and "/v1/tasks/ID/cancel". */
 static void answer_named(by__gateway *g, by__exchange *x, const by__http_request *r,
                          const char *key, const char *question)
 {

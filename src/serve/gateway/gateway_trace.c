@@ -5,7 +5,7 @@
 
 #include "serve/messages.h"
 
-/* Bytes of tracestate that are passed on: the standard asks for at least 512. */
+/* Most bytes of tracestate that are passed on: the standard requires at least 512. */
 #define MOST_STATE 512
 
 by_status by__request_trace_begin(by__request_trace *trace, const by__gateway_tracing *tracing,
@@ -18,7 +18,7 @@ by_status by__request_trace_begin(by__request_trace *trace, const by__gateway_tr
     trace->clock = by__wall_clock() - by__now();
     by__trace_print(header, &trace->context);
     by__exchange_header(x, "traceparent", header);
-    /* It belongs to the caller's trace alone. */
+    /* It applies to the caller's trace only. */
     if (trace->context.parent[0] != '\0' && state != NULL && strlen(state) <= MOST_STATE) {
         trace->state = by__strdup(state);
         by__exchange_header(x, "tracestate", state);
@@ -32,7 +32,7 @@ void by__request_trace_free(by__request_trace *trace)
     trace->state = NULL;
 }
 
-/* Adds a span below the request's. */
+/* Adds a child span of the request's. */
 static void add_part(const by__request_trace *trace, const by__gateway_tracing *tracing,
                      const char *name, double begin, double end)
 {
@@ -52,7 +52,7 @@ static void add_part(const by__request_trace *trace, const by__gateway_tracing *
 void by__request_trace_part(const by__request_trace *trace, const by__gateway_tracing *tracing,
                             double since, const json_t *timing)
 {
-    /* The last ones first: their end is now, and hosts need not agree on the time. */
+    /* From last to first: the end of the last one is now, and hosts need not agree on the time. */
     static const char *const names[] = {"decode", "prefill", "compute"};
     double end = by__now();
     if (tracing->exports == NULL || !trace->context.sampled) {

@@ -6,13 +6,13 @@
 #include "serve/gateway/webhook_send.h"
 #include "serve/messages.h"
 
-/* Seconds beyond the time of a message until one that was taken is due again. */
+/* Seconds beyond a message's timeout until a leased one is due again. */
 #define LEASE 1.0
 /* Seconds without an answer of the broker after which it is asked again. */
 #define LOST 5.0
-/* A receiver's Retry-After counts up to this. */
+/* Limit on a receiver's Retry-After. */
 #define MOST_WAIT 3600.0
-/* "the receiver wants no more of them" */
+/* status 410: the receiver wants no more messages */
 #define GONE 410
 
 struct by__webhooks {
@@ -21,8 +21,8 @@ struct by__webhooks {
     by__webhook_rules *rules;
     by__webhook_sender *sender;
     uv_timer_t *timer;
-    size_t busy;  /* messages on their way */
-    double asked; /* by__now of a question to the broker that has no answer yet; 0: none */
+    size_t busy;  /* number of messages in flight */
+    double asked; /* by__now of a question to the broker without an answer; 0: none */
     uint64_t delivered;
     uint64_t retried;
     uint64_t given_up;
@@ -30,7 +30,7 @@ struct by__webhooks {
 
 /* ---- messages ---- */
 
-/* The task without its result, which only its key may read. */
+/* Prints the task without its result, which only its key may read. */
 static char *print_body(const json_t *row)
 {
     char type[32];
@@ -67,7 +67,7 @@ static by__webhook_message *make_message(const json_t *row, const char *url)
 
 /* ---- outcomes ---- */
 
-/* state: "delivered", "failed" or "pending", which is due again in `delay` seconds. */
+/* Reports an outcome: "delivered", "failed" or "pending", which is due again in `delay` seconds. */
 static void tell_broker(by__webhooks *w, const by__webhook_message *m, const char *state,
                         double delay)
 {
@@ -86,7 +86,7 @@ static double pause_of(const by__webhooks *w, const by__webhook_message *m)
     return asked > pause ? asked : pause;
 }
 
-/* hopeless: another attempt would end as this one. */
+/* Handles the outcome of a message. hopeless: another attempt would fail too. */
 static void conclude(by__webhooks *w, const by__webhook_message *m, bool hopeless)
 {
     bool delivered = m->status >= 200 && m->status < 300;
@@ -110,7 +110,7 @@ static void on_ended(void *user, by__webhook_message *message)
     by__webhook_message_free(message);
 }
 
-/* ---- what the broker has ---- */
+/* ---- messages of the broker ---- */
 
 static void ask(by__webhooks *w)
 {
@@ -133,7 +133,8 @@ static void on_timer(uv_timer_t *timer)
     }
 }
 
-/* Every attempt that the broker counts has an outcome, also one for which no memory was left. */
+/* Every attempt that the broker counts must get an outcome, even one for which memory was
+ * exhausted. */
 static void take_row(by__webhooks *w, const json_t *row)
 {
     const char *id = by__get_text(row, "id");
@@ -145,7 +146,7 @@ static void take_row(by__webhooks *w, const json_t *row)
     }
     memcpy(attempt.id, id, strlen(id) + 1);
     if (by__webhook_check_url(w->rules, url, &error) != BY_OK) {
-        /* It was listed when the task came. */
+        /* It was listed when the task was created. */
         (void)snprintf(attempt.reason, sizeof attempt.reason, "its origin is not listed any more");
         conclude(w, &attempt, true);
         return;

@@ -6,13 +6,13 @@
 
 #define MOST_FILE ((size_t)4 << 20)
 
-/* All clients that a file ever had: requests have pointers to them. */
+/* All clients that any version of the file had: requests hold pointers to them. */
 typedef struct clients {
     by__client **items;
     size_t count;
     size_t capacity;
     size_t accounts;
-    size_t users; /* by__keys that have them */
+    size_t users; /* number of by__keys that share them */
 } clients;
 
 typedef struct key {
@@ -62,7 +62,7 @@ const char *by__scope_name(by__scope scope)
     return NULL;
 }
 
-/* "inference,tasks"; 0 for another text. */
+/* Parses "inference,tasks"; 0 for any other text. */
 static unsigned parse_scopes(const char *text, size_t length)
 {
     unsigned out = 0;
@@ -84,7 +84,7 @@ static unsigned parse_scopes(const char *text, size_t length)
     return out;
 }
 
-/* "HASH NAME" or "HASH NAME SCOPES": false for another form. */
+/* Parses "HASH NAME" or "HASH NAME SCOPES". Returns false if it is malformed. */
 static bool parse(key *k, by__client *c, const char *line, size_t length)
 {
     size_t digits = 2 * sizeof k->hash;
@@ -112,7 +112,7 @@ static bool parse(key *k, by__client *c, const char *line, size_t length)
     return by__id_valid(c->name) && c->scopes != 0;
 }
 
-/* The client of this name and these scopes, which is made where there is none. */
+/* Finds or creates the client with this name and scopes. */
 static by_status find_client(const by__client **out, clients *list, const by__client *wanted,
                              by_error *error)
 {
@@ -188,7 +188,7 @@ by_status by__keys_open_again(by__keys **out, const by__keys *former, const char
     char *text = NULL;
     size_t length;
     *out = NULL;
-    /* A start again does not help. */
+    /* A restart would not help. */
     if (!by__path_exists(path)) {
         return by_error_set(error, BY_ECONFIG, "%s: there is no such file of keys", path);
     }

@@ -6,21 +6,21 @@
 
 #define MOST_FILE ((size_t)64 << 20)
 #define DAY       86400.0
-/* Seconds by which two clocks may differ where neither was set. */
+/* Seconds by which two clocks may drift apart without either being set. */
 #define SLEW 60.0
 
 typedef struct account {
-    const char *name; /* the keys', "" for the account of all without a key */
+    const char *name; /* owned by the keys; "": the account of all clients without a key */
     int64_t requests_per_minute;
     int64_t tokens_per_minute;
     int64_t tokens_per_day;
     double requests;
     double tokens;
-    double filled; /* `now` of the last look; 0: both buckets are full */
+    double filled; /* `now` of the last update; 0: both buckets are full */
     double today;  /* tokens used on `day` */
     int64_t day;   /* since 1970 */
-    double back;   /* `now` when the wall clock was last put back to an earlier day */
-    double rest;   /* seconds that this day had left then; 0: it was not put back */
+    double back;   /* `now` when the wall clock was last set back to an earlier day */
+    double rest;   /* seconds left of that day then; 0: it was not set back */
 } account;
 
 struct by__limits {
@@ -28,7 +28,7 @@ struct by__limits {
     size_t count;
     size_t capacity;
     char *path;
-    bool changed; /* since it was printed */
+    bool changed; /* since it was last printed */
 };
 
 /* ---- the file ---- */
@@ -68,9 +68,9 @@ static by_status read_used(by__limits *l, by_error *error)
     return status;
 }
 
-/* What was used on an earlier day is forgotten. What was used on a later one, by a clock that was
- * wrong then, counts for today: a clock that is put back gives no tokens again, and neither does
- * one that goes back and forth. Returns whether it was put back. */
+/* Starts a new day: forgets what was used on an earlier one. Tokens used on a later day, by a wrong
+ * clock, count for today: setting the clock back, even repeatedly, gives no tokens back. Returns
+ * whether it was set back. */
 static bool turn_day(account *a, double now, double wall)
 {
     int64_t day = (int64_t)floor(wall / DAY);
@@ -189,7 +189,7 @@ void by__limits_close(by__limits **limits)
     }
 }
 
-/* ---- taking ---- */
+/* ---- charging ---- */
 
 static double fill(double level, double rate, double seconds)
 {
@@ -197,7 +197,7 @@ static double fill(double level, double rate, double seconds)
     return filled < rate ? filled : rate;
 }
 
-/* Seconds until a bucket has what is needed; 0: now. */
+/* Seconds until a bucket has the needed amount; 0: now. */
 static double wait_for(double level, double rate, double needed)
 {
     double enough = needed < rate ? needed : rate;
@@ -233,7 +233,7 @@ double by__limits_take(by__limits *limits, size_t account_number, double request
     double by_requests = wait_for(a->requests, (double)a->requests_per_minute, requests);
     double by_tokens = wait_for(a->tokens, (double)a->tokens_per_minute, tokens);
     double by_day = 0.0;
-    /* A request that alone is more than a day's tokens runs as the first one of a day. */
+    /* A request that alone exceeds a day's tokens may run as the first one of a day. */
     if (limit > 0.0 && tokens > 0.0 && a->today > 0.0 && a->today + tokens > limit) {
         by_day = ((double)a->day + 1.0) * DAY - wall;
         by_day = by_day > 1.0 ? by_day : 1.0;

@@ -1,8 +1,8 @@
-/* What keys may use: requests and tokens a minute (token buckets), tokens a day.
+/* Rate limits of keys: requests and tokens a minute (token buckets), tokens a day.
  *
- * A bucket holds a minute's worth, and fills evenly. What is taken before it is known how much is
- * needed is a guess; what was not needed goes back. A request that needs more than a bucket can
- * hold runs when the bucket is full, and leaves a debt. */
+ * A bucket holds a minute's worth and fills evenly. Tokens are charged by an estimate before the
+ * real number is known; the unused ones are returned. A request that needs more than a bucket can
+ * hold runs when the bucket is full, and leaves it below zero. */
 #ifndef BY_SERVE_LIMITS_H
 #define BY_SERVE_LIMITS_H
 
@@ -11,32 +11,34 @@
 
 typedef struct by__limits by__limits;
 
-/* What is left to a key, for the answer's headers. */
+/* A key's remaining allowance, for the headers of the answer. */
 typedef struct by__allowance {
     int64_t requests_per_minute; /* 0: no limit */
     int64_t tokens_per_minute;
     int64_t tokens_per_day;
-    double requests; /* in the bucket now, at least 0 */
+    double requests; /* left in the bucket now, at least 0 */
     double tokens;
-    double today;     /* tokens used */
-    const char *over; /* NULL, or what refused: "requests", "tokens" or "tokens_per_day" */
+    double today; /* tokens used today */
+    /* NULL, or the limit that was exceeded: "requests", "tokens" or "tokens_per_day" */
+    const char *over;
 } by__allowance;
 
-/* keys: NULL where none is asked for. path: keeps what was used today; NULL: nowhere. A file that
- * cannot be read is an error: to begin at 0 would give the quota away. */
+/* keys: NULL if none are required. path: file that keeps today's use; NULL: not kept. A file that
+ * cannot be read is an error: starting at 0 would void the quota. */
 by_status by__limits_open(by__limits **out, const by_serve_limits_config *config,
                           const by__keys *keys, const char *path, by_error *error);
-/* Adds the accounts of a file of keys that was opened again. BY_EMEMORY: none was added. */
+/* Adds the accounts of a reloaded file of keys. BY_EMEMORY: none was added. */
 by_status by__limits_extend(by__limits *limits, const by_serve_limits_config *config,
                             const by__keys *keys, by_error *error);
 void by__limits_close(by__limits **limits);
-/* Takes from the account of a client (by__client). now: a clock that does not jump, in seconds;
- * wall: seconds since 1970. 0: taken; else nothing is, and the seconds to wait are returned. */
+/* Charges the account of a client (by__client). now: a monotonic clock, in seconds; wall: seconds
+ * since 1970. Returns 0 if charged; else nothing is charged, and the seconds to wait are
+ * returned. */
 double by__limits_take(by__limits *limits, size_t account, double requests, double tokens,
                        double now, double wall, by__allowance *left);
-/* Gives tokens back. */
+/* Returns unused tokens. */
 void by__limits_return(by__limits *limits, size_t account, double tokens);
-/* The file's text of what has changed since the last call; NULL: nothing has. The clocks are those
+/* The text of the file if the use has changed since the last call, else NULL. The clocks are those
  * of by__limits_take. Freed with free(). */
 char *by__limits_print(by__limits *limits, double now, double wall);
 

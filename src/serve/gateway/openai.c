@@ -1,4 +1,4 @@
-/* OpenAI's API: requests for completions and chats, answers, and the frames of streams. */
+/* OpenAI's API: requests for completions and chats, their answers, and the frames of streams. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,12 +6,12 @@
 #include "serve/gateway/gateway.h"
 #include "serve/messages.h"
 
-/* Nesting of a body. */
+/* Most levels of nesting in a body. */
 #define MOST_DEPTH 100
-/* Most probable tokens that are told of each. */
+/* Most top tokens that are reported for each token. */
 #define MOST_TOP 20
 
-/* The body of a request. */
+/* The fields of a request's body. */
 typedef struct asked {
     const char *model;
     const json_t *prompt;
@@ -43,7 +43,7 @@ typedef struct asked {
 #define NUMBER(name, member, least, most)  BY__NUMBER(name, asked, member, least, most)
 #define BOOL(name, member)                 BY__BOOL(name, asked, member)
 
-/* What both kinds share. guided_json and the fields behind it are extensions that vLLM has too. */
+/* Fields of both kinds. guided_json and those after it are extensions that vLLM has too. */
 #define SHARED                                                                                     \
     BY__STRING("model", asked, model, 255), INTEGER("n", n, 1, BY__MOST_N),                        \
         INTEGER("max_tokens", tokens, 1, 1 << 24), INTEGER("seed", seed, -9e18, 9e18),             \
@@ -104,7 +104,7 @@ static bool is_deep(const json_t *value, int left)
     return false;
 }
 
-/* What "logprobs" and "top_logprobs" ask for. */
+/* Reads "logprobs" and "top_logprobs". */
 static by_status read_logprobs(by__call *call, const asked *a, const char **param, by_error *error)
 {
     *param = "logprobs";
@@ -128,13 +128,14 @@ static by_status read_logprobs(by__call *call, const asked *a, const char **para
                : by_error_set(error, BY_EARG, "'top_logprobs' needs 'logprobs' to be true");
 }
 
-/* Tokens of the answer that are asked for; 0: as many as fit. */
+/* Number of tokens requested for the answer; 0: as many as fit. */
 static int64_t tokens_of(const asked *a)
 {
     return a->completion_tokens > 0 ? a->completion_tokens : a->tokens;
 }
 
-/* "echo" and "best_of". Of more sequences than are shown, call->own says how many are. */
+/* Reads "echo" and "best_of". If more sequences are generated than shown, call->own is set to the
+ * number shown. */
 static by_status read_best(by__call *call, asked *a, const char **param, by_error *error)
 {
     *param = "echo";
@@ -161,7 +162,7 @@ static by_status read_best(by__call *call, asked *a, const char **param, by_erro
     return BY_OK;
 }
 
-/* Adds what only some requests have: workers of the version before know fewer fields. */
+/* Adds fields only if they are used: workers of the previous version refuse unknown ones. */
 static bool add_rare(json_t *request, const by__call *call, const asked *a)
 {
     const struct {
@@ -185,14 +186,14 @@ static bool add_rare(json_t *request, const by__call *call, const asked *a)
     return added;
 }
 
-/* What a worker reads (worker_request.c), but for the prompt. */
+/* Makes the request for a worker (worker_request.c), except the prompt. */
 static by_status make_request(json_t **out, by__call *call, const asked *a, const char **param,
                               by_error *error)
 {
     json_t *format;
     uint64_t seed = (uint64_t)a->seed;
     if (a->seed == INT64_MIN) {
-        /* Chosen here, so that a worker that takes over draws the same. */
+        /* Chosen here, so that a worker that takes over draws the same numbers. */
         BY_TRY(by__random_bytes(&seed, sizeof seed, error));
         seed >>= 2;
     }
@@ -215,7 +216,7 @@ static by_status make_request(json_t **out, by__call *call, const asked *a, cons
     return BY_OK;
 }
 
-/* A number of prompts: a text, a list of tokens, or a list of either. */
+/* Number of prompts in: a text, a list of tokens, or a list of either. */
 static size_t count_prompts(const json_t *prompt)
 {
     const json_t *first = json_array_get(prompt, 0);
@@ -229,8 +230,8 @@ static const json_t *prompt_at(const json_t *prompt, size_t i)
     return json_is_string(first) || json_is_array(first) ? json_array_get(prompt, i) : prompt;
 }
 
-/* Tokens of a part and its answer, by guess: four bytes are one, of whatever field: what waits is
- * bounded by it. */
+/* Estimates the tokens of a part and its answer: one for each four bytes of the body, whatever the
+ * field. It bounds what waits. */
 static int64_t guess_cost(size_t body, size_t parts, int64_t tokens)
 {
     return (int64_t)(body / parts / 4) + 1 + (tokens > 0 ? tokens : 256);
@@ -348,7 +349,7 @@ static const char *chunk_of(const by__call *call)
     return call->form->kind == BY__CALL_CHAT ? "chat.completion.chunk" : "text_completion";
 }
 
-/* Log-probabilities in the form of the kind. */
+/* Prints log-probabilities in the format of the kind. */
 static void add_logprobs(const by__call *call, const json_t *list, by__text *out)
 {
     if (!call->logprobs || json_array_size(list) == 0) {
@@ -364,7 +365,8 @@ static void add_logprobs(const by__call *call, const json_t *list, by__text *out
     by__openai_places(list, call->top > 0, out);
 }
 
-/* All but the number of the choice is the same in each frame of a stream, and written once. */
+/* Everything except the index of the choice is the same in each frame of a stream, and is printed
+ * once. */
 static void begin_frame(by__call *call, size_t choice, by__text *out)
 {
     char digits[8];
@@ -511,7 +513,7 @@ static by_status read_text(by__call *call, const by__http_request *request, cons
     return status;
 }
 
-/* What both kinds have in common. */
+/* Common to both kinds. */
 #define FORM                                                                                       \
     .read = read_text, .first = first, .text = add_piece, .stop = add_stop, .end = add_end,        \
     .fail = add_failure, .answer = add_answer, .apart = true

@@ -1,4 +1,4 @@
-/* OpenAI's API: vectors of texts. */
+/* OpenAI's API: embeddings of texts. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "serve/gateway/gateway.h"
 #include "serve/messages.h"
 
-/* Texts of a request. */
+/* Most texts in a request. */
 #define MOST_TEXTS 2048
 
 typedef struct asked {
@@ -27,7 +27,7 @@ static const by__field fields[] = {
     BY__IGNORED("user"),
 };
 
-/* A list of texts, or of lists of tokens, from one of the API's four forms. NULL: memory is
+/* Converts one of the API's four formats to a list of texts or token lists. NULL: memory is
  * exhausted. */
 static json_t *inputs_of(const json_t *input)
 {
@@ -91,7 +91,7 @@ static by_status read_body(by__call *call, const by__http_request *request, cons
     return status;
 }
 
-/* The vector's base64, or its numbers. */
+/* Prints a vector as base64 or as numbers. */
 static void add_vector(const json_t *vector, bool base64, by__text *out)
 {
     const char *text = json_string_value(vector);

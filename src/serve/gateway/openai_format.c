@@ -1,5 +1,5 @@
-/* What the text of an answer is held to: OpenAI's response_format, and vLLM's fields for the same,
- * as workers read it. */
+/* Converts constraints on the text of an answer, OpenAI's response_format and vLLM's fields for the
+ * same, to the format of workers. */
 #include <string.h>
 
 #include "serve/gateway/gateway.h"
@@ -12,7 +12,7 @@ static by_status lacks_memory(by_error *error)
     return by_error_set(error, BY_EMEMORY, "out of memory: a request");
 }
 
-/* A schema, or the text of one. */
+/* Accepts a schema, or a string that contains one. */
 static by_status make_schema(json_t **out, const json_t *value, by_error *error)
 {
     json_t *schema = json_incref((json_t *)(uintptr_t)value);
@@ -37,7 +37,7 @@ static by_status make_regex(json_t **out, const json_t *value, by_error *error)
     return *out != NULL ? BY_OK : lacks_memory(error);
 }
 
-/* One of several texts, as an expression. */
+/* Converts a choice of texts to a regular expression. */
 static by_status make_choice(json_t **out, const json_t *value, by_error *error)
 {
     by__text pattern = {0};

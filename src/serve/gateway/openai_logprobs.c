@@ -1,8 +1,8 @@
-/* OpenAI's API: log-probabilities, as chats and as completions tell them. */
+/* OpenAI's API: log-probabilities in the formats of chats and of completions. */
 #include "serve/gateway/gateway.h"
 #include "serve/messages.h"
 
-/* value NULL: none is known. */
+/* value NULL: unknown. */
 static void add_json(by__text *out, const json_t *value)
 {
     if (value == NULL) {
@@ -12,7 +12,7 @@ static void add_json(by__text *out, const json_t *value)
     }
 }
 
-/* "token", "logprob", "bytes" of a token, without the object's end. */
+/* Prints "token", "logprob", "bytes" of a token, without the end of the object. */
 static void add_token(const json_t *p, by__text *out)
 {
     by__text_add(out, "{\"token\":");
@@ -46,7 +46,7 @@ void by__openai_tokens(const json_t *list, by__text *out)
     by__text_add(out, "]");
 }
 
-/* A list of a member of each token. */
+/* Prints one member of each token as a list. */
 static void add_members(const json_t *list, const char *name, const char *key, by__text *out)
 {
     size_t i;
@@ -60,8 +60,8 @@ static void add_members(const json_t *list, const char *name, const char *key, b
     by__text_add(out, "]");
 }
 
-/* The most probable tokens of each place, as objects; of tokens with the same text, such as parts
- * of characters, the most probable one is told. */
+/* Prints the most probable tokens at each position, as objects. Of tokens with the same text, e.g.
+ * parts of characters, only the most probable one is included. */
 static void add_tops(const json_t *list, by__text *out)
 {
     size_t i;

@@ -1,4 +1,5 @@
-/* OpenAI's API: responses. One is a chat with one answer; it is kept as a task, whose id it has. */
+/* OpenAI's API: responses. A response is a chat with one answer, stored as a task with the same
+ * id. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,13 +14,13 @@
 typedef struct asked {
     const char *model, *instructions, *previous, *truncation;
     const json_t *input, *text, *tools, *metadata, *include, *conversation, *prompt;
-    const json_t *seed, *top_k, *min_p, *priority; /* as chats read them */
+    const json_t *seed, *top_k, *min_p, *priority; /* in the format of chats */
     int64_t tokens, top_logprobs;
     double temperature, top_p;
     bool stream, background, store;
 } asked;
 
-/* seed, top_k, min_p and priority are extensions, as those of chats. */
+/* seed, top_k, min_p and priority are extensions, as for chats. */
 static const by__field fields[] = {
     BY__STRING("model", asked, model, 255),
     BY__ANY("input", asked, input),
@@ -96,13 +97,13 @@ static by_status read_input(json_t *messages, const json_t *input, by_error *err
             return bad_input(error);
         }
         BY_TRY(by__content_text(&content, json_object_get(item, "content"), error));
-        /* What templates call a developer is the system. */
+        /* Templates know the role "developer" as "system". */
         BY_TRY(add_message(messages, r == 3 ? "system" : role, content, error));
     }
     return BY_OK;
 }
 
-/* text.format in the form of chats, null for plain text; NULL: memory is exhausted. */
+/* text.format in the format of chats, null for plain text; NULL: memory is exhausted. */
 static json_t *format_of(const json_t *text)
 {
     const json_t *format = json_object_get(text, "format");
@@ -159,7 +160,7 @@ static by_status refuse_others(const asked *a, const char **param, by_error *err
                                                      "fetched later");
 }
 
-/* The body of the chat. */
+/* Makes the body of the chat. */
 static by_status make_chat(json_t **out, const asked *a, by_error *error)
 {
     json_t *messages = json_array();
@@ -186,7 +187,7 @@ static by_status make_chat(json_t **out, const asked *a, by_error *error)
     return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a response") : BY_OK;
 }
 
-/* What the response says of its request. */
+/* The part of the response that repeats its request. */
 static json_t *head_of(const asked *a)
 {
     const json_t *text = a->text;
@@ -240,7 +241,7 @@ static const char *item_of(const by__call *call, char id[BY__ID_BYTES])
     return id;
 }
 
-/* What follows that makes JSON gives NULL where memory is exhausted, also for one of its parts. */
+/* The following functions that make JSON return NULL if memory is exhausted, also for a part. */
 
 static json_t *tokens_of(const by__call *call, const json_t *list)
 {
@@ -264,7 +265,7 @@ static json_t *part_of(const by__call *call)
                                       "annotations", "logprobs", tokens_of(call, c->logprobs));
 }
 
-/* The message that is the output; content is taken. */
+/* The output message; content is taken. */
 static json_t *message_of(const by__call *call, const char *status, json_t *content)
 {
     char id[BY__ID_BYTES];
@@ -277,7 +278,7 @@ static const char *status_of(const by__call *call)
     return strcmp(call->choices[0].reason, "length") == 0 ? "incomplete" : "completed";
 }
 
-/* status "completed" and "incomplete" have the output. error is taken. */
+/* Status "completed" and "incomplete" include the output. error is taken. */
 static json_t *response_of(const by__call *call, const char *status, json_t *error)
 {
     bool whole = strcmp(status, "completed") == 0 || strcmp(status, "incomplete") == 0;
@@ -309,8 +310,7 @@ static json_t *response_of(const by__call *call, const char *status, json_t *err
     return out;
 }
 
-/* Gives the broker a response that has ended, to keep. A client that asks for it asks behind this.
- */
+/* Stores an ended response at the broker. A client's later request for it is handled after this. */
 static void store(const by__call *call)
 {
     if (call->gateway == NULL || !json_is_true(json_object_get(call->own, "store"))) {
@@ -319,7 +319,7 @@ static void store(const by__call *call)
     const by__choice *c = &call->choices[0];
     const by__part *p = &call->parts[0];
     if (c->text.failed) {
-        return; /* its client gets an error */
+        return; /* the client gets an error */
     }
     json_t *message = by__task_message(call, call->id, NULL, NULL, KEPT);
     json_t *result = json_pack("{s[{ss% ss}] s{sI sI}}", "choices", "text",
@@ -350,7 +350,7 @@ static void add_answer(by__call *call, by__text *out)
 
 /* ---- streams ---- */
 
-/* One event; data is taken; NULL: memory is exhausted. */
+/* Prints one event; data is taken; NULL: memory is exhausted. */
 static void add_event(by__call *call, const char *type, json_t *data, by__text *out)
 {
     if (json_object_set_new(data, "type", json_string(type)) != 0 ||
@@ -368,7 +368,7 @@ static json_t *whole_event(json_t *response)
     return json_pack("{so}", "response", response);
 }
 
-/* An event about the text, with another member; value is taken. */
+/* Makes an event about the text, with one more member; value is taken. */
 static json_t *text_event(const by__call *call, const char *key, json_t *value)
 {
     char id[BY__ID_BYTES];
@@ -376,7 +376,7 @@ static json_t *text_event(const by__call *call, const char *key, json_t *value)
                      "content_index", 0, key, value);
 }
 
-/* An event about the message that is the output; content is taken. */
+/* Makes an event about the output message; content is taken. */
 static json_t *item_event(const by__call *call, const char *status, json_t *content)
 {
     return json_pack("{si so}", "output_index", 0, "item", message_of(call, status, content));
@@ -439,7 +439,7 @@ static void add_failure(by__call *call, int status, const char *code, const char
 
 /* ---- routes ---- */
 
-/* A task as a response. */
+/* Converts a task to a response. */
 static void show(by__gateway *g, by__exchange *x, const json_t *row)
 {
     const json_t *task = json_object_get(row, "task");
@@ -497,7 +497,7 @@ static void show_deleted(by__gateway *g, by__exchange *x, const json_t *row)
                              "response.deleted", "deleted", 1));
 }
 
-/* "/v1/responses/ID" and "/v1/responses/ID/cancel". */
+/* Handles "/v1/responses/ID" and "/v1/responses/ID/cancel". */
 void by__answer_response(by__gateway *g, by__exchange *x, const by__http_request *r,
                          const char *key)
 {

@@ -1,7 +1,7 @@
-/* The page at "/", for people with a browser: one file (page/index.html) that the binary holds. It
- * has no data of its own; what it shows it asks the other routes for, with the key that its user
- * types. Its headers let a browser run its one script and its one style sheet, named by their
- * hashes, and speak to this server alone. */
+/* The web page at "/": one file (page/index.html) embedded in the binary. It contains no data; it
+ * fetches everything from the other routes, with the key that the user enters. Its headers allow
+ * the browser to run its one script and style sheet, named by their hashes, and to connect to this
+ * server only. */
 #include "serve/gateway/gateway_routes.h"
 
 #include <nettle/sha2.h>
@@ -18,7 +18,8 @@ static void digest(unsigned char out[SHA256_DIGEST_SIZE], const unsigned char *b
     sha256_digest(&context, SHA256_DIGEST_SIZE, out);
 }
 
-/* Adds " 'sha256-...'" of what is between the first `begin` of the page and `end` behind it. */
+/* Appends " 'sha256-...'" of the text between the first `begin` in the page and the following
+ * `end`. */
 static void add_hash(by__text *out, const char *begin, const char *end)
 {
     const unsigned char *last = serve_page + sizeof serve_page;
@@ -35,7 +36,7 @@ static void add_hash(by__text *out, const char *begin, const char *end)
     by__text_add(out, "'");
 }
 
-/* Content-Security-Policy; false: no memory. */
+/* Adds Content-Security-Policy. Returns false when memory is exhausted. */
 static bool add_policy(by__exchange *x)
 {
     by__text policy = {0};
@@ -53,7 +54,7 @@ static bool add_policy(by__exchange *x)
     return made;
 }
 
-/* The first half of the page's hash, as an entity tag. */
+/* Makes an entity tag of the first half of the page's hash. */
 static void make_tag(char out[SHA256_DIGEST_SIZE + 3])
 {
     unsigned char hash[SHA256_DIGEST_SIZE];

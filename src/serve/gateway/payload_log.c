@@ -13,7 +13,7 @@ struct by__payload_log {
     const by_serve_payload_config *config;
     by__append_log *lines;
     uint64_t added;
-    char salt[BY__ID_BYTES]; /* of hashes, new for every process */
+    char salt[BY__ID_BYTES]; /* salt of hashes, new in every process */
 };
 
 by_status by__payload_log_open(by__payload_log **out, uv_loop_t *loop,
@@ -69,7 +69,7 @@ static bool lists(const by_string_list *list, const char *name)
     return false;
 }
 
-/* What is kept of a value; NULL: out of memory. */
+/* The redacted value; NULL: out of memory. */
 static json_t *clean(const by__payload_log *log, const json_t *value);
 
 static json_t *clean_text(const by__payload_log *log, const json_t *value)
@@ -84,7 +84,7 @@ static json_t *clean_text(const by__payload_log *log, const json_t *value)
     return copy;
 }
 
-/* Ids of tokens are the text in another spelling, which no address is found in. */
+/* Lists of token ids encode the text, but redaction cannot find anything in them. */
 static bool is_tokens(const char *key, const json_t *value)
 {
     return strcmp(key, "prompt") == 0 && json_is_integer(json_array_get(value, 0));
@@ -102,7 +102,7 @@ static json_t *hash_of(const by__payload_log *log, const json_t *value)
     return json_string(hash);
 }
 
-/* What is kept of a member that is not dropped; NULL: out of memory. */
+/* The redacted value of a member that is not dropped; NULL: out of memory. */
 static json_t *clean_member(const by__payload_log *log, const char *key, const json_t *value)
 {
     return lists(&log->config->hash, key)                      ? hash_of(log, value)
@@ -110,7 +110,7 @@ static json_t *clean_member(const by__payload_log *log, const char *key, const j
                                                                : clean(log, value);
 }
 
-/* Bodies are parsed with a limit of depth, so recursion has one. */
+/* Recursion is bounded because bodies are parsed with a limit of depth. */
 static json_t *clean(const by__payload_log *log, const json_t *value)
 {
     const char *key;
@@ -159,14 +159,14 @@ void by__payload_log_add(by__payload_log *log, json_t *head, json_t *body)
     log->added += by__append_log_record(log->lines, kept) > 0;
 }
 
-/* Whether the field of a name may be seen in another one. */
+/* Returns true if the content of a field may appear in another one. */
 static bool shows(const by__payload_log *log, const char *name)
 {
     return !lists(&log->config->drop, name) && !lists(&log->config->hash, name);
 }
 
-/* Adds the text that a model is trained on to a record: what it was given and what it said, turns
- * on lines; none where nothing of it may be kept. false: out of memory. */
+/* Adds the text to train on to a record: prompt and answer, turns separated by line breaks; nothing
+ * if neither may be kept. Returns false when out of memory. */
 static bool add_text(const by__payload_log *log, json_t *body, const json_t *request, by_text said)
 {
     by__text text = {0};
@@ -198,7 +198,7 @@ static bool add_text(const by__payload_log *log, json_t *body, const json_t *req
     return added;
 }
 
-/* What the model said: not the prompt in front of it, which is a field of its own. */
+/* The generated text, without the prompt, which is a separate field. */
 static by_text said_of(const by__choice *c)
 {
     size_t echo = c->echo < c->text.length ? c->echo : c->text.length;

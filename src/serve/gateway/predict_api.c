@@ -38,7 +38,7 @@ static json_t *base64_of(const char *data, size_t length)
     return out;
 }
 
-/* ---- bodies that are no JSON, as JSON ---- */
+/* ---- bodies in other formats, converted to JSON ---- */
 
 /* The value of "model" in a query. */
 static json_t *model_of_query(const char *query)
@@ -75,7 +75,7 @@ static by_status read_image(json_t **out, const by__http_request *request, by_er
     return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: an image") : BY_OK;
 }
 
-/* Fields "model", "rows" (JSON), and any number of files "image". */
+/* Reads the fields "model" and "rows" (JSON), and any number of files "image". */
 static by_status read_parts(json_t **out, const by__http_request *request, by_error *error)
 {
     const char *type = by__http_header_of(request, "content-type");

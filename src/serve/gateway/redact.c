@@ -3,7 +3,7 @@
 #include <nettle/sha2.h>
 #include <string.h>
 
-/* Digits of a number that is taken out, and characters between two of them, at most. */
+/* Least number of digits of a number that is replaced, and most characters between two of them. */
 #define DIGITS  7
 #define BETWEEN 2
 
@@ -28,7 +28,8 @@ static bool is_domain(char c)
     return is_letter(c) || is_digit(c) || c == '.' || c == '-';
 }
 
-/* Bytes of the domain behind an '@': it has a dot between two other characters. 0: it is none. */
+/* Length of the domain after an '@', which must contain a dot between two other characters. 0:
+ * there is none. */
 static size_t domain_length(const char *text, size_t length)
 {
     size_t end = 0;
@@ -45,7 +46,7 @@ static size_t domain_length(const char *text, size_t length)
     return dotted ? end : 0;
 }
 
-/* Bytes of a number that begins here, with what is between its digits. 0: it is too short. */
+/* Length of a number that begins here, including separators. 0: it is too short. */
 static size_t number_length(const char *text, size_t length)
 {
     size_t digits = 0;

@@ -8,13 +8,13 @@
 #include "base/base64.h"
 #include "serve/http/ip_network.h"
 
-/* Secrets of a file; more than one while the old one is replaced. */
+/* Most secrets in a file; there are several while one is being replaced. */
 #define SECRETS     4
 #define MOST_SECRET 64
 #define MOST_FILE   ((size_t)4096)
 #define MOST_PAUSE  3600.0
 
-/* Scheme, host and port of a URL, as libcurl reads them. */
+/* Scheme, host and port of a URL, as parsed by libcurl. */
 typedef struct origin {
     char *scheme;
     char *host;
@@ -59,7 +59,7 @@ static bool read_origin(origin *out, const char *url)
     return true;
 }
 
-/* What no URL needs, and what parsers have disagreed about. */
+/* Refuses characters that no URL needs and on which parsers disagree. */
 static bool is_plain(const char *url)
 {
     size_t length = strlen(url);
@@ -100,8 +100,8 @@ by_status by__webhook_check_url(const by__webhook_rules *rules, const char *url,
 
 /* ---- addresses ---- */
 
-/* Networks that are not of the public internet (IANA's registries of special-purpose addresses),
- * or whose addresses hold another one of IPv4, as 6to4's do. Of IPv6 only 2000::/3 is public. */
+/* Networks that are not on the public internet (IANA's registries of special-purpose addresses), or
+ * whose addresses embed an IPv4 address, as 6to4's do. Of IPv6 only 2000::/3 is public. */
 static const char *const special[] = {
     "0.0.0.0/8",     "10.0.0.0/8",      "100.64.0.0/10",  "127.0.0.0/8",    "169.254.0.0/16",
     "172.16.0.0/12", "192.0.0.0/24",    "192.0.2.0/24",   "192.88.99.0/24", "192.168.0.0/16",
@@ -136,7 +136,7 @@ bool by__webhook_check_address(const by__webhook_rules *rules, const struct sock
 
 /* ---- signatures ---- */
 
-/* "whsec_" and base64 of 24 to 64 bytes, as the specification has it. */
+/* Parses "whsec_" and base64 of 24 to 64 bytes, as the specification says. */
 static bool read_secret(by__webhook_rules *r, const char *text, size_t length)
 {
     static const char prefix[] = "whsec_";
@@ -159,7 +159,7 @@ static by_status read_secrets(by__webhook_rules *r, const char *path, by_error *
     char *text = NULL;
     size_t length = 0;
     bool good = true;
-    /* A start again does not help. */
+    /* A restart would not help. */
     if (!by__path_exists(path)) {
         return by_error_set(error, BY_ECONFIG, "webhooks.secret: there is no file %s", path);
     }

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Milliseconds after which the thread looks around, whatever happens. */
+/* Longest time in milliseconds that the thread waits. */
 #define LOOK 1000
 
 /* A message in the thread. */
@@ -15,8 +15,8 @@ typedef struct transfer {
     const by__webhook_rules *rules;
     CURL *curl;
     struct curl_slist *headers;
-    size_t answered; /* bytes */
-    bool forbidden;  /* an address was not allowed */
+    size_t answered; /* bytes of the answer */
+    bool forbidden;  /* an address was refused */
     struct transfer *next;
 } transfer;
 
@@ -28,11 +28,11 @@ struct by__webhook_sender {
     uv_thread_t thread;
     uv_async_t async;
     CURLM *multi;
-    uv_mutex_t mutex; /* of what follows */
+    uv_mutex_t mutex; /* protects the following members */
     by__webhook_message *coming;
     by__webhook_message *gone;
     bool closing;
-    /* of the thread alone */
+    /* Used by the thread only: */
     transfer *transfers;
 };
 
@@ -54,9 +54,9 @@ static void free_list(by__webhook_message *list)
     }
 }
 
-/* ---- what libcurl asks ---- */
+/* ---- callbacks of libcurl ---- */
 
-/* The last look: the address that the connection goes to, however its name was resolved. */
+/* The final check, on the address of the connection, however its name was resolved. */
 static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_sockaddr *address)
 {
     transfer *t = user;
@@ -67,7 +67,7 @@ static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_s
     return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 }
 
-/* Head and body of the answer, which are thrown away; 0 ends the transfer. */
+/* Discards the head and body of the answer; returning 0 ends the transfer. */
 static size_t take_answer(char *data, size_t size, size_t count, void *user)
 {
     transfer *t = user;
@@ -148,7 +148,7 @@ static void free_transfer(by__webhook_sender *s, transfer *t)
     free(t);
 }
 
-/* Gives a message back to the loop. */
+/* Returns a message to the loop. */
 static void give_back(by__webhook_sender *s, by__webhook_message *m)
 {
     uv_mutex_lock(&s->mutex);
@@ -243,7 +243,7 @@ static void run(void *user)
         transfer *t = s->transfers;
         by__webhook_message *m = t->message;
         s->transfers = t->next;
-        free_transfer(s, t); /* libcurl has parts of the message until then */
+        free_transfer(s, t); /* libcurl uses parts of the message until then */
         by__webhook_message_free(m);
     }
 }

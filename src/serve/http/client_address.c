@@ -8,7 +8,7 @@
 #include "serve/id_table.h"
 
 struct by__address_count {
-    by__id_entry entry; /* the address in hexadecimal digits */
+    by__id_entry entry; /* id: the address in hexadecimal digits */
     size_t count;
 };
 
@@ -16,7 +16,7 @@ struct by__addresses {
     size_t most;
     by__network *proxies;
     size_t proxy_count;
-    bool local; /* a socket in the file system is a proxy's */
+    bool local; /* sockets in the file system belong to proxies */
     by__id_table table;
 };
 
@@ -73,7 +73,7 @@ bool by__addresses_trust(const by__addresses *addresses, const struct in6_addr *
     return false;
 }
 
-/* "1.2.3.4", "1.2.3.4:80", "::1", "[::1]", "[::1]:80", with spaces around. */
+/* Parses "1.2.3.4", "1.2.3.4:80", "::1", "[::1]", "[::1]:80", with spaces around. */
 static bool read_hop(struct in6_addr *out, const char *text, size_t length)
 {
     char name[INET6_ADDRSTRLEN];
@@ -106,7 +106,7 @@ bool by__addresses_forwarded(const by__addresses *addresses, const by__http_requ
                              struct in6_addr *out)
 {
     bool found = false;
-    /* Each proxy adds its peer behind the others, to the header or as another one. */
+    /* Each proxy appends its peer, to the header or as another header. */
     for (size_t i = request->header_count; i > 0; i--) {
         const by__http_header *h = &request->headers[i - 1];
         if (strcasecmp(h->name, "x-forwarded-for") != 0) {
@@ -138,7 +138,7 @@ by__address_room by__addresses_take(by__addresses *addresses, const struct in6_a
                                     by__address_count **out)
 {
     by__addresses *a = addresses;
-    /* All of ::ffff:A.B.C.D, else the first half. */
+    /* All of ::ffff:A.B.C.D, else the /64 prefix. */
     bool four = IN6_IS_ADDR_V4MAPPED(address);
     size_t bytes = four ? sizeof *address : sizeof *address / 2;
     char id[2 * sizeof *address + 1];

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* What the answer's Access-Control-Allow-Origin is; NULL: the origin is none of the config's. */
+/* The value of Access-Control-Allow-Origin; NULL: the origin is not in the config. */
 static const char *allowed(const by_serve_cors_config *config, const by__http_request *r)
 {
     const char *origin = by__http_header_of(r, "origin");

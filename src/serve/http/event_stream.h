@@ -1,12 +1,13 @@
-/* Answers that come as events (text/event-stream, HTML Living Standard, section 9.2), as OpenAI's
- * API streams them: a line "data: {...}" is an event, whatever other fields stand around it. */
+/* Reads answers that are streams of events (text/event-stream, HTML Living Standard, section 9.2)
+ * as OpenAI's API sends them: a line "data: {...}" is an event, whatever other fields surround
+ * it. */
 #ifndef BY_SERVE_EVENT_STREAM_H
 #define BY_SERVE_EVENT_STREAM_H
 
 #include "serve/serve.h"
 
-/* Takes bytes, and calls `event` for the object of each line that is complete. `pending` (zeros at
- * first, the caller's to free) keeps the line that is not, and is `failed` without memory. */
+/* Takes bytes, and calls `event` for the object of each complete line. `pending` (initially zeros,
+ * freed by the caller) keeps the incomplete line, and becomes `failed` when memory is exhausted. */
 void by__event_stream_take(by__text *pending, const char *data, size_t length,
                            void (*event)(void *user, const char *object, size_t length),
                            void *user);

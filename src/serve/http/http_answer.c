@@ -5,7 +5,7 @@
 
 enum { IN_HEAD = 0, IN_SIZE, IN_CHUNK, IN_CHUNK_END, IN_BODY };
 
-/* A line of the head without its end. */
+/* Handles a line of the head, without its end. */
 static bool take_head_line(by__answer *a, const char *line)
 {
     if (a->status == 0) {
@@ -39,7 +39,7 @@ static bool take_line(by__answer *a, const char *line)
         a->chunk_phase = a->left > 0 ? IN_CHUNK : IN_CHUNK_END;
         return end != line;
     default:
-        /* Behind a chunk, or behind the last one, whose size was 0. */
+        /* After a chunk, or after the last one, whose size is 0. */
         a->done = a->chunk_phase == IN_CHUNK_END && a->left == 0 && a->chunked;
         a->chunk_phase = IN_SIZE;
         return line[0] == '\0';

@@ -1,4 +1,4 @@
-/* A connection: what comes in, request by request, and its end. */
+/* A connection: reads its requests one after another, and ends it. */
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,12 +6,12 @@
 
 #include "serve/http/http_connection.h"
 
-/* Seconds of silence after which the kernel asks a peer whether it is still there. */
+/* Seconds of silence after which the kernel probes the peer. */
 #define KEEPALIVE 60
 
 /* ---- the end ---- */
 
-/* The exchange has ended, with an answer or without one. */
+/* The exchange has ended, with or without an answer. */
 static void tell_done(by__exchange *x)
 {
     const by__http_options *o = &x->server->options;
@@ -26,7 +26,7 @@ static void tell_done(by__exchange *x)
     }
 }
 
-/* Counts what is held of requests. */
+/* Updates the count of bytes held for requests. */
 static void count_held(by__exchange *x)
 {
     size_t held = x->early_length + (x->parser == NULL ? 0 : by__http_parser_held(x->parser));
@@ -90,8 +90,7 @@ static void on_shutdown(uv_shutdown_t *request, int status)
 void by__connection_written_out(by__exchange *x)
 {
     uv_shutdown_t *request = NULL;
-    /* To close on bytes that are unread resets the connection, and the client would lose the
-     * answer. */
+    /* Closing with unread input resets the connection, and the client would lose the answer. */
     if (x->lingers && x->stage != BY__CLOSING) {
         request = malloc(sizeof *request);
     }
@@ -101,7 +100,7 @@ void by__connection_written_out(by__exchange *x)
     }
 }
 
-/* The bytes that have waited for the end of an answer. */
+/* Handles the bytes that arrived before the end of an answer. */
 static void take_early(by__exchange *x)
 {
     char *early = x->early;
@@ -152,7 +151,7 @@ void by__connection_refuse(by__exchange *x, int status, const char *reason)
     by__exchange_reply(x, status, "application/json", body, (size_t)n);
 }
 
-/* Keeps what comes before the present answer is written: some bytes, or what was read at once. */
+/* Keeps input that arrives before the current answer is written: a few bytes, or one read. */
 static bool keep_early(by__exchange *x, const char *data, size_t length)
 {
     by__http_server *s = x->server;
@@ -173,9 +172,9 @@ static bool keep_early(by__exchange *x, const char *data, size_t length)
     return true;
 }
 
-/* Whether the next request has to wait: until the present one is answered; and until the client has
- * taken its answers, which could otherwise fill the memory, as an answer is longer than what asks
- * for it. */
+/* Returns true if the next request has to wait: until the current one is answered, and until the
+ * client has taken its answers, which could otherwise fill the memory, since answers are longer
+ * than requests. */
 static bool must_wait(by__exchange *x)
 {
     if (x->stage == BY__READING && x->pending > 0 && !x->paused) {
@@ -185,9 +184,9 @@ static bool must_wait(by__exchange *x)
     return x->stage != BY__READING || x->pending > 0;
 }
 
-/* ---- whose it is ---- */
+/* ---- addresses of clients ---- */
 
-/* The address of the other side; false: it has none. */
+/* Finds the address of the peer. Returns false if it has none. */
 static bool find_peer(by__exchange *x, struct in6_addr *out)
 {
     struct sockaddr_storage address;
@@ -206,7 +205,7 @@ static void refuse_address(by__exchange *x)
     by__connection_refuse(x, 429, "this address has too many connections or requests at a time");
 }
 
-/* Counts a connection, unless it is a proxy's; one too many is refused. */
+/* Counts a connection, unless it is a proxy's; refuses one above the limit. */
 static void count_connection(by__exchange *x)
 {
     const by__http_options *o = &x->server->options;
@@ -227,7 +226,7 @@ static void count_connection(by__exchange *x)
     }
 }
 
-/* Counts a proxy's request for the client that it comes from. False: it was refused. */
+/* Counts a proxy's request for its client. Returns false if it was refused. */
 static bool count_request(by__exchange *x, const by__http_request *request)
 {
     const by__http_options *o = &x->server->options;
@@ -249,9 +248,9 @@ static bool count_request(by__exchange *x, const by__http_request *request)
     return true;
 }
 
-/* ---- from the head on ---- */
+/* ---- requests ---- */
 
-/* The head is there. False: it was refused, or the client is gone. */
+/* The head is complete. Returns false if it was refused, or the client is gone. */
 static bool admit(by__exchange *x, bool whole)
 {
     by__http_server *s = x->server;
@@ -263,7 +262,7 @@ static bool admit(by__exchange *x, bool whole)
     x->told = false;
     x->status = 0;
     x->bytes = 0;
-    /* A body that is not read ends the connection. */
+    /* If the body is not read the connection must end. */
     x->keep_alive = whole && request->keep_alive;
     x->lingers = !whole;
     x->handling = true;
@@ -278,7 +277,7 @@ static bool admit(by__exchange *x, bool whole)
     return true;
 }
 
-/* The request is whole. */
+/* The request is complete. */
 static void handle(by__exchange *x)
 {
     by__http_server *s = x->server;
@@ -294,7 +293,7 @@ static void handle(by__exchange *x)
     close_parser(x);
 }
 
-/* A parser for the next bytes; false: the connection has ended. */
+/* Opens a parser for the next bytes. Returns false if the connection has ended. */
 static bool open_parser(by__exchange *x)
 {
     if (x->parser == NULL) {
@@ -307,11 +306,11 @@ static bool open_parser(by__exchange *x)
     return x->parser != NULL;
 }
 
-/* Requests that come before the present one is answered wait. */
+/* Requests that arrive before the current one is answered wait. */
 void by__connection_take(by__exchange *x, const char *data, size_t length)
 {
     by__http_server *s = x->server;
-    bool again = false; /* the parser has stopped behind a head */
+    bool again = false; /* the parser has stopped after a head */
     while ((length > 0 || again) && x->stage != BY__CLOSING && !x->last) {
         size_t used;
         if (must_wait(x)) {
@@ -374,7 +373,8 @@ void by__connection_resume(by__exchange *x)
     x->paused = false;
     take_early(x);
     if (!x->paused && x->stage != BY__CLOSING) {
-        (void)uv_read_start(&x->uv.stream, on_alloc, on_read); /* cannot fail: it was read before */
+        /* cannot fail: reading was started before */
+        (void)uv_read_start(&x->uv.stream, on_alloc, on_read);
     }
 }
 
@@ -385,7 +385,7 @@ void by__connection_accept(uv_stream_t *listener, int status)
     int code = x == NULL         ? UV_ENOMEM
                : s->path != NULL ? uv_pipe_init(listener->loop, &x->uv.pipe, 0)
                                  : uv_tcp_init(listener->loop, &x->uv.tcp);
-    /* Until it is taken, libuv does not listen. */
+    /* libuv does not accept others until it is taken. */
     s->unaccepted = status == 0 && code < 0;
     if (code < 0) {
         free(x);
@@ -411,8 +411,8 @@ void by__connection_accept(uv_stream_t *listener, int status)
         return;
     }
     if (s->path == NULL) {
-        /* After which a peer that acknowledges nothing counts as gone: half-open connections of
-         * clients that vanished would take their stream without end. */
+        /* Makes the kernel drop a peer that acknowledges nothing: half-open connections of vanished
+         * clients would otherwise keep their streams for ever. */
         int milliseconds = (int)(s->options.output_seconds * 1e3);
         uv_os_fd_t fd;
         (void)uv_tcp_nodelay(&x->uv.tcp, 1);

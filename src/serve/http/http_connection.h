@@ -1,5 +1,5 @@
-/* The server's own records, for http_server.c (listening, time, the end), http_connection.c (what
- * comes in) and http_output.c (answers). */
+/* Internal records of the server, shared by http_server.c (listening, time limits, shutdown),
+ * http_connection.c (input) and http_output.c (answers). */
 #ifndef BY_SERVE_HTTP_CONNECTION_H
 #define BY_SERVE_HTTP_CONNECTION_H
 
@@ -7,17 +7,17 @@
 
 #include "serve/http/http_server.h"
 
-/* Bytes that are read at once, one buffer for all connections. */
+/* Bytes read at once, into one buffer for all connections. */
 #define BY__HTTP_READ ((size_t)64 << 10)
 
 typedef enum by__stage {
-    BY__READING,   /* a request, or between two */
+    BY__READING,   /* reading a request, or between two */
     BY__HANDLING,  /* the handler has the exchange */
-    BY__STREAMING, /* and has begun a stream */
+    BY__STREAMING, /* the handler has started a stream */
     BY__CLOSING
 } by__stage;
 
-/* A connection. Its first member is what libuv knows. */
+/* A connection. The handle of libuv is its first member. */
 struct by__exchange {
     union {
         uv_handle_t handle;
@@ -28,37 +28,39 @@ struct by__exchange {
     by__http_server *server;
     by__exchange *next;
     by__exchange *previous;
-    by__http_parser *parser; /* NULL while nothing of a request is there */
-    char *early;             /* bytes of the next request that came before the answer */
+    by__http_parser *parser; /* NULL until a byte of a request has arrived */
+    char *early; /* bytes of the next request that arrived before the answer was complete */
     size_t early_length;
-    by__text headers;            /* of the answer */
-    char peer[INET6_ADDRSTRLEN]; /* "" of a socket in the file system */
-    /* What is counted: a connection, or, where it is a proxy's, the present request. */
+    by__text headers;            /* headers of the answer */
+    char peer[INET6_ADDRSTRLEN]; /* "": a socket in the file system */
+    /* The address count it holds: for the connection, or, if its peer is a proxy, for the current
+     * request. */
     by__address_count *counted;
     void *user;
     void *note;
-    size_t held;            /* bytes of the parser and of `early`, as the server counts them */
-    double since;           /* the stage began, or a reader last took something */
-    by__text out;           /* what is to be written, and libuv has not got */
-    size_t writing;         /* bytes that libuv has to write */
-    size_t pending;         /* the sum of both */
-    size_t slow;            /* of `pending`, what the server counts as held back by streams */
-    size_t given;           /* bytes that libuv was given so far */
-    size_t taken;           /* of them, those that the socket had taken at the last sweep */
+    size_t held;            /* bytes of the parser and of `early`, as counted by the server */
+    double since;           /* start of the stage, or the last time that the client took bytes */
+    by__text out;           /* output that was not yet given to libuv */
+    size_t writing;         /* bytes that libuv has still to write */
+    size_t pending;         /* bytes of both */
+    size_t slow;            /* bytes of `pending` that the server counts as held back by streams */
+    size_t given;           /* total bytes given to libuv */
+    size_t taken;           /* bytes of these that the socket had taken at the last sweep */
     by__exchange *gathered; /* the next one in the server's list */
     by__stage stage;
     bool proxied; /* the peer is a listed proxy */
     bool keep_alive;
-    bool paused;   /* nothing is read until the client has taken its answers */
-    bool handling; /* inside the handler: its answer does not start the next request yet */
-    bool last;     /* close when all is written */
+    bool paused;   /* reading is paused until the client has taken its answers */
+    bool handling; /* the handler is running: an answer does not start the next request yet */
+    bool last;     /* close the connection when everything is written */
     bool streams;  /* the answer is a stream */
-    bool gathers;  /* in the server's list of those whose `out` is written at the turn's end */
+    /* in the server's list of connections whose `out` is written at the end of the turn */
+    bool gathers;
     bool admitted; /* the head was accepted */
-    bool told;     /* `done` has been called for the present request, or there is none */
-    bool lingers;  /* what comes is thrown away, so that the client reads its answer */
-    int status;    /* of the answer; 0: none yet */
-    size_t bytes;  /* of the answer's body */
+    bool told;     /* `done` was called for the current request, or there is none */
+    bool lingers;  /* input is discarded, so that the client can read its answer */
+    int status;    /* status of the answer; 0: none yet */
+    size_t bytes;  /* bytes of the answer's body */
 };
 
 struct by__http_server {
@@ -69,22 +71,22 @@ struct by__http_server {
         uv_pipe_t pipe;
     } uv;
     uv_timer_t timer;
-    uv_prepare_t before; /* these two write what a turn of the loop has gathered */
+    uv_prepare_t before; /* these two write what was gathered in a turn of the loop */
     uv_check_t behind;
     by__http_options options;
     char *listen;
-    char *path; /* of a socket in the file system, NULL for none */
-    int lock;   /* of this path, or -1 */
+    char *path; /* of a socket in the file system; NULL: none */
+    int lock;   /* lock of this path, or -1 */
     char *url;
     by__exchange *first;
     size_t connections;
-    size_t held; /* bytes of requests */
-    size_t slow; /* bytes that streams hold back for their readers */
+    size_t held; /* bytes held for requests */
+    size_t slow; /* bytes held back by streams for slow readers */
     by__exchange *gathered;
     by__http_counts counts;
-    size_t handles; /* of libuv that are still open */
+    size_t handles; /* handles of libuv that are still open */
     by__http_refusals refusals;
-    bool unaccepted; /* a connection waits, for which there was no memory */
+    bool unaccepted; /* a connection is waiting that could not be accepted for lack of memory */
     bool draining;
     bool closing;
     char buffer[BY__HTTP_READ];
@@ -92,33 +94,34 @@ struct by__http_server {
 
 /* ---- http_connection.c ---- */
 
-/* Takes a connection that waits at the listener. */
+/* Accepts a connection that waits at the listener. */
 void by__connection_accept(uv_stream_t *listener, int status);
-/* Bytes of the client. */
+/* Handles bytes from the client. */
 void by__connection_take(by__exchange *x, const char *data, size_t length);
-/* Reads on, where that had to wait until all was written. */
+/* Resumes reading that was paused until all output was written. */
 void by__connection_resume(by__exchange *x);
-/* Refuses what is no request, or comes too slowly, and ends the connection. */
+/* Refuses a request that is malformed or too slow, and ends the connection. */
 void by__connection_refuse(by__exchange *x, int status, const char *reason);
-/* Ends a connection now; the handler hears of it if it still has the exchange. */
+/* Closes a connection at once; the handler is told if it still has the exchange. */
 void by__connection_hang_up(by__exchange *x);
-/* All is written that is to be written. */
+/* Called when all output has been written. */
 void by__connection_written_out(by__exchange *x);
-/* The answer is whole: the connection goes on with its next request, or ends. */
+/* The answer is complete: continues with the next request, or closes the connection. */
 void by__connection_finish(by__exchange *x);
 
 /* ---- http_output.c ---- */
 
-/* Adds to what is written next. False: the connection has ended. */
+/* Appends to the output. Returns false if the connection has ended. */
 bool by__connection_put(by__exchange *x, const char *data, size_t length);
-/* Writes it; what the socket does not take at once is kept. False: the connection has ended. */
+/* Writes the output; what the socket does not take at once is kept. Returns false if the connection
+ * has ended. */
 bool by__connection_flush(by__exchange *x);
 /* Writes what streams have gathered. */
 void by__connections_flush(by__http_server *s);
 
 /* ---- http_server.c ---- */
 
-/* Frees a server that is closed and has nothing open any more. */
+/* Frees a server that is closed and has no open handles. */
 void by__http_server_free(by__http_server *s);
 
 #endif

@@ -1,4 +1,4 @@
-/* Answers: whole ones and streams, and what a slow reader leaves behind. */
+/* Output of answers: complete ones and streams, and buffering for slow readers. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,15 +8,15 @@
  * taken yet. */
 #define LEAST ((size_t)2 << 10)
 
-/* Bytes of a body that is worth a write of its own. */
+/* Size from which a body gets a write of its own. */
 #define LONG ((size_t)64 << 10)
 
-/* A write that libuv has taken. */
+/* A write request of libuv. */
 typedef struct output {
     uv_write_t request;
     by__exchange *exchange;
     by__text text;
-    size_t length; /* of its end, which is written */
+    size_t length; /* length of its end that is written */
 } output;
 
 /* `pending` has changed, or is about to. */
@@ -61,7 +61,7 @@ bool by__connection_put(by__exchange *x, const char *data, size_t length)
     return true;
 }
 
-/* Gives libuv the end of a text, which is taken. */
+/* Passes the end of a text, which is taken, to libuv. */
 static bool write_later(by__exchange *x, by__text *text, size_t begin)
 {
     output *o = malloc(sizeof *o);
@@ -121,8 +121,8 @@ void by__connections_flush(by__http_server *s)
     }
 }
 
-/* Has it written at the end of this turn. No connection is freed before: libuv calls closing ones
- * behind both places at which the list is worked off. */
+/* Schedules a write at the end of this turn. Connections are not freed before: libuv calls closing
+ * ones after both places where the list is processed. */
 static void gather(by__exchange *x)
 {
     by__http_server *s = x->server;
@@ -199,7 +199,7 @@ void by__exchange_header(by__exchange *exchange, const char *name, const char *v
     by__text_format(&exchange->headers, "%s: %s\r\n", name, value);
 }
 
-/* Status line and headers, up to those that frame the body. */
+/* Prints the status line and headers, except those that frame the body. */
 static void add_head(by__text *text, by__exchange *x, int status, const char *type)
 {
     x->status = status;
@@ -216,19 +216,20 @@ static void add_head(by__text *text, by__exchange *x, int status, const char *ty
     x->headers = (by__text){0};
 }
 
-/* The head of an answer and, where `body` is not NULL, that. False: the connection has ended. */
+/* Writes the head of an answer and, if `body` is not NULL, the body. Returns false if the
+ * connection has ended. */
 static bool put_reply(by__exchange *x, int status, const char *type, const char *body,
                       size_t length)
 {
     by__text text = {0};
     x->keep_alive = x->keep_alive && !x->server->draining;
     add_head(&text, x, status, type);
-    if (status != 204 && status != 304) { /* these have no body, and say no length of one */
+    if (status != 204 && status != 304) { /* these have no body and no length */
         by__text_format(&text, "Content-Length: %zu\r\n", length);
     }
     by__text_add(&text, "\r\n");
     x->bytes = length;
-    /* From here on the handler is not told of the client any more. */
+    /* From here on the handler is not told about the client any more. */
     x->stage = BY__READING;
     x->streams = false;
     bool sent = !text.failed && by__connection_put(x, text.data, text.length) &&
@@ -281,9 +282,9 @@ bool by__exchange_stream(by__exchange *exchange)
     return sent;
 }
 
-/* Bytes that a stream may hold back now: as many as all others leave it, so that many slow readers
- * have equal shares and a single one has enough. (The rule of buffers that switches share, with a
- * factor of one: Choudhury and Hahne, Dynamic queue length thresholds, 1998.) */
+/* Bytes that a stream may hold back now: as many as all others leave free, so that many slow
+ * readers get equal shares and a single one has enough. (The rule of shared buffers in switches,
+ * with factor one: Choudhury and Hahne, Dynamic queue length thresholds, 1998.) */
 static size_t most_pending(const by__http_server *s)
 {
     const by__http_options *o = &s->options;
@@ -318,7 +319,7 @@ bool by__exchange_send(by__exchange *exchange, const char *data, size_t length)
         by__connection_hang_up(x);
         return false;
     }
-    /* A text that has failed stays as it is, and by__connection_put tells. */
+    /* If the text has failed, by__connection_put reports it. */
     put_chunk_head(&x->out, length);
     by__text_add_bytes(&x->out, data, length);
     x->bytes += length;

@@ -12,9 +12,9 @@ typedef enum phase {
     IN_CHUNK_SIZE, /* digits, up to CR */
     IN_CHUNK_SIZE_LF,
     IN_CHUNK,
-    IN_CHUNK_CR, /* behind a chunk's bytes */
+    IN_CHUNK_CR, /* after a chunk's bytes */
     IN_CHUNK_LF,
-    IN_LAST_CR, /* behind the last chunk: no trailers */
+    IN_LAST_CR, /* after the last chunk: no trailers */
     IN_LAST_LF,
     IS_DONE,
     IS_BAD
@@ -23,15 +23,15 @@ typedef enum phase {
 struct by__http_parser {
     by__http_limits limits;
     phase phase;
-    char *head; /* request line and headers, NUL-terminated piece by piece when they are parsed */
+    char *head; /* request line and headers, split into NUL-terminated strings when parsed */
     size_t head_length;
     size_t head_capacity;
     char *body;
     size_t body_length;
     size_t body_capacity;
-    size_t expected; /* bytes that are left of the body, or of a chunk */
+    size_t expected; /* bytes left of the body, or of a chunk */
     size_t chunks;
-    size_t digits; /* of a chunk's size so far */
+    size_t digits; /* digits of a chunk's size so far */
     bool waits;    /* the client waits for "100 Continue" */
     int status;
     const char *reason;
@@ -60,8 +60,8 @@ static bool is_visible(unsigned char c)
 
 /* ---- the request line ---- */
 
-/* Decodes %XX once, in place. What is left to decode, leads upwards, or means different things to
- * different programs is refused. */
+/* Decodes %XX once, in place. Paths that still contain escapes, lead upwards, or are ambiguous are
+ * refused. */
 static bool decode_path(char *path)
 {
     char *out = path;
@@ -189,7 +189,7 @@ bool by__http_is_type(const by__http_request *request, const char *type)
            (type[length - 1] == '/' || strchr("; \t", value[length]) != NULL);
 }
 
-/* Whether one of a list of comma-separated words is `word`. */
+/* Returns true if a comma-separated list contains `word`. */
 static bool has_word(const char *list, const char *word)
 {
     size_t length = strlen(word);
@@ -204,7 +204,7 @@ static bool has_word(const char *list, const char *word)
     return false;
 }
 
-/* How the body ends (RFC 9112, section 6.3). */
+/* Determines the length of the body (RFC 9112, section 6.3). */
 static bool parse_framing(by__http_parser *p)
 {
     by__http_request *r = &p->request;
@@ -258,7 +258,7 @@ static bool parse_framing(by__http_parser *p)
     return true;
 }
 
-/* The head is complete: lines are cut where CR LF stood. */
+/* The head is complete: terminates lines at CR LF. */
 static bool parse_head(by__http_parser *p)
 {
     char *line = p->head;
@@ -280,7 +280,7 @@ static bool parse_head(by__http_parser *p)
     return parse_framing(p);
 }
 
-/* One byte of the head. CR and LF come together and only at the end of a line. */
+/* Handles one byte of the head. CR and LF come together and only at the end of a line. */
 static bool take_head(by__http_parser *p, char c)
 {
     by_error ignored = {0};
@@ -289,7 +289,7 @@ static bool take_head(by__http_parser *p, char c)
         return bad(p, 400, "a line does not end with CR LF");
     }
     if (p->head_length == 1 && last == '\r' && c == '\n') {
-        p->head_length = 0; /* an empty line in front of a request (RFC 9112, section 2.2) */
+        p->head_length = 0; /* an empty line before a request (RFC 9112, section 2.2) */
         return p->chunks++ == 0 ? true : bad(p, 400, "empty lines in front of a request");
     }
     if (p->head_length >= p->limits.head) {
@@ -388,7 +388,7 @@ by__http_state by__http_parser_take(by__http_parser *parser, const char *data, s
     size_t i = 0;
     *used = 0;
     if (p->waits && by__http_parser_in_body(p)) {
-        p->waits = false; /* it has sent nothing of the body */
+        p->waits = false; /* no byte of the body has arrived */
         return BY__HTTP_CONTINUE;
     }
     while (i < length && p->phase != IS_DONE && p->phase != IS_BAD) {

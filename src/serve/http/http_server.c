@@ -8,11 +8,11 @@
 #include "serve/http/http_connection.h"
 #include "serve/socket_lock.h"
 
-/* Connections that wait to be taken. */
+/* Length of the queue of connections to be accepted. */
 #define BACKLOG 1024
-/* Milliseconds between two looks at what has waited too long. */
+/* Milliseconds between checks of time limits. */
 #define SWEEP 500
-/* Seconds in which a client that was refused in the middle of its request may read why. */
+/* Seconds in which a client that was refused in the middle of its request may read the answer. */
 #define LINGER 2.0
 
 void by__http_server_free(by__http_server *s)
@@ -25,7 +25,7 @@ void by__http_server_free(by__http_server *s)
     }
 }
 
-/* ---- time ---- */
+/* ---- time limits ---- */
 
 static void on_sweep(uv_timer_t *timer)
 {
@@ -46,7 +46,7 @@ static void on_sweep(uv_timer_t *timer)
                 by__connection_hang_up(x);
             }
         } else if (x->pending > 0) {
-            /* Of a long write, libuv tells only the end. */
+            /* libuv reports only the end of a long write. */
             size_t taken = x->given - uv_stream_get_write_queue_size(&x->uv.stream);
             if (taken != x->taken) {
                 x->taken = taken;
@@ -88,7 +88,7 @@ static void on_handle_closed(uv_handle_t *handle)
     by__http_server_free(s);
 }
 
-/* "HOST:PORT"; an address of IPv6 may have brackets. False: it is none. */
+/* Parses "HOST:PORT"; an IPv6 address may have brackets. Returns false if it is malformed. */
 static bool parse_address(struct sockaddr_storage *out, const char *text)
 {
     char host[INET6_ADDRSTRLEN + 2];
@@ -120,7 +120,7 @@ by_status by__listen_address(struct sockaddr_storage *out, const char *listen, b
                         listen);
 }
 
-/* Of an address that stays as it is, whoever starts again. */
+/* BY_ECONFIG for an address that a restart would not make available. */
 static by_status cannot_listen(const char *listen, int code, by_error *error)
 {
     bool local = strncmp(listen, "unix:", 5) == 0;
@@ -172,12 +172,12 @@ static by_status bind_pipe(by__http_server *s, by_error *error)
     if (code < 0) {
         return cannot_listen(s->listen, code, error);
     }
-    /* What is left of a server that was killed; never a file. */
+    /* A socket left by a server that was killed; never a regular file. */
     if (lstat(s->path, &info) == 0 && S_ISSOCK(info.st_mode)) {
         (void)unlink(s->path);
     }
     code = uv_pipe_bind(&s->uv.pipe, s->path);
-    /* For a proxy of the same group too, whatever the umask is: to connect is to write. */
+    /* Allows a proxy of the same group whatever the umask is: connecting needs write permission. */
     if (code == 0 && chmod(s->path, 0660) != 0) {
         code = uv_translate_sys_error(errno);
     }
@@ -303,7 +303,7 @@ void by__http_server_close(by__http_server **server)
         next = x->next;
         by__connection_hang_up(x);
     }
-    /* Removes the path, which is the next process' own once the lock is free. */
+    /* Removes the path, which belongs to the next process once the lock is released. */
     uv_close(&s->uv.handle, on_handle_closed);
     if (s->lock >= 0) {
         (void)close(s->lock);

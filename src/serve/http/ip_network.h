@@ -7,18 +7,18 @@
 
 #include "serve/serve.h"
 
-/* Addresses with the same first bits. */
+/* A set of addresses with a common prefix. */
 typedef struct by__network {
-    struct in6_addr address; /* of IPv4 as ::ffff:A.B.C.D */
+    struct in6_addr address; /* IPv4 as ::ffff:A.B.C.D */
     unsigned bits;
 } by__network;
 
-/* "10.0.0.0/8", "fd00::/8", or one address. False: it is none. */
+/* Parses "10.0.0.0/8", "fd00::/8", or one address. Returns false if it is malformed. */
 bool by__network_read(by__network *out, const char *text);
 bool by__network_has(const by__network *network, const struct in6_addr *address);
-/* The address of a socket as one of IPv6; false: it is of neither kind. */
+/* Converts the address of a socket to IPv6. Returns false if it is neither IPv4 nor IPv6. */
 bool by__network_address(struct in6_addr *out, const struct sockaddr *address);
-/* Reads an address, of IPv4 as ::ffff:A.B.C.D. False: it is none. */
+/* Parses an address, IPv4 as ::ffff:A.B.C.D. Returns false if it is malformed. */
 bool by__network_read_address(struct in6_addr *out, const char *text);
 
 #endif

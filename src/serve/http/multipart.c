@@ -11,7 +11,7 @@ static by_status broken(by_error *error, const char *what)
     return by_error_set(error, BY_EARG, "the multipart body %s", what);
 }
 
-/* "--" and the boundary. */
+/* Makes "--" and the boundary. */
 static by_status find_boundary(char out[MOST_BOUNDARY + 3], const char *type, by_error *error)
 {
     const char *at = strcasestr(type, "boundary=");
@@ -28,7 +28,7 @@ static by_status find_boundary(char out[MOST_BOUNDARY + 3], const char *type, by
     return BY_OK;
 }
 
-/* The parameter `name` of the Content-Disposition of a part's head. */
+/* Finds the parameter `name` in the Content-Disposition of a part. */
 static by_status find_name(char out[64], const char *head, size_t length, by_error *error)
 {
     static const char begin[] = "content-disposition:";
@@ -60,7 +60,7 @@ by_status by__multipart_split(by__multipart_part parts[BY__MULTIPART_MOST], size
     *count = 0;
     BY_TRY(find_boundary(mark + 2, type, error));
     size_t n = strlen(mark);
-    /* The first delimiter needs no line before it. */
+    /* The first delimiter needs no preceding line end. */
     bool first = length >= n - 2 && memcmp(body, mark + 2, n - 2) == 0;
     const char *found = first ? body : memmem(body, length, mark, n);
     if (found == NULL) {

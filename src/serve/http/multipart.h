@@ -1,20 +1,20 @@
-/* Bodies of multipart/form-data (RFC 7578): fields and files, in place. */
+/* Bodies of multipart/form-data (RFC 7578): fields and files, split without copying. */
 #ifndef BY_SERVE_MULTIPART_H
 #define BY_SERVE_MULTIPART_H
 
 #include "base/base.h"
 
-/* Parts of a body, at most. */
+/* Most parts of a body. */
 #define BY__MULTIPART_MOST 64
 
 typedef struct by__multipart_part {
-    char name[64]; /* of the field */
+    char name[64]; /* name of the field */
     const char *data;
     size_t length;
 } by__multipart_part;
 
-/* Splits a body by the boundary of its Content-Type; the parts view the body. BY_EARG: it is not
- * one, or has more than BY__MULTIPART_MOST parts; a sentence for the client. */
+/* Splits a body by the boundary in its Content-Type; the parts point into the body. BY_EARG, with a
+ * sentence for the client: the body is malformed, or has more than BY__MULTIPART_MOST parts. */
 by_status by__multipart_split(by__multipart_part parts[BY__MULTIPART_MOST], size_t *count,
                               const char *type, const char *body, size_t length, by_error *error);
 

@@ -4,10 +4,10 @@
 
 #include "serve/link/redis_address.h"
 
-/* Milliseconds between two attempts. */
+/* Milliseconds between attempts. */
 #define RETRY 100
-/* Seconds: that a broker which was never there may take to come before the log says so, and between
- * two lines of the log while one is away. */
+/* Seconds before a broker that was never reached is logged as lost, and between log entries while
+ * it is unreachable. */
 #define PATIENCE 2.0
 #define REMINDER 10.0
 
@@ -18,7 +18,7 @@ static void on_retry(uv_timer_t *timer)
     attempt(timer->data);
 }
 
-/* The address as a log may have it: without the password, and without options. */
+/* The address for the log: without password and options. */
 static void print_address(char out[256], const char *broker)
 {
     char text[2048];
@@ -32,7 +32,7 @@ static void print_address(char out[256], const char *broker)
     (void)snprintf(out, 256, "%.255s", text);
 }
 
-/* The first time at once, where the broker was there; then now and again. */
+/* Logged at once if the broker was connected before; then at intervals. */
 static void tell_lost(by__broker_link *b, const char *why)
 {
     double now = by__now();

@@ -3,16 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Seconds of a slice. */
+/* Seconds per slice. */
 #define SLICE 0.0015
-/* Events between two looks at the clock. */
+/* Events between checks of the clock. */
 #define STRIDE 16
 
 struct by__event_batch {
     by__event_batch *behind;
     size_t length;
-    size_t next; /* where the first event is that waits */
-    bool inside; /* an event of it is being handed out: it is freed behind that */
+    size_t next; /* offset of the first queued event */
+    bool inside; /* an event of it is being delivered: it is freed afterwards */
     char list[];
 };
 
@@ -27,7 +27,8 @@ static void drop_first(by__event_queue *q)
     }
 }
 
-/* Hands out the oldest event, whose list stays until it is taken, even if the queue is cleared. */
+/* Delivers the oldest event, whose list is kept until it is delivered, even if the queue is
+ * cleared. */
 static void step(by__event_queue *q)
 {
     by__event_batch *b = q->first;

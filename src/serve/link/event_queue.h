@@ -1,25 +1,25 @@
-/* Events of the broker that wait for their turn.
+/* Queue of the broker's events in a gateway.
  *
- * A step of an engine with thousands of sequences ends in thousands of events at once. They are
- * handed out in slices of a millisecond or two, between which the loop looks at its connections: a
- * question about health waits for a slice, not for all of them. When more waits than
- * BY__EVENTS_WAIT bytes, the link is to be held: what is not taken stays with the broker. */
+ * A step of an engine with thousands of sequences produces thousands of events at once. They are
+ * delivered in slices of a millisecond or two, between which the loop serves its connections, so
+ * that a health check waits for one slice and not for all events. When more than BY__EVENTS_WAIT
+ * bytes are queued the link should be held: what is not read stays with the broker. */
 #ifndef BY_SERVE_EVENT_QUEUE_H
 #define BY_SERVE_EVENT_QUEUE_H
 
 #include "serve/event_list.h"
 
-/* Bytes of events from which the link is held. */
+/* Queued bytes at which the link is held. */
 #define BY__EVENTS_WAIT ((size_t)1 << 20)
-/* Bytes of events that wait at most: a link that cannot be held may bring so many. */
+/* Most bytes queued, for links that cannot be held. */
 #define BY__EVENTS_MOST ((size_t)8 << 20)
 
 typedef struct by__event_batch by__event_batch;
 
 typedef struct by__event_handler {
-    /* Takes one; it may clear the queue. */
+    /* Delivers an event; may clear the queue. */
     void (*event)(void *user, const by__event *event);
-    /* Hold the link, or let it go on. */
+    /* Asks to hold the link, or to release it. */
     void (*hold)(void *user, bool holds);
     void *user;
 } by__event_handler;
@@ -28,18 +28,18 @@ typedef struct by__event_queue {
     uv_idle_t idle;
     by__event_batch *first;
     by__event_batch *last;
-    size_t bytes; /* of lists that are not handed out whole */
+    size_t bytes; /* bytes of lists that are not completely delivered */
     bool held;
     by__event_handler handler;
 } by__event_queue;
 
 void by__event_queue_open(by__event_queue *q, uv_loop_t *loop, const by__event_handler *handler);
-/* Adds a copy of a list (by__events_valid). Above BY__EVENTS_MOST the oldest events are handed out
- * at once. False: memory is exhausted, and they are lost. */
+/* Queues a copy of a list (by__events_valid). Above BY__EVENTS_MOST the oldest events are delivered
+ * at once. Returns false when memory is exhausted; the events are then lost. */
 bool by__event_queue_add(by__event_queue *q, const char *list, size_t length);
-/* Forgets what waits; a link that was held is not told. */
+/* Discards queued events; does not release a held link. */
 void by__event_queue_clear(by__event_queue *q);
-/* Once; the loop then has to turn before the memory goes. */
+/* Called once; the loop must turn before the memory is freed. */
 void by__event_queue_close(by__event_queue *q);
 
 #endif

@@ -1,3 +1,4 @@
+/* The framing of messages and lists of events on a socket (link.h). */
 #include <stdlib.h>
 #include <string.h>
 

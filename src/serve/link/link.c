@@ -1,4 +1,4 @@
-/* What links of all kinds have in common. */
+/* Functions common to all kinds of links. */
 #include "serve/link/link.h"
 
 #include "serve/link/redis_link.h"

@@ -1,35 +1,43 @@
-/* The link of a gateway, a worker or a supervisor to its broker: JSON objects (messages.h) and
- * lists of events (event_list.h), in both directions and in their order. Whoever speaks over a link
- * does not see which kind it is:
+/* link: the connection of a gateway, a worker or a supervisor to its broker. It carries JSON
+ * objects (messages.h) and lists of events (event_list.h), in order and in both directions. Users
+ * of a link do not depend on its kind:
  *
- *   link_socket.c  to `banyan broker`, by a socket in the file system: each object behind its
- *                  length (u32, little endian), and each list behind its length and the byte
- *                  BY__LINK_EVENTS. What is over BY__LINK_MESSAGE bytes, or is neither, ends the
- *                  link: the other side is not one of ours.
+ *   link_socket.c  to `banyan broker`, by a socket in the file system: each object is preceded by
+ *                  its length (u32, little endian), and each list by its length and the byte
+ *                  BY__LINK_EVENTS. A frame of more than BY__LINK_MESSAGE bytes, or of neither
+ *                  kind, closes the link: the other side is not one of our processes.
  *   redis_link.c   to a Redis server, which then is the broker: the link runs scripts in Redis for
- *                  the messages that it is given, and makes messages of what comes back. */
+ *                  the messages that it is given, and turns replies and publications into messages.
+ *
+ * Types: by__link; by__link_handler, the owner's callbacks; by__link_listener, the broker's side;
+ * by__broker_link (broker_link.h), a link that reconnects.
+ *
+ * Who owns what: the owner of a link closes it, and is not called afterwards; the memory is freed
+ * by the loop. Messages passed to a callback belong to the link.
+ *
+ * Never put here: the meaning of messages, except for what Redis needs to act as the broker. */
 #ifndef BY_SERVE_LINK_H
 #define BY_SERVE_LINK_H
 
 #include "serve/serve.h"
 
 #define BY__LINK_MESSAGE ((size_t)64 << 20)
-/* In front of a list of events. */
+/* First byte of the frame of a list of events. */
 #define BY__LINK_EVENTS '\1'
-/* Bytes that may wait for the other side; a link with more is lost: it has stopped. */
+/* Bytes that may be pending for the other side; a link with more is considered stuck and lost. */
 #define BY__LINK_PENDING ((size_t)256 << 20)
 
 typedef struct by__link by__link;
 typedef struct by__link_listener by__link_listener;
 
 typedef struct by__link_handler {
-    /* The message is the link's. */
+    /* A message; the link keeps ownership. */
     void (*message)(void *user, by__link *link, json_t *message);
-    /* A list of events (by__events_valid), for the time of the call. */
+    /* A list of events (by__events_valid), valid during the call. */
     void (*events)(void *user, by__link *link, const char *list, size_t length);
-    /* The other side is gone, or cannot be understood; the link closes itself. */
+    /* The other side is gone, or sent something malformed; the link closes itself. */
     void (*lost)(void *user, by__link *link, const char *why);
-    /* A connection that was asked for stands. May be NULL for those that a listener took. */
+    /* A connection that was requested is established. May be NULL for accepted ones. */
     void (*ready)(void *user, by__link *link);
     void *user;
 } by__link_handler;
@@ -38,29 +46,29 @@ typedef struct by__link_handler {
  * `lost` follows. */
 by_status by__link_connect(by__link **out, uv_loop_t *loop, const char *broker,
                            const by__link_handler *handler, by_error *error);
-/* BY_ECONFIG: the address of a broker cannot be one. */
+/* Checks the address of a broker. BY_ECONFIG: it is malformed. */
 by_status by__link_check(const char *broker, by_error *error);
-/* Sends an object; before `ready` it waits. False: the link is closed, or memory is exhausted, or
- * too much waits (the link is lost then). */
+/* Sends an object; before `ready` it is queued. Returns false if the link is closed, memory is
+ * exhausted, or too much is pending (the link is then lost). */
 bool by__link_send(by__link *link, const json_t *message);
-/* Sends a list of events, perhaps as several. */
+/* Sends a list of events, possibly split into several. */
 bool by__link_send_events(by__link *link, const char *list, size_t length);
-/* Takes nothing more from the other side (which then keeps it), or again takes what comes. Links to
- * Redis go on. */
+/* Stops reading from the other side (which keeps what it sends), or resumes. No effect on links to
+ * Redis. */
 void by__link_hold(by__link *link, bool holds);
-/* Ends a link without telling the handler. */
+/* Closes a link without calling the handler. */
 void by__link_close(by__link **link);
-/* The owner's pointer. */
+/* Sets the owner's pointer. */
 void by__link_set(by__link *link, void *peer);
 void *by__link_get(const by__link *link);
 
-/* ---- of all kinds: the first member of a kind's record ---- */
+/* ---- all kinds: the first member of a kind's record ---- */
 
 typedef struct by__link_kind {
     bool (*send)(by__link *link, const json_t *message);
     bool (*send_events)(by__link *link, const char *list, size_t length);
-    void (*hold)(by__link *link, bool holds); /* NULL: it cannot */
-    /* Frees the link, soon: `closed` is set, and the handler is not called any more. */
+    void (*hold)(by__link *link, bool holds); /* NULL: not supported */
+    /* Frees the link later: `closed` is set, and the handler is not called any more. */
     void (*close)(by__link *link);
 } by__link_kind;
 
@@ -69,11 +77,11 @@ struct by__link {
     by__link_handler handler;
     void *peer;
     bool closed;
-    bool refused; /* the broker takes no process of this version: the next attempt is like this one
-                   */
+    /* the broker refuses processes of this version: a retry is useless */
+    bool refused;
 };
 
-/* Tells the handler, and closes the link, once. */
+/* Calls the handler's `lost` and closes the link; once. */
 void by__link_lose(by__link *link, const char *why);
 
 by_status by__socket_link_connect(by__link **out, uv_loop_t *loop, const char *path,
@@ -81,14 +89,14 @@ by_status by__socket_link_connect(by__link **out, uv_loop_t *loop, const char *p
 
 /* ---- sockets (link_socket.c) ---- */
 
-/* Listens on a path, which only the user of this process may open. `taken` gets each new link.
+/* Listens on a path that only the user of this process may open. `taken` gets each new link.
  * BY_ECONFIG: another process listens there (socket_lock.h). */
 by_status by__link_listen(by__link_listener **out, uv_loop_t *loop, const char *path,
                           void (*taken)(void *user, by__link *link),
                           const by__link_handler *handler, by_error *error);
 void by__link_listener_close(by__link_listener **listener);
 
-/* ---- the frames themselves, for the fuzzer (frame.c) ---- */
+/* ---- framing, for the fuzzer (frame.c) ---- */
 
 typedef struct by__frames {
     char *data;
@@ -96,14 +104,15 @@ typedef struct by__frames {
     size_t capacity;
 } by__frames;
 
-/* What takes them; false ends it. */
+/* Receives objects and lists; returning false stops. */
 typedef struct by__frame_handler {
     bool (*message)(void *user, json_t *message);
     bool (*events)(void *user, const char *list, size_t length);
     void *user;
 } by__frame_handler;
 
-/* Adds bytes; gives the handler each whole object and list. False: what came is neither. */
+/* Adds bytes; passes each complete object and list to the handler. Returns false if the bytes are
+ * neither. */
 bool by__frames_take(by__frames *frames, const char *data, size_t length,
                      const by__frame_handler *handler);
 void by__frames_free(by__frames *frames);

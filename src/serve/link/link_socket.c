@@ -1,3 +1,4 @@
+/* Links by a socket in the file system, and the broker's listener. */
 #include "serve/event_list.h"
 #include "serve/link/link.h"
 #include "serve/socket_lock.h"
@@ -10,7 +11,7 @@
 #define BACKLOG 128
 #define READ    ((size_t)64 << 10)
 #define EVENTS  ((size_t)64 << 10)
-/* Milliseconds behind which a connection is taken for which there was no memory. */
+/* Milliseconds until a connection that could not be accepted for lack of memory is tried again. */
 #define AGAIN 100
 
 typedef struct socket_link {
@@ -26,8 +27,8 @@ typedef struct socket_link {
 struct by__link_listener {
     uv_pipe_t pipe;
     uv_timer_t again;
-    unsigned handles; /* of the two, those that are open */
-    int lock;         /* ends with the process */
+    unsigned handles; /* number of open handles, of the two */
+    int lock;         /* held until the process ends */
     by__link_handler handler;
     void (*taken)(void *user, by__link *link);
 };
@@ -155,7 +156,8 @@ static void on_written(uv_write_t *request, int status)
     }
 }
 
-/* A frame of n bytes, which the caller writes behind the first four; NULL: the link is lost. */
+/* Allocates a frame of n bytes, which the caller writes after the first four; NULL: the link is
+ * lost. */
 static output *new_frame(socket_link *l, size_t n)
 {
     output *o = NULL;
@@ -185,7 +187,7 @@ static bool send_frame(socket_link *l, output *o)
     if (code < 0) {
         l->pending -= o->length;
         free(o);
-        /* Where there is no connection yet, on_connect knows why. */
+        /* If there is no connection yet, on_connect reports the reason. */
         if (l->connected) {
             lose(l, uv_strerror(code));
         }
@@ -206,8 +208,8 @@ static bool send_message(by__link *link, const json_t *message)
     return send_frame(l, o);
 }
 
-/* In frames of at most EVENTS bytes, where an event is not longer: who takes a frame does so
- * without a pause. */
+/* Splits the list into frames of at most EVENTS bytes, unless one event is longer: a receiver
+ * handles a frame without interruption. */
 static bool send_events(by__link *link, const char *list, size_t length)
 {
     socket_link *l = (socket_link *)(void *)link;
@@ -240,7 +242,8 @@ static void hold_socket(by__link *link, bool holds)
     if (holds) {
         (void)uv_read_stop((uv_stream_t *)&l->pipe);
     } else {
-        (void)uv_read_start((uv_stream_t *)&l->pipe, on_alloc, on_read); /* it was read before */
+        /* reading was started before */
+        (void)uv_read_start((uv_stream_t *)&l->pipe, on_alloc, on_read);
     }
 }
 
@@ -261,7 +264,7 @@ static void on_connection(uv_stream_t *stream, int status)
     }
     (void)open_link(&l, stream->loop, &s->handler, &ignored);
     if (l == NULL) {
-        /* Until it is taken, libuv does not listen. */
+        /* libuv does not accept others until it is taken. */
         (void)uv_timer_start(&s->again, on_again, AGAIN, 0);
         return;
     }
@@ -338,7 +341,7 @@ void by__link_listener_close(by__link_listener **listener)
 {
     if (*listener != NULL) {
         int lock = (*listener)->lock;
-        /* Removes the path, which is the next process' own once the lock is free. */
+        /* Removes the path, which belongs to the next process once the lock is released. */
         uv_close((uv_handle_t *)&(*listener)->pipe, on_listener_closed);
         uv_close((uv_handle_t *)&(*listener)->again, on_listener_closed);
         (void)close(lock);

@@ -32,7 +32,7 @@ static by_status wrong(const char *what, by_error *error)
         what);
 }
 
-/* Copies text with %XX as bytes; false: it does not fit, or has a zero byte. */
+/* Copies text, decoding %XX. Returns false if it does not fit, or contains a zero byte. */
 static bool copy_decoded(char *out, size_t room, const char *text, size_t length)
 {
     size_t n = 0;
@@ -56,7 +56,7 @@ static bool copy_decoded(char *out, size_t room, const char *text, size_t length
     return true;
 }
 
-/* An integer from least to most that is all of the text. */
+/* Parses an integer from least to most that is the whole text. */
 static bool read_integer(int64_t *out, const char *text, size_t length, int64_t least, int64_t most)
 {
     int64_t value = 0;
@@ -208,7 +208,7 @@ by_status by__redis_address_read(by__redis_address *out, const char *url, by_err
     return BY_OK;
 }
 
-/* The first line of a text, of a source that the message names. */
+/* Takes the first line of a text as the password; `source` is named in the message. */
 static by_status take_password(by__redis_address *a, const char *text, size_t least,
                                const char *source, by_error *error)
 {
@@ -227,7 +227,7 @@ static by_status read_password(by__redis_address *a, by_error *error)
 {
     char *text = NULL;
     size_t length = 0;
-    /* A start again does not help where the file is not there. */
+    /* A missing file is a wrong configuration: a restart would not help. */
     by_status status = by__path_exists(a->password_file)
                            ? by__file_read(&text, &length, a->password_file, MOST_FILE, error)
                            : by_error_set(error, BY_ECONFIG,
@@ -276,6 +276,6 @@ bool by_serve_take_password(char *address, char password[BY_SERVE_PASSWORD_BYTES
     size_t rest = strlen(at);
     size_t taken = (size_t)(at - colon);
     memmove(colon, at, rest);
-    memset(colon + rest, 0, taken); /* of what was behind it, too */
+    memset(colon + rest, 0, taken); /* including the bytes after it */
     return true;
 }

@@ -1,10 +1,10 @@
--- The broker inside Redis: the operations of gateways, workers and supervisors (redis_jobs.lua says
--- what is stored).
+-- The broker inside Redis: the operations of gateways, workers and supervisors. redis_jobs.lua
+-- documents the stored data.
 
--- Whether a new request finds room: nil, or what to answer. It is refused for `why` when `limit`
--- sequences or more are in front of it, at workers and in the queues of its level and above. Counts
--- it as one that came. A later part of a request that was refused is refused too: it is taken as a
--- whole or not at all. from: the gateway, '' for a task, which has no parts.
+-- Decides whether a new request is accepted: returns nil, or the refusal. It is refused for `why`
+-- when `limit` or more sequences are ahead of it, at workers and in the queues of its level and
+-- above. Counts it as arrived. If one part of a request was refused, so are later ones: it is
+-- accepted as a whole or not at all. from: the gateway, '' for a task, which has no parts.
 local function refusal(id, from, model, route, level, cost, seen, most, most_cost, limit, why)
     if seen ~= '1' and not (route and route.elastic) and call('ZSCORE', P .. 'models', model) == false then
         return {call('EXISTS', P .. 'models') == 1 and 'unknown' or 'starting'}
@@ -33,22 +33,22 @@ local function queues_of_all(model, versions)
     return all
 end
 
--- The first entry of a queue that no worker was given yet; nil: there is none.
+-- The first entry of a queue that was given to no worker yet; nil: there is none.
 local function head_of(q)
     for _, group in ipairs(redis.pcall('XINFO', 'GROUPS', q)) do
         return call('XRANGE', q, '(' .. group[8], '+', 'COUNT', 1)[1]
     end
 end
 
--- Every gateway and worker calls this several times a second. A pause (of Redis, or of all of them)
--- or a clock that was set is no silence of workers: from here on they have their whole time again.
--- Gives the time since which silence counts.
+-- Called several times a second by every gateway and worker. A pause (of Redis, or of all of them)
+-- or a clock that was set does not count as silence of workers: their time starts again. Returns
+-- the time from which silence counts.
 local function pulse(now)
     local was = call('HMGET', P .. 'pulse', 'last', 'since')
     local last, since = tonumber(was[1] or 0), tonumber(was[2] or now)
     if now - last > PAUSE or now < last then since = now end
     if now < last then
-        -- Set back: what was delivered "in the future" would never be idle long enough.
+        -- Set back: entries delivered "in the future" would never be idle long enough.
         for _, model in ipairs(call('ZRANGE', P .. 'models', 0, -1)) do
             local names = call('ZRANGE', P .. 'named:' .. model, 0, -1)
             for _, q in ipairs(queues_of_all(model, names)) do
@@ -76,7 +76,7 @@ local function pulse(now)
     return since
 end
 
--- What is pending for a worker that does not have it: the next worker that looks takes it.
+-- Releases what is pending for a worker that no longer has it: the next worker that looks takes it.
 local function release(worker, model, version)
     local left = 0
     for _, q in ipairs(queues(model, version)) do
@@ -93,7 +93,7 @@ local function forget_worker(worker)
     local record = call('HGET', P .. 'workers', worker)
     record = record and cjson.decode(record)
     local model, version = record and record.model, record and record.version or ''
-    -- A consumer that is deleted takes what is pending for it along.
+    -- Deleting a consumer also deletes its pending entries.
     if model and release(worker, model, version) == 0 then
         for _, q in ipairs(queues(model, version)) do redis.pcall('XGROUP', 'DELCONSUMER', q, 'workers', worker) end
         call('HDEL', P .. 'workers', worker)
@@ -107,10 +107,10 @@ end
 
 local ops = {}
 
----- of all ----
+---- all processes ----
 
--- A process that has just connected, and listens on the channel of its protocol. Processes of two
--- protocols would misread each other, and tasks that are open here: such a one is refused.
+-- Registers a process that has connected and subscribed to the channel of its protocol. Processes
+-- of two protocols would misread each other's data, and tasks stored here: a second one is refused.
 function ops.enter(database)
     for _, channel in ipairs(call('PUBSUB', 'CHANNELS', P .. 'protocol:' .. database .. ':*')) do
         local theirs = string.match(channel, '%d+$')
@@ -132,10 +132,10 @@ function ops.enter(database)
     return {}
 end
 
----- of gateways ----
+---- gateways ----
 
 -- limit, why: see refusal; version: the only one that may answer, '' for any; whole: '1' when the
--- client gets nothing before the end.
+-- client receives nothing before the end.
 function ops.submit(id, model, level, cost, sequences, left, gateway, seen, again, most, most_cost, limit, why, version,
                     whole, request)
     local job = load(id)
@@ -152,7 +152,7 @@ function ops.submit(id, model, level, cost, sequences, left, gateway, seen, agai
                  bound = version ~= '' and '1' or '0'}
     new.queue = version ~= '' and version or pick(route, id)
     if job then
-        -- A gateway that has come back asks again: from the beginning, at another attempt, and of
+        -- A reconnected gateway submits its request again: it starts over as another attempt, on
         -- the version whose text the client has.
         tell(job.w, cjson.encode({t = 'cancel', id = id}))
         unlink(job)
@@ -184,7 +184,7 @@ end
 local function row(id, owner)
     local key = P .. 'job:' .. id
     local v = call('HMGET', key, 'o', 's', 'b', 'd', 'a', 't', 'v', 'f', 'h', 'k')
-    -- An owner is stored behind a letter: it may be empty.
+    -- The owner is prefixed by a letter, because it may be empty.
     if not v[1] or v[1] ~= 'o' .. owner then return {'none'} end
     return {'task', id, v[2], v[3], v[4], v[5], v[6], v[7] or '', v[8] or '', v[9] or '', v[10] or ''}
 end
@@ -208,7 +208,7 @@ function ops.task_add(id, owner, idempotency, model, level, cost, sequences, lef
     return row(id, owner)
 end
 
--- One that has ended: what a gateway has computed is kept.
+-- Stores a result that a gateway has computed.
 function ops.task_keep(id, owner, left, task, result)
     local now = clock()
     local key = P .. 'job:' .. id
@@ -238,8 +238,8 @@ function ops.task_delete(id, owner)
     return was
 end
 
--- Webhooks that are due, which then are again behind the lease: who takes them may die. One that is
--- due in a day or later is from before Redis' clock was put back.
+-- Leases webhooks that are due; they are due again after the lease, because the gateway may die.
+-- One that is due in a day or later dates from before Redis' clock was set back.
 function ops.task_hooks(lease, most)
     local now = clock()
     local key, out = P .. 'hooks', {}
@@ -261,7 +261,7 @@ function ops.task_hooks(lease, most)
     return out
 end
 
--- What became of an attempt: of the last one alone.
+-- The outcome of an attempt; ignored for all but the last.
 function ops.task_hook(id, try, state, delay)
     local key = P .. 'job:' .. id
     if call('HGET', key, 'k') ~= try or not call('ZSCORE', P .. 'hooks', id) then return {} end
@@ -274,7 +274,7 @@ function ops.task_hook(id, try, state, delay)
     return {}
 end
 
--- What /health, /v1/models, metrics and autoscaling look at.
+-- The input of /health, /v1/models, metrics and autoscaling.
 function ops.state(name, silence)
     local now = clock()
     local since = pulse(now)
@@ -320,10 +320,10 @@ function ops.state(name, silence)
     return {workers, models, counters}
 end
 
----- of supervisors ----
+---- supervisors ----
 
--- {1} when the versions that get requests are these; {0} when somebody else decides. info: of the
--- model, or ''.
+-- Returns {1} if these are now the versions that get requests, {0} if another process decides.
+-- info: of the model, or ''.
 function ops.route(model, by, route, info)
     local now = clock()
     local was = route_of(model)
@@ -344,24 +344,25 @@ function ops.route(model, by, route, info)
     return {1}
 end
 
--- For who decides, if it listens.
+-- Notifies the process that decides, if it listens.
 function ops.rollback(model)
     local route = route_of(model)
     return {route and tell(route.by, cjson.encode({t = 'rollback', model = model})) or 0}
 end
 
----- of workers ----
+---- workers ----
 
 function ops.hello(worker, model, version, info)
     for _, q in ipairs(queues(model, version)) do redis.pcall('XGROUP', 'CREATE', q, 'workers', '0', 'MKSTREAM') end
     call('HSET', P .. 'model:' .. model, 'info', info)
-    -- The worker of a link that was lost has nothing any more.
+    -- A worker with a new link has no requests any more.
     release(worker, model, version)
     return {}
 end
 
--- Pairs of id and attempt follow, of what it has, which is claimed again: that says to the group
--- that it is at work. Gives the pairs that are not the worker's any more.
+-- The arguments that follow are pairs of id and attempt of the worker's requests, which are claimed
+-- again to show the consumer group that they are being processed. Returns the pairs that are not
+-- the worker's any more.
 function ops.beat(worker, model, version, record, ...)
     local now = clock()
     local has = {...}
@@ -389,7 +390,7 @@ function ops.beat(worker, model, version, record, ...)
     return gone
 end
 
--- Gives a request to a worker that has its entry now, or ends it.
+-- Gives a request to the worker that has its entry, or ends it.
 local function give(out, now, worker, model, version, q, entry, claimed, most_lost)
     local id = entry[2][2]
     local key = P .. 'job:' .. id
@@ -424,7 +425,7 @@ local function give(out, now, worker, model, version, q, entry, claimed, most_lo
         return
     end
     if job.bound == '1' and job.queue == '' and job.version ~= version then
-        -- The client has text of another version, whose workers take it from their own queue.
+        -- The client has text of another version, whose workers have a separate queue.
         unlink(job)
         job.queue = job.version
         enqueue(id, job)
@@ -432,7 +433,7 @@ local function give(out, now, worker, model, version, q, entry, claimed, most_lo
     end
     local attempt = call('HINCRBY', key, 'a', 1)
     if not job.o and not job.of then
-        -- Nobody listens on the channel of a gateway that is gone.
+        -- A gateway that is gone has no subscriber on its channel.
         if call('PUBSUB', 'NUMSUB', P .. 'to:' .. job.g)[2] == 0 then
             forget(id, job)
             return
@@ -451,8 +452,8 @@ local function give(out, now, worker, model, version, q, entry, claimed, most_lo
     out[#out + 1] = {id, attempt, d > 0 and d - now or -1, job.x, job.o and 1 or 0, job.r}
 end
 
--- Drops entries at the head of a queue that say nothing any more: nobody may read it for long, and
--- they would count as waiting.
+-- Drops stale entries at the head of a queue, which might not be read for long and would count as
+-- waiting.
 local function drop_gone(q, worker)
     local head = head_of(q)
     while head and call('HGET', P .. 'job:' .. head[2][2], 'e') ~= head[1] do
@@ -463,8 +464,8 @@ local function drop_gone(q, worker)
     end
 end
 
--- The turn of a task (task_turn.h): puts the one that has waited longest, of those that a worker may
--- take, into a queue of the first level. Gives that queue; nil: there is none.
+-- The turn of a task (task_turn.h): puts the one that has waited longest, among those that the
+-- worker may take, into a queue of the first level. Returns that queue; nil: there is none.
 local function promote(now, worker, model, version, leads)
     for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'tasks:' .. model, '-inf', text(now - TASK_WAIT), 'LIMIT', 0, 64)) do
         local job = load(id)
@@ -482,9 +483,9 @@ local function promote(now, worker, model, version, leads)
     end
 end
 
--- Up to `most` requests, of the lowest level only while there are less than `low`: what is at a
--- worker and waits there is in front of all that come later. With `silence`, first those whose
--- worker has said nothing for so long.
+-- Returns up to `most` requests; of the lowest level only while there are fewer than `low`, because
+-- what waits at a worker is ahead of everything that comes later. With `silence`, first takes those
+-- whose worker has been silent for that long.
 function ops.take(worker, model, version, most, silence, most_lost, low)
     local now = clock()
     local out = {}
@@ -494,7 +495,7 @@ function ops.take(worker, model, version, most, silence, most_lost, low)
     local route = route_of(model)
     local leads = not route or route.versions[1].version == version
     local late = call('ZCOUNT', P .. 'tasks:' .. model, '-inf', text(now - TASK_WAIT)) > 0
-    -- Where to read next, and how much, so that a task that is late has its turn.
+    -- Where to read next, and how much, so that a task that is late gets its turn.
     local function choose(q)
         local before = late and TASK_TURN - 1 - tonumber(call('HGET', P .. 'model:' .. model, 'given') or 0)
         if not late then return q, most - #out end
@@ -528,9 +529,9 @@ function ops.take(worker, model, version, most, silence, most_lost, low)
     return out
 end
 
--- Fives of id, attempt, "text", "more", "end" or "fail" (an error of the server), a hash of the
--- texts so far, and the event as event_list.h has it. Gives the pairs of id and attempt that are
--- not the worker's any more.
+-- The arguments are fives of id, attempt, "text", "more", "end" or "fail" (an error of the server),
+-- a hash of the texts so far, and the event as in event_list.h. Returns the pairs of id and attempt
+-- that are not the worker's any more.
 function ops.events(...)
     local said = {...}
     local gone, batches, names = {}, {}, {}
@@ -573,7 +574,7 @@ function ops.events(...)
     return gone
 end
 
--- The end of a task, written once: by the attempt that counts.
+-- Stores the end of a task, once: that of the current attempt.
 function ops.task_end(id, attempt, state, kind, result, failure)
     local job = load(id)
     if not job or job.a ~= attempt or job.s ~= 'in_progress' then return {id, attempt} end

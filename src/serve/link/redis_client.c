@@ -11,7 +11,7 @@
 #include "serve/observe/metrics.h"
 #include "serve/task_turn.h"
 
-/* Milliseconds between two looks at what is unanswered, and that a close waits for Redis. */
+/* Milliseconds between checks for unanswered calls, and that a close waits for Redis. */
 #define LOOK  500
 #define GRACE 500
 
@@ -25,11 +25,11 @@ struct by__redis {
     uv_timer_t timer;
     redisAsyncContext *caller;
     redisAsyncContext *listener;
-    char hashes[2][41]; /* of the script: as it is, and where memory may be full */
+    char hashes[2][41]; /* of the script: the plain one, and the one for calls that need memory */
     size_t hash_count;
     size_t subscribed;
     size_t unanswered;
-    double since; /* by__now when the first unanswered call was sent, or the last answer came */
+    double since; /* by__now when the first unanswered call was sent, or the last answer arrived */
     char why[512];
     bool failed;
     bool resolving;
@@ -63,7 +63,7 @@ static void finish_closing(by__redis *r)
     }
 }
 
-/* Told by the timer: what notices it may be in the middle of a context of hiredis. */
+/* The failure is reported by the timer, because it may be noticed inside a callback of hiredis. */
 void by__redis_fail(by__redis *redis, const char *why)
 {
     by__redis *r = redis;
@@ -74,7 +74,7 @@ void by__redis_fail(by__redis *redis, const char *why)
     }
 }
 
-/* Where no connection stands yet, hiredis tells no end of it. */
+/* hiredis does not report the end of a connection that was never established. */
 static void drop(redisAsyncContext **context)
 {
     redisAsyncContext *c = *context;
@@ -210,7 +210,7 @@ static void look_ready(by__redis *r)
     }
 }
 
-/* "Redis: " and what it says, which names no secret. */
+/* Sets the error "Redis: " and Redis' message, which contains no secret. */
 static bool is_error(by__redis *r, const redisReply *reply)
 {
     if (reply != NULL && reply->type == REDIS_REPLY_ERROR) {
@@ -304,7 +304,7 @@ static redisAsyncContext *connect_one(by__redis *r, const struct addrinfo *list)
     return c;
 }
 
-/* What the script finds before it: the edges of histograms are those of all metrics. */
+/* Constants defined before the script: the edges of its histograms are those of all metrics. */
 static void add_constants(by__text *script)
 {
     by__text_format(script,

@@ -1,4 +1,4 @@
-/* A gateway's side of a link to Redis, and a supervisor's, which says which versions get
+/* A gateway's side of a link to Redis, and that of a supervisor, which decides which versions get
  * requests. */
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "serve/admission.h"
 #include "serve/link/redis_link.h"
 
-/* What was measured of a model. */
+/* Measurements of a model. */
 typedef struct measured {
     char model[256];
     by__admission admission;
@@ -15,13 +15,13 @@ typedef struct measured {
 
 typedef struct gateway {
     measured *models;
-    bool looking;   /* a question about the state is unanswered */
-    json_t *routes; /* of a supervisor: its last "route" of each model */
+    bool looking;   /* a request for the state is unanswered */
+    json_t *routes; /* of a supervisor: its last "route" for each model */
     unsigned ticks;
 } gateway;
 
-/* Ticks between two times that a supervisor says its routes: Redis may have refused them, since
- * another decides, or have lost them. */
+/* Ticks between repetitions of a supervisor's routes: Redis may have refused them because another
+ * one decides, or have lost them. */
 #define ROUTE_TICKS 4
 
 static measured *find(const gateway *g, const char *model)
@@ -35,8 +35,8 @@ static measured *find(const gateway *g, const char *model)
 
 /* ---- requests ---- */
 
-/* A stream for each level: nobody is connected for a task, so that it goes behind the requests of
- * its priority. */
+/* Each level is a stream: no client is connected for a task, so it comes after the requests of its
+ * priority. */
 static int64_t level_of(const json_t *request, bool task)
 {
     int64_t priority = by__get_integer(request, "priority");
@@ -44,7 +44,7 @@ static int64_t level_of(const json_t *request, bool task)
     return level > 3 ? 3 : level;
 }
 
-/* What may wait. left: seconds until it is too late; 0: never. */
+/* Adds the limits of the queue. left: seconds until it expires; 0: never. */
 static void add_limits(const by__redis_link *l, by__redis_call *call, const char *model,
                        const json_t *request, double left, bool task)
 {
@@ -52,7 +52,7 @@ static void add_limits(const by__redis_link *l, by__redis_call *call, const char
     const by__admission none = {0};
     by__admission_rule rule =
         by__admission_rule_of(m == NULL ? &none : &m->admission, l->address.wait, left, task);
-    /* The other prompts of a request were decided on with the first one. */
+    /* The other prompts of a request were admitted together with the first one. */
     bool follows = json_is_true(json_object_get(request, "follows"));
     by__redis_add_integer(call, l->address.queue);
     by__redis_add_integer(call, l->address.queue_tokens);
@@ -60,7 +60,7 @@ static void add_limits(const by__redis_link *l, by__redis_call *call, const char
     by__redis_add_text(call, rule.why);
 }
 
-/* Redis is up, and cannot write: its memory or its disk is full, or it has become a replica. */
+/* Redis is up but cannot write: its memory or disk is full, or it has become a replica. */
 static bool is_full(const redisReply *reply)
 {
     static const char *const kinds[] = {"OOM ", "MISCONF ", "READONLY ", "NOREPLICAS "};
@@ -73,7 +73,7 @@ static bool is_full(const redisReply *reply)
     return false;
 }
 
-/* Why a request was not taken; NULL: it was. *seconds: until it may be tried again. */
+/* The reason for refusing a request; NULL: it was accepted. *seconds: delay before a retry. */
 static const by__refusal *refusal_of(const by__redis_link *l, const redisReply *reply,
                                      const char *model, double *seconds)
 {
@@ -92,7 +92,7 @@ static const by__refusal *refusal_of(const by__redis_link *l, const redisReply *
     return refusal;
 }
 
-/* about: the id, and behind it the model. */
+/* about: the id, followed by the model. */
 static void on_submitted(void *user, const char *about, const redisReply *reply)
 {
     by__redis_link *l = user;
@@ -176,7 +176,7 @@ static json_t *task_of(const redisReply *reply)
     return task;
 }
 
-/* about: the question's number, and behind it the model. */
+/* about: the question's number, followed by the model. */
 static void on_task(void *user, const char *about, const redisReply *reply)
 {
     by__redis_link *l = user;
@@ -214,7 +214,7 @@ static void add_task(const by__redis_link *l, by__redis_call *call, const json_t
     by__redis_add_integer(call, left > 0.001 ? (int64_t)(left * 1000.0) : 1);
     by__redis_add_text(call, json_is_true(json_object_get(m, "seen")) ? "1" : "0");
     add_limits(l, call, model == NULL ? "" : model, task, left, true);
-    /* The request is kept apart: it goes when the task ends. */
+    /* The request is stored separately, and deleted when the task ends. */
     json_t *rest = json_copy((json_t *)(uintptr_t)task);
     (void)json_object_del(rest, "request");
     by__redis_add_json(call, rest);
@@ -326,7 +326,7 @@ static bool is_worker_of(const json_t *worker, const char *model)
     return of != NULL && strcmp(of, model) == 0;
 }
 
-/* What Redis has counted of versions, with the workers that each has. */
+/* Redis' counts of versions, with the workers that each has. */
 static json_t *versions_of(const redisReply *m, const json_t *workers)
 {
     json_t *versions = json_at(m, 9);
@@ -349,7 +349,7 @@ static json_t *versions_of(const redisReply *m, const json_t *workers)
     return versions;
 }
 
-/* Whether new requests go to a worker: a version without a share gets none. */
+/* Returns true if new requests go to a worker: a version without a share gets none. */
 static bool is_open(const json_t *worker, const json_t *versions, bool routed)
 {
     const char *version = by__get_text(worker, "version");
@@ -365,7 +365,7 @@ static bool is_open(const json_t *worker, const json_t *versions, bool routed)
     return (shares || !routed) && !json_is_true(json_object_get(worker, "leaving"));
 }
 
-/* A row of the script's "state". */
+/* Converts a row of the script's "state". */
 static json_t *model_of(gateway *g, const redisReply *row, const json_t *workers)
 {
     const char *id = by__redis_text(row, 0);

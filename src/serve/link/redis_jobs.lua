@@ -1,59 +1,59 @@
--- Requests in Redis: where they wait, and how they end. This, redis_versions.lua and
--- redis_broker.lua are one script, in this order, behind lines with EDGES, the upper edges of a
--- histogram's buckets in seconds (metrics.h), PROTOCOL (redis_client.h), and TASK_WAIT, in
--- milliseconds, and TASK_TURN (task_turn.h).
+-- Requests in Redis: where they wait, and how they end. This file, redis_versions.lua and
+-- redis_broker.lua are concatenated to one script, in this order, after lines that define EDGES, the
+-- upper edges of a histogram's buckets in seconds (metrics.h), PROTOCOL (redis_client.h), TASK_WAIT,
+-- in milliseconds, and TASK_TURN (task_turn.h).
 --
--- Every change of a request's state is one call of the script, so it happens as a whole or not at
--- all. ARGV[1] names the operation; its arguments follow. Times are milliseconds of Redis' own
--- clock, and what is sent is a duration, so that the clocks of hosts need not agree.
+-- Every change of a request's state is one call of the script, so it is atomic. ARGV[1] names the
+-- operation; its arguments follow. Times are milliseconds of Redis' own clock, and processes send
+-- durations only, so that the clocks of hosts need not agree.
 --
 --   banyan:job:ID             hash of a request, see FIELDS
---   banyan:queue:MODEL:LEVEL  stream with consumer group "workers": the ids of requests. What is
---                             pending is at a worker; an entry whose request is gone, or has
---                             another entry, says nothing
---   banyan:queue:MODEL:LEVEL@VERSION  what only workers of that version may take
+--   banyan:queue:MODEL:LEVEL  stream with consumer group "workers": the ids of requests. Pending
+--                             entries are at a worker; an entry is stale if its request is gone or
+--                             has another entry
+--   banyan:queue:MODEL:LEVEL@VERSION  the same for requests that only workers of that version take
 --   banyan:model:MODEL        hash: info, n and cost (of what waits), w1, w2, w3 (sequences that
---                             clients and tasks have waiting at each level), and so far: arrived,
+--                             wait at each level, for clients and tasks), and totals: arrived,
 --                             refused (requests), ended (sequences that have ended at workers);
 --                             given: requests that workers were given since the last task
---   banyan:tasks:MODEL        sorted set: tasks that wait by the time at which they came
+--   banyan:tasks:MODEL        sorted set: waiting tasks by time of arrival
 --   banyan:models             sorted set: models by the time at which a worker last named them
---   banyan:route:MODEL        string: which versions get new requests (redis_versions.lua)
+--   banyan:route:MODEL        string: the versions that get new requests (redis_versions.lua)
 --   banyan:named:MODEL        sorted set: versions by the time at which a worker last named them
---   banyan:version:VERSION:MODEL  hash: what a version has done, and b: sequences that its workers
---                             have
---   banyan:mirror:ID          hash: the answers of a request and of its copy with this id, as far
---                             as there are any
---   banyan:workers            hash: what each worker said last; banyan:alive: sorted set, and when
+--   banyan:version:VERSION:MODEL  hash: statistics of a version, and b: sequences at its workers
+--   banyan:mirror:ID          hash: the answers so far of a request and of its copy with this id
+--   banyan:workers            hash: the last beat of each worker; banyan:alive: sorted set of its
+--                             times
 --   banyan:deadlines          sorted set: requests by the time at which they end unanswered
---   banyan:key:N:OWNER:KEY    string: the task that a key of idempotency stands for; N is the
---                             owner's length
+--   banyan:key:N:OWNER:KEY    string: the task with an idempotency key; N is the owner's length
 --   banyan:hooks              sorted set: tasks that have ended by the time at which their webhook
 --                             is due
---   banyan:refused:GATEWAY    string: its last request that was refused, without the number of its part
+--   banyan:refused:GATEWAY    string: its last refused request, without the number of its part
 --   banyan:dead               stream of requests that lost too many workers
 --   banyan:pulse, banyan:counters
---   banyan:protocol           string: the number of what is stored here (redis_client.h)
---   banyan:protocol:DATABASE:NUMBER  channel (which databases share) that all processes of that
---                             protocol listen on; says nothing
---   banyan:to:NAME            channel of a gateway or a worker; banyan:wake:MODEL: something waits
+--   banyan:protocol           string: version of the stored data (redis_client.h)
+--   banyan:protocol:DATABASE:NUMBER  channel (which databases share) to which all processes of that
+--                             protocol subscribe; carries no messages
+--   banyan:to:NAME            channel of a gateway or a worker; banyan:wake:MODEL: requests wait
 local P = 'banyan:'
 local call = redis.call
--- Of the first level: a task whose turn it is. It is given to the worker that put it there.
+-- Queue of the first level for a task whose turn it is. It is given to the worker that put it
+-- there.
 local LEVELS = {[0] = 'turn', 'high', 'normal', 'low'}
--- state, model, level, entry of the stream, cost, deadline (0: none), gateway, attempt (counts up
--- with every delivery: what an earlier one says is no news), workers lost, worker, owner (of a task
--- alone), request; the version whose queue it is in ('': the queue of all), the version of the
--- worker that had it last, '1' when only that version may answer, '1' when something of the answer
--- is out, since when it is here, '1' when the client gets nothing before the end, its copy, what it
--- is a copy of, its sequences (0 of a copy: no client waits for them). A task has more: b (when it came), t (what brought it), v, f (its result, or
--- failure), and one with a webhook h (its outcome), k (attempts), n (when the task ended)
+-- In order: state, model, level, entry of the stream, cost, deadline (0: none), gateway, attempt
+-- (incremented by every delivery: events of an earlier one are stale), workers lost, worker, owner
+-- (of tasks), request; the version whose queue it is in ('': the common queue), the version of the
+-- worker that had it last, '1' when only that version may answer, '1' when part of the answer has
+-- been sent, time of arrival, '1' when the client receives nothing before the end, its copy, the
+-- request that it is a copy of, its sequences (0 for a copy: no client waits for them). A task also
+-- has: b (time of arrival), t (the message that created it), v, f (its result, or failure), and with
+-- a webhook h (its outcome), k (attempts), n (when the task ended).
 local FIELDS = {'s', 'm', 'p', 'e', 'c', 'd', 'g', 'a', 'l', 'w', 'o', 'r', 'queue', 'version', 'bound', 'told',
                 'since', 'whole', 'copy', 'of', 'x'}
--- Milliseconds: without a call of any process, after which nobody counts as silent for a while;
--- that a worker has to end a request behind its deadline; until what is silent, or was long not
--- named, is forgotten; that a task with a webhook to be sent is kept behind its end; that the parts of
--- a request which was refused may come after the first one.
+-- Milliseconds: pause of all calls after which silence is counted anew; extra time of a worker to
+-- end a request after its deadline; until a silent worker, or an unnamed model, is forgotten; that a
+-- task with an undelivered webhook is kept after its end; in which later parts of a refused request
+-- may arrive.
 local PAUSE, LATE, SILENT, UNNAMED, HOOKED, REFUSED = 1500, 60000, 60000, 3600000, 86400000, 60000
 
 local function clock()
@@ -66,10 +66,10 @@ local function queue(model, level, version)
 end
 local function tell(name, text) return name == '' and 1 or call('PUBLISH', P .. 'to:' .. name, text) end
 local function text(number) return string.format('%.0f', number) end
--- What all parts of a request ("ID-0", "ID-1") have; nil: it has none.
+-- The common part of the ids of a request's parts ("ID-0", "ID-1"); nil: there is none.
 local function whole_of(id) return string.match(id, '^(.+)%-') end
 
--- The streams that a worker of a version may have entries of.
+-- The streams of which a worker of a version may have entries.
 local function queues(model, version)
     local all = {}
     for level = 0, #LEVELS do
@@ -90,7 +90,7 @@ local function load(id)
     return job
 end
 
----- what a version has done ----
+---- statistics of a version ----
 
 local function version_key(version, model) return P .. 'version:' .. version .. ':' .. model end
 
@@ -105,7 +105,7 @@ local function count_first(job, now)
     if job.version and not job.of then observe(version_key(job.version, job.m), 'first', (now - job.since) / 1000) end
 end
 
--- Of a copy alone, how it compares with what the client got, when both have ended.
+-- For a copy: compares its answer with the client's, when both have ended.
 local function compare(id, job, answer)
     local copy = job.of and id or job.copy
     local key = P .. 'mirror:' .. (copy or '')
@@ -121,7 +121,8 @@ local function compare(id, job, answer)
     end
 end
 
--- The last event: kind is "end", or "fail" for an error of the server; answer: a hash of the texts.
+-- Counts the last event: kind is "end", or "fail" for an error of the server; answer: a hash of the
+-- texts.
 local function count_end(id, job, kind, answer)
     local now = clock()
     compare(id, job, kind == 'fail' and 'failed' or 'h' .. answer)
@@ -133,14 +134,14 @@ local function count_end(id, job, kind, answer)
     observe(key, 'whole', (now - job.since) / 1000)
 end
 
----- which versions new requests go to (redis_versions.lua) ----
+---- the route of a model (redis_versions.lua) ----
 
 local function route_of(model)
     local route = call('GET', P .. 'route:' .. model)
     return route and cjson.decode(route)
 end
 
--- What a route says of a version; nil: nothing.
+-- The entry of a version in a route; nil: there is none.
 local function lists(route, version)
     for _, v in ipairs(route and route.versions or {}) do
         if v.version == version then return v end
@@ -154,12 +155,12 @@ local function has_share(route, version)
     return not route or (listed ~= nil and listed.share > 0)
 end
 
----- what waits, and what workers have ----
+---- counts of waiting and running requests ----
 
--- Redis takes no "-0".
+-- Redis does not accept "-0".
 local function add(key, field, sign, amount) return call('HINCRBY', key, field, sign * amount + 0) end
 
--- sign: 1 for what comes into a queue, -1 for what leaves it.
+-- sign: 1 for a request that enters a queue, -1 for one that leaves it.
 local function count_waiting(job, sign)
     local key = P .. 'model:' .. job.m
     call('HINCRBY', key, 'n', sign)
@@ -172,7 +173,7 @@ local function count_waiting(job, sign)
     end
 end
 
--- The same of the workers of its version. The count of a version that was forgotten begins at 0.
+-- The same for the workers of its version. The count of a version that was forgotten starts at 0.
 local function count_at_workers(job, sign)
     if not job.version then return end
     local key = version_key(job.version, job.m)
@@ -181,9 +182,9 @@ end
 
 ---- the states of a request ----
 
--- Takes a request out of its queue, or from its worker; 'taken' is what no worker has yet, but is
--- delivered. What was never delivered stays in the stream: to delete it there would make the group's
--- lag unknown, by which autoscalers go.
+-- Takes a request out of its queue, or from its worker; 'taken': it is delivered, but no worker has
+-- it yet. An entry that was never delivered stays in the stream: deleting it would make the lag of
+-- the group unknown, which autoscalers use.
 local function unlink(job)
     if job.s == 'queued' then count_waiting(job, -1) end
     if job.s == 'in_progress' then count_at_workers(job, -1) end
@@ -194,8 +195,8 @@ local function unlink(job)
     end
 end
 
--- For good: what a worker had counts as ended there. Workers of a version without a share are not
--- counted as being at work either.
+-- Removes it for good: what a worker had counts as ended there. Workers of a version without a
+-- share are not counted as busy either.
 local function finish(job)
     unlink(job)
     if job.s == 'in_progress' and has_share(route_of(job.m), job.version) then
@@ -210,7 +211,7 @@ local function forget(id, job)
     if job.of then call('HINCRBY', version_key(job.queue, job.m), 'copies', -1) end
 end
 
--- A list of one event (event_list.h), behind the byte that says so.
+-- A list of one event (event_list.h), preceded by the byte that marks a list.
 local KINDS = {error = 'x', again = 'a'}
 local function event(id, kind, more)
     local e = more or {}
@@ -220,7 +221,7 @@ local function event(id, kind, more)
     return '\1' .. head .. id .. '\0' .. json
 end
 
--- The end of a task: its result stays until the task expires.
+-- Ends a task: its result is kept until the task expires.
 local function settle(id, job, state, result, failure)
     finish(job)
     local key = P .. 'job:' .. id
@@ -239,7 +240,7 @@ local function settle(id, job, state, result, failure)
     call('PEXPIREAT', key, text(kept))
 end
 
--- Ends a request by an error, whoever waits for it.
+-- Ends a request with an error, for a gateway or a task.
 local function fail(id, job, status, code, message)
     local failure = {status = status, code = code, message = message}
     count_end(id, job, 'fail', '')
@@ -251,7 +252,7 @@ local function fail(id, job, status, code, message)
     end
 end
 
--- Into the queue of job.queue.
+-- Puts it into the queue job.queue.
 local function enqueue(id, job)
     job.id = id
     job.e = call('XADD', queue(job.m, job.p, job.queue), '*', 'id', id)

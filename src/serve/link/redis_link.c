@@ -1,5 +1,5 @@
-/* A link whose broker is a Redis server. What the broker does is a script in Redis
- * (redis_broker.lua); here are its two connections, and the order of what is said on them. */
+/* A link whose broker is a Redis server. The broker's logic is a script in Redis
+ * (redis_broker.lua); this file has the two connections, and the order of calls on them. */
 #include "serve/link/redis_link.h"
 
 #include <stdlib.h>
@@ -173,7 +173,7 @@ static void on_tick(uv_timer_t *timer)
     if (!l->ready) {
         return;
     }
-    /* The roles' calls publish to themselves: a listener that hears nothing has lost Redis. */
+    /* The roles' calls publish to themselves: a listener that receives nothing has lost Redis. */
     if (by__now() - l->heard > BY__REDIS_SILENCE) {
         by__redis_fail(l->redis, "Redis publishes nothing");
         return;
@@ -183,7 +183,7 @@ static void on_tick(uv_timer_t *timer)
 
 /* ---- the owner's side ---- */
 
-/* The first message: who speaks. What is published for it is listened to from here on. */
+/* Handles the first message, which names the role, and subscribes to its channels. */
 static by_status greet(by__redis_link *l, const json_t *hello, by_error *error)
 {
     static const by__redis_role *const roles[] = {&by__redis_gateway, &by__redis_supervisor,
@@ -236,7 +236,7 @@ static bool send_message(by__link *link, const json_t *message)
     return true;
 }
 
-/* Events are of requests, which are given behind `ready`. */
+/* Events belong to requests, which arrive after `ready`. */
 static bool send_events(by__link *link, const char *list, size_t length)
 {
     by__redis_link *l = (by__redis_link *)(void *)link;

@@ -1,5 +1,5 @@
-/* The link to a Redis server that is the broker, for redis_link.c and the roles: what a gateway
- * (redis_gateway.c) and a worker (redis_worker.c) say to it. */
+/* Internal record of a link to a Redis server that is the broker, shared by redis_link.c and the
+ * two roles: gateway (redis_gateway.c) and worker (redis_worker.c). */
 #ifndef BY_SERVE_REDIS_LINK_H
 #define BY_SERVE_REDIS_LINK_H
 
@@ -10,20 +10,22 @@
 
 typedef struct by__redis_link by__redis_link;
 
-/* What a role makes of messages. All but open and free run between `ready` and the end. */
+/* How a role translates messages to calls. All functions but open and free are called between
+ * `ready` and the end. */
 typedef struct by__redis_role {
-    const char *name; /* in "hello" */
+    const char *name; /* "role" in "hello" */
     by_status (*open)(by__redis_link *link, const json_t *hello, by_error *error);
     void (*ready)(by__redis_link *link);
-    /* A message of the link's owner. */
+    /* Sends a message of the link's owner. */
     void (*send)(by__redis_link *link, const char *kind, const json_t *message);
-    /* A list of events of the link's owner; false: the link is lost. NULL: it has none. */
+    /* Sends a list of events of the link's owner; false: the link is lost. NULL: the role has
+     * none. */
     bool (*send_events)(by__redis_link *link, const char *list, size_t length);
-    /* What was published for it: a message, or NULL: something is to be looked at. */
+    /* Handles what was published for it: a message, or NULL: a request to poll. */
     void (*published)(by__redis_link *link, json_t *message);
-    /* Every BY__BEAT milliseconds. */
+    /* Called every BY__BEAT milliseconds. */
     void (*tick)(by__redis_link *link);
-    /* The owner closes the link: the last calls. */
+    /* The owner closes the link: makes the last calls. */
     void (*bye)(by__redis_link *link);
     void (*free)(by__redis_link *link);
 } by__redis_role;
@@ -32,15 +34,15 @@ struct by__redis_link {
     by__link base;
     uv_loop_t *loop;
     by__redis_address address;
-    by__redis *redis; /* NULL: nobody has said hello yet */
+    by__redis *redis; /* NULL: before "hello" */
     const by__redis_role *role;
     uv_timer_t timer;
     char name[65];
-    char model[256]; /* of a worker */
-    json_t *waiting; /* messages from before `ready` */
-    double heard;    /* by__now when something was last published */
+    char model[256]; /* of a worker: its model */
+    json_t *waiting; /* messages sent before `ready` */
+    double heard;    /* by__now of the last published message */
     bool ready;
-    void *own; /* the role's */
+    void *own; /* owned by the role */
 };
 
 extern const by__redis_role by__redis_gateway;
@@ -49,18 +51,18 @@ extern const by__redis_role by__redis_worker;
 
 by_status by__redis_link_connect(by__link **out, uv_loop_t *loop, const char *url,
                                  const by__link_handler *handler, by_error *error);
-/* Gives the owner a message, and drops the reference. */
+/* Delivers a message to the owner, and drops the reference. */
 void by__redis_tell(by__redis_link *link, json_t *message);
-/* Gives the owner a list of one event, and drops the reference. */
+/* Delivers a list of one event to the owner, and drops the reference. */
 void by__redis_tell_event(by__redis_link *link, json_t *event);
-/* True for an answer that is none: the link is lost then. */
+/* Returns true if a reply is missing or an error: the link is then lost. */
 bool by__redis_bad(by__redis_link *link, const redisReply *reply);
-/* An answer that says nothing unless it is an error. */
+/* Callback for replies of which only errors matter. */
 void by__redis_ignore(void *user, const char *about, const redisReply *reply);
-/* Element i of an array, as text or as a number; "" and 0 for what is none. */
+/* Element i of an array as a string or a number; "" or 0 if it is of another type. */
 const char *by__redis_text(const redisReply *reply, size_t i);
 double by__redis_number(const redisReply *reply, size_t i);
-/* Element i as an array; NULL for what is none. */
+/* Element i as an array; NULL if it is not one. */
 const redisReply *by__redis_array(const redisReply *reply, size_t i);
 
 #endif

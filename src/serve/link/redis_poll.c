@@ -4,14 +4,14 @@
 
 typedef struct poller {
     uv_poll_t handle;
-    redisAsyncContext *context; /* NULL: it is gone */
+    redisAsyncContext *context; /* NULL: freed */
     int events;
 } poller;
 
 static void on_event(uv_poll_t *handle, int status, int events)
 {
     poller *p = handle->data;
-    /* A read of a socket in error tells hiredis which. */
+    /* Reading from a socket in error lets hiredis find the error. */
     if (p->context != NULL && (status != 0 || (events & UV_READABLE) != 0)) {
         redisAsyncHandleRead(p->context);
     }
@@ -62,7 +62,7 @@ static void end(void *user)
     uv_close((uv_handle_t *)&p->handle, on_closed);
 }
 
-/* The handle is freed by the loop when hiredis frees the context. */
+/* The loop frees the handle after hiredis has freed the context. */
 static by_status attach(redisAsyncContext *context, uv_loop_t *loop, by_error *error)
 {
     poller *p = NULL;

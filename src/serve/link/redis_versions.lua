@@ -1,14 +1,15 @@
--- Versions of a model in Redis: which of them a new request goes to, and copies of requests for one
--- under test. The route of a model, banyan:route:MODEL, is a JSON object: "versions", a list of
--- {version, share, shadow}, the first of which takes from the queue of all; "by": who has set it;
--- "until": before which nobody else may, 0 for no time; "elastic": workers are started for
--- requests; "deployment" (messages.h), as it was last told. Without a route workers of any version take from the queue of all.
+-- Versions of a model in Redis: selection of a new request's version, and copies of requests for a
+-- version under test. The route of a model, banyan:route:MODEL, is a JSON object: "versions", a
+-- list of {version, share, shadow}, the first of which takes from the common queue; "by": who has
+-- set it; "until": the time before which no other process may, 0 for none; "elastic": workers are
+-- started on demand; "deployment" (messages.h), as last reported. Without a route workers of any
+-- version take from the common queue.
 
--- Milliseconds: without a worker of a version, after which none will come, where a route does not
--- list it, and without a route; that who shifts shares has until another may; that the answers of a
--- request and its copy wait for each other.
+-- Milliseconds: without a worker of a version until it counts as gone, if a route does not list it,
+-- and without a route; for which a process that shifts shares excludes others; for which the
+-- answers of a request and its copy wait for each other.
 local UNLISTED, ABSENT, HOLD, MIRROR = 5000, 30000, 10000, 3600000
--- Copies that run at a time, at most: a version under test must not fill the queue.
+-- Most copies in flight: a version under test must not fill the queue.
 local COPIES = 64
 
 -- A number in [0, 1) that is the same for all parts of a request.
@@ -16,7 +17,7 @@ local function place_of(id)
     return tonumber(string.sub(redis.sha1hex(whole_of(id) or id), 1, 13), 16) / 2 ^ 52
 end
 
--- Sequences that are at the workers which new requests go to.
+-- Number of sequences at the workers that get new requests.
 local function at_workers(model, route)
     local names, sum = {}, 0
     for _, v in ipairs(route and route.versions or {}) do
@@ -27,7 +28,7 @@ local function at_workers(model, route)
     return sum
 end
 
--- The version whose queue a new request goes to: '' is the queue of all.
+-- The version whose queue a new request goes to: '' is the common queue.
 local function pick(route, id)
     if not route then return '' end
     local total, last = 0, 1
@@ -43,8 +44,8 @@ local function pick(route, id)
     return last == 1 and '' or route.versions[last].version
 end
 
--- What waits in the queues of a version goes elsewhere. gone: no worker of it is left, so that what
--- one had goes too, and what no other version may answer ends.
+-- Moves what waits in the queues of a version elsewhere. gone: no worker of it is left, so the
+-- requests of lost workers move too, and those that no other version may answer end.
 local function empty(model, version, route, gone)
     for level = 0, #LEVELS do
         local q = queue(model, level, version)
@@ -67,7 +68,7 @@ local function empty(model, version, route, gone)
     end
 end
 
--- Versions that are not listed, and that nobody has any more.
+-- Removes versions that are not listed and have no worker any more.
 local function tend(model, now)
     local route = route_of(model)
     local last = text(now - (route and UNLISTED or ABSENT))
@@ -103,8 +104,8 @@ local function mirror(id, job, route, request)
     enqueue(copy, {m = job.m, p = job.p, c = job.c, d = job.d, queue = to, of = id, x = 0})
 end
 
--- Whether `by` may set a route where `was` is: who shifts shares is alone, and a server that begins
--- with other weights takes nothing from those that serve.
+-- Returns whether `by` may replace the route `was`: a process that shifts shares excludes others,
+-- and a server that starts with other weights takes nothing from those that serve.
 local function may_route(was, by, route, model, now)
     if not was or was.by == by then return true end
     if was['until'] > now then return false end
@@ -122,7 +123,7 @@ local function histogram(values, what)
     return {counts = counts, sum = tonumber(values[what .. 'sum'] or 0), count = count}
 end
 
--- What the state says of each version that is listed, or has had workers lately.
+-- The state's entry for each version that is listed, or had workers recently.
 local function versions_of(model, now, route)
     local names = call('ZRANGEBYSCORE', P .. 'named:' .. model, text(now - SILENT), '+inf')
     local seen, rows = {}, {}

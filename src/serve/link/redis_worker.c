@@ -1,5 +1,5 @@
-/* A worker's side of a link to Redis: it takes what it has room for, says four times a second that
- * it lives, and once a second that it still has what it took. */
+/* A worker's side of a link to Redis: it takes requests while it has room, beats four times a
+ * second, and renews its claim on its requests once a second. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,12 +9,12 @@
 #include "serve/link/redis_link.h"
 #include "serve/task_answer.h"
 
-/* Beats between two claims of what it has, and between two looks for what others have left. */
+/* Beats between two renewals of claims, and between two searches for abandoned requests. */
 #define BEATS 4
-/* Arguments of a call, about: Lua spreads at most some 8000 of them. */
+/* Approximate limit on the arguments of a call: Lua unpacks at most some 8000 of them. */
 #define MOST_ARGUMENTS 4000
 
-/* A request that the worker has. */
+/* A request held by the worker. */
 typedef struct held {
     by__id_entry entry;
     int64_t attempt;
@@ -25,19 +25,19 @@ typedef struct held {
 
 typedef struct worker {
     by__id_table held;
-    json_t *record; /* what others see of it */
+    json_t *record; /* the worker's public record */
     json_t *info;
     char version[65];
     int64_t slots;
     int64_t sessions;
-    int64_t sequences; /* of what it has */
+    int64_t sequences; /* sequences of its requests */
     int64_t steps;
-    double moved; /* by__now when its steps last went on, or it was idle */
+    double moved; /* by__now when its step counter last increased, or it was idle */
     unsigned beats;
-    bool taking; /* a call is unanswered */
-    bool more;   /* something was published meanwhile */
+    bool taking; /* a call that takes requests is unanswered */
+    bool more;   /* something was published in the meantime */
     bool leaving;
-    bool hangs; /* it has work, and makes no step */
+    bool hangs; /* it has work, but completes no step */
 } worker;
 
 static void take(by__redis_link *l, bool looks_for_left);
@@ -55,7 +55,7 @@ static void drop(worker *w, held *h)
     free(h);
 }
 
-/* The worker is to end it: somebody else has it, or nobody waits for it. */
+/* Tells the worker to end a request: another worker has it, or no client waits for it. */
 static void end_held(by__redis_link *l, held *h)
 {
     json_t *cancel = json_pack("{ss ss}", "t", "cancel", "id", h->entry.id);
@@ -63,7 +63,7 @@ static void end_held(by__redis_link *l, held *h)
     by__redis_tell(l, cancel);
 }
 
-/* An answer that lists, by id and attempt, what is not the worker's any more. */
+/* Reply with the ids and attempts of requests that are no longer the worker's. */
 static void on_gone(void *user, const char *about, const redisReply *reply)
 {
     by__redis_link *l = user;
@@ -79,7 +79,7 @@ static void on_gone(void *user, const char *about, const redisReply *reply)
     }
 }
 
-/* ---- taking ---- */
+/* ---- taking requests ---- */
 
 static void take_row(by__redis_link *l, const redisReply *row)
 {
@@ -102,7 +102,7 @@ static void take_row(by__redis_link *l, const redisReply *row)
         status = by__id_add(&w->held, &h->entry, id, &ignored);
     }
     if (status != BY_OK) {
-        /* It is not claimed, and so another worker takes it. */
+        /* Without a claim, another worker will take it. */
         if (h != NULL) {
             by__gather_close(&h->gather);
         }
@@ -155,7 +155,7 @@ static void take(by__redis_link *l, bool looks_for_left)
     }
     w->taking = true;
     w->more = false;
-    /* Not all at once: others may be as free, and share what has come. */
+    /* Not all at once, so that other free workers get their share. */
     int64_t most = (room + 3) / 4;
     by__redis_add_text(&call, "take");
     by__redis_add_text(&call, l->name);
@@ -182,7 +182,7 @@ static void send_events(by__redis_link *l, by__redis_call *call)
     by__redis_add_text(call, "events");
 }
 
-/* What the script counts of an event. */
+/* The kind under which the script counts an event. */
 static const char *kind_of(const by__event *event)
 {
     bool failed = false;
@@ -208,7 +208,7 @@ static void count_text(held *h, const by__event *event)
     }
 }
 
-/* The end of a task: what was gathered is its result. */
+/* Ends a task: stores the gathered answer as its result. */
 static void end_task(by__redis_link *l, const held *h, const char *counts, const json_t *event)
 {
     const char *kind = by__get_text(event, "e");
@@ -291,7 +291,7 @@ static bool send_list(by__redis_link *l, const char *list, size_t length)
 
 /* ---- beats ---- */
 
-/* Behind it come the requests that the worker has. */
+/* The ids of the worker's requests follow. */
 static void begin_beat(by__redis_link *l, by__redis_call *call)
 {
     const worker *w = l->own;
@@ -314,8 +314,8 @@ static void beat(by__redis_link *l, const json_t *m)
     w->steps = steps;
     w->hangs = by__now() - w->moved > l->address.hang;
     if (w->hangs) {
-        /* As if it were dead: others take its requests, and a supervisor kills it. The link stays,
-         * since a new one would begin as if all were well. */
+        /* Behaves as if the worker were dead: others take its requests, and a supervisor kills it.
+         * The link stays open, because with a new one it would start over. */
         l->heard = by__now();
         return;
     }
@@ -400,7 +400,7 @@ static void on_published(by__redis_link *l, json_t *message)
     }
 }
 
-/* Beats are the owner's. */
+/* The worker sends the beats. */
 static void stay_silent(by__redis_link *l)
 {
     BY_UNUSED(l);

@@ -23,11 +23,11 @@ struct by__append_log {
     uint64_t waiting_lines;
     uint64_t added;
     uint64_t lost;
-    /* Of the thread while `busy`, of the loop's else. */
+    /* Owned by the thread while `busy`, else by the loop. */
     by__text batch;
     uint64_t batch_lines;
-    uint64_t number; /* of the file */
-    int fd;          /* -1: none is open */
+    uint64_t number; /* number of the file */
+    int fd;          /* -1: no file is open */
     by_status status;
     by_error error;
 };
@@ -43,7 +43,7 @@ static char *path_of(const by__append_log *log, uint64_t number)
                : path;
 }
 
-/* The number of a file of this log; 0: it is another's. */
+/* The number in the name of a file of this log; 0: it is not one. */
 static uint64_t number_of(const by__append_log *log, const char *file)
 {
     size_t length = strlen(log->name);
@@ -56,7 +56,7 @@ static uint64_t number_of(const by__append_log *log, const char *file)
     return strcmp(end, ".jsonl") == 0 ? number : 0;
 }
 
-/* Removes the files that are too old for number `newest`. */
+/* Removes files that are too old once `newest` is written. */
 static by_status remove_old(const by__append_log *log, uint64_t newest, by_error *error)
 {
     char **names = NULL;
@@ -93,7 +93,7 @@ static by_status open_file(by__append_log *log, by_error *error)
     return status == BY_OK ? remove_old(log, log->number, error) : status;
 }
 
-/* Appends the batch whole, or leaves the file as it was. */
+/* Appends the whole batch, or leaves the file unchanged. */
 static by_status append(const by__append_log *log, by_error *error)
 {
     struct stat info;
@@ -118,7 +118,7 @@ static by_status append(const by__append_log *log, by_error *error)
 static by_status write_batch(by__append_log *log, by_error *error)
 {
     struct stat info;
-    /* A file that someone removed takes lines, but nobody can read them. */
+    /* A file that was deleted still accepts lines, but nobody can read them. */
     if (log->fd >= 0 && fstat(log->fd, &info) == 0 &&
         ((size_t)info.st_size >= log->options.bytes || info.st_nlink == 0)) {
         (void)close(log->fd);
@@ -144,8 +144,7 @@ static void start(by__append_log *log);
 static void on_written(uv_work_t *work, int code)
 {
     by__append_log *log = work->data;
-    uint64_t upto =
-        log->added - log->waiting_lines; /* what waits came while the batch was written */
+    uint64_t upto = log->added - log->waiting_lines; /* queued while the batch was being written */
     BY_UNUSED(code);
     log->busy = false;
     log->lost += log->status == BY_OK ? 0 : log->batch_lines;
@@ -168,7 +167,7 @@ static void start(by__append_log *log)
     log->waiting_lines = 0;
     log->work.data = log;
     log->busy = uv_queue_work(log->loop, &log->work, on_write, on_written) == 0;
-    if (!log->busy) { /* only for a wrong call */
+    if (!log->busy) { /* only after a wrong call */
         log->lost += log->batch_lines;
         log->batch.length = 0;
     }
@@ -182,7 +181,7 @@ uint64_t by__append_log_add(by__append_log *log, const char *line, size_t length
     }
     by__text_add_bytes(&log->waiting, line, length);
     if (log->waiting.failed) {
-        log->waiting.failed = false; /* those before it are as they were */
+        log->waiting.failed = false; /* earlier lines are unchanged */
         log->lost++;
         return 0;
     }
@@ -227,7 +226,7 @@ static by_status find_newest(by__append_log *log, by_error *error)
         log->number = number > log->number ? number : log->number;
     }
     by__names_free(names, count);
-    /* A file of its own: what a crash left of the last line stays the last of its file. */
+    /* Starts a new file, so that a partial line left by a crash stays the last of its file. */
     log->number++;
     return open_file(log, error);
 }

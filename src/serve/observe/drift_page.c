@@ -1,14 +1,14 @@
-/* A report of drift as JSON and as a page. */
+/* Prints a drift report as JSON and as an HTML page. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/observe/drift_pages.h"
 
-/* A number of a verdict over the windows. */
+/* A number of a verdict, plotted over the windows. */
 typedef struct line {
     const char *key;
-    const char *colour; /* on the page; NULL: it is not drawn */
+    const char *colour; /* on the page; NULL: not drawn */
     size_t offset;
 } line;
 

@@ -1,4 +1,5 @@
-/* A report of drift's own record, for drift_replay.c (reads data) and drift_page.c (prints). */
+/* Internal record of a drift report, shared by drift_replay.c (reads data) and drift_page.c
+ * (prints). */
 #ifndef BY_SERVE_DRIFT_PAGES_H
 #define BY_SERVE_DRIFT_PAGES_H
 

@@ -1,4 +1,4 @@
-/* A file as if its rows or texts were requests. */
+/* Compares a file with a drift reference, as if its rows or texts were requests. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "serve/observe/drift_pages.h"
 #include "serve/predicted.h"
 
-/* A window that was compared goes into the report. */
+/* Adds the last compared window to the report. */
 static by_status take_window(by_drift_report *r, by_error *error)
 {
     const by_drift_window *w = by__served_drift_last(r->drift);
@@ -45,7 +45,7 @@ static json_t *row_of(const by_table *table, uint64_t at)
     return row;
 }
 
-/* Rows, and what the model predicts for them, if it can. */
+/* Counts rows and, if the model can predict them, its predictions. */
 static by_status count_rows(by_drift_report *r, const by_pretrained *model, const by_table *table,
                             by_error *error)
 {
@@ -78,7 +78,7 @@ static by_status replay_table(by_drift_report *r, const by_pretrained *model, co
     by_table *table;
     size_t known = 0;
     BY_TRY(by__alloc((void **)&types, r->features + 1, sizeof *types, "columns", error));
-    /* Categories of digits stay categories; the columns that are there say the rest. */
+    /* Categories of digits stay categories; missing columns are reported later. */
     by_status status = by_table_open(&table, data, NULL, error);
     for (size_t i = 0; i < r->features && status == BY_OK; i++) {
         by_drift_kind kind;
@@ -138,7 +138,7 @@ static by_status count_line(const reader *in, const json_t *line, by_error *erro
         const json_t *predicted = json_object_get(line, "prediction");
         row = json_is_object(row) ? row : line;
         if (!json_is_object(predicted) && !by__served_drift_knows(in->report->drift, row)) {
-            predicted = line; /* as `banyan predict` writes it */
+            predicted = line; /* in the format of `banyan predict` */
         }
         by__served_drift_example(in->report->drift, row, predicted);
     } else if (text != NULL) {

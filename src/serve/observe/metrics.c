@@ -185,7 +185,7 @@ static double open_files(void)
     return count;
 }
 
-/* Seconds since 1970; 0: the kernel does not say. */
+/* Start of this process in seconds since 1970; 0: unknown. */
 static double start_time(void)
 {
     char line[1024];
@@ -193,7 +193,7 @@ static double start_time(void)
     unsigned long long boot = 0;
     FILE *file = fopen("/proc/self/stat", "r");
     if (file != NULL) {
-        /* The second field, the name in parentheses, may have spaces; the time is the 22nd. */
+        /* The second field, the name in parentheses, may contain spaces; the time is the 22nd. */
         const char *rest = fgets(line, sizeof line, file) == NULL ? NULL : strrchr(line, ')');
         for (int field = 2; rest != NULL && field < 22; field++) {
             rest = strchr(rest + 1, ' ');

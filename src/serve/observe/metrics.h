@@ -1,71 +1,86 @@
-/* Counters and histograms of a gateway, as Prometheus reads them (text format 0.0.4). */
+/* observe: what a server reports about itself: metrics (this file, metrics_vllm.h), log entries
+ * (log.h), lines appended to files (append_log.h), traces (trace_context.h, trace_export.h) and
+ * drift of requests (served_drift.h).
+ *
+ * This file has the counters and histograms of a process, printed in Prometheus' text format 0.0.4.
+ * A histogram has fixed edges, so that histograms of several processes can be added, and sent in
+ * messages.
+ *
+ * Types: by__histogram; by__metrics, the counters of a gateway.
+ *
+ * Who owns what: counters are plain members of their owner's record and are used by its loop only.
+ * Functions that print append to a text of the caller.
+ *
+ * Never put here: decisions that depend on a measurement (admission, autoscaling, rollout), the
+ * choice of what is counted in a request. */
 #ifndef BY_SERVE_METRICS_H
 #define BY_SERVE_METRICS_H
 
 #include "serve/serve.h"
 
-/* Edges in seconds, of every histogram of time. Among them are 0.1, 0.15, 0.2, 0.25 and 0.3, so
+/* Bucket edges in seconds of every histogram of time. They include 0.1, 0.15, 0.2, 0.25 and 0.3, so
  * that "95 % within 200 ms" is exact. */
 #define BY__EDGES 22
 extern const double by__edges[BY__EDGES];
 
 typedef struct by__histogram {
-    uint64_t buckets[BY__EDGES + 1]; /* not cumulative; the last one is above all edges */
+    uint64_t buckets[BY__EDGES + 1]; /* not cumulative; the last bucket is above all edges */
     double sum;
     uint64_t count;
 } by__histogram;
 
 void by__histogram_add(by__histogram *histogram, double seconds);
-/* Adds one that a message holds as by__histogram_json has made it. */
+/* Adds a histogram from a message, as by__histogram_json encodes it. */
 void by__histogram_read(by__histogram *histogram, const json_t *value);
 json_t *by__histogram_json(const by__histogram *histogram);
-/* What was added since an earlier state of it. */
+/* Subtracts an earlier state of the same histogram. */
 void by__histogram_subtract(by__histogram *histogram, const by__histogram *earlier);
-/* The p-quantile (p in 0..1) by linear interpolation in its bucket; 0 for no observation. */
+/* The p-quantile (p in 0..1), linearly interpolated in its bucket; 0 without observations. */
 double by__histogram_quantile(const by__histogram *histogram, double p);
 
-/* Reasons for which a broker refuses a request for now, the codes of its errors (messages.c). */
+/* Reasons for which a broker refuses a request temporarily, by the codes of its errors
+ * (messages.c). */
 #define BY__REFUSALS 3
 
-/* What happened to requests for the engine, and answers of HTTP by class. */
+/* Counts of engine requests by outcome, and of HTTP answers by class. */
 typedef struct by__metrics {
     by__histogram first;  /* from a request to the first text: TTFT */
     by__histogram token;  /* between two texts of a stream */
-    by__histogram whole;  /* from a request to its end */
+    by__histogram whole;  /* from a request to the end of its answer */
     uint64_t requests[6]; /* answers by the first digit of their status */
     uint64_t rejected[BY__REFUSALS];
     uint64_t rejected_key;
     uint64_t rejected_limit;
-    uint64_t cancelled; /* the client went away */
-    uint64_t failed;    /* ended by an error behind the first text */
-    uint64_t again;     /* run again since a worker was lost */
-    uint64_t apart;     /* read or printed by other threads than the loop's */
+    uint64_t cancelled; /* the client disconnected */
+    uint64_t failed;    /* ended by an error after the first text */
+    uint64_t again;     /* run again because a worker was lost */
+    uint64_t apart;     /* parsed or printed on threads other than the loop's */
     uint64_t prompt_tokens;
     uint64_t generated_tokens;
-    int64_t running; /* requests without an end */
+    int64_t running; /* requests in flight */
 } by__metrics;
 
-/* Adds one family with HELP and TYPE. labels: "model=\"x\"" or NULL. */
+/* Prints a family of one sample with HELP and TYPE. labels: "model=\"x\"" or NULL. */
 void by__metrics_counter(by__text *out, const char *name, const char *help, const char *type,
                          const char *labels, double value);
 void by__metrics_histogram(by__text *out, const char *name, const char *help,
                            const by__histogram *histogram);
-/* Counts an error of a broker with this code, if it is a refusal. */
+/* Counts an error of a broker with this code if it is a refusal. */
 void by__metrics_refused(by__metrics *metrics, const char *code);
-/* HELP and TYPE of a family whose samples follow. */
+/* Prints HELP and TYPE of a family whose samples follow. */
 void by__metrics_family(by__text *out, const char *name, const char *help, const char *type);
-/* Samples of a histogram with labels, or NULL. */
+/* Prints the samples of a histogram; labels may be NULL. */
 void by__metrics_buckets(by__text *out, const char *name, const char *labels,
                          const by__histogram *histogram);
-/* What the state of a broker says of models and their versions (metrics_models.c). */
+/* Prints the metrics of models and their versions from the state of a broker (metrics_models.c). */
 void by__metrics_models(by__text *out, const json_t *state);
-/* All of `metrics`, and process_*. */
+/* Prints all of `metrics`, and process_*. */
 void by__metrics_print(by__text *out, const by__metrics *metrics);
-/* process_* of this process. */
+/* Prints process_* of this process. */
 void by__metrics_process(by__text *out);
-/* One sample without its family's head. */
+/* Prints one sample without HELP and TYPE. */
 void by__metrics_sample(by__text *out, const char *name, const char *labels, double value);
-/* A label's value with \, " and LF escaped. */
+/* Prints the value of a label with \, " and LF escaped. */
 void by__metrics_label(by__text *out, const char *value);
 
 #endif

@@ -1,4 +1,4 @@
-/* Metrics of models and of their versions, from the state that a broker tells. */
+/* Metrics of models and their versions, from the broker's state. */
 #include "serve/messages.h"
 #include "serve/observe/metrics.h"
 
@@ -27,9 +27,9 @@ typedef enum source { OF_MODEL, OF_VERSION, OF_COPIES } source;
 static const struct {
     const char *name;
     const char *help;
-    const char *key; /* of the state */
+    const char *key; /* key in the state */
     source from;
-    bool counts; /* else a gauge */
+    bool counts; /* a counter, else a gauge */
 } rows[] = {
     {"banyan_model_queue_requests", "Requests that wait for a worker.", "queue", OF_MODEL, false},
     {"banyan_model_queue_tokens", "Their tokens, by guess.", "queue_tokens", OF_MODEL, false},
@@ -59,7 +59,7 @@ static const struct {
     {"banyan_version_request_duration_seconds", "From the broker's queue to the end.", "whole"},
 };
 
-/* model="..." and, of a version, version="...". */
+/* Adds model="..." and, for a version, version="...". */
 static void add_labels(by__text *out, const json_t *model, const json_t *version)
 {
     const char *id = by__get_text(model, "id");
@@ -133,7 +133,8 @@ void by__metrics_models(by__text *out, const json_t *state)
     json_t *v;
     by__metrics_family(out, "banyan_dead_requests_total",
                        "Requests that ended since they lost too many workers.", "counter");
-    /* A counter that falls to 0 for a while would be counted again. */
+    /* Without a state nothing is printed: a counter that falls to 0 for a while would be counted
+     * twice. */
     if (state != NULL) {
         by__metrics_sample(out, "banyan_dead_requests_total", NULL,
                            by__get_number(state, "dead", 0.0));

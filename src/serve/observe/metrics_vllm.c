@@ -34,13 +34,13 @@ void by__model_metrics_free(by__model_metrics **list)
 static const struct {
     const char *name;
     const char *help;
-    size_t offset; /* of a by__histogram */
+    size_t offset; /* offset of a by__histogram */
 } histograms[] = {
     {"vllm:time_to_first_token_seconds", "From a request to its first text.",
      offsetof(by__model_metrics, first)},
     {"vllm:inter_token_latency_seconds", "Between two texts of a request.",
      offsetof(by__model_metrics, token)},
-    /* Its former name. */
+    /* The same under its former name. */
     {"vllm:time_per_output_token_seconds", "Between two texts of a request.",
      offsetof(by__model_metrics, token)},
     {"vllm:e2e_request_latency_seconds", "From a request to its end.",
@@ -52,21 +52,21 @@ static const struct {
 static const struct {
     const char *name;
     const char *help;
-    size_t offset; /* of a uint64_t */
+    size_t offset; /* offset of a uint64_t */
 } counters[] = {
     {"vllm:prompt_tokens_total", "Tokens of prompts.", offsetof(by__model_metrics, prompt_tokens)},
     {"vllm:generation_tokens_total", "Tokens of answers.",
      offsetof(by__model_metrics, generated_tokens)},
 };
 
-/* What the broker's state says: sums over the workers of a model. */
+/* Values from the broker's state: sums over the workers of a model. */
 static const struct {
     const char *name;
     const char *help;
     const char *type;
-    const char *key;   /* of a worker's engine */
-    const char *queue; /* of the model, added; NULL: none */
-    const char *of;    /* of the engine, that the sum is a share of; NULL: of nothing */
+    const char *key;   /* in a worker's engine */
+    const char *queue; /* in the model, added; NULL: none */
+    const char *of;    /* in the engine, the total that the sum is a share of; NULL: not a share */
 } sums[] = {
     {"vllm:num_requests_running", "Sequences that run.", "gauge", "running", NULL, NULL},
     {"vllm:num_requests_waiting", "Requests that wait.", "gauge", "waiting", "queue", NULL},

@@ -1,6 +1,6 @@
-/* Metrics by vLLM's names and labels, so that dashboards and autoscalers made for it work
- * (https://docs.vllm.ai, "Production Metrics"). What vLLM counts in its engine is counted here at
- * the gateway, for each model. */
+/* Metrics with vLLM's names and labels, so that dashboards and autoscalers made for it work
+ * (https://docs.vllm.ai, "Production Metrics"). Values that vLLM counts in its engine are counted
+ * at the gateway here, for each model. */
 #ifndef BY_SERVE_METRICS_VLLM_H
 #define BY_SERVE_METRICS_VLLM_H
 
@@ -10,15 +10,15 @@
 typedef enum by__finish {
     BY__FINISH_STOP,
     BY__FINISH_LENGTH,
-    BY__FINISH_ABORT, /* the client went away */
+    BY__FINISH_ABORT, /* the client disconnected */
     BY__FINISH_ERROR,
     BY__FINISHES
 } by__finish;
 
-/* Of one model. */
+/* Metrics of one model. */
 typedef struct by__model_metrics {
     char model[256];
-    by__histogram first; /* as by__metrics has them */
+    by__histogram first; /* histograms as in by__metrics */
     by__histogram token;
     by__histogram whole;
     by__histogram queue; /* from a request to its acceptance by a worker */
@@ -28,11 +28,10 @@ typedef struct by__model_metrics {
     struct by__model_metrics *next;
 } by__model_metrics;
 
-/* The record of a model, made where there is none; NULL when memory is exhausted or the name is too
- * long. */
+/* Finds or creates the record of a model; NULL when memory is exhausted or the name is too long. */
 by__model_metrics *by__model_metrics_of(by__model_metrics **list, const char *model);
 void by__model_metrics_free(by__model_metrics **list);
-/* All families; state: of the broker, or NULL. */
+/* Prints all families; state: the broker's, or NULL. */
 void by__metrics_vllm(by__text *out, const by__model_metrics *list, const json_t *state);
 
 #endif

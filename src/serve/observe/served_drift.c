@@ -7,14 +7,14 @@
 #include "serve/messages.h"
 #include "serve/observe/metrics.h"
 
-/* Features that are told of, at most: every state of the broker carries them. */
+/* Most features in the state: every state of the broker contains them. */
 #define MOST_FEATURES 128
 
 struct by__served_drift {
     by_drift_reference *reference;
     by_drift_watch *watch;
     const by__log *log;
-    size_t tokens; /* index of the feature of tokens; the number of features: there is none */
+    size_t tokens; /* index of the feature of tokens; the number of features if there is none */
 };
 
 by_status by__served_drift_open(by__served_drift **out, const char *directory,
@@ -115,13 +115,13 @@ static void count_value(by__served_drift *d, size_t feature, by_drift_kind kind,
 {
     char text[32];
     if (value == NULL) {
-        return; /* it is not asked about: a target, say */
+        return; /* not an input: a target, for example */
     }
     if (kind == BY_DRIFT_NUMBER) {
         by_drift_watch_number(d->watch, feature,
                               json_is_number(value) ? json_number_value(value) : NAN);
     } else if (kind == BY_DRIFT_CATEGORY && json_is_number(value)) {
-        /* As a cell of a table has it. */
+        /* Formatted as a cell of a table. */
         (void)snprintf(text, sizeof text, json_is_integer(value) ? "%.0f" : "%.17g",
                        json_number_value(value));
         by_drift_watch_category(d->watch, feature, text);
@@ -189,7 +189,7 @@ bool by__served_drift_knows(const by__served_drift *drift, const json_t *row)
     return known;
 }
 
-/* ---- telling ---- */
+/* ---- state ---- */
 
 static json_t *real(double value)
 {
@@ -213,7 +213,7 @@ json_t *by__served_drift_state(const by__served_drift *drift)
     const by_drift_window *w = by_drift_watch_last(drift->watch);
     json_t *features = json_array();
     for (size_t i = 0; i < w->count && w->number > 0; i++) {
-        /* Where there are too many, those that have drifted come first. */
+        /* If there are too many, those that have drifted come first. */
         if (w->verdicts[i].detected && json_array_size(features) < MOST_FEATURES) {
             (void)json_array_append_new(features, feature_of(&w->verdicts[i]));
         }
@@ -233,13 +233,13 @@ json_t *by__served_drift_state(const by__served_drift *drift)
 
 typedef struct gauge {
     const char *name;
-    const char *key; /* of a feature, or of a worker's drift */
+    const char *key; /* in a feature, or in a worker's drift */
     const char *method;
     const char *help;
     const char *type;
 } gauge;
 
-/* Rows of one name follow each other, and the first has the help. */
+/* Rows with the same name are adjacent; the first one has the help. */
 static const gauge per_feature[] = {
     {"banyan_drift_score", "psi", "psi",
      "Distance of the last window of requests from the training data.", "gauge"},

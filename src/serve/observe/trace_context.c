@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Copies `count` hexadecimal digits in lower case. False: they are others. */
+/* Copies `count` lower-case hexadecimal digits. Returns false if there are other characters. */
 static bool take_digits(char *out, const char *from, size_t count)
 {
     if (strspn(from, "0123456789abcdef") < count) {
@@ -13,7 +13,7 @@ static bool take_digits(char *out, const char *from, size_t count)
     return true;
 }
 
-/* Such a field that is not all zeros, which the standard reserves for "none". */
+/* The same for a field that must not be all zeros, which the standard reserves for "none". */
 static bool take_id(char *out, const char *from, size_t count)
 {
     return take_digits(out, from, count) && strspn(out, "0") < count;
@@ -34,7 +34,7 @@ bool by__trace_read(by__trace_context *out, const char *header)
     return true;
 }
 
-/* Random digits, of which one is not zero. */
+/* Generates random digits, at least one of which is not zero. */
 static by_status make_id(char *out, size_t count, by_error *error)
 {
     unsigned char random[16];

@@ -8,32 +8,33 @@
 #include "serve/observe/metrics.h"
 #include "serve/thread.h"
 
-/* Spans of one request to the collector, at most. */
+/* Most spans in one request to the collector. */
 #define BATCH 512
-/* Attempts for a batch, and the seconds between the first two; each pause doubles. */
+/* Attempts per batch, and the seconds before the second one; each pause doubles. */
 #define ATTEMPTS    3
 #define FIRST_PAUSE 1.0
-/* Seconds in which spans gather, so that a request to the collector has more than one. */
+/* Seconds in which spans are gathered, so that a request to the collector has several. */
 #define GATHERING 0.5
-/* Milliseconds that the collector has to be reached, to answer, and at the end of the process. */
+/* Timeouts in milliseconds: to connect to the collector, for its answer, and at the end of the
+ * process. */
 #define CONNECT_TIME 3000L
 #define ANSWER_TIME  10000L
 #define CLOSING_TIME 2000L
 
 struct by__trace_export {
     by__thread thread;
-    /* under its lock */
-    char **spans; /* [capacity], a ring: OTLP's JSON of each */
+    /* Under its lock: */
+    char **spans; /* [capacity] a ring buffer: each span as OTLP's JSON */
     size_t capacity;
     size_t first;
     size_t count;
     uint64_t sent;
     uint64_t dropped;
-    /* of the thread alone */
+    /* Used by the thread only: */
     CURL *curl;
     struct curl_slist *headers;
-    double closed; /* by__now when the end was first seen; 0: not yet */
-    by__text head; /* of every request: the resource */
+    double closed; /* by__now when `closing` was first seen; 0: not yet */
+    by__text head; /* beginning of every request: the resource */
 };
 
 /* ---- the JSON of spans ---- */
@@ -49,7 +50,7 @@ static void add_attribute(by__text *out, const char *key, const json_t *value)
     } else if (json_is_boolean(value)) {
         by__text_format(out, "\"boolValue\":%s", json_is_true(value) ? "true" : "false");
     } else if (json_is_integer(value)) {
-        /* 64 bits are a text in protobuf's JSON. */
+        /* protobuf's JSON encodes 64-bit integers as strings. */
         by__text_format(out, "\"intValue\":\"%lld\"", (long long)json_integer_value(value));
     } else {
         by__text_format(out, "\"doubleValue\":%.9g", json_number_value(value));
@@ -96,7 +97,7 @@ static size_t ignore_answer(char *data, size_t size, size_t count, void *user)
     return size * count;
 }
 
-/* Sends a body. *again: it failed, and may succeed later (as OTLP says of these answers). */
+/* Sends a body. *again: it failed, but a retry may succeed (by OTLP's list of such answers). */
 static bool post(by__trace_export *t, const by__text *body, bool *again)
 {
     long code = 0;
@@ -112,7 +113,8 @@ static bool post(by__trace_export *t, const by__text *body, bool *again)
     return result == CURLE_OK && code >= 200 && code < 300;
 }
 
-/* Waits, but not beyond the end of the process. With the lock. False: it ends. */
+/* Pauses, but not beyond the end of the process. Called with the lock held. Returns false if the
+ * thread must end. */
 static bool rest(by__trace_export *t, double seconds)
 {
     double until = by__now() + seconds;
@@ -127,7 +129,7 @@ static bool rest(by__trace_export *t, double seconds)
     return !t->thread.closing;
 }
 
-/* A stalled connection is given up when the process ends. */
+/* Aborts a stalled transfer when the process ends. */
 static int look_up(void *user, curl_off_t down_all, curl_off_t down, curl_off_t up_all,
                    curl_off_t up)
 {
@@ -145,7 +147,7 @@ static int look_up(void *user, curl_off_t down_all, curl_off_t down, curl_off_t 
     return late;
 }
 
-/* Takes a batch out of the queue as a body. With the lock. */
+/* Moves a batch from the queue to a body. Called with the lock held. */
 static size_t take_batch(by__trace_export *t, by__text *body)
 {
     size_t count = t->count < BATCH ? t->count : BATCH;
@@ -162,7 +164,7 @@ static size_t take_batch(by__trace_export *t, by__text *body)
     return count;
 }
 
-/* With the lock, which is free while the collector is spoken to. */
+/* Called with the lock held; releases it during the request to the collector. */
 static void send_batch(by__trace_export *t)
 {
     by__text body = {0};
@@ -291,7 +293,7 @@ void by__trace_export_add(by__trace_export *traces, const by__span *span)
     bool fits = !text.failed && t->count < t->capacity;
     if (fits) {
         t->spans[(t->first + t->count++) % t->capacity] = text.data;
-        /* The thread sleeps only while there is nothing; else it gathers, or sends. */
+        /* The thread sleeps only while the queue is empty; else it is gathering or sending. */
         if (t->count == 1) {
             uv_cond_signal(&t->thread.changed);
         }

@@ -1,9 +1,9 @@
-/* Spans on their way to a collector of OpenTelemetry: OTLP over HTTP, in JSON
+/* Exports spans to a collector of OpenTelemetry: OTLP over HTTP, in JSON
  * (https://opentelemetry.io/docs/specs/otlp/).
  *
- * A thread of its own sends them in batches, so that a collector which is slow or down never holds
- * up a request: spans wait in a queue of bounded length, and those that find it full, or that the
- * collector does not take after three attempts, are dropped and counted. */
+ * A separate thread sends them in batches, so that a slow or unreachable collector never delays a
+ * request: spans wait in a bounded queue; those that find it full, or that the collector does not
+ * accept in three attempts, are dropped and counted. */
 #ifndef BY_SERVE_TRACE_EXPORT_H
 #define BY_SERVE_TRACE_EXPORT_H
 
@@ -18,24 +18,24 @@ typedef struct by__span {
     const char *trace; /* identifiers as in by__trace_context */
     const char *id;
     const char *parent; /* "": none */
-    const char *state;  /* of the header tracestate; NULL: none */
+    const char *state;  /* value of the header tracestate; NULL: none */
     const char *name;
     by__span_kind kind;
     double begin; /* seconds since 1970 */
     double end;
     bool failed;
-    const json_t *attributes; /* an object of texts and numbers; NULL: none */
+    const json_t *attributes; /* an object of strings and numbers; NULL: none */
 } by__span;
 
-/* Starts the thread. *out is NULL where `url` is "". queue: spans that may wait; service: the name
- * that the collector shows; both texts are copied. */
+/* Starts the thread. *out is NULL if `url` is "". queue: most spans that wait; service: the name
+ * shown by the collector; both strings are copied. */
 by_status by__trace_export_open(by__trace_export **out, const char *url, const char *service,
                                 size_t queue, by_error *error);
-/* Sends what waits, for about two seconds at most, and ends the thread. */
+/* Sends pending spans, for about two seconds at most, and ends the thread. */
 void by__trace_export_close(by__trace_export **traces);
-/* Adds a span; never waits for the collector. traces may be NULL: nothing is done. */
+/* Queues a span; never waits for the collector. traces may be NULL: nothing is done. */
 void by__trace_export_add(by__trace_export *traces, const by__span *span);
-/* Counters of it. traces may be NULL. */
+/* Prints its counters. traces may be NULL. */
 void by__trace_export_print(by__trace_export *traces, by__text *out);
 
 #endif

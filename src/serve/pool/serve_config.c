@@ -1,4 +1,4 @@
-/* The keys of a server's configuration. */
+/* The keys of a server's configuration file. */
 #include "banyan/serve_config.h"
 
 #include <stdlib.h>

@@ -1,10 +1,11 @@
-/* The control socket of a supervisor: what operators ask of it (banyan deploy), and their side. */
+/* The control socket of a supervisor: operators' requests (banyan deploy), both the supervisor's
+ * and the operator's side. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/pool/serve_processes.h"
 
-/* What an operator wants, while its weights are looked for. */
+/* An operator's request while its weights are being found. */
 struct by__request_to {
     char *path;
     by__rollout_options options;
@@ -37,7 +38,7 @@ static void free_request(struct by__request_to *r)
     }
 }
 
-/* On a thread of its own: to check a large checkpoint takes seconds. */
+/* On another thread, because verifying a large checkpoint takes seconds. */
 static void find(uv_work_t *work)
 {
     struct by__request_to *r = ((by__supervisor *)work->data)->request;
@@ -206,7 +207,7 @@ by_status by__control_open(by__supervisor *s, by_error *error)
 void by__control_close(by__supervisor *s)
 {
     by__link_listener_close(&s->control);
-    /* Closed links tell nobody: weights that are still being looked for have nobody to tell. */
+    /* Closed links do not notify: the search for weights must not report to this one. */
     s->asker = NULL;
     for (size_t i = 0; i < BY__OPERATORS; i++) {
         by__link_close(&s->operators[i]);
@@ -252,7 +253,7 @@ static void on_late(uv_timer_t *timer)
     uv_stop(timer->loop);
 }
 
-/* Sends a message and takes the answer, which is the caller's. */
+/* Sends a message and returns the answer, which the caller owns. */
 static by_status ask(json_t **out, const char *control, const json_t *message, by_error *error)
 {
     question q = {.message = message};

@@ -1,3 +1,4 @@
+/* Runs golden requests through the broker and compares the answers (golden.h). */
 #include "serve/deploy/golden.h"
 
 #include <math.h>
@@ -8,9 +9,9 @@
 #include "serve/messages.h"
 
 #define TOKENS 16
-/* Tokens that every vocabulary has. */
+/* Token ids that every vocabulary has. */
 #define PROMPT "[0, 1, 2, 3]"
-/* Bytes of the file of answers, and versions in it, at most. */
+/* Most bytes of the file of answers, and most versions in it. */
 #define MOST_BYTES    ((size_t)16 << 20)
 #define MOST_VERSIONS 256
 
@@ -112,8 +113,8 @@ static void compare(by__golden_run *g, const by__golden_target *target)
     json_decref(known);
 }
 
-/* Text and log-probabilities of one event; false: one of them is not finite, which JSON cannot
- * hold. */
+/* Takes text and log-probabilities of one event. Returns false if one of them is not finite, which
+ * JSON cannot represent. */
 static bool take_text(json_t *answer, const json_t *event)
 {
     const json_t *list = json_object_get(event, "logprobs");

@@ -1,4 +1,5 @@
-/* The processes of a server on one machine: started, watched, started again, ended in order. */
+/* The processes of a server on one machine: starts, watches and restarts them, and ends them in
+ * order. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,16 +9,16 @@
 #include "serve/pool/serve_processes.h"
 #include "serve/stop.h"
 
-/* Seconds: a process that lives as long is not blamed for its earlier ends. */
+/* Seconds: after running this long, a process's earlier exits are forgotten. */
 #define LONG_ENOUGH 30.0
 #define FIRST_PAUSE 0.1
 #define MOST_PAUSE  10.0
-/* Ends in a row before a process was ever ready, behind which another start is no help. */
+/* Consecutive exits before any process was ready, after which a restart is considered useless. */
 #define MOST_FAILED 5
-/* Reasons of restarts beside those of by_exit_name. */
+/* Reasons of restarts in addition to those of by_exit_name. */
 #define CRASH  "crash"
 #define SILENT "silent"
-/* Seconds that a gateway has to close what it has open, behind its drain. */
+/* Seconds that a gateway has to close its connections after draining. */
 #define CLOSING 10.0
 
 static void start(by__child *c);
@@ -46,7 +47,7 @@ static void on_freed(uv_handle_t *handle)
     free(handle->data);
 }
 
-/* Takes a worker that has ended for good out of the list. */
+/* Removes a worker that has ended for good from the list. */
 static void forget(by__child *c)
 {
     by__child **at = &c->all->workers;
@@ -63,7 +64,7 @@ static void end_all(by__supervisor *s)
     go_on_ending(s);
 }
 
-/* Whether one such process has been ready since the server began. */
+/* Returns true if a process of this kind has been ready since the server started. */
 static bool is_proven(const by__child *c)
 {
     return c->group != NULL ? c->group->proven : c->proven;
@@ -77,7 +78,8 @@ void by__supervisor_fail(by__supervisor *s, const char *why)
     }
 }
 
-/* A wrong configuration stays wrong: of broker and gateway, and of all workers of one version. */
+/* Returns true if the exit code means that a restart is useless: a wrong configuration stays wrong,
+ * of broker and gateway, and of all workers of one version. */
 static bool is_hopeless(const by__supervisor *s, const by__child *c, int code)
 {
     if (code != BY_EXIT_CONFIG || is_proven(c)) {
@@ -92,7 +94,8 @@ static bool is_hopeless(const by__supervisor *s, const by__child *c, int code)
     return c->group == NULL || c->group == s->current || c->group->other != NULL;
 }
 
-/* Whether a process that was never ready has ended too often; a rollout counts those of its own. */
+/* Returns true if a process that was never ready has exited too often; a rollout counts its own
+ * workers. */
 static bool gives_up(const by__supervisor *s, by__child *c)
 {
     if (is_proven(c) || (c->group != NULL && c->group->other == NULL && c->group != s->current)) {
@@ -101,7 +104,7 @@ static bool gives_up(const by__supervisor *s, by__child *c)
     return ++c->failed >= MOST_FAILED;
 }
 
-/* A worker that starts again and again takes longer each time. */
+/* The pause before each further restart of a worker grows. */
 static void start_later(by__child *c, double lived)
 {
     c->pause = lived > LONG_ENOUGH || c->pause == 0.0 ? FIRST_PAUSE : 2.0 * c->pause;
@@ -114,7 +117,7 @@ json_t *by__group_restarts(by__supervisor *s, const by__group *group)
     const char *model = group->other != NULL ? group->other->name : s->model;
     json_t *own = json_object_get(s->restarts, model);
     if (own == NULL) {
-        /* From 0 on, so that the first one counts as an increase. */
+        /* Starts from 0, so that the first one is seen as an increase. */
         s->restarts = s->restarts == NULL ? json_object() : s->restarts;
         own = json_pack("{si si si si}", by_exit_name(BY_EXIT_FAILED), 0,
                         by_exit_name(BY_EXIT_HANG), 0, CRASH, 0, SILENT, 0);
@@ -130,10 +133,10 @@ static void count_restart(by__supervisor *s, const by__child *c, int code)
     const char *reason = c->killed ? SILENT : by_exit_name(code);
     json_int_t count = json_integer_value(json_object_get(own, reason));
     (void)json_object_set_new(own, reason, json_integer(count + 1));
-    c->group->routed = false; /* what is told of it is another */
+    c->group->routed = false; /* so that the route is sent again */
 }
 
-/* Whether the gateway that ran last has said so. */
+/* Returns true if the last gateway has reported that it listens. */
 static bool has_listened(const by__supervisor *s)
 {
     const char *path = s->options.listening;
@@ -160,7 +163,7 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signal_number)
     if (s->ending) {
         go_on_ending(s);
     } else if (!c->wanted) {
-        /* Not at once: its process handle is closed in the loop's next turn. */
+        /* Not immediately: the process handle is closed in the loop's next turn. */
         (void)uv_timer_start(&c->timer, on_again, 0, 0);
     } else if (is_hopeless(s, c, code)) {
         (void)by_error_set(&s->failure, BY_ECONFIG, "the %s cannot start (its message is above)",
@@ -183,11 +186,11 @@ static void start(by__child *c)
     if (c == &s->gateway && s->options.listening != NULL) {
         (void)unlink(s->options.listening);
     }
-    /* The child reads its standard input only to see this process end. */
+    /* The child reads its standard input only to notice the end of this process. */
     uv_stdio_container_t files[3] = {{.flags = UV_INHERIT_FD, .data.fd = s->lifeline[0]},
                                      {.flags = UV_INHERIT_FD, .data.fd = STDOUT_FILENO},
                                      {.flags = UV_INHERIT_FD, .data.fd = STDERR_FILENO}};
-    /* Ctrl-C is for this process alone: it ends the others in order. */
+    /* Ctrl-C goes to this process only, which ends the others in order. */
     uv_process_options_t options = {.exit_cb = on_exit_of,
                                     .flags = UV_PROCESS_DETACHED,
                                     .file = c->command[0],
@@ -209,7 +212,7 @@ static void start(by__child *c)
                                uv_strerror(code));
             end_all(s);
         } else {
-            /* The system has no room for another process now. */
+            /* The system cannot create a process now. */
             start_later(c, 0.0);
         }
         return;
@@ -315,7 +318,7 @@ static void add_worker(by__supervisor *s, by__group *group)
     start(c);
 }
 
-/* One that is not ready yet first, then the youngest. */
+/* Ends a worker that is not ready yet, if there is one, else the youngest. */
 static void end_worker(by__supervisor *s, const by__group *group)
 {
     by__child *best = NULL;
@@ -372,7 +375,8 @@ void by__supervisor_reconcile(by__supervisor *s)
 
 /* ---- all ---- */
 
-/* The gateway answers what it has accepted while workers and broker still stand; then they go. */
+/* The gateway first answers what it has accepted, while workers and broker are running; then these
+ * end. */
 static void go_on_ending(by__supervisor *s)
 {
     bool workers = false;
@@ -484,7 +488,7 @@ static void set_options(by__supervisor *s, const by_serve_options *options)
                                    .target = o->target_p95 > 0.0 ? o->target_p95 : 0.2,
                                    .calm = o->calm,
                                    .idle = o->idle};
-    /* The first one, to say what the model is. */
+    /* One worker, to report what the model is. */
     by__autoscale_begin(&s->scale, &scale, o->workers > 0 ? o->workers : 1, by__now());
     (void)snprintf(s->model, sizeof s->model, "%s", options->name);
 }

@@ -1,6 +1,16 @@
-/* The supervisor's own records, for serve_processes.c (processes), serve_state.c (what the broker
- * says, and what follows), and serve_control.c (what operators
- * ask). */
+/* pool: the supervisor of `banyan serve`: the process that starts broker, gateway and workers,
+ * keeps them running, scales and deploys, and answers operators at its control socket.
+ *
+ * This header has the internal records shared by serve_processes.c (processes), serve_state.c (the
+ * broker's state and the decisions based on it) and serve_control.c (operators' requests).
+ *
+ * Types: by__supervisor; by__group, the workers of one version; by__child, a process.
+ *
+ * Who owns what: the supervisor owns groups and children and its link to the broker. A child
+ * process ends when the pipe that is its standard input is closed, so that none outlives the
+ * supervisor.
+ *
+ * Never put here: the state machines of deploy, the work of the processes that are started. */
 #ifndef BY_SERVE_SERVE_PROCESSES_H
 #define BY_SERVE_SERVE_PROCESSES_H
 
@@ -12,47 +22,47 @@
 #include "serve/observe/log.h"
 #include "serve/served_version.h"
 
-/* States of the broker that measurements look back over: 2.5 s. */
+/* Number of the broker's states that a measurement covers: 2.5 s. */
 #define BY__WINDOW    10
 #define BY__ARGUMENTS 64
-/* Connections of operators at a time, at most. */
+/* Most connections of operators. */
 #define BY__OPERATORS 16
 
 typedef struct by__supervisor by__supervisor;
 
-/* Workers of one version. */
+/* The workers of one version. */
 typedef struct by__group {
     by__served_version version;
     const by_serve_other *other; /* NULL: the model that deployments change */
-    bool routed;                 /* of another model: the broker knows its version */
+    bool routed;                 /* of another model: its version is known to the broker */
     const char *command[BY__ARGUMENTS];
     size_t wanted;
-    size_t exits;  /* of its workers that were not told to end */
-    bool hopeless; /* one has ended with BY_EXIT_CONFIG */
-    bool proven;   /* the broker has known one of its workers */
-    double retire; /* by__now when it gets no requests any more and ends; 0: not */
+    size_t exits;  /* exits of workers that were not told to end */
+    bool hopeless; /* one exited with BY_EXIT_CONFIG */
+    bool proven;   /* one of its workers has registered at the broker */
+    double retire; /* by__now when it stops getting requests and ends; 0: not planned */
     struct by__group *next;
 } by__group;
 
 typedef struct by__child {
     uv_process_t process;
-    uv_timer_t timer; /* until it is started again, or killed */
+    uv_timer_t timer; /* for the next start, or for SIGKILL */
     by__supervisor *all;
-    by__group *group; /* NULL: the broker, the gateway */
+    by__group *group; /* NULL: the broker or the gateway */
     const char *role;
     const char *const *command;
     struct by__child *next;
     double began;
     double pause;
-    double known;    /* by__now when the broker last named it; 0: not yet */
-    unsigned failed; /* ends in a row before a process of its kind was ready */
-    bool proven;     /* of broker and gateway: one has been ready */
+    double known;    /* by__now when the broker last listed it; 0: never */
+    unsigned failed; /* consecutive exits before any process of its kind was ready */
+    bool proven;     /* of broker and gateway: it was ready once */
     bool running;    /* the process exists */
-    bool killed;     /* by this one, since it was silent or made no step */
-    bool wanted;     /* it is to run */
+    bool killed;     /* killed by the supervisor because it was silent or made no step */
+    bool wanted;     /* it should be running */
 } by__child;
 
-/* Totals at one time. */
+/* Totals at a point in time. */
 typedef struct by__totals {
     double now;
     uint64_t arrived;
@@ -71,60 +81,60 @@ struct by__supervisor {
     by__child gateway;
     by__child *workers;
     by__group *groups;
-    by__group *current;          /* that serves */
-    by__group *coming;           /* of a rollout that has not ended; NULL: there is none */
-    by__served_version previous; /* what served before `current`; path NULL: nothing */
+    by__group *current;          /* the group that serves */
+    by__group *coming;           /* the group of a rollout in progress; NULL: none */
+    by__served_version previous; /* the version served before `current`; path NULL: none */
     by__rollout rollout;
     by__golden_run golden;
     by__version_load before;
     by__version_load after;
-    bool rolls_back; /* the rollout goes to the previous version */
-    char last[65];   /* version of the last rollout that ended, and its end */
+    bool rolls_back; /* the rollout is a roll-back to the previous version */
+    char last[65];   /* version and outcome of the last completed rollout */
     char outcome[16];
     char reason[160];
-    char name[BY__ID_BYTES]; /* of this process, for the broker */
-    char model[256];         /* its name */
-    json_t *info;            /* what workers say of it; NULL: not known yet */
-    json_t *restarts;        /* {MODEL: {REASON: workers that were started again}} */
+    char name[BY__ID_BYTES]; /* name of this process at the broker */
+    char model[256];         /* name of the model */
+    json_t *info;            /* as reported by workers; NULL: not known yet */
+    json_t *restarts;        /* {MODEL: {REASON: number of restarted workers}} */
     char *routed;            /* the last "route" that was sent */
     by__autoscale scale;
-    by__totals window[BY__WINDOW]; /* a ring */
+    by__totals window[BY__WINDOW]; /* a ring buffer */
     size_t window_count;
     by__autoscale_input load; /* the last measurement */
-    /* operators */
+    /* Operators: */
     by__link_listener *control;
-    by__link *operators[BY__OPERATORS]; /* that are connected; NULL: a free place */
-    by__link *asker;                    /* who waits for `request`; NULL: nobody does any more */
-    uv_work_t finding;                  /* looks for the weights of a request */
-    struct by__request_to *request;     /* NULL: none is looked at */
+    by__link *operators[BY__OPERATORS]; /* connected operators; NULL: a free slot */
+    by__link *asker;   /* the operator that waits for `request`; NULL: it has disconnected */
+    uv_work_t finding; /* finds the weights of a request in the background */
+    struct by__request_to *request; /* NULL: none in progress */
     by_error failure;
-    uv_file lifeline[2]; /* a pipe into which nothing is written */
+    uv_file lifeline[2]; /* a pipe that is never written to */
     bool ending;
 };
 
 /* ---- processes (serve_processes.c) ---- */
 
-/* A group for a version, which is copied, of another model or (NULL) of the one that deployments
- * change; it wants no workers yet. */
+/* Adds a group for a version, which is copied, of another model or (NULL) of the one that
+ * deployments change; it has no workers yet. */
 by_status by__group_add(by__supervisor *s, by__group **out, const by__served_version *version,
                         const by_serve_other *other, by_error *error);
-/* Starts and ends workers until each group has what it wants. */
+/* Starts and ends workers until each group has the wanted number. */
 void by__supervisor_reconcile(by__supervisor *s);
-/* Ends everything by an error of BY_ESTATE. */
+/* Ends everything with an error of BY_ESTATE. */
 void by__supervisor_fail(by__supervisor *s, const char *why);
-/* How often workers of the group's model were started again, by reason; NULL: memory is exhausted.
- * A borrowed reference. */
+/* Restarts of workers of the group's model, by reason; a borrowed reference. NULL: memory is
+ * exhausted. */
 json_t *by__group_restarts(by__supervisor *s, const by__group *group);
-/* Workers of a group that the broker knows; all that run. */
+/* Number of a group's workers that the broker knows, and of those that run. */
 size_t by__group_ready(const by__supervisor *s, const by__group *group);
 size_t by__group_running(const by__supervisor *s, const by__group *group);
 
-/* ---- what follows from the broker's state (serve_state.c) ---- */
+/* ---- decisions based on the broker's state (serve_state.c) ---- */
 
-/* Looks for the broker from now on. */
+/* Starts to connect to the broker. */
 void by__supervisor_connect(by__supervisor *s);
-/* Begins a rollout of a version, which is copied. BY_ESTATE: one is under way, or that version
- * serves already. */
+/* Begins a rollout of a version, which is copied. BY_ESTATE: one is in progress, or that version is
+ * already served. */
 by_status by__supervisor_deploy(by__supervisor *s, const by__served_version *version,
                                 const by__rollout_options *options, bool back, by_error *error);
 
@@ -132,9 +142,9 @@ by_status by__supervisor_deploy(by__supervisor *s, const by__served_version *ver
 
 by_status by__control_open(by__supervisor *s, by_error *error);
 void by__control_close(by__supervisor *s);
-/* What `banyan deploy --rollback` asks for, by the broker. */
+/* Handles `banyan deploy --rollback` received through the broker. */
 void by__control_rollback(by__supervisor *s);
-/* Of SIGHUP: what `path` of the current version stands for now. */
+/* Handles SIGHUP: deploys what `path` of the current version refers to now. */
 void by__control_reload(by__supervisor *s);
 
 #endif

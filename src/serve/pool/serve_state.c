@@ -1,5 +1,5 @@
-/* The supervisor and the broker: what the broker's state says of workers and load, and what follows
- * for their number and for the versions that get requests. */
+/* The supervisor's use of the broker's state: worker counts and load, and the decisions on the
+ * number of workers and on the versions that get requests. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,13 +8,13 @@
 #include "serve/deploy/model_state.h"
 #include "serve/pool/serve_processes.h"
 
-/* Seconds after which a worker is killed that the broker knew and knows no more: it has stopped to
- * speak, or makes no step. */
+/* Seconds after which a worker is killed that the broker knew but no longer lists: it is silent, or
+ * makes no step. */
 #define FORGOTTEN 2.0
-/* Seconds in which the broker takes this process for the one that decides. */
+/* Seconds after which the broker regards this process as the one that decides. */
 #define TAKEOVER 3.0
-/* Seconds between a version's last request and the end of its workers: what is on its way to them
- * arrives. */
+/* Seconds between a version's last request and the end of its workers, so that requests in flight
+ * reach them. */
 #define LINGER 0.5
 
 /* ---- reading a state ---- */
@@ -34,8 +34,8 @@ static by__totals totals_of(const json_t *model)
     return t;
 }
 
-/* The load over the window, which begins anew when totals fall: behind a restart of the broker, or
- * when a version is forgotten. */
+/* Measures the load over the window, which restarts when totals fall: after a restart of the
+ * broker, or when a version is forgotten. */
 static void measure(by__supervisor *s, const json_t *model, const json_t *message)
 {
     by__totals t = totals_of(model);
@@ -107,8 +107,8 @@ static void look_at_workers(by__supervisor *s, const json_t *message)
 
 /* ---- which versions get requests ---- */
 
-/* What who asks Redis is told; NULL: nothing was deployed, and what is known of a deployment of
- * another supervisor stays. */
+/* The "deployment" for Redis; NULL: nothing was deployed, and a deployment of another supervisor
+ * stays recorded. */
 static json_t *deployment_of(const by__supervisor *s)
 {
     bool coming = s->coming != NULL;
@@ -144,7 +144,7 @@ static void send_route(by__supervisor *s)
     json_decref(route);
 }
 
-/* The one version of every other model. */
+/* Sends the single version of every other model. */
 static void send_others(by__supervisor *s)
 {
     for (by__group *g = s->groups; g != NULL; g = g->next) {
@@ -217,14 +217,14 @@ static by__golden_target golden_of(by__supervisor *s)
                                &s->log};
 }
 
-/* The golden request is one for text; of other models what counts is that their workers start. */
+/* The golden request is a text prompt; for other models it is enough that their workers start. */
 static bool asks_golden(const by__supervisor *s)
 {
     return json_object_get(s->info, "context") != NULL;
 }
 
-/* Whether it is this process that says which versions get requests, where others might: it has said
- * so when the rollout began. */
+/* Returns true if this process decides which versions get requests, where others might: it has
+ * claimed that when the rollout began. */
 static bool decides(const by__supervisor *s, const json_t *model)
 {
     const char *who = by__get_text(model, "decides");
@@ -340,7 +340,7 @@ static void on_ready(void *user)
 {
     by__supervisor *s = user;
     s->broker.proven = true;
-    /* A new broker knows nobody yet, nor which versions there are. */
+    /* A restarted broker does not know any peer or version yet. */
     for (by__child *c = s->workers; c != NULL; c = c->next) {
         c->known = 0.0;
     }

@@ -13,15 +13,15 @@ typedef struct form {
     by_constraint *constraint;
     size_t bytes; /* of constraint and source */
     size_t users;
-    struct form *next; /* used less recently */
+    struct form *next; /* less recently used */
 } form;
 
 struct by__form_cache {
     const by_token_list *list;
     size_t most, most_idle;
     uv_mutex_t lock;
-    /* under the lock */
-    form *forms; /* the most recently used first */
+    /* Under the lock: */
+    form *forms; /* most recently used first */
     size_t bytes, idle;
 };
 
@@ -65,7 +65,7 @@ void by__form_cache_close(by__form_cache **cache)
     free(c);
 }
 
-/* Where the least recently used form is of those that nobody uses; NULL: there is none. */
+/* The link to the least recently used idle form; NULL: there is none. */
 static form **find_idle(by__form_cache *c)
 {
     form **last = NULL;
@@ -75,7 +75,7 @@ static form **find_idle(by__form_cache *c)
     return last;
 }
 
-/* Drops what nobody uses until `idle` bytes of it are left at most. */
+/* Drops idle forms until at most `idle` bytes of them are left. */
 static void shrink(by__form_cache *c, size_t idle)
 {
     form **at;
@@ -88,7 +88,7 @@ static void shrink(by__form_cache *c, size_t idle)
     }
 }
 
-/* Moves a form that is kept to the front, for one user more; NULL: it is not. */
+/* Finds a form, moves it to the front and counts one more user; NULL: it is not cached. */
 static form *find(by__form_cache *c, by__form_kind kind, const char *source, size_t length)
 {
     for (form **at = &c->forms; *at != NULL; at = &(*at)->next) {
@@ -130,7 +130,7 @@ static by_status make(form **out, const by__form_cache *c, by__form_kind kind, c
     return BY_OK;
 }
 
-/* Room for a form, of what is idle. */
+/* Adds a form, dropping idle ones to make room. */
 static by_status add(by__form_cache *c, form *f, by_error *error)
 {
     size_t used = c->bytes - c->idle;

@@ -1,9 +1,13 @@
-/* form_cache: the constraints of formats, compiled once for all requests that ask for the same.
+/* form_cache: compiled constraints of formats, shared by all requests that ask for the same format.
  *
  * Applications send one schema with every request, and compiling it may take seconds and tens of
- * MB. What no request uses is kept until others need its place, the least recently used goes first.
+ * MB. Unused constraints are kept until others need their place; the least recently used goes
+ * first.
  *
- * Never put here: what a request's fields are called; states of sequences.
+ * Types: by__form_cache. A constraint belongs to the cache; a request borrows it between
+ * by__form_take and by__form_give.
+ *
+ * Never put here: names of a request's fields; states of sequences.
  */
 #ifndef BY_SERVE_FORM_CACHE_H
 #define BY_SERVE_FORM_CACHE_H
@@ -18,19 +22,20 @@ typedef enum by__form_kind {
 
 typedef struct by__form_cache by__form_cache;
 
-/* Constraints in the bytes of `list`, which outlives the cache: of `most` bytes together at most,
- * and of `idle` those that no request uses. */
+/* Opens a cache of constraints over the bytes of `list`, which must outlive it: at most `most`
+ * bytes in total, and at most `idle` bytes of unused ones. */
 by_status by__form_cache_open(by__form_cache **out, const by_token_list *list, size_t most,
                               size_t idle, by_error *error);
-/* All that was taken has been given back. */
+/* Everything that was taken must have been given back. */
 void by__form_cache_close(by__form_cache **cache);
-/* The constraint of a source, valid until it is given back; any thread may do both. BY_ESTATE: what
- * requests use leaves no room for it now. Other errors are those of by_constraint_open_*. */
+/* Returns the constraint of a source, valid until it is given back; thread-safe, as is
+ * by__form_give. BY_ESTATE: constraints in use leave no room for it. Other errors are those of
+ * by_constraint_open_*. */
 by_status by__form_take(const by_constraint **out, by__form_cache *cache, by__form_kind kind,
                         const char *source, size_t length, by_error *error);
-/* Forms that are kept or used. */
+/* Number of constraints, used or not. */
 size_t by__form_cache_count(by__form_cache *cache);
-/* constraint may be NULL. */
+/* Gives a constraint back; it may be NULL. */
 void by__form_give(by__form_cache *cache, const by_constraint *constraint);
 
 #endif

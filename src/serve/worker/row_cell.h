@@ -4,8 +4,9 @@
 
 #include "serve/serve.h"
 
-/* A cell as the text that a CSV file has, of which numbers come back with the same bits; freed with
- * free(). *out is NULL where it is missing, or (BY_EARG, which names the row) no cell. */
+/* Converts a cell to the text that a CSV file would have; numbers convert back to the same bits.
+ * Freed with free(). *out is NULL if the cell is missing, or (BY_EARG, naming the row) not a valid
+ * cell. */
 by_status by__row_cell(char **out, const json_t *value, size_t row, by_error *error);
 
 #endif

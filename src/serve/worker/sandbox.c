@@ -12,11 +12,11 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-/* The number of the call that was refused last, + 1; 0: none. A signal's handler has no other way
- * to say something. */
+/* The number of the last refused call + 1; 0: none. A signal handler can only communicate in this
+ * way. */
 static volatile sig_atomic_t refused;
 
-/* A refused call returns -EPERM, as if the kernel had said so. */
+/* A refused call returns -EPERM, as if from the kernel. */
 static void on_refused(int number, siginfo_t *info, void *context)
 {
     ucontext_t *c = context;
@@ -54,7 +54,8 @@ const char *by__sandbox_violation(void)
 
 /* ---- the filter ---- */
 
-/* Calls that are refused whatever their arguments. Those that a machine lacks are negative here. */
+/* Calls that are refused whatever their arguments. Calls that an architecture lacks have negative
+ * numbers here. */
 static const int forbidden[] = {
     /* programs and processes */
     SCMP_SYS(execve), SCMP_SYS(execveat), SCMP_SYS(fork), SCMP_SYS(vfork), SCMP_SYS(ptrace),
@@ -73,9 +74,9 @@ static const int forbidden[] = {
     SCMP_SYS(fsconfig), SCMP_SYS(fsmount), SCMP_SYS(mount_setattr), SCMP_SYS(memfd_create),
     SCMP_SYS(removexattr), SCMP_SYS(fremovexattr), SCMP_SYS(lremovexattr), SCMP_SYS(utimensat),
     SCMP_SYS(utimes), SCMP_SYS(utime), SCMP_SYS(futimesat),
-    /* what outlives a process */
+    /* objects that outlive a process */
     SCMP_SYS(shmget), SCMP_SYS(msgget), SCMP_SYS(semget), SCMP_SYS(mq_open), SCMP_SYS(mq_unlink),
-    /* more rights, and the kernel */
+    /* privileges, and the kernel */
     SCMP_SYS(setuid), SCMP_SYS(setgid), SCMP_SYS(setreuid), SCMP_SYS(setregid), SCMP_SYS(setresuid),
     SCMP_SYS(setresgid), SCMP_SYS(setgroups), SCMP_SYS(setfsuid), SCMP_SYS(setfsgid),
     SCMP_SYS(setrlimit), SCMP_SYS(process_madvise), SCMP_SYS(process_mrelease), SCMP_SYS(capset),
@@ -87,7 +88,7 @@ static const int forbidden[] = {
     SCMP_SYS(clock_settime), SCMP_SYS(quotactl), SCMP_SYS(syslog), SCMP_SYS(acct),
     SCMP_SYS(io_uring_setup), SCMP_SYS(io_uring_enter), SCMP_SYS(io_uring_register)};
 
-/* Rules whose argument at `index` equals `value` where `mask` has bits. */
+/* Refuses a call if its argument at `index` equals `value` in the bits of `mask`. */
 static int refuse_masked(scmp_filter_ctx filter, int call, unsigned index, uint64_t mask,
                          uint64_t value)
 {
@@ -111,7 +112,8 @@ static int add_file_rules(scmp_filter_ctx filter)
             code = refuse_masked(filter, SCMP_SYS(openat), 2, writes[i].mask, writes[i].value);
         }
     }
-    /* Its flags are behind a pointer, which no filter can follow: it does as if there were none. */
+    /* Its flags are behind a pointer, which a filter cannot follow: it is reported as not
+     * implemented. */
     return code == 0 ? seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(openat2), 0)
                      : code;
 }
@@ -119,17 +121,18 @@ static int add_file_rules(scmp_filter_ctx filter)
 static int add_process_rules(scmp_filter_ctx filter)
 {
     uint64_t self = (uint64_t)getpid();
-    /* Threads may be made; clone3 hides its flags, and the C library then calls clone. */
+    /* Threads may be created; clone3 hides its flags, and the C library then falls back to
+     * clone. */
     int code = refuse_masked(filter, SCMP_SYS(clone), 0, CLONE_THREAD, 0);
     code = code != 0 ? code : seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
-    /* Signals go to this process alone. */
+    /* Signals may be sent to this process only, */
     static const int signals[] = {SCMP_SYS(kill), SCMP_SYS(tgkill), SCMP_SYS(rt_sigqueueinfo),
                                   SCMP_SYS(rt_tgsigqueueinfo)};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(signals) && code == 0; i++) {
         code =
             seccomp_rule_add(filter, SCMP_ACT_TRAP, signals[i], 1, SCMP_A0_32(SCMP_CMP_NE, self));
     }
-    /* Nor by a file whose events are told by one, to any process of the user. */
+    /* also not through a file descriptor that signals any process of the user. */
     static const struct {
         int call;
         uint64_t command;
@@ -142,15 +145,15 @@ static int add_process_rules(scmp_filter_ctx filter)
         code = seccomp_rule_add(filter, SCMP_ACT_TRAP, owners[i].call, 1,
                                 SCMP_A1_32(SCMP_CMP_EQ, owners[i].command));
     }
-    /* Limits are read by a new thread; to set those of another process may end it. */
+    /* A new thread reads limits; setting those of another process could end it. */
     return code != 0 ? code
                      : seccomp_rule_add(filter, SCMP_ACT_TRAP, SCMP_SYS(prlimit64), 1,
                                         SCMP_A2_64(SCMP_CMP_NE, 0));
 }
 
-/* Sockets of this machine, and of the internet where that is allowed; the C library looks for
- * interfaces by one of the kernel before it looks for names. A rule compares an argument once, so
- * each family that is refused has its own. */
+/* Allows local sockets, and internet sockets if `network`; the C library lists interfaces through a
+ * netlink socket before it resolves names. A rule compares an argument once, so each refused family
+ * has its own rule. */
 static int add_socket_rules(scmp_filter_ctx filter, bool network)
 {
     int code = seccomp_rule_add(filter, SCMP_ACT_TRAP, SCMP_SYS(socket), 1,

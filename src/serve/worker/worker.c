@@ -1,6 +1,6 @@
-/* A worker: a model's engine behind the broker. The loop reads messages, and makes text and events
- * of tokens; a thread encodes prompts (worker_prepare.c), and the engine's runs steps
- * (worker_engine.c). */
+/* A worker: a model's engine that takes requests from the broker. The loop reads messages and
+ * converts tokens to text and events; one thread encodes prompts (worker_prepare.c), and the
+ * engine's thread runs steps (worker_engine.c). */
 #include "serve/worker/worker.h"
 
 #include <errno.h>
@@ -13,15 +13,15 @@
 #include "serve/messages.h"
 #include "serve/worker/sandbox.h"
 
-/* Seconds that an example waits for others of its batch, where no option says so. */
+/* Default number of seconds that an example waits for others of its batch. */
 #define DELAY 0.002
-/* Seconds with work and without a step after which the worker hangs, where neither an option nor
- * the broker's address says so. */
+/* Default number of seconds with work and without a step after which the worker counts as
+ * hanging. */
 #define HANG 60.0
 
 static void on_due(uv_timer_t *timer);
 
-/* ---- what threads have done ---- */
+/* ---- output of the threads ---- */
 
 static void drop_work(by__worker *w, by__work *work)
 {
@@ -45,7 +45,7 @@ static void finish_leaving(by__worker *w)
     }
 }
 
-/* Gives the engine the works whose time has come, in their order, and waits for the next. */
+/* Passes works that are due to the engine, in order, and schedules the next. */
 static void begin_due(by__worker *w)
 {
     double now = by__now();
@@ -84,7 +84,7 @@ static void on_due(uv_timer_t *timer)
     begin_due(timer->data);
 }
 
-/* Keeps a work until max_rate lets it begin. */
+/* Holds a work back until max_rate allows it. */
 static void hold(by__worker *w, by__work *work)
 {
     double now = by__now();
@@ -94,7 +94,7 @@ static void hold(by__worker *w, by__work *work)
     w->next_due += 1.0 / w->options.max_rate;
 }
 
-/* What the preparer has made goes to the engine. */
+/* Passes prepared requests to the engine or the batcher. */
 static void take_prepared(by__worker *w)
 {
     by__prepared *item;
@@ -267,7 +267,7 @@ static void on_beat(uv_timer_t *timer)
     send_beat(w);
 }
 
-/* The first messages on a link, before anything else is sent. */
+/* Sends the first messages on a link. */
 static void greet(void *user)
 {
     by__worker *w = user;
@@ -284,7 +284,7 @@ static void greet(void *user)
     send_beat(w);
 }
 
-/* The file that says so to others, which is open since before the sandbox. */
+/* Updates the ready file, which was opened before the sandbox was entered. */
 static void tell_ready(const by__worker *w, bool ready)
 {
     if (w->ready_file >= 0 &&
@@ -316,7 +316,7 @@ static void on_lost(void *user, const char *why)
     by__worker *w = user;
     BY_UNUSED(why);
     tell_ready(w, false);
-    /* Whoever had asked asks again. */
+    /* Clients of these requests have them submitted again. */
     by__preparer_cancel(w->preparer, NULL);
     by__batcher_cancel(w->batcher, NULL);
     for (size_t i = 0; i < w->work_count; i++) {
@@ -349,7 +349,7 @@ static void on_stop(void *user, bool again)
 
 /* ---- opening ---- */
 
-/* What the options leave open: the version, and of a run the checkpoint. */
+/* Fills in what the options leave open: the version, and for a run the checkpoint. */
 static by_status find_weights(by__worker *w, by_error *error)
 {
     by_worker_options *o = &w->options;
@@ -387,7 +387,7 @@ static by_status set_names(by__worker *w, by_error *error)
     return by__request_id(w->id, "worker_", error);
 }
 
-/* A job for the batcher. */
+/* Prepares a job for the batcher. */
 static by_status prepare_job(const by__worker *w, by__prepared *item, const json_t *request,
                              const char **param, by_error *error)
 {
@@ -455,11 +455,11 @@ static by_status open_threads(by__worker *w, by_error *error)
     }
     BY_TRY(open_watch(w, error));
     BY_TRY(by__batcher_open(&w->batcher, &batches, &w->wake, error));
-    /* Twice what the broker gives at a time: requests that were cancelled may still be here. */
+    /* Twice what the broker gives at a time: cancelled requests may still be queued here. */
     return by__preparer_open(&w->preparer, 2 * (size_t)w->model.slots, prepare, w, &w->wake, error);
 }
 
-/* What the engine did since the start. */
+/* Logs what the engine has done since the start. */
 static void log_steps(const by__worker *w)
 {
     by_engine_statistics s;
@@ -477,7 +477,7 @@ static void close_threads(by__worker *w)
     by__batcher_close(&w->batcher);
     by__embedder_close(&w->embedder);
     by__engine_thread_close(&w->thread);
-    /* The last one: the others wait for what they do. */
+    /* Closed last: it watches the end of the others. */
     by__hang_watch_close(&w->watch);
 }
 
@@ -500,9 +500,9 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
 {
     by__worker w = {.options = *options, .log = {options->log, options->user}, .ready_file = -1};
     BY_TRY(by__link_check(options->broker, error));
-    /* Before there are threads, which get it from their maker. To ask for less cannot fail. */
+    /* Before threads are created, which inherit it. Lowering the priority cannot fail. */
     (void)nice(options->nice);
-    /* Empties it first: a worker that was killed has left its own. */
+    /* Truncates the file first: a killed worker has left its own. */
     by_status status = open_ready_file(&w, error);
     if (status == BY_OK) {
         status = find_weights(&w, error);
@@ -526,7 +526,7 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
     (void)uv_timer_init(&w.loop, &w.due);
     (void)uv_async_init(&w.loop, &w.wake, on_wake);
     w.beat.data = w.due.data = w.wake.data = &w;
-    /* It has loaded and tried the model; from now on, others compute. */
+    /* The model is loaded and warmed up; from now on other threads compute. */
     by__thread_release_helpers();
     status = open_threads(&w, error);
     if (status == BY_OK) {

@@ -1,25 +1,25 @@
-/* The thread that runs examples of many requests in batches: it begins one when it is full, or when
- * its first example has waited long enough for others. */
+/* The thread that runs examples of many requests in batches: it starts a batch when it is full, or
+ * when its first example has waited long enough for others. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/worker/worker.h"
 
-/* After so many nanoseconds without a job it gives up its helpers. */
+/* Nanoseconds without a job after which it releases its OpenMP helpers. */
 #define IDLE 500000000
 
 struct by__batcher {
     by__batch_options options;
     uv_async_t *wake;
     by__thread thread;
-    /* under its lock */
-    by__batch_job *waiting; /* some of their examples are in no batch yet; the oldest first */
-    by__batch_job *running; /* the others that are not done */
-    by__batch_job *done;    /* the oldest first */
-    size_t count;           /* jobs of the first two lists */
+    /* Under its lock: */
+    by__batch_job *waiting; /* jobs with examples in no batch yet, oldest first */
+    by__batch_job *running; /* the other unfinished jobs */
+    by__batch_job *done;    /* oldest first */
+    size_t count;           /* number of jobs in the first two lists */
     uint64_t batches;
     uint64_t examples;
-    /* the thread's own */
+    /* Used by the thread only: */
     by__batch_place *places;
 };
 
@@ -54,7 +54,7 @@ void by__batch_job_free(by__batch_job *job)
 
 /* ---- the thread ---- */
 
-/* Ends a job that has no example in a batch that runs. */
+/* Ends a job that has no example in a running batch. */
 static void end_waiting(by__batcher *b, by__batch_job *job)
 {
     unlink_job(&b->waiting, job);
@@ -62,8 +62,8 @@ static void end_waiting(by__batcher *b, by__batch_job *job)
     b->count--;
 }
 
-/* Takes examples of the oldest jobs; those past their deadline before their first one, and those
- * that nobody waits for, are done without. No batch runs: what was taken has ended. */
+/* Takes examples of the oldest jobs. Jobs past their deadline before their first example, and
+ * cancelled ones, are done at once. Called between batches. */
 static size_t fill(by__batcher *b)
 {
     double now = by__now();
@@ -98,7 +98,7 @@ static size_t count_waiting(const by__batcher *b)
     return count;
 }
 
-/* Waits for a job. Between jobs that follow each other closely it keeps its helpers. */
+/* Waits for a job. The OpenMP helpers are kept between jobs that follow closely. */
 static void await_job(by__batcher *b)
 {
     bool released = false;
@@ -112,7 +112,7 @@ static void await_job(by__batcher *b)
     }
 }
 
-/* Waits until a batch is due. False: the thread ends. */
+/* Waits until a batch is due. Returns false if the thread must end. */
 static bool await_batch(by__batcher *b)
 {
     for (;;) {
@@ -128,7 +128,7 @@ static bool await_batch(by__batcher *b)
     }
 }
 
-/* A job whose last example was in the batch is done. */
+/* Finishes the jobs whose last example was in the batch. */
 static void count_done(by__batcher *b, size_t count, by_status status, const by_error *error)
 {
     for (size_t i = 0; i < count; i++) {

@@ -1,4 +1,4 @@
-/* Vectors of texts: requests for /v1/embeddings in a worker. They are computed with the engine's
+/* Embeddings of texts: requests for /v1/embeddings in a worker, computed with the engine's
  * weights. */
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "serve/worker/worker.h"
 
 #define MOST_TEXTS 2048
-/* Texts that run together. */
+/* Texts per batch. */
 #define BATCH 8
 
 struct by__embedder {
@@ -100,7 +100,7 @@ by_status by__embedder_prepare(const by__embedder *e, by__batch_job *job, const 
         return by_error_set(error, BY_EARG, "'input' has %zu texts; 1 to %d are possible",
                             job->count, MOST_TEXTS);
     }
-    /* Base64 takes 4 bytes for 3; a sixth of the message is for what is around it. */
+    /* Base64 takes 4 bytes for 3; a sixth of the message is left for its other members. */
     size_t most = BY__LINK_MESSAGE / 8 * 5 / ((size_t)e->model->width * sizeof(float));
     if (job->count > most) {
         return by_error_set(error, BY_EARG,

@@ -1,5 +1,5 @@
-/* The thread of the engine: it alone calls the engine. What it is given and what it gives stand in
- * two lists behind one lock, which is held for moments; a step is never under it. */
+/* The engine's thread, the only one that calls the engine. Its input and output are two lists under
+ * one lock, which is held only briefly and never during a step. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ struct by__engine_thread {
     by_engine *engine;
     uv_async_t *wake;
     by__thread thread;
-    /* under its lock */
+    /* Under its lock: */
     order *orders;
     size_t order_count;
     size_t order_capacity;
@@ -22,14 +22,14 @@ struct by__engine_thread {
     size_t out_count;
     size_t out_capacity;
     by_engine_statistics statistics;
-    by_error failure; /* of the engine */
+    by_error failure; /* error of the engine */
     bool busy;
-    /* the thread's own */
+    /* Used by the thread only: */
     order *taken;
     size_t taken_capacity;
-    by__work *live;    /* submitted, not ended */
-    by__work *waiting; /* the engine had no room, in their order */
-    /* the loop's own */
+    by__work *live;    /* submitted and not ended */
+    by__work *waiting; /* waiting for room in the engine, in order */
+    /* Used by the loop only: */
     by__out *read;
     size_t read_capacity;
 };
@@ -64,7 +64,7 @@ static void unlink_work(by__work **at)
     w->next = NULL;
 }
 
-/* BY_ESTATE: there is no room now. */
+/* BY_ESTATE: the engine has no room now. */
 static by_status submit(by__engine_thread *t, by__work *work)
 {
     by__out out = {.work = work};
@@ -110,7 +110,7 @@ static void carry_out(by__engine_thread *t, const order *o)
         unlink_work(at);
         put(t, &(by__out){.work = o->work, .kind = BY__OUT_LAST});
     } else if (*link_of(&t->live, o->work) != NULL) {
-        /* Its events, which the next step tells, end it. */
+        /* The next step reports its end. */
         (void)by_engine_cancel(t->engine, o->work->session, &ignored);
     }
 }
@@ -139,7 +139,7 @@ static void tell(by__engine_thread *t, const by_event *event)
     }
 }
 
-/* Takes orders; waits for one where there is nothing to do. False: the thread ends. */
+/* Takes orders; waits for one if there is nothing to do. Returns false if the thread must end. */
 static bool take_orders(by__engine_thread *t, size_t *count)
 {
     by_error ignored = {0};
@@ -213,7 +213,7 @@ by_status by__engine_submit(by__engine_thread *thread, by__work *work, by_error 
 void by__engine_cancel(by__engine_thread *thread, by__work *work)
 {
     by_error ignored = {0};
-    /* Without memory for it the work runs to its end: nobody hears it. */
+    /* If memory is exhausted the work runs to its end; its output is ignored. */
     (void)give(thread, (order){work, true}, &ignored);
 }
 

@@ -1,11 +1,12 @@
-/* What a worker tells of its requests: text and log-probabilities of tokens, ends, errors. */
+/* Events that a worker sends about its requests: text and log-probabilities of tokens, ends,
+ * errors. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/messages.h"
 #include "serve/worker/worker.h"
 
-/* Bytes that are kept for the next step's events. */
+/* Bytes of the buffer for a step's events that are kept allocated. */
 #define MOST_KEPT ((size_t)256 << 10)
 
 void by__worker_post(by__worker *w, json_t *message)
@@ -39,7 +40,6 @@ void by__worker_flush(by__worker *w)
     w->events.length = 0;
 }
 
-/* The work ends for the client; the engine may need a step more. */
 void by__worker_silence(by__worker *w, by__work *work)
 {
     if (!work->silent) {
@@ -50,7 +50,7 @@ void by__worker_silence(by__worker *w, by__work *work)
     }
 }
 
-/* Of requests whose trace is sampled the log tells the end, so that a trace leads to the worker. */
+/* Logs the end of requests whose trace is sampled, so that a trace leads to the worker. */
 static void log_end(const by__worker *w, const char *id, const char *trace, const char *code,
                     int64_t prompt, int64_t generated, double seconds)
 {
@@ -77,7 +77,7 @@ void by__worker_fail(by__worker *w, by__work *work, int status, const char *code
     work->silent = true;
 }
 
-/* A token in the words of a client: its text, its bytes, its log-probability. */
+/* A token as clients see it: its text, its bytes, its log-probability. */
 static json_t *token_of(const by__worker *w, int32_t id, float log_probability, size_t *characters)
 {
     const char *bytes = "";
@@ -116,7 +116,7 @@ static json_t *logprobs_of(const by__worker *w, by__work *work, const by__out *o
     return json_pack("[o]", p);
 }
 
-/* out->event.token -1: text that no token stands for. */
+/* out->event.token -1: text that belongs to no token. */
 static void tell_text(by__worker *w, by__work *work, const by__out *out, by_text text)
 {
     const by_event *e = &out->event;
@@ -144,7 +144,7 @@ static void tell_text(by__worker *w, by__work *work, const by__out *out, by_text
     by__text_free(&valid);
 }
 
-/* A sequence ends for the client; with the last one the request does. */
+/* Ends a sequence for the client; the last one ends the request. */
 static void end_sequence(by__worker *w, by__work *work, const by_event *e, const char *reason)
 {
     by_text rest;

@@ -1,4 +1,4 @@
-/* The prompt of a conversation: its messages through the model's chat template. */
+/* Makes the prompt of a conversation by rendering its messages with the model's chat template. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +6,8 @@
 #include "serve/messages.h"
 #include "serve/worker/worker.h"
 
-/* Messages whose contents are texts, or (parts) lists of text parts where they were lists. */
+/* Normalizes the contents of messages to strings or, if `parts`, lists of text parts where they
+ * were lists. */
 static by_status level(json_t **out, const json_t *messages, bool parts, by_error *error)
 {
     size_t i;

@@ -1,4 +1,4 @@
-/* What a worker serves: a model of text with its tokenizer and its engine. */
+/* The model that a worker serves: a language model with its tokenizer and its engine. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -6,11 +6,11 @@
 #include "banyan/model.h"
 #include "serve/worker/worker.h"
 
-/* Requests for predictions that a worker takes at a time: more than a batch has, so that it is
- * full when there is load. */
+/* Requests for predictions that a worker takes at a time: more than fit a batch, so that batches
+ * are full under load. */
 #define PREDICTING 64
-/* Bytes of compiled formats: of all, and of those that no request uses. One takes up to some tens
- * of MB, most of them some KB. */
+/* Most bytes of compiled formats: of all, and of those that no request uses. Large ones take some
+ * tens of MB, most of them some KB. */
 #define MOST_FORMS ((size_t)256 << 20)
 #define IDLE_FORMS ((size_t)64 << 20)
 
@@ -26,12 +26,12 @@ static void add_end(by__served_model *m, int64_t id)
     }
 }
 
-/* Tokens that end an answer, and the bytes of the longest one. */
+/* Finds the tokens that end an answer, and the bytes of the longest token. */
 static void look_at_tokens(by__served_model *m)
 {
     by_error none = {0};
     add_end(m, by_tokenizer_eos(m->tokenizer));
-    m->longest = 4; /* a character that the vocabulary lacks */
+    m->longest = 4; /* a character that is not in the vocabulary */
     for (uint32_t id = 0; id < by_tokenizer_vocab(m->tokenizer); id++) {
         const char *bytes;
         size_t length;
@@ -87,7 +87,8 @@ static by_status open_engine(by__served_model *m, const by_pretrained *pretraine
                                 error);
 }
 
-/* One request through every part, so that the first client waits no longer than the second. */
+/* Runs one request through every part, so that the first client does not wait longer than the
+ * second. */
 static by_status warm_up(by_engine *engine, by_error *error)
 {
     int32_t prompt[1] = {0};
@@ -121,7 +122,7 @@ by_status by__served_ids(by_token_buffer *out, const by__served_model *model, co
     return BY_OK;
 }
 
-/* A text that cannot fit is not encoded: others would wait for it. */
+/* A text that cannot fit is not encoded, because other requests would wait for it. */
 by_status by__served_encode(by_token_buffer *out, const by__served_model *model, const char *text,
                             size_t length, unsigned flags, by_error *error)
 {
@@ -132,7 +133,7 @@ by_status by__served_encode(by_token_buffer *out, const by__served_model *model,
     return by_tokenizer_encode(model->tokenizer, text, length, out, flags, error);
 }
 
-/* The run or directory that the options name, with their adapter. */
+/* Opens the run or directory that the options name, with their adapter. */
 static by_status open_pretrained(by_pretrained **out, const by_worker_options *options,
                                  by_error *error)
 {
@@ -152,7 +153,7 @@ by_status by__served_open(by__served_model *m, const by_worker_options *options,
 {
     by_pretrained *pretrained = NULL;
     struct stat facts;
-    /* A start again does not help. */
+    /* A restart would not help. */
     if (stat(options->model, &facts) != 0) {
         return by_error_set(error, BY_ECONFIG, "%s: there is no such run or directory",
                             options->model);

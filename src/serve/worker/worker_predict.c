@@ -13,12 +13,12 @@
 
 #define MOST_ROWS   4096
 #define MOST_IMAGES 256
-/* Rows or images of a batch, where no option says so. */
+/* Default number of rows or images in a batch. */
 #define BATCH 16
 
 struct by__predicting {
     by_predictor *predictor;
-    size_t columns; /* 0: it reads images */
+    size_t columns; /* 0: the model reads images */
     int64_t image[3];
 };
 
@@ -70,7 +70,7 @@ static by_status find_unknown(const by__predicting *p, const json_t *object, siz
     return BY_OK;
 }
 
-/* A row by names of columns, those left out being missing, or in the order of columns. */
+/* Reads a row given by column names, where absent ones are missing, or in the order of columns. */
 static by_status copy_row(char **cells, const by__predicting *p, const json_t *value, size_t row,
                           by_error *error)
 {
@@ -197,7 +197,7 @@ static void tell(void *user, const by_field *fields_of, size_t count)
     const by__batch_place *place = NULL;
     json_t *out = by__predicted_json(fields_of, count);
     json_t *index = json_object_get(out, "index");
-    if (index != NULL) { /* the place in the batch; that of the request is told */
+    if (index != NULL) { /* the index in the batch is replaced by that in the request */
         place = &t->places[(size_t)json_integer_value(index)];
         (void)json_integer_set(index, (json_int_t)place->example);
     }

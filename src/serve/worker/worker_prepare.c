@@ -1,5 +1,5 @@
-/* The thread that makes work of requests: it renders conversations, encodes prompts and compiles
- * constraints, which may take seconds, while the loop goes on to beat and to deliver tokens. */
+/* The thread that parses requests: it renders conversations, encodes prompts and compiles
+ * constraints, which may take seconds, while the loop keeps beating and delivering tokens. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,11 +12,11 @@ struct by__preparer {
     size_t most;
     uv_async_t *wake;
     by__thread thread;
-    /* under its lock */
-    by__prepared *first; /* that wait, the oldest first */
+    /* Under its lock: */
+    by__prepared *first; /* queued requests, oldest first */
     by__prepared *current;
-    by__prepared *done; /* the oldest first */
-    size_t count;       /* of all of them */
+    by__prepared *done; /* oldest first */
+    size_t count;       /* number of all of them */
     uint64_t ended;
 };
 

@@ -1,3 +1,4 @@
+/* Parses a request for the engine: prompt, sampling, stops and constraints. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,17 +11,17 @@
 #define MOST_BIASES 1024
 #define MOST_STOP   256
 
-/* A request as it comes from the broker. */
+/* The fields of a request from the broker. */
 typedef struct asked {
     const json_t *prompt;   /* a string or a list of tokens */
-    const json_t *messages; /* of a conversation; one of the two */
+    const json_t *messages; /* of a conversation; exactly one of the two is given */
     const json_t *tools;
     int64_t tokens;
     int64_t n;
     int64_t top_k;
     int64_t seed;
     int64_t priority;
-    const char *tenant; /* whose prefixes may be shared */
+    const char *tenant; /* requests of the same tenant may share prefixes */
     const char *trace;
     double temperature, top_p, min_p, typical_p;
     double presence, frequency, repetition;
@@ -88,7 +89,7 @@ static by_status take_prompt(by__work *w, const by__served_model *model, const a
                              error);
 }
 
-/* The text of the prompt, where the answer begins with it. */
+/* Sets the text of the prompt, if the answer is to begin with it. */
 static by_status take_echo(by__work *w, const by__served_model *model, const asked *a,
                            by_error *error)
 {
@@ -108,7 +109,7 @@ static by_status take_echo(by__work *w, const by__served_model *model, const ask
     return w->echo.failed ? by_error_set(error, BY_EMEMORY, "out of memory: a prompt") : BY_OK;
 }
 
-/* ---- what changes logits ---- */
+/* ---- logit processing ---- */
 
 static by_status take_biases(by__work *w, const asked *a, by_logit_rules *rules, int64_t vocab,
                              by_error *error)
@@ -198,7 +199,7 @@ static by_status take_process(by__work *w, const by__served_model *model, const 
 
 /* ---- stops ---- */
 
-/* The tokens that end a sequence: the model's, and those of the request. */
+/* Collects the tokens that end a sequence: the model's, and those of the request. */
 static by_status take_stop_tokens(by__work *w, const by__served_model *model, const asked *a,
                                   by_error *error)
 {

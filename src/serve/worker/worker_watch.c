@@ -1,11 +1,11 @@
-/* The thread that notices that a worker hangs: its engine makes no step, or its loop does not turn.
- * It counts its own short waits, not a clock: a machine or a process that was stopped for a while
- * hangs no longer than before. */
+/* The thread that detects a hanging worker: its engine completes no step, or its loop does not
+ * turn. It counts its own short waits instead of reading a clock, so that time in which the machine
+ * or the process was stopped does not count. */
 #include <stdlib.h>
 
 #include "serve/worker/worker.h"
 
-/* Waits until a worker counts as hanging. */
+/* Number of waits after which a worker counts as hanging. */
 #define WAITS 20
 
 struct by__hang_watch {
@@ -13,7 +13,7 @@ struct by__hang_watch {
     void (*hangs)(void *user, double seconds);
     void *user;
     by__thread thread;
-    unsigned waits; /* under the lock: since the worker last moved */
+    unsigned waits; /* under the lock: waits since the worker last made progress */
 };
 
 static void run(void *user)

@@ -1,3 +1,5 @@
+/* Decides on the host whether a step is applied, and counts skipped steps when they are collected
+ * (guard.h). */
 #include "train/guards/guard.h"
 
 #include <math.h>
@@ -5,11 +7,11 @@
 
 #include "train/trainer.h"
 
-/* ---- the host's judgement ---- */
+/* ---- checks by the host ---- */
 
 static void remember(by__guard *g, double loss, int64_t window)
 {
-    if (g->count >= window) { /* a config may have made the window smaller */
+    if (g->count >= window) { /* the window may have become smaller */
         int64_t dropped = g->count - window + 1;
         g->count -= dropped;
         memmove(g->losses, g->losses + dropped, (size_t)g->count * sizeof *g->losses);
@@ -42,10 +44,10 @@ by_status by__guard_decide(by_trainer *t, unsigned slot, uint64_t targets, by_er
     return BY_OK;
 }
 
-/* ---- what follows ---- */
+/* ---- skipped steps ---- */
 
-/* Forgets the steps that were submitted behind the one that was collected, which changed nothing
- * either, and lets updates change weights again. */
+/* Forgets the steps submitted after the collected one, which changed nothing either, and enables
+ * updates again. */
 static by_status forget_later(by_trainer *t, int64_t updates, by_error *error)
 {
     BY_TRY(by_device_finish(t->device, error));
@@ -76,7 +78,7 @@ by_status by__guard_collected(by_trainer *t, by_step_result *result, bool failed
 {
     const by_guard_config *c = &t->config->guard;
     by__guard *g = &t->guard;
-    bool vetoed = result->skipped != BY_SKIP_NONE; /* that says nothing of the scale */
+    bool vetoed = result->skipped != BY_SKIP_NONE; /* a veto is not related to the scale */
     bool overflows = failed && !vetoed && isfinite(result->loss) &&
                      by__loss_scale_backs_off(&g->loss_scale, t->config);
     result->loss_scale = g->loss_scale.scale;

@@ -1,32 +1,34 @@
-/* guards: what decides that a step is not applied, and what follows.
+/* guards: decide that a step is not applied, and handle the consequences.
  *
  * A step that is *skipped* changes no bit of weights, compute copies or optimizer states. It counts
- * as a step in everything else: by_trainer_updates goes on by one, its batch is used up, its place
- * in the schedule of the learning rate and its random numbers (dropout) are used up. Only the
- * optimizer's own count of updates (bias correction) leaves it out: by_optimizer_hyper is told
- * t->updates - t->guard.skipped.
+ * as a step in every other way: by_trainer_updates advances by one, and its batch, its place in the
+ * learning-rate schedule and its random numbers (dropout) are used up. Only the optimizer's own
+ * count of updates (bias correction) leaves it out: by_optimizer_hyper is given t->updates -
+ * t->guard.skipped.
  *
- * Who may veto. The device: the norm's program sets its state `failed` when the global norm or a
- * loss is not finite, and its clip factor is NaN then. Every update selects the old values by that
- * factor (by__update_set), so the veto costs nothing and holds for slices, stages, windows on disk
- * and whatever an optimizer keeps. `failed` stays set until the host has seen it: steps that were
- * submitted behind change nothing either, are forgotten, and the caller submits them again
- * (by_trainer_updates says from where).
+ * Who can veto. The device: the norm's program sets its state `failed`, and its clip factor to NaN,
+ * if the global norm or a loss is not finite. Every update selects the old values by that factor
+ * (by__update_set), so the veto costs nothing and works for slices, stages, windows on disk and any
+ * optimizer. `failed` stays set until the host has seen it: steps submitted in the meantime change
+ * nothing either, are forgotten, and are submitted again by the caller (by_trainer_updates says
+ * from where).
  *
- * The host: by__guard_decide, between norm and update, where a key of the config asks for it. It
- * waits for the step's losses (on the CPU they are there) and says the same to the device.
+ * The host: by__guard_decide, between norm and update, if a key of the config asks for it. It waits
+ * for the step's losses (on the CPU they are complete) and passes its veto to the device.
  *
- * Who decides alike. Norm and losses are the same on all ranks of a job, so all ranks skip a step
- * or none does. Replicas with sync.every above 1 have a norm each and skip steps of their own;
- * their counts become one where their states do (by_trainer_settle).
+ * Agreement between ranks. Norm and losses are the same on all ranks of a job, so all ranks skip a
+ * step or none does. Replicas with sync.every above 1 have separate norms and skip steps
+ * separately; their counts become equal when their states do (by_trainer_settle).
  *
- * Who counts: by__guard_collected, called once a step in the order of steps, on all ranks with the
- * same values. What adapts to skipped steps (the scale of losses) is changed there and nowhere
- * else; what it decides for a step that is submitted before an earlier one was collected is as if
- * that one were applied, because else it is forgotten.
+ * Counting: by__guard_collected is called once per step in the order of steps, on all ranks with
+ * the same values. State that adapts to skipped steps (the loss scale) changes there and nowhere
+ * else. What it decides for a step that is submitted before an earlier one was collected assumes
+ * that the earlier one is applied; otherwise the later one is forgotten anyway.
  *
- * What is logged: the job (job_guard.c) writes an event `skip` with the reason, loss, norm and
- * samples.
+ * Logging: the job (job_guard.c) writes an event `skip` with the reason, loss, norm and samples.
+ *
+ * Types: by__guard, the trainer's state of all guards; by__loss_scale, the loss scale; by__found,
+ * the origin of a value that is not finite. The trainer owns its guard.
  *
  * Never put here: changes of weights or gradients, files.
  */
@@ -42,40 +44,40 @@ typedef struct by__abft by__abft;             /* guard_abft.c */
 
 /* loss_scale.c */
 typedef struct by__loss_scale {
-    double scale;  /* of the next step; 1 where the config wants none */
-    int64_t steps; /* that were applied since it last changed */
+    double scale;  /* for the next step; 1 if the config sets none */
+    int64_t steps; /* steps applied since it last changed */
 } by__loss_scale;
 
 typedef struct by__guard {
-    int64_t skipped; /* steps that were not applied, since step 0 */
-    int64_t in_row;  /* of them those behind the last one that was, but for overflows */
+    int64_t skipped; /* number of skipped steps since step 0 */
+    int64_t in_row;  /* skipped steps since the last applied one, except those with overflows */
     by__loss_scale loss_scale;
     by_skip veto;                   /* of the step that was submitted, or skipped, last */
-    double zscore;                  /* of that step */
-    int64_t count;                  /* losses in the window */
-    double losses[BY_GUARD_WINDOW]; /* of steps that were applied, the oldest first */
+    double zscore;                  /* z-score of that step */
+    int64_t count;                  /* number of losses in the window */
+    double losses[BY_GUARD_WINDOW]; /* of applied steps, oldest first */
 } by__guard;
 
 bool by__scales_loss(const by_config *config);
 bool by__scales_loss_dynamically(const by_config *config);
 by__loss_scale by__loss_scale_first(const by_config *config);
-/* Whether an overflow is answered by a smaller scale. */
+/* Returns true if an overflow makes the scale smaller. */
 bool by__loss_scale_backs_off(const by__loss_scale *s, const by_config *config);
-/* A step was read back, in the order of steps. */
+/* Updates the scale after a step was read back, in the order of steps. */
 void by__loss_scale_follow(by__loss_scale *s, const by_config *config, bool overflow);
 
-/* Between norm and update of a step: judges what the host can judge. */
+/* Between norm and update of a step: applies the host's checks. */
 by_status by__guard_decide(by_trainer *trainer, unsigned slot, uint64_t targets, by_error *error);
-/* A step was read back: `failed` says that it was not applied; result->skipped is the host's veto,
- * if there was one, and why it was not applied afterwards. Counts.
- * BY_EDIVERGED where the config wants no step skipped, or too many were in a row: this step is
- * taken back then. */
+/* Handles a step that was read back: `failed` means that it was not applied. result->skipped is the
+ * host's veto, if any, and on return the reason why the step was not applied. Updates the counts.
+ * BY_EDIVERGED if the config does not allow skipped steps, or too many were skipped in a row: this
+ * step is then rolled back. */
 by_status by__guard_collected(by_trainer *trainer, by_step_result *result, bool failed,
                               by_error *error);
 
-/* What is saved with a checkpoint when there is anything. */
+/* State that is saved in checkpoints if there is any. */
 const by__guard *by__trainer_guard(const by_trainer *trainer);
-/* Behind by_trainer_load_optimizer. */
+/* Restores it, after by_trainer_load_optimizer. */
 void by__trainer_set_guard(by_trainer *trainer, const by__guard *guard);
 
 /* ---- node_watch.c ---- */
@@ -84,10 +86,11 @@ void by__node_watch_close(by_trainer *trainer);
 
 /* ---- guard_replay.c ---- */
 
-/* Whether the gradients of the next step are computed twice (guard.replay_every). */
+/* Returns true if the gradients of the next step are to be computed twice (guard.replay_every). */
 bool by__replay_is_due(const by_trainer *trainer);
-/* Before the first time, between both and behind the second. Collective; BY_ECORRUPT, on all ranks,
- * when results differ on one: names the first node, or the weight that it read. */
+/* Called before the first computation, between the two, and after the second. Collective;
+ * BY_ECORRUPT, on all ranks, if the results differ on one: names the first node, or the weight that
+ * it read. */
 by_status by__replay_begin(by_trainer *trainer, by_error *error);
 by_status by__replay_again(by_trainer *trainer, by_error *error);
 by_status by__replay_end(by_trainer *trainer, by_error *error);
@@ -95,45 +98,46 @@ void by__replay_close(by_trainer *trainer);
 
 /* ---- guard_abft.c ---- */
 
-/* Checks the sums of products from here on, where guard.abft says so. */
+/* Starts to check the sums of products, if guard.abft is set. */
 by_status by__abft_open(by_trainer *trainer, by_error *error);
-/* Bytes of these sums. */
+/* Bytes of these checksums. */
 size_t by__abft_bytes(const by_trainer *trainer);
-/* Collective, before an update: BY_ECORRUPT, on all ranks, when a sum was wrong on one; names the
- * node. */
+/* Collective, before an update: BY_ECORRUPT, on all ranks, if a checksum was wrong on one; names
+ * the node. */
 by_status by__abft_verdict(by_trainer *trainer, by_error *error);
 void by__abft_close(by_trainer *trainer);
 
-/* Whether none of the values is infinite or NaN; those of formats without such always are. */
+/* Returns true if no value is infinite or NaN; always true for dtypes without such values. */
 bool by__all_finite(by_dtype dtype, const void *values, size_t count);
 
 /* ---- guard_spike.c ---- */
 
-/* The robust z-score of a loss against a window: (loss - median) / sigma with sigma = 1.4826 times
- * the median absolute deviation, which is the standard deviation of a normal distribution
- * (Rousseeuw and Croux 1993), or 1e-4 of the median where that is more. 0 for a window of fewer
- * than `least` losses. */
+/* The robust z-score of a loss relative to a window: (loss - median) / sigma, where sigma is 1.4826
+ * times the median absolute deviation, which for a normal distribution is the standard deviation
+ * (Rousseeuw and Croux 1993), or 1e-4 of the median if that is more. 0 for a window of fewer than
+ * `least` losses. */
 double by__robust_zscore(const double *losses, int64_t count, int64_t least, double loss);
-/* The window as text, 16 hexadecimal digits a loss, and back. BY_EFORMAT: it is not one. */
+/* Print the window as text, 16 hexadecimal digits per loss, and parse it. BY_EFORMAT: malformed. */
 by_status by__window_print(by__text *out, const by__guard *guard);
 by_status by__window_parse(by__guard *guard, const char *text, by_error *error);
 
 /* ---- guard_find.c ---- */
 
-/* Where a value that is not finite came from. */
+/* The origin of a value that is not finite. */
 typedef struct by__found {
     bool found;
     int64_t leaf; /* micro-batch of the step */
-    int64_t row;  /* sample of it; -1: not known */
+    int64_t row;  /* sample of it; -1: unknown */
     int32_t rank;
     char what[240]; /* "layer_norm of block 2 (h.2.ln_1.weight)" */
 } by__found;
 
-/* Whether by__guard_find can look: at memory of the host, and all ranks together. */
+/* Returns true if by__guard_find can work: it needs device memory that is the host's, and all ranks
+ * in the same step. */
 bool by__guard_can_find(const by_trainer *trainer);
-/* Collective: computes the gradients of step `step` again on its batch, and finds the first node
- * in the order of micro-batches and of the graph whose result is not finite, or its operand from
- * outside the graph (a parameter, the batch) if that is it. */
+/* Collective: computes the gradients of step `step` again on its batch, and finds the first node,
+ * in the order of micro-batches and of the graph, whose result is not finite; if an operand from
+ * outside the graph (a parameter, the batch) is not finite, that operand. */
 by_status by__guard_find(by_trainer *trainer, const by_batch *batch, int64_t step, by__found *out,
                          by_error *error);
 

@@ -1,25 +1,25 @@
-/* Checksummed matrix products: algorithm-based fault tolerance (Huang and Abraham 1984), behind
+/* Checksummed matrix products: algorithm-based fault tolerance (Huang and Abraham 1984), after
  * every product of the forward and the backward pass.
  *
- * Of Y = A B + bias + add with M rows, N columns and inner size K, the sums of the columns of Y are
- * compared with those that the operands say:
+ * Of Y = A B + bias + add with M rows, N columns and inner size K, the column sums of Y are
+ * compared with those computed from the operands:
  *
  *     c_j = sum_i Y_ij          e_j = sum_k (sum_i A_ik) B_kj + M bias_j + sum_i add_ij
  *
- * which costs M K + K N + M N operations beside the 2 M N K of the product. Both sums are in
- * double.
+ * which takes M K + K N + M N operations in addition to the 2 M N K of the product. Both sums are
+ * in double.
  *
  * Bound. The kernel forms Y_ij in f32 from products that are exact (of bf16) or rounded once, in
  * any order, and rounds the result to the format of Y. With u = 2^-24, gamma_n = n u / (1 - n u),
  *
  *   |Y_ij - (A B + bias + add)_ij| <= gamma_(2K+4) (|A| |B| + |bias| + |add|)_ij + v |Y_ij|
  *
- * (Higham 2002, section 3.5; 2 K since the bf16 instructions of a processor may round a product
- * and its sum apart), where v is 2^-8, 2^-11 or 0 for bf16, f16 or f32. Its sum over i bounds
- * |c_j - e_j| but for the rounding of the sums in double, which (M + K + 8) 2^-52 of the same sums
- * of absolute values covers; values below the smallest normal number may be flushed to zero,
- * which adds (K + 2) M 2^-126. A difference above the bound is no rounding: there are no false
- * alarms. A fault that changes Y_ij by more than twice the bound of its column is found. */
+ * (Higham 2002, section 3.5; 2 K since the bf16 instructions of a processor may round a product and
+ * its sum apart), where v is 2^-8, 2^-11 or 0 for bf16, f16 or f32. Its sum over i bounds |c_j -
+ * e_j| except for the rounding of the sums in double, which (M + K + 8) 2^-52 of the same sums of
+ * absolute values covers; values below the smallest normal number may be flushed to zero, which
+ * adds (K + 2) M 2^-126. A difference above the bound cannot be rounding, so there are no false
+ * alarms. A fault that changes Y_ij by more than twice the bound of its column is detected. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -38,15 +38,15 @@ typedef struct sums {
 
 struct by__abft {
     by_trainer *t;
-    sums inner;    /* of A: one for each inner index */
-    sums expected; /* one for each column */
+    sums inner;    /* of A: one per inner index */
+    sums expected; /* one per column */
     sums made;
     by__finding first;
 };
 
 typedef struct matrix {
     const by__tensor *x;
-    int64_t rows; /* as it is stored */
+    int64_t rows; /* as stored */
     int64_t columns;
 } matrix;
 
@@ -56,7 +56,7 @@ static matrix matrix_of(const by__tensor *x)
     return (matrix){x, by_shape_count(&x->shape) / columns, columns};
 }
 
-#define PIECE 512 /* columns whose sums stay in the first cache */
+#define PIECE 512 /* columns whose sums stay in the first-level cache */
 
 static void load(float *out, const by__tensor *x, int64_t at, int64_t count)
 {
@@ -139,7 +139,7 @@ static double rounding_of(by_dtype dtype)
     return dtype == BY_BF16 ? 0x1p-8 : dtype == BY_F16 ? 0x1p-11 : 0.0;
 }
 
-/* The first column whose sum is not what the operands say; -1: none. */
+/* The first column whose sum differs from the operands'; -1: none. */
 static int64_t check(by__abft *a, const by__call *call, double *off, double *most)
 {
     matrix left = matrix_of(&call->in[0]);
@@ -173,7 +173,7 @@ static int64_t check(by__abft *a, const by__call *call, double *off, double *mos
         double bound = (gamma + sums_off) * whole +
                        (rounding_of(call->out[0].dtype) + sums_off) * a->made.absolute[j] + flushed;
         double difference = fabs(a->made.value[j] - a->expected.value[j] - bias);
-        /* What overflows is not finite, which the norm shows, and no fault of the product. */
+        /* An overflow is not finite, which the norm detects, and not a fault of the product. */
         if (difference > bound ||
             (!isfinite(a->made.absolute[j]) && isfinite(whole) && whole < largest / 4.0)) {
             *off = difference;

@@ -1,5 +1,5 @@
-/* Finds the first value of a step that is not finite: the step's gradients are computed once more,
- * and what each node has made is looked at. */
+/* Finds the first value of a step that is not finite: computes the step's gradients again, and
+ * checks the results of each node. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,8 +12,8 @@ typedef struct finder {
     by__finding first;
 } finder;
 
-/* Exponents of all ones are those of infinities and NaNs. One pass without branches, which
- * compilers vectorise. */
+/* Infinities and NaNs have an exponent of all ones. One branch-free pass, which compilers
+ * vectorize. */
 static bool all_finite_halves(const uint16_t *values, size_t count, uint16_t exponent)
 {
     uint16_t bad = 0;
@@ -43,7 +43,7 @@ bool by__all_finite(by_dtype dtype, const void *values, size_t count)
                               : true;
 }
 
-/* The first element that is not finite; -1: none. */
+/* Index of the first element that is not finite; -1: none. */
 static int64_t find_bad(const by__tensor *x)
 {
     int64_t count = x->shape.rank < 0 || x->data == NULL ? 0 : by_shape_count(&x->shape);
@@ -74,7 +74,7 @@ int64_t by__finding_part(const by_trainer *t, const by__program_row *row)
     return row == t->gradients || (row == t->last && row != NULL) ? 0 : -1;
 }
 
-/* An operand from outside the graph is the origin where it is bad itself. */
+/* If an operand from outside the graph is not finite, it is the origin. */
 static bool blame_operand(by__finding *f, const by__program_row *row, const by__node *n,
                           const by__call *call)
 {
@@ -157,7 +157,7 @@ by_status by__finding_share(const by_trainer *t, by__finding *mine, int32_t *ran
 
 bool by__guard_can_find(const by_trainer *t)
 {
-    /* Computed again, a step with a code would take from its residual. */
+    /* A compressed exchange would modify its residual when a step is computed again. */
     return t->device->host_memory &&
            ((!t->sync.is_local && !t->sync.is_coded) || t->layout.ranks == 1);
 }

@@ -1,5 +1,5 @@
-/* Computes a step twice and compares bits: with kernels whose results do not depend on time,
- * thread or place, a difference is a fault of the hardware. */
+/* Computes a step twice and compares bits: kernels give results that do not depend on timing,
+ * threads or placement, so a difference is a hardware fault. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,16 +8,16 @@
 
 struct by__replay {
     by_trainer *t;
-    uint64_t *hashes; /* of the first time, in the order in which they come */
+    uint64_t *hashes; /* of the first computation, in order */
     size_t count;
     size_t capacity;
-    size_t next;    /* the second time: which one is compared */
-    bool again;     /* it is the second time */
-    bool no_memory; /* in a hook */
+    size_t next;    /* in the second computation: index of the next one to compare */
+    bool again;     /* this is the second computation */
+    bool no_memory; /* memory was exhausted in a hook */
     by__finding first;
 };
 
-/* Takes the hash of a value in the first run; in the second, says whether it is another. */
+/* In the first computation stores the hash of a value; in the second returns whether it differs. */
 static bool differs(by__replay *r, uint64_t hash)
 {
     if (r->again) {
@@ -42,7 +42,7 @@ static uint64_t hash_of(const by__tensor *x)
                : 0;
 }
 
-/* The weights that a node reads, then what it makes. */
+/* Hashes the weights that a node reads, then its results. */
 static void look(void *user, const by__program_row *row, size_t node, const by__call *call)
 {
     by__replay *r = user;
@@ -72,7 +72,7 @@ static void look(void *user, const by__program_row *row, size_t node, const by__
     }
 }
 
-/* The sums that the update is going to read. */
+/* Hashes the sums that the update will read. */
 static void look_at_sums(by__replay *r)
 {
     const by_trainer *t = r->t;

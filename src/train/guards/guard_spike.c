@@ -1,4 +1,4 @@
-/* Spikes of the loss: a robust z-score against the losses of the steps before. */
+/* Detects spikes of the loss by a robust z-score relative to previous losses. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

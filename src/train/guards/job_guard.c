@@ -1,5 +1,5 @@
-/* What a running job does about steps that are not applied: says where it went wrong, passes over
- * the samples, or goes back to a checkpoint. */
+/* A job's handling of steps that are not applied: finds the origin, skips the samples, or goes back
+ * to a checkpoint. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +12,8 @@ static uint64_t behind_step(const by__job *job, int64_t step)
     return job->behind[step % BY_STEPS_AHEAD];
 }
 
-/* Collective: where the first value of a step that is not finite came from, as text with the
- * samples; "" where nobody can look. The loader is behind the step afterwards. */
+/* Collective: finds the origin of the first value of a step that is not finite, as text with the
+ * samples; "" if this is not possible. Leaves the loader after the step. */
 static by_status locate(by__job *job, int64_t step, char *text, size_t size, by_error *error)
 {
     by_batch batch;
@@ -49,7 +49,7 @@ static by_status locate(by__job *job, int64_t step, char *text, size_t size, by_
     return BY_OK;
 }
 
-/* The line of progress and the event of a step. */
+/* Writes the note and the event for a step. */
 static void tell(by__job *job, const char *name, const by_step_result *result, const char *where)
 {
     char zscore[48] = "";
@@ -89,7 +89,8 @@ static void tell(by__job *job, const char *name, const by_step_result *result, c
     by__track_end(job->tracker);
 }
 
-/* Collective: the state of the newest regular checkpoint, and the samples behind the step. */
+/* Collective: restores the newest regular checkpoint, and moves the loader past the step's
+ * samples. */
 static by_status roll_back(by__job *job, const by_step_result *result, by_error *error)
 {
     int64_t limit = job->config->guard.max_rollbacks;
@@ -102,7 +103,8 @@ static by_status roll_back(by__job *job, const by_step_result *result, by_error 
                             (long long)job->good_step, (long long)limit);
     }
     BY_TRY(by__job_return(job, job->good_step, error));
-    /* One that was saved when the run was stopped behind it must not be the newest at a resume. */
+    /* A later checkpoint, saved because the run was stopped, must not be the newest one at a
+     * resume. */
     BY_TRY(by__job_leads(job)
                ? by__root_drop_behind(job->checkpoints, (uint64_t)job->good_step, error)
                : BY_OK);
@@ -149,7 +151,7 @@ by_status by__job_guard(by__job *job, const by_step_result *result, bool *back, 
         BY_TRY(locate(job, result->step, where, sizeof where, error));
     }
     tell(job, "skip", result, where);
-    /* Steps that were submitted behind it are forgotten, so their batches are taken again. */
+    /* Steps submitted after it are forgotten, so their batches are read again. */
     if (by_loader_position(job->loader) != behind) {
         BY_TRY(by_loader_seek(job->loader, behind, error));
     }

@@ -1,6 +1,6 @@
-/* The scale of the loss (Micikevicius et al. 2018, section 3.2): gradients that have no value in
- * fp16 are moved into its range. The dynamic one follows torch.amp.GradScaler: after a step whose
- * gradient overflowed, which is not applied, it is multiplied by backoff_factor, and after
+/* The scale of the loss (Micikevicius et al. 2018, section 3.2): moves gradients that would
+ * underflow in fp16 into its range. The dynamic scale follows torch.amp.GradScaler: after a step
+ * whose gradient overflowed, which is not applied, it is multiplied by backoff_factor, and after
  * growth_interval steps without overflow by growth_factor. */
 #include <math.h>
 #include <string.h>

@@ -17,7 +17,7 @@ struct by__node_watch {
         void *user;
     } slots[BY__WATCH_SLOTS];
     size_t count;
-    watched rows[]; /* one a program */
+    watched rows[]; /* one per program */
 };
 
 static void look(void *user, int node, double begin, double end)

@@ -1,4 +1,4 @@
-/* Which rank of a pipeline trains which parameters, and which it only reads. */
+/* Assigns the parameters of a pipeline to ranks: who trains them, and who only reads them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,7 +35,7 @@ static bool reads(const by__pipe_graph *g, int stage, by_value value)
     return false;
 }
 
-/* A parameter that a stage reads and one of another rank trains. */
+/* Adds a parameter that a stage reads and another rank trains. */
 static by_status share(by__pipe *pipe, by_value parameter, int from, int stage, by_error *error)
 {
     const by__value *value = &pipe->train.whole->values[parameter];
@@ -65,7 +65,7 @@ static by_status share(by__pipe *pipe, by_value parameter, int from, int stage, 
     return BY_OK;
 }
 
-/* Refused on all ranks alike: one of them would have nothing to train. */
+/* Refuses, on all ranks, a rank that would have nothing to train. */
 static by_status check_trained(const by__pipe *pipe, by_error *error)
 {
     const by_graph *whole = pipe->train.whole;

@@ -1,15 +1,18 @@
+/* Plans a rank of a pipeline: cuts the graphs into stages, makes the schedule, and adds the
+ * programs of the rank's stages. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/kind.h"
 #include "train/pipeline/pipe.h"
 
-/* Places in by__pipe_stage.name behind those of the parts. */
+/* Indices of by__pipe_stage.name after those of the parts. */
 enum { NAME_LOSS = BY__PART_KINDS, NAME_SUM };
 
 /* ---- the whole graphs ---- */
 
-/* The graph of a rank whose places on the axes that split tensors are this one's, or (first) 0. */
+/* Builds the graph of a rank whose positions on the axes that split tensors are this one's, or
+ * (first) 0. */
 static by_status build_whole(by_graph **out, by_trainer *t, const by_trainer_options *o,
                              bool training, bool first, by_error *error)
 {
@@ -24,8 +27,8 @@ static by_status build_whole(by_graph **out, by_trainer *t, const by_trainer_opt
                          error);
 }
 
-/* Cuts the model into stages, by what the parts of the first of the ranks that split tensors cost.
- * These may have parts of uneven size, and all ranks have to cut alike. */
+/* Cuts the model into stages by the cost of the parts of the first rank along the axes that split
+ * tensors. These ranks may have parts of uneven size, but all must cut alike. */
 static by_status map_stages(by_trainer *t, const by_trainer_options *o, by_error *error)
 {
     by__pipe *pipe = t->pipe;
@@ -58,7 +61,7 @@ static int by_value_then_stage(const void *a, const void *b)
     return x->to < y->to ? -1 : x->to > y->to;
 }
 
-/* The crossings between stages, each value once a stage. */
+/* Lists the values that cross between stages, each once per stage. */
 static by_status list_moves(by__pipe_graph *g, by_error *error)
 {
     size_t kept = 0;
@@ -100,7 +103,7 @@ static void free_graph(by__pipe_graph *g)
 
 /* ---- the schedule ---- */
 
-/* Transfers between stages that are not neighbours. */
+/* Lists transfers between stages that are not neighbours. */
 static by_status list_links(const by__pipe_graph *g, by_pipeline_link **links, size_t *count,
                             by_error *error)
 {
@@ -138,15 +141,15 @@ static by_status make_schedule(by_trainer *t, by_pipeline_kind kind, by_error *e
 
 /* ---- programs ---- */
 
-/* Whether the program completes the gradients of its stage. */
+/* Returns true if the program completes the gradients of its stage. */
 static bool is_last(const by__pipe *pipe, const by__pipe_graph *g, int part)
 {
     return g == &pipe->train &&
            part % BY__PART_KINDS == (pipe->apart ? BY__PART_WEIGHT : BY__PART_BACKWARD);
 }
 
-/* Gradients that the backward program makes where the weights' hands over: they come in from the
- * slot. */
+/* Adds gradients that the backward program computes to the weight-gradient program, which hands
+ * them over: they are inputs from the slot. */
 static by_status add_early_gradients(by_graph *graph, by_trainer *t, int part, by_error *error)
 {
     const by__pipe *pipe = t->pipe;
@@ -162,7 +165,7 @@ static by_status add_early_gradients(by_graph *graph, by_trainer *t, int part, b
     return by_graph_check(graph, error);
 }
 
-/* What else a program does where ranks of `shard` divide gradients, and parameters. */
+/* Adds the collectives of a program if ranks of `shard` divide gradients or parameters. */
 static by_status finish_part(by_trainer *t, const by__pipe_graph *g, int part, by_graph *graph,
                              by_error *error)
 {
@@ -190,7 +193,7 @@ static by_status add_part(by_trainer *t, const by__pipe_graph *g, int part, cons
         by_graph_close(&graph);
         return status;
     }
-    /* Its passes are done. */
+    /* Its passes are done already. */
     return by__set_add(&t->programs, name, graph, (by_purpose)0, NULL, error);
 }
 
@@ -239,7 +242,7 @@ static by_status cut_model(by_trainer *t, const by_trainer_options *o, by_error 
     return cut_whole(pipe, &pipe->loss, BY_NONE, error);
 }
 
-/* What does not fit the model or the schedule is wrong in the config. */
+/* A model or schedule that does not fit is an error of the config. */
 static by_status say_where(const by_config *config, by_status status, by_error *error)
 {
     by_error plain = error == NULL ? (by_error){0} : *error;
@@ -316,9 +319,9 @@ void by__pipe_close(by_trainer *t)
     t->pipe = NULL;
 }
 
-/* ---- what needs the store ---- */
+/* ---- the part that needs the store ---- */
 
-/* Where the stage's gradients are in a set: within a group they are neighbours. */
+/* Finds the stage's gradients in a set: within a group they are contiguous. */
 static void find_gradients(const by_trainer *t, by__pipe_stage *stage)
 {
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {
@@ -345,7 +348,7 @@ by_memory by__pipe_gradients(const by_trainer *t, const by__pipe_stage *stage, i
     return memory;
 }
 
-/* sum = a + b of the gradients of one stage, a value a group. */
+/* sum = a + b for the gradients of one stage, one value per group. */
 static by_status build_sum(const by__pipe_stage *stage, by_graph *graph, by_error *error)
 {
     for (int group = 0; group < BY__TRAINED_GROUPS; group++) {

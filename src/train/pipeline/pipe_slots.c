@@ -1,11 +1,11 @@
-/* Where the activations of micro-batches are between the programs of a stage, and between
+/* Plans the memory of activations of micro-batches between the programs of a stage, and between
  * stages. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "train/pipeline/pipe.h"
 
-/* Whether an action at another stage of this rank makes something for the stage. */
+/* Returns true if an action at another stage of this rank produces a value for the stage. */
 static bool copies_to(const by__pipe *pipe, const by_pipeline_action *a, int stage)
 {
     bool found = false;
@@ -16,8 +16,9 @@ static bool copies_to(const by__pipe *pipe, const by_pipeline_action *a, int sta
     return found;
 }
 
-/* Slots of a stage's ring: most micro-batches that hold one at once. They do from their first pass
- * at the stage, or the first transfer to it, to the last action there. */
+/* Number of slots of a stage's ring: the largest number of micro-batches that hold one at the same
+ * time, from their first pass at the stage, or the first transfer to it, to the last action
+ * there. */
 static by_status count_slots(by__pipe *pipe, by__pipe_stage *stage, int ring, by_error *error)
 {
     size_t count;
@@ -84,7 +85,7 @@ static by_status add_value(by__pipe_stage *stage, const by__pipe_graph *g, by_va
     return BY_OK;
 }
 
-/* What crosses to or from a part of the stage; crossings ascend by value. */
+/* Lists the values that cross to or from a part of the stage; crossings ascend by value. */
 static by_status list_values(by__pipe_stage *stage, const by__pipe_graph *g, bool loss,
                              by_error *error)
 {
@@ -98,8 +99,8 @@ static by_status list_values(by__pipe_stage *stage, const by__pipe_graph *g, boo
     return BY_OK;
 }
 
-/* Gradients of parameters that the backward program makes where the weights' runs later: they are
- * kept until then, when the micro-batch has a gradient set. */
+/* Lists the parameter gradients of the backward program if the weight-gradient program runs later:
+ * they are kept until the micro-batch gets a gradient set. */
 static by_status list_early_gradients(by_trainer *t, by__pipe_stage *stage, by_error *error)
 {
     const by__program_row *row = stage->row[BY__PART_BACKWARD];
@@ -114,7 +115,7 @@ static by_status list_early_gradients(by_trainer *t, by__pipe_stage *stage, by_e
     return BY_OK;
 }
 
-/* Bytes of a slot. */
+/* Assigns offsets to values; returns the bytes of a slot. */
 static size_t place_values(const by_graph *whole, by__pipe_value *values, size_t count, int ring)
 {
     size_t end = 0;
@@ -147,7 +148,8 @@ by_status by__pipe_plan_slots(by_trainer *t, by__pipe_stage *stage, by_error *er
     return BY_OK;
 }
 
-/* Bytes of the largest message to another rank: a communicator keeps a copy until it has gone. */
+/* Bytes of the largest message to another rank: a communicator keeps a copy until it is
+ * delivered. */
 static size_t largest_send(const by__pipe *pipe)
 {
     const by_graph *whole = pipe->train.whole;

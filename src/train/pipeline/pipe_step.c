@@ -1,10 +1,10 @@
-/* What a rank of a pipeline runs: the actions of a step, evaluations, parameters after an
- * update. */
+/* Runs a rank of a pipeline: the actions of a step, evaluations, and the exchange of parameters
+ * after an update. */
 #include <string.h>
 
 #include "train/pipeline/pipe.h"
 
-/* Tags repeat after so many transfers, far more than are under way. */
+/* Tags repeat after this many transfers, far more than are in flight. */
 #define TAGS 4096
 
 static by__pipe_stage *stage_at(const by__pipe *pipe, int stage)
@@ -39,7 +39,7 @@ static const by__pipe_value *find_value(const by__pipe_value *values, size_t cou
 
 /* ---- transfers ---- */
 
-/* Which values of which stage, on which micro-batch; those of an evaluation are in the first
+/* The values of a stage to transfer, and the micro-batch; those of an evaluation are in the first
  * slot. */
 typedef struct transfer {
     int from;
@@ -94,7 +94,7 @@ static by_status move_values(by_trainer *t, const transfer *x, by_error *error)
     return BY_OK;
 }
 
-/* What a pass has made for other stages of this rank. */
+/* Copies results of a pass to other stages of this rank. */
 static by_status copy_to_neighbours(by_trainer *t, const by_pipeline_action *a, by_error *error)
 {
     const by__pipe *pipe = t->pipe;
@@ -149,7 +149,7 @@ static by_status run_part(by_trainer *t, const by__pipe_stage *stage, by__part_k
     return kind == BY__PART_FORWARD && counts ? by__activations_keep(t, row, i, error) : BY_OK;
 }
 
-/* Gradients that the backward part has left in the slot. */
+/* Copies gradients that the backward part has left in the slot. */
 static by_status collect_early(by_trainer *t, const by__pipe_stage *stage, int64_t i, int set,
                                by_error *error)
 {
@@ -180,8 +180,8 @@ static by_status add_sets(by_trainer *t, const by__pipe_stage *stage, int earlie
     return by_program_submit(stage->sum->program, error);
 }
 
-/* The pass that completes a micro-batch's gradients at a stage, and the additions that it
- * allows. */
+/* Runs the pass that completes a micro-batch's gradients at a stage, and the additions that become
+ * possible. */
 static by_status run_last(by_trainer *t, by__pipe_stage *stage, by__part_kind kind,
                           const by_batch *batch, int64_t i, by_error *error)
 {
@@ -239,7 +239,7 @@ by_status by__pipe_step(by_trainer *t, const by_batch *batch, by__sum_tree *tree
         BY_TRY(run_action(t, &actions[i], batch, error));
     }
     BY_TRY(by__queue_finish(t->device, BY__QUEUE_COMPUTE, error));
-    /* Every stage's tree has come to the same sets. */
+    /* The trees of all stages have ended with the same sets. */
     *tree = pipe->stages[0].tree;
     return by_comm_broadcast(pipe->comm, by__trainer_losses(t), (size_t)t->all_micro_batches,
                              BY_F32, last_rank(pipe), "losses", error);

@@ -1,6 +1,15 @@
-/* Pipeline schedules from the inside: orders of passes (pipeline_orders.c), the lists of actions
- * that they give (pipeline_schedule.c), their time (pipeline_simulate.c), pictures
- * (pipeline_picture.c). */
+/* train/pipeline: pipeline schedules, and (pipe.h) a trainer that runs stages of a model.
+ *
+ * This header has the internals of schedules: orders of passes (pipeline_orders.c), the resulting
+ * lists of actions (pipeline_schedule.c), their time (pipeline_simulate.c), pictures
+ * (pipeline_picture.c). They are functions of the options alone, without any rank running.
+ *
+ * Types: by_pipeline, a schedule with the list of actions of each rank; by__pass_unit, one pass of
+ * a stage on a micro-batch.
+ *
+ * Who owns what: a schedule owns its lists and a copy of the links; options are copied.
+ *
+ * Never put here: graphs, memory, communication; these are in pipe.h. */
 #ifndef BY_TRAIN_PIPELINE_PIPELINE_H
 #define BY_TRAIN_PIPELINE_PIPELINE_H
 
@@ -16,9 +25,9 @@ typedef struct by__pass_unit {
 
 struct by_pipeline {
     by_pipeline_options options;
-    by_pipeline_link *links; /* those between neighbours, then the options' */
+    by_pipeline_link *links; /* those between neighbours, then those of the options */
     size_t link_count;
-    by_pipeline_action **actions; /* of each rank */
+    by_pipeline_action **actions; /* list of each rank */
     size_t *counts;
 };
 
@@ -27,10 +36,10 @@ static inline bool by__is_transfer(const by_pipeline_action *action)
     return action->kind == BY_PIPELINE_SEND || action->kind == BY_PIPELINE_RECEIVE;
 }
 
-/* Passes of one rank. */
+/* Number of passes of one rank. */
 size_t by__pipeline_order_count(const by_pipeline_options *options);
-/* The order in which rank `rank` runs them, into `out`. `slack`: forward passes that an interleaved
- * schedule runs before its first backward pass in addition to the usual number. */
+/* Writes the order in which rank `rank` runs its passes to `out`. `slack`: forward passes that an
+ * interleaved schedule runs before its first backward pass in addition to the usual number. */
 void by__pipeline_order(const by_pipeline_options *options, int rank, int64_t slack,
                         by__pass_unit *out);
 

@@ -1,10 +1,10 @@
-/* In which order a rank runs its passes, for each kind of schedule. */
+/* The order of a rank's passes, for each kind of schedule. */
 #include "train/pipeline/pipeline.h"
 
 typedef struct order {
     by__pass_unit *out;
     size_t count;
-    int64_t done[3]; /* passes of each kind that were put so far */
+    int64_t done[3]; /* number of passes of each kind so far */
 } order;
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -12,7 +12,7 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The next pass of that kind, of the only stage of a rank. */
+/* Appends the next pass of that kind, of a rank with one stage. */
 static void put(order *o, by_pipeline_action_kind kind, int rank)
 {
     o->out[o->count++] = (by__pass_unit){kind, rank, o->done[kind]++};
@@ -28,8 +28,8 @@ static void gpipe(const by_pipeline_options *options, int rank, order *o)
     }
 }
 
-/* A rank runs as many forward passes as there are ranks from it on before its first backward pass,
- * which is then possible at once. */
+/* Before its first backward pass, a rank runs as many forward passes as there are ranks from it on,
+ * so that the backward pass can start at once. */
 static void one_forward_one_backward(const by_pipeline_options *options, int rank, order *o)
 {
     int64_t all = options->micro_batches;
@@ -44,9 +44,9 @@ static void one_forward_one_backward(const by_pipeline_options *options, int ran
     }
 }
 
-/* ZB-H1: as 1F1B, but the gradient of the weights stays `rank` micro-batches behind that of the
- * input, which fills the bubble at the end. A rank then holds as many micro-batches as the first
- * one. */
+/* ZB-H1: as 1F1B, but the gradient of the weights lags `rank` micro-batches behind that of the
+ * input, which fills the bubble at the end. Every rank then holds as many micro-batches as the
+ * first one. */
 static void zero_bubble(const by_pipeline_options *options, int rank, order *o)
 {
     int64_t all = options->micro_batches;
@@ -67,8 +67,8 @@ static void zero_bubble(const by_pipeline_options *options, int rank, order *o)
     }
 }
 
-/* Forward pass k of a rank with chunks: micro-batches go through a chunk in groups of as many as
- * there are ranks, the last group being the rest. */
+/* Forward pass k of a rank with several chunks: micro-batches go through a chunk in groups of as
+ * many as there are ranks; the last group is the remainder. */
 static by__pass_unit chunked(const by_pipeline_options *options, int rank, int64_t k,
                              by_pipeline_action_kind kind)
 {
@@ -84,7 +84,7 @@ static by__pass_unit chunked(const by_pipeline_options *options, int rank, int64
 }
 
 /* The warm-up of Narayanan et al. 2021: enough for the first backward pass of the last chunk, and
- * two more for each rank behind this one. */
+ * two more for each following rank. */
 static void interleaved(const by_pipeline_options *options, int rank, int64_t slack, order *o)
 {
     int64_t p = options->ranks;

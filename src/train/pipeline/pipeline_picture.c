@@ -1,5 +1,5 @@
-/* Pictures of schedules, at the usual costs, whose unit of time is one cell: as text, and with
- * cairo's toy text API, which falls back to a font that is built in. */
+/* Pictures of schedules, at the default costs, whose unit of time is one cell: as text, and with
+ * cairo's toy text API, which falls back to a built-in font. */
 #include <cairo.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "train/pipeline/pipeline.h"
 
 #define MAX_CELLS   4000
-#define MAX_DRAWN   64 /* ranks */
+#define MAX_DRAWN   64 /* most ranks drawn */
 #define CELL        26.0
 #define ROW         30.0
 #define LEFT        64.0
@@ -40,7 +40,7 @@ static void summarize(by__text *text, const by_pipeline *p, const by_pipeline_ti
 
 /* ---- text ---- */
 
-/* Fills `width` characters with label and `fill`, and a space behind them. */
+/* Fills `width` characters with label and `fill`, followed by a space. */
 static void add_cell(by__text *text, const char *label, char fill, size_t width)
 {
     size_t length = strlen(label);
@@ -110,7 +110,8 @@ typedef struct color {
 
 static const color ink = {0.12, 0.16, 0.20};
 static const color idle_color = {0.93, 0.94, 0.95};
-/* Of forward, backward and weights' passes; told apart also by their lightness on a grey print. */
+/* Of forward, backward and weight-gradient passes; they also differ in lightness, for greyscale
+ * prints. */
 static const color kinds[3] = {{0.62, 0.78, 0.93}, {0.97, 0.77, 0.50}, {0.60, 0.83, 0.64}};
 static const char *const kind_labels[3] = {"forward", "backward", "weights' gradient"};
 

@@ -1,3 +1,4 @@
+/* Schedules: checks the options, times the passes, and makes the list of actions of each rank. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,7 +86,7 @@ static by_status list_links(by_pipeline *p, const by_pipeline_options *o, by_err
     for (size_t i = 0; i < o->link_count; i++) {
         p->links[p->link_count++] = o->links[i];
     }
-    p->options.links = NULL; /* the caller's */
+    p->options.links = NULL; /* owned by the caller */
     p->options.link_count = 0;
     return (int64_t)p->link_count <= INT32_MAX / o->micro_batches
                ? BY_OK
@@ -94,9 +95,9 @@ static by_status list_links(by_pipeline *p, const by_pipeline_options *o, by_err
                               p->link_count, (long long)o->micro_batches);
 }
 
-/* ---- when passes begin ---- */
+/* ---- start times of passes ---- */
 
-/* A pass at its usual time. */
+/* A pass with its time at the default costs. */
 typedef struct timed {
     by__pass_unit pass;
     double begin;
@@ -105,8 +106,9 @@ typedef struct timed {
 
 typedef struct clock {
     by_pipeline *pipeline;
-    timed **passes; /* of each rank */
-    double *ended;  /* of the forward pass of each stage and micro-batch, then backward; -1: not */
+    timed **passes; /* list of each rank */
+    /* of the forward pass of each stage and micro-batch, then of the backward pass; -1: not run */
+    double *ended;
     int stages;
 } clock;
 
@@ -116,7 +118,7 @@ static double *ended_at(const clock *c, bool backward, int stage, int64_t i)
     return &c->ended[row * c->pipeline->options.micro_batches + i];
 }
 
-/* When a pass has what it reads; -1: not yet. */
+/* Time when a pass has its inputs; -1: not yet. */
 static double ready_at(const clock *c, const by__pass_unit *pass)
 {
     bool backward = pass->kind != BY_PIPELINE_FORWARD;
@@ -144,7 +146,7 @@ static double usual_time(const by_pipeline *p, by_pipeline_action_kind kind)
                                         : usual.backward - (apart ? usual.weight : 0.0);
 }
 
-/* Runs every rank's passes as far as they can. *done: that was to their end. */
+/* Runs every rank's passes as far as possible. *done: all have run. */
 static by_status time_passes(clock *c, bool *done, by_error *error)
 {
     const by_pipeline_options *o = &c->pipeline->options;
@@ -180,9 +182,9 @@ static by_status time_passes(clock *c, bool *done, by_error *error)
     return BY_OK;
 }
 
-/* Takes the order of the schedule's passes that wait for each other the least: an interleaved one
- * whose last group of micro-batches is smaller than the others may need more forward passes before
- * its first backward pass. With all of them there it always runs. */
+/* Chooses the order with the least waiting: an interleaved schedule whose last group of
+ * micro-batches is smaller than the others may need more forward passes before its first backward
+ * pass. With all of them first it always runs. */
 static by_status order_passes(clock *c, by_error *error)
 {
     const by_pipeline_options *o = &c->pipeline->options;
@@ -210,14 +212,14 @@ static by_status order_passes(clock *c, by_error *error)
 
 /* ---- the lists ---- */
 
-/* An action and its place in the order of all. */
+/* An action and its position in the total order. */
 typedef struct placed {
     by_pipeline_action action;
     double at;
 } placed;
 
-/* Passes at their begin, transfers at the end of the pass that makes their data, which is before
- * passes that begin then. */
+/* Passes are ordered by their start; transfers at the end of the pass that produces their data,
+ * before passes that start then. */
 static int by_place(const void *a, const void *b)
 {
     const placed *x = a;
@@ -231,7 +233,7 @@ static int by_place(const void *a, const void *b)
     return x->action.tag < y->action.tag ? -1 : x->action.tag > y->action.tag;
 }
 
-/* Transfers of a link at this rank: sends or receives. */
+/* Adds the transfers of a link at this rank: sends or receives. */
 static size_t add_transfers(const clock *c, size_t link, int rank, placed *out)
 {
     const by_pipeline_options *o = &c->pipeline->options;

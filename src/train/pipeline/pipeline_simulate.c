@@ -1,3 +1,5 @@
+/* Simulates a schedule: the time at which each action begins and ends, given costs of passes and
+ * transfers. */
 #include <stdlib.h>
 
 #include "train/pipeline/pipeline.h"
@@ -11,11 +13,11 @@ typedef struct run {
     const by_pipeline *pipeline;
     const by_pipeline_costs *costs;
     by_pipeline_time *time;
-    double *arrival; /* by tag, when the data is there; -1: not sent */
-    size_t *next;    /* of each rank */
+    double *arrival; /* by tag, time of arrival; -1: not sent */
+    size_t *next;    /* index of the next action of each rank */
 } run;
 
-/* Time of a pass; 0 of a transfer. */
+/* Time of a pass; 0 for a transfer. */
 static double duration(const run *r, by_pipeline_action_kind kind)
 {
     const by_pipeline_costs *c = r->costs;
@@ -75,7 +77,7 @@ static by_status run_all(run *r, by_error *error)
     BY_TRY(by__alloc((void **)&r->next, ranks, sizeof *r->next, "pipeline", error));
     BY_TRY(by__alloc((void **)&r->arrival, tags, sizeof *r->arrival, "pipeline", error));
     BY_TRY(by__alloc((void **)&t->ranks, ranks, sizeof *t->ranks, "pipeline", error));
-    /* One behind the last: by_pipeline_time_free needs no number. */
+    /* One extra, ended by NULL: by_pipeline_time_free needs no count. */
     BY_TRY(by__alloc((void **)&t->begin, ranks + 1, sizeof *t->begin, "pipeline", error));
     BY_TRY(by__alloc((void **)&t->end, ranks + 1, sizeof *t->end, "pipeline", error));
     for (size_t k = 0; k < ranks; k++) {

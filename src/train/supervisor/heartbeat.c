@@ -1,6 +1,6 @@
-/* The heartbeat of a rank: a thread that tells the supervisor several times a minute how far the
- * rank is, and hears from it whether to stop. The thread goes on while the rank computes, so a rank
- * that is silent is one whose process or host stands still. */
+/* The heartbeat of a rank: a thread that reports the rank's progress to the supervisor several
+ * times a minute, and receives requests to stop. The thread runs while the rank computes, so a
+ * silent rank is one whose process or host has stopped. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -26,7 +26,7 @@ struct by_heartbeat {
     int fd;
     pthread_t thread;
     pthread_mutex_t sending; /* one message at a time */
-    pthread_mutex_t lock;    /* of what follows */
+    pthread_mutex_t lock;    /* protects the following members */
     by__message beat;
     void (*last)(void *user, uint64_t *number, char *text, size_t size);
     void *last_user;
@@ -35,7 +35,7 @@ struct by_heartbeat {
     int wake[2]; /* a byte written to [1] wakes the thread */
 };
 
-/* All of it within `ms`; false when the connection is gone. */
+/* Sends all bytes within `ms`; returns false if the connection is gone. */
 static bool send_all(int fd, const char *data, size_t length, int ms)
 {
     while (length > 0) {
@@ -80,7 +80,7 @@ static bool connect_within(int fd, const struct sockaddr_in *address, int ms)
            getsockopt(fd, SOL_SOCKET, SO_ERROR, &problem, &size) == 0 && problem == 0;
 }
 
-/* Says hello at one address; the supervisor answers with a line, anybody else does not. */
+/* Sends hello to an address; only the supervisor answers with the expected line. */
 static bool try_address(by_heartbeat *h, const char *text, const by__message *hello)
 {
     char answer[8];
@@ -144,7 +144,7 @@ static bool send_beat(by_heartbeat *h)
     return send_message(h, &beat);
 }
 
-/* Reads answers: "ok\n" for a beat, "stop\n". False when the supervisor has gone. */
+/* Reads answers: "ok\n" for a beat, "stop\n". Returns false if the supervisor is gone. */
 static bool hear(by_heartbeat *h, bool *heard)
 {
     char text[64];
@@ -159,7 +159,7 @@ static bool hear(by_heartbeat *h, bool *heard)
     return true;
 }
 
-/* Until there is something to read or `ms` are over; true: this rank has news. */
+/* Waits for input or for `ms`; returns true if this rank has something to report. */
 static bool wait_for(by_heartbeat *h, int ms)
 {
     struct pollfd wait[2] = {{.fd = h->fd, .events = POLLIN}, {.fd = h->wake[0], .events = POLLIN}};
@@ -174,7 +174,7 @@ static int beat_ms(const by_heartbeat *h)
     return ms > MOST_BEAT_MS ? MOST_BEAT_MS : ms;
 }
 
-/* Beats until the rank closes; false: the supervisor has gone. */
+/* Sends beats until the rank closes; returns false if the supervisor is gone. */
 static bool beat(by_heartbeat *h)
 {
     double heard_at = by__now();
@@ -204,8 +204,8 @@ static bool beat(by_heartbeat *h)
     return true;
 }
 
-/* A supervisor that has gone means: save and end. What still runs after the grace time is stuck,
- * and nobody else would end it. */
+/* If the supervisor is gone, the rank must save and end. If it is still running after the grace
+ * time it is stuck, and this thread ends it, since nobody else would. */
 static void *run(void *user)
 {
     by_heartbeat *h = user;
@@ -223,7 +223,7 @@ static void *run(void *user)
     return NULL;
 }
 
-/* Signals are for the rank's own threads. */
+/* Starts the thread with signals blocked: they are for the rank's own threads. */
 static by_status start_thread(by_heartbeat *h, by_error *error)
 {
     sigset_t all;
@@ -293,8 +293,8 @@ static void wake(by_heartbeat *h)
     (void)!write(h->wake[1], "", 1);
 }
 
-/* Until the supervisor has read all and closed its side: a connection that is closed with answers
- * unread is reset, and what the supervisor has not read yet is lost. */
+/* Waits until the supervisor has read everything and closed its side: closing a connection with
+ * unread answers resets it, and unread data would be lost. */
 static void linger(by_heartbeat *h)
 {
     char text[64];
@@ -327,7 +327,7 @@ void by_heartbeat_close(by_heartbeat **heartbeat, int code, const char *message)
     *heartbeat = NULL;
 }
 
-/* ---- what the rank tells ---- */
+/* ---- reports of the rank ---- */
 
 void by_heartbeat_progress(by_heartbeat *h, int64_t step, const char *phase)
 {
@@ -350,7 +350,7 @@ void by_heartbeat_watch(by_heartbeat *h,
     }
     (void)pthread_mutex_lock(&h->lock);
     if (last == NULL) {
-        read_last(h); /* what is closed after this is not asked again */
+        read_last(h); /* checks a last time before closing */
     }
     h->last = last;
     h->last_user = user;

@@ -1,4 +1,5 @@
-/* Host files of Open MPI: "NAME [slots=N] [max_slots=N]" a line, "#" begins a comment. */
+/* Parser of Open MPI host files: one line "NAME [slots=N] [max_slots=N]" per host; "#" begins a
+ * comment. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@
 
 static const char blanks[] = " \t\r\f\v";
 
-/* What a name of a host may hold: it becomes part of a command line. */
+/* Characters allowed in a host name, which becomes part of a command line. */
 static const char name_bytes[] =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
 
@@ -24,7 +25,7 @@ static bool is_name(const char *word, size_t length)
     return word[0] != '-';
 }
 
-/* The number of a word "slots=N"; -1: it is no such word, 0: its number is wrong. */
+/* Parses a word "slots=N"; -1: it is another word, 0: the number is invalid. */
 static int read_slots(const char *word, size_t length)
 {
     static const char key[] = "slots=";
@@ -89,7 +90,7 @@ static by_status read_line(by_host *out, const char *path, int line, const char 
     return BY_OK;
 }
 
-/* A host that is named twice has the slots of both lines. */
+/* A host that is listed twice has the slots of both lines. */
 static by_status add(by_host_list *list, size_t *capacity, const by_host *host, const char *path,
                      by_error *error)
 {
@@ -144,7 +145,7 @@ by_status by_hosts_read(by_host_list *out, const char *path, by_error *error)
     size_t length;
     *out = (by_host_list){0};
     if (by__file_read(&text, &length, path, HOST_FILE_SIZE, error) != BY_OK) {
-        /* A wrong name: never worth a retry. */
+        /* An invalid name: a retry would not help. */
         return by_error_prefix(error, BY_ECONFIG, "host file");
     }
     by_status status = by__hosts_parse(out, path, text, length, error);

@@ -1,4 +1,4 @@
-/* The line that starts the ranks of a job, from what the machine is like. */
+/* Builds the command that starts the ranks of a job, from properties of the machine. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "base/threads.h"
 #include "train/supervisor/supervisor.h"
 
-/* ---- what the machine is like ---- */
+/* ---- properties of the machine ---- */
 
 static int count_cores(void)
 {
@@ -22,7 +22,7 @@ static int count_cores(void)
     return by__cores_count(&cores);
 }
 
-/* Cores' worth of time that the control group gives; 0: as much as there is. */
+/* CPU quota of the control group in cores; 0: none. */
 static int quota_cores(void)
 {
     long long quota;
@@ -38,7 +38,8 @@ static int quota_cores(void)
     return quota < period ? 1 : (int)(quota / period);
 }
 
-/* Whether a child can read this process's memory, as the ranks of a host read each other's. */
+/* Returns true if a child can read this process's memory, as the ranks of a host read each
+ * other's. */
 static bool can_copy_once(void)
 {
     int64_t secret = 0x62616e79616e;
@@ -77,7 +78,7 @@ void by_launch_look(by_launch_facts *out, const by_host_list *hosts, const char 
     }
 }
 
-/* ---- the line ---- */
+/* ---- the command ---- */
 
 typedef struct line {
     by_launch_line *out;
@@ -113,7 +114,8 @@ static void add_option(line *l, const char *name, const char *value)
     add(l, "%s", value);
 }
 
-/* Hosts in order until all ranks have a slot: "n1:4,n2:2". *most: ranks of the fullest. */
+/* Takes hosts in order until all ranks have a slot: "n1:4,n2:2". *most: ranks of the fullest
+ * host. */
 static by_status choose_hosts(by__text *out, int *used, int *most, const by_launch_options *o,
                               by_error *error)
 {
@@ -137,8 +139,8 @@ static by_status choose_hosts(by__text *out, int *used, int *most, const by_laun
     return BY_OK;
 }
 
-/* Binding: each rank has `threads` cores of its own, or, where there are not so many, none is
- * bound. A control group's quota is time on any core. */
+/* Binding: each rank gets `threads` cores of its own or, if there are not enough, no rank is bound.
+ * A control group's quota applies to any core. */
 static void add_binding(line *l, const by_launch_facts *f, int on_host, bool local)
 {
     by_launch_line *out = l->out;
@@ -202,7 +204,7 @@ by_status by_launch_line_make(by_launch_line *out, const by_launch_options *o,
         add(&l, "-x");
         add(&l, "OMP_NUM_THREADS");
         if (o->watched) {
-            /* What a rank ends with is for the supervisor to judge: others may still be saving. */
+            /* The supervisor evaluates the exit of a rank: others may still be saving. */
             add_option(&l, "orte_abort_on_non_zero_status", "0");
             add(&l, "-x");
             add(&l, BY__SUPERVISOR);

@@ -1,5 +1,5 @@
-/* What a rank and its supervisor say to each other. Whoever reaches the port can send anything, so
- * a line is checked like a file. */
+/* Messages between a rank and its supervisor. Any process that reaches the port can send anything,
+ * so lines are validated like files. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ size_t by__message_format(char out[BY__MESSAGE_LINE], const by__message *m)
     return (size_t)n;
 }
 
-/* Digits only, within [0, most]. */
+/* Parses digits only, within [0, most]. */
 static bool read_number(uint64_t *out, const char *text, uint64_t most)
 {
     char *end;
@@ -168,7 +168,7 @@ size_t by__contact_format(char *out, size_t size, const by__contact *c)
     return n < 0 ? 0 : (size_t)n;
 }
 
-/* Cuts the text in front of the next `separator` off; NULL behind the last. */
+/* Cuts off the text before the next `separator`; NULL after the last. */
 static char *cut(char **at, char separator)
 {
     char *begin = *at;

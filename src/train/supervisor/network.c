@@ -1,4 +1,4 @@
-/* Addresses: of this host, of others, and the network that they share. */
+/* Addresses of this host and of others, and the network that they share. */
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>

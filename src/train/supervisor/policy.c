@@ -1,4 +1,5 @@
-/* What follows a start of the job that has ended: pure, so that it can be tested without one. */
+/* Decides what follows the end of a start of the job; a pure function, so that it can be tested
+ * without a job. */
 #include "train/supervisor/supervisor.h"
 
 static double back_off(const by__policy *policy, int restarts)
@@ -17,7 +18,7 @@ by__decision by__policy_decide(by__history *h, const by__policy *policy, int cod
         (void)snprintf(d.why, sizeof d.why, "%s", code == BY_EXIT_CONFIG ? "not tried again" : "");
         return d;
     }
-    /* A checkpoint that was written before, and again after going back, is no progress. */
+    /* A checkpoint that is written again after going back is not progress. */
     if (saved > h->saved) {
         h->saved = saved;
         h->in_a_row = 0;

@@ -1,4 +1,4 @@
-/* Starting and ending the processes of a job on this host. */
+/* Starts and ends the processes of a job on this host. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 
 extern char **environ;
 
-/* environ with `extra` in the place of variables of the same names. */
+/* environ with `extra` replacing variables of the same names. */
 static by_status join_environment(char ***out, char *const *extra, by_error *error)
 {
     size_t count = 0;
@@ -44,7 +44,7 @@ static by_status join_environment(char ***out, char *const *extra, by_error *err
     return BY_OK;
 }
 
-/* posix_spawn rather than fork: the caller may have threads. */
+/* posix_spawn instead of fork, because the caller may have threads. */
 static int spawn(pid_t *out, char *const *words, char *const *environment)
 {
     posix_spawnattr_t attributes;
@@ -80,7 +80,7 @@ static int spawn(pid_t *out, char *const *words, char *const *environment)
 by_status by__process_start(pid_t *out, char *const *words, char *const *extra, by_error *error)
 {
     char **environment;
-    /* Orphans of the job come to this process, which can then end them. */
+    /* Makes orphans of the job children of this process, which can then end them. */
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     BY_TRY(join_environment(&environment, extra, error));
     int problem = spawn(out, words, environment);
@@ -111,7 +111,7 @@ typedef struct process {
     bool ours; /* a descendant of this process */
 } process;
 
-/* The parent of a process; 0: it has gone, or is only waiting to be reaped. */
+/* The parent of a process; 0: it is gone, or a zombie. */
 static pid_t parent_of(pid_t pid)
 {
     char path[64];
@@ -125,7 +125,7 @@ static pid_t parent_of(pid_t pid)
         (void)close(fd);
     }
     text[n < 0 ? 0 : n] = '\0';
-    const char *behind_name = strrchr(text, ')'); /* the name may hold anything */
+    const char *behind_name = strrchr(text, ')'); /* the name may contain any characters */
     return behind_name != NULL && sscanf(behind_name + 1, " %c %d", &state, &parent) == 2 &&
                    state != 'Z' && state != 'X'
                ? (pid_t)parent

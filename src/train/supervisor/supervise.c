@@ -1,4 +1,5 @@
-/* The supervisor's loop: start the ranks, watch them, judge how they ended, start again. */
+/* The supervisor's loop: starts the ranks, watches them, evaluates how they ended, and restarts
+ * them. */
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -11,10 +12,10 @@
 #include "train/supervisor/supervisor.h"
 
 #define TICK         0.1
-#define SETTLE       10.0 /* seconds in which the others end by themselves when one has failed */
+#define SETTLE       10.0 /* seconds for the other ranks to end by themselves when one has failed */
 #define CRASH_SETTLE 1.0  /* the same when one was lost: the others wait for it in vain */
-#define ENDED_SETTLE 30.0 /* and mpirun, when all have */
-#define TERM_SECONDS 3.0  /* between asking mpirun to end and ending it */
+#define ENDED_SETTLE 30.0 /* the same for mpirun, when all have ended */
+#define TERM_SECONDS 3.0  /* between SIGTERM and SIGKILL for mpirun */
 #define KILL_SECONDS 10.0
 #define PROBE        15.0 /* seconds in which a host must answer */
 
@@ -22,21 +23,21 @@ typedef struct host {
     const by_host *given;
     int faults;
     bool out;     /* not used any more */
-    bool reached; /* answers now */
-    int first;    /* its first rank of this start */
+    bool reached; /* answered the last probe */
+    int first;    /* its first rank in this start */
     int ranks;
 } host;
 
 typedef struct supervisor {
-    by_supervisor_options o; /* with its defaults filled in */
+    by_supervisor_options o; /* with defaults filled in */
     by_launch_facts facts;
     by__watch watch;
     by__policy policy;
     by__history history;
     host *hosts;
-    int ranks; /* of this start */
+    int ranks; /* in this start */
     pid_t pid;
-    int child_code; /* of mpirun; -1: it runs */
+    int child_code; /* of mpirun; -1: it is running */
 } supervisor;
 
 static void say(const supervisor *s, const char *format, ...) BY_PRINTF(2, 3);
@@ -96,7 +97,7 @@ static by_status start_probe(pid_t *pid, const char *name, by_error *error)
     return by__process_start(pid, words, none, error);
 }
 
-/* Which of the hosts answer. Those that are this one do. */
+/* Finds which hosts answer; this host does by definition. */
 static void probe(supervisor *s)
 {
     size_t count = s->o.launch.hosts.count;
@@ -138,7 +139,7 @@ static void probe(supervisor *s)
     free(codes);
 }
 
-/* Gives the ranks to hosts in the order in which mpirun does. */
+/* Assigns ranks to hosts in mpirun's order. */
 static int place_ranks(supervisor *s)
 {
     int left = s->o.launch.ranks;
@@ -196,7 +197,7 @@ static void add_word(char **words, size_t *count, const char *word)
     words[(*count)++] = (char *)(uintptr_t)word;
 }
 
-/* The command of this start: the first one, or `again` on the run that is known by now. */
+/* Makes the command of this start: the first one, or `again` for a known run. */
 static by_status make_command(char ***out, size_t *count, const supervisor *s, by_error *error)
 {
     const by_supervisor_options *o = &s->o;
@@ -291,7 +292,7 @@ static double sooner(double a, double b)
     return a < b ? a : b;
 }
 
-/* What has happened since the last look; when the job is to be ended by force. */
+/* Handles news since the last call; returns the time at which the job is to be ended by force. */
 static double look(supervisor *s, double deadline)
 {
     by__watch *w = &s->watch;
@@ -315,7 +316,8 @@ static double look(supervisor *s, double deadline)
     return unfinished(s) == 0 ? sooner(deadline, now + ENDED_SETTLE) : deadline;
 }
 
-/* mpirun ends its ranks on other hosts when it is asked to; what it leaves here is ended then. */
+/* mpirun ends its ranks on other hosts when asked to; the remaining processes here are then
+ * ended. */
 static void end_job(supervisor *s)
 {
     double end = by__now() + TERM_SECONDS;
@@ -340,7 +342,7 @@ static void watch_job(supervisor *s)
         by__process_reap(&s->pid, &s->child_code, 1);
         deadline = look(s, deadline);
     }
-    /* What the ranks said last may still be on its way. */
+    /* The last messages of the ranks may still be in transit. */
     for (int i = 0;
          i < 10 && s->child_code >= 0 && by__watch_number(&s->watch, BY__RANK_RUNNING) > 0; i++) {
         by__watch_hear(&s->watch, TICK);
@@ -351,7 +353,7 @@ static void watch_job(supervisor *s)
     end_job(s);
 }
 
-/* ---- how it ended ---- */
+/* ---- evaluation of the end ---- */
 
 static bool all_ended_well(const by__watch *w, bool *saved)
 {
@@ -366,7 +368,7 @@ static bool all_ended_well(const by__watch *w, bool *saved)
     return true;
 }
 
-/* What a start that no rank explained ended with. */
+/* The exit code for a start that no rank explained. */
 static int judge_child(supervisor *s)
 {
     by__fault *f = &s->watch.fault;
@@ -427,7 +429,8 @@ static void blame_host(supervisor *s)
     }
 }
 
-/* Hosts that were asked to stop by themselves are going away. True: others are left. */
+/* Drops hosts whose ranks were asked to stop there, because these hosts are going away. Returns
+ * true if others are left. */
 static bool drop_leaving(supervisor *s)
 {
     bool left = false;
@@ -441,8 +444,8 @@ static bool drop_leaving(supervisor *s)
     return left;
 }
 
-/* The newest checkpoint gets a name that no reader takes, if there is one before it (or the job
- * may begin again). */
+/* Renames the newest checkpoint so that readers ignore it, if there is an older one (or the job may
+ * start over). */
 static void set_aside(const supervisor *s)
 {
     char *root = by__path_join(s->watch.run, "checkpoints");
@@ -457,7 +460,7 @@ static void set_aside(const supervisor *s)
     }
     by__text_format(&name, "%s.aside", path);
     if (by__text_take(&name, &aside, NULL) == BY_OK) {
-        (void)by__remove_tree(aside, NULL); /* of an earlier time */
+        (void)by__remove_tree(aside, NULL); /* from an earlier time */
         if (rename(path, aside) == 0) {
             if (by_checkpoint_latest(root, &older, NULL, NULL) != BY_OK && !s->o.from_start) {
                 (void)rename(aside, path);
@@ -473,7 +476,7 @@ static void set_aside(const supervisor *s)
     free(aside);
 }
 
-/* Waits before a restart; false: the wait was interrupted by a request to stop. */
+/* Waits before a restart; returns false if a request to stop arrives. */
 static bool wait_for_restart(const supervisor *s, double seconds)
 {
     double end = by__now() + seconds;
@@ -486,7 +489,7 @@ static bool wait_for_restart(const supervisor *s, double seconds)
     return stop_wanted(s) == 0;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole run ---- */
 
 static by_status open_supervisor(supervisor *s, const by_supervisor_options *options,
                                  by_error *error)
@@ -511,7 +514,7 @@ static by_status open_supervisor(supervisor *s, const by_supervisor_options *opt
     return by__watch_open(&s->watch, here, o->silence, o->grace, error);
 }
 
-/* After a start that ended with *code: true when another follows. */
+/* After a start that ended with *code: returns true if another one follows. */
 static bool decide(supervisor *s, int *code)
 {
     by__watch *w = &s->watch;

@@ -1,4 +1,5 @@
-/* The supervisor's ear: a TCP port that the ranks of a job connect to, and what is known of each.
+/* The supervisor's connections: a TCP port that the ranks of a job connect to, and the state of
+ * each rank.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -14,10 +15,10 @@
 
 #include "train/supervisor/supervisor.h"
 
-/* Connections that have not said who they are. */
+/* Limits on connections that have not identified themselves. */
 #define STRANGERS        64
 #define STRANGER_SECONDS 10.0
-/* Seconds of silence that are more than a late beat. */
+/* Seconds without a beat after which it is more than late. */
 #define LATE_BEATS 2.0
 
 struct by__connection {
@@ -107,14 +108,14 @@ by_status by__watch_arm(by__watch *w, int ranks, by_error *error)
     w->saved = -1;
     w->stopping = false;
     w->began = by__now();
-    /* Ranks of an earlier start that are still somewhere are strangers now. */
+    /* Ranks of an earlier start that are still running are not recognized any more. */
     make_token(w->contact.token);
     return BY_OK;
 }
 
 /* ---- faults ---- */
 
-/* "step 12, gradients; last collective: all-reduce ..." */
+/* Formats "step 12, gradients; last collective: all-reduce ...". */
 static const char *describe(char *out, size_t size, const by__rank *r)
 {
     int n = snprintf(out, size, "step %" PRId64 ", %s", r->step, r->phase);
@@ -124,7 +125,7 @@ static const char *describe(char *out, size_t size, const by__rank *r)
     return out;
 }
 
-/* The first one counts: what follows, follows from it. */
+/* Only the first fault counts; later ones are its consequences. */
 static void set_fault(by__watch *w, int code, int rank, const char *what)
 {
     char state[640];
@@ -172,7 +173,7 @@ static void end_rank(by__watch *w, int rank, const by__message *m)
     by__rank *r = &w->ranks[rank];
     r->state = BY__RANK_ENDED;
     r->code = m->code;
-    /* A rank that fails because of another one says so; the other one is the fault. */
+    /* A rank that fails because of another one reports that; the other one is the fault. */
     if (m->code != BY_EXIT_DONE && m->code != BY_EXIT_SAVED && m->code != BY_EXIT_PEER &&
         w->fault.code == 0) {
         w->fault.code = m->code;
@@ -185,9 +186,9 @@ static void end_rank(by__watch *w, int rank, const by__message *m)
     (void)snprintf(r->text, sizeof r->text, "%s", m->text);
 }
 
-/* ---- hearing ---- */
+/* ---- receiving ---- */
 
-/* False: whoever sent this is not a rank of this start. */
+/* Returns false if the sender is not a rank of this start. */
 static bool greet(by__watch *w, by__connection *c, const by__message *m)
 {
     if (m->kind != BY__MESSAGE_HELLO || strcmp(m->token, w->contact.token) != 0 ||
@@ -241,11 +242,11 @@ static bool take(by__watch *w, by__connection *c, const char *line, size_t lengt
         return true;
     }
     const char *answer = w->stopping && m.kind == BY__MESSAGE_BEAT ? "stop\n" : "ok\n";
-    /* An answer that does not fit into the buffer of a rank that stands still is of no use. */
+    /* If the buffer of a stopped rank is full, its answer is dropped. */
     return send(c->fd, answer, strlen(answer), MSG_NOSIGNAL | MSG_DONTWAIT) > 0 || errno == EAGAIN;
 }
 
-/* False when the connection is to be closed. */
+/* Returns false if the connection must be closed. */
 static bool read_from(by__watch *w, by__connection *c)
 {
     ssize_t n = recv(c->fd, c->buffer + c->used, sizeof c->buffer - c->used, MSG_DONTWAIT);
@@ -291,7 +292,8 @@ void by__watch_hear(by__watch *w, double seconds)
         wait[i] = (struct pollfd){.fd = w->connections[i].fd, .events = POLLIN};
     }
     if (poll(wait, count + 1, (int)(1e3 * seconds)) > 0) {
-        for (size_t i = count; i-- > 0;) { /* backwards: the last one takes a dropped one's place */
+        /* backwards, because the last one takes a dropped one's place */
+        for (size_t i = count; i-- > 0;) {
             by__connection *c = &w->connections[i];
             if (wait[i].revents != 0 && !read_from(w, c)) {
                 if (c->rank >= 0) {
@@ -341,17 +343,17 @@ int by__watch_peer(const by__watch *w)
     return -1;
 }
 
-/* ---- looking for a rank that stands still ---- */
+/* ---- detection of stuck ranks ---- */
 
-/* Of the ranks without progress, the one that the others wait for: it has entered the fewest
- * collectives; of equals, it stood still first. */
+/* Of the ranks without progress, finds the one that the others wait for: it has entered the fewest
+ * collectives; ties go to the one that stopped first. */
 static int find_stuck(const by__watch *w, double now, double timeout)
 {
     int found = -1;
     for (int i = 0; i < w->count; i++) {
         const by__rank *r = &w->ranks[i];
         if (r->state == BY__RANK_RUNNING && now - r->advanced <= timeout) {
-            return -1; /* somebody still gets on, so nobody waits for ever yet */
+            return -1; /* another rank still makes progress, so no rank is stuck yet */
         }
         if (r->state == BY__RANK_RUNNING &&
             (found < 0 || r->number < w->ranks[found].number ||

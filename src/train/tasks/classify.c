@@ -1,4 +1,4 @@
-/* Classification: each image, or row of a table, is one of several classes. */
+/* Classification: each image, or row of a table, belongs to one of several classes. */
 #include <math.h>
 
 #include "banyan/ops.h"
@@ -58,7 +58,7 @@ static by_status loss(const by_config *config, const by_model_request *request, 
 
 enum { SUM_COUNT, SUM_TOP1, SUM_TOP5, SUM_CLASSES };
 
-/* How many classes come before `label`: of equal logits the lower class is first. */
+/* Number of classes that rank before `label`; of equal logits the lower class is first. */
 static size_t rank_of(const float *logits, size_t classes, size_t label)
 {
     size_t before = 0;

@@ -1,5 +1,5 @@
-/* Which packed directories are mixed to train on, and with what weights: data.mix, data.mix_order
- * and data.curriculum. */
+/* The mix of packed directories for training, and their weights: data.mix, data.mix_order and
+ * data.curriculum. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "config/kind.h"
 #include "train/tasks/language.h"
 
-/* A weight from `text` up to `end`; false: it is none. */
+/* Parses a weight of `length` bytes; returns false if it is malformed. */
 static bool parse_weight(const char *text, size_t length, double *out)
 {
     char number[64];
@@ -19,7 +19,7 @@ static bool parse_weight(const char *text, size_t length, double *out)
     return by__parse_f64(number, out) && isfinite(*out) && *out >= 0.0;
 }
 
-/* DIR=WEIGHT; the last `=` counts, as a path may have others. */
+/* Parses DIR=WEIGHT; the last `=` counts, because a path may contain others. */
 static by_status parse_part(by__data_mix *mix, const by_config *config, size_t index,
                             by_error *error)
 {
@@ -50,7 +50,7 @@ static by_status refuse_stage(const by_config *config, const char *entry, size_t
                                      : "0.2:0.5:0.3");
 }
 
-/* STEP=WEIGHT:WEIGHT... */
+/* Parses STEP=WEIGHT:WEIGHT... */
 static by_status parse_stage(by__data_mix *mix, const by_config *config, size_t index,
                              by_error *error)
 {
@@ -86,7 +86,7 @@ static by_status parse_stage(by__data_mix *mix, const by_config *config, size_t 
     return BY_OK;
 }
 
-/* Weights that add up to nothing would leave a stage without data. */
+/* Weights that add up to 0 would leave a stage without data. */
 static by_status check_sums(const by__data_mix *mix, const by_config *config, by_error *error)
 {
     for (size_t s = 0; s < mix->stage_count; s++) {

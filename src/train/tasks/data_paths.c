@@ -1,3 +1,5 @@
+/* Locates the packed directories of a config, packing text on first use, verifies them, and checks
+ * that their tokenizers agree. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,7 +72,7 @@ static by_status copy(char **out, const char *path, by_error *error)
     return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path") : BY_OK;
 }
 
-/* DIRECTORY/tokenizer.json; NULL where there is none. */
+/* DIRECTORY/tokenizer.json; NULL if there is none. */
 static by_status find_tokenizer(char **out, const char *directory, by_error *error)
 {
     char *path;
@@ -83,7 +85,7 @@ static by_status find_tokenizer(char **out, const char *directory, by_error *err
     return BY_OK;
 }
 
-/* The tokenizer in the newest checkpoint of a run that has one; NULL where none has. */
+/* The tokenizer in the newest checkpoint of a run that has one; NULL: none has. */
 static by_status find_saved_tokenizer(char **out, const char *run, by_error *error)
 {
     char *root;
@@ -111,8 +113,8 @@ static by_status find_saved_tokenizer(char **out, const char *run, by_error *err
     return status;
 }
 
-/* What makes the tokens of data.text, as a path or a kind. A run that exists has its own, wherever
- * it once came from; weights to start from bring theirs, unless the config names one. */
+/* Chooses the tokenizer of data.text, as a path or a kind. An existing run has its own, whatever
+ * its origin was; weights to start from have theirs, unless the config names one. */
 static by_status choose_tokenizer(char **out, const by_config *config, const char *run,
                                   by_error *error)
 {
@@ -157,7 +159,7 @@ static by_status find_text(by__data_paths *paths, const by_config *config,
     return status;
 }
 
-/* Letters, digits, dots, dashes and underscores. */
+/* True for letters, digits, dots, dashes and underscores. */
 static bool is_name(const char *text, size_t length)
 {
     static const char letters[] =
@@ -165,7 +167,7 @@ static bool is_name(const char *text, size_t length)
     return length > 0 && length <= 32 && strspn(text, letters) >= length;
 }
 
-/* NAME=DIR number `index` of data.valid_sets; names before it are known. */
+/* Parses NAME=DIR, entry `index` of data.valid_sets; earlier names are known. */
 static by_status find_valid_set(by__data_paths *paths, const by_config *config, size_t index,
                                 by_error *error)
 {
@@ -191,7 +193,7 @@ static by_status find_valid_set(by__data_paths *paths, const by_config *config, 
                                        : BY_OK;
 }
 
-/* What is held out, if it is not a part of data.text. */
+/* Finds the held-out data, unless they are a part of data.text. */
 static by_status find_valid(by__data_paths *paths, const by_config *config, by_error *error)
 {
     size_t count = config->data.valid_sets.count;
@@ -225,7 +227,7 @@ static by_status find_valid(by__data_paths *paths, const by_config *config, by_e
     return BY_OK;
 }
 
-/* The packed directories that the config names. */
+/* Finds the packed directories that the config names. */
 static by_status find_packed(by__data_paths *paths, const by_config *config, by_error *error)
 {
     by__data_mix mix;
@@ -248,7 +250,7 @@ static bool relay_verifying(void *user, uint64_t done, uint64_t total)
     return relay_progress(user, &progress);
 }
 
-/* Whether damaged data is left out. */
+/* Returns true if damaged data are skipped. */
 static bool skips_damage(const by_config *config)
 {
     return strcmp(config->data.corrupt, "skip") == 0;
@@ -289,7 +291,7 @@ by_status by__same_tokenizer(const char *data, const char *model, by_error *erro
     char *path;
     by_tokenizer *tokenizer;
     BY_TRY(find_tokenizer(&path, model, error));
-    if (path == NULL) { /* weights alone: nothing says what their tokens are */
+    if (path == NULL) { /* weights without a tokenizer: their tokens are unknown */
         return BY_OK;
     }
     by_status status = read_tokenizer_hash(hash, data, error);
@@ -309,7 +311,7 @@ by_status by__same_tokenizer(const char *data, const char *model, by_error *erro
     return status;
 }
 
-/* `path`, what the key `key` names, means the same by a token as the training data. */
+/* Checks that `path`, the value of `key`, has the same tokenizer as the training data. */
 static by_status check_tokenizer(const by__data_paths *paths, const char *path, const char *key,
                                  by_error *error)
 {
@@ -326,7 +328,7 @@ static by_status check_tokenizer(const by__data_paths *paths, const char *path, 
                               paths->train_count > 1 ? "data.mix" : "data.train", train);
 }
 
-/* All training data, valid and the weights to start from mean the same by a token. */
+/* Checks that all training data, valid and the weights to start from have the same tokenizer. */
 static by_status check_tokenizers(const by__data_paths *paths, const by_config *config,
                                   bool is_resumed, by_error *error)
 {

@@ -6,7 +6,7 @@
 
 typedef struct window {
     uint64_t document;
-    uint64_t begin; /* token of the data set */
+    uint64_t begin; /* first token, in the data set */
     size_t targets; /* of this window: 0 in a document of one token */
     bool is_last;
 } window;
@@ -17,7 +17,7 @@ struct by__documents {
     size_t count;
     size_t capacity;
     uint64_t targets; /* of all windows */
-    double loss;      /* of the present document's windows so far */
+    double loss;      /* sum over the current document's windows so far */
     uint64_t seen;
 };
 

@@ -1,4 +1,4 @@
-/* What a model is evaluated on: a packed directory, or text that is packed for the occasion. */
+/* Data to evaluate a model on: a packed directory, or text that is packed temporarily. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -56,7 +56,7 @@ static by_status copy_all(int to, int from, const char *path, const by_train_opt
     }
 }
 
-/* Packing reads its text more than once: a pipe becomes a file first. */
+/* Copies a pipe to a file, because packing reads its text more than once. */
 static by_status spool(const char *path, const char *file, const by_train_options *progress,
                        by_error *error)
 {

@@ -1,3 +1,4 @@
+/* Examples in memory: opens images or a table, completes the config, and makes sources. */
 #include "train/tasks/examples.h"
 
 #include <math.h>
@@ -113,7 +114,7 @@ static uint64_t bytes_of(const by_array_set *set)
     return bytes;
 }
 
-/* What was left out of a file that has `kept` examples. */
+/* Adds the skipped examples of a file of which `kept` were read. */
 static by_status add_damage(by__examples *d, const by_damage *damage, size_t count, uint64_t kept,
                             by_error *error)
 {
@@ -145,7 +146,7 @@ static by_status open_images(by_array_set **out, by__examples *d, const by_strin
     return add_damage(d, damage, count, by_array_set_examples(*out), error);
 }
 
-/* "IMAGES" or "IMAGES,LABELS". */
+/* Opens "IMAGES" or "IMAGES,LABELS". */
 static by_status open_image_path(by_array_set **out, by__examples *d, const char *path,
                                  by_error *error)
 {
@@ -207,7 +208,7 @@ static by_status split(by__examples *d, const by_config *config, uint64_t exampl
     return by_split_parts(&d->train_part, &d->valid_part, NULL, examples, &how, error);
 }
 
-/* What the keys say of the size of images, unless a checkpoint has said it. */
+/* Takes the size of images from the keys, unless a checkpoint sets it. */
 static by_status take_fit(by__examples *d, const by_model_config *m, by_error *error)
 {
     const by__examples_keys *k = d->keys;
@@ -297,7 +298,7 @@ static by_status open_config_table(by__examples *d, const by_task_request *r,
     return status;
 }
 
-/* What the request names, to evaluate or predict. */
+/* Opens the data named by the request, to evaluate or predict. */
 static by_status open_path(by__examples *d, const by_task_request *r, const by_column_type *target,
                            bool classes, by_error *error)
 {
@@ -364,7 +365,7 @@ by_status by__examples_open(by__examples **out, const by__task_row *row,
     d->base.task = &row->task;
     d->keys = keys;
     d->channels = request->config->model.channels > 0 ? request->config->model.channels : 0;
-    /* Predictions are matched to rows by their number. */
+    /* Nothing is skipped when predicting, since predictions are matched to rows by number. */
     d->skip =
         strcmp(request->config->data.corrupt, "skip") == 0 && request->purpose != BY_TASK_PREDICT;
     by_status status = open_set(d, request, classes, error);
@@ -393,7 +394,7 @@ void by__examples_close(by_task_data *data)
     free(d);
 }
 
-/* ---- what the config learns ---- */
+/* ---- completion of the config ---- */
 
 static by_status take_size(int64_t *size, int64_t have, const char *key, const char *set,
                            by_error *error)

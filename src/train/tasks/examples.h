@@ -1,8 +1,9 @@
 /* Examples in memory as the data of a task: images with labels, or the rows of a table.
  *
- * The config names files and what is held out; this opens them, learns what turns them into numbers
- * from the training part (or takes what a checkpoint has kept), completes the config, makes
- * sources, and says what is kept. A task adds its own keys, loss and metrics. */
+ * The config names files and the held-out part. This opens the files, learns from the training part
+ * how to convert them to numbers (or loads that from a checkpoint), completes the config, makes
+ * sources, and lists the files to keep with a checkpoint. A task adds its own keys, loss and
+ * metrics. */
 #ifndef BY_TRAIN_TASKS_EXAMPLES_H
 #define BY_TRAIN_TASKS_EXAMPLES_H
 
@@ -13,7 +14,7 @@
 #include "train/tasks/tasks.h"
 #include "train/train.h"
 
-/* Values of the keys below: the first field of the struct of a kind that has them. */
+/* Values of the keys below: the first member of the struct of a kind that has them. */
 typedef struct by__examples_keys {
     by_string_list images;
     by_string_list labels;
@@ -40,46 +41,47 @@ extern const by__key_list by__split_keys;
 typedef struct by__examples {
     by_task_data base;
     const by__examples_keys *keys; /* of the config that was opened, which must outlive it */
-    by_array_set *train;           /* all examples, or those of the data to train on alone */
-    by_array_set *valid; /* held out, where that is a set of its own; NULL: a part of train */
+    by_array_set *train;           /* all examples, or only those to train on */
+    /* held-out examples if they are a separate set; NULL: they are part of train */
+    by_array_set *valid;
     by_part train_part;
     by_part valid_part;
     by_encoding *encoding;   /* of tables; NULL: images */
     by__pixel_scales scales; /* of images */
-    by_image_fit fit;        /* what is learned of their size, or the config says */
-    int64_t channels;        /* of a JPEG or PNG; 0: those that the model does not say */
-    char *learned;           /* the JSON text of what was learned */
+    by_image_fit fit;        /* learned from their size, or set by the config */
+    int64_t channels;        /* of a JPEG or PNG; 0: not fixed by the model */
+    char *learned;           /* what was learned, as JSON */
     char learned_hash[33];
-    char *reference;     /* of a table: the text of BY_DRIFT_FILE; NULL: there is none */
-    const char **labels; /* names of classes; NULL: none */
+    char *reference;     /* of a table: the text of BY_DRIFT_FILE; NULL: none */
+    const char **labels; /* class names; NULL: none */
     size_t label_count;
-    bool skip;         /* damaged examples are left out ... */
-    by__damage damage; /* ... and told of */
-    bool is_predicted; /* targets are made up, and do not count */
+    bool skip;         /* damaged examples are skipped */
+    by__damage damage; /* and listed here */
+    bool is_predicted; /* targets are placeholders, and do not count */
 } by__examples;
 
-/* Opens what the keys of `kind` name. classes: the target of a table is a category, not a
+/* Opens the data named by the keys of `kind`. classes: the target of a table is a category, not a
  * number. */
 by_status by__examples_open(by__examples **out, const by__task_row *row,
                             const by_task_request *request, bool classes, by_error *error);
 void by__examples_close(by_task_data *data);
-/* The keys of a config. */
+/* The keys in a config. */
 const by__examples_keys *by__examples_keys_of(const by_config *config, const by__task_row *row);
 unsigned by__examples_knows(const by_config *config, const by__examples_keys *keys);
-/* Sizes for timing: images of 1 x 28 x 28, or rows of 8 numbers, whichever the model reads. */
+/* Sets sizes for timing without data: images of 1 x 28 x 28, or rows of 8 numbers, whichever the
+ * model reads. */
 void by__examples_assume(by_config *config, int64_t outputs);
-/* Completes the sizes of an example and, unless they are given, `outputs`. */
+/* Completes the sizes of an example and, unless given, `outputs`. */
 by_status by__examples_complete(by_task_data *data, by_config *config, int64_t outputs,
                                 by_error *error);
 by_status by__examples_source(by_source **out, by_task_data *data, const by_config *config,
                               bool training, by_error *error);
-/* The same of a part of a set. */
+/* The same for a part of a set. */
 by_status by__examples_source_of(by_source **out, const by__examples *data, const by_array_set *set,
                                  const by_part *part, bool training, by_error *error);
-/* Gives the arrays of a set that are to be predicted targets ("labels" or "targets") that do not
- * count. */
+/* Gives the arrays of a set to be predicted placeholder targets ("labels" or "targets"). */
 by_status by__examples_replace_targets(by_array_set **set, const char *target, by_error *error);
-/* by_task.take, of labels or of numbers, and by_task.column. */
+/* Implement by_task.take, for labels or numbers, and by_task.column. */
 by_status by__examples_take(const by_task_data *data, const by_task_examples *examples,
                             bool classes, by_array_set **set, by_source **source, by_error *error);
 bool by__examples_column(const by_task_data *data, size_t i, by_column_type *out);
@@ -87,9 +89,9 @@ by_status by__examples_keep(by_task_data *data, const by_config *config, by_task
                             by_error *error);
 by_status by__examples_check(const by_task_data *data, const by_checkpoint *checkpoint,
                              by_error *error);
-/* The classes of the labels that are open: one more than the largest. 0: there are none. */
+/* Number of classes of the open labels: the largest plus one. 0: there are no labels. */
 int64_t by__examples_classes(const by__examples *data);
-/* BY_ECONFIG unless the model delivers an output. */
+/* BY_ECONFIG unless the model ends in an output. */
 by_status by__examples_needs_output(const by_config *config, const by_model *model,
                                     by_error *error);
 

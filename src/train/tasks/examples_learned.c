@@ -1,3 +1,5 @@
+/* What is learned from the training part of a set of examples, stored with the weights and loaded
+ * from there. */
 #include "train/tasks/examples_learned.h"
 
 #include <math.h>
@@ -13,7 +15,7 @@ const char *by__examples_learned_name(const by__examples *d)
     return d->encoding == NULL ? IMAGES_FILE : TABLE_FILE;
 }
 
-/* Mean and deviation of pixel / 255 in each channel, from exact sums. */
+/* Mean and standard deviation of pixel / 255 in each channel, from exact sums. */
 static by_status measure_images(by__examples *d, by_error *error)
 {
     const by_array *images = by_array_set_find(d->train, "images");
@@ -50,7 +52,7 @@ static void add_scales(by__text *text, const char *name, const float *scales, si
     by__text_add(text, "],\n");
 }
 
-/* As transformers says it: ViT's processor stretches, CLIP's crops. */
+/* In transformers' format: ViT's processor stretches, CLIP's crops. */
 static void add_fit(by__text *text, const by_image_fit *fit)
 {
     bool crops = fit->resize == BY_RESIZE_CROP;

@@ -1,4 +1,4 @@
-/* Examples in memory that are predicted. */
+/* Examples in memory, for prediction. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,14 +48,14 @@ by_status by__examples_source_of(by_source **out, const by__examples *d, const b
     return by_array_source_open(out, set, part, &options, error);
 }
 
-/* How images become those of a model of this size: as while it was trained. */
+/* The conversion of images to a model of this size, the same as in training. */
 static by_image_fit fit_of(const by__examples *d, int64_t height, int64_t width)
 {
     by_image_fit fit = {.height = height, .width = width};
     return d->fit.height == height && d->fit.width == width ? d->fit : fit;
 }
 
-/* JPEG and PNG as the files of a config are: the same function resizes them. */
+/* Decodes JPEG and PNG like the files of a config: the same function resizes them. */
 static by_status decode(by_array_set **out, const by__examples *d, const by_task_examples *examples,
                         by_error *error)
 {

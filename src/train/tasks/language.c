@@ -1,4 +1,4 @@
-/* Language modelling: each token is predicted from those before it. */
+/* Language modelling: predicts each token from those before it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,27 +67,27 @@ static const by__key_list key_list = BY__KEY_LIST(keys);
 
 typedef struct language_data {
     by_task_data base;
-    by__data_paths paths;      /* of what the config names */
-    by__evaluation_data other; /* evaluated or predicted instead */
+    by__data_paths paths;      /* of the data named by the config */
+    by__evaluation_data other; /* data to evaluate or predict instead */
     by_dataset **train;        /* [paths.train_count] */
-    by__data_mix mix;          /* how they are mixed; of one data set: not */
+    by__data_mix mix;          /* how they are mixed; unused for one data set */
     by_logit_store *logits;    /* of the data set; NULL: none */
     by_dataset **valid;        /* [valid_count] */
     size_t valid_count;        /* 0: nothing is held out */
-    char (*keys)[64];          /* of the losses of data.valid_sets */
-    by__documents *documents;  /* to predict */
+    char (*keys)[64];          /* names of the losses of data.valid_sets */
+    by__documents *documents;  /* for prediction */
     int64_t eos;
     char *eos_token; /* NULL: none */
     char *tokenizer_config;
     char *reference;   /* the text of BY_DRIFT_FILE */
-    bool best_fit;     /* data.packing */
+    bool best_fit;     /* data.packing is best-fit */
     by__damage damage; /* of all data sets */
-    char content[33];  /* hash of what is trained on */
+    char content[33];  /* hash of the training data */
 } language_data;
 
 /* ---- opening ---- */
 
-/* A packed directory, whose damage is added to that of the data before. */
+/* Opens a packed directory, and adds its damage to that of earlier data. */
 static by_status open_packed(language_data *d, by_dataset **out, const char *path,
                              const by_task_request *r, by_error *error)
 {
@@ -104,7 +104,7 @@ static by_status open_packed(language_data *d, by_dataset **out, const char *pat
     return BY_OK;
 }
 
-/* What is evaluated on, by name where it has some. */
+/* Opens the data to evaluate on, with their names if they have any. */
 static by_status open_valid(language_data *d, char *const *paths, size_t count,
                             const by_task_request *r, by_error *error)
 {
@@ -140,7 +140,7 @@ static by_status open_training(language_data *d, const by_task_request *r, by_er
     return by__find_eos(&d->eos, &d->eos_token, d->paths.tokenizer, error);
 }
 
-/* Predictions are matched to documents by their number: none is left out. */
+/* Predictions are matched to documents by number: none may be skipped. */
 static by_status refuse_damage(const language_data *d, by_error *error)
 {
     const by_damage *first = d->damage.items;
@@ -153,7 +153,7 @@ static by_status refuse_damage(const language_data *d, by_error *error)
                         first->path, (unsigned long long)first->place, first->reason);
 }
 
-/* What the request names, or what the config holds out. */
+/* Opens the data named by the request, or those held out by the config. */
 static by_status open_other(language_data *d, const by_task_request *r, by_error *error)
 {
     const char *path = r->path;
@@ -229,7 +229,7 @@ static by_token_options token_options(const by_config *config, bool training)
                                              : BY_TOKENS_STREAM};
 }
 
-/* The memory of what is trained on, whose parts are opened one after the other. */
+/* Computes the memory of the training data's sources, which are opened one after another. */
 static by_status plan_sources(language_data *d, const by_config *config, by_error *error)
 {
     const by_token_options options = token_options(config, true);
@@ -273,14 +273,14 @@ static by_status complete(by_task_data *base, by_config *config, by_error *error
         }
     }
     BY_TRY(plan_sources(d, config, error));
-    if (d->documents != NULL) { /* a window at a time: its loss is that of a document's part */
+    if (d->documents != NULL) { /* one window at a time: its loss is that of a document's part */
         config->train.batch = 1;
         config->train.micro_batch = 1;
     }
     return by_config_resolve(config, error);
 }
 
-/* The training data: one source, or the mix of several. */
+/* Opens the training data: one source, or the mix of several. */
 static by_status open_mixed(by_source **out, language_data *d, const by_config *config,
                             by_error *error)
 {
@@ -317,7 +317,8 @@ static by_status open_mixed(by_source **out, language_data *d, const by_config *
     return status;
 }
 
-/* One pass over what is held out: its parts one behind the other, each in whole micro-batches. */
+/* Opens one pass over the held-out data: its parts one after another, each in whole
+ * micro-batches. */
 static by_status open_held_out(by_source **out, language_data *d, const by_config *config,
                                by_error *error)
 {
@@ -357,7 +358,7 @@ static by_status source(by_source **out, by_task_data *base, const by_config *co
                       : open_held_out(out, d, config, error);
 }
 
-/* ---- the config alone ---- */
+/* ---- without data ---- */
 
 static int64_t per_sample(const by_config *config)
 {
@@ -375,7 +376,7 @@ static unsigned knows(const by_config *config)
            (has_data ? (unsigned)BY_TASK_DATA : 0) | (holds_out ? (unsigned)BY_TASK_HOLDS_OUT : 0);
 }
 
-/* The vocabulary of tinyshakespeare's characters. */
+/* Assumes the vocabulary of tinyshakespeare's characters. */
 static void assume(by_config *config)
 {
     config->model.vocab = config->model.vocab < 0 ? 65 : config->model.vocab;
@@ -383,7 +384,7 @@ static void assume(by_config *config)
 
 /* ---- loss and metrics ---- */
 
-/* Head and loss are one operation, which never holds all logits. */
+/* Head and loss are one operation, which never materializes all logits. */
 static by_status loss(const by_config *config, const by_model_request *request, by_graph *graph,
                       by_model *model, by_error *error)
 {
@@ -411,8 +412,8 @@ static by_status loss(const by_config *config, const by_model_request *request, 
 
 static const by_metric metrics[] = {{"perplexity", false, 2}, {"bits_per_byte", false, 4}};
 
-/* Bits per byte by the bytes that a token stands for on average, over the whole set; 0 where the
- * data does not say. */
+/* Computes bits per byte from the average number of bytes per token, over the whole set; 0 if that
+ * is unknown. */
 static void metric(const by_task_data *base, const double *sums, by_evaluation *out)
 {
     const language_data *d = (const language_data *)base;
@@ -431,8 +432,8 @@ static void metric(const by_task_data *base, const double *sums, by_evaluation *
 
 /* ---- checkpoints ---- */
 
-/* Hash of what is trained on: of a mix, of its parts and how they are mixed; and of packing that is
- * no stream. */
+/* Hash of the training data: for a mix, of its parts and weights; includes packing other than the
+ * stream. */
 static by_status hash_content(char out[33], const language_data *d, by_error *error)
 {
     by__text text = {0};
@@ -495,7 +496,7 @@ static by_status keep(by_task_data *base, const by_config *config, by_task_kept 
     return BY_OK;
 }
 
-/* Refuses to go on with other data than the checkpoint was trained on. */
+/* Refuses to resume with data other than the checkpoint was trained on. */
 static by_status check(const by_task_data *base, const by_checkpoint *checkpoint, by_error *error)
 {
     const language_data *d = (const language_data *)base;
@@ -515,7 +516,7 @@ static by_status check(const by_task_data *base, const by_checkpoint *checkpoint
             (unsigned long long)d->base.train_examples, own_tokenizer,
             by_checkpoint_path(checkpoint));
     }
-    /* Checkpoints of earlier versions do not say what the content was. */
+    /* Checkpoints of earlier versions lack the hash. */
     BY_TRY(hash_content(now, d, error));
     if (by_checkpoint_value_string(checkpoint, "train_hash", &content, NULL) == BY_OK &&
         strcmp(content, now) != 0) {

@@ -6,14 +6,14 @@
 
 #include "data/dataset.h"
 
-#define TOKENS    ((uint64_t)1 << 22) /* that are counted, of all sets */
-#define BLOCK     ((size_t)1 << 14)   /* that are read at once */
-#define DOCUMENTS ((size_t)4096)      /* whose length is taken, of a set */
+#define TOKENS    ((uint64_t)1 << 22) /* most tokens counted, in all sets */
+#define BLOCK     ((size_t)1 << 14)   /* tokens read at once */
+#define DOCUMENTS ((size_t)4096)      /* most documents measured, per set */
 
 /* ---- text ---- */
 
-/* Counts up to `budget` tokens in blocks that are spread over the set. Blocks that are damaged are
- * left out, as they are from training. */
+/* Counts up to `budget` tokens in blocks spread evenly over the set. Damaged blocks are skipped, as
+ * in training. */
 static by_status count_tokens(uint64_t *counts, uint64_t *counted, const by_dataset *set,
                               uint64_t budget, by_error *error)
 {
@@ -29,7 +29,7 @@ static by_status count_tokens(uint64_t *counts, uint64_t *counted, const by_data
         by_error ignored = {0};
         by_status read = by_dataset_read(set, at, n, block, &ignored);
         for (size_t k = 0; k < n && read == BY_OK; k++) {
-            counts[block[k]]++; /* below the vocabulary: by_dataset_read looks */
+            counts[block[k]]++; /* below the vocabulary: by_dataset_read has checked it */
         }
         *counted += read == BY_OK ? n : 0;
         if (read != BY_OK && read != BY_EFORMAT) {
@@ -48,7 +48,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Lengths of documents that are spread over the set, behind those that are there. */
+/* Appends the lengths of documents spread evenly over the set. */
 static by_status take_lengths(double *lengths, size_t *count, const by_dataset *set,
                               by_error *error)
 {

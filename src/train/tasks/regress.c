@@ -1,4 +1,4 @@
-/* Regression: a number is predicted for each row of a table. */
+/* Regression: predicts a number for each row of a table. */
 #include <math.h>
 #include <string.h>
 
@@ -83,7 +83,8 @@ static void measure(const by_task_data *data, double *sums, const by_batch *batc
             sums[SUM_COUNT] += 1.0;
             sums[SUM_ABSOLUTE] += fabs(e);
             sums[SUM_SQUARE] += e * e;
-            sums[SUM_TARGET] += y; /* from the training part's mean: the target is standardised */
+            /* relative to the training part's mean: the target is standardized */
+            sums[SUM_TARGET] += y;
             sums[SUM_TARGET_SQUARE] += y * y;
         }
     }

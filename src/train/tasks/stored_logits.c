@@ -1,4 +1,4 @@
-/* What a teacher says of the training data (distill.logits). */
+/* Stored predictions of a teacher for the training data (distill.logits). */
 #include <string.h>
 
 #include "train/tasks/language.h"

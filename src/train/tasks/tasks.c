@@ -1,3 +1,5 @@
+/* The table of tasks, and the functions of by_task_data that check arguments and call the
+ * task's. */
 #include "train/tasks/tasks.h"
 
 #include "train/train.h"
@@ -7,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One row a task: by__task_NAME of NAME.c. */
+/* One row per task: by__task_NAME of NAME.c. */
 #define TASKS(ROW)                                                                                 \
     ROW(language)                                                                                  \
     ROW(classify)                                                                                  \
@@ -52,7 +54,7 @@ static void note(const by_train_options *to, const char *format, ...)
     }
 }
 
-/* The part of a file that has the most damaged examples. */
+/* The part with the most damaged examples. */
 static const by_damage *find_worst(const by_task_data *data, uint64_t *count)
 {
     const by_damage *worst = NULL;

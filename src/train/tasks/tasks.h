@@ -1,5 +1,17 @@
-/* The tasks that the config key task.kind can name: a row in a file of this folder, and its line in
- * tasks.c. */
+/* train/tasks: what a model learns. A task opens the data of a config, completes the config with
+ * the sizes that the data have, adds the loss to the model's graph, defines metrics, and lists the
+ * files that a checkpoint keeps with the weights.
+ *
+ * Types: by__task_row, a task's row in the table of tasks.c; by_task (banyan/task.h), its
+ * functions; by_task_data, open data, which the task defines. Data sets in memory (images, tables)
+ * share examples.h; packed text is in language.h.
+ *
+ * Who owns what: by_task_data owns data sets, sources' inputs and learned state, and outlives the
+ * loaders; the config that it was opened with must outlive it.
+ *
+ * Adding a task: its file, and its line in tasks.c.
+ *
+ * Never put here: the optimizer, the loop over steps, models. */
 #ifndef BY_TRAIN_TASKS_TASKS_H
 #define BY_TRAIN_TASKS_TASKS_H
 

@@ -1,6 +1,6 @@
 /* ADAMW8: p, g f32, m and v as 8-bit codes with a scale for each block of BY_CODE_BLOCK elements
- * (dynamic_codes.h). A block's moments are decoded, updated and encoded anew while they are in the
- * first-level cache: 14 bytes an element pass through memory where ADAMW has 28. */
+ * (dynamic_codes.h). A block's moments are decoded, updated and encoded again while they are in the
+ * first-level cache: 14 bytes per element pass through memory instead of ADAMW's 28. */
 #include <math.h>
 
 #include "device/cpu/cpu.h"
@@ -11,9 +11,10 @@
 
 typedef uint8_t by__vb __attribute__((vector_size(BY__LANES)));
 
-/* How magnitudes in [0, 1] become numbers of codes: in part d, from threshold[d] on, the number is
- * x slope[d] + offset[d], rounded down, and at most limit[d]. Parts are zero, the decades, one. The
- * thresholds are halfway between the last number of a part and the first of the next. */
+/* Conversion of magnitudes in [0, 1] to code numbers: in part d, from threshold[d] on, the number
+ * is x slope[d] + offset[d], rounded down, and at most limit[d]. The parts are zero, the decades,
+ * and one. Each threshold is halfway between the last number of a part and the first of the
+ * next. */
 #define PARTS (BY__DECADES + 2)
 typedef struct encoder {
     float threshold[PARTS];
@@ -46,7 +47,7 @@ static void make_encoder(encoder *e, bool sign)
     }
 }
 
-/* Numbers of codes of magnitudes, which are at most 1. */
+/* Code numbers of magnitudes, which are at most 1. */
 BY__INLINE by__vi encode(const encoder *e, by__vf x)
 {
     by__vf slope = by__zero();
@@ -63,7 +64,7 @@ BY__INLINE by__vi encode(const encoder *e, by__vf x)
     return __builtin_convertvector(by__select(number > limit, limit, number), by__vi);
 }
 
-/* Codes of a block of values, whose largest magnitude is `scale`. */
+/* Encodes a block of values with largest magnitude `scale`. */
 BY__INLINE void encode_block(uint8_t *codes, int count, const float *values, float scale,
                              const encoder *e, bool sign)
 {
@@ -72,7 +73,7 @@ BY__INLINE void encode_block(uint8_t *codes, int count, const float *values, flo
         by__vf x = by__load_n(values, i, BY_F32, BY__LANES);
         by__vi number = encode(e, scale > 0.0f ? by__abs(x) / scale : by__zero());
         if (sign) {
-            by__vi most = number > BY__CODE_ZERO; /* there is no -1 */
+            by__vi most = number > BY__CODE_ZERO; /* -1 has no code */
             by__vi below = BY__CODE_ZERO - ((most & BY__CODE_ZERO) | (~most & number));
             by__vi negative = x < by__zero();
             number = (negative & below) | (~negative & (BY__CODE_ZERO + number));
@@ -83,7 +84,7 @@ BY__INLINE void encode_block(uint8_t *codes, int count, const float *values, flo
     memcpy(codes, made, (size_t)count);
 }
 
-/* What does not change from block to block. */
+/* Constants of all blocks. */
 typedef struct numbers {
     encoder first;
     encoder second;

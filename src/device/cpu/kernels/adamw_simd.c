@@ -1,6 +1,6 @@
 /* ADAMW: p, g, m, v f32 of any shape, copy bf16, f16 or absent. One pass: four reads and three
- * writes of f32 an element, which is all that memory must do. The copy is read by all cores, and
- * not before the next step: it goes past the caches. */
+ * writes of f32 per element, which is the least possible memory traffic. The copy is read only in
+ * the next step, and by all cores: it is stored bypassing the caches. */
 #include <math.h>
 
 #include "device/cpu/cpu.h"

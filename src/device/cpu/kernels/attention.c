@@ -1,12 +1,14 @@
-/* ATTENTION, and CACHED_ATTENTION over more than a few new tokens. */
+/* ATTENTION, and CACHED_ATTENTION over more than a few new tokens. attention.h describes the layout
+ * and the loop order. */
 #include "device/cpu/kernels/attention.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* With fewer (sample, key head) pairs than this, the queries of each are cut into pieces too. */
+/* With fewer (sample, key head) pairs than this, the queries of each are also divided into
+ * pieces. */
 #define ENOUGH_TASKS 16
-/* The score of a key that a query does not see: its weight is 0. */
+/* The score of a masked key: its weight becomes 0. */
 #define HIDDEN (-1e30f)
 
 typedef struct plan {
@@ -15,27 +17,27 @@ typedef struct plan {
     bool packed;
     bool cached;
     bool keys_unpacked;
-    int64_t slots;  /* rows of keys at most */
-    int64_t pieces; /* of the queries of a (sample, key head) */
-    int64_t piece;  /* queries in a piece, a multiple of PANEL_QUERIES */
+    int64_t slots;  /* most rows of keys */
+    int64_t pieces; /* pieces of the queries of a (sample, key head) */
+    int64_t piece;  /* queries per piece, a multiple of PANEL_QUERIES */
     size_t keys, values, queries, scores, weights, sums;
     size_t thread_bytes;
-    size_t ranges; /* behind the scratch of all threads */
+    size_t ranges; /* offset after the scratch memory of all threads */
 } plan;
 
-/* PANEL_QUERIES queries of one head, or fewer, against all keys that they see. */
+/* Up to PANEL_QUERIES queries of one head, and all keys that they attend to. */
 typedef struct job {
     const plan *p;
     char *scratch;
     attention_rows keys;
-    int64_t first; /* place of the first query among the keys */
+    int64_t first; /* position of the first query among the keys */
     int64_t queries;
-    int64_t begin;   /* of the first block of keys that some query sees */
-    int64_t visible; /* keys that some query sees, and those before them */
-    int64_t limited; /* keys before this one some query does not see, as they are too early */
-    by__vi from[2];  /* the first key that each query sees */
-    by__vf high[2];  /* the highest score so far, times log2(e) */
-    by__vf total[2]; /* of weights relative to it */
+    int64_t begin;   /* first key of the first visible block */
+    int64_t visible; /* end of the keys that some query attends to */
+    int64_t limited; /* keys before this one are too early for some query */
+    by__vi from[2];  /* the first key that each query attends to */
+    by__vf high[2];  /* running maximum of the scores, times log2(e) */
+    by__vf total[2]; /* running sum of the weights relative to it */
 } job;
 
 static void *area(const job *j, size_t offset)
@@ -49,9 +51,9 @@ BY__INLINE void hide_lanes(float *scores, by__vi seen)
     by__store(scores, 0, shown, BY_F32);
 }
 
-/* Takes keys that come after a query, or before the first one that it sees, out of its scores. A
- * query may see no key of its first blocks: what is summed there has a factor of zero as soon as
- * it sees one. */
+/* Masks the scores of keys after a query, or before the first one that it attends to. All keys of a
+ * query's first blocks may be masked: what was summed until then gets a factor of zero at the first
+ * visible key. */
 static void hide(const job *j, float *scores, int64_t key, int64_t keys)
 {
     int64_t seen_by_all = j->first + 1 - key;
@@ -69,8 +71,8 @@ static void hide(const job *j, float *scores, int64_t key, int64_t keys)
     }
 }
 
-/* Raises `high` to the scores of a block of keys; returns the factors that bring what was summed
- * before to the same footing. */
+/* Raises `high` to the maximum of a block's scores; returns the factors that rescale earlier
+ * sums. */
 static inline void raise(job *j, const float *scores, int64_t keys, by__vf factors[2])
 {
     float scale = j->p->s.scale * LOG2_E;
@@ -88,7 +90,7 @@ static inline void raise(job *j, const float *scores, int64_t keys, by__vf facto
     }
 }
 
-/* Of keys r and, if there are two, r + 1. */
+/* Weights of key r and, if there are two, of r + 1. */
 BY__INLINE void weigh_pair(const float *scores, void *weights, int64_t r, bool two, float scale,
                            const by__vf high[2], by__vf sum[2], bool pairs)
 {
@@ -104,7 +106,8 @@ BY__INLINE void weigh_pair(const float *scores, void *weights, int64_t r, bool t
     }
 }
 
-/* Scores become weights relative to the highest, as panels of B with zeros up to a whole unit. */
+/* Converts scores to weights relative to the maximum, stored as panels of B and padded with zeros
+ * to a whole unit. */
 BY__INLINE void weigh(job *j, const float *scores, int64_t keys, by__vf sum[2], bool pairs)
 {
     const plan *p = j->p;
@@ -129,7 +132,7 @@ BY__INLINE void weigh(job *j, const float *scores, int64_t keys, by__vf sum[2], 
     sum[1] = sums[1];
 }
 
-/* What is summed up to here, times the factors. */
+/* Multiplies the sums so far by the factors. */
 static void rescale(const job *j, const by__vf factors[2])
 {
     float *sums = area(j, j->p->sums);
@@ -145,7 +148,7 @@ static void rescale(const job *j, const by__vf factors[2])
     }
 }
 
-/* A block of keys. */
+/* Processes a block of keys. */
 static void meet(job *j, int64_t key, int64_t keys)
 {
     const plan *p = j->p;
@@ -177,7 +180,7 @@ static void meet(job *j, int64_t key, int64_t keys)
                     key > j->begin, NULL);
 }
 
-/* y and lse of the queries; the values are packed. */
+/* Computes y and lse of the queries; the values are packed already. */
 static void attend(job *j, const void *q, int64_t q_stride, void *y, int64_t y_stride, float *lse)
 {
     const plan *p = j->p;
@@ -206,12 +209,12 @@ static void attend(job *j, const void *q, int64_t q_stride, void *y, int64_t y_s
 typedef struct operands {
     const by__call *call;
     head_view in[3];
-    const int32_t *lengths; /* of the samples; NULL: all rows exist */
+    const int32_t *lengths; /* of the samples; NULL: all rows are valid */
     const int32_t *starts;  /* first keys [batch, length]; NULL: none */
-    int64_t position;       /* of the first query */
+    int64_t position;       /* position of the first query */
 } operands;
 
-/* The keys of queries `at` .. of the job. */
+/* Finds the keys that queries from `at` on attend to. */
 static void find_keys(job *j, const attention_limit *limit, int64_t at, int64_t rows)
 {
     const attention_shape *s = &j->p->s;
@@ -226,7 +229,7 @@ static void find_keys(job *j, const attention_limit *limit, int64_t at, int64_t 
     }
 }
 
-/* Queries begin .. end of a head are not among the rows that exist. */
+/* Stores zeros for queries begin .. end of a head, which are beyond the valid rows. */
 static void clear(const operands *x, const head_view *y, int64_t b, int64_t begin, int64_t end,
                   int64_t head)
 {
@@ -239,7 +242,7 @@ static void clear(const operands *x, const head_view *y, int64_t b, int64_t begi
     }
 }
 
-/* All query heads of a key head, for one piece of the queries. */
+/* Processes all query heads of a key head, for one piece of the queries. */
 static void run_task(const void *context, int64_t task)
 {
     const operands *x = context;

@@ -1,15 +1,15 @@
-/* What the attention kernels share: where the heads are, and how the work is cut.
+/* Shared by the attention kernels: the addresses of heads, and the division of work.
  *
- * A block of queries of one head meets one block of keys after another, so scores exist for a block
- * at a time (FlashAttention: Dao et al. 2022; the loop order of version 2, Dao 2023). Products run
- * on panels (panel.h). A thread works on one (sample, key head) at a time, with its own scratch:
- * the cut follows the shape alone, and so do the bits.
+ * A block of queries of one head is combined with one block of keys after another, so scores exist
+ * for one block at a time (FlashAttention: Dao et al. 2022; the loop order of version 2, Dao 2023).
+ * Products run on panels (panel.h). A thread works on one (sample, key head) at a time, with its
+ * own scratch memory: the division of work depends on the shape alone, and so do the bits.
  *
- * Scores are computed transposed, a row for each key and a column for each of PANEL_QUERIES
- * queries: S^T = K Q^T. The rows of K are operand A unpacked, the softmax runs down the columns,
- * sixteen queries side by side without a sum across lanes, and the weights are stored as the panels
- * that the next product, y^T = V^T P^T, wants as its B. Weights are powers of two: log2(e) is part
- * of their scale.
+ * Scores are computed transposed, one row per key and one column per query of a block of
+ * PANEL_QUERIES queries: S^T = K Q^T. The rows of K are operand A unpacked; the softmax runs down
+ * the columns, sixteen queries side by side without a sum across lanes; and the weights are stored
+ * as the panels that the next product, y^T = V^T P^T, reads as its operand B. Weights are powers of
+ * two: log2(e) is folded into their scale.
  */
 #ifndef BY_DEVICE_CPU_KERNELS_ATTENTION_H
 #define BY_DEVICE_CPU_KERNELS_ATTENTION_H
@@ -26,7 +26,7 @@
 
 /* Queries side by side: the columns of a panel. */
 #define PANEL_QUERIES (2 * BY__LANES)
-/* A block of keys is at most this long: its scores stay in the first cache. */
+/* Longest block of keys: its scores stay in the first-level cache. */
 #define MOST_KEYS 256
 
 /* Rows (b, t) of one of q, k, v, y and their gradients, whether a tensor of its own or a part of a
@@ -40,10 +40,11 @@ typedef struct head_view {
 typedef struct attention_shape {
     by_dtype dtype;
     int64_t batch, length, heads, kv_heads, width;
-    int64_t key_unit;  /* a multiple of mr and k_unit, and even: where blocks of keys may begin */
+    /* a multiple of mr and k_unit, and even: blocks of keys start at its multiples */
+    int64_t key_unit;
     int64_t key_block; /* a multiple of key_unit */
-    int64_t window;    /* keys that a query sees at most; 0: no limit */
-    bool causal;       /* a query sees the keys up to its own place; else all */
+    int64_t window;    /* most keys that a query attends to; 0: no limit */
+    bool causal; /* causal mask: a query attends to keys up to its own position; else to all */
     float scale;
 } attention_shape;
 
@@ -59,7 +60,8 @@ static inline int64_t common_multiple(int64_t a, int64_t b)
     return a / x * b;
 }
 
-/* Of the operands before `others` further ones: packed is one, or three whose second is absent. */
+/* Returns true if q, k and v are one packed tensor: before `others` further operands there is one,
+ * or three whose second is absent. */
 static inline bool attention_packed(const by__call *call, int others)
 {
     return call->input_count - others == 1 || !by__present(&call->in[1]);
@@ -88,30 +90,30 @@ static inline attention_shape attention_measure(const by__call *call, bool packe
     return s;
 }
 
-/* Rows of sample b that exist. `lengths` may be NULL. */
+/* Number of valid rows of sample b. `lengths` may be NULL. */
 static inline int64_t attention_rows_of(const int32_t *lengths, const attention_shape *s, int64_t b)
 {
     int64_t rows = lengths == NULL ? s->length : lengths[b];
     return rows < 0 ? 0 : by__min_i64(rows, s->length);
 }
 
-/* Of the operands before `others` further ones, the fourth if there is one. */
+/* The fourth of the operands before `others` further ones, or NULL. */
 static inline const int32_t *attention_lengths(const by__call *call, int others)
 {
     return call->input_count - others > 3 && by__present(&call->in[3]) ? call->in[3].data : NULL;
 }
 
-/* Of the operands before `others` further ones, the fifth if there is one. */
+/* The fifth of the operands before `others` further ones, or NULL. */
 static inline const int32_t *attention_starts(const by__call *call, int others)
 {
     return call->input_count - others > 4 && by__present(&call->in[4]) ? call->in[4].data : NULL;
 }
 
-/* The first keys that some queries of a sample see. Whoever has no lower limit asks for none. */
+/* Lower limits on the keys that queries of a sample attend to; see attention_is_limited. */
 typedef struct attention_limit {
     int64_t window;
     const int32_t *starts; /* of the sample's queries; NULL: none */
-    int64_t position;      /* of query 0 among the keys */
+    int64_t position;      /* position of query 0 among the keys */
 } attention_limit;
 
 static inline bool attention_is_limited(const attention_limit *limit)
@@ -119,7 +121,7 @@ static inline bool attention_is_limited(const attention_limit *limit)
     return limit->window > 0 || limit->starts != NULL;
 }
 
-/* The first key that query t sees: its own at the latest. */
+/* The first key that query t attends to: at the latest its own. */
 static inline int64_t attention_first_key(const attention_limit *limit, int64_t t)
 {
     int64_t place = limit->position + t;
@@ -130,7 +132,7 @@ static inline int64_t attention_first_key(const attention_limit *limit, int64_t 
     return first < 0 ? 0 : by__min_i64(first, place);
 }
 
-/* Where the blocks of keys begin that queries begin .. end - 1 see. */
+/* The first block of keys that queries begin .. end - 1 attend to. */
 static inline int64_t attention_first_block(const attention_shape *s, const attention_limit *limit,
                                             int64_t begin, int64_t end)
 {
@@ -144,7 +146,7 @@ static inline int64_t attention_first_block(const attention_shape *s, const atte
     return lowest / s->key_unit * s->key_unit;
 }
 
-/* The first keys of BY__LANES queries from t on, of which `count` are queries; returns the last of
+/* The first keys of BY__LANES queries from t on, of which `count` are valid; returns the last of
  * them. */
 static inline int64_t attention_first_keys(by__vi *out, const attention_limit *limit, int64_t t,
                                            int64_t count)
@@ -172,7 +174,7 @@ static inline void attention_views(head_view views[3], const by__tensor *tensors
     }
 }
 
-/* Element 0 of a head in row t of sample b. */
+/* Address of element 0 of a head in row t of sample b. */
 static inline void *head_at(const head_view *view, const attention_shape *s, int64_t b, int64_t t,
                             int64_t head)
 {
@@ -180,15 +182,16 @@ static inline void *head_at(const head_view *view, const attention_shape *s, int
     return (char *)view->data + (size_t)element * (s->dtype == BY_F32 ? 4 : 2);
 }
 
-/* Rows as operand A of a product: unpacked, or packed. */
+/* Rows as operand A of a product, unpacked or packed. */
 typedef struct attention_rows {
     const void *data;
-    size_t stride; /* bytes from row to row, or from panel to panel */
+    size_t stride; /* bytes between rows, or between panels */
     bool unpacked;
 } attention_rows;
 
-/* Rows first .. rows - 1 of k elements, `stride` elements apart; packed where the panel cannot read
- * them unpacked. Then an odd number of rows needs one more to exist. `first` is a multiple of mr.
+/* Prepares rows first .. rows - 1 of k elements, `stride` elements apart, as operand A: packed only
+ * if the panel cannot read them unpacked. If unpacked and odd in number, one more row must be
+ * readable. `first` is a multiple of mr.
  */
 static inline attention_rows attention_take_rows(const by__panel *panel, by_dtype dtype,
                                                  const void *data, int64_t stride, int64_t first,
@@ -205,7 +208,7 @@ static inline attention_rows attention_take_rows(const by__panel *panel, by_dtyp
     return out;
 }
 
-/* Columns first .. columns - 1 of rows of `rows` elements, `stride` elements apart, as steps of
+/* Packs columns first .. columns - 1 of `rows` elements, `stride` elements apart, as steps of
  * panels of A for `capacity` columns. `first` is a multiple of k_unit. */
 static inline void attention_take_columns(const by__panel *panel, by_dtype dtype, void *packed,
                                           int64_t capacity, const void *data, int64_t stride,
@@ -218,7 +221,8 @@ static inline void attention_take_columns(const by__panel *panel, by_dtype dtype
                   columns - first);
 }
 
-/* Keys or values of a (sample, key head), of which `rows` exist, can be read unpacked. */
+/* Returns true if the keys or values of a (sample, key head) with `rows` valid rows can be read
+ * unpacked. */
 static inline bool attention_reads_rows(const by__panel *panel, const attention_shape *s,
                                         int64_t stride, int64_t rows)
 {
@@ -226,7 +230,8 @@ static inline bool attention_reads_rows(const by__panel *panel, const attention_
            by__panel_reads_rows(panel, s->width, (size_t)stride * (s->dtype == BY_F32 ? 4 : 2));
 }
 
-/* c[m, n] = or += rows `row` .. of A times the panels b, over k (a multiple of k_unit). */
+/* c[m, n] = or += A B over k (a multiple of k_unit), where A starts at row `row` and b is
+ * packed. */
 static inline void attention_multiply(const by__panel *panel, float *c, int64_t ldc,
                                       const attention_rows *a, int64_t row, const void *b,
                                       size_t b_stride, int64_t m, int64_t n, int64_t k,
@@ -241,7 +246,7 @@ static inline void attention_multiply(const by__panel *panel, float *c, int64_t 
     }
 }
 
-/* Lanes `lane` .. of steps `key` (even) and key + 1 of one panel of B. */
+/* Stores lanes from `lane` on of steps `key` (even) and key + 1 of a panel of B. */
 BY__INLINE void attention_put(void *panel, bool pairs, int64_t key, int lane, by__vf even,
                               by__vf odd)
 {
@@ -256,14 +261,14 @@ BY__INLINE void attention_put(void *panel, bool pairs, int64_t key, int lane, by
     by__store(at, PANEL_QUERIES, odd, BY_F32);
 }
 
-/* The lanes of queries `query` .. that see `key`. */
+/* Mask of the lanes whose queries, from `query` on, attend to `key`. */
 BY__INLINE by__vi attention_seen(int64_t query, int64_t key)
 {
     return (by__vi)by__lane_numbers() >= (int32_t)(key - query);
 }
 
-/* `count` queries and n elements of each, from a block of sums[width, PANEL_QUERIES]. count and n
- * are constants for whole blocks. */
+/* Stores `count` queries with n elements of each from a block of sums[width, PANEL_QUERIES]. count
+ * and n are constants for whole blocks. */
 BY__INLINE void attention_store_block(void *y, by_dtype dtype, int64_t ldy, const float *sums,
                                       by__vf factor, int count, int n)
 {
@@ -312,7 +317,7 @@ static inline void attention_store(void *y, by_dtype dtype, int64_t ldy, const f
     }
 }
 
-/* Zeros for rows begin .. end of one head. */
+/* Fills rows begin .. end of one head with zeros. */
 static inline void attention_clear(const head_view *view, const attention_shape *s, int64_t b,
                                    int64_t begin, int64_t end, int64_t head)
 {
@@ -336,20 +341,21 @@ static inline void attention_fill(const by__call *call, const head_view in[3],
     }
 }
 
-/* Queries [begin, stop) of sample b that meet key head kv; those from `end` on are not among the
- * `rows` that the sample has. */
+/* Queries [begin, stop) of sample b for key head kv; those from `end` on are beyond the valid
+ * `rows` of the sample. */
 typedef struct attention_task {
     int64_t b, kv;
     int64_t begin, end, stop;
     int64_t rows;
 } attention_task;
 
-/* Task `number` of those that cut each (sample, key head) into `pieces` of `piece` queries. */
+/* Task `number` of the tasks that divide each (sample, key head) into `pieces` of `piece`
+ * queries. */
 static inline attention_task attention_task_at(const attention_shape *s, const int32_t *lengths,
                                                int64_t pieces, int64_t piece, int64_t number)
 {
     attention_task t;
-    t.begin = (pieces - 1 - number % pieces) * piece; /* the longest first */
+    t.begin = (pieces - 1 - number % pieces) * piece; /* longest tasks first */
     t.stop = by__min_i64(s->length, t.begin + piece);
     t.kv = number / pieces % s->kv_heads;
     t.b = number / pieces / s->kv_heads;
@@ -358,8 +364,8 @@ static inline attention_task attention_task_at(const attention_shape *s, const i
     return t;
 }
 
-/* Scores first .. stop - 1 become weights relative to 2^*high, that of the highest; returns their
- * sum. */
+/* Turns scores first .. stop - 1 into weights relative to 2^*high, that of the highest; returns
+ * their sum. */
 static inline float attention_weigh(float *scores, int64_t first, int64_t stop, float scale,
                                     float *high)
 {
@@ -385,7 +391,7 @@ static inline float attention_weigh(float *scores, int64_t first, int64_t stop, 
     return by__sum(sum);
 }
 
-/* Every task once: called by each thread of a team, which waits at its beginning. */
+/* Runs every task once. Called by each thread of a team; begins with a barrier. */
 static inline void attention_run_tasks(by__work_range *ranges, int64_t tasks,
                                        void (*run)(const void *context, int64_t task),
                                        const void *context)

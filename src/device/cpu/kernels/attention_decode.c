@@ -1,8 +1,8 @@
-/* CACHED_ATTENTION over a few new tokens, where reading the caches is all the work. Keys go in
- * chunks; a task is one (sample, key head) and chunk, and leaves its highest score, the sum of its
- * weights and its weighted sum of values. The chunks of a query are joined in order (flash
- * decoding: Dao, Haziza, Massa and Sizov 2023), so long caches keep all threads busy and the bits
- * do not depend on them. */
+/* CACHED_ATTENTION over a few new tokens, where the time is that of reading the caches. Keys are
+ * divided into chunks; a task is one (sample, key head) and chunk, and leaves its maximum score,
+ * the sum of its weights and its weighted sum of values. The chunks of a query are merged in order
+ * (flash decoding: Dao, Haziza, Massa and Sizov 2023), so that long caches occupy all threads and
+ * the bits do not depend on their number. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ typedef struct plan {
     bool packed;
     int64_t slots, chunks;
     int64_t rows;   /* queries that share a key head: tokens x query heads */
-    int64_t part;   /* floats of a row's part: weighted values, then highest and total */
+    int64_t part;   /* floats of a row's part: weighted values, then maximum and sum */
     size_t queries; /* [pairs][rows][width], bf16 where the panel multiplies pairs, else f32 */
     by_dtype query_dtype;
     size_t scores; /* [tasks][BY__GEMV_ROWS][CHUNK] */
@@ -46,8 +46,8 @@ static float *part_of(const job *j, int64_t pair, int64_t chunk, int64_t r)
     return (float *)(j->work + p->parts) + ((pair * p->chunks + chunk) * p->rows + r) * p->part;
 }
 
-/* Scores of one query against keys first .. seen - 1 become weights, zero before and up to `keys`,
- * relative to 2^high. */
+/* Converts scores of one query for keys first .. seen - 1 to weights relative to 2^high; those
+ * before and up to `keys` become zero. */
 static void weigh(float *scores, int64_t first, int64_t seen, int64_t keys, float scale,
                   float *high, float *total)
 {
@@ -85,8 +85,7 @@ static void run_chunk(const job *j, int64_t pair, int64_t chunk)
     }
 }
 
-/* Joins chunks begin .. chunks - 1 of one query, in the place of the first one's part, and writes
- * y. */
+/* Merges chunks begin .. chunks - 1 of one query into the part of the first one, and writes y. */
 static void join(const job *j, int64_t pair, int64_t r, int64_t begin, int64_t chunks, void *y)
 {
     const plan *p = j->p;
@@ -113,7 +112,7 @@ static void join(const job *j, int64_t pair, int64_t r, int64_t begin, int64_t c
                     width);
 }
 
-/* Queries side by side, and the new keys and values into their slots. */
+/* Copies queries side by side, and the new keys and values into their slots. */
 static void take_in(const by__call *call, const job *j)
 {
     const plan *p = j->p;

@@ -1,19 +1,19 @@
 /* ATTENTION_GRAD. With P the probabilities, recomputed from the saved logarithm of their sum, and
  * delta = rowsum(dy * y):
  *   dv = P^T dy,   ds = P * (dy v^T - delta) * scale,   dq = ds k,   dk = ds^T q,
- * with P and ds in their transposed form (attention.h). dk and dv of a key head are added up over
+ * with P and ds stored transposed (attention.h). dk and dv of a key head are accumulated over
  * blocks of queries in order, in f32. */
 #include "device/cpu/kernels/attention.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* With fewer (sample, key head) pairs than this, the queries of each are cut into pieces that have
- * sums of their own, added up in the end. */
+/* With fewer (sample, key head) pairs than this, the queries of each are divided into pieces with
+ * separate sums, which are added at the end. */
 #define ENOUGH_TASKS 8
 
-/* Queries of a block, about: the sums of dk and dv are read and written once for each, and a block
- * on the diagonal computes half of its scores in vain. */
+/* Approximate number of queries in a block: each block reads and writes the sums of dk and dv once,
+ * and a block on the diagonal computes half of its scores in vain. */
 #define BLOCK_QUERIES       64
 #define SHORT_BLOCK_QUERIES 32
 #define SHORT_LENGTH        256
@@ -21,21 +21,21 @@
 typedef struct plan {
     const by__panel *panel;
     const by__panel *rows_panel; /* for weights as rows of A */
-    by_dtype rows_dtype;         /* of them */
+    by_dtype rows_dtype;         /* of these rows */
     attention_shape s;
     bool packed;
-    bool unpacked; /* of keys and values */
+    bool unpacked; /* keys and values are read unpacked */
     bool weights_lie;
     int64_t query_block;                      /* a multiple of PANEL_QUERIES */
-    int64_t pieces;                           /* of the queries of a (sample, key head) */
-    int64_t piece;                            /* queries in a piece, a multiple of query_block */
+    int64_t pieces;                           /* pieces of the queries of a (sample, key head) */
+    int64_t piece;                            /* queries per piece, a multiple of query_block */
     size_t key_rows, value_rows, key_columns; /* operands of all keys */
     size_t rows_q, rows_dy, columns_q, columns_dy; /* operands of a block of queries */
     size_t scores, dweights, weights, dscores, dscores_panel, packed_rows;
     size_t dq, delta, lse;
     size_t thread_bytes;
-    size_t sums;      /* where dk and dv are added up, behind the threads' scratch */
-    size_t sum_bytes; /* of one of them, for one task */
+    size_t sums;      /* offset of the sums of dk and dv, after the threads' scratch memory */
+    size_t sum_bytes; /* bytes of one of these sums, for one task */
     size_t ranges;
 } plan;
 
@@ -47,15 +47,15 @@ typedef struct job {
     float *dk, *dv;
     int64_t first; /* the first query */
     int64_t queries;
-    int64_t begin;   /* of the first block of keys that some query sees */
-    int64_t visible; /* keys that some query sees, and those before them */
+    int64_t begin;   /* first key of the first visible block */
+    int64_t visible; /* end of the keys that some query attends to */
     attention_limit limit;
 } job;
 
-/* PANEL_QUERIES queries of a block and a block of keys. */
+/* PANEL_QUERIES queries of a block, and a block of keys. */
 typedef struct meeting {
     const job *j;
-    int64_t query; /* within the block */
+    int64_t query; /* index within the block */
     int64_t key, keys;
 } meeting;
 
@@ -64,22 +64,22 @@ static void *area(const job *j, size_t offset)
     return j->scratch + offset;
 }
 
-/* What weigh() needs of a meeting, for the lanes of vector v. */
+/* Operands of weigh() for the lanes of vector v. */
 typedef struct softmax {
     const float *scores, *dweights; /* [keys][PANEL_QUERIES] */
     char *weights, *dscores;        /* [keys][query_block] */
     void *dscores_panel;
     int64_t query_block;
-    int64_t query; /* the first of the lanes, its place in the sample */
-    int64_t count; /* of the lanes that are queries */
-    int64_t key;   /* the first of the block */
-    by__vi from;   /* the first key that each lane sees */
+    int64_t query; /* position in the sample of the first lane's query */
+    int64_t count; /* number of lanes that are valid queries */
+    int64_t key;   /* the first key of the block */
+    by__vi from;   /* the first key that each lane attends to */
     float scale;
     by__vf lse, delta;
 } softmax;
 
-/* Weight of key r of the block and its gradient, stored as rows of A; with `masked` they are zero
- * where a lane does not see the key. */
+/* Computes the weight of key r of the block and its gradient, stored as rows of A; if `masked`,
+ * they are zero where a lane does not attend to the key. */
 BY__INLINE by__vf weigh_key(const softmax *x, int64_t r, int lane, bool masked, by_dtype dtype)
 {
     by__vf score = by__load(x->scores, r * PANEL_QUERIES + lane, BY_F32);
@@ -98,7 +98,7 @@ BY__INLINE by__vf weigh_key(const softmax *x, int64_t r, int lane, bool masked, 
     return ds;
 }
 
-/* Keys r .. end - 1, from an even one to an even one or the last, where a lane may not see some. */
+/* Keys r .. end - 1 that some lane may not attend to; r is even, end is even or the last. */
 BY__INLINE void weigh_masked(const softmax *x, int64_t r, int64_t end, int64_t keys, int lane,
                              by_dtype dtype)
 {
@@ -109,8 +109,9 @@ BY__INLINE void weigh_masked(const softmax *x, int64_t r, int64_t end, int64_t k
     }
 }
 
-/* Weights and their gradients of `keys` keys, and the gradients as panels of B, too, with zeros up
- * to a whole unit. The keys from `limited` (even) to `seen_by_all` need no mask. */
+/* Computes the weights of `keys` keys and their gradients; the gradients are also stored as panels
+ * of B, padded with zeros to a whole unit. The keys from `limited` (even) to `seen_by_all` need no
+ * mask. */
 BY__INLINE void weigh_lanes(const softmax *x, int64_t keys, int64_t limited, int64_t seen_by_all,
                             int64_t padded, int lane, by_dtype dtype)
 {
@@ -138,7 +139,7 @@ BY__INLINE void weigh(const meeting *m, by_dtype dtype)
             .dscores = (char *)area(j, p->dscores) + m->query * size,
             .dscores_panel = area(j, p->dscores_panel),
             .query_block = p->query_block,
-            .query = p->s.causal ? j->first + query : p->s.length, /* sees all */
+            .query = p->s.causal ? j->first + query : p->s.length, /* attends to all */
             .count = j->queries - query,
             .key = m->key,
             .scale = p->s.scale,
@@ -152,7 +153,7 @@ BY__INLINE void weigh(const meeting *m, by_dtype dtype)
     }
 }
 
-/* Scores and their gradients of some queries, and what they add to dq. */
+/* Computes scores and their gradients for some queries, and adds to dq. */
 static void meet_queries(const meeting *m)
 {
     const job *j = m->j;
@@ -193,7 +194,7 @@ static void add_rows(const meeting *m, float *sums, size_t rows, size_t columns)
                        by__panel_k(p->panel, j->queries), true);
 }
 
-/* The block of queries against one block of keys. */
+/* Processes a block of queries with one block of keys. */
 static void meet(const job *j, int64_t key, int64_t keys)
 {
     const plan *p = j->p;
@@ -205,7 +206,7 @@ static void meet(const job *j, int64_t key, int64_t keys)
     add_rows(&m, j->dk, p->dscores, p->columns_q);
 }
 
-/* delta of each query of the block. */
+/* Computes delta of each query of the block. */
 static inline __attribute__((always_inline)) void sum_rows(float *delta, const char *y,
                                                            const char *dy, int64_t stride,
                                                            int64_t rows, int64_t width,
@@ -223,7 +224,7 @@ static inline __attribute__((always_inline)) void sum_rows(float *delta, const c
     }
 }
 
-/* dq of a block, and what it adds to dk and dv. lse: of its queries, in base e. */
+/* Computes dq of a block, and adds its part to dk and dv. lse: of its queries, in base e. */
 static void run_block(const job *j, const void *q, int64_t q_stride, const void *y, const void *dy,
                       const float *lse, void *dq, int64_t dq_stride)
 {
@@ -265,11 +266,11 @@ typedef struct operands {
     head_view in[3], out[3];
     head_view y, dy;
     const float *lse;
-    const int32_t *lengths; /* of the samples; NULL: all rows exist */
+    const int32_t *lengths; /* of the samples; NULL: all rows are valid */
     const int32_t *starts;  /* first keys [batch, length]; NULL: none */
 } operands;
 
-/* The gradient `which` of the keys (1) or values (2) of one key head, from its sums. */
+/* Stores the gradient of the keys (`which` 1) or values (2) of one key head from its sums. */
 static void store_head(const operands *x, int which, int64_t sample, int64_t kv, const float *sums)
 {
     const plan *p = x->call->state;
@@ -280,7 +281,7 @@ static void store_head(const operands *x, int which, int64_t sample, int64_t kv,
     p->panel->store(&target, sums, s->width, s->length, s->width);
 }
 
-/* Keys and values begin .. rows - 1 of a key head as the products want them. */
+/* Prepares keys and values begin .. rows - 1 of a key head as operands of the products. */
 static void take_keys(const operands *x, job *j, int64_t b, int64_t kv, int64_t begin, int64_t rows)
 {
     const plan *p = j->p;
@@ -296,7 +297,7 @@ static void take_keys(const operands *x, job *j, int64_t b, int64_t kv, int64_t 
                            begin, rows, s->width);
 }
 
-/* All query heads of a key head, for one piece of the queries. */
+/* Processes all query heads of a key head, for one piece of the queries. */
 static void run_task(const void *context, int64_t task)
 {
     const operands *x = context;
@@ -336,7 +337,7 @@ static void run_task(const void *context, int64_t task)
     }
 }
 
-/* Adds up the pieces of one (sample, key head), in order. */
+/* Adds the pieces of one (sample, key head), in order. */
 static void add_pieces(const operands *x, int64_t pair)
 {
     const by__call *call = x->call;
@@ -433,7 +434,7 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     p->panel = by__panel_for(BY__AT_LEVEL(BY__LEVEL), by__panel_native(), call->in[0].dtype);
     p->s = attention_measure(call, p->packed, p->panel);
     const attention_shape *s = &p->s;
-    /* Panels that widen to f32 take rows of f32 unpacked. */
+    /* Panels that widen to f32 read rows of f32 unpacked. */
     p->rows_dtype = p->panel->step == 2 ? BY_BF16 : BY_F32;
     p->rows_panel = by__panel_for(BY__AT_LEVEL(BY__LEVEL), by__panel_native(), p->rows_dtype);
     p->query_block = (int64_t)by__round_up(

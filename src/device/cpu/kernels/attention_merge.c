@@ -1,5 +1,5 @@
 /* ATTENTION_MERGE: y_i [B, T, H D] and lse_i [B, H, T] of two parts, f32. Each row of a head is the
- * sum of the y_i by their shares exp(lse_i - lse), in their order. */
+ * sum, in order, of the y_i weighted by exp(lse_i - lse). */
 #include <math.h>
 
 #include "device/cpu/cpu.h"

@@ -1,39 +1,42 @@
-/* PAGED_ATTENTION: rows of many sequences, each over the pages of its own (Kwon et al. 2023).
+/* PAGED_ATTENTION: rows of many sequences, each over its own pages (Kwon et al. 2023).
  *
- * A page has its tokens side by side (banyan/ops.h), so scores of a page are sums over a head's
- * elements of vectors of keys, with no sum across lanes, and bf16 goes through vdpbf16ps in pairs
- * of elements there and in pairs of tokens with the values.
+ * Layout (banyan/ops.h): in a page of keys the tokens are adjacent, so the scores of a page are
+ * sums over a head's elements of vectors of keys, without a sum across lanes; bf16 goes through
+ * vdpbf16ps, in pairs of elements for keys and in pairs of tokens for values.
  *
- * A task is one key head and a run of neighbouring positions of one session. Its queries, all heads
- * of the group, meet a page a few at a time while it is in the first cache. Scores are kept for all
- * keys that a query sees, so their maximum is known before the first weight is computed. Sums over
- * elements and keys are chains in their order, pages that hold keys beyond what a query sees go
- * through the same chain with these left out, and a query of a page meets no sum of another. So the
- * bits of a row follow from its position, its window and its keys alone, not from the rows of the
- * same run or the number of threads.
+ * Loop order: a task is one key head and a run of neighbouring positions of one session. Its
+ * queries, all heads of the group, are combined with a page a few at a time while it is in the
+ * first-level cache. The scores for all keys of a query are kept, so their maximum is known before
+ * the first weight is computed.
  *
- * Pages of codes (pools of u8) hold integers of 8 bits and a scale for each token and head, which
- * scores and weights are multiplied with.
+ * Row invariance: sums over elements and keys are chains in order; in a page with keys beyond a
+ * query's limit the chain is the same with these left out; and the sums of queries are separate. So
+ * the bits of a row are a function of its position, its window and its keys alone, not of the other
+ * rows of the run or the number of threads.
  *
- * With one query a session, all that matters is how fast pages arrive. The heads' parts of a page
- * lie side by side, so a task has all heads where it can and reads whole pages. Those that follow
- * each other in memory the processor follows by itself; what lies elsewhere is fetched ahead. */
+ * Pages of codes (pools of u8) hold 8-bit integers and a scale for each token and head, by which
+ * scores and weights are multiplied.
+ *
+ * With one query per session the time is that of loading pages. The heads' parts of a page are
+ * adjacent, so a task has all heads if possible and reads whole pages. The hardware prefetches
+ * pages that follow each other in memory; others are prefetched by software. */
 #include <omp.h>
 #include <stdlib.h>
 
 #include "device/cpu/kernels/attention_pages.h"
 
-/* Sums of a score, for even and odd steps: one alone would wait for each addition. */
+/* Independent sums of a score, for even and odd steps: a single one would wait for each
+ * addition. */
 enum { CHAINS = 2 };
-/* Up to so many rows are written into their pages by one thread: sooner than all can wait for each
- * other. */
+/* Up to this many rows are written into their pages by one thread, which is faster than a
+ * barrier. */
 enum { SERIAL_ROWS = 4 };
-/* Rows of a run, at most. */
+/* Most rows of a run. */
 enum { RUN = 16 };
-/* Tasks for each thread that there should be before a task has several heads; bytes of their scores
- * that a thread has, at most. */
+/* Least number of tasks per thread before a task has several heads, and most bytes of their scores
+ * per thread. */
 enum { TASKS = 4, SCORE_BYTES = 1 << 20 };
-/* Score of a key whose page there is not: its weight is 0. */
+/* Score of a key whose page does not exist: its weight is 0. */
 #define ABSENT (-1e30f)
 
 /* ---- a tile ---- */
@@ -61,7 +64,8 @@ static float *total_of(const tile *x, int64_t r)
 
 #define EACH_QUERY _Pragma("GCC unroll 4") for (int r = 0; r < height; r++)
 
-/* Scores of the vector of keys from key j of a page on. `next`: what is fetched meanwhile. */
+/* Computes the scores of a vector of keys, from key j of a page on. `next`: prefetched
+ * meanwhile. */
 BY__INLINE void score_keys(by__arithmetic kind, const tile *x, const char *page, const char *next,
                            int64_t j, float *scores, int height)
 {
@@ -91,7 +95,7 @@ BY__INLINE void score_keys(by__arithmetic kind, const tile *x, const char *page,
             sums[r][0] = by__step_add(kind, sums[r][0], step, q + r * p->units + s * units);
         }
     }
-    if (p->steps * units < p->units) { /* the last element of an odd number, without a second */
+    if (p->steps * units < p->units) { /* the last element of an odd number, unpaired */
         by__vf last = by__load(page + s * step_bytes, j, BY_BF16);
         by__step step = {.value = kind == BY__PAIRS_BF16 ? (by__vf)((by__vu)last >> 16) : last};
         EACH_QUERY
@@ -122,7 +126,7 @@ BY__INLINE void score_page(by__arithmetic kind, const tile *x, int64_t column, i
     }
 }
 
-/* Scores of query r become weights, and units of the steps of pages. */
+/* Converts the scores of query r to weights, and these to units of the steps of pages. */
 BY__INLINE void weigh(by__arithmetic kind, const tile *x, int64_t r)
 {
     float *scores = scores_of(x, r);
@@ -146,16 +150,16 @@ BY__INLINE void weigh(by__arithmetic kind, const tile *x, int64_t r)
     }
 }
 
-/* Columns whose values meet queries from x on, and of the keys of a page those that a query sees
- * where it does not see all. */
+/* Range of page table columns whose values are combined with queries from x on, and of the keys of
+ * a page those that a query attends to if not all. */
 typedef struct part {
     int64_t begin, end;
     int64_t low, high;
     bool whole;
 } part;
 
-/* The values of a step, n elements from `data` on; those of keys that are not seen are zeros, as
- * they may be anything. */
+/* The values of a step, n elements from `data` on; those of masked keys become zero, as they may be
+ * arbitrary. */
 BY__INLINE by__step take_values(by__arithmetic kind, const char *data, int64_t s, const part *a,
                                 int n)
 {
@@ -168,8 +172,8 @@ BY__INLINE by__step take_values(by__arithmetic kind, const char *data, int64_t s
     return by__step_of_words(kind, (by__vu)by__load_n(data, 0, BY_F32, n) & (even | odd));
 }
 
-/* sums += values by their weights, in `vectors` vectors from element i on, of which the last has n
- * elements. vectors, whole and height are constants. */
+/* sums += values times their weights, in `vectors` vectors from element i on, the last of which has
+ * n elements. vectors, whole and height are constants. */
 BY__INLINE void add_strip(by__arithmetic kind, const tile *x, int64_t r0, const part *a, int64_t i,
                           int vectors, int n, int height)
 {
@@ -240,7 +244,8 @@ BY__INLINE void add_values(by__arithmetic kind, const tile *x, int64_t r0, part 
 #undef VECTOR
 }
 
-/* Values of columns begin .. end of query r alone, the first or last of which it may see in part.
+/* Adds the values of columns begin .. end for query r alone; it may attend to only a part of the
+ * first and last column.
  */
 BY__INLINE void add_alone(by__arithmetic kind, const tile *x, int64_t r, int64_t begin, int64_t end)
 {
@@ -259,8 +264,7 @@ BY__INLINE void add_alone(by__arithmetic kind, const tile *x, int64_t r, int64_t
     }
 }
 
-/* The parts of an arithmetic that take one query at a time: functions of their own, which all
- * heights call. */
+/* The functions of an arithmetic that process one query at a time, shared by all heights. */
 typedef struct steps {
     void (*weigh)(const tile *x, int64_t r);
     void (*add_alone)(const tile *x, int64_t r, int64_t begin, int64_t end);
@@ -269,7 +273,7 @@ typedef struct steps {
 /* kind, height and steps are constants. */
 BY__INLINE void attend_queries(by__arithmetic kind, steps one, tile *x, int height)
 {
-    /* Columns that all queries see whole. */
+    /* Columns that all queries attend to completely. */
     part all = {.begin = (x->first[height - 1] + BY_PAGE_TOKENS - 1) / BY_PAGE_TOKENS,
                 .end = (x->last[0] + 1) / BY_PAGE_TOKENS};
     all.begin = by__min_i64(all.begin, x->end);
@@ -287,7 +291,7 @@ BY__INLINE void attend_queries(by__arithmetic kind, steps one, tile *x, int heig
         memset(sums_of(x, r), 0, (size_t)x->p->padded * sizeof(float));
         one.add_alone(x, r, x->begin, all.begin);
     }
-    /* One head keeps its sums in registers over all pages. */
+    /* A single head keeps its sums in registers over all pages. */
     int64_t columns = x->heads == 1 ? x->end - x->begin : 1;
     for (int64_t end = all.end; all.begin < end; all.begin = all.end) {
         all.end = by__min_i64(all.begin + columns, end);
@@ -366,7 +370,7 @@ static void attend(tile *x, int64_t height)
     }
 }
 
-/* Row t's query of a head, as units. */
+/* Converts row t's query of a head to units. */
 static void take_query(const tile *x, const head_view *in, int64_t r, int64_t t, int64_t head)
 {
     const plan *p = x->p;
@@ -384,7 +388,7 @@ static void take_query(const tile *x, const head_view *in, int64_t r, int64_t t,
 
 /* ---- tasks ---- */
 
-/* `count` queries of rows from t on, the first of them of query head g of the group, of each of
+/* Processes `count` queries of rows from t on, starting with query head g of the group, for each of
  * `heads` key heads from kv on. */
 static void run_tile(const by__call *call, const plan *p, const head_view in[3], int64_t t,
                      int64_t g, int64_t count, int64_t kv, int64_t heads, char *work)
@@ -425,7 +429,7 @@ static void run_tile(const by__call *call, const plan *p, const head_view in[3],
     }
 }
 
-/* Rows t .. t + rows of one session, all query heads of `heads` key heads from kv on. */
+/* Processes rows t .. t + rows of one session, all query heads of `heads` key heads from kv on. */
 static void run_task(const by__call *call, const plan *p, const head_view in[3], int64_t t,
                      int64_t rows, int64_t kv, int64_t heads, char *work)
 {
@@ -441,8 +445,8 @@ static void run_task(const by__call *call, const plan *p, const head_view in[3],
     }
 }
 
-/* Key heads of a task: one where a session has several rows, which meet a page while it is in the
- * cache. */
+/* Number of key heads of a task: one if a session has several rows, which use a page while it is in
+ * the cache. */
 static int64_t heads_of_task(const plan *p, int64_t runs, int threads)
 {
     int64_t heads = runs == p->s.length ? p->together : 1;
@@ -452,7 +456,7 @@ static int64_t heads_of_task(const plan *p, int64_t runs, int threads)
     return heads;
 }
 
-/* Writes where runs of rows begin, and the end; returns their number. */
+/* Writes the first rows of runs, and the end; returns the number of runs. */
 static int64_t find_runs(const by__call *call, const plan *p, int32_t *runs)
 {
     const int32_t *positions = call->in[POSITIONS].data;

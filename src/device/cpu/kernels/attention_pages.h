@@ -1,7 +1,8 @@
-/* Pages of keys and values (attention_paged.c): where they are, and how a row is written into them.
+/* Pages of keys and values (attention_paged.c): their addresses, and how a row is written into
+ * them.
  *
- * A page has its tokens side by side: keys [width][tokens], values [tokens][width]; in bf16 two
- * elements of a key, or two tokens of a value, stand together. */
+ * Layout of a page, for each head: keys [width][tokens], values [tokens][width]. In bf16, two
+ * elements of a key, or the same element of two tokens of a value, are stored as one pair. */
 #ifndef BY_DEVICE_CPU_KERNELS_ATTENTION_PAGES_H
 #define BY_DEVICE_CPU_KERNELS_ATTENTION_PAGES_H
 
@@ -14,15 +15,16 @@
 
 enum { K_POOL = 3, V_POOL, POSITIONS, SESSIONS, TABLE };
 
-/* Queries that meet a page together, and vectors of values whose sums are in registers. */
+/* Queries that are combined with a page together, and vectors of value sums held in registers. */
 #if BY__LANES == 16
 enum { QUERIES = 4, STRIP = 4 };
 #else
 enum { QUERIES = 2, STRIP = 2 };
 #endif
-/* How far ahead of use a head's part of a page is fetched, in such parts. */
+/* Prefetch distance in heads' parts of a page. */
 enum { AHEAD = 4 };
-/* The largest code, and the magnitude below which a row is zeros: its inverse would not be finite.
+/* The largest code, and the magnitude below which a row is stored as zeros because its inverse
+ * would not be finite.
  */
 #define LARGEST_CODE 127.0f
 #define SMALLEST     0x1p-100f
@@ -31,40 +33,41 @@ typedef struct plan {
     attention_shape s;
     by__arithmetic kind;
     bool packed;
-    size_t head_bytes; /* of a head in a page */
-    int64_t group;     /* query heads of a key head */
+    size_t head_bytes; /* bytes of a head in a page */
+    int64_t group;     /* query heads per key head */
     int64_t columns;   /* of the page table */
-    int64_t steps;     /* whole ones of a head's width */
-    int64_t units;     /* of a query */
-    int64_t slots;     /* keys of the pages that a tile may meet */
-    int64_t padded;    /* width in whole vectors */
-    int64_t together;  /* key heads whose parts of a page a task may read in turn, at most */
+    int64_t steps;     /* whole vectors in a head's width */
+    int64_t units;     /* units of a query */
+    int64_t slots;     /* keys in the pages that a tile may attend to */
+    int64_t padded;    /* width rounded up to whole vectors */
+    int64_t together;  /* most key heads whose parts of a page a task reads in turn */
     int64_t rows;      /* queries of a task: QUERIES, or those of all these heads */
-    size_t queries;    /* of a thread: [rows][units] */
-    size_t scores;     /* [rows][slots] f32; then weights in the same place, as units */
+    size_t queries;    /* offsets in a thread's part: [rows][units] */
+    size_t scores;     /* [rows][slots] f32 scores; then weights in the same place, as units */
     size_t sums;       /* [rows][padded] */
-    size_t totals;     /* [rows]: sums of weights */
+    size_t totals;     /* [rows] sums of weights */
     size_t thread_bytes;
-    size_t runs;    /* offset of the first rows of runs, behind the ranges: i32 [rows + 1] */
+    size_t runs;    /* offset of the first rows of runs, after the ranges: i32 [rows + 1] */
     size_t threads; /* offset of the threads' parts */
 } plan;
 
-/* Queries of one session that meet pages together: of each of `heads` key heads as many, at the
- * same positions. */
+/* Queries of one session that are combined with pages together: the same number for each of `heads`
+ * key heads, at the same positions. */
 typedef struct tile {
     const by__call *call;
     const plan *p;
-    int64_t kv;                            /* the present key head */
-    int64_t head;                          /* which of the tile's it is */
-    int64_t heads;                         /* of the tile */
-    int64_t row;                           /* first of its queries among those of the tile */
-    const int32_t *pages;                  /* of the session */
-    int64_t first[QUERIES], last[QUERIES]; /* positions that a query of a head sees */
-    int64_t begin, end;                    /* columns of the page table that one of them sees */
+    int64_t kv;           /* the current key head */
+    int64_t head;         /* its index in the tile */
+    int64_t heads;        /* number of key heads in the tile */
+    int64_t row;          /* index of its first query among those of the tile */
+    const int32_t *pages; /* page table of the session */
+    /* range of positions that each query of a head attends to */
+    int64_t first[QUERIES], last[QUERIES];
+    int64_t begin, end; /* range of page table columns that any of them attends to */
     char *work;
 } tile;
 
-/* Makes head h of a tile the present one; a head has `height` queries. */
+/* Makes head h of a tile the current one; a head has `height` queries. */
 BY__INLINE void select_head(tile *x, int64_t h, int64_t height)
 {
     x->kv += h - x->head;
@@ -72,7 +75,7 @@ BY__INLINE void select_head(tile *x, int64_t h, int64_t height)
     x->row = h * height;
 }
 
-/* The pages of row t's session; NULL: the row reads and writes nothing. */
+/* The page table of row t's session; NULL: the row reads and writes nothing. */
 static const int32_t *pages_of(const by__call *call, const plan *p, int64_t t)
 {
     int32_t position = ((const int32_t *)call->in[POSITIONS].data)[t];
@@ -88,7 +91,7 @@ static const int32_t *pages_of(const by__call *call, const plan *p, int64_t t)
     return page < 0 || page >= call->in[K_POOL].shape.dim[0] ? NULL : pages;
 }
 
-/* A head's part of a page of a pool; NULL: there is no such page. */
+/* A head's part of a page in a pool; NULL: there is no such page. */
 static char *page_at(const tile *x, int pool, int64_t column)
 {
     const by__tensor *tensor = &x->call->in[pool];
@@ -100,17 +103,18 @@ static char *page_at(const tile *x, int pool, int64_t column)
     return (char *)tensor->data + (size_t)heads * x->p->head_bytes;
 }
 
-/* Whether a page's place in memory is behind that of the page before it, and all of both is read:
- * the processor has followed. Fetches would take its place: it reads half as much again without. */
+/* Returns true if a page follows the previous one in memory and both are read completely. The
+ * hardware prefetcher has then followed, and software prefetches would only take its place: without
+ * them it reads half as fast again. */
 BY__INLINE bool follows(const tile *x, int64_t column)
 {
     return x->heads == x->p->s.kv_heads && column > x->begin &&
            x->pages[column] == x->pages[column - 1] + 1;
 }
 
-/* What is to be fetched while this part is read: that `AHEAD` parts behind it. The heads of a tile
- * take turns at a page, values follow keys, and behind a head alone come the keys of the next one.
- * Where there is none, what is in the cache anyway. */
+/* The address to prefetch while this part is read: the part `AHEAD` parts further on. The heads of
+ * a tile take turns at a page, values follow keys, and with one head alone the keys of the next one
+ * follow. If there is no such part, an address that is cached anyway. */
 static const char *page_ahead(const tile *x, int pool, int64_t column)
 {
     int64_t head = x->head + AHEAD;
@@ -130,7 +134,7 @@ static const char *page_ahead(const tile *x, int pool, int64_t column)
 
 /* ---- writing keys and values ---- */
 
-/* The scales of a page of codes, one for each token. */
+/* The scales of a page of codes, one per token. */
 BY__INLINE const float *scales_of(const plan *p, const char *page)
 {
     return (const float *)(const void *)(page + p->s.width * BY_PAGE_TOKENS);
@@ -143,8 +147,8 @@ BY__INLINE by__vf load_act(const void *row, int64_t i, by_dtype dtype, int n)
                               : by__load_n(row, i, BY_F16, n);
 }
 
-/* A key or value as codes, from code `at` on, `stride` codes apart, and its scale. What is not
- * finite has a scale that is no number. */
+/* Stores a key or value as codes, from code `at` on, `stride` codes apart, and its scale. A row
+ * that is not finite gets NaN as its scale. */
 static void put_codes(const plan *p, char *page, const char *row, int64_t slot, int64_t at,
                       int64_t stride)
 {
@@ -212,7 +216,7 @@ static void put_value(const plan *p, char *page, const char *value, int64_t slot
     }
 }
 
-/* Key and value of row t into their place. */
+/* Writes key and value of row t to their place. */
 static void fill(const by__call *call, const plan *p, const head_view in[3], int64_t t)
 {
     tile x = {.call = call, .p = p, .pages = pages_of(call, p, t)};

@@ -1,5 +1,5 @@
-/* What the kernels of ADD, SUB and MUL share: the operation, the types that they take, and one
- * range function for each operation and pair of types, so that loops are compiled for known
+/* Shared by the kernels of ADD, SUB and MUL: the operation, the dtypes that they accept, and one
+ * range function for each operation and pair of dtypes, so that loops are compiled for known
  * types. */
 #ifndef BY_DEVICE_CPU_KERNELS_BINARY_H
 #define BY_DEVICE_CPU_KERNELS_BINARY_H
@@ -12,15 +12,15 @@ BY__INLINE by__vf by__binary_value(by_op op, by__vf p, by__vf q)
     return op == BY_OP_ADD ? p + q : op == BY_OP_SUB ? p - q : p * q;
 }
 
-/* The first operand is of act, the second like it or f32. */
+/* The first operand is an activation dtype, the second the same or f32. */
 static inline bool by__binary_takes_types(const by__call *call)
 {
     by_dtype b = call->in[1].dtype;
     return by__tensor_is_act(&call->in[0]) && (b == call->in[0].dtype || b == BY_F32);
 }
 
-/* Defines range_of(call): `work` (call, begin, end, op, type_a, type_b) for the call's operation
- * and types. */
+/* Defines range_of(call), which returns `work` (call, begin, end, op, type_a, type_b) instantiated
+ * for the call's operation and dtypes. */
 #define BY__BINARY_RANGE(name, work, op, type_a, type_b)                                           \
     static void name(const by__call *call, int64_t begin, int64_t end)                             \
     {                                                                                              \

@@ -1,14 +1,14 @@
 /* ADD, SUB, MUL (the second operand has the shape of the first or repeats over its leading axes),
- * SCALE, CAST.
- * Shapes: any. Dtypes: act, and b f32 or like a; CAST between f32, bf16 and f16. */
+ * SCALE, CAST. Shapes: any. Dtypes: activations, and b f32 or like a; CAST between f32, bf16 and
+ * f16. */
 #include "device/cpu/kernels/binary.h"
 
 #define GRAIN 16384
-/* A second operand shorter than this is repeated in the workspace first, so that the loop over it
- * is worth its start. */
+/* A second operand shorter than this is first repeated in the workspace, so that the loop over it
+ * is long enough to be efficient. */
 #define TILE 1024
 
-/* Where the second operand is read from and after how many elements it repeats. */
+/* The address of the second operand, and the number of elements after which it repeats. */
 static const void *second(const by__call *call, int64_t *period)
 {
     if (call->work_bytes > 0) {
@@ -44,8 +44,8 @@ BY__INLINE void binary(const by__call *call, int64_t begin, int64_t end, by_op o
 
 BY__BINARY_RANGES(binary)
 
-/* The second operand has the shape of the first, or repeats over its leading axes: behind its axes
- * of extent 1 in front, it is a suffix. broadcast_simd.c has the rest. */
+/* Returns true if the second operand has the shape of the first, or repeats over its leading axes:
+ * without leading axes of extent 1, its shape is a suffix. broadcast_simd.c handles other cases. */
 static bool is_suffix(const by_shape *b, const by_shape *a)
 {
     int first = 0;

@@ -1,11 +1,11 @@
 /* ADD, SUB, MUL where either operand repeats along any axes. binary_simd.c has the common case: the
- * second operand repeats over leading axes. Dtypes: act, and b f32 or like a. */
+ * second operand repeats over leading axes. Dtypes: activations, and b f32 or like a. */
 #include "device/cpu/kernels/binary.h"
 
 #define GRAIN 16384
 
-/* The result's axes but for those of extent 1, with the strides of both operands (0 along an axis
- * that repeats). Axes that follow one another in both are one. */
+/* The result's axes without those of extent 1, with the strides of both operands (0 along an axis
+ * that repeats). Axes that are adjacent in both are merged. */
 typedef struct layout {
     int rank; /* at least 1 */
     int64_t dim[BY_MAX_RANK];
@@ -53,7 +53,7 @@ static layout measure(const by__call *call)
     return l;
 }
 
-/* n elements of a row; an operand that repeats along it is one element. */
+/* Computes n elements of a row; an operand that repeats along it is one element. */
 BY__INLINE void binary_row(void *y, int64_t at, const void *a, int64_t a_at, const void *b,
                            int64_t b_at, int64_t length, bool a_one, bool b_one, by_op op,
                            by_dtype type_a, by_dtype type_b)

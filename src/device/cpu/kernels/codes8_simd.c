@@ -1,6 +1,6 @@
-/* ENCODE8: x [R, C] act; codes [R, C] u8, scale [R, blocks] f32. DECODE8: the other way round.
- * Bound by memory: a block is in the first-level cache when it is read the second time. The largest
- * magnitude is that of the largest bits, by which NaNs come last. */
+/* ENCODE8: x [R, C] activations; codes [R, C] u8, scale [R, blocks] f32. DECODE8 is the reverse.
+ * Memory-bound: a block is in the first-level cache when it is read the second time. The largest
+ * magnitude is found by comparing bits, in which NaN is the largest. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
 

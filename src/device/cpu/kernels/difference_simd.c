@@ -1,9 +1,9 @@
-/* SQUARED_ERROR, SMOOTH_L1 and their gradients: x act, targets f32, weights f32 [R], or i32 [R] of
- * which the negative ones say that a row does not count, or absent. */
+/* SQUARED_ERROR, SMOOTH_L1 and their gradients: x activations, targets f32; weights f32 [R], or i32
+ * [R] where a negative value excludes the row, or absent. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
 
-/* Rows of a block make about this many elements; the workspace is one double a block. */
+/* Rows of a block have about this many elements in total; the workspace is one double per block. */
 #define BLOCK 4096
 
 static int64_t block_rows(const by__call *call)
@@ -20,7 +20,7 @@ static float weight_of(const by__call *call, int64_t row)
     return weighted ? ((const float *)call->in[2].data)[row] : 1.0f;
 }
 
-/* Of d = x - t: the term, and its derivative. inverse: 1 / beta. */
+/* The term for d = x - t, and its derivative. inverse: 1 / beta. */
 BY__INLINE by__vf term_of(by__vf d, bool smooth, float beta, float inverse)
 {
     by__vf size = by__abs(d);

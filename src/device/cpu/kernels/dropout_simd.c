@@ -1,8 +1,9 @@
-/* DROPOUT: x [B, ...] act. The mask is defined in cpu.h; it is made again wherever it is needed. */
+/* DROPOUT: x [B, ...] activations. The mask is defined in cpu.h; it is recomputed wherever it is
+ * needed. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd_math.h"
 
-/* A block is 64 neighbouring elements of one sample, the last of a sample being shorter. */
+/* A block is 64 neighbouring elements of one sample; the last one of a sample may be shorter. */
 #define BLOCK 64
 
 static int64_t sample_size(const by__tensor *x)
@@ -10,8 +11,8 @@ static int64_t sample_size(const by__tensor *x)
     return x->shape.rank == 0 ? 1 : by__tensor_count(x) / x->shape.dim[0];
 }
 
-/* Elements [at, at + size) from the block with this counter; all of size, or none of the tail,
- * is 64. */
+/* Processes elements [at, at + size) with the block of this counter. For whole blocks size is the
+ * constant 64. */
 BY__INLINE void drop_block(const by__call *call, const by__dropout *dropout,
                            const uint32_t counter[4], int64_t at, int64_t size, by_dtype type)
 {
@@ -52,7 +53,8 @@ BY__INLINE void drop(const by__call *call, int64_t begin, int64_t end, by_dtype 
     }
 }
 
-/* Elements [begin, end) one by one: for slices of samples that are not made of blocks. */
+/* Processes elements [begin, end) one by one, for slices of samples that do not consist of whole
+ * blocks. */
 static void drop_elements(const by__call *call, int64_t begin, int64_t end)
 {
     by__dropout dropout = by__dropout_setup(call);

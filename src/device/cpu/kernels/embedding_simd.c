@@ -1,4 +1,5 @@
-/* EMBEDDING, EMBEDDING_GRAD, POSITION, POSITION_GRAD. Tables [V, C]; ids i32; dtypes act. */
+/* EMBEDDING, EMBEDDING_GRAD, POSITION, POSITION_GRAD. Tables [V, C]; ids i32; dtypes:
+ * activations. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
 
@@ -38,8 +39,8 @@ static by_status run_embedding(const by__call *call, const by__context *context)
 BY__KERNEL(embedding) = {
     BY_OP_EMBEDDING, BY__KERNEL_NAME("embedding"), supports_embedding, NULL, NULL, run_embedding};
 
-/* The rows of dy are added to the table in the order of the ids, each range of columns by one
- * thread: the order of a sum does not depend on how the columns are cut. */
+/* Adds the rows of dy to the table in the order of the ids; each range of columns is one thread's,
+ * so the order of a sum does not depend on the division. */
 BY__INLINE void scatter(const by__call *call, int64_t begin, int64_t end, by_dtype type)
 {
     const int32_t *ids = call->in[0].data;
@@ -93,7 +94,7 @@ static by_status run_embedding_grad(const by__call *call, const by__context *con
     if (!based(call) || call->in[2].data != call->out[0].data) {
         by__parallel(context, call, size, 65536, size, start_table);
     }
-    /* Whole cache lines, and as wide as the threads allow. */
+    /* Whole cache lines, and as wide as the number of threads allows. */
     int64_t grain = by__ceil_div(by__ceil_div(columns, context->threads), 16) * 16;
     by__parallel(context, call, columns, grain, by__tensor_count(dy), scatter_ranges[dy->dtype]);
     return BY_OK;
@@ -103,7 +104,7 @@ BY__KERNEL(embedding_grad) = {
     BY_OP_EMBEDDING_GRAD, BY__KERNEL_NAME("embedding_grad"), supports_embedding_grad, NULL, NULL,
     run_embedding_grad};
 
-/* x [B, T, C] flattened to rows; row r takes row r % T of the table. */
+/* x [B, T, C] flattened to rows; row r gets row r % T of the table. */
 BY__INLINE void position(const by__call *call, int64_t begin, int64_t end, by_dtype type)
 {
     const void *x = call->in[0].data;
@@ -141,8 +142,8 @@ static by_status run_position(const by__call *call, const by__context *context)
 BY__KERNEL(position) = {BY_OP_POSITION, BY__KERNEL_NAME("position"), supports_position, NULL, NULL,
                         run_position};
 
-/* Elements begin .. end of the table's gradient: sums over B of the elements of dy as
- * [B, T * C] from `from` on. */
+/* Elements begin .. end of the table's gradient: sums over B of dy, taken as [B, T * C], from
+ * element `from` on. */
 BY__INLINE void position_sums(const by__call *call, int64_t begin, int64_t end, int64_t from,
                               by_dtype type)
 {
@@ -162,7 +163,7 @@ BY__INLINE void position_sums(const by__call *call, int64_t begin, int64_t end, 
 #undef STEP
 }
 
-/* The rows of the table that dy has are one run, or two; the others are zero. */
+/* The rows of the table that dy refers to are one range, or two; the others are zero. */
 BY__INLINE void position_grad(const by__call *call, int64_t begin, int64_t end, by_dtype type)
 {
     const by__tensor *dy = &call->in[0];

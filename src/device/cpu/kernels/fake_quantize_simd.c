@@ -1,13 +1,13 @@
-/* FAKE_QUANTIZE: w f32, [n, k] or [k, n]; y act like w. Of [n, k] a group is neighbours, of which
- * the lanes take some each; of [k, n] the lanes are outputs. The weight of the largest magnitude,
- * whose sign 4 bits need, is the first of equal ones. */
+/* FAKE_QUANTIZE: w f32, [n, k] or [k, n]; y activations, laid out like w. For [n, k] a group is
+ * contiguous and divided among the lanes; for [k, n] the lanes are outputs. 4-bit codes need the
+ * sign of the weight with the largest magnitude, the first one of equal ones. */
 #include <math.h>
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
 
-#define COLUMNS 64 /* outputs of a range of [k, n], a multiple of the lanes */
-#define ROWS    8  /* outputs of a range of [n, k] */
+#define COLUMNS 64 /* outputs per range of [k, n], a multiple of the lanes */
+#define ROWS    8  /* outputs per range of [n, k] */
 
 static float scale_of(float extreme, bool wide)
 {
@@ -27,7 +27,7 @@ BY__INLINE by__vf rounded(by__vf w, by__vf scale, bool wide)
     return by__select(scale != 0.0f, y, by__zero());
 }
 
-/* What a value adds to the search: NaN and infinity win and stay. */
+/* Updates the maximum: NaN and infinity win and stay. */
 BY__INLINE by__vf further(by__vf extreme, by__vf w)
 {
     by__vi bits = (by__vi)by__abs(w);
@@ -40,7 +40,7 @@ static float spoiled(float extreme)
     return isfinite(extreme) ? extreme : NAN;
 }
 
-/* Neighbours [first, end) of one output. */
+/* Processes inputs [first, end) of one output. */
 BY__INLINE void round_run(const by__call *call, int64_t first, int64_t end, bool wide,
                           by_dtype type)
 {
@@ -81,7 +81,7 @@ BY__INLINE void over_rows(const by__call *call, int64_t begin, int64_t end, bool
     }
 }
 
-/* `count` neighbouring outputs from j on. */
+/* Processes `count` neighbouring outputs from j on. */
 BY__INLINE void round_lanes(const by__call *call, int64_t j, int count, bool wide, by_dtype type)
 {
     const by_packing *p = &call->attrs.packing;

@@ -1,35 +1,35 @@
-/* Products with at most four rows (a decoder's): every element of B is read once, unpacked, and
- * used for all rows. Sums are f32 and their order depends on the shape alone.
+/* Products with at most four rows (decoding): every element of B is read once, unpacked, and used
+ * for all rows. Sums are f32 and their order depends on the shape alone.
  *
- * Memory is all that matters here, and it is fastest for streams that the processor's own
- * prefetching can follow: one row of B after the other, in a loop whose loads each step half a KiB
- * on. Steps of three quarters and more it does not follow (Zen 4: 21 to 27 instead of 33 GB/s a
- * core); side by side, rows shorter than a page are streams within one page, which it takes for one
- * that jumps (12 GB/s); and prefetch instructions take the places in which the core waits for
- * lines, fewer than the second cache has (28 GB/s). With a few rows of x the core has too much to
- * do to run ahead of the stream, and they help after all. B [k, n] serves for values of attention,
- * whose n is a head's width. */
+ * The time is that of memory, which is fastest for streams that the hardware prefetcher can follow:
+ * one row of B after the other, in a loop whose loads advance by half a KiB. It does not follow
+ * steps of three quarters and more (Zen 4: 21 to 27 instead of 33 GB/s a core); rows shorter than a
+ * page read side by side are several streams within a page, which it takes for one with jumps (12
+ * GB/s); and prefetch instructions occupy the line fill buffers, of which there are fewer than in
+ * the second-level cache (28 GB/s). With several rows of x the core is too busy to run ahead of the
+ * stream, and then prefetch instructions do help. B [k, n] is used for values of attention, whose n
+ * is a head's width. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
 #include "device/cpu/panel.h"
 
-/* Rows of B [n, k] are read BY__GEMV_COLUMNS at a time when those of x take at least this much:
- * they no longer stay in the first cache together with the stream, and are loaded once for all. */
+/* Rows of B [n, k] are read BY__GEMV_COLUMNS at a time if the rows of x take at least this much:
+ * they then do not stay in the first-level cache together with the stream, and are loaded once for
+ * all columns. */
 #define WIDE_BYTES (16 << 10)
-/* Vectors of a row that one iteration takes, and sums that they go to in rotation: one sum
- * would wait for each addition. */
+/* Vectors of a row per iteration, and the number of sums used in rotation: a single sum would wait
+ * for each addition. */
 enum { STEPS = 8, CHAINS = 4 };
-/* Up to this many rows of x, each goes along a row of B alone: the first reads it from memory, the
- * others from the first cache. */
+/* Up to this many rows of x are each combined with a row of B separately: the first reads it from
+ * memory, the others from the first-level cache. */
 #define ALONE 2
-/* Bytes ahead of use at which rows of B are fetched for more rows of x: into the second cache (into
- * the first, what is in use would have to go), and a page, since the processor's prefetching ends
- * with each. */
+/* Prefetch distance in bytes for more rows of x: into the second-level cache (the first would evict
+ * data in use), and one page ahead, because the hardware prefetcher stops at page ends. */
 #define AHEAD 4096
 /* Vectors of B [k, n] whose sums are kept in registers. */
 enum { STRIP = 4 };
 
-/* m rows x_i, which are f32, or bf16 as B is. */
+/* m rows x_i, in f32, or in bf16 like B. */
 typedef struct rows {
     const void *data;
     by_dtype dtype;
@@ -37,7 +37,7 @@ typedef struct rows {
     int m;
 } rows;
 
-/* Elements of k that a step takes. */
+/* Elements of k per step. */
 static inline __attribute__((always_inline)) int step_width(by_dtype x_dtype)
 {
     return x_dtype == BY_BF16 ? 2 * BY__LANES : BY__LANES;
@@ -66,7 +66,7 @@ static inline __attribute__((always_inline)) void dot_step(by__vf *sums, rows x,
     }
 }
 
-/* Begins to fetch what is AHEAD of `bytes` of a row. */
+/* Prefetches what is AHEAD of `bytes` of a row. */
 static inline __attribute__((always_inline)) void fetch_ahead(const char *row, int64_t bytes)
 {
     for (int64_t at = 0; at < bytes; at += BY_CACHE_LINE) {
@@ -74,7 +74,7 @@ static inline __attribute__((always_inline)) void fetch_ahead(const char *row, i
     }
 }
 
-/* Row i of x alone. */
+/* Row i of x as a single row. */
 static inline __attribute__((always_inline)) rows row_of(rows x, int i)
 {
     int64_t bytes = x.ld * (x.dtype == BY_F32 ? 4 : 2);
@@ -111,8 +111,8 @@ dot_row(float *sums, int64_t lds, rows x, const char *row, by_dtype dtype, int64
     }
 }
 
-/* The same of four rows one after the other, of at most CHAINS steps and nothing beyond (heads of
- * keys): there, adding up lanes is most of the work. */
+/* The same for four rows one after the other, of at most CHAINS steps and no remainder (heads of
+ * keys), where the sums across lanes are most of the work. */
 static inline __attribute__((always_inline)) void
 dot_short_rows(float sums[4], rows x, const char *row, by_dtype dtype, int64_t row_bytes, int64_t k)
 {
@@ -185,8 +185,8 @@ static inline __attribute__((always_inline)) void dot_rows(float *sums, int64_t 
     }
 }
 
-/* Columns j .. j + STRIP vectors of B, the last `n` elements wide, for all of k: the sums are in
- * registers. */
+/* Columns j .. j + STRIP vectors of B, the last one `n` elements wide, over all of k: the sums are
+ * in registers. */
 static inline __attribute__((always_inline)) void add_strip(float *sums, int64_t lds, rows x,
                                                             const char *b, by_dtype dtype,
                                                             int64_t row_bytes, int64_t j,
@@ -227,7 +227,7 @@ static inline __attribute__((always_inline)) void add_rows(float *sums, int64_t 
     }
 }
 
-/* Once for each number of rows, as a constant. */
+/* Instantiates a function for each number of rows, as a constant. */
 #define FOR_ROWS(function, x_dtype, dtype)                                                         \
     switch (m) {                                                                                   \
     case 1:                                                                                        \

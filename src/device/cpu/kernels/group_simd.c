@@ -1,5 +1,5 @@
-/* SCATTER_ROWS, GATHER_ROWS, ROW_DOTS: rows of C elements, act, by i32 slots and members. Each row
- * of a result is made by one thread, its sums in the order of the slots. */
+/* SCATTER_ROWS, GATHER_ROWS, ROW_DOTS: rows of C elements, activations, selected by i32 slots and
+ * members. Each row of a result is computed by one thread, with sums in the order of the slots. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
 

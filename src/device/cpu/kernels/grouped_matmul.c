@@ -1,5 +1,5 @@
-/* GROUPED_MATMUL, GROUPED_MATMUL_GRAD: one product a group, as large as the group is in this run.
- * Groups without rows cost nothing. */
+/* GROUPED_MATMUL, GROUPED_MATMUL_GRAD: one product per group, with as many rows as the group has in
+ * this run. Empty groups cost nothing. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,11 +7,11 @@
 #include "device/cpu/gemm.h"
 #include "device/cpu/panel.h"
 
-/* Products that are opened for all rows and run on those of a group. */
+/* Products that are opened for all rows and run on the rows of a group. */
 typedef struct products {
     by__gemm *first;
-    by__gemm *few;  /* GROUPED_MATMUL: of BY__GEMV_ROWS rows or less; NULL: as `first` */
-    by__gemm *next; /* GROUPED_MATMUL_GRAD: what is added to a matrix; NULL: a group is one range */
+    by__gemm *few;  /* GROUPED_MATMUL: for at most BY__GEMV_ROWS rows; NULL: use `first` */
+    by__gemm *next; /* GROUPED_MATMUL_GRAD: adds to a matrix; NULL: each group is one range */
 } products;
 
 static void close_products(products *p)
@@ -30,7 +30,7 @@ static void release(by__call *call)
     call->state = NULL;
 }
 
-/* Opens a product and makes room for its workspace. */
+/* Opens a product and reserves its workspace. */
 static by_status open_one(by__gemm **out, by__call *call, const by__gemm_options *options,
                           by_error *error)
 {
@@ -40,7 +40,7 @@ static by_status open_one(by__gemm **out, by__call *call, const by__gemm_options
     return BY_OK;
 }
 
-/* Rows of range g; 0 when they are not rows of the operands. */
+/* Number of rows of range g; 0 if they are out of the operands' bounds. */
 static int64_t rows_of(const by__call *call, int64_t g, int64_t *begin)
 {
     const int32_t *range = (const int32_t *)call->in[2].data + 2 * g;

@@ -1,5 +1,6 @@
-/* LINEAR_CROSS_ENTROPY, _PART, _GRAD and _TRAIN. Rows go in chunks (vocabulary_products.h): logits
- * are computed, each row of them is replaced by its gradient, and the chunk adds to dx and dw. */
+/* LINEAR_CROSS_ENTROPY, _PART, _GRAD and _TRAIN. Rows are processed in chunks
+ * (vocabulary_products.h): logits are computed, each row of them is replaced by its gradient, and
+ * the chunk adds to dx and dw. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -13,18 +14,18 @@ typedef enum mode { FORWARD, PART, GRAD, TRAIN } mode;
 typedef struct plan {
     mode mode;
     by__vocabulary v;
-    int64_t first, all; /* w is entries first ... first + v.vocabulary - 1 of so many */
-    bool outside;       /* logits are PART's result, or GRAD's operand, which stays as it is */
+    int64_t first, all; /* w has entries first ... first + v.vocabulary - 1 of `all` */
+    bool outside;       /* logits are PART's result, or GRAD's operand, which is not overwritten */
     by__gemm *logits[2];
-    size_t losses, gemm_work; /* offsets in the workspace; logits come first */
+    size_t losses, gemm_work; /* offsets in the workspace; logits are at 0 */
 } plan;
 
 typedef struct operands {
     const void *x, *w;
     const int32_t *targets;
-    float *lse;    /* written by FORWARD and PART, read by GRAD */
-    float *own;    /* logits of the targets, written by PART */
-    float *logits; /* of all rows, one behind the other, where plan.outside */
+    float *lse;    /* output of FORWARD and PART, input of GRAD */
+    float *own;    /* logits of the targets, output of PART */
+    float *logits; /* of all rows, contiguous, if plan.outside */
     float dloss;
     float *loss;
     void *dx;
@@ -80,8 +81,8 @@ static float highest(const float *logits, int64_t n)
     return result;
 }
 
-/* Sum of exp(logit - base); with `keep` the exponentials replace the logits. Four sums in rotation,
- * as one would wait for each addition. */
+/* Sum of exp(logit - base); with `keep` the exponentials replace the logits. Uses four sums in
+ * rotation, because a single one would wait for each addition. */
 static inline __attribute__((always_inline)) float sum_exponentials(float *logits, int64_t n,
                                                                     float base, bool keep)
 {
@@ -110,9 +111,9 @@ static inline __attribute__((always_inline)) float sum_exponentials(float *logit
     return total;
 }
 
-/* Row of f32 -> row `to` in dtype: each value times `factor`, or with `exponentiate` exp(value -
- * base) times factor. `to` may be the row: a narrower one begins where the wide one does, so it
- * never overtakes the reading. */
+/* Converts a row of f32 to row `to` in dtype: each value times `factor`, or with `exponentiate`
+ * exp(value - base) times factor. `to` may be the same row: a narrower row begins where the wide
+ * one does, so writing never overtakes reading. */
 static inline __attribute__((always_inline)) void finish_row(const float *row, float *to, int64_t n,
                                                              bool exponentiate, float base,
                                                              float factor, by_dtype dtype)
@@ -136,8 +137,8 @@ static inline __attribute__((always_inline)) void set_row(const float *row, floa
     }
 }
 
-/* One row: its loss, its logarithm of the sum, and in `to`, which may be the row, the gradient of
- * the logits. */
+/* Processes one row: its loss, its log-sum-exp, and the gradient of the logits in `to`, which may
+ * be the row. */
 static void run_row(const plan *p, const operands *o, int64_t r, float *row, float *to,
                     double *loss)
 {

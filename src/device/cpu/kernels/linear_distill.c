@@ -1,6 +1,6 @@
 /* LINEAR_DISTILL, _GRAD and _TRAIN. As linear_cross_entropy.c, with a second block of logits: the
- * teacher's, x' w'^T. Rows go in chunks (vocabulary_products.h); each row of the second block is
- * replaced by the gradient of the student's logits, and the chunk adds to dx and dw. */
+ * teacher's, x' w'^T. Rows are processed in chunks (vocabulary_products.h); each row of the second
+ * block is replaced by the gradient of the student's logits, and the chunk adds to dx and dw. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -9,37 +9,36 @@
 #include "device/cpu/panel.h"
 #include "device/cpu/vocabulary_products.h"
 
-/* Of a token that is not among those that are summed; finite, and its exponential is 0. */
+/* For a token that is not included in the sums; finite, and its exponential is 0. */
 #define LEAST_LOGIT (-1e30f)
 
 enum { X, W, TARGETS, HIDDEN, HEAD, IDS, LOGARITHMS, DLOSS };
 
 typedef struct plan {
-    bool forward;  /* the loss alone */
-    bool has_loss; /* out 0 */
+    bool forward;  /* only the loss is computed */
+    bool has_loss; /* output 0 exists */
     by__vocabulary v;
-    int64_t width;  /* of the teacher; 0: probabilities are stored ... */
-    int64_t stored; /* ... of so many tokens of a row */
+    int64_t width;  /* of the teacher; 0: its probabilities are stored, */
+    int64_t stored; /* this many tokens of each row */
     float inverse;  /* 1 / temperature */
-    float hard;     /* share of the cross-entropy */
-    float soft;     /* share times temperature */
+    float hard;     /* weight of the cross-entropy */
+    float soft;     /* weight of the divergence times temperature */
     by__gemm *logits[2], *teacher[2];
-    size_t second, losses,
-        gemm_work; /* offsets in the workspace; the student's logits come first */
+    size_t second, losses, gemm_work; /* offsets in the workspace; the student's logits are at 0 */
 } plan;
 
-/* What is known of a row's logits. */
+/* Statistics of a row's logits. */
 typedef struct row_sums {
-    float top; /* of the student */
+    float top; /* maximum of the student's */
     float top_teacher;
     float plain;   /* sum of exp(z - top) */
-    float soft;    /* ... of exp((z - top) / T) */
-    float teacher; /* ... of exp((y - top_teacher) / T) */
-    double gap;    /* ... of that times y - z */
-    /* Where probabilities q are stored, top_teacher and teacher are of the student's own logits of
-     * all other tokens, and: */
+    float soft;    /* sum of exp((z - top) / T) */
+    float teacher; /* sum of exp((y - top_teacher) / T) */
+    double gap;    /* sum of that times y - z */
+    /* If probabilities q are stored, top_teacher and teacher are computed from the student's own
+     * logits of all other tokens, and: */
     double all;    /* sum of q */
-    double others; /* that of all other tokens */
+    double others; /* stored probability of all other tokens */
     double cross;  /* sum of q (log q - log of the student's part of `soft`) */
 } row_sums;
 
@@ -60,7 +59,7 @@ static float highest(const float *values, int64_t n)
     return top;
 }
 
-/* Adds up the first `count` lanes, in order. */
+/* Adds the first `count` lanes in order. */
 static inline float add_lanes(by__vf v, int count)
 {
     float sum = 0.0f;
@@ -70,7 +69,7 @@ static inline float add_lanes(by__vf v, int count)
     return sum;
 }
 
-/* y NULL: of the student alone. */
+/* y NULL: statistics of the student only. */
 static void sum_row(row_sums *s, const float *z, const float *y, int64_t n, float inverse)
 {
     by__vf plain = by__zero();
@@ -109,8 +108,8 @@ static void sum_row(row_sums *s, const float *z, const float *y, int64_t n, floa
     }
 }
 
-/* The sums of a teacher whose probabilities are stored: logarithms y of k tokens' and, behind them,
- * of all others'. rest [n] becomes the student's logits of these. */
+/* Statistics for stored probabilities: y has the logarithms of those of k tokens and then of all
+ * others. rest [n] becomes the student's logits of these others. */
 static void sum_stored(row_sums *s, const float *z, const int32_t *ids, const float *y, int64_t k,
                        int64_t n, float inverse, float *rest)
 {
@@ -141,8 +140,7 @@ static void sum_stored(row_sums *s, const float *z, const int32_t *ids, const fl
 }
 
 /* Factors of a row's gradient: hard exp(z - top) + soft exp((z - top) / T) - teacher exp((y -
- * top_teacher) / T). Tokens of which probabilities q are stored have stored q in the place of the
- * last. */
+ * top_teacher) / T). For tokens with stored probabilities q, the last term is stored q. */
 typedef struct row_factors {
     float hard;
     float soft;
@@ -150,7 +148,7 @@ typedef struct row_factors {
     float stored;
 } row_factors;
 
-/* `to` may be y: a narrower row begins where the wide one does, so it never overtakes the
+/* `to` may be y: a narrower row begins where the wide one does, so writing never overtakes
  * reading. */
 static inline __attribute__((always_inline)) void write_row(const row_sums *s, const row_factors *f,
                                                             const float *z, const float *y,
@@ -169,19 +167,19 @@ static inline __attribute__((always_inline)) void write_row(const row_sums *s, c
 #undef GRADIENT
 }
 
-/* The gradient of one logit of the student, without the teacher's part. */
+/* The gradient of one logit of the student, without the teacher's term. */
 static float one(const plan *p, const row_sums *s, const row_factors *f, float z)
 {
     return expf(z - s->top) * f->hard + expf((z - s->top) * p->inverse) * f->soft;
 }
 
-/* y: of all tokens; to may be y. ids NULL: no probabilities are stored. */
+/* y: of all tokens; `to` may be y. ids NULL: no probabilities are stored. */
 static inline __attribute__((always_inline)) void
 set_row(const plan *p, const row_sums *s, const row_factors *f, float hot, const float *z,
         const float *y, const int32_t *ids, const float *logarithms, float *to, int64_t target,
         by_dtype dtype)
 {
-    /* Of y, which `to` may overwrite. */
+    /* From y, which `to` may overwrite. */
     float own = expf((y[target] - s->top_teacher) * p->inverse) * f->teacher;
     write_row(s, f, z, y, to, p->v.vocabulary, p->inverse, dtype);
     by__store_n(to, target, by__splat(one(p, s, f, z[target]) - own - hot), dtype, 1);
@@ -216,8 +214,8 @@ static row_factors factors_of(const plan *p, const row_sums *s, bool stored, flo
     return f;
 }
 
-/* One row: its loss and, in `to`, the gradient of its logits. ids NULL: y are all of the teacher's
- * logits, and `to` may be y; else the logarithms of what is stored. */
+/* Processes one row: returns its loss, and stores the gradient of its logits in `to`. ids NULL: y
+ * are all of the teacher's logits, and `to` may be y; else the stored logarithms. */
 static double run_row(const plan *p, const by__call *call, int64_t r, const float *z,
                       const float *y, const int32_t *ids, float *to)
 {

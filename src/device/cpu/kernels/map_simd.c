@@ -1,5 +1,5 @@
-/* MAP: tensors act of one shape, scalars f32. Compiled without contraction into fused operations:
- * the bits are those of the separate operations, at every level. */
+/* MAP: tensors of activation dtypes and one shape, scalars f32. Compiled without contraction into
+ * fused operations: the bits are those of the separate operations, at every level. */
 #include <stdalign.h>
 
 #include "device/cpu/kernels/simd_math.h"
@@ -9,11 +9,11 @@
 #define TILE    (VECTORS * BY__LANES)
 #define GRAIN   32768
 
-/* Where the values of a tile are, by the places of the plan. */
+/* Addresses of the values of a tile, by the places of the plan. */
 typedef struct tile {
     const by__call *call;
     const by__map_plan *plan;
-    int64_t at; /* the first element */
+    int64_t at; /* index of the first element */
     char *place[BY__MAP_PLACES];
 } tile;
 
@@ -45,7 +45,7 @@ static void run_function(by_function function, float *data)
     BY__AT_LEVEL(by__unary_range)(function)(&call, 0, TILE);
 }
 
-/* The random bits of a tile's elements: word k at places `first` + k. */
+/* Generates the random bits of a tile's elements: word k at place `first` + k. */
 static void make_random(const tile *t, int first)
 {
     const by_map_program *map = &t->plan->program;
@@ -63,7 +63,7 @@ static void make_random(const tile *t, int first)
     }
 }
 
-/* x rounded by the lower or the upper half of each word. */
+/* Rounds x stochastically with the lower or the upper half of each word. */
 BY__INLINE void store_random(char *out, int i, by__vf x, const char *words, bool upper)
 {
     by__vu u = (by__vu)x;
@@ -75,12 +75,12 @@ BY__INLINE void store_random(char *out, int i, by__vf x, const char *words, bool
 }
 
 #define EACH(i) _Pragma("GCC unroll 16") for (int i = 0; i < VECTORS; i++)
-/* Element i of the accumulator, and of the places of the instruction. */
+/* Element i of the accumulator, and of the instruction's places. */
 #define X x[i]
 #define A by__load(a, i *BY__LANES, BY_F32)
 #define B by__load(b, i *BY__LANES, BY_F32)
-/* The code of one instruction, which goes on to the next one's: one jump in all, and each code's
- * own, by which the processor predicts what follows. */
+/* The code of one instruction ends by jumping to the next one's code: a single jump, separate for
+ * each code, which lets the processor predict what follows. */
 #define DO(name, ...)                                                                              \
     name : {                                                                                       \
         char *a = t->place[op->a];                                                                 \
@@ -100,7 +100,7 @@ BY__INLINE by__vf less(by__vf a, by__vf b)
     return by__select(a < b, by__splat(1.0f), by__zero());
 }
 
-/* Runs instructions on a tile, until one says END. */
+/* Runs instructions on a tile, until END. */
 static void run_codes(const tile *t, const by__map_op *op)
 {
 #define LABEL(code) [BY__MAP_##code] = &&code,
@@ -156,8 +156,8 @@ END:
 
 /* ---- tensors ---- */
 
-/* Bytes of an element of the tensor at each place, 0 where the map has none; places are the
- * elements from `at` on. */
+/* Sets the addresses of tensors from element `at` on, and the size of their elements; size 0 where
+ * the map has no tensor at a place. */
 static void place_tensors(tile *t, int64_t at, size_t size[BY__MAP_TENSORS])
 {
     const by__call *call = t->call;
@@ -172,7 +172,7 @@ static void place_tensors(tile *t, int64_t at, size_t size[BY__MAP_TENSORS])
     }
 }
 
-/* The last n elements, fewer than a tile: on copies with zeros behind. */
+/* Processes the last n elements, fewer than a tile, on copies padded with zeros. */
 static void run_rest(const tile *whole, const size_t size[BY__MAP_TENSORS], size_t n)
 {
     alignas(64) char copies[BY__MAP_TENSORS][TILE * sizeof(float)];

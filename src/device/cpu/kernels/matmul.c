@@ -1,4 +1,4 @@
-/* MATMUL: y = op(a) op(b) + bias + add, all in one product. */
+/* MATMUL: y = op(a) op(b) + bias + add, fused into one product (gemm.h). */
 #include "device/cpu/cpu.h"
 #include "device/cpu/gemm.h"
 #include "device/cpu/panel.h"

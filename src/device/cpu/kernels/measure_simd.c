@@ -1,15 +1,15 @@
-/* MEASURE: x act, y? like x; m [blocks][BY_MEASURES] f32. It is bound by memory: a whole block is
- * read at four places at once, as SUM_SQUARES does. */
+/* MEASURE: x activations, optional y like x; m [blocks][BY_MEASURES] f32. Memory-bound: a block is
+ * read as four streams at once, as in SUM_SQUARES. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
 
 typedef struct measures {
     by__vf sum;
     by__vf squares;
-    by__vi zeros; /* minus their number */
+    by__vi zeros; /* negated count */
     by__vf largest;
     by__vf apart;
-    by__vi nonfinite; /* minus their number */
+    by__vi nonfinite; /* negated count */
 } measures;
 
 BY__INLINE void take(measures *m, const by__call *call, int64_t at, int n, by_dtype type,
@@ -35,7 +35,7 @@ BY__INLINE void measure_block(const by__call *call, int64_t begin, int64_t end, 
     const int64_t quarter = BY_SUM_BLOCK / 4;
     measures m[4];
     int64_t i = begin;
-    int filled = 0; /* lanes behind the end, which are 0 */
+    int filled = 0; /* lanes after the end, which are 0 */
     memset(m, 0, sizeof m);
     if (end - begin == BY_SUM_BLOCK) {
         for (; i < begin + quarter; i += BY__LANES) {

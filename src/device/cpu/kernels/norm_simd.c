@@ -1,17 +1,18 @@
-/* LAYER_NORM and RMS_NORM. x [R, C] act, w and b [C] f32; a row stays in the first-level cache
- * between the passes over it, so memory is read once. */
+/* LAYER_NORM and RMS_NORM. x [R, C] activations, w and b [C] f32; a row stays in the first-level
+ * cache between the passes over it, so memory is read once. */
 #include <math.h>
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
 
-/* Rows of a range: about 8192 elements. */
+/* Rows per range: about 8192 elements. */
 static int64_t row_grain(int64_t columns)
 {
     return by__ceil_div(8192, columns);
 }
 
-/* Sum over the row of x - shift, or of its square. Four chains hide the latency of the addition. */
+/* Sum over the row of x - shift, or of its square. Four independent sums hide the latency of the
+ * addition. */
 BY__INLINE float row_sum(const void *x, int64_t at, int64_t columns, by_dtype type, float shift,
                          bool square)
 {
@@ -127,7 +128,7 @@ static operands bind(const by__call *call, bool layer)
     };
 }
 
-/* With n the normalised row and g = dy w: adds dy n to dw and dy to db, returns the sums of g and g
+/* With n the normalized row and g = dy w: adds dy n to dw and dy to db, returns the sums of g and g
  * n. */
 BY__INLINE void row_sums(const operands *o, int64_t at, float mean, float rstd, float *dw,
                          float *db, bool layer, by_dtype type, float *sum_g, float *sum_gn)
@@ -197,7 +198,7 @@ BY__INLINE void norm_grad(const by__call *call, int64_t begin, int64_t end, bool
 BY__ACT_RANGES_OF(layer_norm_grad, norm_grad, true)
 BY__ACT_RANGES_OF(rms_norm_grad, norm_grad, false)
 
-/* Adds the blocks' sums in their order, for the columns of a range. */
+/* Adds the blocks' sums in order, for the columns of a range. */
 static void add_blocks(const by__call *call, int64_t begin, int64_t end)
 {
     int64_t columns = by__tensor_columns(&call->in[0]);

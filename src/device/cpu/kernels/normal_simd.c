@@ -1,8 +1,8 @@
-/* Normal values for initial weights (device/cpu/normal.c).
+/* Generates normal values for initial weights (device/cpu/normal.c).
  *
  * Only + - * sqrt and integers, in this order and never contracted into fused operations (this file
  * is compiled with -ffp-contract=off): the values have the same bits at every level, on every
- * machine and with every C library, as logf and sincosf would not. */
+ * machine and with every C library, which logf and sincosf would not ensure. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd_math.h"
 
@@ -13,8 +13,8 @@ BY__INLINE by__vf unit(by__vu bits)
 }
 
 /* std sqrt(-2 ln u), u = 1 - bits / 2^32 in (0, 1]. With u = m 2^e and m in [sqrt(1/2), sqrt(2)),
- * ln u = e ln 2 + ln m; the polynomial of ln m is that of Moshier's Cephes library, and ln 2 is in
- * two parts, the first short enough that e times it is exact. */
+ * ln u = e ln 2 + ln m; the polynomial of ln m is that of Moshier's Cephes library, and ln 2 is
+ * split in two parts, the first short enough that its product with e is exact. */
 BY__INLINE by__vf radius(by__vu bits, float std)
 {
     by__vu pattern = (by__vu)(1.0f - unit(bits));
@@ -35,9 +35,9 @@ BY__INLINE by__vf radius(by__vu bits, float std)
     return std * by__sqrt(-2.0f * log_u);
 }
 
-/* x = r cos(2 pi u) and y = r sin(2 pi u), u = bits / 2^32. The circle is cut into quarters around
- * the axes, where Cephes' polynomials hold; the quarter says which of the two is the sine, and the
- * signs. */
+/* x = r cos(2 pi u) and y = r sin(2 pi u), u = bits / 2^32. The circle is divided into quarters
+ * around the axes, where Cephes' polynomials are valid; the quarter determines which of the two is
+ * the sine, and the signs. */
 BY__INLINE void on_circle(by__vf *x, by__vf *y, by__vu bits, by__vf r)
 {
     by__vf u = unit(bits);
@@ -58,8 +58,8 @@ BY__INLINE void on_circle(by__vf *x, by__vf *y, by__vu bits, by__vf r)
 }
 
 /* Values 64 i ... 64 i + 63 of a block: word w of counter 16 i + j gives value 16 w + j, so that
- * any vector width makes them without a shuffle. Pairs of normal values come from pairs of uniform
- * ones (Box and Muller 1958). */
+ * any vector width can generate them without a shuffle. Pairs of normal values come from pairs of
+ * uniform ones (Box and Muller 1958). */
 BY__INLINE void values_of_16_counters(float out[64], float std, const uint32_t key[2],
                                       uint32_t first, int64_t block)
 {

@@ -1,13 +1,13 @@
 /* PACKED_MATMUL with weights of 8 and 4 bits (banyan/packing.h).
  *
- * Rows of x become integers of 16 bits, with a scale for each block of inputs, so a block's product
- * is an exact sum of integers: by vpdpbusd, once for the lower and once for the upper digit in base
- * 256, or by multiplications of 16 bits. Sums of blocks are added in f32 in the order of k. A row's
- * bits therefore do not depend on other rows, on threads, or on how a block is computed; and
- * weights, which are read once as they are, decide how long few rows take.
+ * Rows of x are quantized to 16-bit integers with a scale for each block of inputs, so that a
+ * block's product is an exact integer sum: by vpdpbusd, once for the lower and once for the upper
+ * digit in base 256, or by 16-bit multiplications. Sums of blocks are added in f32 in the order of
+ * k. A row's bits therefore do not depend on other rows, on threads, or on how a block is computed.
+ * With few rows the time is that of reading the weights, once and without unpacking.
  *
- * With x = s q and w = t (c - o) for codes c and an offset o, a block is s t (sum of q c - o sum of
- * q). */
+ * With x = s q and w = t (c - o) for codes c and an offset o, a block contributes s t (sum of q c -
+ * o sum of q). */
 #include <float.h>
 #include <math.h>
 #include <omp.h>
@@ -20,7 +20,7 @@
 #include "device/cpu/panel.h"
 #include "device/cpu/work_range.h"
 
-/* Rows of a tile: their sums of two vectors of columns are in registers. */
+/* Rows of a tile: their sums over two vectors of columns are in registers. */
 #if defined(__AVX512VNNI__)
 #define HEIGHT 6
 #elif defined(__AVX2__)
@@ -30,11 +30,12 @@
 #endif
 /* The largest magnitude of x's integers: both digits fit in a signed byte. */
 #define LARGEST 32639.0f
-/* Blocks whose largest magnitude is below count as zeros: its inverse would not be finite. */
+/* Blocks whose largest magnitude is smaller are quantized to zeros, because its inverse would not
+ * be finite. */
 #define SMALLEST 0x1p-100f
-/* Up to so many inputs are taken by one thread: sooner than all can wait for each other. */
+/* Up to this many inputs are quantized by one thread, which is faster than a barrier. */
 #define SERIAL_INPUTS 4096
-/* Words of 4 bytes that four inputs of a row take. */
+/* 4-byte words for four inputs of a row. */
 #define QUAD_WORDS 2
 
 typedef by__vi codes __attribute__((aligned(4), may_alias));
@@ -44,25 +45,25 @@ typedef struct plan {
     int64_t m;
     int64_t block, blocks; /* inputs that share a scale of x */
     size_t block_bytes, panel_bytes;
-    int64_t row_words; /* of a row's integers */
+    int64_t row_words; /* words of a row's integers */
     size_t words;      /* [m][row_words] */
     size_t scales;     /* [m][blocks] f32 */
     size_t offsets;    /* [m][blocks] i32: o times the sum of the integers */
     int threads;
 } plan;
 
-/* What a tile reads. */
+/* Operands of a tile. */
 typedef struct tile {
     const plan *p;
     const char *panel;
-    const int32_t *x; /* of its first row */
+    const int32_t *x; /* integers of its first row */
     const float *scales;
     const int32_t *offsets;
 } tile;
 
 /* ---- rows of x ---- */
 
-/* Integers of neighbouring inputs as add_quad wants them. */
+/* Stores integers of neighbouring inputs in the layout of add_quad. */
 BY__INLINE void put_integers(int32_t *out, by__vi q)
 {
 #if defined(__AVX512VNNI__)
@@ -87,7 +88,8 @@ BY__INLINE void take_block_of(const plan *p, const by__tensor *x, char *work, in
     int64_t count = by__min_i64(p->block, p->packing.k - first);
     int64_t from = i * p->packing.k + first;
     by__vf largest = by__zero();
-    by__vi finite = (by__vi){0} == 0; /* what is not makes all sums of the row NaN, as in floats */
+    /* a value that is not finite makes all sums of the row NaN, as with floats */
+    by__vi finite = (by__vi){0} == 0;
     by__vi sum = {0};
     int32_t *out = (int32_t *)(work + p->words) + i * p->row_words + first / 4 * QUAD_WORDS;
 #define MEASURE(at, n)                                                                             \
@@ -108,14 +110,14 @@ BY__INLINE void take_block_of(const plan *p, const by__tensor *x, char *work, in
 #undef ROUND
     int64_t taken = by__ceil_div(count, BY__LANES) * BY__LANES / 4 * QUAD_WORDS;
     memset(out + taken, 0, (size_t)(p->block / 4 * QUAD_WORDS - taken) * sizeof *out);
-    /* At most 128 LARGEST, which a float has exactly. */
+    /* At most 128 LARGEST, which f32 represents exactly. */
     int32_t total = (int32_t)by__sum(__builtin_convertvector(sum, by__vf));
     ((float *)(work + p->scales))[i * p->blocks + b] = is_finite ? most / LARGEST : NAN;
     ((int32_t *)(work + p->offsets))[i * p->blocks + b] =
         total * (p->packing.kind == BY_PACKING_INT8 ? BY__INT8_OFFSET : BY__INT4_OFFSET);
 }
 
-/* Block b of row i. */
+/* Quantizes block b of row i. */
 static void take_block(const plan *p, const by__tensor *x, char *work, int64_t i, int64_t b)
 {
     switch (x->dtype) {
@@ -134,7 +136,7 @@ static void take_block(const plan *p, const by__tensor *x, char *work, int64_t i
 
 #define EACH_ROW _Pragma("GCC unroll 8") for (int r = 0; r < height; r++)
 
-/* sum += the codes w, four inputs of each column, by four of a row. */
+/* sum += the codes w, four inputs of each column, times four inputs of a row. */
 BY__INLINE void add_quad(by__vi sum[2], by__vi w, const int32_t *x)
 {
 #if defined(__AVX512VNNI__)
@@ -157,7 +159,7 @@ BY__INLINE by__vf whole_sum(const by__vi sum[2], int32_t offset)
     return __builtin_convertvector(total - offset, by__vf);
 }
 
-/* Sums of block b over two vectors of columns from byte `column` of a step on; height and kind are
+/* Sums of block b over two vectors of columns, from byte `column` of a step on; height and kind are
  * constants. */
 BY__INLINE void add_block(by__vi sums[HEIGHT][2][2], by_packing_kind kind, const tile *t,
                           const char *block, int64_t b, int64_t column, int height)
@@ -199,7 +201,7 @@ BY__INLINE void add_block(by__vi sums[HEIGHT][2][2], by_packing_kind kind, const
     }
 }
 
-/* y[height, 32] of a panel. */
+/* Computes y[height, 32] of a panel. */
 BY__INLINE void compute_tile(by_packing_kind kind, const tile *t, float *y, int height)
 {
     const plan *p = t->p;
@@ -258,7 +260,7 @@ BY__INLINE void compute_rows(by_packing_kind kind, const tile *t, float *y, int6
     }
 }
 
-/* A panel times all rows. */
+/* Multiplies a panel with all rows. */
 static void run_panel(const plan *p, const by__call *call, const by__panel_target *all,
                       int64_t panel)
 {
@@ -339,7 +341,7 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     p->blocks = by__ceil_div(p->packing.k, p->block);
     p->block_bytes = by__packed_block_bytes(&p->packing);
     p->panel_bytes = by__packed_panel_bytes(&p->packing);
-    /* A line more, so that rows do not share cache sets. */
+    /* One extra cache line, so that rows do not share cache sets. */
     p->row_words = p->blocks * p->block / 4 * QUAD_WORDS + (int64_t)BY_CACHE_LINE / 4;
     size_t used = by__round_up((size_t)p->threads * sizeof(by__work_range), BY_CACHE_LINE);
     p->words = by__work_reserve(&used, (size_t)(p->m * p->row_words) * sizeof(int32_t));

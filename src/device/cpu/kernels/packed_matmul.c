@@ -1,19 +1,18 @@
 /* PACKED_MATMUL and PACKED_EMBEDDING: products with weights that were packed when they were loaded
  * (banyan/packing.h), and look-ups in them.
  *
- * Row invariance. Every element of the result is one chain of additions in f32 along k, from input
- * 0 to the last: a fused multiply-add for each input, or vdpbf16ps for each pair of bf16. Where the
- * loops are cut along k, the chain goes on from what is kept of it in f32. So how many rows there
- * are, how they and the columns are divided, and how many threads there are cannot change a bit of
- * a row.
+ * Row invariance. Every element of the result is one chain of f32 additions along k, from the first
+ * input to the last: a fused multiply-add for each input, or vdpbf16ps for each pair of bf16. Where
+ * loops are divided along k, the chain continues from the stored f32 sum. The number of rows, the
+ * division of rows and columns, and the number of threads thus cannot change a bit of a row.
  *
- * With few rows every panel is read once, from end to end, and all panels of a thread are one
- * stream of memory. With more rows than a register tile has, panels are taken in groups and in
- * pieces along k, so that a panel's piece stays in the first cache and a group's in the second
- * while all rows of a block meet them.
+ * Loop order. With few rows every panel is read once, from end to end, and all panels of a thread
+ * are one stream of memory. With more rows than a register tile has, panels are processed in groups
+ * and in pieces along k, so that a panel's piece stays in the first-level cache and a group's in
+ * the second while they are combined with all rows of a block.
  *
- * Weights of FP8 become pairs of bf16 in registers, where the tile meets them, and the sums of a
- * row are multiplied by the outputs' scales when they are whole. */
+ * Weights of FP8 are converted to pairs of bf16 in registers, and the complete sums of a row are
+ * multiplied by the outputs' scales. */
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,22 +26,25 @@
 
 /* The register tile: TILE_ROWS x 2 vectors of sums. */
 #define TILE_COLUMNS (2 * BY__LANES)
-/* Steps of 4 bytes, or of an f16, that a piece along k has; rows of a block; panels of a group. */
+/* Steps (4 bytes, or one f16) per piece along k; tiles per block of rows; panels per group. */
 #define PIECE_STEPS  256
 #define BLOCK_TILES  9
 #define GROUP_PANELS 8
-/* Panels that a thread takes at a time with few rows; those of more bytes one by one. */
+/* Bytes of panels that a thread takes at a time with few rows; larger panels are taken one by
+ * one. */
 #define TAKEN_BYTES (256 << 10)
-/* Up to so many tiles the stream of the weights takes as long as their products or longer. */
+/* Up to this many tiles, streaming the weights takes at least as long as their products. */
 #define FEW_TILES 6
-/* Steps of a piece that few tiles meet one after the other: it stays in the first cache. */
+/* Steps of a piece that few tiles process one after the other while it stays in the first-level
+ * cache. */
 #define FEW_STEPS 64
-/* Bytes ahead of use at which more than ALONE rows fetch weights into the second cache, while the
- * processor is busy with their products. With fewer it runs far enough ahead by itself, and
- * instructions that fetch only take the places in which it waits for lines. */
+/* Prefetch distance in bytes, into the second-level cache, for more than ALONE rows, when the core
+ * is busy with products. With fewer rows it runs far enough ahead by itself, and prefetch
+ * instructions only occupy its line fill buffers. */
 #define FETCH_AHEAD 8192
 #define ALONE       4
-/* Rows that are this far apart share cache sets: they are copied to others that do not. */
+/* Rows at multiples of this distance share cache sets: they are copied to a layout that avoids
+ * it. */
 #define PAGE 4096
 
 typedef struct plan {
@@ -50,19 +52,19 @@ typedef struct plan {
     by__arithmetic kind;
     bool is_f8;
     int64_t m;
-    int64_t steps;      /* of a panel */
-    int64_t step_bytes; /* of a panel */
-    int64_t step_units; /* 4 bytes of a row of x: 1 or 2 */
+    int64_t steps;      /* steps of a panel */
+    int64_t step_bytes; /* bytes per step of a panel */
+    int64_t step_units; /* units (4 bytes) per step of a row of x: 1 or 2 */
     size_t panel_bytes;
-    bool copies;       /* rows of x are not read in their place */
-    int64_t row_units; /* from a row that is read to the next */
+    bool copies;       /* rows of x are copied first */
+    int64_t row_units; /* units between rows that are read */
     int64_t piece_steps;
-    int64_t blocks; /* of rows */
+    int64_t blocks; /* blocks of rows */
     int64_t block_rows;
-    int64_t group; /* panels that a task has */
+    int64_t group; /* panels per task */
     int64_t groups;
-    size_t rows, sums; /* offsets of the workspace, behind the ranges */
-    size_t sums_bytes; /* of a thread */
+    size_t rows, sums; /* offsets in the workspace, after the ranges */
+    size_t sums_bytes; /* per thread */
     int threads;
 } plan;
 
@@ -70,15 +72,15 @@ typedef struct plan {
 
 #define EACH_ROW _Pragma("GCC unroll 16") for (int r = 0; r < height; r++)
 
-/* A step of pairs of e4m3 (OCP 8-bit floats) in 2 bytes, as that of the same values in bf16, which
- * has all of them; the two codes of NaN count as 480. */
+/* Converts a step of pairs of e4m3 (OCP 8-bit floats) in 2 bytes to the same values in bf16, which
+ * can represent all of them; the two codes of NaN become 480. */
 BY__INLINE by__step load_f8(by__arithmetic kind, const char *data)
 {
     BY_UNUSED(kind);
 #if defined(__AVX512BF16__)
     if (kind == BY__PAIRS_BF16) {
-        /* The four bits of the exponent move below the upper half of bf16's eight, whose bias is
-         * 120 more. With none set, a code is 0 to 7 steps of 2^-9. */
+        /* The four exponent bits move below the upper half of bf16's eight, whose bias is larger by
+         * 120. If none is set, the value is 0 to 7 times 2^-9. */
         const __m512i small = _mm512_castsi128_si512(
             _mm_set_epi16(0x3c60, 0x3c40, 0x3c20, 0x3c00, 0x3bc0, 0x3b80, 0x3b00, 0));
         __m512i codes =
@@ -87,13 +89,14 @@ BY__INLINE by__step load_f8(by__arithmetic kind, const char *data)
         __mmask32 is_small = _mm512_testn_epi16_mask(codes, _mm512_set1_epi16(0x78));
         __m512i bits = _mm512_add_epi16(_mm512_slli_epi16(sizes, 4), _mm512_set1_epi16(120 << 7));
         bits = _mm512_mask_permutexvar_epi16(bits, is_small, sizes, small);
-        /* bits | (codes << 8 & the sign) */
+        /* bits | (codes << 8 & sign mask) */
         bits = _mm512_ternarylogic_epi32(bits, _mm512_slli_epi16(codes, 8),
                                          _mm512_set1_epi16((short)0x8000), 0xf8);
         return (by__step){.value = (by__vf)bits};
     }
 #endif
-    /* As an f32 with the same bits, a size is its value times 2^-120; below 2^-6, a denormal. */
+    /* As an f32 with the same bits, the magnitude is its value times 2^-120; below 2^-6 it is a
+     * denormal. */
     typedef uint16_t pairs __attribute__((vector_size(2 * BY__LANES)));
     pairs codes;
     memcpy(&codes, data, sizeof codes);
@@ -103,7 +106,7 @@ BY__INLINE by__step load_f8(by__arithmetic kind, const char *data)
     return (by__step){.value = (by__vf)even * 0x1p120f, .odd = (by__vf)odd * 0x1p120f};
 }
 
-/* Bytes of a lane, which is a step. */
+/* Bytes of a lane, i.e. of a step. */
 BY__INLINE int64_t lane_bytes(by__arithmetic kind, bool is_f8)
 {
     return is_f8 ? 2 : by__step_size(kind);
@@ -114,8 +117,8 @@ BY__INLINE by__step take_step(by__arithmetic kind, bool is_f8, const char *at)
     return is_f8 ? load_f8(kind, at) : by__step_load(kind, at);
 }
 
-/* The sums [height, 32] of a panel's piece and `height` rows; they go on from what is there when
- * `resume`. kind, is_f8 and height are constants. */
+/* Computes the sums [height, 32] of a panel's piece and `height` rows; with `resume` it continues
+ * from the stored sums. kind, is_f8 and height are constants. */
 BY__INLINE void add_tile(by__arithmetic kind, bool is_f8, const plan *p, const char *panel,
                          const by__unit *x, int64_t steps, float *sums, bool resume, int height)
 {
@@ -218,7 +221,7 @@ static void add_rows_of(const plan *p, const char *panel, const by__unit *x, int
     }
 }
 
-/* The sums of rows times the scales of a panel of FP8, which follow its codes. */
+/* Multiplies the sums of rows by the scales of an FP8 panel, which follow its codes. */
 static void scale_sums(const plan *p, const char *panel, float *sums, int64_t height)
 {
     const char *scales = panel + p->steps * p->step_bytes;
@@ -236,11 +239,11 @@ static void scale_sums(const plan *p, const char *panel, float *sums, int64_t he
 typedef struct job {
     const plan *p;
     const by__call *call;
-    const by__unit *x; /* rows as the tile reads them */
+    const by__unit *x; /* rows in the tile's layout */
     by__panel_target target;
 } job;
 
-/* Rows of a block times the panels of a group. */
+/* Multiplies rows of a block with the panels of a group. */
 static void run_task(const job *j, int64_t block, int64_t group, float *sums)
 {
     const plan *p = j->p;
@@ -277,7 +280,7 @@ static void run_task(const job *j, int64_t block, int64_t group, float *sums)
     }
 }
 
-/* Row i of x as the tile reads it: zeros behind the last input. */
+/* Copies row i of x to the tile's layout: zeros after the last input. */
 static void copy_row(const plan *p, const by__tensor *x, by__unit *out, int64_t i)
 {
     int64_t k = p->packing.k;
@@ -316,7 +319,8 @@ static by_status run(const by__call *call, const by__context *context)
     for (int thread = 0; thread < p->threads; thread++) {
         by__work_range_open(ranges, p->blocks * p->groups, thread, p->threads);
     }
-    int64_t serial = p->m <= TILE_ROWS ? p->m : 0; /* rows that are not worth dividing */
+    /* rows that are not worth dividing among threads */
+    int64_t serial = p->m <= TILE_ROWS ? p->m : 0;
     for (int64_t i = 0; i < serial && p->copies; i++) {
         copy_row(p, x, copies, i);
     }

@@ -1,14 +1,15 @@
-/* PACKED_MATMUL with weights and rows of 8 bits (W8A8, banyan/packing.h).
+/* PACKED_MATMUL with 8-bit weights and rows (W8A8, banyan/packing.h).
  *
- * A row of x becomes signed bytes with one scale, its largest magnitude / 127, so that an element
- * of the result is one exact sum of integers over all of k: by vpdpbusd, or by multiplications of
- * 16 bits. Weights are unsigned codes c of w = t (c - 128), which is what vpdpbusd's first operand
- * is, so with x = s q the element is s t (sum of q c - 128 sum of q), and the last sum is known
- * with the row. Sums of integers do not depend on their order: a row's bits depend on no other row,
- * no thread, and not on how rows, columns and inputs are cut into pieces.
+ * A row of x is quantized to signed bytes with one scale, its largest magnitude / 127, so that an
+ * element of the result is one exact integer sum over all of k: by vpdpbusd, or by 16-bit
+ * multiplications. Weights are unsigned codes c with w = t (c - 128), as vpdpbusd's first operand
+ * requires; with x = s q the element is s t (sum of q c - 128 sum of q), and the last sum is
+ * computed with the row. Integer sums do not depend on their order: a row's bits depend on no other
+ * row, no thread, and no division of rows, columns and inputs.
  *
- * Rows are taken in blocks that stay in the second cache while panels stream past them, and panels
- * in pieces of inputs that stay in the first while all tiles of a block meet them. */
+ * Loop order: blocks of rows stay in the second-level cache while panels stream past them; panels
+ * are divided into pieces of inputs that stay in the first-level cache while they are combined with
+ * all tiles of a block. */
 #include <float.h>
 #include <math.h>
 #include <omp.h>
@@ -21,8 +22,8 @@
 #include "device/cpu/panel.h"
 #include "device/cpu/work_range.h"
 
-/* Rows of a tile, whose sums of two vectors of columns are in registers; words of 4 bytes that four
- * inputs of a row take. */
+/* Rows of a tile, whose sums over two vectors of columns are in registers; 4-byte words for four
+ * inputs of a row. */
 #if defined(__AVX512VNNI__)
 #define HEIGHT     12
 #define QUAD_WORDS 1
@@ -34,11 +35,12 @@
 #define QUAD_WORDS 2
 #endif
 #define LARGEST 127.0f
-/* Rows whose largest magnitude is below count as zeros: its inverse would not be finite. */
+/* Rows whose largest magnitude is smaller are quantized to zeros, because its inverse would not be
+ * finite. */
 #define SMALLEST 0x1p-100f
-/* Up to so many inputs are taken by one thread: sooner than all can wait for each other. */
+/* Up to this many inputs are quantized by one thread, which is faster than a barrier. */
 #define SERIAL_INPUTS 4096
-/* Inputs of a piece; bytes of a block of rows; tasks that each thread should find at least. */
+/* Inputs per piece; bytes per block of rows; least number of tasks per thread. */
 #define PIECE       512
 #define BLOCK_BYTES (384 << 10)
 #define LEAST_TASKS 8
@@ -48,22 +50,22 @@ typedef by__vi codes __attribute__((aligned(4), may_alias));
 typedef struct plan {
     by_packing packing;
     int64_t m;
-    int64_t quads; /* of a panel: fours of inputs */
+    int64_t quads; /* groups of four inputs in a panel */
     size_t panel_bytes;
     int64_t panels;
-    int64_t row_words; /* of a row's integers */
+    int64_t row_words; /* words of a row's integers */
     int64_t block_rows, blocks;
     size_t words;      /* [m][row_words] */
     size_t scales;     /* [m] f32 */
     size_t offsets;    /* [m] i32: 128 times the sum of the integers */
-    size_t sums;       /* of a thread: [block_rows][32] i32 */
-    size_t sums_bytes; /* from a thread's to the next */
+    size_t sums;       /* per thread: [block_rows][32] i32 */
+    size_t sums_bytes; /* between the sums of threads */
     int threads;
 } plan;
 
 /* ---- rows of x ---- */
 
-/* Integers of neighbouring inputs as add_quad wants them. */
+/* Stores integers of neighbouring inputs in the layout of add_quad. */
 BY__INLINE void put_integers(int32_t *out, by__vi q)
 {
 #if defined(__AVX512VNNI__)
@@ -81,7 +83,8 @@ BY__INLINE void take_row_of(const plan *p, const by__tensor *x, char *work, int6
 {
     const int64_t k = p->packing.k;
     by__vf largest = by__zero();
-    by__vi finite = (by__vi){0} == 0; /* what is not makes all sums of the row NaN, as in floats */
+    /* a value that is not finite makes all sums of the row NaN, as with floats */
+    by__vi finite = (by__vi){0} == 0;
     by__vi sum = {0};
     int32_t *out = (int32_t *)(void *)(work + p->words) + i * p->row_words;
 #define MEASURE(at, n)                                                                             \
@@ -100,7 +103,8 @@ BY__INLINE void take_row_of(const plan *p, const by__tensor *x, char *work, int6
     put_integers(out + (at) / 4 * QUAD_WORDS, q)
     BY__STEPS(0, k, ROUND);
 #undef ROUND
-    /* Codes of weights beyond k are 0, so what is there matters to none but tools that look. */
+    /* Codes of weights beyond k are 0, so these values have no effect; they are set for tools that
+     * detect uninitialized reads. */
     int64_t taken = by__ceil_div(k, BY__LANES) * BY__LANES / 4 * QUAD_WORDS;
     memset(out + taken, 0, (size_t)(p->quads * QUAD_WORDS - taken) * sizeof *out);
     int32_t total = 0;
@@ -129,7 +133,8 @@ static void take_row(const plan *p, const by__tensor *x, char *work, int64_t i)
 
 #define EACH_ROW _Pragma("GCC unroll 16") for (int r = 0; r < height; r++)
 
-/* sums += the codes w, four inputs of each of two vectors of columns, by four inputs of a row. */
+/* sums += the codes w, four inputs of each of two vectors of columns, times four inputs of a
+ * row. */
 BY__INLINE void add_quad(by__vi sums[2], const by__vi w[2], const int32_t *x)
 {
 #if defined(__AVX512VNNI__)
@@ -147,8 +152,8 @@ BY__INLINE void add_quad(by__vi sums[2], const by__vi w[2], const int32_t *x)
 #endif
 }
 
-/* sums[height, 32] of a piece of a panel and `height` rows (a constant); they go on from what is
- * there when `resume`. */
+/* sums[height, 32] of a piece of a panel and `height` rows (a constant); with `resume` it continues
+ * from the stored sums. */
 BY__INLINE void add_tile(const plan *p, const char *panel, const int32_t *x, int64_t quads,
                          int32_t *sums, bool resume, int height)
 {
@@ -207,7 +212,7 @@ static void add_rows(const plan *p, const char *panel, const int32_t *x, int64_t
     }
 }
 
-/* Sums of a tile to where they are wanted. */
+/* Stores the sums of a tile at their destination. */
 static void store_tile(const plan *p, const by__call *call, const by__panel_target *all,
                        const char *panel, const int32_t *sums, int64_t i, int64_t column,
                        int64_t height)
@@ -230,7 +235,7 @@ static void store_tile(const plan *p, const by__call *call, const by__panel_targ
     (&at, y, BY_PACKED_COLUMNS, height, by__min_i64(BY_PACKED_COLUMNS, p->packing.n - column));
 }
 
-/* A panel times a block of rows. */
+/* Multiplies a panel with a block of rows. */
 static void run_task(const plan *p, const by__call *call, const by__panel_target *all,
                      int64_t block, int64_t column, int32_t *sums)
 {
@@ -302,7 +307,7 @@ static bool supports(const by__call *call)
            (!by__present(&call->in[2]) || by__tensor_is_act(&call->in[2]));
 }
 
-/* As many rows as a block's bytes allow, fewer when threads would find too few tasks. */
+/* As many rows as a block's bytes allow, fewer if threads would get too few tasks. */
 static void plan_blocks(plan *p)
 {
     int64_t tiles = BLOCK_BYTES / (p->row_words * 4 * HEIGHT);
@@ -325,7 +330,7 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     p->quads = by__ceil_div(p->packing.k, BY__PACKED_BLOCK) * BY__PACKED_BLOCK / 4;
     p->panel_bytes = by__packed_panel_bytes(&p->packing);
     p->panels = by__ceil_div(p->packing.n, BY_PACKED_COLUMNS);
-    /* A line more, so that rows do not share cache sets. */
+    /* One extra cache line, so that rows do not share cache sets. */
     p->row_words = p->quads * QUAD_WORDS + (int64_t)BY_CACHE_LINE / 4;
     plan_blocks(p);
     size_t used = by__round_up((size_t)p->threads * sizeof(by__work_range), BY_CACHE_LINE);

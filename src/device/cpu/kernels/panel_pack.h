@@ -25,29 +25,28 @@
 #define TILE_ROWS 4
 #endif
 
-/* Bytes ahead of use at which lines of the source are fetched where k is contiguous. Where rows
- * are, those of the next steps that are packed together; of STEPS_AHEAD steps further on where rows
- * are no longer than this. */
+/* Prefetch distances in the source: in bytes where k is contiguous. Where rows are contiguous, the
+ * next group of steps; STEPS_AHEAD steps further on if rows are no longer than this. */
 #define AHEAD       256
 #define STEPS_AHEAD 16
-/* Steps of k that are packed at a time where rows are contiguous. Their lines stay in the first
- * cache whatever k_stride is (it is often a multiple of 1024 bytes, so that many lines would fall
- * into the same few sets), and a panel gets them as one run of memory. */
+/* Steps of k that are packed together where rows are contiguous. Their cache lines stay in the
+ * first-level cache whatever k_stride is (it is often a multiple of 1024 bytes, so that many lines
+ * would fall into the same few sets), and the panel is written as one run of memory. */
 #define STEPS_AT_ONCE 4
 
 typedef enum source_kind { SOURCE_F32, SOURCE_PAIR, SOURCE_BF16, SOURCE_F16 } source_kind;
 
-/* Of elements that are widened one by one. */
+/* The dtype of elements that are widened one by one. */
 BY__INLINE by_dtype source_dtype(source_kind kind)
 {
     return kind == SOURCE_F32 ? BY_F32 : kind == SOURCE_F16 ? BY_F16 : BY_BF16;
 }
 
-/* Units in memory: any alignment, any type underneath. */
+/* Units in memory: any alignment, any underlying type. */
 typedef uint32_t units_any __attribute__((vector_size(4 * BY__LANES), aligned(2), may_alias));
 
-/* Element (i, j) is at i * row_stride + j * k_stride; kind, and which stride is 1, are
- * constants. */
+/* Source matrix: element (i, j) is at i * row_stride + j * k_stride. kind, and which stride is 1,
+ * are compile-time constants. */
 typedef struct source {
     const void *data;
     source_kind kind;
@@ -55,7 +54,7 @@ typedef struct source {
     int64_t rows, k;
 } source;
 
-/* Units along k, where k is contiguous: `elements` of the row at p exist. */
+/* Loads units along k, where k is contiguous, from p, where `elements` are valid. */
 BY__INLINE by__vu load_along_k(const void *p, source_kind kind, int64_t elements)
 {
     int64_t most = kind == SOURCE_PAIR ? 2 * BY__LANES : BY__LANES;
@@ -66,8 +65,8 @@ BY__INLINE by__vu load_along_k(const void *p, source_kind kind, int64_t elements
     return (by__vu)by__load_n(p, 0, source_dtype(kind), n);
 }
 
-/* n units of the rows from r on, which are contiguous, at one step of k: zeros beyond k, unless the
- * step is known to be `whole`. */
+/* Loads n units of rows r, r + 1, ..., which are contiguous, at one step of k: zeros beyond k,
+ * unless the step is known to be `whole`. */
 BY__INLINE by__vu load_along_rows(const source *x, int64_t r, int64_t step, int n, bool whole)
 {
     if (x->kind != SOURCE_PAIR) {
@@ -82,8 +81,8 @@ BY__INLINE by__vu load_along_rows(const source *x, int64_t r, int64_t step, int 
     return by__pairs(low, high);
 }
 
-/* v[i] = units of row r + i, where k is contiguous, at the steps from `step` on; zeros beyond k.
- * Rows beyond the last hold anything. */
+/* Loads v[i] = units of row r + i, where k is contiguous, at the steps from `step` on; zeros beyond
+ * k. Rows beyond the last have undefined contents. */
 BY__INLINE void load_rows(by__vu v[BY__LANES], const source *x, int64_t r, int64_t step)
 {
     int64_t size = x->kind == SOURCE_F32 ? 4 : 2;
@@ -101,8 +100,8 @@ BY__INLINE void load_rows(by__vu v[BY__LANES], const source *x, int64_t r, int64
     }
 }
 
-/* One step of a panel, from row i of it on. A panel narrower than a vector lets each store spill
- * into the next step, which is written after it; the last one must not. */
+/* Stores one step of a panel, from row i of it on. In a panel narrower than a vector each store may
+ * spill into the next step, which is written afterwards; the last one must not. */
 BY__INLINE void store_units(uint32_t *target, by__vu v, int height, bool last)
 {
     if (height >= BY__LANES || !last) {
@@ -112,7 +111,7 @@ BY__INLINE void store_units(uint32_t *target, by__vu v, int height, bool last)
     }
 }
 
-/* BY__LANES units (`count` of them exist) of the panel that begins with row r. */
+/* Packs BY__LANES units (`count` of them valid) of the panel that begins with row r. */
 BY__INLINE void pack_block(uint32_t *panel, const source *x, int64_t r, int64_t step, int64_t count,
                            int height)
 {
@@ -134,7 +133,7 @@ BY__INLINE void pack_block(uint32_t *panel, const source *x, int64_t r, int64_t 
     }
 }
 
-/* k is contiguous: blocks are transposed. */
+/* Packs where k is contiguous: blocks are transposed. */
 BY__INLINE void pack_along_k(void *out, size_t stride, const source *x, int64_t steps, int height)
 {
     for (int64_t r = 0; r < x->rows; r += height) {
@@ -146,7 +145,7 @@ BY__INLINE void pack_along_k(void *out, size_t stride, const source *x, int64_t 
     }
 }
 
-/* Steps first .. end of the panel that begins with row r; `steps` are all that it has. */
+/* Packs steps first .. end of the panel that begins with row r; `steps` is the total. */
 BY__INLINE void pack_steps(uint32_t *panel, const source *x, int64_t r, int64_t first, int64_t end,
                            int64_t steps, int height)
 {
@@ -176,7 +175,7 @@ BY__INLINE void pack_steps(uint32_t *panel, const source *x, int64_t r, int64_t 
     }
 }
 
-/* Rows are contiguous. */
+/* Packs where rows are contiguous. */
 BY__INLINE void pack_along_rows(void *out, size_t stride, const source *x, int64_t steps,
                                 int height)
 {
@@ -189,7 +188,7 @@ BY__INLINE void pack_along_rows(void *out, size_t stride, const source *x, int64
     }
 }
 
-/* All panels of `height` rows; `steps` units along k. `height` is a constant. */
+/* Packs all panels of `height` rows, a constant; `steps` units along k. */
 BY__INLINE void pack(void *out, size_t stride, source x, int64_t steps, int height)
 {
     if (x.k_stride == 1) {

@@ -14,11 +14,11 @@
 /* The register tile: TILE_ROWS x 2 vectors of sums, two of B and one of A. */
 #define TILE_COLUMNS (2 * BY__LANES)
 
-/* Units of 4 bytes, whatever they hold. */
+/* Units of 4 bytes, whatever their type. */
 typedef float unit __attribute__((may_alias));
 typedef by__vf_any vector;
 
-/* The target's dtype is a constant. */
+/* Stores to a target whose dtype is a constant. */
 BY__INLINE void store_as(const by__panel_target *t, const float *sums, int64_t lds, int64_t rows,
                          int64_t columns, by_dtype dtype)
 {
@@ -52,7 +52,7 @@ void BY__AT_LEVEL(by__panel_store)(const by__panel_target *target, const float *
     }
 }
 
-/* What one step of k adds to a sum. */
+/* Operation of one step of k on a sum. */
 typedef enum arithmetic { PRODUCTS_F32, PAIRS_BF16 } arithmetic;
 
 BY__INLINE vector multiply_add(arithmetic kind, vector sum, vector x, vector y)
@@ -66,8 +66,8 @@ BY__INLINE vector multiply_add(arithmetic kind, vector sum, vector x, vector y)
     return sum + x * y;
 }
 
-/* C[m, n] = or += A B. Row i of A is `row_step` units of 4 bytes behind row i - 1, each step of k
- * `k_step` behind the one before, and each TILE_ROWS rows `panel_step` behind those before. */
+/* C[m, n] = or += A B. Row i of A is `row_step` units of 4 bytes after row i - 1, steps of k are
+ * `k_step` units apart, and groups of TILE_ROWS rows `panel_step` units. */
 typedef struct product {
     float *c;
     int64_t ldc;
@@ -80,13 +80,13 @@ typedef struct product {
     const by__panel_target *target;
 } product;
 
-/* Steps ahead of use at which lines of B are fetched. */
+/* Prefetch distance in B, in steps. */
 #define AHEAD_STEPS 16
 
 #define EACH_ROW _Pragma("GCC unroll 16") for (int r = 0; r < height; r++)
 
-/* What a store misses in the cache holds up the next tile: lines that are written, or added to, are
- * fetched while the tile is computed. */
+/* A store that misses the cache delays the next tile: the lines that will be written or added to
+ * are prefetched while the tile is computed. */
 BY__INLINE void fetch_target(const product *p, int64_t i, int64_t j, int height)
 {
     if (p->target != NULL) {
@@ -115,7 +115,7 @@ BY__INLINE void fetch_target(const product *p, int64_t i, int64_t j, int height)
     }
 }
 
-/* sums += the values at `data`, rows `ld` apart; `across` vectors of each row. */
+/* sums += the values at `data`, rows `ld` apart; `across` vectors per row. */
 BY__INLINE void add_rows(vector sums[TILE_ROWS][2], const void *data, by_dtype dtype, int64_t ld,
                          int height, int across)
 {
@@ -149,7 +149,7 @@ BY__INLINE void store_target_as(const by__panel_target *t, by_dtype dtype,
     store_rows(t->y, dtype, t->ldy, sums, height, across);
 }
 
-/* A whole tile goes to its target from the registers. */
+/* Stores a whole tile to its target from registers. */
 BY__INLINE void store_target(const by__panel_target *t, vector sums[TILE_ROWS][2], int height,
                              int across)
 {
@@ -169,9 +169,9 @@ BY__INLINE void store_target(const by__panel_target *t, vector sums[TILE_ROWS][2
     }
 }
 
-/* Rows of A in groups of five: a row's address is its group's pointer and a register with one or
- * three times the distance of rows, which the processor multiplies by 1, 2 or 4. A pointer for each
- * row would take more registers than there are. */
+/* Rows of A in groups of five: a row's address is its group's pointer plus a register with one or
+ * three times the row distance, scaled by 1, 2 or 4 by the addressing mode. One pointer per row
+ * would need more registers than there are. */
 enum { GROUP_ROWS = 5, GROUPS = (TILE_ROWS + GROUP_ROWS - 1) / GROUP_ROWS };
 
 typedef struct tile_rows {
@@ -182,8 +182,8 @@ typedef struct tile_rows {
 BY__INLINE tile_rows group_rows(const unit *a, int64_t row_step, int height)
 {
     tile_rows rows = {.step = row_step * 4, .step3 = row_step * 12};
-    /* The compiler must not see that these are multiples of each other, or it makes a pointer for
-     * each row. */
+    /* Hides from the compiler that these are multiples of each other; otherwise it keeps a pointer
+     * for each row. */
     __asm__("" : "+r"(rows.step3));
     for (int g = 0; g * GROUP_ROWS < height; g++) {
         rows.groups[g] = (const char *)(a + g * GROUP_ROWS * row_step);
@@ -206,9 +206,10 @@ BY__INLINE void next_step(tile_rows *rows, int height)
     }
 }
 
-/* What the tile of row i fetches of the next panel of B, NEXT_UNITS at each step: every tile but
- * the first, for which this panel itself is on its way, fetches the part behind the one before it.
- * All of it at once would hold up what the tiles wait for. */
+/* The part of the next panel of B that the tile of row i prefetches, NEXT_UNITS at each step: every
+ * tile except the first, during which this panel itself is still being loaded, prefetches the part
+ * after the previous tile's. Prefetching all of it at once would delay the loads that the tiles
+ * wait for. */
 #define NEXT_UNITS 4
 
 BY__INLINE const unit *next_panel(const product *p, int64_t i, int64_t j, const unit *b)
@@ -220,8 +221,8 @@ BY__INLINE const unit *next_panel(const product *p, int64_t i, int64_t j, const 
     return (const unit *)((const char *)b + p->b_stride) + part * p->steps * NEXT_UNITS;
 }
 
-/* The tile of rows i .. i + height (a constant, at most TILE_ROWS) and of columns j .. j +
- * TILE_COLUMNS, of which not all need to exist: `across` vectors of them (a constant, 1 or 2). */
+/* Computes the tile of rows i .. i + height (a constant, at most TILE_ROWS) and of columns j .. j +
+ * TILE_COLUMNS, not all of which need exist: `across` vectors of them (a constant, 1 or 2). */
 BY__INLINE void compute_tile(arithmetic kind, const product *p, int64_t i, int64_t j, const unit *a,
                              int height, int across)
 {
@@ -279,8 +280,8 @@ BY__INLINE void compute_tile(arithmetic kind, const product *p, int64_t i, int64
     BY__AT_LEVEL(by__panel_store)(&target, edge, TILE_COLUMNS, rows, columns);
 }
 
-/* The height that fits: the last panel of 128 rows has 2 of 14, and would take as long as a full
- * one. */
+/* Uses the smallest sufficient height: the last panel of 128 rows has 2 of 14, and would take as
+ * long as a full one. */
 #define TILE_OF(h)                                                                                 \
     case h:                                                                                        \
         compute_tile(kind, p, i, j, a, h, across);                                                 \
@@ -318,7 +319,7 @@ BY__INLINE void compute_column(arithmetic kind, const product *p, int64_t j, int
     }
 }
 
-/* Where half of the last panel of B is padding, as with heads of 16, half is computed. */
+/* If half of the last panel of B is padding, as for heads of 16, only half is computed. */
 BY__INLINE void compute_tiles(arithmetic kind, const product *p)
 {
     for (int64_t j = 0; j < p->n; j += TILE_COLUMNS) {
@@ -351,8 +352,8 @@ BY__INLINE void multiply_unpacked(arithmetic kind, float *c, int64_t ldc, const 
     compute_tiles(kind, &p);
 }
 
-/* The functions of a panel: `kind` multiplies operands that were packed from `from`, in `steps`
- * steps along k. */
+/* Defines the functions of a panel: `kind` multiplies operands that were packed from `from`, in
+ * `steps` steps along k. */
 #define MULTIPLY(name, function, kind, steps)                                                      \
     static void name(float *c, int64_t ldc, const void *a, size_t a_step, const void *b,           \
                      size_t b_stride, int64_t m, int64_t n, int64_t k, bool accumulate,            \

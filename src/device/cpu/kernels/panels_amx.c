@@ -1,6 +1,6 @@
 /* Panels of bf16 for AMX tiles: a register tile is 32 x 32, and one instruction multiplies 16 x 32
  * by 32 x 16. B is packed as for vdpbf16ps. A is packed in tiles of [16 rows][32 elements of k],
- * which is how the instruction wants it. */
+ * the operand layout of the instruction. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/panel.h"
 
@@ -20,7 +20,7 @@ static int64_t steps_of(int64_t k)
     return by__ceil_div(k, BLOCK) * TILE;
 }
 
-/* v[i] = units of row r + i from step `step` on. */
+/* Loads v[i] = units of row r + i from step `step` on. */
 static inline void load_a_tile(by__vu v[TILE], const source *x, int64_t r, int64_t step)
 {
     if (x->k_stride == 1) {
@@ -148,7 +148,7 @@ static const by__panel panel = {"panel bf16 amx",
                                 BY__AT_LEVEL(by__panel_store),
                                 BY__AT_LEVEL(by__gemv)};
 
-/* Linux gives the tiles only to processes that ask (ARCH_REQ_XCOMP_PERM of XTILEDATA). */
+/* Linux enables tiles only for processes that request them (ARCH_REQ_XCOMP_PERM of XTILEDATA). */
 const by__panel *by__panel_amx(void)
 {
     unsigned eax = 7, ebx = 0, ecx = 0, edx = 0;

@@ -1,5 +1,5 @@
-/* FILL, RESHAPE, CONCAT, SLICE, PAD, PERMUTE, EXPAND: elements of 1, 2 or 4 bytes that are moved as
- * they are. Work is cut along the elements of the result. */
+/* FILL, RESHAPE, CONCAT, SLICE, PAD, PERMUTE, EXPAND: elements of 1, 2 or 4 bytes are copied
+ * unchanged. Work is divided along the elements of the result. */
 #include <string.h>
 
 #include "device/cpu/cpu.h"
@@ -12,7 +12,8 @@ static size_t element_bytes(const by__call *call)
     return by_dtype_size(call->out[0].dtype);
 }
 
-/* n elements. Short runs, as of the rows of small patches, are not worth a call of memcpy. */
+/* Copies n elements. Short runs, such as the rows of small patches, are not worth a call of
+ * memcpy. */
 BY__INLINE void copy_run(char *to, const char *from, int64_t n, size_t size)
 {
     if (size == 4 && n <= 64) {
@@ -56,7 +57,7 @@ static by_status run_fill(const by__call *call, const by__context *context)
 
 BY__KERNEL(fill) = {BY_OP_FILL, BY__KERNEL_NAME("fill"), supports_fill, NULL, NULL, run_fill};
 
-/* ---- RESHAPE: nothing to do where the memory plan made it a view ---- */
+/* ---- RESHAPE: nothing to do if the memory plan made it a view ---- */
 
 static void reshape_range(const by__call *call, int64_t begin, int64_t end)
 {
@@ -77,9 +78,9 @@ static by_status run_reshape(const by__call *call, const by__context *context)
 BY__KERNEL(reshape) = {BY_OP_RESHAPE, BY__KERNEL_NAME("reshape"), supports_element, NULL, NULL,
                        run_reshape};
 
-/* ---- CONCAT, SLICE, PAD: rows of neighbouring elements, from one place to another ---- */
+/* ---- CONCAT, SLICE, PAD: copies of contiguous runs ---- */
 
-/* Elements of one entry of a tensor's axis `axis`, and of the axes behind it. */
+/* Number of elements in one entry of a tensor's axis `axis`: the product of the following axes. */
 static int64_t inner_count(const by_shape *shape, int64_t axis)
 {
     int64_t inner = 1;
@@ -89,8 +90,8 @@ static int64_t inner_count(const by_shape *shape, int64_t axis)
     return inner;
 }
 
-/* What elements `at` .. of one row of the result are made of: returns how many of them, at most
- * `most`, are contiguous at *from; NULL for zeros. */
+/* Finds the source of elements from `at` on in one row of the result: returns how many of them, at
+ * most `most`, are contiguous at *from; NULL for zeros. */
 static int64_t piece_at(const by__call *call, int64_t row, int64_t at, int64_t most,
                         const char **from)
 {
@@ -161,7 +162,7 @@ BY__KERNEL(pad) = {BY_OP_PAD, BY__KERNEL_NAME("pad"), supports_element, NULL, NU
 
 /* ---- PERMUTE, EXPAND: the result's axes with the operand's strides ---- */
 
-/* Without axes of extent 1, and with axes that follow one another in both tensors made one. */
+/* Axes without those of extent 1; axes that are adjacent in both tensors are merged. */
 typedef struct strided {
     int rank; /* at least 1 */
     int64_t dim[BY_MAX_RANK];
@@ -202,7 +203,8 @@ static strided measure(const by__call *call)
     return s;
 }
 
-/* Place of the operand's element for index `i` over the axes before `rank`, but for axis `skip`. */
+/* Offset of the operand's element for index `i` over the axes before `rank`, without axis
+ * `skip`. */
 static int64_t place_of(const strided *s, int rank, int skip, int64_t i)
 {
     int64_t place = 0;
@@ -215,7 +217,7 @@ static int64_t place_of(const strided *s, int rank, int skip, int64_t i)
     return place;
 }
 
-/* One element, repeated. */
+/* Fills with one element. */
 static void repeat(char *y, const char *x, int64_t n, size_t size)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -223,7 +225,7 @@ static void repeat(char *y, const char *x, int64_t n, size_t size)
     }
 }
 
-/* Rows of the last axis, which the operand has behind each other, or as one element. */
+/* Copies rows of the last axis, which are contiguous in the operand, or one repeated element. */
 static void rows_range(const by__call *call, int64_t begin, int64_t end)
 {
     strided s = measure(call);
@@ -256,8 +258,8 @@ static void rows_range(const by__call *call, int64_t begin, int64_t end)
     }
 }
 
-/* A block of up to BY__LANES columns of x, as long as one vector of the result's elements: y[j][i]
- * = x[i][j]. rows and columns are those of x, and constants for whole blocks. */
+/* Transposes a block of up to BY__LANES columns of x, as long as one vector of the result's
+ * elements: y[j][i] = x[i][j]. rows and columns are those of x, and constants for whole blocks. */
 BY__INLINE void transpose_words(char *y, int64_t y_stride, const char *x, int64_t x_stride,
                                 int rows, int columns)
 {
@@ -274,8 +276,8 @@ BY__INLINE void transpose_words(char *y, int64_t y_stride, const char *x, int64_
     }
 }
 
-/* The same of elements of two bytes: two neighbouring rows are made into one of pairs, so that
- * words are transposed. */
+/* The same for 2-byte elements: two neighbouring rows are combined into one of pairs, so that words
+ * are transposed. */
 BY__INLINE void transpose_halves(char *y, int64_t y_stride, const char *x, int64_t x_stride,
                                  int rows, int columns)
 {
@@ -296,8 +298,8 @@ BY__INLINE void transpose_halves(char *y, int64_t y_stride, const char *x, int64
     }
 }
 
-/* Rows and columns of x that are transposed together: what is read of a row and written of a column
- * are four cache lines, for each of which a page has to be found. */
+/* Bytes of rows and columns of x that are transposed together: four cache lines of each row read
+ * and each column written; every one of these needs a TLB entry. */
 #define TILE_BYTES 256
 
 BY__INLINE void transpose_tile(char *y, int64_t y_stride, const char *x, int64_t x_stride,
@@ -335,7 +337,7 @@ static int contiguous_axis(const strided *s)
     return -1;
 }
 
-/* Tiles of the last axis of the result against its axis `across`, in which the operand is
+/* Transposes tiles of the last axis of the result and its axis `across`, in which the operand is
  * contiguous. */
 static void tiles_range(const by__call *call, int64_t begin, int64_t end)
 {

@@ -1,14 +1,14 @@
-/* SUM: x act, summed in f32 over any set of axes. Axes that follow one another are taken together,
- * so what is left are rows of contiguous elements that either are all summed (to one value) or all
- * stay (as lanes). The rows of a sum are cut into pieces by the shape; the pieces' sums go to the
- * workspace and are added in their order. */
+/* SUM: x activations, summed in f32 over any set of axes. Adjacent axes are merged, so what remains
+ * are rows of contiguous elements that are either summed to one value or kept (as lanes). The rows
+ * of a sum are divided into pieces by the shape; the pieces' sums go to the workspace and are added
+ * in order. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
 
 #define GRAIN 16384
-/* A row that is summed up is cut into parts of this many elements. */
+/* A row that is summed is divided into parts of this many elements. */
 #define PART 4096
-/* Rows of a piece at least, and pieces of a sum at most. */
+/* Least rows per piece, and most pieces per sum. */
 #define PIECE_ROWS  16
 #define MOST_PIECES 64
 
@@ -20,12 +20,12 @@ typedef struct axis_set {
 } axis_set;
 
 typedef struct plan {
-    axis_set kept, summed; /* but for the last axis */
-    int64_t length;        /* of a row: the last axis */
-    bool lanes;            /* the row stays */
-    int64_t parts;         /* of a row that is summed */
-    int64_t rows;          /* of a sum, parts counted */
-    int64_t pieces, piece; /* of rows */
+    axis_set kept, summed; /* without the last axis */
+    int64_t length;        /* length of a row: the last axis */
+    bool lanes;            /* rows are kept */
+    int64_t parts;         /* parts of a summed row */
+    int64_t rows;          /* rows per sum, counting parts */
+    int64_t pieces, piece; /* number of pieces, and rows of a piece */
     float factor;
 } plan;
 
@@ -75,7 +75,7 @@ static plan measure(const by__call *call)
     return p;
 }
 
-/* The axes are listed from the last to the first. */
+/* The axes are listed from last to first. */
 static int64_t place_of(const axis_set *set, int64_t i)
 {
     int64_t place = 0;
@@ -86,7 +86,7 @@ static int64_t place_of(const axis_set *set, int64_t i)
     return place;
 }
 
-/* Sums of rows begin .. end of one result: columns of the row into `sums`. */
+/* Sums rows begin .. end of one result into `sums`, column by column. */
 BY__INLINE void sum_lanes(float *sums, const void *x, const plan *p, int64_t base, int64_t begin,
                           int64_t end, by_dtype type)
 {
@@ -144,7 +144,7 @@ static int64_t result_length(const plan *p)
     return p->lanes ? p->length : 1;
 }
 
-/* Piece `task` of all results' pieces, into its place of the workspace. */
+/* Computes pieces of all results into their places in the workspace. */
 BY__INLINE void piece(const by__call *call, int64_t begin, int64_t end, by_dtype type)
 {
     plan p = measure(call);
@@ -163,7 +163,7 @@ BY__INLINE void piece(const by__call *call, int64_t begin, int64_t end, by_dtype
 
 BY__ACT_RANGES(piece)
 
-/* Results begin .. end from their pieces. */
+/* Computes results begin .. end from their pieces. */
 static void finish(const by__call *call, int64_t begin, int64_t end)
 {
     plan p = measure(call);

@@ -1,6 +1,6 @@
-/* ROPE: x [B, T, H * D] act, D even. Cosines and sines of the T positions (of the B T rows, where
- * each has its own) are made afresh in the workspace, [T][D / 2] of each: that costs a few per cent
- * of the rotation itself, serves any position, and keeps no table alive. */
+/* ROPE: x [B, T, H * D] activations, D even. Cosines and sines of the T positions (of the B T rows,
+ * if each has its own) are computed for each call in the workspace, [T][D / 2] each: that costs a
+ * few per cent of the rotation itself, works for any position, and needs no persistent table. */
 #include <stdlib.h>
 
 #include "device/cpu/cpu.h"
@@ -11,16 +11,16 @@ static int64_t half_width(const by__call *call)
     return by__tensor_columns(&call->in[0]) / call->attrs.heads / 2;
 }
 
-/* Rows of the table. */
+/* Number of rows of the table. */
 static int64_t positions_of(const by__call *call)
 {
     return by__rope_is_by_row(call) ? by__tensor_rows(&call->in[0]) : call->in[0].shape.dim[1];
 }
 
-/* cos and sin of count angles = position * frequency (the f32 product, as Hugging Face has it),
+/* cos and sin of count angles = position * frequency (the f32 product, as in Hugging Face's code),
  * within 1 ulp of f32. In double: x = n pi/2 + r with |r| <= pi/4 and pi/2 in two parts (the first
- * has 33 bits, so that n times it is exact for n < 2^20), then Taylor's polynomials to r^13 and
- * r^12. */
+ * has 33 bits, so that its product with n is exact for n < 2^20), then Taylor polynomials up to
+ * r^13 and r^12. */
 static void cos_sin(float position, const float *frequency, float *cosine, float *sine,
                     int64_t count)
 {
@@ -55,7 +55,7 @@ static void cos_sin(float position, const float *frequency, float *cosine, float
     }
 }
 
-/* Rows [begin, end) of the table. The frequencies are the kernel's state. */
+/* Computes rows [begin, end) of the table. The frequencies are the kernel's state. */
 static void make_table(const by__call *call, int64_t begin, int64_t end)
 {
     int64_t half = half_width(call);

@@ -1,5 +1,5 @@
-/* ROUTER, ROUTER_GRAD: rows of [R, E] logits, f32, each by one thread. The sums over rows are
- * made of blocks of rows, which the shape gives, added in their order. */
+/* ROUTER, ROUTER_GRAD: rows of [R, E] logits, f32, each processed by one thread. Sums over rows
+ * consist of blocks of rows determined by the shape, added in order. */
 #include <math.h>
 
 #include "device/cpu/cpu.h"
@@ -22,7 +22,8 @@ static bool taken(const int32_t *index, int64_t count, int64_t expert)
     return false;
 }
 
-/* The `chosen` largest of x, of equal ones the first; a NaN is less than any other. */
+/* Indices of the `chosen` largest elements of x, the first of equal ones; NaN is less than any
+ * number. */
 static void choose(int32_t *index, const float *x, int64_t experts, int64_t chosen)
 {
     for (int64_t j = 0; j < chosen; j++) {
@@ -54,7 +55,7 @@ BY__INLINE float exps(float *out, const float *x, int64_t count, float high)
     return by__sum(sum);
 }
 
-/* A block's mass, then room for a row's exponentials, in the workspace. */
+/* A block's mass, followed by a buffer for a row's exponentials, in the workspace. */
 static float *block_work(const by__call *call, int64_t begin)
 {
     return (float *)call->work + begin / BLOCK_ROWS * 2 * by__tensor_columns(&call->in[0]);
@@ -123,7 +124,7 @@ static bool supports(const by__call *call)
 
 BY__KERNEL(router) = {BY_OP_ROUTER, BY__KERNEL_NAME("router"), supports, prepare, NULL, run_router};
 
-/* The gradient of the softmax over all, whose gradient is dmass in every row. */
+/* Gradient of the softmax over all experts, given dmass, the same for every row. */
 static void grad_of_mass(const by__call *call, const float *x, float *dx, float *e)
 {
     int64_t experts = by__tensor_columns(&call->in[0]);
@@ -146,7 +147,7 @@ static void grad_of_mass(const by__call *call, const float *x, float *dx, float 
 #undef STEP
 }
 
-/* Adds the gradient of the softmax over the choices. */
+/* Adds the gradient of the softmax over the chosen experts. */
 static void grad_of_weights(const float *x, float *dx, const int32_t *index, const float *dweight,
                             int64_t experts, int64_t chosen)
 {

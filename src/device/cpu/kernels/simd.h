@@ -1,16 +1,16 @@
-/* simd: vectors of the level that a kernel is being compiled for.
+/* simd: vector types and operations at the instruction-set level that a kernel is compiled for.
  *
- * gcc's and clang's vector extensions carry the arithmetic (+ - * / & | ^ << >> and comparisons,
+ * gcc's and clang's vector extensions provide the arithmetic (+ - * / & | ^ << >> and comparisons,
  * whose result is an integer vector of 0 and -1), so one source serves 16, 8 and 4 lanes and
- * aarch64. Intrinsics stand where the extensions lack an instruction or compile to a poor one.
+ * aarch64. Intrinsics are used only where the extensions lack an operation or compile poorly.
  *
  * Loads and stores widen bf16 and f16 to f32 and round back to nearest, ties to even, exactly as
  * base/half.h does, subnormals and NaNs included; the `_flushed` forms use avx512_bf16's
- * vcvtneps2bf16, which takes subnormals for zero. The `_n` forms touch n <= BY__LANES elements and
- * fill the other lanes with zeros: with BY__STEPS the last elements of a range take the same
+ * vcvtneps2bf16, which takes subnormals for zero. The `_n` forms access n <= BY__LANES elements and
+ * fill the other lanes with zeros: with BY__STEPS the last elements of a range go through the same
  * instructions as the rest, so an element's bits do not depend on its place.
  *
- * What is computed with them is in simd_math.h.
+ * Functions of vectors are in simd_math.h.
  *
  * Never put here: anything that knows a tensor or an op.
  */
@@ -45,12 +45,12 @@ typedef int32_t by__vi __attribute__((vector_size(4 * BY__LANES)));
 typedef uint32_t by__vu __attribute__((vector_size(4 * BY__LANES)));
 typedef uint64_t by__vu64 __attribute__((vector_size(4 * BY__LANES)));
 typedef uint16_t by__vh __attribute__((vector_size(2 * BY__LANES)));
-/* The same in memory: any alignment, any type underneath. */
+/* The same in memory: any alignment, any underlying type. */
 typedef float by__vf_any __attribute__((vector_size(4 * BY__LANES), aligned(4), may_alias));
 typedef uint16_t by__vh_any __attribute__((vector_size(2 * BY__LANES), aligned(2), may_alias));
 
-/* Runs `step(i, n)` for i = begin, begin + BY__LANES, ...: n is the constant BY__LANES, and less
- * only for the last. `step` is a macro or an always-inline function call. */
+/* Runs `step(i, n)` for i = begin, begin + BY__LANES, ...: n is the constant BY__LANES, except for
+ * a shorter last step. `step` is a macro or an always-inline function call. */
 #define BY__STEPS(begin, end, step)                                                                \
     do {                                                                                           \
         int64_t steps_i = (begin);                                                                 \
@@ -86,7 +86,7 @@ BY__INLINE by__vf by__select(by__vi mask, by__vf a, by__vf b)
     return (by__vf)((mask & (by__vi)a) | (~mask & (by__vi)b));
 }
 
-/* The larger and the smaller; NaN where x is. */
+/* Clamp x to a lower or an upper bound; NaN stays NaN. */
 BY__INLINE by__vf by__at_least(float bound, by__vf x)
 {
 #if defined(__AVX512F__)
@@ -171,7 +171,7 @@ BY__INLINE void by__transpose(by__vu v[BY__LANES])
 #endif
 }
 
-/* Sum of the lanes: halves are added until one is left. */
+/* Sum of the lanes: halves are added until one lane is left. */
 BY__INLINE float by__sum(by__vf x)
 {
     typedef float four __attribute__((vector_size(16)));
@@ -283,7 +283,7 @@ BY__INLINE by__vf by__from_bf16(by__vh h)
 #endif
 }
 
-/* Bits 16 to 31 of each lane. */
+/* Extracts bits 16 to 31 of each lane. */
 BY__INLINE by__vh by__upper_halves(by__vu x)
 {
 #if defined(__AVX512F__)
@@ -294,7 +294,7 @@ BY__INLINE by__vh by__upper_halves(by__vu x)
     __m256i pairs = _mm256_packus_epi32((__m256i)(x >> 16), (__m256i)(x >> 16));
     return (by__vh)_mm256_castsi256_si128(_mm256_permute4x64_epi64(pairs, 0x08));
 #elif defined(__SSE2__)
-    __m128i high = _mm_srai_epi32((__m128i)x, 16); /* keeps its value through the signed packing */
+    __m128i high = _mm_srai_epi32((__m128i)x, 16); /* keeps its value through signed packing */
     by__vh h;
     _mm_storel_epi64((__m128i *)(void *)&h, _mm_packs_epi32(high, high));
     return h;
@@ -365,7 +365,7 @@ BY__INLINE by__vh by__load_halves_n(const uint16_t *p, int n)
 }
 
 #if defined(__AVX512F__)
-/* The lower and the upper 16 elements, interleaved. */
+/* Interleaves the lower and the upper 16 elements. */
 BY__INLINE by__vu by__interleave(__m512i both)
 {
     const __m512i interleaved =
@@ -375,7 +375,7 @@ BY__INLINE by__vu by__interleave(__m512i both)
 }
 #endif
 
-/* n <= 2 BY__LANES neighbouring halves, two a lane; zeros behind them. */
+/* Loads n <= 2 BY__LANES neighbouring halves, two per lane; zeros after them. */
 BY__INLINE by__vu by__load_pairs_n(const uint16_t *p, int n)
 {
     by__vu v = {0};
@@ -391,7 +391,7 @@ BY__INLINE by__vu by__load_pairs_n(const uint16_t *p, int n)
 #endif
 }
 
-/* Lane i holds low[i] in its lower half and high[i] in its upper. */
+/* Lane i has low[i] in its lower half and high[i] in its upper half. */
 BY__INLINE by__vu by__pairs(by__vh low, by__vh high)
 {
 #if defined(__AVX512F__)
@@ -402,7 +402,8 @@ BY__INLINE by__vu by__pairs(by__vh low, by__vh high)
 #endif
 }
 
-/* Elements i .. i + n of an array of f32, bf16 or f16. dtype and, in loops, n are constants. */
+/* Loads elements i .. i + n of an array of f32, bf16 or f16. dtype and, in loops, n are
+ * constants. */
 BY__INLINE by__vf by__load_n(const void *data, int64_t i, by_dtype dtype, int n)
 {
     if (dtype == BY_F32) {
@@ -454,8 +455,8 @@ BY__INLINE void by__store_n(void *data, int64_t i, by__vf x, by_dtype dtype, int
 #endif
 }
 
-/* The same where bf16 results below 2^-126 may become zero: one instruction instead of six. For
- * results of arithmetic, whose error is larger; what only rounds must be exact. */
+/* Stores as by__store_n, but bf16 results below 2^-126 may become zero: one instruction instead of
+ * six. For results of arithmetic, whose error is larger; pure conversions must be exact. */
 BY__INLINE void by__store_flushed_n(void *data, int64_t i, by__vf x, by_dtype dtype, int n)
 {
 #if defined(__AVX512BF16__)
@@ -482,10 +483,10 @@ BY__INLINE void by__store_flushed(void *data, int64_t i, by__vf x, by_dtype dtyp
     by__store_flushed_n(data, i, x, dtype, BY__LANES);
 }
 
-/* Stores x as bf16 past the caches, to a multiple of its own bytes: for results that nobody reads
- * soon. An ordinary store reads the line that it is going to overwrite, and takes it from every
- * cache that has it, one line after the other (Zen 4: 13 ns each where cores have a cache in
- * common, 120 ns where not). */
+/* Stores x as bf16 bypassing the caches, to a multiple of its own size: for results that are not
+ * read soon. An ordinary store first reads the line that it overwrites, and takes it from every
+ * cache that has it, one line after the other (Zen 4: 13 ns each if the cores share a cache, 120 ns
+ * if not). */
 BY__INLINE void by__stream_bf16(uint16_t *data, by__vf x)
 {
 #if defined(__AVX512F__)
@@ -497,8 +498,8 @@ BY__INLINE void by__stream_bf16(uint16_t *data, by__vf x)
 #endif
 }
 
-/* Must stand between by__stream_bf16 and the end of a kernel's work on a thread: until then other
- * threads may miss what was stored. */
+/* Required between by__stream_bf16 and the end of a kernel's work on a thread: before it other
+ * threads may not see what was stored. */
 BY__INLINE void by__stream_end(void)
 {
 #if defined(__SSE2__)
@@ -506,7 +507,7 @@ BY__INLINE void by__stream_end(void)
 #endif
 }
 
-/* The pairs of low and high rounded to bf16, where results below 2^-126 may become zero. */
+/* Pairs of low and high rounded to bf16; results below 2^-126 may become zero. */
 BY__INLINE by__vu by__bf16_pairs_flushed(by__vf low, by__vf high)
 {
 #if defined(__AVX512BF16__)
@@ -516,7 +517,7 @@ BY__INLINE by__vu by__bf16_pairs_flushed(by__vf low, by__vf high)
 #endif
 }
 
-/* To nearest, ties to even; any number where x is not finite. */
+/* Rounds to nearest, ties to even; undefined where x is not finite. */
 BY__INLINE by__vi by__round(by__vf x)
 {
 #if defined(__AVX512F__)

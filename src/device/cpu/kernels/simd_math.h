@@ -1,11 +1,12 @@
-/* simd_math: functions of vectors (simd.h): exponentials and what is made of them, random bits.
+/* simd_math: functions of vectors (simd.h): exponentials and functions derived from them, random
+ * bits.
  *
  * Functions over the whole range of f32, errors measured by the kernel tests against double:
  *   by__exp      2 ulp; 0 and infinity beyond the range; subnormal results within one step
  *   by__exp2_of_negative  3 ulp; below 2^-126 subnormal or 0
  *   by__tanh     3 ulp
  *   by__sigmoid  3 ulp
- *   by__sigmoid_pair_rough  about 4 + |x| ulp; its results are seen as bf16 only
+ *   by__sigmoid_pair_rough  about 4 + |x| ulp; only for results rounded to bf16
  * NaN gives NaN.
  *
  * Never put here: anything that knows a tensor or an op.
@@ -18,7 +19,7 @@
 #define LOG2_E 1.44269504088896341f
 #define LN_2   0.693147180559945309f
 
-/* x to the nearest integer; |x| is at most 2^22. */
+/* Rounds x to the nearest integer; |x| is at most 2^22. */
 BY__INLINE by__vf by__nearest(by__vf x)
 {
 #if defined(__AVX512F__)
@@ -29,9 +30,9 @@ BY__INLINE by__vf by__nearest(by__vf x)
 #endif
 }
 
-/* x = n ln 2 + r with |r| <= ln 2 / 2. Adding 1.5 * 2^23 rounds to an integer in the low bits; ln 2
- * is in two parts, the first short enough that n times it is exact. Returns (e^r - 1) as r + r^2
- * p(r), p the polynomial of Moshier's Cephes library. */
+/* Range reduction: x = n ln 2 + r with |r| <= ln 2 / 2. Adding 1.5 * 2^23 rounds to an integer in
+ * the low bits; ln 2 is split in two parts, the first short enough that its product with n is
+ * exact. Returns (e^r - 1) as r + r^2 p(r), with the polynomial p of Moshier's Cephes library. */
 BY__INLINE by__vf by__exp_reduced(by__vf x, by__vf *n)
 {
     const float magic = 12582912.0f;
@@ -74,8 +75,8 @@ BY__INLINE by__vf by__exp(by__vf x)
     return by__exp_within(by__at_least(-104.0f, by__at_most(89.0f, x)));
 }
 
-/* exp(x) where x is at most a little above 0, as of a softmax. With AVX-512, scalef takes any
- * exponent to 0 by itself. */
+/* exp(x) for x at most slightly above 0, as in a softmax. With AVX-512, scalef maps any large
+ * negative exponent to 0 by itself. */
 BY__INLINE by__vf by__exp_of_negative(by__vf x)
 {
 #if defined(__AVX512F__)
@@ -86,8 +87,8 @@ BY__INLINE by__vf by__exp_of_negative(by__vf x)
 }
 
 /* 2^x: x = n + r with |r| <= 1/2, and 2^r = 1 + r p(r), p of degree 4 (Lawson's algorithm: error
- * 9.2e-8 before rounding). Nothing like exp's ln 2 in two parts is needed. With AVX-512 any x will
- * do; elsewhere it must be in [-126, 127]. */
+ * 9.2e-8 before rounding). Unlike exp it needs no ln 2 in two parts. With AVX-512 x is arbitrary;
+ * elsewhere it must be in [-126, 127]. */
 BY__INLINE by__vf by__exp2_within(by__vf x)
 {
     by__vf n = by__nearest(x);
@@ -105,7 +106,7 @@ BY__INLINE by__vf by__exp2_within(by__vf x)
 #endif
 }
 
-/* 2^x where x is at most a little above 0, as of a softmax in base 2: log2(e) goes into the factor
+/* 2^x for x at most slightly above 0, as in a softmax in base 2: log2(e) is folded into the scale
  * of its scores. */
 BY__INLINE by__vf by__exp2_of_negative(by__vf x)
 {
@@ -117,7 +118,8 @@ BY__INLINE by__vf by__exp2_of_negative(by__vf x)
 #endif
 }
 
-/* With e = exp(-2|x|) - 1, tanh |x| = -e / (e + 2): nothing cancels. It is 1 in f32 from 9.02 on.
+/* With e = exp(-2|x|) - 1, tanh |x| = -e / (e + 2): there is no cancellation. It is 1 in f32 from
+ * 9.02 on.
  */
 BY__INLINE by__vf by__tanh(by__vf x)
 {
@@ -210,7 +212,7 @@ BY__INLINE void by__philox_lanes(by__vu c[4], uint32_t key0, uint32_t key1)
     }
 }
 
-/* Products of neighbouring integers of 16 bits, added up. */
+/* Products of neighbouring 16-bit integers, added in pairs. */
 BY__INLINE by__vi by__multiply_pairs(by__vi a, by__vi b)
 {
 #if defined(__AVX512F__)

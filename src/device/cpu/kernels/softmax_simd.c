@@ -1,5 +1,5 @@
-/* SOFTMAX, SOFTMAX_GRAD, CROSS_ENTROPY, CROSS_ENTROPY_GRAD. Rows of [R, C], act, each by one
- * thread, in f32. */
+/* SOFTMAX, SOFTMAX_GRAD, CROSS_ENTROPY, CROSS_ENTROPY_GRAD. Rows of [R, C], activations, each
+ * processed by one thread, in f32. */
 #include <math.h>
 
 #include "device/cpu/cpu.h"
@@ -10,7 +10,7 @@ static int64_t grain_of(const by__call *call)
     return by__ceil_div(8192, by__tensor_columns(&call->in[0]));
 }
 
-/* The highest element and the sum of the exponentials relative to it. */
+/* The maximum and the sum of the exponentials relative to it. */
 BY__INLINE float exp_sum(const void *x, int64_t at, int64_t columns, by_dtype type, float *highest)
 {
     by__vf top = by__splat(-INFINITY);

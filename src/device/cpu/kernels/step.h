@@ -1,10 +1,11 @@
-/* step: a vector of values that stand side by side in memory, times a value of a row, added to sums
- * in f32. What of it depends on the type of the values is here, so that kernels over layouts with
- * columns side by side (packed weights, pages of keys and values) have one loop for all types.
+/* step: multiplies a vector of values that are adjacent in memory by one value of a row and adds it
+ * to f32 sums. The code that depends on the dtype of the values is here, so that kernels over
+ * layouts with adjacent columns (packed weights, pages of keys and values) need one loop for all
+ * dtypes.
  *
- * A step is one input of f32, f16 or an integer code, or a pair of bf16 in 4 bytes, the lower half
- * first. A row holds, for each step, `by__step_units` numbers of 4 bytes: f32, or a pair of bf16 as
- * it is where vdpbf16ps multiplies pairs.
+ * A step is one input of f32, f16 or an integer code, or a pair of bf16 in 4 bytes, the first in
+ * the lower half. For each step a row holds `by__step_units` numbers of 4 bytes: f32, or an
+ * unconverted pair of bf16 where vdpbf16ps multiplies pairs.
  *
  * Never put here: loops, tensors.
  */
@@ -23,7 +24,7 @@ typedef enum by__arithmetic {
 
 typedef float by__unit __attribute__((may_alias));
 
-/* Values of a step; of PAIRS_SPREAD the even and the odd ones. */
+/* Values of a step; for PAIRS_SPREAD the even and the odd ones. */
 typedef struct by__step {
     by__vf value, odd;
 } by__step;
@@ -38,13 +39,13 @@ BY__INLINE by__arithmetic by__arithmetic_of(by_dtype dtype)
     return dtype == BY_F32 ? BY__UNITS_F32 : dtype == BY_F16 ? BY__UNITS_F16 : pairs;
 }
 
-/* Bytes of a lane. */
+/* Bytes per lane. */
 BY__INLINE int64_t by__step_size(by__arithmetic kind)
 {
     return kind == BY__CODES_I8 ? 1 : kind == BY__UNITS_F16 ? 2 : 4;
 }
 
-/* Units that a step takes of a row. */
+/* Units of a row that a step uses. */
 BY__INLINE int64_t by__step_units(by__arithmetic kind)
 {
     return kind == BY__PAIRS_SPREAD ? 2 : 1;
@@ -72,7 +73,7 @@ BY__INLINE by__vf by__load_codes_n(const int8_t *codes, int n)
 #endif
 }
 
-/* The first n lanes of a step; zeros behind them. */
+/* Loads the first n lanes of a step; zeros after them. */
 BY__INLINE by__step by__step_load_n(by__arithmetic kind, const void *data, int n)
 {
     if (kind == BY__CODES_I8) {
@@ -89,7 +90,7 @@ BY__INLINE by__step by__step_load(by__arithmetic kind, const void *data)
     return by__step_load_n(kind, data, BY__LANES);
 }
 
-/* sum + the step times what a row has for it. */
+/* sum + the step times the row's units for it. */
 BY__INLINE by__vf by__step_add(by__arithmetic kind, by__vf sum, by__step step, const by__unit *row)
 {
     by__vf x = row[0] - by__zero();

@@ -1,11 +1,11 @@
-/* SUM_ROWS, SUM_SQUARES, CLIP_SCALE. Sums of blocks, cut by shape, go to the workspace and are
- * added in their order. */
+/* SUM_ROWS, SUM_SQUARES, CLIP_SCALE. Sums of blocks, determined by the shape, go to the workspace
+ * and are added in order. */
 #include <math.h>
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
 
-/* SUM_ROWS: x [R, C] act, y [C] f32 of any shape. The workspace is [blocks][C] f32. */
+/* SUM_ROWS: x [R, C] activations, y [C] f32 of any shape. The workspace is [blocks][C] f32. */
 static int64_t kept_columns(const by__call *call)
 {
     return by__tensor_count(&call->out[0]);
@@ -28,7 +28,7 @@ BY__INLINE void sum_block(const by__call *call, int64_t begin, int64_t end, by_d
     float *sum = (float *)call->work + begin / block_rows(summed_rows(call)) * columns;
     memset(sum, 0, (size_t)columns * sizeof(float));
     int64_t row = begin;
-    /* Four rows at a time spare three of four loads and stores of the sums. */
+    /* Four rows at a time save three of four loads and stores of the sums. */
     for (; row + 4 <= end; row += 4) {
         int64_t at = row * columns;
 #define STEP(i, n)                                                                                 \
@@ -103,8 +103,8 @@ BY__KERNEL(sum_rows) = {
     BY_OP_SUM_ROWS, BY__KERNEL_NAME("sum_rows"), supports_sum_rows, prepare_sum_rows, NULL,
     run_sum_rows};
 
-/* SUM_SQUARES: x f32, y one partial sum a block. A whole block is read at four places at once: the
- * processor fetches ahead within a page, so one stream waits at the start of each. */
+/* SUM_SQUARES: x f32, y one partial sum per block. A block is read as four streams at once: the
+ * hardware prefetches within a page, so that a single stream would stall at the start of each. */
 static void sum_squares(const by__call *call, int64_t begin, int64_t end)
 {
     const float *x = call->in[0].data;

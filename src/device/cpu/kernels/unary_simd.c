@@ -1,4 +1,4 @@
-/* UNARY, UNARY_GRAD, SWIGLU, SWIGLU_GRAD. Shapes: any. Dtypes: act. */
+/* UNARY, UNARY_GRAD, SWIGLU, SWIGLU_GRAD. Shapes: any. Dtypes: activations. */
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd_math.h"
 
@@ -11,7 +11,7 @@ BY__INLINE by__vf gelu_argument(by__vf x)
     return x * (1.5957691216f + 0.0713548163f * x * x);
 }
 
-/* sigmoid(x) and 1 - sigmoid(x), as exact as a result of `type` needs. */
+/* sigmoid(x) and 1 - sigmoid(x), as accurate as results of `type` need. */
 BY__INLINE by__vf sigmoid_pair(by_dtype type, by__vf x, by__vf *complement)
 {
     return type == BY_BF16 ? by__sigmoid_pair_rough(x, complement)
@@ -25,9 +25,9 @@ BY__INLINE by__vf gated(by_dtype type, by__vf x, by__vf z)
     return type == BY_BF16 ? x * by__sigmoid_pair_rough(z, &complement) : x / (1.0f + by__exp(-z));
 }
 
-/* The normal distribution's function P(x) and sqrt(2 pi) times its density, exp(-x^2 / 2): with
- * t = 1 / (1 + 0.3 |x| / sqrt(2)), P(-|x|) = exp(-x^2 / 2) t q(t), q a polynomial fitted for the
- * least relative error (2e-8) up to |x| = 14, beyond which P is 0 or 1 in f32. */
+/* The normal distribution function P(x) and sqrt(2 pi) times its density, exp(-x^2 / 2): with t = 1
+ * / (1 + 0.3 |x| / sqrt(2)), P(-|x|) = exp(-x^2 / 2) t q(t), with a polynomial q fitted for least
+ * relative error (2e-8) up to |x| = 14, beyond which P is 0 or 1 in f32. */
 BY__INLINE by__vf normal(by__vf x, by__vf *density)
 {
     by__vf a = by__at_most(14.4f, by__abs(x));
@@ -90,7 +90,7 @@ BY__INLINE by__vf derivative(by_function function, by_dtype type, by__vf x)
         return 4.0f * s * t;
     case BY_FN_NEGATE:
         return by__splat(-1.0f);
-    case BY_FN_GELU_ERF: /* 0.3989 = 1 / sqrt(2 pi); the bound keeps 0 times infinity away */
+    case BY_FN_GELU_ERF: /* 0.3989 = 1 / sqrt(2 pi); the bound avoids 0 times infinity */
         s = normal(x, &t);
         return s + 0.398942280f * by__at_least(-15.0f, by__at_most(15.0f, x)) * t;
     default:
