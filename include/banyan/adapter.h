@@ -19,8 +19,8 @@ typedef struct by_adapter_info {
     double alpha;   /* the update B A is multiplied by alpha / rank ... */
     bool rslora;    /* ... or by alpha / sqrt(rank) if true (rank-stabilized, Kalajdzievski 2023) */
     double dropout; /* probability, on the adapters' input during training; [0, 1) */
-    /* Weights of adapted layers are [in, out] ("fan_in_fan_out"), not [out, in]. */
-    bool in_out;
+    bool in_out;    /* weights of adapted layers are [in, out] ("fan_in_fan_out"),
+                       not [out, in] */
     const char *base;           /* "base_model_name_or_path"; "" if it is absent */
     const char *task;           /* "task_type", such as "CAUSAL_LM"; "" if it is absent */
     const char *const *targets; /* "target_modules"; only for writing, not filled in when reading */

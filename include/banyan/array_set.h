@@ -44,8 +44,8 @@ BY_API const by_damage *by_array_set_damage(const by_array_set *set, size_t *cou
 typedef enum by_image_resize {
     BY_RESIZE_NONE = 0, /* not at all: an image of another size is an error */
     BY_RESIZE_STRETCH,  /* scale height and width independently */
-    /* Scale the shorter side to `edge`, keep the aspect ratio, crop the center. */
-    BY_RESIZE_CROP
+    BY_RESIZE_CROP      /* scale the shorter side to `edge`, keep the aspect ratio, crop the
+                           center */
 } by_image_resize;
 
 /* Interpolation filter. Both antialias when shrinking, bit for bit as Pillow's Image.resize. */
@@ -57,8 +57,8 @@ typedef struct by_image_fit {
     by_image_resample resample;
     int64_t height; /* of the result, in pixels */
     int64_t width;  /* of the result, in pixels */
-    /* With BY_RESIZE_CROP: shorter side before the crop, >= height and width; 0: their maximum. */
-    int64_t edge;
+    int64_t edge;   /* with BY_RESIZE_CROP: shorter side before the crop, >= height
+                       and width; 0: their maximum */
 } by_image_fit;
 
 /* Image files to read: array files (optionally gzip-compressed), or one JPEG or PNG per image. */
@@ -71,8 +71,8 @@ typedef struct by_image_files {
     size_t image_count;
     const char *const *labels; /* "auto" only: one file per image file; NULL: no labels */
     size_t label_count;
-    /* Leave out CIFAR records that are truncated or have an invalid label. */
-    bool skip;
+    bool skip;               /* leave out CIFAR records that are truncated or have an invalid
+                                label */
     const by_image_fit *fit; /* applied to every image; NULL: images keep their size */
     int64_t channels;        /* of a JPEG or PNG: 1 (grayscale) or 3 (RGB); 0: 3 */
 } by_image_files;
@@ -129,8 +129,7 @@ typedef struct by_array_source_options {
      * to `shift` pixels along each axis, filled with zeros; 0 to less than the image's height and
      * width. */
     int shift;
-    /* Augmentation with `shuffle`: mirror horizontally with probability 1/2. */
-    bool flip;
+    bool flip; /* augmentation with `shuffle`: mirror horizontally with probability 1/2 */
     /* Normalization of "images", [C]: pixels become f32, (pixel / 255 - mean) / deviation. NULL, as
      * then `deviation`: they stay u8. */
     const float *mean;

@@ -27,24 +27,22 @@ typedef struct by_beam by_beam;
 #define BY_BEAM_STOP_TOKENS 16
 
 typedef struct by_beam_options {
-    int32_t beams;   /* 1 to BY_BEAMS */
-    int64_t context; /* maximum tokens of prompt and continuation; 0: the model's context */
-    int64_t vocab;   /* only tokens below this are generated; 0: the model's vocabulary */
-    int threads;     /* compute threads; 0: config.train.threads */
-    /* Compute precision (by_infer_precision); NULL: config.precision.compute. */
-    const char *precision;
-    by_device *device; /* must outlive the handle; NULL: the CPU */
+    int32_t beams;         /* 1 to BY_BEAMS */
+    int64_t context;       /* maximum tokens of prompt and continuation; 0: the model's context */
+    int64_t vocab;         /* only tokens below this are generated; 0: the model's vocabulary */
+    int threads;           /* compute threads; 0: config.train.threads */
+    const char *precision; /* compute precision (by_infer_precision); NULL:
+                              config.precision.compute */
+    by_device *device;     /* must outlive the handle; NULL: the CPU */
 } by_beam_options;
 
 /* When to stop before the length limit, once there are `beams` hypotheses. */
 typedef enum by_beam_end {
-    /* When the best beam, scored at its present length, is not better than the worst hypothesis:
-     * early_stopping=False. */
-    BY_BEAM_END_UNLIKELY = 0,
-    BY_BEAM_END_FULL, /* at once: early_stopping=True */
-    /* When no beam can beat the worst hypothesis even at the maximum length:
-     * early_stopping="never". */
-    BY_BEAM_END_NEVER
+    BY_BEAM_END_UNLIKELY = 0, /* when the best beam, scored at its present length, is not better
+                                 than the worst hypothesis: early_stopping=False */
+    BY_BEAM_END_FULL,         /* at once: early_stopping=True */
+    BY_BEAM_END_NEVER /* when no beam can beat the worst hypothesis even at the maximum length:
+                         early_stopping="never" */
 } by_beam_end;
 
 typedef struct by_beam_request {

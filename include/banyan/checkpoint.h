@@ -162,15 +162,15 @@ typedef struct by_checkpoint_layout {
     const by_tensor_view *optimizer; /* whole tensors "m.NAME", "v.NAME", ...; may be NULL */
     size_t optimizer_count;
     uint64_t shard_bytes; /* split a file of more bytes into shards; 0: 5e9 */
-    /* Number of processes or threads that write, including the one that begins; 0: 1. */
-    int writers;
+    int writers;          /* number of processes or threads that write, including the one that
+                             begins; 0: 1 */
     /* [model_count] Whether each model tensor is unchanged since earlier checkpoints because it is
      * not trained. Frozen tensors get files of their own, `model-frozen-...`, which are hard-linked
      * to those of an earlier checkpoint if all bytes are equal; shard_bytes does not apply to them.
      * NULL: none is. */
     const bool *frozen;
-    /* With several writers: the slices that this one will write, none empty. */
-    const by_checkpoint_part *parts;
+    const by_checkpoint_part *parts; /* with several writers: the slices that this one will
+                                        write, none empty */
     size_t part_count;
 } by_checkpoint_layout;
 

@@ -60,8 +60,9 @@ typedef struct by_compress_options {
     uint64_t seed;   /* selects the calibration sequences */
     int threads;     /* compute threads; 0: as the model's config says */
     const char *run; /* run directory, to find its data; NULL: none */
-    void (*progress)(void *user, const by_compress_progress *progress); /* may be NULL */
-    /* Polled between layers; returning true stops with BY_ESTOPPED; may be NULL. */
+    /* May be NULL. */
+    void (*progress)(void *user, const by_compress_progress *progress);
+    /* Polled between layers; may be NULL. Returning true stops with BY_ESTOPPED. */
     bool (*stop)(void *user);
     void *user;
 } by_compress_options;

@@ -48,10 +48,10 @@ typedef struct by_dataset_options {
 /* A damaged part of some data. */
 typedef struct by_damage {
     const char *path; /* of the file */
-    /* In the file: byte offset of a token, line of a table or text, or image record. */
-    uint64_t place;
-    uint64_t begin; /* index of the first affected token, row or image */
-    uint64_t count; /* number of unusable tokens, rows or images */
+    uint64_t place;   /* in the file: byte offset of a token, line of a table or text, or image
+                         record */
+    uint64_t begin;   /* index of the first affected token, row or image */
+    uint64_t count;   /* number of unusable tokens, rows or images */
     const char *reason;
 } by_damage;
 
@@ -127,9 +127,9 @@ typedef struct by_dataset_statistics {
     uint64_t lengths[BY_LENGTH_QUANTILES];
     uint64_t *counts; /* [vocab] occurrences of each token; free it with free() */
     uint32_t vocab;
-    uint32_t used; /* number of distinct tokens that occur */
-    /* Of the token frequencies, in nats per token: the loss of the best unigram model. */
-    double entropy;
+    uint32_t used;  /* number of distinct tokens that occur */
+    double entropy; /* of the token frequencies, in nats per token:
+                       the loss of the best unigram model */
 
     uint64_t windows;            /* windows in an epoch */
     double documents_per_window; /* mean number of documents that a window overlaps */
@@ -192,8 +192,8 @@ BY_API by_batch by_batch_of_tokens(by_array arrays[2], const int32_t *tokens,
 
 /* A sample requested by a loader. */
 typedef struct by_source_sample {
-    /* Index of the sample in the source; in a pass, source->samples or more asks for padding. */
-    uint64_t place;
+    uint64_t place; /* index of the sample in the source;
+                       in a pass, source->samples or more asks for padding */
     uint64_t epoch; /* 0 in a pass */
     uint64_t index; /* index of the sample over all epochs */
     uint64_t seed;  /* of the loader */
@@ -208,12 +208,12 @@ typedef struct by_source by_source;
 /* A producer of samples. To write one, fill in these fields; `fill` may be given a larger struct
  * that begins with this one. */
 struct by_source {
-    const char *name; /* used in messages */
-    /* Arrays of one sample: shapes without the example axis; `data` is not read. */
-    const by_array *arrays;
-    size_t array_count; /* at least 1 */
-    bool shuffle;       /* true: endless epochs in pseudo-random order; false: one pass */
-    uint64_t samples;   /* samples of an epoch or of the pass, at least 1 */
+    const char *name;       /* used in messages */
+    const by_array *arrays; /* arrays of one sample: shapes without the example axis;
+                               `data` is not read */
+    size_t array_count;     /* at least 1 */
+    bool shuffle;           /* true: endless epochs in pseudo-random order; false: one pass */
+    uint64_t samples;       /* samples of an epoch or of the pass, at least 1 */
     /* Targets that count in a sample; an upper bound if `count` is set. */
     uint64_t sample_targets;
     /* Targets of all samples: less than samples * sample_targets if the last sample has fewer. */
@@ -256,9 +256,8 @@ BY_API by_status by_logit_store_check(const by_logit_store *store, const by_data
 /* How documents are arranged in samples. */
 typedef enum by_token_packing {
     BY_TOKENS_STREAM = 0, /* windows of the concatenated documents */
-    /* Whole documents, packed by best-fit decreasing (Ding et al. 2024, section 3); documents
-     * longer than a sample are split. */
-    BY_TOKENS_BEST_FIT
+    BY_TOKENS_BEST_FIT    /* whole documents, packed by best-fit decreasing (Ding et al. 2024,
+                             section 3); documents longer than a sample are split */
 } by_token_packing;
 
 typedef struct by_token_options {
@@ -308,8 +307,8 @@ BY_API by_status by_token_source_bytes(uint64_t *bytes, uint64_t *opening,
 
 /* Weights of a mix from sample `first` on. */
 typedef struct by_mix_stage {
-    /* Index over all epochs: 0 for the first stage, then strictly ascending. */
-    uint64_t first;
+    uint64_t first;        /* index over all epochs:
+                              0 for the first stage, then strictly ascending */
     const double *weights; /* one per part, each >= 0, with a sum > 0 */
 } by_mix_stage;
 

@@ -42,9 +42,8 @@ typedef struct by_pack_progress {
 typedef enum by_pack_dedup {
     BY_PACK_DEDUP_NONE = 0, /* none */
     BY_PACK_DEDUP_EXACT,    /* documents with identical bytes */
-    /* Also documents sharing most word 5-grams (MinHash, Broder 1997;
-     * src/data/pack/duplicates.h). */
-    BY_PACK_DEDUP_NEAR
+    BY_PACK_DEDUP_NEAR      /* also documents sharing most word 5-grams (MinHash, Broder 1997;
+                               src/data/pack/duplicates.h) */
 } by_pack_dedup;
 
 typedef struct by_pack_options {

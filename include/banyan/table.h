@@ -20,8 +20,8 @@ typedef struct by_table by_table;
 
 /* Type of a column. */
 typedef enum by_column_kind {
-    /* Numbers if all cells that are not missing are numbers, otherwise categories. */
-    BY_COLUMN_AUTO = 0,
+    BY_COLUMN_AUTO = 0, /* numbers if all cells that are not missing are numbers, otherwise
+                           categories */
     BY_COLUMN_NUMBER,
     BY_COLUMN_CATEGORY
 } by_column_kind;

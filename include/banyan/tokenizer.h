@@ -59,9 +59,9 @@ typedef struct by_bpe_options {
     /* Number of tokens, at least 257 (<|endoftext|> and 256 bytes). Fewer result if the text has no
      * more pairs to merge. */
     size_t vocab;
-    uint64_t min_frequency; /* rarer pairs are not merged; 0 and 1: merge all */
-    /* For counting words; 0: one per core. Does not affect the result. */
-    size_t threads;
+    uint64_t min_frequency;         /* rarer pairs are not merged; 0 and 1: merge all */
+    size_t threads;                 /* for counting words; 0: one per core. Does not affect the
+                                       result */
     by_tokenizer_progress progress; /* may be NULL */
     void *user;
 } by_bpe_options;
