@@ -53,12 +53,12 @@ typedef enum by_image_resample { BY_RESAMPLE_BILINEAR = 0, BY_RESAMPLE_BICUBIC }
 
 /* The size of images for a model, and how to reach it. */
 typedef struct by_image_fit {
-    by_image_resize resize;
-    by_image_resample resample;
-    int64_t height; /* of the result, in pixels */
-    int64_t width;  /* of the result, in pixels */
-    int64_t edge;   /* with BY_RESIZE_CROP: shorter side before the crop, >= height
-                       and width; 0: their maximum */
+    by_image_resize resize;     /* default BY_RESIZE_NONE */
+    by_image_resample resample; /* default BY_RESAMPLE_BILINEAR */
+    int64_t height;             /* of the result, in pixels */
+    int64_t width;              /* of the result, in pixels */
+    int64_t edge;               /* with BY_RESIZE_CROP: shorter side before the crop, >= height
+                                   and width; 0: their maximum */
 } by_image_fit;
 
 /* Image files to read: array files (optionally gzip-compressed), or one JPEG or PNG per image. */
@@ -92,20 +92,20 @@ BY_API by_status by_image_set_open(by_array_set **out, const by_image_files *fil
  * `random`, in a pseudo-random permutation of the whole set that depends only on `seed` and
  * `total`. */
 typedef struct by_part {
-    uint64_t first;
+    uint64_t first; /* position in the order */
     uint64_t count;
     uint64_t total; /* number of examples in the set */
-    uint64_t seed;
-    bool random;
+    uint64_t seed;  /* of the permutation */
+    bool random;    /* permuted; false: the set's order */
 } by_part;
 
 /* Examples held out of training: the last `test` examples, and before them the last `valid`, of the
  * set's order or of a random permutation of it. */
 typedef struct by_split {
-    uint64_t valid;
-    uint64_t test;
-    uint64_t seed;
-    bool random;
+    uint64_t valid; /* number of validation examples */
+    uint64_t test;  /* number of test examples */
+    uint64_t seed;  /* of the permutation */
+    bool random;    /* permuted; false: the set's order */
 } by_split;
 
 /* Returns `fraction` of the examples, rounded to the nearest integer and clamped to [0,

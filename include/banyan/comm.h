@@ -150,10 +150,10 @@ typedef struct by_comm_call {
     const char *kind; /* "all-reduce", "send", ...; static */
     const char *what; /* valid during the callback */
     uint64_t bytes;
-    double begin;
+    double begin; /* when it was called */
     /* All ranks had arrived; for a send: there was room; for a receive: the data had been sent. */
     double met;
-    double end;
+    double end; /* when it returned */
 } by_comm_call;
 
 /* Receives each call on any communicator of this rank's job when it completes, on the thread that

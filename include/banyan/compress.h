@@ -33,7 +33,7 @@ typedef struct by_compress_setting {
 /* Description of a method. */
 typedef struct by_compress_method {
     const char *name;
-    const char *summary;
+    const char *summary;                 /* one line for the user */
     const by_compress_setting *settings; /* ends with a row whose name is NULL; may be NULL */
     bool calibrates;                     /* it needs calibration data */
 } by_compress_method;

@@ -272,7 +272,7 @@ typedef struct by_offload_config {
     double buffer_mib; /* MiB of memory it passes through, > 0; default 64 */
 } by_offload_config;
 
-#define BY_GUARD_WINDOW 1024 /* the largest spike_window */
+#define BY_GUARD_WINDOW 1024 /* maximum of guard.spike_window */
 /* How steps that would harm the weights are handled (docs/guards.md). */
 typedef struct by_guard_config {
     char *nonfinite;       /* on a loss or gradient that is not finite:

@@ -121,7 +121,7 @@ typedef struct by_dataset_statistics_options {
 typedef struct by_dataset_statistics {
     uint64_t tokens;
     uint64_t documents;
-    uint64_t empty_documents;
+    uint64_t empty_documents; /* documents without tokens */
     /* Minimum, 10th, 25th, 50th, 75th and 90th percentile, and maximum of document lengths, in
      * tokens including end-of-text. */
     uint64_t lengths[BY_LENGTH_QUANTILES];
@@ -266,7 +266,7 @@ typedef struct by_token_options {
     /* Keep documents apart: samples get the array "starts", and the first token of a document is
      * not a target of the last token of the document before it. */
     bool documents;
-    by_token_packing packing;
+    by_token_packing packing; /* with `shuffle`; default BY_TOKENS_STREAM */
     /* With `shuffle` and BY_TOKENS_STREAM: samples also get the arrays of by_logit_arrays, and
      * windows begin at multiples of `context`. Must outlive the source. NULL: none. */
     const by_logit_store *logits;
@@ -351,7 +351,7 @@ typedef struct by_loader_options {
     /* For a part that is not contiguous: its sample i is sample first + i / block * stride + i %
      * block of the global batch. 0: contiguous. */
     size_t block;
-    size_t stride;
+    size_t stride; /* with `block`, distance between the starts of blocks */
 } by_loader_options;
 
 /* Counters since the loader was opened. */

@@ -160,9 +160,9 @@ typedef struct by_top_token {
 
 /* A token of a sequence, or its end. */
 typedef struct by_event {
-    uint64_t session;
-    int32_t index; /* which of the n continuations */
-    int32_t token; /* -1: the sequence ended without another token */
+    uint64_t session; /* as returned by by_engine_submit */
+    int32_t index;    /* which of the n continuations */
+    int32_t token;    /* -1: the sequence ended without another token */
     /* Log-probability of the token in nats: log-softmax of the model's logits, before `process` and
      * sampling change them. */
     float log_probability;
@@ -187,7 +187,7 @@ BY_API bool by_engine_busy(const by_engine *engine);
 
 /* Totals since the engine was opened and, from `running` on, its current state. */
 typedef struct by_engine_statistics {
-    uint64_t steps;
+    uint64_t steps;        /* steps run */
     uint64_t rows;         /* tokens that went through the model */
     uint64_t padding;      /* rows of programs that held no token */
     uint64_t generated;    /* tokens chosen */

@@ -81,7 +81,7 @@ typedef struct by_sampling {
      * closest to the entropy (locally typical sampling, Meister et al. 2022); in [0, 1], 0 and 1:
      * all. */
     double typical_p;
-    uint64_t seed;
+    uint64_t seed; /* of the random numbers */
 } by_sampling;
 
 /* Returns BY_EARG if a field is out of range, with its name and range. */
@@ -282,7 +282,7 @@ typedef enum by_pooling {
 } by_pooling;
 
 typedef struct by_embed_options {
-    by_pooling pooling;
+    by_pooling pooling;    /* default BY_POOL_LAST */
     bool normalize;        /* divide the vector by its Euclidean norm */
     int64_t context;       /* tokens of the longest text; 0: the model's context */
     int64_t batch;         /* maximum number of texts per run; 0: 1 */

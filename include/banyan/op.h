@@ -422,80 +422,80 @@ typedef struct by_map_instruction {
 /* A complete program, made by banyan/map.h. It belongs to the graph of its node and does not
  * change. */
 typedef struct by_map_program {
-    int inputs;
-    int steps;
-    int results;
-    int updates;
+    int inputs;       /* number of operands */
+    int steps;        /* number of steps */
+    int results;      /* number of new tensors */
+    int updates;      /* number of operands updated in place */
     uint32_t scalars; /* bit i: input i is read by BY_MAP_SCALAR alone */
     by_map_instruction step[BY_MAP_MAX_STEPS];
     struct {
         int value;
         by_dtype dtype;       /* act */
-    } result[BY_MAX_OUTPUTS]; /* new tensors */
+    } result[BY_MAX_OUTPUTS]; /* new tensors, by_map_result */
     struct {
         int input;
         int value;
-        int word; /* 0: rounded to nearest; else by random bits (by_map_update_random) */
-    } update[BY_MAP_MAX_INPUTS]; /* inputs whose place a value takes */
+        int word;                /* 0: round to nearest; n: stochastically, with word n - 1 */
+    } update[BY_MAP_MAX_INPUTS]; /* inputs that a value replaces */
     struct {
-        int input; /* element `index` of it, f32, is the number of the step */
+        int input; /* its element `index`, f32, is the number of the step */
         int index;
         uint32_t key[2];
-        int64_t first; /* element that the map's first one is of its tensor */
+        int64_t first; /* index of the map's first element in its tensor */
     } random;
 } by_map_program;
 
 /* Attributes of a node. An op reads the fields named in the table above and ignores the others. */
 typedef struct by_attrs {
-    bool trans_a;
-    bool trans_b;
-    bool inverse;
-    bool keep;
-    bool mean;
-    bool wide;
-    bool logarithm;
-    bool bidirectional;
-    bool in_place;
-    by_dtype dtype;
-    by_function function;
-    int64_t heads;
-    int64_t kv_heads;
-    int64_t rows;
-    int64_t lead;
-    int64_t begin;
-    int64_t turn;
-    int64_t gap;
-    int64_t chosen;
-    int64_t capacity;
-    int64_t blocks;
-    int64_t window;
-    by_shape shape;
-    by_packing packing;
-    int64_t axis;
-    int order[BY_MAX_RANK];
-    uint32_t axes;
-    uint32_t stream;
-    uint32_t mesh;
-    int64_t ranks;
-    int64_t to;
-    int64_t bucket;
-    float eps;
-    float p;
-    float theta;
-    float factor;
+    bool trans_a;           /* MATMUL: transpose a */
+    bool trans_b;           /* MATMUL, GROUPED_MATMUL, FAKE_QUANTIZE: transpose b or w */
+    bool inverse;           /* ROPE: rotate backward */
+    bool keep;              /* SUM: keep axes; LINEAR_CROSS_ENTROPY_PART: output logits */
+    bool mean;              /* SUM: divide by the number of terms */
+    bool wide;              /* SUM: the result is f32 */
+    bool logarithm;         /* SOFTMAX: the logarithm */
+    bool bidirectional;     /* ATTENTION: over all keys */
+    bool in_place;          /* REDUCE_GRADIENTS: updates its operands */
+    by_dtype dtype;         /* of the result */
+    by_function function;   /* UNARY */
+    int64_t heads;          /* attention, ROPE: query heads */
+    int64_t kv_heads;       /* attention: key/value heads */
+    int64_t rows;           /* entries of an axis, table or vocabulary */
+    int64_t lead;           /* SUM_ROWS: number of leading axes */
+    int64_t begin;          /* first entry, position or row */
+    int64_t turn;           /* positions: entry of x from which gap applies */
+    int64_t gap;            /* positions: added from entry turn on */
+    int64_t chosen;         /* mixture of experts: experts per token */
+    int64_t capacity;       /* GROUP, GROUPED_MATMUL: rows per group; 0: no limit */
+    int64_t blocks;         /* GROUP: blocks of entries; 0: 1 */
+    int64_t window;         /* attention: number of last keys; 0: all */
+    by_shape shape;         /* FILL, RESHAPE, EXPAND, GATHER_PARAMETER */
+    by_packing packing;     /* PACKED_MATMUL, PACKED_EMBEDDING, FAKE_QUANTIZE */
+    int64_t axis;           /* operated on */
+    int order[BY_MAX_RANK]; /* PERMUTE */
+    uint32_t axes;          /* SUM: bit i: axis i */
+    uint32_t stream;        /* DROPOUT: identifies the mask */
+    uint32_t mesh;          /* collectives: set of mesh axes */
+    int64_t ranks;          /* collectives: number of ranks */
+    int64_t to;             /* ALL_TO_ALL: axis to concatenate along */
+    int64_t bucket;         /* REDUCE_GRADIENTS: bucket; GATHER_PARAMETER: parameter */
+    float eps;              /* norms and ADAMW */
+    float p;                /* DROPOUT: probability; LINEAR_DISTILL: share of the teacher */
+    float theta;            /* ROPE, see by_rotation; LINEAR_DISTILL: temperature */
+    float factor;           /* ROPE, as the next four: see by_rotation */
     float low;
     float high;
     float wave;
     float amplitude;
-    float clip;
-    float beta1;
-    float beta2;
-    float decay;
-    float lr_scale;
-    float value;
-    float beta;
-    float smoothing;
-    const by_map_program *map;
+    float clip;                /* CLIP_SCALE: bound of the norm; 0: none */
+    float beta1;               /* ADAMW: decay rate of the first moment */
+    float beta2;               /* ADAMW: decay rate of the second moment */
+    float decay;               /* ADAMW: weight decay */
+    float lr_scale;            /* ADAMW: factor on the learning rate; 0: 1 */
+    float value;               /* FILL */
+    float beta;                /* SMOOTH_L1 */
+    float smoothing;           /* CROSS_ENTROPY: label smoothing */
+    const by_map_program *map; /* MAP: the program */
 } by_attrs;
 
 /* Angles of rotary positions. Pair i of a head of width D rotates by f(i) = theta^(-2 i / D)

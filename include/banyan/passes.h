@@ -93,8 +93,8 @@ typedef struct by_speeds {
 } by_speeds;
 
 typedef struct by_recompute_options {
-    by_recompute_kind kind;
-    int64_t every; /* BY_RECOMPUTE_EVERY: blocks between kept inputs, >= 2 */
+    by_recompute_kind kind; /* default BY_RECOMPUTE_NONE */
+    int64_t every;          /* BY_RECOMPUTE_EVERY: blocks between kept inputs, >= 2 */
     /* BY_RECOMPUTE_NONE: bytes that activations may take after all passes; 0: any number.
      * by_passes_run chooses node by node what to recompute so that they fit at the least cost or,
      * if nothing fits, the least memory. */

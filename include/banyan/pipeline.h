@@ -132,7 +132,7 @@ typedef struct by_pipeline_rank_time {
 
 /* Result of a simulation. */
 typedef struct by_pipeline_time {
-    double makespan;
+    double makespan;              /* from the first action's start to the last action's end */
     double bubble;                /* mean fraction of the makespan that ranks are idle */
     by_pipeline_rank_time *ranks; /* [ranks] */
     /* [ranks][actions] When each action of a rank begins and ends. A send takes no time; a receive

@@ -110,8 +110,8 @@ BY_API by_status by_profile_trace(const by_profile *profile, const char *path, b
 /* Where the seconds of a step went on one rank. Nodes ran for `compute`, exchanges for
  * hidden + exposed; compute + exposed is the time in which either ran. */
 typedef struct by_profile_step {
-    double seconds;
-    double compute;
+    double seconds; /* duration of the step */
+    double compute; /* seconds during which nodes ran */
     double hidden;  /* exchanges during which nodes ran */
     double exposed; /* exchanges during which no node ran ... */
     double waiting; /* ... and the part of it until all ranks had arrived */

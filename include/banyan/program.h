@@ -77,14 +77,14 @@ typedef struct by_node_info {
     by_dtype dtype;     /* of its first floating-point operand: what a product multiplies */
     int block;          /* -1: outside blocks */
     bool backward;
-    double flops;
-    double bytes_read;
-    double bytes_written;
-    double bytes_sent; /* to other ranks */
-    bool collective;   /* runs on the collective queue, concurrently with later nodes */
-    bool waits;        /* waits for a collective and computes nothing */
-    size_t workspace;  /* bytes of scratch memory */
-    size_t live_bytes; /* activations alive while it runs */
+    double flops;         /* floating-point operations */
+    double bytes_read;    /* from memory */
+    double bytes_written; /* to memory */
+    double bytes_sent;    /* to other ranks */
+    bool collective;      /* runs on the collective queue, concurrently with later nodes */
+    bool waits;           /* waits for a collective and computes nothing */
+    size_t workspace;     /* bytes of scratch memory */
+    size_t live_bytes;    /* activations alive while it runs */
 } by_node_info;
 /* Returns the number of nodes. */
 BY_API int by_program_node_count(const by_program *program);

@@ -228,7 +228,7 @@ BY_API by_status by_deploy(const by_deploy_options *options, by_error *error);
 
 /* State of a served model and its deployment. */
 typedef struct by_deploy_status {
-    char model[256];
+    char model[256];   /* name under which clients ask for it */
     char version[65];  /* version that serves */
     char previous[65]; /* version that a rollback returns to; "": none */
     size_t workers;    /* its wanted number of workers */

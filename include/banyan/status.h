@@ -8,11 +8,11 @@
  * function that allocates memory may in addition return BY_EMEMORY, and any that accesses files
  * BY_EIO.
  *
- * Ownership. `by_thing_open(&thing, ...)` creates a handle, `by_thing_close(&thing)` releases it
- * and sets it to NULL; closing a NULL handle does nothing. `*out` is set only on success, so there
- * is nothing to release after a failure. What a function returns through a pointer to const belongs
- * to the handle and is valid until it is closed, unless stated otherwise. Handles and memory passed
- * to a function remain the caller's, unless stated otherwise.
+ * Ownership. `by_thing_open(&thing, ...)` creates a handle; `by_thing_close(&thing)` releases it
+ * and sets it to NULL, and does nothing if it is NULL. `by_thing_free` releases what a function has
+ * put into a plain struct, and zeroes it. After a failure an output holds nothing to release. What
+ * a function returns as a pointer to const belongs to the handle and is valid until that is closed,
+ * and handles and memory passed to a function remain the caller's, unless stated otherwise.
  *
  * Threads. A handle may be used by one thread at a time, unless its header says that threads may
  * share it. Different handles may be used from different threads concurrently.

@@ -196,7 +196,6 @@ struct by_task {
     by_status (*predict)(by_task_data *data, const by_batch *batch, double loss,
                          const float *values, size_t width, by_predicted *say, void *user,
                          by_error *error);
-    /* Of data that were opened to predict without a path: */
     /* For data opened to predict without a path: makes a source of examples in memory, which are
      * copied to *set; close the source before the set. Any number of threads may call it. Returns
      * BY_EFORMAT if a column is absent or of another type, or an image is malformed; BY_EARG if the

@@ -217,7 +217,7 @@ typedef struct by_plot_options {
     const char *title; /* this and the labels may be NULL */
     const char *x_label;
     const char *y_label;
-    bool log_y;
+    bool log_y; /* logarithmic y axis */
     int width;  /* pixels, or points for SVG; 200 to 10000; 0: 1200 */
     int height; /* as width; 0: 720 */
     const by_plot_series *series;

@@ -65,7 +65,7 @@ BY_API by_status by_train_graph(by_graph **out, by_model *model, const by_config
 typedef enum by_trainer_mode { BY_TRAINER_FULL = 0, BY_TRAINER_LOSS } by_trainer_mode;
 
 typedef struct by_trainer_options {
-    by_trainer_mode mode;
+    by_trainer_mode mode;      /* default BY_TRAINER_FULL */
     by_model_builder *builder; /* a model of the caller's own;
                                   NULL: the one named by config.model */
     void *user;                /* passed to `builder` */
