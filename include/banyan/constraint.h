@@ -46,7 +46,7 @@ BY_API by_status by_token_list_of(by_token_list **out, const by_tokenizer *token
                                   by_error *error);
 BY_API void by_token_list_close(by_token_list **list);
 
-/* ---- forms ---- */
+/* ---- constraints ---- */
 
 /* A compiled form. Immutable; any number of threads may share one. The `list` given when it is made
  * is not needed later; if it is not NULL, texts with bytes that no token of the list contains are
@@ -80,7 +80,7 @@ BY_API by_status by_constraint_matches(const by_constraint *constraint, const ch
 /* Returns the bytes of memory it takes. */
 BY_API size_t by_constraint_bytes(const by_constraint *constraint);
 
-/* ---- the state of a sequence ---- */
+/* ---- states ---- */
 
 /* The position of one sequence in a constraint. */
 typedef struct by_constraint_state by_constraint_state;

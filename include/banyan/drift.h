@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-/* ---- comparisons of two samples ---- */
+/* ---- comparison of samples ---- */
 
 /* Results of comparing two samples. NaN: not defined for this kind of sample. */
 typedef struct by_drift_scores {

@@ -24,7 +24,7 @@
 extern "C" {
 #endif
 
-/* ---- trained models on disk ---- */
+/* ---- trained models ---- */
 
 /* A trained model on disk. */
 typedef struct by_pretrained by_pretrained;
@@ -65,7 +65,7 @@ BY_API const char *by_pretrained_directory(const by_pretrained *pretrained);
  * none. */
 BY_API const char *by_pretrained_skipped(const by_pretrained *pretrained);
 
-/* ---- choosing a token ---- */
+/* ---- sampling ---- */
 
 /* How a token is chosen. The filters apply one after another, in the order of the fields. */
 typedef struct by_sampling {
@@ -248,7 +248,7 @@ BY_API void by_logits_close(by_logits **logits);
 BY_API by_status by_logits_run(by_logits *logits, const int32_t *tokens, const float **out,
                                by_error *error);
 
-/* ---- logits for students ---- */
+/* ---- stored logits ---- */
 
 typedef struct by_store_logits_options {
     const char *data;      /* packed directory */
@@ -270,7 +270,7 @@ typedef struct by_store_logits_options {
 BY_API by_status by_store_logits(const char *directory, const by_pretrained *model,
                                  const by_store_logits_options *options, by_error *error);
 
-/* ---- embeddings of texts ---- */
+/* ---- text embeddings ---- */
 
 /* A model compiled for embeddings of texts. */
 typedef struct by_embed by_embed;
@@ -319,7 +319,7 @@ BY_API by_status by_embed_check(const by_embed *embed, size_t count, by_error *e
 /* Returns the length of a vector. */
 BY_API int64_t by_embed_width(const by_embed *embed);
 
-/* ---- classes of texts ---- */
+/* ---- text classification ---- */
 
 /* A model with the head that transformers calls ...ForSequenceClassification: a matrix
  * `score.weight` [labels, width] applied to the vector of a text (BY_POOL_LAST). */

@@ -42,7 +42,7 @@ BY_API by_status by_hosts_read(by_host_list *out, const char *path, by_error *er
 /* Frees the list and empties it. */
 BY_API void by_hosts_free(by_host_list *hosts);
 
-/* ---- the line that starts the ranks ---- */
+/* ---- command lines ---- */
 
 /* What is known about the machine that starts the job. */
 typedef struct by_launch_facts {
@@ -117,7 +117,7 @@ typedef struct by_supervisor_options {
  * must have no other children. */
 BY_API by_status by_supervise(const by_supervisor_options *options, int *code, by_error *error);
 
-/* ---- the heartbeat of a rank ---- */
+/* ---- heartbeats ---- */
 
 /* Connection of a rank to its supervisor. All functions below accept NULL and do nothing; any
  * thread may call them. */

@@ -380,7 +380,7 @@ typedef enum by_function {
     BY_FN_COUNT
 } by_function;
 
-/* ---- the programs of MAP (banyan/map.h builds them) ---- */
+/* ---- programs of MAP, built by banyan/map.h ---- */
 
 /* Maximum number of operands of a map. */
 #define BY_MAP_MAX_INPUTS 8

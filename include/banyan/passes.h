@@ -239,7 +239,7 @@ BY_API by_status by_pass_order(by_graph *graph, by_error *error);
  * changed. */
 BY_API by_status by_pass_overlap(by_graph *graph, size_t prefetch_bytes, by_error *error);
 
-/* ---- the table ---- */
+/* ---- the table of passes ---- */
 
 /* What a graph is for, which determines the passes that apply to it. */
 typedef enum by_purpose {

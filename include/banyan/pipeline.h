@@ -107,7 +107,7 @@ BY_API const by_pipeline_options *by_pipeline_of(const by_pipeline *pipeline);
 BY_API const by_pipeline_action *by_pipeline_actions(const by_pipeline *pipeline, int rank,
                                                      size_t *count);
 
-/* ---- time ---- */
+/* ---- simulation ---- */
 
 /* Time of each pass of a stage, in any unit, and of a transfer, which delays its receiver but
  * occupies no rank. `backward` is the entire backward pass; `weight` is the part of it for the
@@ -149,7 +149,7 @@ BY_API by_status by_pipeline_simulate(by_pipeline_time *out, const by_pipeline *
 /* Frees a result and zeroes it. */
 BY_API void by_pipeline_time_free(by_pipeline_time *time);
 
-/* ---- pictures ---- */
+/* ---- drawings ---- */
 
 /* Draws the schedule as text at the usual costs, one line per rank: F3 is the forward pass of
  * micro-batch 3, B3 its backward pass, W3 the gradient of the weights, followed by a letter for the

@@ -105,7 +105,7 @@ BY_API by_status by_profile_draw(const by_profile_picture *what, const char *pat
  * counter shows the live bytes of activations. */
 BY_API by_status by_profile_trace(const by_profile *profile, const char *path, by_error *error);
 
-/* ---- many ranks ---- */
+/* ---- several ranks ---- */
 
 /* Where the seconds of a step went on one rank. Nodes ran for `compute`, exchanges for
  * hidden + exposed; compute + exposed is the time in which either ran. */

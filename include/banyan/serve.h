@@ -93,7 +93,7 @@ typedef struct by_worker_options {
  * broker refuses the connection. */
 BY_API by_status by_worker_run(const by_worker_options *options, by_error *error);
 
-/* ---- the address of a Redis server ---- */
+/* ---- Redis addresses ---- */
 
 /* Size of a password's buffer. */
 #define BY_SERVE_PASSWORD_BYTES 256
@@ -140,7 +140,7 @@ BY_API by_status by_gateway_check(const by_gateway_options *options, by_error *e
 /* Runs a gateway. Errors as by_gateway_check; BY_EIO if it cannot listen. */
 BY_API by_status by_gateway_run(const by_gateway_options *options, by_error *error);
 
-/* ---- all of it on one machine ---- */
+/* ---- a complete server ---- */
 
 /* A model served alongside the main one. */
 typedef struct by_serve_other {
@@ -195,7 +195,7 @@ typedef struct by_serve_options {
  * times. */
 BY_API by_status by_serve_run(const by_serve_options *options, by_error *error);
 
-/* ---- another version of the model ---- */
+/* ---- deployment ---- */
 
 /* Deployment of another version of the model. */
 typedef struct by_deploy_options {
@@ -287,7 +287,7 @@ BY_API by_status by_deploy_shared(const by_shared_deploy_options *options, by_er
 BY_API by_status by_deploy_shared_status(by_deploy_status *out, const char *broker,
                                          const char *model, by_error *error);
 
-/* ---- load ---- */
+/* ---- load generation ---- */
 
 /* Load for a benchmark of a server. */
 typedef struct by_load_options {

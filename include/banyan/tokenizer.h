@@ -32,7 +32,7 @@ extern "C" {
 
 typedef struct by_tokenizer by_tokenizer;
 
-/* ---- making one ---- */
+/* ---- opening and training ---- */
 
 /* Opens a tokenizer.json; a directory with tokenizer.json, or with GPT-2's encoder.json and
  * vocab.bpe; a file of tiktoken ranks (*.tiktoken), with GPT-2's pre-tokenization; or a GGUF file.
@@ -86,7 +86,7 @@ BY_API by_status by_tokenizer_save(const by_tokenizer *tokenizer, const char *pa
 BY_API by_status by_tokenizer_to_json(const by_tokenizer *tokenizer, char **out, size_t *length,
                                       by_error *error);
 
-/* ---- what it is ---- */
+/* ---- properties ---- */
 
 /* Returns the vocabulary size, including added tokens; ids are below it. */
 BY_API uint32_t by_tokenizer_vocab(const by_tokenizer *tokenizer);

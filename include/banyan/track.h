@@ -97,7 +97,7 @@ BY_API by_status by_environment_json(char **out, const by_environment_fact *libr
  * be read. */
 BY_API by_status by_build_hash(char out[33], by_error *error);
 
-/* ---- servers ---- */
+/* ---- tracking servers ---- */
 
 typedef struct by_mlflow_sync_options {
     const char *run;     /* run directory */

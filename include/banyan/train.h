@@ -24,7 +24,7 @@ typedef struct by_trainer by_trainer;
 /* Planned bytes by purpose. `total` is the run's peak in memory. */
 typedef struct by_memory_report {
     uint64_t parameters;  /* f32 masters and narrower copies for computing */
-    uint64_t gradients;   /* f32; one set per level of the accumulation tree in use */
+    uint64_t gradients;   /* f32; one set, and one more per level of the accumulation tree in use */
     uint64_t optimizer;   /* optimizer state; if that is on disk, the buffer it passes through */
     uint64_t activations; /* one arena */
     uint64_t workspace;   /* scratch memory of the most demanding kernel */
@@ -305,7 +305,7 @@ BY_API by_program *by_trainer_program(const by_trainer *trainer, const char *nam
 /* Returns the graph of the program of that name after all passes, or NULL. */
 BY_API const by_graph *by_trainer_graph(const by_trainer *trainer, const char *name);
 
-/* ---- the whole job ---- */
+/* ---- complete training runs ---- */
 
 /* What an event reports. */
 typedef enum by_train_event_kind {
@@ -358,9 +358,8 @@ typedef struct by_train_options {
     const by_trainer_options *trainer; /* a model, task, device or communicator of the caller's
                                           own; or NULL */
     const char *resume;                /* run directory to continue; NULL: a new run */
-    bool from_start; /* restart a resumed run without a valid checkpoint at step 0 */
-    /* This rank's peak for matrix products in the compute format; 0: unknown. */
-    double peak_gflops;
+    bool from_start;    /* restart a resumed run without a valid checkpoint at step 0 */
+    double peak_gflops; /* this rank's peak for matrix products in the compute format; 0: unknown */
     /* May be NULL. */
     void (*event)(void *user, const by_train_event *event);
     /* Polled once per step; may be NULL. Returning true saves and stops with BY_ESTOPPED. */
