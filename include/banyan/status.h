@@ -3,10 +3,10 @@
  * Errors. A function that can fail returns `by_status`: BY_OK (0) or a negative code for the kind
  * of failure. Its last parameter, `by_error *error`, receives a message for the user that names the
  * object, the offending value and a remedy ("train.yaml:14: micro_batch 12 does not divide batch
- * 100; nearest: 10, 20"); it may be NULL, and it is written only on failure. The library never
- * prints, exits or aborts. The headers list the statuses that are specific to a function; any
- * function that allocates memory may in addition return BY_EMEMORY, and any that accesses files
- * BY_EIO.
+ * 100; nearest: 10, 20"); it may be NULL, and its content is meaningful only after a failure. The
+ * library never prints, exits or aborts. The headers list the statuses that are specific to a
+ * function; any function that allocates memory may in addition return BY_EMEMORY, and any that
+ * accesses files BY_EIO.
  *
  * Ownership. `by_thing_open(&thing, ...)` creates a handle; `by_thing_close(&thing)` releases it
  * and sets it to NULL, and does nothing if it is NULL. `by_thing_free` releases what a function has
@@ -15,7 +15,7 @@
  * and handles and memory passed to a function remain the caller's, unless stated otherwise.
  *
  * Threads. A handle may be used by one thread at a time, unless its header says that threads may
- * share it. Different handles may be used from different threads concurrently.
+ * share it. Independent handles may be used from different threads concurrently.
  *
  * Text. Strings are NUL-terminated UTF-8 unless a length is passed with them.
  */
