@@ -1,9 +1,9 @@
-/* Examples in memory: named arrays whose first axis is the example, such as images u8 [N, C, H, W]
+/* In-memory examples: named arrays whose first axis is the example, such as images u8 [N, C, H, W]
  * and labels i32 [N].
  *
- * A set is cut into parts for training, validation and test, and a source over a part feeds a
- * loader (data.h), with augmentation where it trains. Images come from the files that the field has
- * them in; a program's own arrays are copied.
+ * A set is split into parts for training, validation and test. A source over a part feeds a loader
+ * (data.h), with augmentation for training. Image sets are read from the usual file formats; other
+ * arrays are copied from the caller.
  */
 #ifndef BANYAN_ARRAY_SET_H
 #define BANYAN_ARRAY_SET_H
@@ -18,114 +18,130 @@ extern "C" {
 
 typedef struct by_array_set by_array_set;
 
-/* Copies the arrays. `name` is for messages. BY_EARG: there is none, or two of the same name, or
- * their first extents differ or are 0. */
+/* Copies the arrays into a new set. `name` is used in messages. Returns BY_EARG if there is no
+ * array, two have the same name, one has an extent of 0, or their first extents differ. */
 BY_API by_status by_array_set_open(by_array_set **out, const char *name, const by_array *arrays,
                                    size_t count, by_error *error);
-/* Sources over it must be closed before. */
+/* Closes a set. Close all sources over it first. */
 BY_API void by_array_set_close(by_array_set **set);
+/* Returns the name given when the set was opened; for image sets, the path of the first image
+ * file. */
 BY_API const char *by_array_set_name(const by_array_set *set);
-/* All arrays; they live as long as the set. */
+/* Returns all arrays and sets *count to their number. */
 BY_API const by_array *by_array_set_arrays(const by_array_set *set, size_t *count);
-/* The array of this name; NULL when there is none. */
+/* Returns the array with this name, or NULL. */
 BY_API const by_array *by_array_set_find(const by_array_set *set, const char *name);
-/* Number of examples. */
+/* Returns the number of examples. */
 BY_API uint64_t by_array_set_examples(const by_array_set *set);
-/* XXH3-128 over names, types, shapes and elements, 32 hex digits: what a resumed run compares. */
+/* Returns 32 hex digits: an XXH3-128 over names, dtypes, shapes and elements. A resumed run
+ * compares it to detect changed data. */
 BY_API const char *by_array_set_hash(const by_array_set *set);
-/* Examples that were left out of its files: `place` and `begin` are the record, counted with them.
- * They live as long as the set. */
+/* Returns the records that were skipped on reading (by_image_files.skip) and sets *count to their
+ * number. `place` and `begin` are both the index of the record in its file. */
 BY_API const by_damage *by_array_set_damage(const by_array_set *set, size_t *count);
 
-/* How an image of another size becomes one of the size that a model reads. */
+/* How an image is brought to the size that a model expects. */
 typedef enum by_image_resize {
-    BY_RESIZE_NONE = 0, /* not at all: it is refused */
-    BY_RESIZE_STRETCH,  /* both sides, each by its own factor */
-    BY_RESIZE_CROP      /* the shorter side, and the longer one with it, whose middle is taken */
+    BY_RESIZE_NONE = 0, /* not at all: an image of another size is an error */
+    BY_RESIZE_STRETCH,  /* scale height and width independently */
+    BY_RESIZE_CROP      /* scale the shorter side to `edge`, keep the aspect ratio, crop the
+                           center */
 } by_image_resize;
 
+/* Interpolation filter. Both antialias when shrinking, bit for bit as Pillow's Image.resize. */
 typedef enum by_image_resample { BY_RESAMPLE_BILINEAR = 0, BY_RESAMPLE_BICUBIC } by_image_resample;
 
+/* The size of images for a model, and how to reach it. */
 typedef struct by_image_fit {
-    by_image_resize resize;
-    by_image_resample resample; /* as Pillow's, antialiased */
-    int64_t height;
-    int64_t width;
-    int64_t edge; /* of BY_RESIZE_CROP: the shorter side before the middle is taken, at least height
-                     and width; 0: the larger of these */
+    by_image_resize resize;     /* default BY_RESIZE_NONE */
+    by_image_resample resample; /* default BY_RESAMPLE_BILINEAR */
+    int64_t height;             /* of the result, in pixels */
+    int64_t width;              /* of the result, in pixels */
+    int64_t edge;               /* with BY_RESIZE_CROP: shorter side before the crop, >= height
+                                   and width; 0: their maximum */
 } by_image_fit;
 
-/* Image files: arrays, each of which gzip may have compressed, or a JPEG or PNG each. */
+/* Image files to read: array files (optionally gzip-compressed), or one JPEG or PNG per image. */
 typedef struct by_image_files {
-    /* "auto": pairs of files, IDX (MNIST) or npy by their first bytes; "cifar10" or "cifar100":
-     * binary files that hold labels (the fine ones) and images. NULL: "auto". */
+    /* "auto": array files in IDX (MNIST) or npy format, or JPEG or PNG, recognized by their first
+     * bytes. "cifar10" or "cifar100": CIFAR binary files, which hold images and (fine) labels.
+     * NULL: "auto". */
     const char *format;
-    const char *const *images; /* paths; examples of the files one after another */
+    const char *const *images; /* paths; their examples are concatenated */
     size_t image_count;
-    const char *const *labels; /* with "auto": one for each file of images; NULL: no labels */
+    const char *const *labels; /* "auto" only: one file per image file; NULL: no labels */
     size_t label_count;
-    bool skip; /* CIFAR records that are cut short or have no label of the classes are left out */
-    const by_image_fit *fit; /* that images go through; NULL: they keep their size */
-    int64_t channels;        /* of a JPEG or PNG: 1, grey, or 3, RGB; 0: 3 */
+    bool skip;               /* leave out CIFAR records that are truncated or have an invalid
+                                label */
+    const by_image_fit *fit; /* applied to every image; NULL: images keep their size */
+    int64_t channels;        /* of a JPEG or PNG: 1 (grayscale) or 3 (RGB); 0: 3 */
 } by_image_files;
 
-/* Reads images u8 [N, C, H, W] and labels i32 [N] (when there are any). Files of shape [N, H, W]
- * get one channel; npy files whose last extent is 1, 3 or 4 and whose second is not are taken as
- * [N, H, W, C] and transposed. A JPEG or PNG is one image; its orientation in EXIF is not applied,
- * as Pillow and torchvision do not. BY_EIO, BY_EFORMAT name the file; BY_EARG: the numbers of files
- * or examples do not agree, or an image does not have the size of `fit`, which resizes nothing. */
+/* Reads images u8 [N, C, H, W] and, if there are any, labels i32 [N]. Array files of shape
+ * [N, H, W] get one channel; npy files whose last extent is 1, 3 or 4 and whose second is not are
+ * taken as [N, H, W, C] and transposed. The EXIF orientation of a JPEG is not applied, as in Pillow
+ * and torchvision. Returns BY_EIO or BY_EFORMAT with the file's name if it cannot be read, is
+ * malformed or does not match the files before it; BY_EARG if the numbers of image and label files
+ * differ or an image does not have the size that a `fit` without resizing asks for. */
 BY_API by_status by_image_set_open(by_array_set **out, const by_image_files *files,
                                    by_error *error);
 
 /* ---- parts ---- */
 
-/* Some examples of a set: `count` places from `first` on, of the set's order or, with `random`, of
- * a pseudo-random order of all of it that depends on the seed and `total` alone. */
+/* A subset of a set's examples: `count` positions from `first` on, in the set's order or, with
+ * `random`, in a pseudo-random permutation of the whole set that depends only on `seed` and
+ * `total`. */
 typedef struct by_part {
-    uint64_t first;
+    uint64_t first; /* position in the order */
     uint64_t count;
-    uint64_t total; /* examples of the set */
-    uint64_t seed;
-    bool random;
+    uint64_t total; /* number of examples in the set */
+    uint64_t seed;  /* of the permutation */
+    bool random;    /* permuted; false: the set's order */
 } by_part;
 
-/* What is held out of training: the last `test` examples, and the last `valid` before them, of the
- * set's order or of a random one. */
+/* Examples held out of training: the last `test` examples, and before them the last `valid`, of the
+ * set's order or of a random permutation of it. */
 typedef struct by_split {
-    uint64_t valid;
-    uint64_t test;
-    uint64_t seed;
-    bool random;
+    uint64_t valid; /* number of validation examples */
+    uint64_t test;  /* number of test examples */
+    uint64_t seed;  /* of the permutation */
+    bool random;    /* permuted; false: the set's order */
 } by_split;
 
-/* A fraction of the examples, rounded to the nearest number. */
+/* Returns `fraction` of the examples, rounded to the nearest integer and clamped to [0,
+ * examples]. */
 BY_API uint64_t by_split_count(uint64_t examples, double fraction);
-/* Any of the parts may be NULL. BY_EARG: nothing is left to train on. */
+/* Computes the three parts of a split; any output may be NULL. Returns BY_EARG if nothing is left
+ * for training. */
 BY_API by_status by_split_parts(by_part *train, by_part *valid, by_part *test, uint64_t examples,
                                 const by_split *split, by_error *error);
-/* All examples in order. */
+/* Returns the part that consists of all examples in order. */
 BY_API by_part by_part_whole(uint64_t examples);
-/* Which example of the set is the part's example `index` < count. */
+/* Returns the example of the set at position `index` of a part; index < part->count. */
 BY_API uint64_t by_part_example(const by_part *part, uint64_t index);
 
 /* ---- sources ---- */
 
 typedef struct by_array_source_options {
-    bool shuffle;       /* epochs without end in pseudo-random order; false: one pass in order */
-    const char *target; /* i32 or f32 array; NULL: none */
-    /* Of the array "images", u8 [N, C, H, W]: */
-    int shift;         /* training: moved by up to so many pixels along each axis, at random; what
-                             comes in is 0 */
-    bool flip;         /* training: mirrored left to right, one time in two */
-    const float *mean; /* [C] both or none: pixels become f32, (pixel / 255 - mean) / deviation */
-    const float *deviation;
+    bool shuffle;       /* endless pseudo-random epochs; false: one pass in order */
+    const char *target; /* array with the labels, i32 or f32; NULL: none */
+    /* Augmentation of the array "images", u8 [N, C, H, W], with `shuffle` only: translation by up
+     * to `shift` pixels along each axis, filled with zeros; 0 to less than the image's height and
+     * width. */
+    int shift;
+    bool flip; /* augmentation with `shuffle`: mirror horizontally with probability 1/2 */
+    /* Normalization of "images", [C]: pixels become f32, (pixel / 255 - mean) / deviation. NULL, as
+     * then `deviation`: they stay u8. */
+    const float *mean;
+    const float *deviation; /* [C], each > 0 */
 } by_array_source_options;
 
-/* A source of the examples of a part: the set's arrays, and "weight", f32 [batch]: 1, or 0 in
- * examples that only fill up the last batch of a pass. In those, a target i32 is -1 and all else is
- * 0. Augmentation is a pure function of the loader's seed and the sample's index. The set must
- * outlive the source. BY_EARG: the part is empty or of another set, an array that the options want
- * is not there, or a shift is not below the image's height and width. */
+/* Opens a source over the examples of a part. It yields the set's arrays and "weight", f32 [batch]:
+ * 1, or 0 for examples that only pad the last batch of a pass. In padding, an i32 target is -1 and
+ * everything else 0. Augmentation is a pure function of the loader's seed and the sample's index.
+ * The set must outlive the source. Returns BY_EARG if the part is empty or does not belong to the
+ * set, an array that the options need is missing or has the wrong type, or an option is out of
+ * range. */
 BY_API by_status by_array_source_open(by_source **out, const by_array_set *set, const by_part *part,
                                       const by_array_source_options *options, by_error *error);
 

@@ -1,16 +1,15 @@
-/* Beam search: the most probable texts that follow a prompt, as far as a search that keeps the
- * `beams` best beginnings of each length finds them.
+/* Beam search: the most probable continuations of a prompt among those found when only the `beams`
+ * most probable prefixes of each length are kept.
  *
- * The rules are those of transformers' generate() with num_beams and do_sample=False: of the best
- * max(2, 1 + stop tokens) x beams continuations by the sum of log-probabilities, the first `beams`
- * that do not end go on; what ends among the first `beams` is a hypothesis, with the score
- * sum / length^length_penalty, and the `beams` best hypotheses are kept. Among equal sums the
- * continuation of the better beam goes first, then the lower token.
+ * The algorithm is that of transformers' generate() with num_beams and do_sample=False. Of the best
+ * max(2, 1 + stop tokens) x beams continuations by total log-probability, the first `beams` that do
+ * not end are extended. Those that end and rank among the first `beams` become hypotheses, scored
+ * sum / length^length_penalty; the best `beams` hypotheses are kept. Ties go to the better beam,
+ * then to the lower token id.
  *
- * Beams share the pages of keys and values of what they have in common; one that writes into a page
- * that others use takes a copy first. All memory is taken when the handle is opened. A handle is
- * used by one thread at a time. The result is a function of the request and the weights: the rows
- * of a step do not depend on each other.
+ * Beams share the key/value pages of their common prefix and copy a shared page before writing to
+ * it. All memory is allocated when the handle is opened. The result depends only on the request and
+ * the weights.
  */
 #ifndef BANYAN_BEAM_H
 #define BANYAN_BEAM_H
@@ -23,56 +22,58 @@ extern "C" {
 
 typedef struct by_beam by_beam;
 
-/* Beams, at most, and tokens that end a text. */
+/* Limits: number of beams, and of stop tokens per request. */
 #define BY_BEAMS            64
 #define BY_BEAM_STOP_TOKENS 16
 
 typedef struct by_beam_options {
-    int32_t beams;         /* 1 .. BY_BEAMS */
-    int64_t context;       /* most tokens of a prompt with what follows; 0: the model's context */
-    int64_t vocab;         /* ids below it are tokens; 0: the model's */
+    int32_t beams;         /* 1 to BY_BEAMS */
+    int64_t context;       /* maximum tokens of prompt and continuation; 0: the model's context */
+    int64_t vocab;         /* only tokens below this are generated; 0: the model's vocabulary */
     int threads;           /* compute threads; 0: config.train.threads */
-    const char *precision; /* as by_infer_precision knows it; NULL: precision.compute */
-    by_device *device;     /* stays the caller's; NULL: the CPU */
+    const char *precision; /* compute precision (by_infer_precision); NULL:
+                              config.precision.compute */
+    by_device *device;     /* must outlive the handle; NULL: the CPU */
 } by_beam_options;
 
-/* When the search ends, besides at the length and where no beam is left. */
+/* When to stop before the length limit, once there are `beams` hypotheses. */
 typedef enum by_beam_end {
-    BY_BEAM_END_UNLIKELY = 0, /* `beams` hypotheses are there, and the best beam, if it ended with
-                                 this length, were no better than the worst of them */
-    BY_BEAM_END_FULL,         /* `beams` hypotheses are there: early_stopping=True */
-    BY_BEAM_END_NEVER /* no beam can become better than the worst of `beams` hypotheses, also
-                                 with the most tokens: early_stopping="never" */
+    BY_BEAM_END_UNLIKELY = 0, /* when the best beam, scored at its present length, is not better
+                                 than the worst hypothesis: early_stopping=False */
+    BY_BEAM_END_FULL,         /* at once: early_stopping=True */
+    BY_BEAM_END_NEVER /* when no beam can beat the worst hypothesis even at the maximum length:
+                         early_stopping="never" */
 } by_beam_end;
 
 typedef struct by_beam_request {
-    const int32_t *prompt;
-    size_t prompt_count; /* 1 .. context */
-    int64_t tokens;      /* to generate at most; 0: until the context is full */
-    double
-        length_penalty; /* above 0 it favours long texts; 0: the sum of log-probabilities counts */
+    const int32_t *prompt; /* [prompt_count] token ids */
+    size_t prompt_count;   /* 1 to the context */
+    int64_t tokens;        /* maximum number of tokens to generate; 0: until the context is full */
+    double length_penalty; /* exponent of the length; > 0 favors long texts; 0: score = sum */
     by_beam_end end;
-    const int32_t *stop; /* tokens that end a text */
-    size_t stop_count;   /* at most BY_BEAM_STOP_TOKENS */
+    const int32_t *stop; /* [stop_count] tokens that end a text */
+    size_t stop_count;   /* 0 to BY_BEAM_STOP_TOKENS */
 } by_beam_request;
 
 typedef struct by_hypothesis {
-    const int32_t *tokens; /* [count], the stop token with them */
+    const int32_t *tokens; /* [count], including the stop token */
     int64_t count;
-    double log_probability; /* of all of them */
-    double score;
-    bool stopped; /* by a stop token; else by the length */
+    double log_probability; /* sum over all tokens, in nats */
+    double score;           /* log_probability / count^length_penalty */
+    bool stopped;           /* ended by a stop token; false: by the length limit */
 } by_hypothesis;
 
-/* Compiles a model, takes its memory and loads the weights. config: resolved, vocab known. weights
- * NULL: initial ones. Both may be closed afterwards. Errors as those of by_generator_open. */
+/* Compiles the model, allocates all memory and loads the weights. `config` is resolved and has the
+ * vocabulary size; `weights` NULL: random initial weights. Both may be closed afterwards. Returns
+ * BY_EARG for an option out of range; otherwise errors as by_generator_open. */
 BY_API by_status by_beam_open(by_beam **out, const by_config *config, const by_weights *weights,
                               const by_beam_options *options, by_error *error);
 BY_API void by_beam_close(by_beam **beam);
-/* Bytes that it holds. */
+/* Returns the bytes of memory the handle holds. */
 BY_API uint64_t by_beam_bytes(const by_beam *beam);
-/* Searches. *out: 1 to `beams` hypotheses, the best first, valid until the next run. BY_EARG names
- * what is out of range; BY_ESTATE: the weights give no usable logits. */
+/* Runs a search. Sets *out to 1 to `beams` hypotheses, best first, valid until the next run or
+ * close. Returns BY_EARG with what is out of range, BY_ESTATE if the model yields no finite
+ * logits. */
 BY_API by_status by_beam_run(by_beam *beam, const by_beam_request *request,
                              const by_hypothesis **out, int32_t *count, by_error *error);
 

@@ -1,12 +1,12 @@
-/* Chat templates: a conversation to the text that a model was trained on.
+/* Chat templates: render a conversation as the text format that a model was trained on.
  *
- * A template is the `chat_template` that comes with a model, in the subset of Jinja that published
- * templates use; the text equals that of transformers' apply_chat_template byte for byte
- * (docs/chat.md lists the subset). A template cannot reach anything but what it is given, and every
- * render is bounded in steps, memory, output and depth: a template that never ends, or grows
- * without end, is an error that names its line.
+ * A template is the `chat_template` distributed with a model, in the subset of Jinja that published
+ * templates use (docs/chat.md); the output is byte-identical to transformers' apply_chat_template.
+ * A template can only access its inputs, and each rendering is bounded in steps, memory, output
+ * size and nesting depth: exceeding a bound is an error with the template's line.
  *
- * A handle is read-only: any number of threads may render with one. */
+ * A handle is immutable; any number of threads may render with it.
+ */
 #ifndef BANYAN_CHAT_H
 #define BANYAN_CHAT_H
 
@@ -23,55 +23,59 @@ extern "C" {
 
 typedef struct by_chat by_chat;
 
+/* Where to find a template. */
 typedef struct by_chat_source {
-    const char *directory; /* with tokenizer_config.json, chat_template.jinja,
-                              generation_config.json, each optional, or a GGUF file; NULL:
-                              none */
-    const char *file;      /* the template itself; NULL: the directory's */
-    const char *name;      /* of several templates in one file: "default" where this is NULL */
+    /* Directory with tokenizer_config.json, chat_template.jinja and generation_config.json, each
+     * optional, or path of a GGUF file. NULL: none. */
+    const char *directory;
+    const char *file; /* file with the template itself; NULL: the directory's */
+    const char *name; /* which of several named templates; NULL: "default" */
 } by_chat_source;
 
-/* Reads a template and the texts of special tokens. BY_ESTATE: the directory has no template (the
- * message says what to do); BY_EFORMAT: a file is broken, or the template uses what is not
- * supported (names line and construct). */
+/* Reads a template and the special tokens of its tokenizer. Returns BY_ESTATE if there is no
+ * template, BY_EFORMAT if a file is malformed or the template uses an unsupported construct (the
+ * message has its line). */
 BY_API by_status by_chat_open(by_chat **out, const by_chat_source *source, by_error *error);
-/* A template from memory without special tokens; `name` stands for it in messages. */
+/* Parses a template from memory, without special tokens. `name` is used in messages. Returns
+ * BY_EFORMAT as by_chat_open. */
 BY_API by_status by_chat_parse(by_chat **out, const char *text, size_t length, const char *name,
                                by_error *error);
 BY_API void by_chat_close(by_chat **chat);
 
+/* Bounds of one rendering; 0 selects the default. */
 typedef struct by_chat_limits {
-    uint64_t steps; /* evaluated nodes, and work on many elements; 0: 1,000,000 and the input */
-    size_t memory;  /* bytes of values; 0: 64 MiB and 16 times the input */
-    size_t output;  /* bytes of text; 0: 8 MiB and 4 times the input */
+    uint64_t steps; /* evaluated nodes and processed elements; 0: 1,000,000 + bytes of the input */
+    size_t memory;  /* bytes of values; 0: 64 MiB + 16 * bytes of the input */
+    size_t output;  /* bytes of text; 0: 8 MiB + 4 * bytes of the input */
 } by_chat_limits;
 
 typedef struct by_chat_request {
-    const char *messages; /* JSON list: {"role": ..., "content": text or parts, ...} */
+    const char *messages; /* JSON list: {"role": ..., "content": text or list of parts, ...} */
     size_t messages_length;
-    const char *tools; /* JSON list of functions; NULL: none */
+    const char *tools; /* JSON list of function definitions; NULL: none */
     size_t tools_length;
-    const char *variables; /* JSON object of further variables; NULL: none */
+    const char *variables; /* JSON object of further template variables; NULL: none */
     size_t variables_length;
-    bool add_generation_prompt; /* end where the answer begins */
-    int64_t now;                /* seconds since 1970 for strftime_now; 0: the clock's */
+    bool add_generation_prompt; /* end with the header of the assistant's reply */
+    int64_t now;                /* Unix time for strftime_now, in seconds; 0: the current time */
     by_chat_limits limits;
 } by_chat_request;
 
-/* The text of a conversation, with a NUL behind it that is not counted; freed with free(). It holds
- * its special tokens, the beginning of the text too where the template has it: encode it with
- * BY_ENCODE_SPECIAL alone. BY_EFORMAT: JSON is broken; BY_EARG: the template refuses the
- * conversation (its message), is wrong, or exceeds a limit. */
+/* Renders a conversation. *out is NUL-terminated, its *length bytes exclude the NUL; free it with
+ * free(). The text contains its special tokens, including a beginning-of-text token if the template
+ * writes one: encode it with BY_ENCODE_SPECIAL only. Returns BY_EFORMAT if an input is not JSON of
+ * the right kind; BY_EARG if the template rejects the conversation (with its message), fails, or
+ * exceeds a limit. */
 BY_API by_status by_chat_render(const by_chat *chat, const by_chat_request *request, char **out,
                                 size_t *length, by_error *error);
-/* Whether the template goes through the parts of a content, `for part in message.content` or alike,
- * so that a message may have a list of them. Of other templates a content is one text. */
+/* Returns whether the template iterates over the parts of a message's content (`for part in
+ * message.content` or similar). Other templates need each content as a single string. */
 BY_API bool by_chat_takes_parts(const by_chat *chat);
-/* The text of a special token as tokenizer_config.json has it ("bos_token", "eos_token", ...), NULL
- * if it has none. Lives as long as the handle. */
+/* Returns the text of a special token by its key in tokenizer_config.json ("bos_token",
+ * "eos_token", ...), or NULL. */
 BY_API const char *by_chat_special(const by_chat *chat, const char *name);
-/* True for a token that ends an answer: eos_token, those of generation_config.json, the
- * tokenizer's end of text. */
+/* Returns whether a token ends a reply: eos_token, the end tokens of generation_config.json, or the
+ * tokenizer's end-of-text token. */
 BY_API bool by_chat_ends(const by_chat *chat, const by_tokenizer *tokenizer, int64_t id);
 
 #ifdef __cplusplus

@@ -1,13 +1,14 @@
-/* Compression: trained weights to fewer bytes, and a directory that loads like any other.
+/* Compression: reduces the size of trained weights and writes a directory that loads like any
+ * model.
  *
- * A method is a row of one table: its name, its settings and what it does. by_compress runs one on
- * a model and writes a new directory: safetensors, config.json, the tokenizer and what else stood
- * next to the weights, state.json, which says where the weights come from and how they were made,
- * and manifest.json with the checksum of every file. It appears whole or not at all.
+ * A method is a row of one table, with its name, settings and implementation. by_compress applies
+ * one to a model and writes a new directory: safetensors, config.json, the tokenizer and the other
+ * files next to the weights, state.json with the origin of the weights and the settings, and
+ * manifest.json with the checksum of every file. The directory appears complete or not at all.
  *
- * Quantised weights are written as compressed-tensors does (quantization_config of config.json);
- * transformers and vLLM read them where the layers are theirs. Inference multiplies the codes as
- * they are; whatever else reads the directory (eval, a resume, a merge) gets them as f32.
+ * Quantized weights use the format of compressed-tensors (quantization_config in config.json),
+ * which transformers and vLLM read for layers they know. Inference computes with the codes;
+ * everything else that reads the directory (eval, resume, merge) gets f32.
  */
 #ifndef BANYAN_COMPRESS_H
 #define BANYAN_COMPRESS_H
@@ -18,73 +19,79 @@
 extern "C" {
 #endif
 
-/* A setting of a method, "NAME=VALUE": a number from `least` to `most`, or one of some words. */
+/* A setting of a method, given as "NAME=VALUE": a number in [least, most], or one of several
+ * words. */
 typedef struct by_compress_setting {
-    const char *name; /* NULL ends a list */
-    const char *fallback;
-    const char *words; /* "largest search", separated by spaces; NULL: a number */
-    double least, most;
-    bool whole; /* only whole numbers */
-    const char *help;
+    const char *name;     /* NULL ends a list */
+    const char *fallback; /* default value, as text */
+    const char *words;    /* permitted words, separated by spaces; NULL: a number */
+    double least, most;   /* least and greatest value of a number */
+    bool whole;           /* integers only */
+    const char *help;     /* one line for the user */
 } by_compress_setting;
 
+/* Description of a method. */
 typedef struct by_compress_method {
     const char *name;
-    const char *summary;
-    const by_compress_setting *settings; /* may be NULL */
-    bool calibrates;                     /* it looks at data */
+    const char *summary;                 /* one line for the user */
+    const by_compress_setting *settings; /* ends with a row whose name is NULL; may be NULL */
+    bool calibrates;                     /* it needs calibration data */
 } by_compress_method;
 
-/* The methods in the order of the table; NULL behind the last. Static. */
+/* Returns the i-th method of the table; NULL past the end. Static storage. */
 BY_API const by_compress_method *by_compress_method_at(size_t i);
-/* NULL: there is none of that name. */
+/* Returns the method with this name, or NULL. */
 BY_API const by_compress_method *by_compress_method_find(const char *name);
 
-/* How far a job is. */
+/* How far a job has come: `done` of `all` units. */
 typedef struct by_compress_progress {
-    const char *what; /* the layer, or the step of the work */
+    const char *what; /* the current layer or phase */
     size_t done, all;
 } by_compress_progress;
 
 typedef struct by_compress_options {
-    const char *method;
-    const char *const *settings; /* "NAME=VALUE" */
+    const char *method;          /* name of a method */
+    const char *const *settings; /* [setting_count], each "NAME=VALUE" */
     size_t setting_count;
-    const char *data; /* for methods that look at data: what `banyan eval --data` takes; NULL: what
-                         the run was trained on */
-    int64_t samples;  /* sequences of it; 0: 128 */
-    uint64_t seed;    /* which sequences */
-    int threads;      /* 0: the config's */
-    const char *run;  /* the run's directory, for its data; NULL: there is none */
-    void (*progress)(void *user, const by_compress_progress *progress); /* may be NULL */
-    bool (*stop)(void *user); /* asked between layers; may be NULL */
+    /* For methods that calibrate: text as `banyan eval --data` accepts it. NULL: the data the run
+     * was trained on. */
+    const char *data;
+    int64_t samples; /* calibration sequences; 0: 128 */
+    uint64_t seed;   /* selects the calibration sequences */
+    int threads;     /* compute threads; 0: as the model's config says */
+    const char *run; /* run directory, to find its data; NULL: none */
+    /* May be NULL. */
+    void (*progress)(void *user, const by_compress_progress *progress);
+    /* Polled between layers; may be NULL. Returning true stops with BY_ESTOPPED. */
+    bool (*stop)(void *user);
     void *user;
 } by_compress_options;
 
-/* What was made. */
+/* Result of a compression. */
 typedef struct by_compressed {
     uint64_t bytes_before; /* of all tensors */
-    uint64_t bytes_after;
-    size_t layers; /* that the method changed */
+    uint64_t bytes_after;  /* of all tensors */
+    size_t layers;         /* number of layers that the method changed */
 } by_compressed;
 
-/* Runs a method on a model and writes `directory`. *out may be NULL. BY_EARG: there is something at
- * `directory` already, no such method or setting, or a value that the setting cannot have;
- * BY_ESTATE: a weight is not finite; BY_ESTOPPED: `stop` said so, and nothing is left. */
+/* Applies a method to a model and writes `directory`; `out` may be NULL. Returns BY_EARG if
+ * `directory` exists, for an unknown method or setting or an invalid value, or if the method does
+ * not support the model; BY_ESTATE if a weight is not finite; BY_ESTOPPED, in which case nothing is
+ * left behind. */
 BY_API by_status by_compress(by_compressed *out, const char *directory, const by_pretrained *model,
                              const by_compress_options *options, by_error *error);
 
-/* What a method will make of a model, before anything is computed. */
+/* What a method would make of a model, computed in advance. */
 typedef struct by_compress_forecast {
     uint64_t bytes;       /* of all tensors in the directory */
-    uint64_t memory;      /* of the weights while inference runs */
-    uint64_t token_bytes; /* of them that each token of one sequence reads */
-    char refused[512];    /* why the method does not take the model, and nothing else is told; "":
-                             it does */
+    uint64_t memory;      /* of the weights during inference */
+    uint64_t token_bytes; /* bytes of weights read for each token of a single sequence */
+    /* Why the method does not support the model; the other fields are then 0. "": it does. */
+    char refused[512];
 } by_compress_forecast;
 
-/* From shapes and settings alone: options->data is not looked at. BY_EARG: no such method or
- * setting, or a value that the setting cannot have. */
+/* Computes a forecast from shapes and settings alone, without calibration data. Returns BY_EARG for
+ * an unknown method or setting or an invalid value. */
 BY_API by_status by_compress_forecast_make(by_compress_forecast *out, const by_pretrained *model,
                                            const by_compress_options *options, by_error *error);
 

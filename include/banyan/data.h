@@ -1,14 +1,15 @@
-/* Data and the batches that training and evaluation take from it.
+/* Training data: packed token data, batches, sources of samples, and loaders.
  *
- * A batch is a list of named arrays whose first axis is the example. A source says which arrays a
- * sample has and writes samples into them: windows of packed tokens, or whatever a program makes. A
- * loader puts a source's samples in order and fills batches in one background thread, so that the
- * next one is ready before it is asked for.
+ * A batch is a list of named arrays whose first axis is the example. A source defines the arrays of
+ * a sample and writes samples on request: windows of packed tokens, or whatever a program provides.
+ * A loader puts the samples of a source in order and fills batches in one background thread, so
+ * that the next batch is ready before it is asked for.
  *
- * Order. Sample i of epoch e is the source's sample permute(seed, e, i), a pure function, so one
- * integer, the index of the next sample over all epochs, is the whole state of a loader: open or
- * seek one there and the stream continues exactly, with any batch size and any number of ranks.
- * Randomness (augmentation) is a pure function of (seed, index of the sample) as well.
+ * Order. Sample i of epoch e is the source's sample permute(seed, e, i), a pseudo-random
+ * permutation computed without a table (a Feistel network with cycle walking). The complete state
+ * of a loader is therefore one integer, the index of the next sample over all epochs: a loader
+ * opened or moved there continues exactly, with any batch size and any number of ranks. Random
+ * augmentation is likewise a pure function of (seed, sample index).
  */
 #ifndef BANYAN_DATA_H
 #define BANYAN_DATA_H
@@ -26,285 +27,312 @@ extern "C" {
 
 /* ---- token data ---- */
 
-/* A packed directory: token shards and a manifest, as `banyan pack` writes them. Opening it
- * checks that files, sizes, vocabulary and documents are what the manifest says. */
+/* A packed directory: token shards and a manifest, as written by `banyan pack`. Any number of
+ * threads may read one at the same time. */
 typedef struct by_dataset by_dataset;
 
 typedef struct by_dataset_options {
-    /* Read all shards once, compare their checksums with the manifest and their tokens with the
+    /* Read all shards, compare their checksums with the manifest and their tokens with the
      * vocabulary. */
     bool verify;
-    /* Damaged tokens are no error: they are found as with `verify` (unless by_data_verify has found
-     * them already), and by_dataset_damage says which they are. Of a shard whose checksum is wrong
-     * these are the blocks of 4,096 tokens whose own checksum (blocks.npy) is; all of it where
-     * there is no such file, or where the shard is missing or cut short. */
+    /* Tolerate damaged tokens. They are found as with `verify`, unless by_data_verify has recorded
+     * them already, and by_dataset_damage lists them. In a shard with a wrong checksum these are
+     * the blocks of 4,096 tokens whose own checksum (blocks.npy) is wrong, or all of it if there is
+     * no such file or the shard is missing or truncated. */
     bool skip;
-    /* while verifying; may be NULL. Returns false to stop (BY_ESTOPPED) */
+    /* Called while verifying; may be NULL. Returning false stops with BY_ESTOPPED. */
     bool (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void *user;
 } by_dataset_options;
 
-/* A part of some data that is damaged. */
+/* A damaged part of some data. */
 typedef struct by_damage {
     const char *path; /* of the file */
-    uint64_t place;   /* in it: byte of a token, line of a table or of text, record of images */
-    uint64_t begin;   /* first token, row or image */
-    uint64_t count;   /* how many of them cannot be used */
+    uint64_t place;   /* in the file: byte offset of a token, line of a table or text, or image
+                         record */
+    uint64_t begin;   /* index of the first affected token, row or image */
+    uint64_t count;   /* number of unusable tokens, rows or images */
     const char *reason;
 } by_damage;
 
-/* Opens a packed directory. `options` may be NULL. BY_EIO: a file cannot be read; BY_EFORMAT: a
- * file is not what the manifest promises (names the file, what was found and what was expected). */
+/* Opens a packed directory and checks its files, sizes, vocabulary and document offsets against the
+ * manifest. `options` may be NULL. Returns BY_EIO if a file cannot be read, BY_EFORMAT with the
+ * file, what was found and what was expected, BY_ESTOPPED. */
 BY_API by_status by_dataset_open(by_dataset **out, const char *directory,
                                  const by_dataset_options *options, by_error *error);
-/* Loaders over it must be closed before. */
+/* Closes a data set. Close all sources and loaders over it first. */
 BY_API void by_dataset_close(by_dataset **dataset);
 
 typedef struct by_data_verify_options {
-    bool always; /* read everything, also what was read before */
-    bool skip;   /* damaged tokens are no error, see by_dataset_options: what is found is kept in
-                    DIR/.verified, too */
-    bool (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes); /* as above */
+    /* Read everything, even files that have been verified before and have not changed. */
+    bool always;
+    /* Tolerate damaged tokens, as in by_dataset_options, and record them in DIR/.verified. */
+    bool skip;
+    /* As in by_dataset_options. */
+    bool (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void *user;
 } by_data_verify_options;
 
-/* Compares shards, document offsets and tokenizer of a packed directory with the checksums of its
- * manifest. What was right once is not read again while device, inode, size and times of every file
- * are the same (kept in DIR/.verified). `options` may be NULL. BY_EFORMAT names the file that is
- * wrong; BY_EIO; BY_ESTOPPED. */
+/* Compares the shards, document offsets and tokenizer of a packed directory with the checksums in
+ * its manifest. DIR/.verified records success together with device, inode, size and times of every
+ * file; while these are unchanged the files are not read again. `options` may be NULL. Returns
+ * BY_EFORMAT with the file that is wrong, BY_EIO, BY_ESTOPPED. */
 BY_API by_status by_data_verify(const char *directory, const by_data_verify_options *options,
                                 by_error *error);
 
-/* What is damaged, in the order of tokens; nothing in a data set that was opened without `skip`.
- * Lives as long as the data set. */
+/* Returns the damaged parts in ascending order and sets *count to their number: 0 unless the data
+ * set was opened with `skip`. */
 BY_API const by_damage *by_dataset_damage(const by_dataset *dataset, size_t *count);
-/* Tokens over all shards, damaged ones included. */
+/* Returns the number of tokens in all shards, including damaged ones. */
 BY_API uint64_t by_dataset_tokens(const by_dataset *dataset);
-/* Size of the vocabulary: every token is below it. */
+/* Returns the vocabulary size; every token is below it. */
 BY_API uint32_t by_dataset_vocab(const by_dataset *dataset);
-/* Hash of the tokenizer that made the tokens, as hex digits; lives as long as the data set. */
+/* Returns the hash of the tokenizer that produced the tokens, in hex digits. */
 BY_API const char *by_dataset_tokenizer_hash(const by_dataset *dataset);
-/* Writes 32 hex digits that stand for the content, tokens and documents, as the manifest says. */
+/* Writes a 128-bit hash of tokens and document offsets as 32 hex digits, computed from the
+ * checksums in the manifest. */
 BY_API void by_dataset_hash(const by_dataset *dataset, char out[33]);
-/* Bytes of text that the tokens stand for (bits per byte); 0 when the manifest does not say. */
+/* Returns the bytes of text that the tokens encode, for metrics per byte; 0 if the manifest lacks
+ * it. */
 BY_API uint64_t by_dataset_text_bytes(const by_dataset *dataset);
-/* Number of documents. */
+/* Returns the number of documents. */
 BY_API uint64_t by_dataset_documents(const by_dataset *dataset);
-/* The document that holds the token at `position`, and its range [*begin, *end) of tokens (either
- * may be NULL). BY_EARG: position is not below by_dataset_tokens. */
+/* Finds the document that contains the token at `position`, and its range [*begin, *end) of tokens.
+ * Each output may be NULL. Returns BY_EARG if `position` is not below by_dataset_tokens. */
 BY_API by_status by_dataset_document_at(const by_dataset *dataset, uint64_t position,
                                         uint64_t *document, uint64_t *begin, uint64_t *end,
                                         by_error *error);
-/* Copies tokens [position, position + count) to `out`. BY_EARG: the range is not in the data;
- * BY_EFORMAT: a token is not below the vocabulary (names the shard and the byte offset), or the
- * shard was cut short since it was opened; BY_EIO. Any number of threads may read. */
+/* Copies tokens [position, position + count) to `out`. Returns BY_EARG if the range exceeds the
+ * data; BY_EFORMAT if a token is not below the vocabulary size (with shard and byte offset) or a
+ * shard has been truncated since it was opened; BY_EIO. */
 BY_API by_status by_dataset_read(const by_dataset *dataset, uint64_t position, size_t count,
                                  int32_t *out, by_error *error);
 
 typedef struct by_dataset_statistics_options {
-    size_t context; /* tokens of a window: also looks at windows and their order; 0: does not */
+    size_t context; /* tokens of a window, to measure windows and their order as well; 0: do not */
     uint64_t seed;  /* of the order */
-    /* while reading; may be NULL. Returns false to stop (BY_ESTOPPED) */
+    /* Called while reading; may be NULL. Returning false stops with BY_ESTOPPED. */
     bool (*progress)(void *user, uint64_t done_tokens, uint64_t total_tokens);
     void *user;
 } by_dataset_statistics_options;
 
 #define BY_LENGTH_QUANTILES 7
+/* Statistics of a packed directory. Fields from `windows` on are 0 if the options' context is. */
 typedef struct by_dataset_statistics {
     uint64_t tokens;
     uint64_t documents;
-    uint64_t empty_documents;
-    /* Lengths of documents in tokens, end-of-text included, of which 0, 10, 25, 50, 75, 90 and 100
-     * per cent are at most as long. */
+    uint64_t empty_documents; /* documents without tokens */
+    /* Minimum, 10th, 25th, 50th, 75th and 90th percentile, and maximum of document lengths, in
+     * tokens including end-of-text. */
     uint64_t lengths[BY_LENGTH_QUANTILES];
-    uint64_t *counts; /* [vocab] how often each token stands there; the caller's, free() */
+    uint64_t *counts; /* [vocab] occurrences of each token; free it with free() */
     uint32_t vocab;
-    uint32_t used;  /* tokens that stand there at all */
-    double entropy; /* nats a token: the loss of a model that knows how frequent each token is */
+    uint32_t used;  /* number of distinct tokens that occur */
+    double entropy; /* of the token frequencies, in nats per token:
+                       the loss of the best unigram model */
 
-    uint64_t windows;            /* of an epoch */
-    double documents_per_window; /* documents that a window touches, on average */
-    /* Of best-fit packing: samples, the share of their context + 1 tokens that is filled, and
-     * documents that are longer than that and so in several. */
+    uint64_t windows;            /* windows in an epoch */
+    double documents_per_window; /* mean number of documents that a window overlaps */
+    /* Best-fit packing (by_token_packing): number of samples. */
     uint64_t bins;
+    /* Best-fit packing: fraction of the samples' context + 1 tokens that is filled. */
     double bins_filled;
+    /* Best-fit packing: documents longer than a sample, which are split. */
     uint64_t bins_cut;
-    /* Of the order of the windows in the first epoch, or in its first 2^20 of more: the correlation
-     * of the places of neighbours, and chi-squared over its degrees of freedom of how stretches of
-     * time (16) meet stretches of data (16). Of a random order the first is 0 with a standard
-     * deviation of 1 / sqrt(windows), the second 1 with one of 0.094. NaN for fewer than 4096. */
+    /* Randomness of the window order in the first epoch, or in its first 2^20 windows: correlation
+     * of the positions of consecutive windows. In a random order it is 0 with standard deviation
+     * 1 / sqrt(windows). NaN for fewer than 4,096 windows. */
     double order_correlation;
+    /* Chi-squared per degree of freedom of the 16 x 16 table of stretches of time against stretches
+     * of data. In a random order it is 1 with standard deviation 0.094. NaN as above. */
     double order_chi_squared;
 } by_dataset_statistics;
 
-/* Reads all tokens and document offsets once. 8 bytes of memory for each document and token of the
- * vocabulary. BY_EARG: no window of that context fits; BY_EFORMAT, BY_EIO as by_dataset_read. */
+/* Reads all tokens and document offsets and computes statistics, using 8 bytes of memory for each
+ * document and each token of the vocabulary. Returns BY_EARG if the data is too short for a window
+ * of the given context; BY_EFORMAT and BY_EIO as by_dataset_read; BY_ESTOPPED. */
 BY_API by_status by_dataset_measure(by_dataset_statistics *out, const by_dataset *dataset,
                                     const by_dataset_statistics_options *options, by_error *error);
 
 /* ---- batches ---- */
 
+/* A named dense array. */
 typedef struct by_array {
     const char *name;
     by_dtype dtype;
     by_shape shape;   /* the first axis is the example */
-    const void *data; /* densely packed */
+    const void *data; /* row-major; owned by whoever provides the array */
 } by_array;
 
-/* Views, e.g. into a loader: valid until its next by_loader_next, by_loader_seek or
- * by_loader_close. Examples that only fill up the last batch of a pass come last. */
+/* A view of a batch. One from a loader is valid until the loader's next by_loader_next,
+ * by_loader_seek, by_loader_resize or by_loader_close. Examples that only pad the last batch of a
+ * pass come last. */
 typedef struct by_batch {
     const by_array *arrays;
     size_t array_count;
-    size_t batch;            /* examples in this view (the rank's); 0: the data has ended */
-    uint64_t first_sample;   /* index over all epochs of the view's first sample */
-    uint64_t valid_targets;  /* targets of the view that count: tokens, or examples */
-    uint64_t global_targets; /* the same over the global batch, all ranks together */
-    /* Samples of the global batch that are damaged: in a batch to train on others stand in for
-     * them, in a pass they have no targets. And the index of the first of them. */
+    size_t batch;            /* number of examples in the view (this rank's part); 0: end of data */
+    uint64_t first_sample;   /* index, over all epochs, of the view's first sample */
+    uint64_t valid_targets;  /* targets in the view that count: tokens or examples */
+    uint64_t global_targets; /* the same over the global batch of all ranks */
+    /* Damaged samples in the global batch: replaced by other samples in training, without targets
+     * in a pass. */
     uint64_t damaged;
-    uint64_t first_damaged;
+    uint64_t first_damaged; /* index of the first of them, over all epochs */
 } by_batch;
 
-/* The array of this name; NULL when there is none. */
+/* Returns the array with this name, or NULL. */
 BY_API const by_array *by_batch_array(const by_batch *batch, const char *name);
-/* A batch of token windows in a program's own memory: "tokens" and "targets", i32 [batch, context],
- * a target being the token behind, or negative for none. Fills in `arrays`, which the batch views.
- */
+/* Makes a batch of token windows in the caller's memory: "tokens" and "targets", i32
+ * [batch, context]. A target is the token to predict after the token at its position, or negative
+ * for none. The batch refers to `arrays`, which this function fills in. */
 BY_API by_batch by_batch_of_tokens(by_array arrays[2], const int32_t *tokens,
                                    const int32_t *targets, size_t batch, size_t context);
 
 /* ---- sources ---- */
 
-/* A sample that a loader asks for. */
+/* A sample requested by a loader. */
 typedef struct by_source_sample {
-    uint64_t place; /* which one of the source's; in a pass, source->samples and more: fill up with
-                       an example that does not count */
+    uint64_t place; /* index of the sample in the source;
+                       in a pass, source->samples or more asks for padding */
     uint64_t epoch; /* 0 in a pass */
-    uint64_t index; /* of the sample over all epochs */
-    uint64_t seed;
+    uint64_t index; /* index of the sample over all epochs */
+    uint64_t seed;  /* of the loader */
 } by_source_sample;
 
-/* 128 random bits that are a pure function of (seed, index of the sample, purpose): whatever the
- * rank, thread or batch size, the sample is augmented in the same way. */
+/* Computes 128 random bits (Philox4x32-10, Salmon et al. 2011) as a pure function of the seed, the
+ * sample's index and `purpose`, so that augmentation does not depend on rank, thread or batch
+ * size. */
 BY_API void by_source_random(const by_source_sample *sample, uint64_t purpose, uint32_t out[4]);
 
-/* Where a loader's samples come from. A program's own source fills in these fields. */
 typedef struct by_source by_source;
+/* A producer of samples. To write one, fill in these fields; `fill` may be given a larger struct
+ * that begins with this one. */
 struct by_source {
-    const char *name;        /* for messages */
-    const by_array *arrays;  /* of a sample: shape without the example axis; data is not read */
-    size_t array_count;      /* at least 1 */
-    bool shuffle;            /* true: epochs without end in pseudo-random order; false: one pass */
-    uint64_t samples;        /* of an epoch or of the pass, at least 1 */
-    uint64_t sample_targets; /* targets that count in a sample, at most where `count` says */
-    uint64_t targets;        /* of all samples: below samples * sample_targets when the last sample
-                                has fewer */
-    /* Writes a sample: rows[i] is its part of array i. Called by one thread at a time. */
+    const char *name;       /* used in messages */
+    const by_array *arrays; /* arrays of one sample: shapes without the example axis;
+                               `data` is not read */
+    size_t array_count;     /* at least 1 */
+    bool shuffle;           /* true: endless epochs in pseudo-random order; false: one pass */
+    uint64_t samples;       /* samples of an epoch or of the pass, at least 1 */
+    /* Targets that count in a sample; an upper bound if `count` is set. */
+    uint64_t sample_targets;
+    /* Targets of all samples: less than samples * sample_targets if the last sample has fewer. */
+    uint64_t targets;
+    /* Writes a sample: rows[i] receives its part of array i. Called by one thread at a time. */
     by_status (*fill)(const by_source *source, const by_source_sample *sample, void *const *rows,
                       by_error *error);
-    void (*close)(by_source *source); /* NULL: there is nothing to free */
-    /* Sets *targets to those that count in a sample. NULL: as many as sample_targets and targets
-     * say. Called by the thread that calls `fill`. */
+    /* Frees the source; NULL: there is nothing to free. */
+    void (*close)(by_source *source);
+    /* Sets *targets to the number of targets that count in a sample. NULL: computed from
+     * sample_targets and targets. Called by the thread that calls `fill`. */
     by_status (*count)(const by_source *source, const by_source_sample *sample, uint64_t *targets,
                        by_error *error);
-    /* Whether a sample is damaged, and another one is given instead, or one without targets. NULL:
-     * none is. Called by the thread that calls `fill`. */
+    /* Returns whether a sample is damaged, so that `fill` writes another one instead, or one
+     * without targets. NULL: none is. Called by the thread that calls `fill`. */
     bool (*replaces)(const by_source *source, const by_source_sample *sample);
 };
 
+/* Closes a source by calling its `close`, and sets *source to NULL. NULL is accepted. */
 BY_API void by_source_close(by_source **source);
 
-/* What a teacher says of each token of a packed directory (by_store_logits of banyan/infer.h). */
+/* Stored teacher logits: for each position of a packed directory the most probable next tokens, for
+ * distillation (Hinton et al. 2015). by_store_logits of banyan/infer.h writes them. Any number of
+ * threads may read one at the same time. */
 typedef struct by_logit_store by_logit_store;
 
-/* Reads all of it once, to check the hashes. BY_EIO; BY_EFORMAT: it is damaged, or is none. */
+/* Opens a directory of stored logits and checks the hash of every file. Returns BY_EIO, or
+ * BY_EFORMAT if it is damaged or no such directory. */
 BY_API by_status by_logit_store_open(by_logit_store **out, const char *directory, by_error *error);
 BY_API void by_logit_store_close(by_logit_store **store);
-/* The most probable tokens of each position that are stored. */
+/* Returns the number of tokens stored for each position. */
 BY_API int64_t by_logit_store_top(const by_logit_store *store);
-/* Writes 32 hex digits that stand for the content. */
+/* Writes a 128-bit hash of the content as 32 hex digits. */
 BY_API void by_logit_store_hash(const by_logit_store *store, char out[33]);
-/* Whether it is of that data, cut into windows of so many tokens, for a loss of that temperature;
- * BY_ECONFIG says what is otherwise. */
+/* Checks that the logits belong to this data set, cut into windows of `context` tokens, and were
+ * computed at this softmax temperature. Returns BY_ECONFIG with the difference if not. */
 BY_API by_status by_logit_store_check(const by_logit_store *store, const by_dataset *dataset,
                                       size_t context, double temperature, by_error *error);
 
-/* How documents become samples. */
+/* How documents are arranged in samples. */
 typedef enum by_token_packing {
-    BY_TOKENS_STREAM = 0, /* windows of all documents one behind the other */
-    BY_TOKENS_BEST_FIT    /* whole documents, put together by best-fit decreasing (Ding et al.
-                              2024); what is longer than a sample is cut */
+    BY_TOKENS_STREAM = 0, /* windows of the concatenated documents */
+    BY_TOKENS_BEST_FIT    /* whole documents, packed by best-fit decreasing (Ding et al. 2024,
+                             section 3); documents longer than a sample are split */
 } by_token_packing;
 
 typedef struct by_token_options {
-    size_t context; /* tokens of a sample */
-    bool shuffle;   /* epochs in random order, to train on; false: one pass, always a stream */
-    /* Documents are kept apart: samples have the array "starts", and the first token of a document
-     * is no target of the last one of the document before it. */
+    size_t context; /* tokens per sample, 1 to 2^30 */
+    bool shuffle;   /* training: epochs in random order; false: one pass, always over the stream */
+    /* Keep documents apart: samples get the array "starts", and the first token of a document is
+     * not a target of the last token of the document before it. */
     bool documents;
-    by_token_packing packing;
-    /* With `shuffle` and a stream: samples have the arrays of by_logit_arrays, too, and windows
-     * begin at multiples of `context`. Outlives the source. NULL: they have not. */
+    by_token_packing packing; /* with `shuffle`; default BY_TOKENS_STREAM */
+    /* With `shuffle` and BY_TOKENS_STREAM: samples also get the arrays of by_logit_arrays, and
+     * windows begin at multiples of `context`. Must outlive the source. NULL: none. */
     const by_logit_store *logits;
 } by_token_options;
 
-/* The arrays of a sample of `context` tokens: "tokens" and "targets", i32 [context], and with
- * `documents` "starts", i32 [context], the place in the sample where the document of each token
- * begins. Returns their number. */
+/* Describes the arrays of a sample of `context` tokens: "tokens" and "targets", i32 [context], and
+ * with `documents` "starts", i32 [context], the position in the sample at which each token's
+ * document begins. Returns the number of arrays. */
 BY_API size_t by_token_arrays(by_array arrays[3], size_t context, bool documents);
-/* What a teacher says of a sample's tokens: "teacher.ids", i32 [context, top], the most probable
- * ones, and "teacher.logarithms", f32 [context, top + 1], of their probabilities and that of all
- * others. */
+/* Describes the arrays with a teacher's predictions for a sample: "teacher.ids", i32
+ * [context, top], the most probable tokens, and "teacher.logarithms", f32 [context, top + 1], their
+ * log-probabilities followed by that of all other tokens together. */
 BY_API void by_logit_arrays(by_array arrays[2], size_t context, int64_t top);
-/* Samples of tokens: arrays "tokens" and "targets" as in by_batch_of_tokens. With `shuffle`, the
- * windows of epoch e start at phase(seed, e) + k * context, so that the cuts differ between epochs.
- * Without, each token but the first is a target once (with `documents`: but the first of each), and
- * the last samples are filled up with token 0 and target -1. So are the samples of best-fit
- * packing, which are the same in each epoch, and in which the first token of a document is never a
- * target; its index takes 16 bytes of memory for each document and 4 for each sample. Where tokens
- * are damaged (by_dataset_damage), no sample has any of them: with `shuffle` another one of the
- * epoch, which the seed and the index draw, stands in for it; without, it has no targets. The data
- * set must outlive the source. BY_EARG: the context is out of range, or the data is too short:
- * fewer than context + 1 tokens to train on, fewer than 2 to evaluate. BY_EFORMAT: all of it is
- * damaged. */
+/* Opens a source of token samples: "tokens" and "targets" as in by_batch_of_tokens, plus the arrays
+ * selected by the options. The data set must outlive the source.
+ *
+ * With `shuffle`, the windows of epoch e start at phase(seed, e) + k * context, so that cuts differ
+ * between epochs. Without it, every token but the first (with `documents`, but the first of each
+ * document) is a target exactly once, and the last samples are padded with token 0 and target -1.
+ * Best-fit samples are the same in each epoch and padded likewise; the first token of a document is
+ * never a target in them. Their index takes 16 bytes of memory per document and 4 per sample.
+ *
+ * Damaged tokens (by_dataset_damage) are never used: with `shuffle`, another sample of the epoch,
+ * chosen by seed and index, replaces an affected one; in a pass it has no targets.
+ *
+ * Returns BY_EARG if the context is out of range or the data is too short (fewer than context + 1
+ * tokens for training, fewer than 2 for a pass), BY_EFORMAT if all of it is damaged.
+ */
 BY_API by_status by_token_source_open(by_source **out, const by_dataset *dataset,
                                       const by_token_options *options, by_error *error);
 
-/* Bytes of memory that the index of such a source takes for all documents and samples, and, while
- * it is opened, *opening at most. Both 0 unless it is to train on by best-fit packing. Reads all
- * document offsets. BY_EARG: the context is out of range; BY_EIO. */
+/* Computes the memory in bytes of the index of a source with these options, and in *opening the
+ * peak while it is built; both are 0 except for training with best-fit packing. Reads all document
+ * offsets. Returns BY_EARG if the context is out of range, BY_EIO. */
 BY_API by_status by_token_source_bytes(uint64_t *bytes, uint64_t *opening,
                                        const by_dataset *dataset, const by_token_options *options,
                                        by_error *error);
 
-/* From sample `first` on, parts have these weights (one each, at least 0, not all 0). */
+/* Weights of a mix from sample `first` on. */
 typedef struct by_mix_stage {
-    uint64_t first; /* index over all epochs; 0 for the first stage, then ascending */
-    const double *weights;
+    uint64_t first;        /* index over all epochs:
+                              0 for the first stage, then strictly ascending */
+    const double *weights; /* one per part, each >= 0, with a sum > 0 */
 } by_mix_stage;
 
 typedef struct by_mix_options {
-    const by_mix_stage *stages; /* copied */
+    const by_mix_stage *stages; /* [stage_count], 1 to 4,096; copied */
     size_t stage_count;
-    /* false: of any n samples in a row, a part with the share p (its weight by the sum of
-     * all) gives n p to within ceil(log2(parts)). true: n p in expectation, and to that precision
-     * over 4,096. */
+    /* false: among any n consecutive samples, a part with share p (its weight divided by the sum)
+     * contributes n p to within ceil(log2(parts)). true: n p in expectation, and to that precision
+     * over aligned blocks of 4,096 samples, within which the order is pseudo-random. */
     bool shuffle;
 } by_mix_options;
 
-/* A mix of `count` sources with epochs (shuffle) and the same arrays: each keeps its own epochs, in
- * an order of its own, so that a small part comes again when a large one has not been seen once.
- * From this call on, whether it succeeds or fails, the parts belong to the mix. `samples` is the
- * sum of theirs. BY_EARG: the parts do not fit together, or a stage is out of range. */
+/* Opens a source that mixes `count` sources (1 to 4,096) with epochs (`shuffle`) and equal arrays.
+ * Each part has epochs and an order of its own, so a small part may be repeated before a large one
+ * has been seen once. `samples` of the mix is the sum over the parts. Takes ownership of the parts,
+ * also on failure. Returns BY_EARG if the parts do not fit together or a stage is out of range. */
 BY_API by_status by_mix_source_open(by_source **out, by_source *const *parts, size_t count,
                                     const by_mix_options *options, by_error *error);
 
-/* Passes over several data sets, one behind the other: each takes a multiple of `unit` samples, the
- * last ones filled up, so that no micro-batch of `unit` samples has two of them, and at most `most`
- * (a multiple of unit; 0: all). ends[i] is set to the sample behind part i. From this call on,
- * whether it succeeds or fails, the parts belong to the source. BY_EARG: the parts have other
- * arrays, or one has epochs. */
+/* Opens a source that makes one pass over several sources in turn. Each contributes a multiple of
+ * `unit` samples, padded at the end, so that no micro-batch of `unit` samples contains two of them,
+ * and at most `most` (a multiple of unit; 0: all). Sets ends[i] to the index after the last sample
+ * of part i. Takes ownership of the parts, also on failure. Returns BY_EARG if the arrays of the
+ * parts differ, one has epochs, or `most` is not a multiple of `unit`. */
 BY_API by_status by_joined_source_open(by_source **out, by_source *const *parts, size_t count,
                                        uint64_t unit, uint64_t most, uint64_t *ends,
                                        by_error *error);
@@ -314,52 +342,55 @@ BY_API by_status by_joined_source_open(by_source **out, by_source *const *parts,
 typedef struct by_loader by_loader;
 
 typedef struct by_loader_options {
-    size_t batch;    /* samples of a global batch, at least 1 */
-    uint64_t seed;   /* of the order and of augmentation */
+    size_t batch;    /* samples in a global batch, 1 to 2^30 */
+    uint64_t seed;   /* of order and augmentation */
     uint64_t start;  /* index of the first sample, over all epochs; at most 2^62 */
-    size_t prefetch; /* batches made ahead; 0: 4 */
-    size_t first;    /* a rank's part of each global batch: samples [first, first + count) */
+    size_t prefetch; /* batches prepared ahead; 0: 4 */
+    size_t first;    /* this rank's part of each global batch: samples [first, first + count) */
     size_t count;    /* 0: all from `first` on */
-    /* A part that is not contiguous: its sample i is first + i / block * stride + i % block of the
-     * global batch. block 0: contiguous. */
+    /* For a part that is not contiguous: its sample i is sample first + i / block * stride + i %
+     * block of the global batch. 0: contiguous. */
     size_t block;
-    size_t stride;
+    size_t stride; /* with `block`, distance between the starts of blocks */
 } by_loader_options;
 
+/* Counters since the loader was opened. */
 typedef struct by_loader_statistics {
-    uint64_t batches;    /* taken since the loader was opened */
-    uint64_t waits;      /* of them, those that were not ready when asked for */
-    double wait_seconds; /* time that by_loader_next blocked */
-    double fill_seconds; /* time that the background thread spent filling batches */
+    uint64_t batches;    /* batches delivered */
+    uint64_t waits;      /* batches that were not ready when requested */
+    double wait_seconds; /* time by_loader_next was blocked */
+    double fill_seconds; /* time the background thread spent filling batches */
 } by_loader_statistics;
 
-/* Bytes that a loader with these options allocates for a source of such arrays: its batches, the
- * one that the caller looks at included. Files are read from the page cache and are not part of it.
- * BY_EARG as for by_loader_open; BY_EMEMORY: the size overflows. */
+/* Computes the bytes of memory that a loader with these options allocates for samples of these
+ * arrays. Does not include the page cache. Returns BY_EARG as by_loader_open, BY_EMEMORY if the
+ * size overflows. */
 BY_API by_status by_loader_bytes(uint64_t *out, const by_array *arrays, size_t array_count,
                                  const by_loader_options *options, by_error *error);
-/* Opens a loader and starts its thread. Everything is allocated here. From this call on, whether it
- * succeeds or fails, the source belongs to the loader, which closes it. BY_EARG: an option is out
- * of range. */
+/* Opens a loader, allocates all of its memory and starts its thread. Takes ownership of the source,
+ * also on failure. Returns BY_EARG if an option or a field of the source is out of range, BY_EIO if
+ * the thread cannot be started. */
 BY_API by_status by_loader_open(by_loader **out, by_source *source,
                                 const by_loader_options *options, by_error *error);
+/* Stops the thread and closes the loader and its source. */
 BY_API void by_loader_close(by_loader **loader);
-/* The next batch; blocks only while it is not ready. In a pass, `batch` is 0 (and there are no
- * arrays) once all data was delivered. An error in the data is returned here, again at each
- * call. One thread may use a loader at a time. */
+/* Returns the next batch in *out; blocks only while it is not ready. At the end of a pass
+ * out->batch is 0 and there are no arrays. An error in reading the data is returned here, again at
+ * each call. */
 BY_API by_status by_loader_next(by_loader *loader, by_batch *out, by_error *error);
-/* Index of the first sample (of the global batch) that by_loader_next has not delivered yet: the
- * state to save. */
+/* Returns the index of the first sample of the global batch that by_loader_next has not delivered
+ * yet: the state to save in a checkpoint. */
 BY_API uint64_t by_loader_position(const by_loader *loader);
-/* Continues from this sample, forward or back. BY_EARG: beyond 2^62. */
+/* Continues at the given sample, forward or backward. Returns BY_EARG if it is beyond 2^62. */
 BY_API by_status by_loader_seek(by_loader *loader, uint64_t sample, by_error *error);
-/* Continues where it is with another batch, or another part of it (`batch`, `first`, `count`,
- * `block` and `stride` of the options), whose part has no more samples than the one that it was
- * opened with. BY_EARG: it has, or the part is not within the batch. */
+/* Continues at the current position with another batch size or part (`batch`, `first`, `count`,
+ * `block` and `stride` of the options). Returns BY_EARG if the part exceeds the batch or has more
+ * samples than the one the loader was opened with. */
 BY_API by_status by_loader_resize(by_loader *loader, const by_loader_options *options,
                                   by_error *error);
-/* Samples of an epoch (shuffle), or of the one pass. */
+/* Returns the number of samples in an epoch, or in the single pass. */
 BY_API uint64_t by_loader_epoch_samples(const by_loader *loader);
+/* Copies the loader's counters. */
 BY_API void by_loader_stats(by_loader *loader, by_loader_statistics *out);
 
 #ifdef __cplusplus

@@ -1,11 +1,11 @@
 /* Devices: where programs run and where their memory is.
  *
- * A device has memory of its own. The host hands around by_memory, which names a range of it and
- * cannot be dereferenced; data goes in and out by copies. On the CPU device a copy is a memcpy, and
- * plain host memory may be used as it is (by_host_memory).
+ * A device has memory of its own. The host holds by_memory, which names a range of device memory
+ * and cannot be dereferenced; data is moved by copies. On the CPU device a copy is a memcpy, and
+ * host memory may be used directly (by_host_memory).
  *
- * One thread at a time uses a device and what was opened on it. Everything that was opened on a
- * device is closed before the device.
+ * A device, and everything opened on it, is used by one thread at a time. Close everything opened
+ * on a device before the device.
  */
 #ifndef BANYAN_DEVICE_H
 #define BANYAN_DEVICE_H
@@ -22,66 +22,69 @@ extern "C" {
 
 typedef struct by_device by_device;
 
-/* A range of a device's memory, passed by value; {0} is none. The address means something to the
- * device only: it is an integer, so that host code does not dereference it. */
+/* A range of device memory, passed by value; {0} is none. The address is an integer meaningful to
+ * the device only, so that host code cannot dereference it. */
 typedef struct by_memory {
-    by_device *device; /* NULL: memory of the host, see by_host_memory */
+    by_device *device; /* NULL: host memory, see by_host_memory */
     uintptr_t address;
     size_t bytes;
 } by_memory;
 
-/* Host memory that a device copies from and to while the host goes on. */
+/* Host memory that a device can copy from and to asynchronously. */
 typedef struct by_pinned {
     by_device *device;
     void *data;
     size_t bytes;
 } by_pinned;
 
-/* Plain data. */
+/* Properties of a device. */
 typedef struct by_device_info {
-    char kind[16];         /* what by_device_open takes: "cpu" */
+    char kind[16];         /* as for by_device_open: "cpu" */
     char name[64];         /* "cpu avx512" */
-    char level[16];        /* instruction-set level of its kernels, capped by BANYAN_ISA */
-    char version[128];     /* what results and speed depend on apart from the hardware */
-    int threads;           /* host threads that compute; 0 when the host does not compute */
-    bool host_memory;      /* its memory is the host's: by_host_memory is accepted */
-    size_t alignment;      /* of every address that a program is given, in bytes */
-    uint64_t memory_total; /* bytes that this process could use at most; 0: unknown */
-    uint64_t memory_free;  /* bytes that can be taken now without swapping or being killed;
-                              UINT64_MAX: unknown */
+    char level[16];        /* instruction-set level of its kernels, limited by BANYAN_ISA */
+    char version[128];     /* what results and speed depend on besides the hardware */
+    int threads;           /* host threads that compute; 0 if the host does not compute */
+    bool host_memory;      /* its memory is host memory: by_host_memory is accepted */
+    size_t alignment;      /* required of all addresses given to a program, in bytes */
+    uint64_t memory_total; /* bytes this process could use at most; 0: unknown */
+    /* Bytes that can be allocated now without swapping or being killed; UINT64_MAX: unknown. */
+    uint64_t memory_free;
 } by_device_info;
 
-/* Opens a device. kind: "cpu". `threads` compute threads are used, -1: one a core that this process
- * may run on; results do not depend on it. BY_EARG names an unknown kind, and a value of BANYAN_ISA
- * that is no instruction-set level. */
+/* Opens a device of kind "cpu" with `threads` compute threads (-1: one per core available to the
+ * process); results do not depend on their number. Returns BY_EARG for an unknown kind, or if
+ * BANYAN_ISA is not an instruction-set level. */
 BY_API by_status by_device_open(by_device **out, const char *kind, int threads, by_error *error);
 BY_API void by_device_close(by_device **device);
-/* Memory figures are those of now. On the CPU they respect the limits of the process's control
- * groups (version 1 and 2) as well as what the system has. */
+/* Gets properties and current memory figures. On the CPU the latter respect the limits of the
+ * process's control groups (versions 1 and 2) as well as those of the system. */
 BY_API by_status by_device_describe(by_device_info *out, const by_device *device, by_error *error);
 
-/* Zeroed memory. `what` names it in errors ("the gradients"). bytes 0 gives {0}. BY_EMEMORY. */
+/* Allocates zeroed memory. `what` names it in errors ("the gradients"). bytes 0 yields {0}. Returns
+ * BY_EMEMORY if it does not fit. */
 BY_API by_status by_device_alloc(by_memory *out, by_device *device, size_t bytes, const char *what,
                                  by_error *error);
-/* Nothing that was submitted may still use it. Sets {0}; {0} is accepted. */
+/* Frees memory and sets it to {0}; {0} is accepted. No submitted work may still use it. */
 BY_API void by_device_free(by_memory *memory);
-/* Zeroed host memory for copies that do not block; the same rules. */
+/* Allocates zeroed host memory for asynchronous copies, with the rules of by_device_alloc. */
 BY_API by_status by_device_pin(by_pinned *out, by_device *device, size_t bytes, const char *what,
                                by_error *error);
+/* Frees pinned memory, with the rules of by_device_free. */
 BY_API void by_device_unpin(by_pinned *pinned);
 
-/* Bytes [offset, offset + bytes) of `memory`; {0}, which no program accepts, when they are not all
- * inside. */
+/* Returns bytes [offset, offset + bytes) of `memory`; {0}, which programs reject, if they are not
+ * all inside. */
 BY_API by_memory by_memory_at(by_memory memory, size_t offset, size_t bytes);
-/* Memory of the host as memory for programs of a device whose info says host_memory (the CPU). The
- * caller keeps it alive; 64-byte aligned. */
+/* Wraps host memory for programs on a device with `host_memory` set (the CPU). It must be 64-byte
+ * aligned and stay valid while it is used. */
 BY_API by_memory by_host_memory(void *data, size_t bytes);
 
-/* Copies to.bytes from the host and from.bytes to the host, behind everything that was submitted;
- * done on return, so any host memory will do. BY_EDEVICE is the first error of submitted work. */
+/* Copies to.bytes from host memory to the device, after all submitted work; blocks until it is
+ * done. Returns BY_EARG if `to` is not device memory, or the first error of submitted work. */
 BY_API by_status by_device_write(by_memory to, const void *from, by_error *error);
+/* Copies from.bytes from the device to host memory, in the same way. */
 BY_API by_status by_device_read(void *to, by_memory from, by_error *error);
-/* Waits for everything that was submitted, and returns its first error. */
+/* Waits for all submitted work and returns its first error. */
 BY_API by_status by_device_finish(by_device *device, by_error *error);
 
 #ifdef __cplusplus

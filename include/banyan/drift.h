@@ -1,9 +1,9 @@
-/* Drift: does what a model is asked still look like what it was trained on?
+/* Drift: whether the requests a model receives still resemble its training data.
  *
- * Three parts. Comparisons of two samples, as statistics defines them and as Evidently computes
- * them. A reference: what training data, and predictions of what is held out, looked like, in a few
- * kilobytes that are kept with the weights (drift_reference.json). And a watch: requests are
- * counted in windows of fixed memory, and each full window is compared with the reference.
+ * Three parts. Comparisons of two samples, by the usual statistics as Evidently computes them. A
+ * reference: a summary, a few kilobytes in size, of the training data and of predictions on
+ * held-out data, stored with the weights (drift_reference.json). And a watch, which counts requests
+ * in windows of fixed memory and compares each full window with the reference.
  */
 #ifndef BANYAN_DRIFT_H
 #define BANYAN_DRIFT_H
@@ -18,154 +18,173 @@
 extern "C" {
 #endif
 
-/* ---- comparisons of two samples ---- */
+/* ---- comparison of samples ---- */
 
-/* NaN: not defined for this kind of sample. */
+/* Results of comparing two samples. NaN: not defined for this kind of sample. */
 typedef struct by_drift_scores {
-    double psi;            /* population stability index, sum of (r - c) ln(r / c) over bins */
-    double jensen_shannon; /* the distance: root of the divergence, natural logarithm */
-    double wasserstein;    /* first distance, divided by the reference's standard deviation */
-    double ks;             /* Kolmogorov-Smirnov statistic: largest distance of the two CDFs */
-    double ks_p;           /* its p-value for two samples */
-    double chi_squared;    /* of the current counts, the reference scaled to their sum */
-    double chi_squared_p;
+    double psi;            /* population stability index: sum over bins of (r - c) ln(r / c) */
+    double jensen_shannon; /* distance: square root of the divergence, natural logarithm */
+    double wasserstein;    /* first-order distance, divided by the reference's standard deviation */
+    double ks;             /* Kolmogorov-Smirnov statistic: largest distance between the CDFs */
+    double ks_p;           /* its two-sample p-value */
+    double chi_squared;    /* of the current counts, with the reference scaled to the same sum */
+    double chi_squared_p;  /* its p-value */
 } by_drift_scores;
 
-/* Compares two samples of numbers; both must be finite and not empty. PSI and Jensen-Shannon are
- * taken over the bins of Sturges' rule on both samples, or over the values where the reference has
- * at most 20 different ones; an empty bin counts 0.0001 in the PSI, or a millionth of the smallest
- * other where that is at most 0.0001 (as Evidently has it). chi_squared only where there are bins
- * of values. ks_p is exact up to 10,000 values a sample (the share of lattice paths that leave the
- * corridor), and of the limiting distribution with Stephens' correction above. BY_EARG: a sample is
- * empty or has a value that is not finite. */
+/* Compares two samples of numbers. PSI and Jensen-Shannon use the bins of Sturges' rule over both
+ * samples, or the individual values if the reference has at most 20 distinct ones; in PSI an empty
+ * bin counts as 0.0001, or as a millionth of the smallest other bin if that is at most 0.0001 (as
+ * in Evidently). chi_squared is defined only for bins of individual values. ks_p is exact for
+ * samples of up to 10,000 values (by counting lattice paths); above, it is asymptotic with
+ * Stephens' correction. Returns BY_EARG if a sample is empty or has a value that is not finite. */
 BY_API by_status by_drift_numbers(by_drift_scores *out, const double *reference,
                                   size_t reference_count, const double *current,
                                   size_t current_count, by_error *error);
-/* Compares counts of `count` categories. BY_EARG: a count is negative or not finite, or a sample is
- * empty. */
+/* Compares counts of `count` categories. Returns BY_EARG if a count is negative or not finite, or a
+ * sample is empty. */
 BY_API by_status by_drift_categories(by_drift_scores *out, const double *reference,
                                      const double *current, size_t count, by_error *error);
 
 /* ---- the reference ---- */
 
-/* Its file among those of a checkpoint. */
+/* File name of a reference within a checkpoint. */
 #define BY_DRIFT_FILE "drift_reference.json"
 
+/* Summary of the data that a model was trained on. */
 typedef struct by_drift_reference by_drift_reference;
 
+/* Type of a feature. */
 typedef enum by_drift_kind {
     BY_DRIFT_NUMBER = 0,
     BY_DRIFT_CATEGORY,
-    BY_DRIFT_TOKENS /* of text: ids that follow each other in a request depend on each other */
+    BY_DRIFT_TOKENS /* token ids of a text, which are not independent within a request */
 } by_drift_kind;
 
-/* What a feature is of: of requests, or of what the model says to them. */
+/* What a feature describes. */
 typedef enum by_drift_role {
-    BY_DRIFT_INPUT = 0,
-    BY_DRIFT_OUTCOME,   /* the class, or the number, that is predicted */
-    BY_DRIFT_CONFIDENCE /* the probability of that class */
+    BY_DRIFT_INPUT = 0, /* a request */
+    BY_DRIFT_OUTCOME,   /* the predicted class or number */
+    BY_DRIFT_CONFIDENCE /* the probability of the predicted class */
 } by_drift_role;
 
-/* An empty reference of `examples` examples. */
+/* Makes an empty reference for `examples` examples. */
 BY_API by_status by_drift_reference_open(by_drift_reference **out, uint64_t examples,
                                          by_error *error);
 BY_API void by_drift_reference_close(by_drift_reference **reference);
-/* Adds a feature from values that it copies nothing of but quantiles, mean and deviation. NaN:
- * missing; infinite values count as missing too. BY_EARG: no value is there, or the name is taken.
- */
+/* Adds a numeric feature, of which only quantiles, mean and standard deviation are kept. NaN and
+ * infinite values count as missing. Returns BY_EARG if there is no finite value or the name is
+ * taken. */
 BY_API by_status by_drift_reference_number(by_drift_reference *reference, const char *name,
                                            const double *values, size_t count, by_error *error);
-/* Adds a feature of categories with their counts; the 255 most frequent are told apart. */
+/* Adds a categorical feature with the count of each value; the 255 most frequent are distinguished.
+ * Returns BY_EARG if all counts are 0 or the name is taken. */
 BY_API by_status by_drift_reference_category(by_drift_reference *reference, const char *name,
                                              const char *const *values, const uint64_t *counts,
                                              size_t count, uint64_t missing, by_error *error);
-/* Adds unigrams of tokens: counts[vocab]; the 255 most frequent are told apart. */
+/* Adds the token frequencies of text, counts[vocab]; the 255 most frequent tokens are
+ * distinguished. Returns BY_EARG as by_drift_reference_category. */
 BY_API by_status by_drift_reference_tokens(by_drift_reference *reference, const char *name,
                                            const uint64_t *counts, size_t vocab, by_error *error);
-/* A figure about the training data or the model that is kept for people ("bits_per_byte"). */
+/* Adds a figure about the training data or the model for people to read ("bits_per_byte"). */
 BY_API by_status by_drift_reference_value(by_drift_reference *reference, const char *name,
                                           double value, by_error *error);
-/* As JSON text with a schema version, freed with free(), and back; `name` is for messages.
- * Printing: BY_EARG where a name or a value is not UTF-8 or a number is not finite. Parsing:
- * BY_EFORMAT where the text is not what by_drift_reference_print writes, or of a later version. */
+/* Converts a reference to JSON with a schema version; free the text with free(). Returns BY_EARG if
+ * a name or category is not UTF-8 or a number is not finite. */
 BY_API by_status by_drift_reference_print(const by_drift_reference *reference, char **out,
                                           by_error *error);
+/* Parses text written by by_drift_reference_print; `name` is used in messages. Returns BY_EFORMAT
+ * if it is anything else or of a later version. */
 BY_API by_status by_drift_reference_parse(by_drift_reference **out, const char *name,
                                           const char *text, size_t length, by_error *error);
-/* The reference in a directory of weights. BY_ESTATE: there is none. */
+/* Reads the reference in a directory of weights. Returns BY_ESTATE if there is none, BY_EFORMAT if
+ * it is damaged. */
 BY_API by_status by_drift_reference_read(by_drift_reference **out, const char *directory,
                                          by_error *error);
+/* Returns the number of features. */
 BY_API size_t by_drift_reference_features(const by_drift_reference *reference);
-/* Name and kind of a feature; the name lives as long as the reference. */
+/* Returns the name of a feature, owned by the reference, and sets *kind (may be NULL). */
 BY_API const char *by_drift_reference_feature(const by_drift_reference *reference, size_t index,
                                               by_drift_kind *kind);
-/* Index of a name; by_drift_reference_features() where there is none. */
+/* Returns the index of the feature with this name; by_drift_reference_features() if there is
+ * none. */
 BY_API size_t by_drift_reference_find(const by_drift_reference *reference, const char *name);
-/* Says what a feature is of; until then, of requests. BY_EARG: another feature has this role of
- * predictions, or the kind is not that of the role: a category or a number is predicted, and a
- * confidence is a number. */
+/* Sets the role of a feature, initially BY_DRIFT_INPUT. Returns BY_EARG if another feature has this
+ * role of a prediction, or the kind does not suit it: an outcome is a category or a number, a
+ * confidence a number. */
 BY_API by_status by_drift_reference_assign(by_drift_reference *reference, size_t index,
                                            by_drift_role role, by_error *error);
+/* Returns the role of a feature. */
 BY_API by_drift_role by_drift_reference_role(const by_drift_reference *reference, size_t index);
-/* Index of the feature with a role of predictions; by_drift_reference_features(): none has it. */
+/* Returns the index of the feature with this role, which is not BY_DRIFT_INPUT;
+ * by_drift_reference_features() if there is none. */
 BY_API size_t by_drift_reference_predicted(const by_drift_reference *reference, by_drift_role role);
 
 /* ---- windows ---- */
 
+/* Windows of requests. */
 typedef struct by_drift_watch by_drift_watch;
 
+/* When and how windows are compared. */
 typedef struct by_drift_options {
-    size_t requests;  /* of a window; 0: 500 */
-    double seconds;   /* after which a window is compared with fewer; 0: 600 */
-    size_t least;     /* requests below which nothing is compared; 0: 100, or `requests` if less */
+    size_t requests;  /* requests per window; 0: 500 */
+    double seconds;   /* after this time a window is compared even if it is not full; 0: 600 */
+    size_t least;     /* minimum of requests for a comparison;
+                         0: 100, or `requests` if that is less */
     double threshold; /* of PSI, Jensen-Shannon and Wasserstein; 0: 0.1 */
-    double alpha;     /* share of windows without drift in which any feature may alarm; 0: 0.0001 */
+    double alpha;     /* false-alarm rate: fraction of windows without drift that may alarm;
+                         0: 0.0001 */
 } by_drift_options;
 
-/* What a window says of a feature. Shares are of the requests in it. */
+/* Result for one feature in a window. Fractions are of the values in the window. */
 typedef struct by_drift_verdict {
     const char *feature;
     by_drift_kind kind;
-    double samples;      /* values, without those that are missing */
-    double missing;      /* share of values */
-    double unknown;      /* share: categories that the reference does not have */
-    double out_of_range; /* share: numbers below or above all of the reference */
+    double samples;      /* values, without missing ones */
+    double missing;      /* fraction that is missing */
+    double unknown;      /* fraction of categories or tokens that the reference does not have */
+    double out_of_range; /* fraction of numbers outside the reference's range */
     double psi;
     double jensen_shannon;
-    double wasserstein; /* NaN: no numbers */
-    double ks;          /* NaN: no numbers */
-    double p;           /* of the tests on this feature, Bonferroni's correction within it */
-    double design;      /* by what the chi-squared statistic was divided: tokens of a request
-                           depend on each other (Rao and Scott, 1981) */
-    bool detected;
+    double wasserstein; /* NaN unless numeric */
+    double ks;          /* NaN unless numeric */
+    double p;           /* p-value of the tests on this feature, with Bonferroni's correction
+                           among them */
+    /* Divisor of the chi-squared statistic that accounts for the dependence of tokens within a
+     * request (Rao and Scott 1981). */
+    double design;
+    bool detected; /* the feature has drifted */
 } by_drift_verdict;
 
+/* Result of a window. */
 typedef struct by_drift_window {
-    uint64_t number;                  /* of windows so far, this one included; 0: none is full */
-    size_t requests;                  /* in it */
-    bool detected;                    /* some feature is */
-    uint64_t alarms;                  /* windows so far in which one was */
+    uint64_t number;                  /* of windows so far, including this one;
+                                         0: none has been compared */
+    size_t requests;                  /* number of requests in it */
+    bool detected;                    /* at least one feature has drifted */
+    uint64_t alarms;                  /* windows so far with `detected` */
     const by_drift_verdict *verdicts; /* [count], in the order of the reference's features */
     size_t count;
 } by_drift_window;
 
-/* The reference must outlive the watch. `options` may be NULL. All memory is taken here. */
+/* Opens a watch and allocates all of its memory. `options` may be NULL. The reference must outlive
+ * it. */
 BY_API by_status by_drift_watch_open(by_drift_watch **out, const by_drift_reference *reference,
                                      const by_drift_options *options, by_error *error);
 BY_API void by_drift_watch_close(by_drift_watch **watch);
-/* Values of the request that is being counted, by index of the feature. NaN and NULL: missing. */
+/* These three add values of a feature to the current request. NaN, infinite numbers and NULL count
+ * as missing. */
 BY_API void by_drift_watch_number(by_drift_watch *watch, size_t feature, double value);
 BY_API void by_drift_watch_category(by_drift_watch *watch, size_t feature, const char *value);
 BY_API void by_drift_watch_tokens(by_drift_watch *watch, size_t feature, const int32_t *ids,
                                   size_t count);
-/* The request ends. `now`: seconds of a clock that never steps back. True: the window was full, has
- * been compared, and the next one begins. */
+/* Ends the current request. `now` is the time in seconds of a monotonic clock. Returns true if that
+ * completed a window: it has been compared, and the next one begins. */
 BY_API bool by_drift_watch_next(by_drift_watch *watch, double now);
-/* No more requests come: compares what is there, if it is enough. */
+/* Ends the last window. Returns true if it had enough requests and has been compared. */
 BY_API bool by_drift_watch_end(by_drift_watch *watch);
-/* The window that was compared last; valid until the next one is. */
+/* Returns the window compared last, valid until the next one is. */
 BY_API const by_drift_window *by_drift_watch_last(const by_drift_watch *watch);
-/* Requests in the window that is being filled. */
+/* Returns the number of requests in the current window. */
 BY_API size_t by_drift_watch_filled(const by_drift_watch *watch);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* Drift of a file: rows or texts, counted in windows and compared with what a model was trained on,
- * as a server does with its requests; and a report of it. */
+/* Drift of a file: rows or texts, counted in windows and compared with a model's training data, as
+ * a server does with its requests; and a report of the result. */
 #ifndef BANYAN_DRIFT_REPORT_H
 #define BANYAN_DRIFT_REPORT_H
 
@@ -12,31 +12,34 @@ extern "C" {
 
 typedef struct by_drift_report by_drift_report;
 
-/* Compares a file with the reference that lies with a model's weights. `data`: a table (CSV or
- * Parquet) for a reference of a table, whose rows are predicted, too, where it has all columns that
- * the model reads; for one of text, and for rows as well, JSON lines (.jsonl, .ndjson) or a
- * directory of them (a payload log), of which the text is in `field` (NULL: "prompt", or "text"
- * where there is none); without text a line is a row, what was predicted for one (as `banyan
- * predict` says it), or {"row", "prediction"}. A last window is compared if it has options->least
- * requests. `options` may be NULL. BY_ESTATE: the weights have no reference; BY_EFORMAT: the data
- * cannot be read, or none of it is in the reference. */
+/* Compares a file with the reference stored with a model's weights. For a model of tables, `data`
+ * is a table (CSV or Parquet), whose rows are also predicted if it has all columns the model reads.
+ * For any model it may be JSON lines (.jsonl, .ndjson), or a directory of them (a payload log),
+ * with the text in member `field` (NULL: "prompt", or else "text"); a line without text is a row,
+ * the prediction for one (as printed by `banyan predict`), or {"row", "prediction"}. The last
+ * window is compared if it has options->least requests. `options` may be NULL. Returns BY_ESTATE if
+ * the weights have no reference, BY_EFORMAT if the data is malformed or has none of the reference's
+ * features. */
 BY_API by_status by_drift_report_open(by_drift_report **out, const by_pretrained *model,
                                       const char *data, const char *field,
                                       const by_drift_options *options, by_error *error);
 BY_API void by_drift_report_close(by_drift_report **report);
+/* Returns the number of windows. */
 BY_API size_t by_drift_report_windows(const by_drift_report *report);
-/* Windows in which a feature had drifted. */
+/* Returns the number of windows in which a feature has drifted. */
 BY_API size_t by_drift_report_alarms(const by_drift_report *report);
-/* What a distance must reach for an alarm: options->threshold, or its default. */
+/* Returns the distance at which a feature alarms: options->threshold or its default. */
 BY_API double by_drift_report_threshold(const by_drift_report *report);
+/* Returns the number of features. */
 BY_API size_t by_drift_report_features(const by_drift_report *report);
-/* What a window (below by_drift_report_windows, in their order) says of a feature; the report's. */
+/* Returns the result for a feature in window `window`, owned by the report. */
 BY_API const by_drift_verdict *by_drift_report_verdict(const by_drift_report *report, size_t window,
                                                        size_t feature);
-/* One line of JSON: {"requests", "windows", "alarms", "threshold", "features": [{"name", "kind",
- * "alarms", "psi": [...], "jensen_shannon": [...], ..., "detected": [...]}]} with a value for each
- * window, and a page of HTML with charts in it that needs nothing else. Freed with free(). */
+/* Makes one line of JSON: {"requests", "windows", "alarms", "threshold", "features": [{"name",
+ * "kind", "alarms", "psi": [...], "jensen_shannon": [...], ..., "detected": [...]}]}, with one
+ * value per window in each list. Free it with free(). */
 BY_API by_status by_drift_report_json(const by_drift_report *report, char **out, by_error *error);
+/* Makes a self-contained HTML page with charts. Free it with free(). */
 BY_API by_status by_drift_report_html(const by_drift_report *report, char **out, by_error *error);
 
 #ifdef __cplusplus

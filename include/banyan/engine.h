@@ -1,24 +1,23 @@
-/* The engine: many requests at once on one model.
+/* The engine: serves many requests on one model at the same time.
  *
- * A session is one request: a prompt and what follows it, `n` times if asked for. by_engine_step
- * runs one step of all sessions together (continuous batching: Yu et al. 2022, Orca): a row for
- * each sequence that decodes, and the rows that are left for pieces of prompts, so that a long
- * prompt delays the tokens of the others by no more than the time of a step of `rows` rows. Keys
- * and values are in pages of BY_PAGE_TOKENS tokens of one pool (Kwon et al. 2023, PagedAttention);
- * sequences with equal beginnings and the same salt share pages.
+ * A session is one request: a prompt and its continuation, or `n` continuations. by_engine_step
+ * runs one step of all sessions together (continuous batching; Orca, Yu et al. 2022): one row for
+ * each decoding sequence, and the remaining rows for pieces of prompts, so that a long prompt
+ * delays the tokens of the others by at most the time of a step of `rows` rows. Keys and values are
+ * kept in pages of BY_PAGE_TOKENS tokens from one pool (PagedAttention, Kwon et al. 2023);
+ * sequences with a common prefix and the same salt share pages.
  *
- * The tokens of a session and their log-probabilities are a function of its request and of the
- * weights: bit for bit the same alone and in company, for any arrival, chunk of a prompt, hit of
- * the prefix cache or preemption. (Mixtral's to rounding: the products of its experts sum in an
- * order that depends on how many rows an expert has.)
+ * The tokens of a session and their log-probabilities depend only on its request and the weights.
+ * They are bit for bit the same whatever other requests run with it, whenever it arrives, however
+ * its prompt is cut, and with or without prefix-cache hits and preemption. (For Mixtral this holds
+ * up to rounding: the order of summation in an expert depends on its number of rows.)
  *
- * Memory is planned and taken when the engine is opened: nothing later allocates, and a session
- * that was accepted never fails for want of memory. Where the pool is full, sequences with the
- * lowest rank give up their pages and are computed again later. The rank is the priority, and
- * among equals the order of submission.
+ * All memory is planned and allocated when the engine is opened: an accepted session never fails
+ * for lack of memory. When the pool is full, the sequences of lowest rank (by priority, then order
+ * of submission) give up their pages and are recomputed later.
  *
- * An engine is driven by one thread at a time: submit, cancel and step are calls of that thread,
- * which a server gives what its connections want between two steps. Two engines share nothing.
+ * An engine is driven by one thread at a time, which calls submit, cancel and step; a server hands
+ * it the requests of its connections between steps. Two engines share nothing.
  */
 #ifndef BANYAN_ENGINE_H
 #define BANYAN_ENGINE_H
@@ -33,175 +32,182 @@ extern "C" {
 
 typedef struct by_engine by_engine;
 
-/* Rows of a step, at most, where no option says so. */
+/* Default maximum of rows in a step. */
 #define BY_ENGINE_ROWS 256
 
 typedef struct by_engine_options {
-    /* most tokens of a prompt with what follows; 0: the model's context. More than that is
-     * possible where positions are rotary, not where they are a table */
+    /* Maximum tokens of prompt and continuation; 0: the model's context. It may be exceeded with
+     * rotary positions, but not with learned ones. */
     int64_t context;
-    int64_t sessions;      /* sequences that run at a time, at most; 0: 16 */
-    int64_t waiting;       /* sequences that may wait for a place; 0: four times `sessions` */
-    int64_t rows;          /* rows of a step, at most, at least `sessions`; 0: 256 */
-    int64_t pages;         /* of the pool; 0: so that `sessions` sequences of full length fit */
-    uint64_t pool_bytes;   /* the pool in bytes; 0: by `pages`; not both */
-    bool no_prefix_cache;  /* keys and values of earlier sequences are not used again */
-    int threads;           /* compute threads; 0: config.train.threads */
-    const char *precision; /* "f32", "bf16" or "fp16", of weights and pool; NULL:
-                              precision.compute */
-    /* "int8": the pool holds keys and values as integers of 8 bits, with a scale for each token and
-     * head; NULL: as `precision` says */
+    int64_t sessions;     /* maximum number of running sequences; 0: 16 */
+    int64_t waiting;      /* maximum number of waiting sequences; 0: 4 * sessions */
+    int64_t rows;         /* maximum rows in a step, >= sessions; 0: BY_ENGINE_ROWS */
+    int64_t pages;        /* pages in the pool; 0: enough for `sessions` sequences of full length */
+    uint64_t pool_bytes;  /* size of the pool instead of `pages`; 0: by `pages` */
+    bool no_prefix_cache; /* do not reuse keys and values of earlier sequences */
+    int threads;          /* compute threads; 0: config.train.threads */
+    /* Of weights and pool: "f32", "bf16" or "fp16". NULL: config.precision.compute. */
+    const char *precision;
+    /* "int8": store keys and values as 8-bit integers with a scale per token and head. NULL: as
+     * `precision`. */
     const char *kv;
-    /* ids below it are tokens: the tokenizer's size where the model's table is padded; 0: the
-     * model's */
+    /* Only tokens below this are generated: the tokenizer's size if the embedding is padded. 0: the
+     * model's vocabulary. */
     int64_t vocab;
-    /* proposes tokens that a step computes with the others (banyan/draft.h); stays the caller's,
-     * and outlives the engine; NULL: none */
+    /* Source of drafts (banyan/draft.h), which must outlive the engine. NULL: none. */
     const by_draft_source *draft;
-    int32_t draft_tokens; /* proposed for a sequence and step, at most BY_DRAFT_TOKENS; 0: 7 */
-    /* as many as there are in every step; false: as many as the chances of tokens and the measured
-     * times of steps make worth it, none perhaps */
+    int32_t draft_tokens; /* drafts per sequence and step, up to BY_DRAFT_TOKENS; 0: 7 */
+    /* Use all available drafts in every step. false: as many as are worthwhile given their chances
+     * and the measured times of steps, possibly none. */
     bool draft_always;
-    /* a model of the caller's own; NULL: the one that the config names */
+    /* A model of the caller's own, built with `user`; NULL: the one named by the config. */
     by_model_builder *builder;
     void *user;
-    by_device *device; /* stays the caller's; NULL: the CPU */
+    by_device *device; /* must outlive the engine; NULL: the CPU */
 } by_engine_options;
 
-/* Bytes that an engine holds. Their sum is `total`. */
+/* Bytes of memory that an engine holds. */
 typedef struct by_engine_memory_report {
     uint64_t weights;
     uint64_t pool;        /* keys and values */
-    uint64_t activations; /* one arena for all programs */
+    uint64_t activations; /* one arena shared by all programs */
     uint64_t workspace;   /* scratch memory of the most demanding kernel */
     uint64_t data;        /* tokens, page tables, logits, records of sessions and pages */
     uint64_t drafts;      /* of the source of drafts */
-    uint64_t total;
+    uint64_t total;       /* sum of the above */
 } by_engine_memory_report;
 
-/* Compiles a model, takes its memory and loads the weights. config: resolved, vocab known.
- * `options` may be NULL. weights NULL: initial weights by the model's rules and config.seed, to
- * measure with. config and weights may be closed afterwards. BY_EFORMAT names a tensor that is
- * missing or has another shape; BY_EARG an option that is out of range; BY_EMEMORY what does not
+/* Compiles the model, allocates all memory and loads the weights. `config` is resolved and has the
+ * vocabulary size; `options` may be NULL; `weights` NULL: random initial weights, for measurements.
+ * Config and weights may be closed afterwards. Returns BY_EFORMAT with the tensor that is missing
+ * or has another shape, BY_EARG with the option that is out of range, BY_EMEMORY with what does not
  * fit into memory. */
 BY_API by_status by_engine_open(by_engine **out, const by_config *config, const by_weights *weights,
                                 const by_engine_options *options, by_error *error);
-/* Ends all sessions without events. */
+/* Closes an engine. Ends all sessions without events. */
 BY_API void by_engine_close(by_engine **engine);
+/* Returns the memory that the engine holds. */
 BY_API const by_engine_memory_report *by_engine_memory(const by_engine *engine);
-/* by_embed_open with the weights of an engine, which must outlive it: they are there once, as the
- * engine has packed them. `config` is the one that the engine was opened with, and may be closed
- * afterwards; precision and threads of the options are the engine's. It has activations and threads
- * of its own, so another thread than the engine's may run it at the same time; the memory that
- * by_embed_memory tells is taken by the first run. BY_EARG: the engine's device has memory of its
- * own; BY_EMEMORY: what it takes is not free. */
+/* Like by_embed_open, but shares the weights of an engine, which must outlive it. `config` is the
+ * one the engine was opened with and may be closed afterwards; precision and threads are the
+ * engine's. It has activations and threads of its own, so that it may run on another thread
+ * concurrently with the engine. The memory that by_embed_memory reports is allocated by the first
+ * run. Returns BY_EARG if the engine's device has memory of its own, BY_EMEMORY if too little
+ * memory is free. */
 BY_API by_status by_embed_open_beside(by_embed **out, const by_engine *engine,
                                       const by_config *config, const by_embed_options *options,
                                       by_error *error);
-/* One of the programs that steps run, counted from 0, to watch it (banyan/profile.h); NULL behind
- * the last. It stays the engine's. */
+/* Returns the index-th of the engine's programs, from 0, for profiling (banyan/profile.h); NULL
+ * past the last. */
 BY_API by_program *by_engine_program(const by_engine *engine, int index);
 
 /* ---- sessions ---- */
 
-/* Stop tokens of a request, at most. */
+/* Maximum number of stop tokens of a request. */
 #define BY_STOP_TOKENS 32
-/* Most probable tokens that a request asks for, at most. */
+/* Maximum number of alternatives reported for a token. */
 #define BY_TOP_TOKENS 20
 
 typedef struct by_request {
-    const int32_t *prompt; /* copied */
-    size_t prompt_count;   /* 1 .. context */
-    /* Tokens to generate, at most; 0: until the context is full, where every sequence ends. */
+    const int32_t *prompt; /* [prompt_count] token ids; copied */
+    size_t prompt_count;   /* 1 to the context */
+    /* Maximum number of tokens to generate; 0: until the context is full, which ends every
+     * sequence. */
     int64_t tokens;
-    by_sampling sampling; /* sequence i of n draws with sampling.seed + i */
-    int32_t n;            /* sequences that follow the prompt; 0: 1 */
-    int32_t top;          /* most probable tokens that events tell, at most BY_TOP_TOKENS */
-    const int32_t *stop;  /* tokens that end a sequence, copied */
-    size_t stop_count;    /* at most BY_STOP_TOKENS */
-    double deadline;      /* seconds from submission after which it ends; 0: none */
-    int32_t priority;     /* higher goes first */
-    uint64_t salt;        /* pages are shared among requests of one salt alone: a tenant's number */
-    by_logits_processor *process; /* NULL: none; by_logit_process_run is one */
-    void *user;                   /* of process; the caller's while the session lives */
+    by_sampling sampling; /* sequence i of n uses sampling.seed + i */
+    int32_t n;            /* number of continuations; 0: 1 */
+    int32_t top;          /* most probable tokens to report with each token, 0 to BY_TOP_TOKENS */
+    const int32_t *stop;  /* [stop_count] tokens that end a sequence; copied */
+    size_t stop_count;    /* 0 to BY_STOP_TOKENS */
+    double deadline;      /* seconds from submission until it is ended; 0: none */
+    int32_t priority;     /* higher runs first */
+    uint64_t salt;        /* only requests with equal salt share pages;
+                             for instance, a tenant */
+    by_logits_processor *process; /* changes logits before sampling (by_logit_process_run);
+                                     NULL: none */
+    void *user;                   /* passed to `process`; must stay valid while the session lives */
 } by_request;
 
-/* Accepts a request; *session is its number, which no other session of the engine has had. BY_EARG
- * names what is out of range, such as a request that the pool could never hold; BY_ESTATE: as many
- * sequences are waiting as there is room for (submit again after some steps). */
+/* Submits a request and sets *session to a number that is unique within the engine. Returns BY_EARG
+ * with what is out of range, such as a request that exceeds the pool; BY_ESTATE if there is no room
+ * for more waiting sequences (retry after a step). */
 BY_API by_status by_engine_submit(by_engine *engine, const by_request *request, uint64_t *session,
                                   by_error *error);
-/* Ends a session now; its memory is free. The next step tells it by an event for each sequence
- * that was not finished. BY_EARG: no such session lives; it may have finished. */
+/* Ends a session and frees its memory. The next step reports an event for each sequence that was
+ * not finished. Returns BY_EARG if there is no such session; it may have finished. */
 BY_API by_status by_engine_cancel(by_engine *engine, uint64_t session, by_error *error);
 
 /* ---- steps ---- */
 
+/* Why a sequence ended. */
 typedef enum by_finish {
-    BY_FINISH_NONE = 0,  /* it goes on */
-    BY_FINISH_STOP,      /* its token is a stop token, or `process` says that it is complete */
-    BY_FINISH_LENGTH,    /* as many tokens as asked for, or the context is full */
-    BY_FINISH_CANCELLED, /* by by_engine_cancel */
-    BY_FINISH_DEADLINE,
-    BY_FINISH_FAILED /* no token could be chosen: the event says why */
+    BY_FINISH_NONE = 0,  /* it continues */
+    BY_FINISH_STOP,      /* stop token, or `process` reported that the text is complete */
+    BY_FINISH_LENGTH,    /* number of tokens reached, or the context is full */
+    BY_FINISH_CANCELLED, /* by_engine_cancel */
+    BY_FINISH_DEADLINE,  /* deadline passed */
+    BY_FINISH_FAILED     /* no token could be chosen: see by_event.failure */
 } by_finish;
 
-/* "stop", "length", "cancelled", "deadline", "failed"; "" for BY_FINISH_NONE. Static. */
+/* Returns "stop", "length", "cancelled", "deadline" or "failed"; "" for BY_FINISH_NONE. */
 BY_API const char *by_finish_name(by_finish finish);
 
-/* A token, and the natural logarithm of its probability. */
+/* A token and its log-probability in nats. */
 typedef struct by_top_token {
     int32_t token;
     float log_probability;
 } by_top_token;
 
+/* A token of a sequence, or its end. */
 typedef struct by_event {
-    uint64_t session;
-    int32_t index; /* of n */
-    int32_t token; /* -1: none, the sequence ended without one */
-    /* Natural logarithm of the probability that the model gives the token: softmax of its logits,
-     * before `process` and sampling change them. */
+    uint64_t session; /* as returned by by_engine_submit */
+    int32_t index;    /* which of the n continuations */
+    int32_t token;    /* -1: the sequence ended without another token */
+    /* Log-probability of the token in nats: log-softmax of the model's logits, before `process` and
+     * sampling change them. */
     float log_probability;
-    /* What the model holds for most probable in place of the token, in falling order (equal ones by
-     * id), by the same softmax: as many as the request asked for, fewer of a smaller vocabulary.
-     * Without a token there are none. */
+    /* The most probable tokens by the same softmax, in descending order, ties by id: as many as the
+     * request asked for, or the whole vocabulary. None if there is no token. */
     const by_top_token *top;
     int32_t top_count;
-    by_finish finish;    /* the last event of a sequence says why it ended */
-    const char *failure; /* with BY_FINISH_FAILED, why; else NULL */
-    by_status status;    /* then that of `process` or of the draw; else BY_OK */
+    by_finish finish;    /* set in the last event of a sequence */
+    const char *failure; /* reason with BY_FINISH_FAILED; otherwise NULL */
+    by_status status;    /* with BY_FINISH_FAILED, that of `process` or of sampling;
+                            otherwise BY_OK */
 } by_event;
 
-/* Runs one step and says what it brought: a token for each sequence that decodes, and with drafts
- * perhaps more; those of a sequence are in order. *events are valid until the next call for the
- * engine. No event: all rows were parts of prompts, or nothing is left to do (by_engine_busy). An
- * error is one of the device; the engine can only be closed then. */
+/* Runs one step and returns its events, valid until the next call with this engine: a token for
+ * each decoding sequence, with drafts possibly several, in order. There may be none if all rows
+ * were parts of prompts or nothing is left to do (by_engine_busy). An error is one of the device;
+ * the engine can then only be closed. */
 BY_API by_status by_engine_step(by_engine *engine, const by_event **events, size_t *count,
                                 by_error *error);
-/* Whether a step has something to do or to tell. */
+/* Returns whether a step has work to do or events to report. */
 BY_API bool by_engine_busy(const by_engine *engine);
 
-/* Sums since the engine was opened, and, from `running` on, the present state. */
+/* Totals since the engine was opened and, from `running` on, its current state. */
 typedef struct by_engine_statistics {
-    uint64_t steps;
+    uint64_t steps;        /* steps run */
     uint64_t rows;         /* tokens that went through the model */
-    uint64_t padding;      /* rows of programs that were none */
+    uint64_t padding;      /* rows of programs that held no token */
     uint64_t generated;    /* tokens chosen */
-    uint64_t found;        /* tokens whose keys and values were in the prefix cache */
-    uint64_t recomputed;   /* tokens computed again behind a preemption */
+    uint64_t found;        /* prompt tokens found in the prefix cache */
+    uint64_t recomputed;   /* tokens computed again after a preemption */
     uint64_t preemptions;  /* sequences that lost their pages */
-    uint64_t evictions;    /* pages that left the prefix cache */
+    uint64_t evictions;    /* pages dropped from the prefix cache */
     uint64_t copied_pages; /* copies on write */
-    uint64_t drafted;      /* tokens that were proposed and computed */
-    uint64_t accepted;     /* of them, those that the sequence went on with */
-    double flops;          /* two for each weight in a product and row, and attention */
-    double bytes;          /* that the steps had to read: each weight once, keys and values */
-    int64_t running;
-    int64_t waiting;
-    int64_t pages;
-    int64_t pages_used;   /* by running sequences */
-    int64_t pages_cached; /* by nobody, but kept by the prefix cache */
+    uint64_t drafted;      /* drafts computed */
+    uint64_t accepted;     /* drafts that were right */
+    double flops;          /* two per weight and row of each product, plus attention */
+    double bytes;          /* bytes that steps had to read:
+                              each weight once per step, keys and values */
+    int64_t running;       /* sequences */
+    int64_t waiting;       /* sequences */
+    int64_t pages;         /* in the pool */
+    int64_t pages_used;    /* used by running sequences */
+    int64_t pages_cached;  /* kept only by the prefix cache */
 } by_engine_statistics;
+/* Returns the current statistics. */
 BY_API by_engine_statistics by_engine_statistics_now(const by_engine *engine);
 
 #ifdef __cplusplus

@@ -1,10 +1,11 @@
-/* Inference: trained weights to tokens.
+/* Inference: from trained weights to tokens, logits, embeddings and classes.
  *
- * by_pretrained finds the weights of a run or of a Hugging Face directory and what they are.
- * by_generator continues a sequence with key/value caches; by_sample chooses a token from logits.
- * by_logits computes the logits of whole sequences at once, without caches.
+ * by_pretrained finds the weights of a run, a Hugging Face directory or a GGUF file, and their
+ * config. by_generator continues one sequence with key/value caches; by_sample chooses a token from
+ * logits. by_logits computes the logits of whole sequences at once, without caches. banyan/engine.h
+ * serves many requests at once.
  *
- * All memory is planned and taken when a handle is opened: taking in tokens and choosing one
+ * All memory is planned and allocated when a handle is opened; feeding and choosing tokens
  * allocates nothing. A handle is used by one thread at a time; two handles share nothing.
  */
 #ifndef BANYAN_INFER_H
@@ -23,312 +24,336 @@
 extern "C" {
 #endif
 
-/* ---- trained models on disk ---- */
+/* ---- trained models ---- */
 
+/* A trained model on disk. */
 typedef struct by_pretrained by_pretrained;
 
-/* Opens a run directory (config.yaml, checkpoints/step-*): its newest valid checkpoint, or the one
- * with the lowest validation loss when `best`; a directory with config.json and safetensors
- * weights (one checkpoint, or what `transformers` saved), or a GGUF file (banyan/export.h).
- * The config is resolved; its model section is what the weights' config.json says. BY_EIO,
- * BY_EFORMAT: a file is missing or wrong; BY_ESTATE: the run has no such checkpoint. */
+/* Opens a run directory (config.yaml, checkpoints/step-*): its newest valid checkpoint or, with
+ * `best`, the one with the lowest validation loss; or a directory with config.json and safetensors
+ * weights (a checkpoint, or one saved by `transformers`); or a GGUF file (banyan/export.h). The
+ * config is resolved; its model section is that of the weights' config.json. Returns BY_EIO if
+ * `path` is none of these, BY_EFORMAT if a file is malformed, BY_ESTATE if the run has no such
+ * checkpoint, BY_EARG for `best` if `path` is not a run. */
 BY_API by_status by_pretrained_open(by_pretrained **out, const char *path, bool best,
                                     by_error *error);
-/* Opens one checkpoint of a run, a directory: its checksums are not looked at again. */
+/* Opens the directory `checkpoint` of the run `run`, without verifying its checksums again. */
 BY_API by_status by_pretrained_open_checkpoint(by_pretrained **out, const char *run,
                                                const char *checkpoint, by_error *error);
-/* Opens a directory with weights that were made from another model's: the rest of the config, what
- * data and task are, is that model's. */
+/* Opens a directory with weights derived from another model's, and takes the rest of the config
+ * (data, task) from that model. */
 BY_API by_status by_pretrained_open_like(by_pretrained **out, const char *path,
                                          const by_pretrained *model, by_error *error);
-/* Of a run that was trained with optimizer.ema: the weights become the checkpoint's moving average
- * of them. BY_EARG, BY_EFORMAT: there is none. Pointers got from by_pretrained_weights before are
- * no longer valid. */
+/* Replaces the weights of a run trained with optimizer.ema by the checkpoint's moving average of
+ * them. Invalidates earlier results of by_pretrained_weights. Returns BY_EARG if the model is not a
+ * run or has adapters, BY_EFORMAT if the checkpoint has no average. */
 BY_API by_status by_pretrained_take_average(by_pretrained *pretrained, by_error *error);
 BY_API void by_pretrained_close(by_pretrained **pretrained);
-/* Adds an adapter (banyan/adapter.h) to the weights, as they are read: W + scale B A, rounded once,
- * to the format that is computed in. A checkpoint that has adapters has them added when it is
- * opened. */
+/* Adds an adapter (banyan/adapter.h) to the weights as they are read: W + scale B A, rounded once
+ * to the compute format. The adapters of a checkpoint are added when it is opened. Errors as
+ * by_adapter_open and by_weights_adapt. */
 BY_API by_status by_pretrained_adapt(by_pretrained *pretrained, const char *directory,
                                      by_error *error);
-/* All owned by the handle. The directory is where the weights and tokenizer.json are, or the GGUF
- * file that has both. */
+/* Returns the resolved config. */
 BY_API const by_config *by_pretrained_config(const by_pretrained *pretrained);
+/* Returns the weights. */
 BY_API const by_weights *by_pretrained_weights(const by_pretrained *pretrained);
+/* Returns the directory with the weights and tokenizer.json, or the path of the GGUF file with
+ * both. */
 BY_API const char *by_pretrained_directory(const by_pretrained *pretrained);
-/* One line for each newer checkpoint that was passed over because it is broken; "" for none. */
+/* Returns one line for each newer checkpoint that was passed over as damaged; "" if there is
+ * none. */
 BY_API const char *by_pretrained_skipped(const by_pretrained *pretrained);
 
-/* ---- choosing a token ---- */
+/* ---- sampling ---- */
 
+/* How a token is chosen. The filters apply one after another, in the order of the fields. */
 typedef struct by_sampling {
-    double temperature; /* logits are divided by it; 0: the most probable token (greedy) */
-    int64_t top_k;      /* only the k most probable tokens; 0: all */
-    double top_p;       /* of those, the fewest whose probabilities sum to at least p (nucleus
-                           sampling, Holtzman et al. 2020); in (0, 1], 1: all */
-    double min_p;       /* of those, the tokens of at least min_p times the probability of the most
-                           probable one (Nguyen et al. 2024); 0: all */
-    double typical_p;   /* of those, the fewest of probability typical_p together whose information
-                           is nearest to the entropy (Meister et al. 2022); 0 and 1: all */
-    uint64_t seed;
+    double temperature; /* divides the logits; 0: always the most probable token (greedy) */
+    int64_t top_k;      /* keep the k most probable tokens; 0: all */
+    /* Keep the fewest most probable tokens whose probabilities sum to at least p (nucleus sampling,
+     * Holtzman et al. 2020); in (0, 1], 1: all. */
+    double top_p;
+    /* Keep tokens with at least min_p times the probability of the most probable one (Nguyen et al.
+     * 2024); in [0, 1], 0: all. */
+    double min_p;
+    /* Keep the fewest tokens with a total probability of typical_p whose information content is
+     * closest to the entropy (locally typical sampling, Meister et al. 2022); in [0, 1], 0 and 1:
+     * all. */
+    double typical_p;
+    uint64_t seed; /* of the random numbers */
 } by_sampling;
 
-/* BY_EARG where a field is out of range; the message names it and what it may be. */
+/* Returns BY_EARG if a field is out of range, with its name and range. */
 BY_API by_status by_sampling_check(const by_sampling *sampling, by_error *error);
 
-/* Bytes of scratch memory that by_sample needs for a vocabulary, on an 8-byte boundary. */
+/* Returns the bytes of scratch memory, 8-byte aligned, that by_sample needs for a vocabulary. */
 BY_API size_t by_sample_scratch_bytes(int64_t vocab);
-/* Draws a token from softmax(logits / temperature), cut by top_k, top_p, min_p and typical_p one
- * after another. Among equal logits the lower id counts as more probable. The draw is a pure
- * function of the logits, `sampling` and `position` (Philox keyed by seed and position), so equal
- * seeds give equal text. A logit of -inf is never chosen. Expected time is linear in `vocab`.
- * BY_EARG: a field of `sampling` is out of range; BY_ESTATE: a logit is nan or +inf, or all are
- * -inf. */
+/* Draws a token from softmax(logits / temperature) after filtering; logits [vocab]. Among equal
+ * logits the lower id counts as more probable. The draw is a pure function of the logits,
+ * `sampling` and `position` (Philox keyed by seed and position), so equal seeds give equal text. A
+ * logit of -inf is never chosen. Expected time is linear in `vocab`. Returns BY_EARG if a field of
+ * `sampling` is out of range, BY_ESTATE if a logit is NaN or +inf, or all are -inf. */
 BY_API by_status by_sample(int32_t *token, const by_sampling *sampling, const float *logits,
                            int64_t vocab, uint64_t position, void *scratch, by_error *error);
 
-/* What changes logits before a token is drawn, as OpenAI's API and Hugging Face define it. {0}
- * changes nothing. */
+/* Changes to logits before sampling, as defined by OpenAI's API and Hugging Face. {0} changes
+ * nothing. */
 typedef struct by_logit_rules {
-    double repetition; /* the logit of a token that is in the prompt or the output is divided by it
-                          when positive, else multiplied with it (Keskar et al. 2019); 0, 1: none */
-    double presence;   /* taken away once from a token that is in the output */
-    double frequency;  /* the same as often as it is there */
+    /* Divides positive logits of tokens in prompt or output and multiplies negative ones (Keskar et
+     * al. 2019); 0 and 1: none. */
+    double repetition;
+    double presence;            /* subtracted once from the logit of a token in the output */
+    double frequency;           /* subtracted for each occurrence in the output */
     const int32_t *bias_tokens; /* [bias_count], borrowed; each at most once */
-    const float *biases;        /* added to their logits; -inf forbids a token */
+    const float *biases;        /* [bias_count], added to their logits; -inf forbids a token */
     size_t bias_count;
 } by_logit_rules;
 
-/* Changes logits [vocab] by the rules, for a sequence of prompt and output tokens: repetition, then
- * presence and frequency, then biases. `counts` [vocab] is scratch memory of zeros, and is zeros
- * again afterwards, so the time is that of the tokens. BY_EARG: a rule or a token is out of
- * range. */
+/* Applies rules to logits [vocab], given the tokens of prompt and output: repetition, then presence
+ * and frequency, then biases. `counts` [vocab] is scratch memory that must be zero and is zero
+ * again afterwards; time is proportional to the number of tokens. Returns BY_EARG if a rule or a
+ * token is out of range. */
 BY_API by_status by_logits_adjust(float *logits, int64_t vocab, const by_logit_rules *rules,
                                   const int32_t *prompt, size_t prompt_count, const int32_t *output,
                                   size_t output_count, int32_t *counts, by_error *error);
-/* What is called with the logits [vocab] of the token that follows `tokens` (`count` of sequence
- * `index`, of which the first `prompt` were given) before it is chosen, to change them; -inf
- * forbids a token. BY_ESTOPPED: the sequence is complete. Any other error is one of the sequence:
- * the engine ends it (BY_FINISH_FAILED). */
+/* Callback that may change the logits [vocab] of the token after `tokens` before it is chosen; -inf
+ * forbids a token. `tokens` are the `count` tokens of sequence `index`, the first `prompt` of which
+ * were given. Returning BY_ESTOPPED means that the sequence is complete; any other error ends the
+ * sequence (BY_FINISH_FAILED in the engine). */
 typedef by_status by_logits_processor(void *user, int32_t index, float *logits, int64_t vocab,
                                       const int32_t *tokens, int64_t count, int64_t prompt,
                                       by_error *error);
 
-/* Log-probabilities under softmax(logits), whatever the sampling: of `token`, and of the `most`
- * most probable tokens in falling order (equal ones by id) in ids and values [most]. `scratch` as
- * for by_sample. most is at most the vocabulary. */
+/* Computes log-probabilities in nats under softmax(logits): of `token`, and of the `most` most
+ * probable tokens in descending order, ties by id, in ids and values [most]. `scratch` as for
+ * by_sample. Returns BY_EARG if token or `most` is out of range, BY_ESTATE as by_sample. */
 BY_API by_status by_log_probabilities(const float *logits, int64_t vocab, int32_t token,
                                       double *probability, int64_t most, int32_t *ids,
                                       double *values, void *scratch, by_error *error);
 
 /* ---- precision ---- */
 
-/* What a precision of inference computes in. "f32", "bf16" and "fp16" are that of weights, caches
- * and activations. With "int8", "w8a8", "fp8" and "int4" these are bf16, and the weights of
- * products are rounded when they are loaded: to integers of 8 bits or e4m3 with a scale for each
- * output, of 4 bits with a scale for each 32 inputs of an output. With "w8a8" what they are
- * multiplied with becomes integers of 8 bits, too, but for the product that makes logits, which
- * with "fp8" has integers of 8 bits. BY_EARG: another name. */
+/* Parses the name of an inference precision and returns its compute format. "f32", "bf16" and
+ * "fp16" apply to weights, caches and activations. "int8", "w8a8", "fp8" and "int4" compute in bf16
+ * and quantize the weights of products on loading: to 8-bit integers or e4m3 with a scale per
+ * output, or to 4-bit integers with a scale per 32 inputs of an output (banyan/packing.h). "w8a8"
+ * also quantizes the other operand to 8-bit integers, except in the output head, for which "fp8"
+ * uses 8-bit integers. Returns BY_EARG for another name. */
 BY_API by_status by_infer_precision(by_dtype *compute, const char *name, by_error *error);
-/* The precision of inference where none is named: precision.compute, or, of weights that a file has
- * in codes, "int4", "fp8", "w8a8" or "int8". weights may be NULL. Static, or owned by the config.
- */
+/* Returns the default precision: config.precision.compute or, if the weights (may be NULL) are
+ * quantized, "int4", "fp8", "w8a8" or "int8" accordingly. Static, or owned by the config. */
 BY_API const char *by_infer_precision_of(const by_config *config, const by_weights *weights);
 
 /* ---- generation ---- */
 
+/* One sequence with its key/value caches. */
 typedef struct by_generator by_generator;
 
 typedef struct by_generator_options {
-    /* tokens that the caches hold; 0: the model's context. More than that is possible where
-     * positions are rotary, not where they are a table */
+    /* Capacity of the caches in tokens; 0: the model's context. It may be exceeded with rotary
+     * positions, but not with learned ones. */
     int64_t context;
     int threads;           /* compute threads; 0: config.train.threads */
-    const char *precision; /* as by_infer_precision knows it; NULL: precision.compute */
-    /* ids below it are tokens: the tokenizer's size where the model's table is padded; 0: the
-     * model's */
+    const char *precision; /* as for by_infer_precision; NULL: config.precision.compute */
+    /* Only tokens below this are generated: the tokenizer's size if the embedding is padded. 0: the
+     * model's vocabulary. */
     int64_t vocab;
-    /* true: when tokens no longer fit, the caches are emptied and the last context / 2 tokens are
-     * taken in again; false: that is an error */
+    /* When tokens no longer fit, empty the caches and feed the last context / 2 tokens again;
+     * false: that is an error. */
     bool slide;
-    /* a model of the caller's own; NULL: the one that the config names */
+    /* A model of the caller's own, built with `user`; NULL: the one named by the config. */
     by_model_builder *builder;
     void *user;
-    by_device *device; /* stays the caller's; NULL: the CPU */
+    by_device *device; /* must outlive the generator; NULL: the CPU */
 } by_generator_options;
 
-/* Bytes that a generator holds. Their sum is `total`. */
+/* Bytes of memory that a generator holds. */
 typedef struct by_generator_memory_report {
     uint64_t weights;
     uint64_t caches;      /* keys and values of every layer and position */
-    uint64_t activations; /* one arena for all programs */
+    uint64_t activations; /* one arena shared by all programs */
     uint64_t workspace;   /* scratch memory of the most demanding kernel */
     uint64_t data;        /* tokens, positions, logits, scratch memory of sampling */
-    uint64_t total;
+    uint64_t total;       /* sum of the above */
 } by_generator_memory_report;
 
-/* Compiles a model, takes its memory and loads the weights. config: resolved, vocab known.
- * `options` may be NULL. weights NULL: initial weights by the model's rules and config.seed, to
- * measure with. config and weights may be closed afterwards. BY_EFORMAT names a tensor that is
- * missing or has another shape; BY_EARG an option that is out of range. */
+/* Compiles the model, allocates all memory and loads the weights. `config` is resolved and has the
+ * vocabulary size; `options` may be NULL; `weights` NULL: random initial weights, for measurements.
+ * Config and weights may be closed afterwards. Returns BY_EFORMAT with the tensor that is missing
+ * or has another shape, BY_EARG with the option that is out of range. */
 BY_API by_status by_generator_open(by_generator **out, const by_config *config,
                                    const by_weights *weights, const by_generator_options *options,
                                    by_error *error);
 BY_API void by_generator_close(by_generator **generator);
 /* Forgets all tokens. */
 BY_API void by_generator_reset(by_generator *generator);
-/* Forgets all but the first `count` tokens of the sequence: what follows replaces them, without
- * taking the first ones in again. 0 is by_generator_reset; the logits are gone until the next
- * token. BY_EARG: fewer tokens are there; BY_ESTATE: the first ones have left the caches. */
+/* Truncates the sequence to its first `count` tokens, which stay in the caches; there are no logits
+ * until the next token. Returns BY_EARG if there are fewer tokens, BY_ESTATE if the first ones have
+ * left the caches. */
 BY_API by_status by_generator_keep(by_generator *generator, size_t count, by_error *error);
-/* Takes in the next `count` (at least 1) tokens of the sequence; the logits are then those of the
- * token that follows the last one. All but the last run through in chunks of up to 512. When they
- * do not fit and `slide` is on, only the last context / 2 (at least 1) tokens of the sequence so
- * far stay; with `slide` off this is BY_ESTATE. BY_EARG: an id is not below the vocabulary. After
- * these errors the state is as it was before. */
+/* Appends `count` (at least 1) tokens to the sequence, in chunks of up to 512, and computes the
+ * logits of the token after the last one. If they do not fit, `slide` keeps only the last
+ * context / 2 (at least 1) tokens of the sequence; without it the result is BY_ESTATE. Returns
+ * BY_EARG if an id is not below the vocabulary size. After these errors the state is unchanged. */
 BY_API by_status by_generator_feed(by_generator *generator, const int32_t *tokens, size_t count,
                                    by_error *error);
-/* [by_generator_vocab] f32 logits of the next token, valid until the next call that changes the
- * generator; NULL before the first token. */
+/* Returns f32 logits [by_generator_vocab] of the next token, valid until the next call that changes
+ * the generator; NULL before the first token. */
 BY_API const float *by_generator_logits(const by_generator *generator);
-/* by_sample of the logits at the sequence's position. The token is not taken in: pass it to
- * by_generator_feed to go on. BY_ESTATE before the first token. */
+/* Samples a token with by_sample at the sequence's position. The token is not appended: pass it to
+ * by_generator_feed to continue. Returns BY_ESTATE before the first token. */
 BY_API by_status by_generator_sample(by_generator *generator, const by_sampling *sampling,
                                      int32_t *token, by_error *error);
-/* The same of the logits as `process` (NULL: none) leaves them, called with sequence 0 and the
- * `count` tokens of the sequence, of which the first `prompt` were given. Its errors are passed
- * on. */
+/* Like by_generator_sample, but lets `process` (may be NULL) change a copy of the logits first. It
+ * is called with sequence 0 and the given `tokens`, the first `prompt` of which were given by the
+ * user. Its errors are passed on. */
 BY_API by_status by_generator_sample_with(by_generator *generator, const by_sampling *sampling,
                                           by_logits_processor *process, void *user,
                                           const int32_t *tokens, int64_t count, int64_t prompt,
                                           int32_t *token, by_error *error);
-/* Tokens taken in since the last reset; those of them that are in the caches now; the most that
- * fit. */
+/* Returns the number of tokens fed since the last reset. */
 BY_API uint64_t by_generator_position(const by_generator *generator);
+/* Returns the number of tokens in the caches. */
 BY_API int64_t by_generator_cached(const by_generator *generator);
+/* Returns the capacity of the caches in tokens. */
 BY_API int64_t by_generator_context(const by_generator *generator);
+/* Returns the number of logits. */
 BY_API int64_t by_generator_vocab(const by_generator *generator);
+/* Returns the memory that the generator holds. */
 BY_API const by_generator_memory_report *by_generator_memory(const by_generator *generator);
-/* The least work that a model leaves, for shares of the machine's peaks. FLOPs of taking in the
- * first `tokens` tokens of a sequence: two for each weight in a product and token (what follows the
- * keys and values of the last layer counts for the last token alone), and causal attention. */
+/* Returns the minimum of floating-point operations for feeding the first `tokens` tokens of a
+ * sequence: two per weight in a product and token (what follows the keys and values of the last
+ * layer counts for the last token only), plus causal attention. For comparison with the machine's
+ * peak. */
 BY_API double by_generator_flops(const by_generator *generator, int64_t tokens);
-/* Bytes that taking in one token more must read when `cached` are in the caches: each weight that
- * is not only looked up, once, and the keys and values so far. */
+/* Returns the minimum of bytes read to feed one more token with `cached` tokens in the caches: each
+ * weight once, except tables that are only looked up, and the keys and values so far. */
 BY_API double by_generator_token_bytes(const by_generator *generator, int64_t cached);
 
 /* ---- logits of whole sequences ---- */
 
+/* A model compiled for logits of whole sequences. */
 typedef struct by_logits by_logits;
 
-/* Compiles a model for batches of `batch` sequences of `time` tokens and loads its weights.
- * precision: as by_infer_precision knows it, NULL: precision.compute; threads 0:
- * config.train.threads. config and weights may be closed afterwards. */
+/* Compiles the model for `batch` sequences of `time` tokens and loads its weights. `precision` as
+ * for by_infer_precision, NULL: config.precision.compute; threads 0: config.train.threads. Config
+ * and weights may be closed afterwards. Errors as by_generator_open. */
 BY_API by_status by_logits_open(by_logits **out, const by_config *config, const by_weights *weights,
                                 int64_t batch, int64_t time, const char *precision, int threads,
                                 by_error *error);
 BY_API void by_logits_close(by_logits **logits);
-/* tokens [batch, time] to logits [batch, time, vocab] f32, which stay valid until the next run. */
+/* Computes f32 logits [batch, time, vocab] from tokens [batch, time], valid until the next run.
+ * Returns BY_EARG if a token is not below the vocabulary size. */
 BY_API by_status by_logits_run(by_logits *logits, const int32_t *tokens, const float **out,
                                by_error *error);
 
-/* ---- logits for students ---- */
+/* ---- stored logits ---- */
 
 typedef struct by_store_logits_options {
     const char *data;      /* packed directory */
-    int64_t top;           /* the most probable tokens of each position, 1 to the vocabulary */
-    double temperature;    /* above 0, up to 1000: logits are divided by it; distill.temperature */
-    int64_t context;       /* tokens of a window, the student's model.context; 0: the model's */
-    const char *precision; /* as by_infer_precision knows it; NULL: precision.compute */
+    int64_t top;           /* most probable tokens to store per position, 1 to the vocabulary
+                              size */
+    double temperature;    /* divides the logits, (0, 1000]; must equal distill.temperature */
+    int64_t context;       /* tokens per window, the student's model.context; 0: the model's */
+    const char *precision; /* as for by_infer_precision; NULL: config.precision.compute */
     int threads;           /* 0: config.train.threads */
-    bool (*progress)(void *user, uint64_t done, uint64_t windows); /* may be NULL; false: stop */
+    /* May be NULL. Returning false stops with BY_ESTOPPED. */
+    bool (*progress)(void *user, uint64_t done, uint64_t windows);
     void *user;
 } by_store_logits_options;
 
-/* Writes a directory, which does not exist, with what a model says of each token of the data
- * (by_logit_store of banyan/data.h; distill.logits reads it). It is there whole or not at all.
- * BY_EARG: an option is out of range, or the model does not read such data; BY_ESTATE: a logit is
- * not a number; BY_ESTOPPED. */
+/* Writes a model's predictions for each token of the data to a new directory (by_logit_store of
+ * banyan/data.h; distill.logits reads it), which appears complete or not at all. Returns BY_EARG if
+ * an option is out of range, the directory exists or the model does not read such data; BY_ECONFIG
+ * if the data was packed with another tokenizer; BY_ESTATE if a logit is NaN; BY_ESTOPPED. */
 BY_API by_status by_store_logits(const char *directory, const by_pretrained *model,
                                  const by_store_logits_options *options, by_error *error);
 
-/* ---- embeddings of texts ---- */
+/* ---- text embeddings ---- */
 
+/* A model compiled for embeddings of texts. */
 typedef struct by_embed by_embed;
 
+/* How the hidden states of a text become one vector. */
 typedef enum by_pooling {
-    BY_POOL_LAST = 0, /* the last hidden state of the last token */
-    BY_POOL_MEAN      /* the mean over all tokens of the last hidden states */
+    BY_POOL_LAST = 0, /* last hidden state of the last token */
+    BY_POOL_MEAN      /* mean of the last hidden states over all tokens */
 } by_pooling;
 
 typedef struct by_embed_options {
-    by_pooling pooling;
-    bool normalize;        /* divided by its Euclidean norm */
+    by_pooling pooling;    /* default BY_POOL_LAST */
+    bool normalize;        /* divide the vector by its Euclidean norm */
     int64_t context;       /* tokens of the longest text; 0: the model's context */
-    int64_t batch;         /* texts that run together, at most; 0: 1 */
-    const char *precision; /* NULL: precision.compute */
+    int64_t batch;         /* maximum number of texts per run; 0: 1 */
+    const char *precision; /* as for by_infer_precision; NULL: config.precision.compute */
     int threads;           /* 0: config.train.threads */
 } by_embed_options;
 
-/* Compiles a model of tokens that gives a vector for a text, and loads its weights. The last hidden
- * state is the one behind the last norm, `last_hidden_state` of transformers. `options` may be
- * NULL. config and weights may be closed afterwards. Errors as those of by_generator_open. */
+/* Compiles a language model for embeddings and loads its weights. The last hidden state is the
+ * output of the final norm, `last_hidden_state` of transformers. `options` may be NULL. Config and
+ * weights may be closed afterwards. Errors as by_generator_open. */
 BY_API by_status by_embed_open(by_embed **out, const by_config *config, const by_weights *weights,
                                const by_embed_options *options, by_error *error);
-/* Bytes that it holds besides weights: activations, scratch memory, tokens and states of the
- * largest batch. */
+/* Returns the bytes of memory it holds besides the weights: activations, scratch memory, and tokens
+ * and states of the largest batch. */
 BY_API uint64_t by_embed_memory(const by_embed *embed);
 BY_API void by_embed_close(by_embed **embed);
-/* The vector of `count` tokens, f32 [by_embed_width], valid until the next run. BY_EARG: there are
- * no tokens or more than the context, or one is not below the vocabulary. */
+/* Computes the vector of a text of `count` tokens, f32 [by_embed_width], valid until the next run.
+ * Returns BY_EARG if there are no tokens or more than the context, or one is not below the
+ * vocabulary size. */
 BY_API by_status by_embed_run(by_embed *embed, const int32_t *tokens, size_t count,
                               const float **out, by_error *error);
+/* Tokens of one text. */
 typedef struct by_embed_text {
     const int32_t *tokens;
     size_t count;
 } by_embed_text;
 
-/* The vectors of up to `batch` texts, f32 [count, by_embed_width], computed together. Errors as
- * those of by_embed_run. */
+/* Computes the vectors of 1 to `batch` texts together, f32 [count, by_embed_width]. Errors as
+ * by_embed_run. */
 BY_API by_status by_embed_run_batch(by_embed *embed, const by_embed_text *texts, size_t count,
                                     const float **out, by_error *error);
-/* Whether a text of so many tokens has a vector; BY_EARG says why not. */
+/* Returns BY_EARG with the reason if a text of `count` tokens cannot be embedded. */
 BY_API by_status by_embed_check(const by_embed *embed, size_t count, by_error *error);
+/* Returns the length of a vector. */
 BY_API int64_t by_embed_width(const by_embed *embed);
 
-/* ---- classes of texts ---- */
+/* ---- text classification ---- */
 
-/* A model with the head that transformers calls ...ForSequenceClassification: the matrix
- * `score.weight` [labels, width], multiplied by the vector of a text (BY_POOL_LAST). */
+/* A model with the head that transformers calls ...ForSequenceClassification: a matrix
+ * `score.weight` [labels, width] applied to the vector of a text (BY_POOL_LAST). */
 typedef struct by_classifier by_classifier;
 
-/* "problem_type" of config.json. A file without it means BY_PROBLEM_REGRESSION for one label, else
- * BY_PROBLEM_SINGLE, as transformers trains such a model. */
+/* Kind of classification, from "problem_type" of config.json; if that is absent,
+ * BY_PROBLEM_REGRESSION for one label and BY_PROBLEM_SINGLE otherwise, as in transformers. */
 typedef enum by_problem {
     BY_PROBLEM_SINGLE = 0, /* "single_label_classification": softmax */
     BY_PROBLEM_MULTI,      /* "multi_label_classification": sigmoid of each label */
-    BY_PROBLEM_REGRESSION  /* "regression": the values as they are */
+    BY_PROBLEM_REGRESSION  /* "regression": values as they are */
 } by_problem;
 
-/* Opens the body as by_embed_open does, whose options apply but for pooling and normalize, and
- * reads the head, which is kept in f32. Names of labels are those of "id2label" of config.json, or
- * LABEL_0, LABEL_1, ... BY_EFORMAT: there is no head, its matrix has another width than the model,
- * or config.json has other labels than its rows. */
+/* Opens the model as by_embed_open does, ignoring pooling and normalize, and reads the head, which
+ * stays in f32. Label names come from "id2label" of config.json, else they are LABEL_0, LABEL_1,
+ * ... Returns BY_EFORMAT if there is no head, its width is not the model's, or config.json has
+ * another number of labels. */
 BY_API by_status by_classifier_open(by_classifier **out, const by_config *config,
                                     const by_weights *weights, const by_embed_options *options,
                                     by_error *error);
 BY_API void by_classifier_close(by_classifier **classifier);
-/* Probabilities, or values of a regression, of up to `batch` texts, f32 [count, labels], valid
- * until the next run. As in transformers, "pad_token_id" of config.json at the end of a text is not
- * looked at. Errors as those of by_embed_run. */
+/* Computes the probabilities, or values of a regression, of 1 to `batch` texts: f32
+ * [count, labels], valid until the next run. As in transformers, trailing "pad_token_id" tokens are
+ * ignored. Errors as by_embed_run. */
 BY_API by_status by_classifier_run(by_classifier *classifier, const by_embed_text *texts,
                                    size_t count, const float **out, by_error *error);
-/* Whether a text of so many tokens can be run; BY_EARG says why not. */
+/* Returns BY_EARG with the reason if a text of `count` tokens cannot be classified. */
 BY_API by_status by_classifier_check(const by_classifier *classifier, size_t count,
                                      by_error *error);
+/* Returns the kind of classification. */
 BY_API by_problem by_classifier_problem(const by_classifier *classifier);
+/* Returns the number of labels. */
 BY_API int64_t by_classifier_labels(const by_classifier *classifier);
-/* The name of label i, below by_classifier_labels; owned by the classifier. */
+/* Returns the name of label i. */
 BY_API const char *by_classifier_label(const by_classifier *classifier, int64_t i);
 
 #ifdef __cplusplus

@@ -1,13 +1,14 @@
-/* Operations: the vocabulary that graphs are written in and kernels implement.
+/* Operations: the vocabulary of graphs, implemented by kernels.
  *
- * Notation: [..., C] is a tensor whose leading axes are flattened to R rows. B batch, T sequence
- * length, H query heads, K key/value heads, D head width, V vocabulary. "act" is f32, bf16 or f16.
- * An optional input that is absent has value BY_NONE (in kernels: data NULL).
+ * Notation: [..., C] is a tensor whose leading axes are flattened to R rows. B is the batch size, T
+ * the sequence length, H query heads, K key/value heads, D head width, V vocabulary size. "act" is
+ * f32, bf16 or f16. "x?" is an optional input, BY_NONE if absent (NULL data in kernels). "x*" is
+ * updated in place, see below.
  *
  *   op                inputs                                outputs
  *   MATMUL            a, b, bias?[N], add?                  y = op(a) op(b) + bias + add
  *     a and b are flattened to 2-D [rows, last]; trans_a / trans_b transpose them. y is
- *     [lead(a)..., N], or [M, N] when trans_a. bias f32 or act; add has y's shape and dtype.
+ *     [lead(a)..., N], or [M, N] with trans_a. bias f32 or act; add has y's shape and dtype.
  *     y's dtype is attrs.dtype.
  *   SUM_ROWS          x [..., C]                            y [C] f32: sum over attrs.lead leading
  *                                                           axes (0: all but the last)
@@ -18,222 +19,226 @@
  *   CAST              x                                     y, dtype attrs.dtype
  *   UNARY             x                                     y = f(x), f = attrs.function
  *   UNARY_GRAD        x, dy                                 dx = dy * f'(x)
- *   SWIGLU            gate, up                              y = silu(gate) * up
+ *   SWIGLU            gate, up                              y = silu(gate) * up (Shazeer 2020)
  *   SWIGLU_GRAD       gate, up, dy                          dgate, dup
  *   LAYER_NORM        x [..., C], w [C] f32, b [C] f32      y like x, mean [R] f32, rstd [R] f32
  *   LAYER_NORM_GRAD   x, w, mean, rstd, dy, add?            dx (+ add), dw [C] f32, db [C] f32
  *   RMS_NORM          x [..., C], w [C] f32                 y like x, rstd [R] f32
  *   RMS_NORM_GRAD     x, w, rstd, dy, add?                  dx (+ add), dw [C] f32
- *   OFFSET_IDS        ids i32 (any shape)                   ids - attrs.begin, negative ids as -1:
- *     the ids of a table of attrs.rows rows as those of the slice of it that begins at row
- *     attrs.begin. What is not in the slice is out of its range, which EMBEDDING and EMBEDDING_GRAD
- *     leave out.
+ *   OFFSET_IDS        ids i32 (any shape)                   ids - attrs.begin, negative ids as -1
+ *     Converts ids of a table of attrs.rows rows to those of the slice of it that begins at row
+ *     attrs.begin. Ids outside the slice are out of its range, and EMBEDDING and EMBEDDING_GRAD
+ *     skip them.
  *   EMBEDDING         ids i32 [...], table [V, C]           y [..., C] like table
  *   EMBEDDING_GRAD    ids, dy [..., C], base? [V, C] f32    dtable [V, C] f32 = base + scattered dy
  *   POSITION          x [B, T, C], table [T', C], T <= T'   y = x + table[attrs.begin + t],
  *                                                           like x
- *     Here and in the next two, and for elements of a sample in DROPOUT: from entry attrs.turn of x
- *     on, t is attrs.gap more.
+ *     Here, in the next two and for the elements of a sample in DROPOUT, t is increased by
+ *     attrs.gap from entry attrs.turn of x on.
  *   POSITION_GRAD     dy [B, T, C]                          dtable [T', C] f32 (T' = attrs.rows):
- *                                                           zero but for the T rows
- *   ROPE              x [B, T, H*D], position i32 [1] or    y: rotate-half rotary embedding at
- *                     i32 [B, T]?                           positions position + attrs.begin + t,
- *     or, of [B, T], at each row's own; angles by_rotation_of(attrs), heads attrs.heads;
- *     attrs.inverse turns back (that is its gradient)
+ *                                                           zero except for the T rows
+ *   ROPE              x [B, T, H*D], position i32 [1] or    y: rotate-half rotary embedding (Su et
+ *                     i32 [B, T]?                           al. 2021) at position + attrs.begin + t
+ *     With position [B, T], at each row's own position. Angles are by_rotation_of(attrs), heads
+ *     attrs.heads; attrs.inverse rotates backward, which is the gradient.
  *   ATTENTION         qkv [B, T, (H + 2K) * D] (packed),    y [B, T, H*D], lse [B, H, T] f32
- *                     or q [B, T, H*D], k, v [B, T, K*D];   scale 1/sqrt(D); query head h reads key
- *                     lengths? i32 [B] (fourth operand),    head h / (H / K)
+ *                     or q [B, T, H*D], k, v [B, T, K*D];   scale 1/sqrt(D); query head h uses
+ *                     lengths? i32 [B] (fourth operand),    key/value head h / (H / K)
  *                     starts? i32 [B, T] (fifth)
- *     causal, or with attrs.bidirectional each query reads all keys. Of sample b only the first
- *     lengths[b] rows (within 0 .. T) exist: keys behind them are not read, and y, lse and all
- *     gradients are zero there. Causal attention may have a lower limit: query t reads the keys
- *     from the largest of 0, t - attrs.window + 1 (0: no window) and starts[b, t] on, but always
- *     its own. Blocks of keys that no query of a tile reads cost nothing.
+ *     Causal, or over all keys with attrs.bidirectional. Only the first lengths[b] rows (in 0 .. T)
+ *     of sample b exist: later keys are not read, and y, lse and all gradients are zero there.
+ *     Causal attention may have a lower limit: query t reads keys from the maximum of 0,
+ *     t - attrs.window + 1 (window 0: no limit) and starts[b, t] on, but always its own. Blocks of
+ *     keys that no query of a tile reads cost nothing.
  *   ATTENTION_GRAD    (qkv | q, k, v[, lengths[, starts]]), dqkv | dq, dk, dv
  *                     y, lse, dy
  *   ATTENTION_MERGE   y_0, lse_0, y_1, lse_1 f32            y, lse
- *     of attention over two sets of keys, from its results for each; H = attrs.heads.
- *   CACHED_ATTENTION  (qkv | q, k, v), k_cache*, v_cache*   y [B, T, H*D]; writes k and v of the T
- *                     [B, K, S, D], position i32 [1]        new tokens into the caches at position
- *                                                           .. position + T, then attends over
- *                                                           all, or the last attrs.window
+ *     Attention over the union of two sets of keys from its results for each; H = attrs.heads.
+ *   CACHED_ATTENTION  (qkv | q, k, v), k_cache*, v_cache*   y [B, T, H*D]
+ *                     [B, K, S, D], position i32 [1]
+ *     Writes k and v of the T new tokens into the caches at position .. position + T - 1, then
+ *     attends over all positions so far, or the last attrs.window.
  *   PAGED_ATTENTION   (qkv | q, k, v) with B = 1,           y [1, T, H*D]
  *                     k_pool*, v_pool* [pages, K, P, D],
  *                     positions i32 [T], sessions i32 [T],
  *                     table i32 [sessions, pages of one]
  *     P = BY_PAGE_TOKENS. Row t is the token at positions[t] of session sessions[t], whose token at
- *     position p is in page table[session][p / P], place p % P. First the keys and values of all
- *     rows are written into their pages, then each row attends to its session's keys up to its own,
- *     of them the last attrs.window (0: all), in the order of positions: a row's bits depend on
- *     nothing else. A row with a negative position writes and reads nothing, and its y is zero.
- *   DROPOUT           x [B, ...], rng i32 [4]               y = mask * x / (1 - p); p = attrs.p.
+ *     position p is in page table[session][p / P], slot p % P. First the keys and values of all
+ *     rows are written to their pages; then each row attends to its session's keys up to its own,
+ *     or the last attrs.window of them (0: all), in the order of positions. The bits of a row
+ *     depend on nothing else. A row with a negative position writes and reads nothing, and its y is
+ *     zero.
+ *   DROPOUT           x [B, ...], rng i32 [4]               y = mask * x / (1 - p), p = attrs.p
  *     rng = {seed low, seed high, step, index of the first sample}. The mask of an element is a
- *     function of (seed, attrs.stream, step, sample, place in the sample) alone; the gradient is
- *     the same op on dy. attrs.rows is the number of x's first sample when x has some of the
- *     samples, attrs.begin the place of its first element when it is a slice of all.
+ *     function of (seed, attrs.stream, step, sample, position in the sample) only; the gradient is
+ *     the same op on dy. attrs.rows is the index of x's first sample if x has some of the samples,
+ *     attrs.begin the position of its first element if it is a slice of each.
  *   LINEAR_CROSS_ENTROPY        x [..., C], w [V, C], targets i32 [...]   loss [1] f32, lse [R] f32
- *     sum over rows with target >= 0 of logsumexp(x w^T) - (x w^T)[target]; the logits exist only
- *     for a chunk of rows at a time.
+ *     Sum over rows with target >= 0 of logsumexp(x w^T) - (x w^T)[target]; logits exist only for a
+ *     chunk of rows at a time.
  *   LINEAR_CROSS_ENTROPY_GRAD   x, w, targets, lse, dloss [1] f32         dx like x, dw [V, C] f32
- *                               (, logits [R, V] f32: x w^T, not computed again)
+ *                               (, logits [R, V] f32: x w^T, to avoid recomputing it)
  *   LINEAR_CROSS_ENTROPY_TRAIN  x, w, targets, dloss [1] f32          loss, dx, dw in one pass
- *     With attrs.rows the targets are those of a vocabulary of so many entries, of which w is the
- *     slice that begins at attrs.begin (GRAD alone).
+ *     With attrs.rows (GRAD only), targets refer to a vocabulary of attrs.rows entries, of which w
+ *     is the slice that begins at attrs.begin.
  *   LINEAR_CROSS_ENTROPY_PART   x, w, targets                parts [2, R] f32, logits [R, V] f32
- *     the row's logsumexp(x w^T) over the slice w, and the logit of its target, 0 when that is not
- *     in the slice; attrs.begin and attrs.rows as above. With attrs.keep also the logits.
+ *     For each row, logsumexp(x w^T) over the slice w, and the logit of the target, 0 if it is not
+ *     in the slice; attrs.begin and attrs.rows as above. logits only with attrs.keep.
  *   CROSS_ENTROPY_COMBINE       parts [2 n, R] f32, targets i32           loss [1] f32, lse [R] f32
- *     of the parts of n slices that are the whole vocabulary (attrs.rows entries), one behind the
- *     other; as LINEAR_CROSS_ENTROPY.
+ *     As LINEAR_CROSS_ENTROPY, from the concatenated parts of n slices that make up the whole
+ *     vocabulary of attrs.rows entries.
  *   LINEAR_DISTILL    x [..., C], w [V, C], targets i32     loss [1] f32
- *                     [...], and of the teacher either
- *                     x' [..., D], w' [V, D] or
- *                     ids i32 [..., k], logits f32 [..., k]
- *     sum over rows with target >= 0 of (1 - a) CE + a T^2 KL(q || p) (Hinton et al. 2015), with
- *     a = attrs.p and T = attrs.theta: CE = logsumexp(z) - z[target] of z = x w^T, p = softmax(z /
- *     T), and q = softmax(z' / T) of z' = x' w'^T, or of the k stored logits, 0 elsewhere. Logits
- *     exist only for a chunk of rows at a time. The teacher has no gradient.
+ *                     [...], and from the teacher either
+ *                     x'? [..., D], w'? [V, D], or
+ *                     ids? i32 [..., k],
+ *                     logarithms? f32 [..., k + 1]
+ *     Sum over rows with target >= 0 of (1 - a) CE + a T^2 KL(q || p) (Hinton et al. 2015), with
+ *     a = attrs.p and T = attrs.theta: CE = logsumexp(z) - z[target] for z = x w^T, and
+ *     p = softmax(z / T). q is softmax(z' / T) for z' = x' w'^T, or given by its logarithms for k
+ *     tokens and, last, for all others together, which then count as one event in p as well. Logits
+ *     exist only for a chunk of rows at a time. There is no gradient for the teacher.
  *   LINEAR_DISTILL_GRAD   as above, dloss [1] f32           dx like x, dw [V, C] f32
  *   LINEAR_DISTILL_TRAIN  as above, dloss [1] f32           loss, dx, dw in one pass
  *   ROUTER            logits f32 [..., E]                   weight f32 [..., k], index i32
  *                                                           [..., k], mass f32 [E]
- *     of a mixture of experts: the k = attrs.chosen largest logits of each row, the largest first,
- *     of equal ones the first; weight is the softmax over these, mass the sum over rows of the
- *     softmax over all.
+ *     Of a mixture of experts: the k = attrs.chosen largest logits of each row in descending order,
+ *     ties by index. weight is the softmax over these, mass the sum over rows of the softmax over
+ *     all.
  *   ROUTER_GRAD       logits, index, dweight?, dmass?       dlogits
  *   GROUP             ids i32 [...]                         slot i32 like ids, member i32 [S],
- *     entries i = 0, 1, ... of ids by their group ids[i]  range i32 [G blocks, 2]
- *     in [0, G), G = attrs.rows, each group's in their order: group g has the rows range[g][0] ..
- *     range[g][1] - 1 of S, entry i is in row slot[i], row s has entry member[s]. attrs.capacity 0:
- *     groups follow each other and S is the number of entries; else group g begins at row
- *     g * capacity, and entries that it has no room for are in none (slot -1), as rows without an
- *     entry have member -1. attrs.blocks (0: 1; more only with a capacity): the entries are cut
- *     into as many equal, neighbouring blocks, and each group has a range and `capacity` rows for
- *     each of them.
- *   COUNT_IDS         ids i32 [...]                         y f32 [attrs.rows]: entries of each id
+ *                                                           range i32 [G blocks, 2]
+ *     Sorts entries i = 0, 1, ... of ids by their group ids[i] in [0, G), G = attrs.rows, keeping
+ *     the order within a group: group g has rows range[g][0] .. range[g][1] - 1 of S, entry i is in
+ *     row slot[i], and row s has entry member[s]. attrs.capacity 0: groups follow each other, and S
+ *     is the number of entries. Otherwise group g begins at row g * capacity; entries for which it
+ *     has no room get slot -1, rows without an entry member -1. attrs.blocks (0: 1; more only with
+ *     a capacity): the entries are cut into that many equal contiguous blocks, and each group has a
+ *     range and `capacity` rows for each block.
+ *   COUNT_IDS         ids i32 [...]                         y f32 [attrs.rows]: count of each id
  *   SCATTER_ROWS      x [..., C], slot i32 [..., k],        y [S, C] like x: row s is the row of x
- *                     member i32 [S], weight? f32 [..., k]  that entry member[s] belongs to, by its
- *                                                           weight; zeros for -1
- *   GATHER_ROWS       x [S, C], slot i32 [..., k],          y [..., C] like x: the sum over the k
- *                     member i32 [S], weight? f32 [..., k]  slots of their rows by their weights
- *     slot and member are those of GROUP; the first makes SCATTER_ROWS' gradient and the second
- *     GATHER_ROWS'.
- *   ROW_DOTS          a [..., C], b [S, C],                 y f32 [..., k]: the products of a's row
+ *                     member i32 [S], weight? f32 [..., k]  that entry member[s] belongs to, times
+ *                                                           its weight; zeros for -1
+ *   GATHER_ROWS       x [S, C], slot i32 [..., k],          y [..., C] like x: the sum of the rows
+ *                     member i32 [S], weight? f32 [..., k]  in the k slots, times their weights
+ *     slot and member are those of GROUP; slot is needed for the gradient of SCATTER_ROWS, member
+ *     for that of GATHER_ROWS.
+ *   ROW_DOTS          a [..., C], b [S, C],                 y f32 [..., k]: dot products of a's row
  *                     slot i32 [..., k]                     with row slot of b
  *   GROUPED_MATMUL    a [R, K], b [E, K, N] or [E, N, K]    y [R, N]: rows range[g][0] ..
- *                     when attrs.trans_b,                   range[g][1] - 1 of a by matrix g E / G
- *                     range i32 [G, 2]                      of b; zeros in rows of no range
- *     ranges do not overlap. With attrs.capacity, range g has the first range[g][1] - range[g][0]
- *     of the rows from g * capacity on, wherever it says that they are. y's dtype is attrs.dtype.
- *     attrs.chosen: matrices that an example meets, for the count of its FLOPs.
+ *                     with attrs.trans_b,                   range[g][1] - 1 of a times matrix
+ *                     range i32 [G, 2]                      g E / G of b; zeros in other rows
+ *     Ranges do not overlap. With attrs.capacity, range g is the first range[g][1] - range[g][0]
+ *     rows from g * capacity on, whatever range[g][0] is. y's dtype is attrs.dtype. attrs.chosen:
+ *     matrices that an example meets, for counting its FLOPs.
  *   GROUPED_MATMUL_GRAD   a [R, M], b [R, N],               y [E, M, N]: a^T b over the rows of the
  *                     range i32 [G, 2]                      ranges of each of E = attrs.rows
- *     y is f32 where G is more than E.
+ *     y is f32 if G > E.
  *   CROSS_ENTROPY     logits [..., C], targets i32 [...]     loss [1] f32, lse [R] f32
- *     sum over rows with target in [0, C) of lse - (1 - e) logits[target] - e mean(logits), with
- *     e = attrs.smoothing (label smoothing: Szegedy et al. 2016); computed in f32.
+ *     Sum over rows with target in [0, C) of lse - (1 - e) logits[target] - e mean(logits), with
+ *     e = attrs.smoothing (label smoothing, Szegedy et al. 2016); computed in f32.
  *   CROSS_ENTROPY_GRAD  logits, targets, lse, dloss [1] f32     dlogits like logits
  *   SQUARED_ERROR     x [..., C], t f32 like x, w? f32 [R]      loss [1] f32 = sum of w (x - t)^2
- *   SMOOTH_L1         x, t, w?                              loss [1] f32 = sum of w l(x - t):
- *     l(d) = d^2 / (2 beta) where |d| < beta, else |d| - beta / 2; beta = attrs.beta, 0 gives |d|.
+ *   SMOOTH_L1         x, t, w?                              loss [1] f32 = sum of w l(x - t)
+ *     l(d) = d^2 / (2 beta) if |d| < beta, else |d| - beta / 2; beta = attrs.beta, 0 gives |d|.
  *   SQUARED_ERROR_GRAD, SMOOTH_L1_GRAD
  *                     x, t, w?, dloss [1] f32               dx like x
  *   FILL              none                                  y attrs.shape, attrs.dtype: attrs.value
- *   RESHAPE           x                                     y attrs.shape, of as many elements
+ *   RESHAPE           x                                     y attrs.shape, as many elements
  *   PERMUTE           x                                     y: axis i is x's axis attrs.order[i]
- *   CONCAT            two to eight tensors that differ in   y: behind each other along attrs.axis
- *                     the extent of attrs.axis alone
+ *   CONCAT            two to eight tensors that differ      y: concatenated along attrs.axis
+ *                     only in the extent of attrs.axis
  *   SLICE             x                                     y: attrs.rows entries of attrs.axis
  *                                                           from attrs.begin on
- *   PAD               x                                     y: x from attrs.begin on in attrs.rows
- *                                                           entries of attrs.axis, zeros around
+ *   PAD               x                                     y: x at attrs.begin in attrs.rows
+ *                                                           entries of attrs.axis, zeros elsewhere
  *   EXPAND            x (broadcast to attrs.shape)          y attrs.shape
  *   SUM               x                                     y: x summed over the set of axes
- *     attrs.axes (bit i: axis i), which are dropped, or stay with extent 1 when attrs.keep; divided
- *     by the number of terms when attrs.mean; f32 when attrs.wide, else like x.
+ *     attrs.axes (bit i: axis i), which are dropped, or kept with extent 1 with attrs.keep; divided
+ *     by the number of terms with attrs.mean; f32 with attrs.wide, else like x.
  *   SOFTMAX           x [..., C]                            y like x: softmax over the last axis,
- *                                                           its logarithm when attrs.logarithm
+ *                                                           its logarithm with attrs.logarithm
  *   SOFTMAX_GRAD      y, dy                                 dx like y
- *   SUM_SQUARES       x f32 (any shape)                     y [ceil(elements / BY_SUM_BLOCK)] f32:
- *     the sum of squares of each BY_SUM_BLOCK neighbouring elements. A process that holds a part of
- *     x which begins at such a boundary has the same numbers for its blocks as one that holds all.
- *   MEASURE           x, y? like x                          m [blocks, BY_MEASURES] f32: of each
- *     BY_SUM_BLOCK neighbouring elements of x the sum, the sum of squares, how many are 0, the
- *     largest magnitude, the sum of squares of x - y (0 without y), and how many are infinite or
- *     NaN; see BY_MEASURE_SUM.
+ *   SUM_SQUARES       x f32 (any shape)                     y [ceil(elements / BY_SUM_BLOCK)] f32
+ *     The sum of squares of each BY_SUM_BLOCK consecutive elements. A process that holds a part of
+ *     x starting at a block boundary gets the same sums for its blocks as one that holds all of x.
+ *   MEASURE           x, y? like x                          m [blocks, BY_MEASURES] f32
+ *     For each BY_SUM_BLOCK consecutive elements of x: the sum, the sum of squares, the number of
+ *     zeros, the largest magnitude, the sum of squares of x - y (0 without y), and the number of
+ *     infinities and NaNs; see BY_MEASURE_SUM.
  *   ENCODE8           x [..., C] act                        codes u8 like x, scale f32 [R, blocks]
- *     blocks of BY_ROW_CODE_BLOCK neighbouring elements of a row, the last one shorter: scale is
- *     the largest magnitude / 127, and codes are 128 + x / scale, rounded to nearest, ties to even.
- *     A block whose largest magnitude is below 2^-118 has scale 0, one with an element that is not
- *     finite a scale that is not.
- *   FAKE_QUANTIZE     w f32 [k, n], or [n, k] with trans_b  y like w, dtype attrs.dtype: what the
- *     codes of attrs.packing (int8 or int4) stand for that banyan/packing.h finds for w, of 8 bits
- *     in [-127, 127]; a group with a weight that is not finite becomes NaN. Its gradient is that of
- *     y (straight through).
+ *     Quantizes blocks of BY_ROW_CODE_BLOCK consecutive elements of a row (the last one may be
+ *     shorter): scale is the largest magnitude / 127, codes are 128 + x / scale rounded to nearest,
+ *     ties to even. A block whose largest magnitude is below 2^-118 has scale 0; one with an
+ *     element that is not finite has a scale that is not.
+ *   FAKE_QUANTIZE     w f32 [k, n], or [n, k] with trans_b  y like w, dtype attrs.dtype
+ *     w rounded to the values of the codes of attrs.packing (INT8 or INT4, banyan/packing.h; 8-bit
+ *     codes in [-127, 127]); a group with a weight that is not finite becomes NaN. Its gradient is
+ *     that of y (straight-through).
  *   DECODE8           codes u8 [..., C],                    y like codes, dtype attrs.dtype:
  *                     scale f32 [R, blocks]                 (codes - 128) scale
  *   CLIP_SCALE        failed* [1], losses? [n],             norm [1], scale [1] =
- *                     factor? [1], squares [k]              min(1, attrs.clip / (norm + 1e-6));
- *                     (any number of them)                  1 when attrs.clip is 0
- *     norm: the root of the sum of all squares. Both are divided by factor, which the loss was
- *     multiplied by, norm before it is clipped. When it or a loss is not finite, failed becomes 1;
- *     while failed is not 0, scale is NaN, and an update whose scale is not finite changes
- *     nothing.
- *   ADAMW             p* f32, g f32, m* f32, v* f32,        copy? bf16 or f16: p rounded, when the
+ *                     factor? [1], squares [k]              min(1, attrs.clip / (norm + 1e-6)),
+ *                     (any number of them)                  or 1 if attrs.clip is 0
+ *     norm is the square root of the sum of all squares. Both outputs are divided by factor, by
+ *     which the loss was multiplied, norm before clipping. If norm or a loss is not finite, failed
+ *     becomes 1; while failed is not 0, scale is NaN, and an update with a scale that is not finite
+ *     changes nothing.
+ *   ADAMW             p* f32, g f32, m* f32, v* f32,        copy? bf16 or f16: p rounded, if the
  *                     hyper f32 [3..], scale f32 [1]        output exists
- *     hyper = {lr, 1 - beta1^t, 1 - beta2^t, ...}; g is multiplied by scale first; attrs beta1,
- *     beta2, eps, decay (decoupled: p -= lr * decay * p before the update; Loshchilov & Hutter
- *     2019), lr_scale (not 0: lr is so many times hyper[0]).
- *   ADAMW8            p* f32, g f32, m* u8, v* u8,          copy? likewise
+ *     hyper = {lr, 1 - beta1^t, 1 - beta2^t, ...}; g is multiplied by scale first; attrs.beta1,
+ *     beta2, eps, decay (decoupled: p -= lr * decay * p before the update; Loshchilov and Hutter
+ *     2019), lr_scale (if not 0, lr is lr_scale * hyper[0]).
+ *   ADAMW8            p* f32, g f32, m* u8, v* u8,          copy? as ADAMW
  *                     scale of m* f32 [blocks], scale of
  *                     v* f32 [blocks], hyper, scale
- *     ADAMW with moments in 8 bits: blocks of BY_CODE_BLOCK neighbouring elements, each moment a
- *     code for a number from -1 to 1 times the largest magnitude of its block (Dettmers et al.
- *     2022). The update uses the moments before they are rounded.
- *
+ *     ADAMW with 8-bit moments: per block of BY_CODE_BLOCK consecutive elements, each moment is a
+ *     code for a number in [-1, 1] times the largest magnitude of its block (Dettmers et al. 2022).
+ *     The update uses the moments before they are rounded.
+ * !
  *   PACKED_MATMUL     a [..., k], w u8, bias?[n], add?      y [..., n] = a w + bias + add
- *     w is a weight of k inputs and n outputs as attrs.packing says (banyan/packing.h), a of its
- *     dtype; the rest as MATMUL. A row of y has the same bits whatever other rows there are. With
- *     weights of INT8 and INT4, each block of a row of a (128 inputs, or a group) is multiplied as
- *     integers of up to 32639 times a scale.
- *   PACKED_EMBEDDING  ids i32 [...], w u8                   y [..., k] attrs.dtype: of each id the
+ *     w is a weight of k inputs and n outputs, packed as attrs.packing (banyan/packing.h), a of
+ *     that packing's dtype; otherwise as MATMUL. A row of y has the same bits regardless of other
+ *     rows. With INT8 and INT4, each block of a row of a (128 inputs, or a group) is multiplied as
+ *     integers of magnitude up to 32639 times a scale.
+ *   PACKED_EMBEDDING  ids i32 [...], w u8                   y [..., k] attrs.dtype: for each id the
  *                                                           inputs of that output of w
- *
+ * !
  *   MAP               up to 8: act of one shape, some *, and    up to 3: act of that shape
  *                     f32 of any shape, read as scalars
  *     attrs.map computes element by element in f32: banyan/map.h.
  *
- * Collectives: run by all attrs.ranks ranks that differ in the set of mesh axes attrs.mesh alone
- * (bit i: axis i of by_mesh_axis), in one order. Of an axis of E entries that is cut over the ranks
- * each has neighbouring entries in the order of ranks, E / ranks of them, the first E % ranks one
- * more. A collective starts at its node; its result may be read, and its operands written, behind
- * the WAIT for it.
+ * Collectives are run, in the same order, by all attrs.ranks ranks that differ only in the mesh
+ * axes of the set attrs.mesh (bit i: axis i of by_mesh_axis). An axis of E entries is divided among
+ * the ranks into contiguous pieces in rank order: E / ranks entries each, the first E % ranks ranks
+ * one more. A collective starts at its node. Its result may be read, and its operands overwritten,
+ * only after the WAIT for it.
  *
  *   ALL_REDUCE        x act or i32                          y like x: the sum of the ranks' x
  *   ALL_GATHER        x: this rank's entries of attrs.axis  y: all attrs.rows entries of the axis
- *   REDUCE_SCATTER    x act or i32                          y: of the sum of the ranks' x, this
- *                                                           rank's entries of attrs.axis, of which
- *                                                           there are attrs.rows
- *   ALL_TO_ALL        x                                     y: what each rank had of this rank's
- *     entries of attrs.axis, behind each other along attrs.to in the order of ranks. Both axes are
- *     cut equally.
- *   RING_SHIFT        x                                     y: the x of the rank before, the last
- *                                                           one's on the first
- *   REDUCE_GRADIENTS  any number of f32, * with             done [1] f32, no number
+ *   REDUCE_SCATTER    x act or i32                          y: this rank's entries of attrs.axis
+ *                                                           (attrs.rows of them) of the sum of the
+ *                                                           ranks' x
+ *   ALL_TO_ALL        x                                     y: each rank's part of this rank's
+ *     entries of attrs.axis, concatenated along attrs.to in rank order. Both axes are divided
+ *     equally.
+ *   RING_SHIFT        x                                     y: the x of the previous rank; the
+ *                                                           first gets that of the last
+ *   REDUCE_GRADIENTS  any number of f32, * with             done [1] f32, without meaning
  *                     attrs.in_place
- *     the gradients of bucket attrs.bucket are complete: whoever runs the graph exchanges them.
+ *     Signals that the gradients of bucket attrs.bucket are complete: whoever runs the graph
+ *     exchanges them.
  *   GATHER_PARAMETER  none                                  y attrs.shape, attrs.dtype
- *     the graph's parameter number attrs.bucket, of which each rank has a part: whoever runs the
- *     graph gathers it. Zeros where there is nobody.
+ *     The graph's parameter number attrs.bucket, of which each rank holds a part: whoever runs the
+ *     graph gathers it. Zeros if nobody does.
  *   WAIT              y: a collective's result; operands    z = y
  *                     of it
- *     operands behind the first are not read; they keep their memory until here.
- *   REPLICATE         x, the same on all ranks              y = x. Its gradient is the sum of the
+ *     Operands after the first are not read; they keep their memory until here.
+ *   REPLICATE         x, the same on all ranks              y = x; the gradient is the sum of the
  *                                                           ranks' gradients
  *
- * Inputs marked * are updated in place; they must be graph inputs, parameters or state. Another
- * node may read such a value only when its result feeds the update, as a norm of the parameter
- * does: it then reads the old value in every order of the nodes.
+ * Inputs marked * must be graph inputs, parameters or state. Another node may read such a value
+ * only if its result feeds the update, as a norm of the parameter does; it then reads the old value
+ * whatever the order of the nodes.
  */
 #ifndef BANYAN_OP_H
 #define BANYAN_OP_H
@@ -249,16 +254,17 @@
 extern "C" {
 #endif
 
+/* Maximum number of results of a node. */
 #define BY_MAX_OUTPUTS 3
-/* Tokens of a page of keys and values. */
+/* Tokens in a page of keys and values. */
 #define BY_PAGE_TOKENS 16
-/* Of a pool of codes: bytes of a token's scale in a head. */
+/* Bytes of a token's scale per head in a pool of 8-bit codes. */
 #define BY_PAGE_SCALE 4
-/* Elements of a partial sum: sums that ranks share are cut at multiples of it. */
+/* Elements of a partial sum; sums that ranks share are divided at multiples of it. */
 #define BY_SUM_BLOCK 16384
-/* Elements of ADAMW8 that share a scale. */
+/* Elements that share a scale in ADAMW8. */
 #define BY_CODE_BLOCK 256
-/* Elements of a row of ENCODE8 that share a scale. */
+/* Elements of a row that share a scale in ENCODE8. */
 #define BY_ROW_CODE_BLOCK 128
 
 /* Columns of what MEASURE makes. */
@@ -272,7 +278,7 @@ enum {
     BY_MEASURES
 };
 
-/* All operations, in the order of their numbers: X(NAME, name). The row of an op in src/ops is
+/* All operations in the order of their numbers: X(NAME, name). Their rows in src/ops are named
  * by__op_name. */
 #define BY_OPS(X)                                                                                  \
     X(MATMUL, matmul)                                                                              \
@@ -360,24 +366,28 @@ enum {
 typedef enum by_op { BY_OPS(BY_OP_NUMBER) BY_OP_COUNT } by_op;
 #undef BY_OP_NUMBER
 
+/* Functions of UNARY and of maps. */
 typedef enum by_function {
-    BY_FN_GELU = 0, /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), GPT-2's */
-    BY_FN_SILU,     /* x * sigmoid(x) */
+    /* 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): GPT-2's approximation (Hendrycks and Gimpel
+     * 2016). */
+    BY_FN_GELU = 0,
+    BY_FN_SILU, /* x * sigmoid(x) */
     BY_FN_RELU,
     BY_FN_TANH,
     BY_FN_SIGMOID,
     BY_FN_NEGATE,   /* -x */
-    BY_FN_GELU_ERF, /* 0.5 x (1 + erf(x / sqrt(2))): the exact form, ViT's and BERT's */
+    BY_FN_GELU_ERF, /* 0.5 x (1 + erf(x / sqrt(2))): the exact form, as in ViT and BERT */
     BY_FN_COUNT
 } by_function;
 
-/* ---- the programs of MAP (banyan/map.h builds them) ---- */
+/* ---- programs of MAP, built by banyan/map.h ---- */
 
+/* Maximum number of operands of a map. */
 #define BY_MAP_MAX_INPUTS 8
-/* Constants and scalars that are read count as steps. */
+/* Maximum number of steps of a map, including constants and scalars. */
 #define BY_MAP_MAX_STEPS 64
 
-/* What a step computes of its operands a, b and c. Each result is rounded to f32. */
+/* What a step computes from its operands a, b and c. Each result is rounded to f32. */
 typedef enum by_map_kind {
     BY_MAP_CONSTANT = 0,
     BY_MAP_SCALAR, /* an element of an input, the same for all elements of the result */
@@ -385,135 +395,138 @@ typedef enum by_map_kind {
     BY_MAP_SUB,
     BY_MAP_MUL,
     BY_MAP_DIV,
-    BY_MAP_MIN,    /* a < b ? a : b, so b where one is NaN */
+    BY_MAP_MIN,    /* a < b ? a : b, hence b if one is NaN */
     BY_MAP_MAX,    /* a > b ? a : b */
     BY_MAP_LESS,   /* a < b ? 1 : 0 */
     BY_MAP_SELECT, /* a != 0 ? b : c */
     BY_MAP_NEGATE, /* -a */
     BY_MAP_ABS,
-    BY_MAP_SIGN, /* 1, -1, or 0 where a is 0 or NaN */
+    BY_MAP_SIGN, /* 1, -1, or 0 if a is 0 or NaN */
     BY_MAP_SQUARE,
     BY_MAP_SQRT,
-    BY_MAP_RSQRT,  /* 1 / sqrt(a), rounded twice */
-    BY_MAP_FINITE, /* 1, or 0 where a is infinite or NaN */
-    BY_MAP_FUNCTION,
+    BY_MAP_RSQRT,    /* 1 / sqrt(a), rounded twice */
+    BY_MAP_FINITE,   /* 1, or 0 if a is infinite or NaN */
+    BY_MAP_FUNCTION, /* a by_function of a */
     BY_MAP_KINDS
 } by_map_kind;
 
-/* One step. Operands are values: i below BY_MAP_MAX_INPUTS is input i, BY_MAP_MAX_INPUTS + k is
- * step k. */
+/* One step. Operands are numbers of values: i < BY_MAP_MAX_INPUTS is input i, BY_MAP_MAX_INPUTS + k
+ * is step k. */
 typedef struct by_map_instruction {
     by_map_kind kind;
-    int operand[3];       /* of BY_MAP_SCALAR: the input, and the index of its element */
-    by_function function; /* of BY_MAP_FUNCTION */
-    float constant;       /* of BY_MAP_CONSTANT */
+    int operand[3];       /* BY_MAP_SCALAR: the input and the index of its element */
+    by_function function; /* BY_MAP_FUNCTION only */
+    float constant;       /* BY_MAP_CONSTANT only */
 } by_map_instruction;
 
-/* A whole program. It does not change once a node has it, and belongs to the node's graph. */
+/* A complete program, made by banyan/map.h. It belongs to the graph of its node and does not
+ * change. */
 typedef struct by_map_program {
-    int inputs;
-    int steps;
-    int results;
-    int updates;
+    int inputs;       /* number of operands */
+    int steps;        /* number of steps */
+    int results;      /* number of new tensors */
+    int updates;      /* number of operands updated in place */
     uint32_t scalars; /* bit i: input i is read by BY_MAP_SCALAR alone */
     by_map_instruction step[BY_MAP_MAX_STEPS];
     struct {
         int value;
         by_dtype dtype;       /* act */
-    } result[BY_MAX_OUTPUTS]; /* new tensors */
+    } result[BY_MAX_OUTPUTS]; /* new tensors, by_map_result */
     struct {
         int input;
         int value;
-        int word; /* 0: rounded to nearest; else by random bits (by_map_update_random) */
-    } update[BY_MAP_MAX_INPUTS]; /* inputs whose place a value takes */
+        int word;                /* 0: round to nearest; n: stochastically, with word n - 1 */
+    } update[BY_MAP_MAX_INPUTS]; /* inputs that a value replaces */
     struct {
-        int input; /* element `index` of it, f32, is the number of the step */
+        int input; /* its element `index`, f32, is the number of the step */
         int index;
         uint32_t key[2];
-        int64_t first; /* element that the map's first one is of its tensor */
+        int64_t first; /* index of the map's first element in its tensor */
     } random;
 } by_map_program;
 
-/* Attributes of a node. An op reads the fields that the table above names and ignores the rest. */
+/* Attributes of a node. An op reads the fields named in the table above and ignores the others. */
 typedef struct by_attrs {
-    bool trans_a;
-    bool trans_b;
-    bool inverse;
-    bool keep;
-    bool mean;
-    bool wide;
-    bool logarithm;
-    bool bidirectional;
-    bool in_place;
-    by_dtype dtype;
-    by_function function;
-    int64_t heads;
-    int64_t kv_heads;
-    int64_t rows;
-    int64_t lead;
-    int64_t begin;
-    int64_t turn;
-    int64_t gap;
-    int64_t chosen;
-    int64_t capacity;
-    int64_t blocks;
-    int64_t window;
-    by_shape shape;
-    by_packing packing;
-    int64_t axis;
-    int order[BY_MAX_RANK];
-    uint32_t axes;
-    uint32_t stream;
-    uint32_t mesh;
-    int64_t ranks;
-    int64_t to;
-    int64_t bucket;
-    float eps;
-    float p;
-    float theta;
-    float factor;
+    bool trans_a;           /* MATMUL: transpose a */
+    bool trans_b;           /* MATMUL, GROUPED_MATMUL, FAKE_QUANTIZE: transpose b or w */
+    bool inverse;           /* ROPE: rotate backward */
+    bool keep;              /* SUM: keep axes; LINEAR_CROSS_ENTROPY_PART: output logits */
+    bool mean;              /* SUM: divide by the number of terms */
+    bool wide;              /* SUM: the result is f32 */
+    bool logarithm;         /* SOFTMAX: the logarithm */
+    bool bidirectional;     /* ATTENTION: over all keys */
+    bool in_place;          /* REDUCE_GRADIENTS: updates its operands */
+    by_dtype dtype;         /* of the result */
+    by_function function;   /* UNARY */
+    int64_t heads;          /* attention, ROPE: query heads */
+    int64_t kv_heads;       /* attention: key/value heads */
+    int64_t rows;           /* entries of an axis, table or vocabulary */
+    int64_t lead;           /* SUM_ROWS: number of leading axes */
+    int64_t begin;          /* first entry, position or row */
+    int64_t turn;           /* positions: entry of x from which gap applies */
+    int64_t gap;            /* positions: added from entry turn on */
+    int64_t chosen;         /* mixture of experts: experts per token */
+    int64_t capacity;       /* GROUP, GROUPED_MATMUL: rows per group; 0: no limit */
+    int64_t blocks;         /* GROUP: blocks of entries; 0: 1 */
+    int64_t window;         /* attention: number of last keys; 0: all */
+    by_shape shape;         /* FILL, RESHAPE, EXPAND, GATHER_PARAMETER */
+    by_packing packing;     /* PACKED_MATMUL, PACKED_EMBEDDING, FAKE_QUANTIZE */
+    int64_t axis;           /* operated on */
+    int order[BY_MAX_RANK]; /* PERMUTE */
+    uint32_t axes;          /* SUM: bit i: axis i */
+    uint32_t stream;        /* DROPOUT: identifies the mask */
+    uint32_t mesh;          /* collectives: set of mesh axes */
+    int64_t ranks;          /* collectives: number of ranks */
+    int64_t to;             /* ALL_TO_ALL: axis to concatenate along */
+    int64_t bucket;         /* REDUCE_GRADIENTS: bucket; GATHER_PARAMETER: parameter */
+    float eps;              /* norms and ADAMW */
+    float p;                /* DROPOUT: probability; LINEAR_DISTILL: share of the teacher */
+    float theta;            /* ROPE, see by_rotation; LINEAR_DISTILL: temperature */
+    float factor;           /* ROPE, as the next four: see by_rotation */
     float low;
     float high;
     float wave;
     float amplitude;
-    float clip;
-    float beta1;
-    float beta2;
-    float decay;
-    float lr_scale;
-    float value;
-    float beta;
-    float smoothing;
-    const by_map_program *map;
+    float clip;                /* CLIP_SCALE: bound of the norm; 0: none */
+    float beta1;               /* ADAMW: decay rate of the first moment */
+    float beta2;               /* ADAMW: decay rate of the second moment */
+    float decay;               /* ADAMW: weight decay */
+    float lr_scale;            /* ADAMW: factor on the learning rate; 0: 1 */
+    float value;               /* FILL */
+    float beta;                /* SMOOTH_L1 */
+    float smoothing;           /* CROSS_ENTROPY: label smoothing */
+    const by_map_program *map; /* MAP: the program */
 } by_attrs;
 
-/* Angles of rotary positions. Pair i of a head of width D turns by f(i) = theta^(-2 i / D) a
- * position. With a factor other than 0 the frequency is f (r + (1 - r) / factor), where r falls
- * from 1 for what turns fast to 0:
+/* Angles of rotary positions. Pair i of a head of width D rotates by f(i) = theta^(-2 i / D)
+ * radians per position. If factor is not 0, the frequency becomes f (r + (1 - r) / factor), where r
+ * falls from 1 for fast rotations to 0 for slow ones:
  *
- *     wave 0:  r = 1 - clamp((i - low) / (high - low), 0, 1)     (YaRN: Peng et al. 2023; low -1
- *              and high 0 divide all alike: Chen et al. 2023)
- *     else:    r = clamp((wave f / 2 pi - low) / (high - low), 0, 1)  (Llama 3: Dubey et al. 2024)
+ *     wave 0:  r = 1 - clamp((i - low) / (high - low), 0, 1)     (YaRN, Peng et al. 2023; with low
+ *              -1 and high 0 all are divided equally: Chen et al. 2023)
+ *     else:    r = clamp((wave f / 2 pi - low) / (high - low), 0, 1)  (Llama 3, Dubey et al. 2024)
  *
- * Cosines and sines are multiplied by amplitude; 0: 1. */
+ * Cosines and sines are multiplied by amplitude; 0: 1.
+ */
 typedef struct by_rotation {
     float theta;
     float factor;
     float low;
     float high;
-    float wave; /* positions of the context that the model was first trained on */
+    float wave; /* context length of the original training, in positions */
     float amplitude;
 } by_rotation;
-/* Of the attributes of a ROPE. */
+/* Returns the rotation described by the attributes of a ROPE. */
 BY_API by_rotation by_rotation_of(const by_attrs *attrs);
-/* Radians by which pair i of a head of `width` turns a position, all in f32, as Hugging Face
- * computes them; the angle is the f32 product of a position and this. */
+/* Returns the radians per position by which pair i of a head of `width` rotates, computed in f32 as
+ * in Hugging Face transformers; the angle is the f32 product of the position and this. */
 BY_API float by_rotation_frequency(const by_rotation *rotation, int64_t i, int64_t width);
 
-/* "matmul", "layer_norm_grad", ...; "?" for an invalid value. */
+/* Returns "matmul", "layer_norm_grad", ...; "?" for an invalid value. */
 BY_API const char *by_op_name(by_op op);
+/* Returns "gelu", "silu", ...; "?" for an invalid value. */
 BY_API const char *by_function_name(by_function function);
-/* "sub", "select", ...; "?" for an invalid value. */
+/* Returns "sub", "select", ...; "?" for an invalid value. */
 BY_API const char *by_map_kind_name(by_map_kind kind);
 
 #ifdef __cplusplus

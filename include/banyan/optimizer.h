@@ -1,5 +1,5 @@
-/* Optimizers and learning-rate schedules. An optimizer step is a graph, so that passes (sharding,
- * precision, fusion) apply to it as they do to the model. */
+/* Optimizers and learning-rate schedules. An optimizer step is a graph, so passes (sharding,
+ * precision, fusion) apply to it as they do to a model. */
 #ifndef BANYAN_OPTIMIZER_H
 #define BANYAN_OPTIMIZER_H
 
@@ -10,105 +10,109 @@
 extern "C" {
 #endif
 
-/* Learning rate of step `step` (0-based) of `steps`, which need not be whole numbers: where batches
- * grow, a smaller one is a part of a step. Linear warm-up to `lr`, then by schedule:
- * cosine to min_lr (Loshchilov & Hutter 2017), linear to min_lr, constant, or wsd (warm-up, stable,
- * linear decay to min_lr over the last `decay` steps; Hu et al. 2024). */
+/* Returns the learning rate of step `step` (from 0) of `steps`: linear warm-up to `lr`, then by
+ * schedule: cosine to min_lr (Loshchilov and Hutter 2017), linear to min_lr, constant, or wsd
+ * (warm-up, stable, linear decay to min_lr over the last `decay` steps; Hu et al. 2024). Steps may
+ * be fractional, because a smaller batch of a batch warm-up is a fraction of a step. */
 BY_API double by_learning_rate(const by_optimizer_config *config, double step, double steps);
 
-/* What the learning rate of steps of `batch` examples is multiplied by: config.lr is for steps of
- * lr_batch, and lr_scaling says how it grows (linear: Goyal et al. 2017; sqrt: Krizhevsky 2014). */
+/* Returns the factor on the learning rate for steps of `batch` examples, given that config.lr is
+ * meant for lr_batch: by lr_scaling linear (Goyal et al. 2017) or sqrt (Krizhevsky 2014) in their
+ * ratio. */
 BY_API double by_learning_rate_scale(const by_optimizer_config *config, int64_t batch);
 
-/* Numbers of a step that an update graph reads from its input "hyper". The last one is the number
- * of the update modulo 2^24, the one before it what the new weights count in their average (0: none
- * is kept), the rest is the optimizer's own. */
+/* Layout of "hyper", the numbers of a step that an update graph reads. BY_HYPER_UPDATE: number of
+ * the update modulo 2^24; BY_HYPER_AVERAGE: weight of the new parameters in their average (0: no
+ * average is kept); the others belong to the optimizer, hyper[0] being the learning rate.
+ * BY_MAX_STATES: maximum number of states of an optimizer. */
 #define BY_HYPER_COUNT   8
 #define BY_HYPER_UPDATE  (BY_HYPER_COUNT - 1)
 #define BY_HYPER_AVERAGE (BY_HYPER_COUNT - 2)
 #define BY_MAX_STATES    7
-/* The state that is the moving average of the weights, in f32; behind the optimizer's own. */
+/* Name of the state that holds the moving average of the weights in f32, after the optimizer's own
+ * states. */
 #define BY_AVERAGE_STATE "ema"
 
-/* What one update works on: a tensor, or a flat range of tensors one after another, for which the
- * elements' places in their tensors are unknown. */
+/* What one update operates on: a tensor, or a flat range of concatenated tensors. */
 typedef struct by_update_unit {
     const char *name; /* of its values in the graphs below */
-    const char *axes; /* of a tensor, their logical names: "vocab embed"; NULL: unknown */
+    const char *axes; /* logical axis names of a tensor: "vocab embed"; NULL: unknown */
     by_shape shape;
     bool decay;      /* weight decay applies: matrices, not vectors (norm weights, biases) */
-    by_dtype copy;   /* format of the copy that programs compute with; BY_F32: there is none */
-    by_dtype format; /* of the parameter and its states: f32 or bf16 */
-    /* Updates of bf16 are rounded stochastically (banyan/map.h), by random bits of seed, stream and
-     * the number of the update; the unit's first element is number `first` of its tensor. */
+    by_dtype copy;   /* dtype of the copy used for computing; BY_F32: there is none */
+    by_dtype format; /* dtype of the parameter and its states: f32 or bf16 */
+    /* Round updates to bf16 stochastically (banyan/map.h), with random bits from seed, stream and
+     * the number of the update. The unit's first element is element `first` of its tensor. */
     bool stochastic;
     uint64_t seed;
     uint64_t stream;
     int64_t first;
-    /* Other ranks have the rest of the unit's tensors: norms are summed over `ranks` ranks of the
-     * set of mesh axes `mesh`. 0: this one has all. */
+    /* Other ranks hold the rest of the unit's tensors: norms are summed over `ranks` ranks of the
+     * set of mesh axes `mesh`. 0: this rank holds everything. */
     int ranks;
     uint32_t mesh;
-    /* Of a tensor of which each of these ranks has a part: the whole, and of each of its axes the
-     * set of mesh axes, and their ranks, that split it (0: none). */
+    /* For a tensor of which each of these ranks holds a part: its whole shape, and for each axis
+     * the set of mesh axes that split it and the number of their ranks (0: not split). */
     by_shape whole;
     uint32_t axis_mesh[BY_MAX_RANK];
     int axis_ranks[BY_MAX_RANK];
-    float lr_scale;    /* its learning rate is that of the step times this; 0: 1 */
-    bool inputs_first; /* a matrix of a linear layer that is [inputs, outputs] */
-    bool own_decay;    /* `weight_decay` applies, whatever `decay` and the config say */
+    float lr_scale;    /* factor on the step's learning rate; 0: 1 */
+    bool inputs_first; /* the matrix of a linear layer is [inputs, outputs] */
+    bool own_decay;    /* use `weight_decay`, whatever `decay` and the config are */
     float weight_decay;
 } by_update_unit;
 
-/* A state that an optimizer keeps for each parameter; f32: in the format of the parameter. */
+/* A state that an optimizer keeps for each parameter. */
 typedef struct by_optimizer_state {
     const char *name; /* "m": in checkpoints the state of parameter NAME is "m.NAME" */
-    /* Its shape from the parameter's, whose axes have these logical names; false: that parameter
-     * has none. NULL: the same shape. */
+    /* Sets *state to its shape, given the parameter's shape and logical axis names; returns false
+     * if the parameter has no such state. NULL: the parameter's shape. */
     bool (*shape)(const by_shape *parameter, const char *axes, by_shape *state);
-    by_dtype dtype; /* BY_F32, or BY_U8 for codes */
+    by_dtype dtype; /* BY_F32 (in the format of the parameter unless `wide`), or BY_U8 for codes */
     bool wide;      /* f32 whatever the format of the parameter */
 } by_optimizer_state;
 
-/* `config` is the section of a by_config in all of these; its kind chooses the optimizer. */
-
-/* Number of states, and the i-th. With config.ema the last one is BY_AVERAGE_STATE, which no
- * optimizer knows. */
+/* Returns the number of states of the optimizer that `config` selects. In this and the following
+ * functions `config` must be the section of a by_config. */
 BY_API int by_optimizer_state_count(const by_optimizer_config *config);
+/* Returns the i-th state. With config.ema the last one is BY_AVERAGE_STATE. */
 BY_API by_optimizer_state by_optimizer_state_at(const by_optimizer_config *config, int i);
-/* True when each unit must be one tensor in its own shape (norms of tensors, sums over rows and
- * columns, parameters with rates of their own); else a flat range is updated as its tensors would
+/* Returns whether each unit must be a single tensor in its own shape (for norms of tensors, sums
+ * over rows and columns, parameter groups). Otherwise a flat range is updated as its tensors would
  * be. */
 BY_API bool by_optimizer_needs_tensors(const by_optimizer_config *config);
 /* Builds the graph that reduces the gradients "grad.UNIT" to outputs "norm" (global 2-norm) and
- * "scale" (clip factor), from the input "losses" [losses] (of all micro-batches) and the state
- * "failed" [1], which is 0 before the first step. When the norm or a loss is not finite, "failed"
- * becomes 1 and "scale" NaN, from then on until the caller sets it back: updates change nothing.
- * losses 0: there is no such input. scaled: the gradients are `loss_factor` times what they should
- * be, an input [1]; norm is of what they should be, and "scale" has the factor's inverse in it. */
+ * "scale" (clip factor), with an input "losses" [losses] (of all micro-batches; losses 0: no such
+ * input) and a state "failed" [1], initially 0. If the norm or a loss is not finite, "failed"
+ * becomes 1; until the caller resets it, "scale" is NaN, so that updates change nothing. With
+ * `scaled`, the gradients are multiplied by an input "loss_factor" [1]; "norm" excludes it and
+ * "scale" includes its inverse. */
 BY_API by_status by_optimizer_norm_graph(by_graph *graph, const by_optimizer_config *config,
                                          const by_update_unit *units, size_t count, int64_t losses,
                                          bool scaled, by_error *error);
-/* Builds the update: parameters "UNIT" and states "STATE.UNIT" in place, from inputs "grad.UNIT",
- * "scale" [1] (not finite: nothing is changed) and "hyper" [BY_HYPER_COUNT]; outputs "copy.UNIT"
- * where a unit has a copy. BY_EARG when `config` is no section of a by_config. */
+/* Builds the update graph: updates parameters "UNIT" and states "STATE.UNIT" in place from inputs
+ * "grad.UNIT", "scale" [1] (not finite: nothing changes) and "hyper" [BY_HYPER_COUNT]. Outputs
+ * "copy.UNIT" for units with a copy. Returns BY_EARG if `config` is not the section of a by_config,
+ * BY_ECONFIG if the optimizer does not support the units. */
 BY_API by_status by_optimizer_update_graph(by_graph *graph, const by_optimizer_config *config,
                                            const by_update_unit *units, size_t count,
                                            by_error *error);
-/* Builds what follows an update where config.ema is not 0: states "ema.UNIT" in place, from inputs
- * "UNIT" (the parameters), "scale" [1] and "hyper":
+/* Builds the graph to run after an update if config.ema is not 0: updates states "ema.UNIT" in
+ * place from inputs "UNIT" (the parameters), "scale" [1] and "hyper":
+ *
  *     ema = ema + w (p - ema)        w = hyper[BY_HYPER_AVERAGE] = 1 - decay
- * The first update of all has w = 1, so that the average begins with the weights behind it, as that
- * of torch.optim.swa_utils.AveragedModel does. scale not finite: nothing is changed. */
+ *
+ * The first update has w = 1, so the average starts with the weights after it, as in
+ * torch.optim.swa_utils.AveragedModel. Nothing changes if scale is not finite.
+ */
 BY_API by_status by_optimizer_average_graph(by_graph *graph, const by_update_unit *units,
                                             size_t count, by_error *error);
-/* Builds what puts the averages in the place of the parameters: parameters "UNIT" in place from
- * inputs "ema.UNIT" (f32), rounded to nearest, after "kept.UNIT" (f32) has got what was there; and
- * with `back` what brings them back from the inputs "kept.UNIT", bit for bit. */
+/* Builds the graph that replaces parameters "UNIT" by inputs "ema.UNIT" (f32), rounded to nearest,
+ * after saving them in "kept.UNIT" (f32); with `back`, the graph that restores them from inputs
+ * "kept.UNIT" bit for bit. */
 BY_API by_status by_optimizer_swap_graph(by_graph *graph, const by_update_unit *units, size_t count,
                                          bool back, by_error *error);
-/* The numbers of update number `step` (0-based) for "hyper": hyper[0] is the learning rate, the
- * last one the update's number, the rest is the optimizer's own (AdamW: bias corrections). */
+/* Computes "hyper" for update `step` (from 0) with learning rate `lr`; see BY_HYPER_COUNT. */
 BY_API void by_optimizer_hyper(float hyper[BY_HYPER_COUNT], const by_optimizer_config *config,
                                int64_t step, double lr);
 

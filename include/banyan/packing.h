@@ -1,33 +1,32 @@
-/* Packing: how the weight of a product is held where it does not change any more.
+/* Packed weights: memory layouts for the constant operand of matrix products.
  *
- * A weight has n outputs (columns of the product) and k inputs. Packed, it is panels of
- * BY_PACKED_COLUMNS outputs, one behind the other, each a stream that a product reads from end to
- * end: for every step of k the values of all outputs of the panel are neighbours. Columns beyond n,
- * and what a step lacks beyond k, are zero. The layout is the same on every machine and at every
- * instruction set.
+ * A weight matrix has n outputs (columns of the product) and k inputs. Packed, it is a sequence of
+ * panels of BY_PACKED_COLUMNS outputs; for each step in k the values of all outputs in a panel are
+ * adjacent, so that a product reads a panel from start to end. Missing columns beyond n and missing
+ * inputs beyond k are zero. The layout is the same on every machine and for every instruction set.
  *
- *   kind    dtype  a panel is
+ *   kind    dtype  panel
  *   PACKED  f32    f32 [k][32]
  *           f16    f16 [k][32]
- *           bf16   bf16 [k / 2][32][2]: neighbours of k in pairs
- *   INT8    any    u8 [k / 4][32][4], k padded to blocks of 128: codes c of weights t (c - 128);
- *                  then f32 [32]: t of each output
- *   W8A8   any    as INT8
- *   FP8    any    e4m3 [k / 2][32][2], codes c of weights t c: neighbours of k in pairs; then
- *                 f32 [32]: t of each output
- *   INT4    any    for each `group` inputs (32, 64 or 128) u8 [group / 8][32][4], whose byte i has
- *                  the codes c of weights t (c - 8) of inputs i (lower half) and 4 + i (upper half)
- *                  of eight; then f16 [32]: t of each output in the group
+ *           bf16   bf16 [k / 2][32][2], pairs of adjacent inputs
+ *   INT8    any    u8 [k / 4][32][4], k padded to a multiple of 128: codes c of weights
+ *                  t (c - 128); then f32 [32]: t of each output
+ *   W8A8    any    as INT8
+ *   FP8     any    e4m3 [k / 2][32][2], pairs of adjacent inputs: codes c of weights t c; then
+ *                  f32 [32]: t of each output
+ *   INT4    any    per `group` inputs (32, 64 or 128): u8 [group / 8][32][4]; of each 8 inputs,
+ *                  byte i has the codes c of weights t (c - 8) for inputs i (low nibble) and 4 + i
+ *                  (high nibble); then f16 [32]: t of each output in the group
  *
- * Codes are found by rounding to nearest. Of 8 bits, t is the largest magnitude of the output's
- * weights / 127, of FP8 / 448. Of 4 bits the weight of the largest magnitude in a group gets code
- * 0, so that t is that weight / -8.
+ * Codes are rounded to nearest. For 8 bits, t is the largest weight magnitude of the output divided
+ * by 127, for FP8 by 448. For 4 bits, the weight of largest magnitude in a group gets code 0, so t
+ * is that weight divided by -8.
  *
- * What a product does with its other operand follows from the kind. INT8 and INT4 take the inputs
- * of a block as integers of 16 bits with a scale of their own, W8A8 takes a whole row as integers
- * of 8 bits with one scale, its largest magnitude / 127 (dynamic quantisation by token: Dettmers et
- * al. 2022, "LLM.int8()"): half the multiplications, and a coarser result. FP8 takes it as it is,
- * as PACKED does: an e4m3 is a bf16 exactly, and t multiplies the sum.
+ * The kind also determines how a product treats its other operand. INT8 and INT4 convert each block
+ * of inputs to 16-bit integers with a scale of its own. W8A8 converts a whole row to 8-bit integers
+ * with one scale, its largest magnitude / 127 (per-token dynamic quantization as in LLM.int8(),
+ * Dettmers et al. 2022), which halves the multiplications and is less precise. PACKED and FP8 use
+ * the inputs as they are; every e4m3 is exact in bf16, and t multiplies the sum.
  */
 #ifndef BANYAN_PACKING_H
 #define BANYAN_PACKING_H
@@ -41,11 +40,13 @@
 extern "C" {
 #endif
 
+/* Outputs in a panel. */
 #define BY_PACKED_COLUMNS 32
 
+/* Layout of a weight. */
 typedef enum by_packing_kind {
-    BY_PACKING_NONE = 0, /* a tensor as files have it */
-    BY_PACKING_PACKED,   /* its own elements in panels */
+    BY_PACKING_NONE = 0, /* not packed: row-major as in files */
+    BY_PACKING_PACKED,   /* panels of the elements themselves */
     BY_PACKING_INT8,
     BY_PACKING_INT4,
     BY_PACKING_W8A8, /* at most 131,072 inputs */
@@ -53,14 +54,15 @@ typedef enum by_packing_kind {
     BY_PACKING_KINDS
 } by_packing_kind;
 
+/* Packing of one weight. */
 typedef struct by_packing {
     by_packing_kind kind;
-    by_dtype dtype; /* of the elements, and of what they are multiplied with */
+    by_dtype dtype; /* of the unpacked elements and of the other operand */
     int64_t n, k;
-    int64_t group; /* INT4: inputs that share a scale */
+    int64_t group; /* INT4: inputs that share a scale, 32, 64 or 128 */
 } by_packing;
 
-/* "plain", "packed", "int8", "int4", "w8a8", "fp8"; "?" for an invalid value. */
+/* Returns "plain", "packed", "int8", "int4", "w8a8" or "fp8"; "?" for an invalid value. */
 BY_API const char *by_packing_kind_name(by_packing_kind kind);
 
 #ifdef __cplusplus

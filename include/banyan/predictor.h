@@ -1,9 +1,9 @@
-/* Predictions of examples in memory: what by_predict says of the examples of a file, said of rows
- * and images that a program has, in batches that may hold those of many callers.
+/* Predictions for examples in memory: the same as by_predict for the examples of a file, but for
+ * rows and images that a program has, in batches that may combine those of several callers.
  *
- * The transformations of numbers, categories and pixels are those that the weights were trained
- * with, and the program that computes is the same, so that an example has the prediction of
- * by_predict bit for bit, whatever else is in its batch.
+ * Numbers, categories and pixels are transformed as in training, and computed by the same program,
+ * so that an example gets the prediction of by_predict bit for bit, regardless of the rest of its
+ * batch.
  */
 #ifndef BANYAN_PREDICTOR_H
 #define BANYAN_PREDICTOR_H
@@ -17,47 +17,53 @@ extern "C" {
 typedef struct by_predictor by_predictor;
 
 typedef struct by_predictor_options {
-    int64_t batch; /* examples that are computed together, at most; 0: the config's micro-batch */
-    int threads;   /* 0: config.train.threads */
+    int64_t batch; /* maximum number of examples computed together; 0: the config's micro-batch */
+    int threads;   /* compute threads; 0: config.train.threads */
 } by_predictor_options;
 
-/* Opens a model of tables or images, takes its memory, and computes a batch of nothing. config:
- * that of the weights, resolved; learned: the directory with what was learned from training data,
- * such as scales. `options` may be NULL. All may go afterwards. BY_EARG: the task of the model
- * predicts nothing of examples in memory. */
+/* Opens a model of tables or images, allocates its memory and runs one empty batch. `config` is the
+ * resolved config of the weights; `learned` is the directory with what was learned from the
+ * training data, such as scales. `options` may be NULL. All of these may be closed afterwards.
+ * Returns BY_EARG if the model's task cannot predict examples in memory or an option is out of
+ * range, and errors as by_task.open. */
 BY_API by_status by_predictor_open(by_predictor **out, const by_config *config,
                                    const by_weights *weights, const char *learned,
                                    const by_predictor_options *options, by_error *error);
 BY_API void by_predictor_close(by_predictor **predictor);
+/* Returns the maximum number of examples per run. */
 BY_API int64_t by_predictor_batch(const by_predictor *predictor);
-/* Channels, height and width of its images; all 0: it reads tables. */
+/* Gets channels, height and width of the model's images; all 0 if it reads tables. */
 BY_API void by_predictor_image(const by_predictor *predictor, int64_t size[3]);
-/* Name and kind of column i of its tables, the target left out; false: there are no more. */
+/* Gets name and type of the i-th column of the model's tables, excluding the target. Returns false
+ * past the last. */
 BY_API bool by_predictor_column(const by_predictor *predictor, size_t i, by_column_type *out);
 
-/* A table of its columns, in their order: cells [rows][columns], texts as a CSV file has them;
- * NULL: missing. BY_EFORMAT: a cell of a column of numbers is none, or there are no rows. */
+/* Makes a table with the model's columns, in their order, from cells [rows][columns], in the
+ * notation of CSV files; NULL: missing. Returns BY_EFORMAT if a cell of a numeric column is not a
+ * number, or there are no rows. */
 BY_API by_status by_predictor_table(by_table **out, const by_predictor *predictor,
                                     const char *const *cells, size_t rows, by_error *error);
 
-/* Examples that are ready to be computed. */
+/* Examples ready to be computed. */
 typedef struct by_predictor_input by_predictor_input;
 
-/* Copies and transforms examples. Any number of threads may call it. Errors as those of
- * by_task.take; BY_EARG: the images have another size, and are arrays or of a model that was
- * trained without data.resize. */
+/* Copies and transforms examples. Any number of threads may call it. Returns BY_EARG if the images
+ * have another size and cannot be resized (they are arrays, or the model was trained without
+ * data.resize), and errors as by_task.take. */
 BY_API by_status by_predictor_take(by_predictor_input **out, const by_predictor *predictor,
                                    const by_task_examples *examples, by_error *error);
 BY_API void by_predictor_input_close(by_predictor_input **input);
+/* Returns the number of examples. */
 BY_API size_t by_predictor_input_count(const by_predictor_input *input);
 
+/* An example of an input. */
 typedef struct by_predictor_place {
     const by_predictor_input *input;
-    size_t example;
+    size_t example; /* index within the input */
 } by_predictor_place;
 
-/* Computes up to by_predictor_batch examples, and says what is predicted of each, in their order:
- * the field "index" is the place in the batch. One thread at a time. */
+/* Computes 1 to by_predictor_batch examples and calls `say` for each in order; the field "index" is
+ * the position in the batch. Returns BY_EARG for another number of examples. */
 BY_API by_status by_predictor_run(by_predictor *predictor, const by_predictor_place *places,
                                   size_t count, by_predicted *say, void *user, by_error *error);
 

@@ -1,12 +1,13 @@
-/* What is known of a run, as one flat list: for tables, comparisons and exports.
+/* Everything known about a run, as a flat list of keys and values for tables, comparisons and
+ * exports.
  *
  * Keys, in this order:
- *   run.name, run.path, run.status, run.step, run.steps, run.started, run.updated,
- *   run.config_hash, run.best_loss    the record (banyan/track.h)
- *   last.EVENT.KEY                    the last number of a key in the run's events: last.train.loss
- *   tag.KEY                           what people say of it (by_tags_set)
- *   config.SECTION.KEY                the resolved config, as it prints
- *   environment.KEY                   where it ran: processor, libraries, build, ...
+ *   run.name, run.path, run.status, run.started, run.updated, run.config_hash, run.step,
+ *   run.steps, run.best_loss    the run's record (banyan/track.h); best_loss only if it is finite
+ *   last.EVENT.KEY              the last number logged under a key of an event: last.train.loss
+ *   tag.KEY                     tags set with by_tags_set
+ *   config.SECTION.KEY          the resolved config, as by_config_print writes it
+ *   environment.KEY             where it ran: processor, libraries, build, ...
  */
 #ifndef BANYAN_RUNS_H
 #define BANYAN_RUNS_H
@@ -22,8 +23,8 @@ extern "C" {
 
 typedef struct by_fact {
     char *key;
-    char *value;    /* as text; of a number, as JSON writes it */
-    bool is_number; /* value is a finite number */
+    char *value;    /* as text; numbers in JSON notation */
+    bool is_number; /* `value` is a finite number */
 } by_fact;
 
 typedef struct by_run_facts {
@@ -31,12 +32,13 @@ typedef struct by_run_facts {
     size_t count;
 } by_run_facts;
 
-/* Reads the facts of a run directory, also while the run goes on. Parts whose file is missing are
- * left out; BY_EFORMAT: a file is damaged; BY_EIO: `run` is not the directory of a run. Released
- * with by_run_facts_free. */
+/* Reads the facts of the run in directory `run`, which may still be in progress; release them with
+ * by_run_facts_free. A group whose file is missing is left out. Returns BY_EIO if `run` is not a
+ * run directory, BY_EFORMAT if one of its files is damaged. */
 BY_API by_status by_run_facts_read(by_run_facts *out, const char *run, by_error *error);
-/* The value of a key; NULL when there is none. */
+/* Returns the fact with this key, or NULL if there is none. */
 BY_API const by_fact *by_run_facts_find(const by_run_facts *facts, const char *key);
+/* Frees the list and zeroes it. */
 BY_API void by_run_facts_free(by_run_facts *facts);
 
 #ifdef __cplusplus

@@ -1,10 +1,11 @@
-/* Serving: a gateway that speaks HTTP, workers with an engine, and a broker between them.
+/* Serving: an HTTP gateway, workers with an engine, and a broker between them.
  *
- * Each of the three is a process of its own. A `run` call takes over the calling thread until it is
- * told to stop: by SIGTERM or SIGINT (the first one drains: what was accepted is answered, new
- * requests are refused; the second one ends at once), and by the end of what it depends on.
+ * Each of the three is a separate process. A `run` call occupies the calling thread until it is
+ * told to stop by SIGTERM or SIGINT, or what it depends on ends. The first signal drains (accepted
+ * requests are answered, new ones refused); a second one ends at once.
  *
- * Nothing is printed: what happens is given to `log` as one JSON object a line. */
+ * Nothing is printed: events are passed to `log`, each as one line of JSON.
+ */
 #ifndef BANYAN_SERVE_H
 #define BANYAN_SERVE_H
 
@@ -19,307 +20,335 @@
 extern "C" {
 #endif
 
-/* One line without its end: {"time": ..., "event": ..., ...}, control bytes escaped. */
+/* Receives one line without line break: {"time": ..., "event": ..., ...}, with control bytes
+ * escaped. */
 typedef void by_serve_log(void *user, const char *line);
 
 /* ---- the broker ---- */
 
 typedef struct by_broker_options {
     const char *socket;    /* path of the socket that gateways and workers connect to */
-    const char *tasks;     /* file of tasks, made where there is none; NULL: none are kept */
-    size_t queue_requests; /* that may wait for a worker; 0: 1024 */
-    int64_t queue_tokens;  /* prompts and answers that wait, by guess; 0: 4,000,000 */
-    /* seconds that a request may wait: one that would wait longer, by what was measured, is refused
-     * at once; tasks are not. 0: what 8 sequences take (0.1 to 2 s), and an eighth of that while
-     * more than a quarter of the requests are refused */
+    const char *tasks;     /* file of tasks, created if necessary; NULL: tasks are not kept */
+    size_t queue_requests; /* maximum of requests waiting for a worker; 0: 1024 */
+    int64_t queue_tokens;  /* maximum of estimated prompt and answer tokens waiting; 0: 4,000,000 */
+    /* Maximum seconds of waiting: a request that would wait longer, by recent measurements, is
+     * refused at once; tasks are not. 0: the time of 8 sequences (0.1 to 2 s), and an eighth of
+     * that while more than a quarter of the requests are refused. */
     double queue_wait;
-    int attempts;           /* times that a request is given to a worker, at most; 0: 3 */
-    double silence_seconds; /* without a beat after which a worker counts as dead; 0: 5 */
-    double hang_seconds;    /* with work, but without a step; 0: 60 */
-    bool supervised;        /* workers get requests when by_serve_run says which versions do */
-    bool child;             /* standard input is a pipe of the parent: its end ends this process */
-    by_serve_log *log;      /* NULL: nothing is told */
+    int attempts;           /* workers that a request is given to, one after another; 0: 3 */
+    double silence_seconds; /* without heartbeat after which a worker counts as dead; 0: 5 */
+    double hang_seconds;    /* with work but without a step, after which it counts as hung; 0: 60 */
+    bool supervised;        /* by_serve_run decides which versions of workers get requests */
+    bool child;             /* standard input is a pipe from the parent; end when it closes */
+    by_serve_log *log;      /* NULL: events are not reported */
     void *user;
 } by_broker_options;
 
-/* BY_EIO: the socket cannot be had. */
+/* Runs a broker. Returns BY_EIO if the socket cannot be opened. */
 BY_API by_status by_broker_run(const by_broker_options *options, by_error *error);
 
 /* ---- a worker ---- */
 
 typedef struct by_worker_options {
-    const char *broker;     /* as by_gateway_options has it; it is waited for, and found again */
-    const char *model;      /* a run or a Hugging Face directory */
-    const char *name;       /* under which clients ask for it; NULL: the last part of `model` */
-    const char *version;    /* an id; NULL: the last part of the weights' directory and a hash of
-                               their checksums (or, where there are none, of samples) and of
-                               `precision` */
-    const char *checkpoint; /* of the run `model`, a directory; NULL: its newest one */
-    const char *adapter;    /* a directory as PEFT writes it (docs/lora.md); NULL: none */
-    const char *precision;  /* as by_engine_options has it */
-    bool pool_last;         /* embeddings are the last token's state, not the mean of all */
-    double delay;           /* seconds that an example waits for others of its batch; 0: 0.002 */
-    int64_t batch;          /* rows or images of a batch, at most; 0: 16 */
-    int64_t context;
+    const char *broker; /* as in by_gateway_options; waited for, and reconnected to */
+    const char *model;  /* a run, Hugging Face directory or GGUF file */
+    const char *name;   /* name for clients; NULL: the last part of `model` */
+    /* Id of the version. NULL: the last part of the weights' directory and a hash of their
+     * checksums (or, without these, of samples) and of `precision`. */
+    const char *version;
+    const char *checkpoint; /* checkpoint directory of the run `model`; NULL: the newest */
+    const char *adapter;    /* PEFT directory (docs/lora.md); NULL: none */
+    const char *precision;  /* as in by_engine_options */
+    bool pool_last;         /* embeddings are the last token's state instead of the mean */
+    double delay;           /* seconds an example waits for others to share a batch; 0: 0.002 */
+    int64_t batch;          /* maximum of rows or images per batch; 0: 16 */
+    int64_t context;        /* as in by_engine_options, as the next three */
     int64_t sessions;
     int64_t rows;
     uint64_t pool_bytes;
-    int threads;
-    int nice;        /* added to the process' own: 0 to 19, the less of a busy machine */
-    double max_rate; /* requests a second that it begins, at most; 0: as many as come */
-    /* not empty while the model is warm and the broker is reached, for who watches processes by
-     * files; NULL: none */
+    int threads;     /* compute threads; 0: config.train.threads */
+    int nice;        /* added to the process's nice value: 0 to 19 */
+    double max_rate; /* maximum requests per second to begin; 0: no limit */
+    /* File that is not empty while the model is warm and the broker is connected, for supervision
+     * by files; NULL: none. */
     const char *ready_file;
-    /* that are compared at a time with the training data (banyan/drift.h), where the checkpoint has
-     * a reference; 0: 500 */
+    /* Requests per window that is compared with the training data (banyan/drift.h), if the
+     * checkpoint has a reference; 0: 500. */
     size_t drift_requests;
-    double hang_seconds; /* 0: those of the address of a Redis server, else 60 */
-    /* Called on a thread of its own when the worker has work and made no step for so long, or its
-     * loop did not turn: nothing of the process can be relied on, and it should end at once
-     * (BY_EXIT_HANG), to be started again. NULL: nobody looks */
+    double hang_seconds; /* 0: as in the address of a Redis server, else 60 */
+    /* Called on a separate thread if the worker has work but has made no step for `hang_seconds`,
+     * or its event loop is stuck. The process should then end immediately (BY_EXIT_HANG) and be
+     * restarted. NULL: not monitored. */
     void (*hangs)(void *user, double seconds);
-    bool open; /* without a sandbox; else it can start no program, reach no other machine and write
-                  no file once it is warm */
-    bool child;
-    by_serve_log *log;
+    /* Run without a sandbox. Otherwise, once warm, it can start no program, connect to no other
+     * machine and write no file. */
+    bool open;
+    bool child;        /* as in by_broker_options */
+    by_serve_log *log; /* NULL: events are not reported */
     void *user;
 } by_worker_options;
 
-/* Retention of the run (banyan/checkpoint.h) leaves its checkpoint while it runs. */
+/* Runs a worker. While it runs, retention (banyan/checkpoint.h) keeps its checkpoint. Returns
+ * BY_EARG for an invalid option, errors of opening the model or of the engine, or BY_ESTATE if the
+ * broker refuses the connection. */
 BY_API by_status by_worker_run(const by_worker_options *options, by_error *error);
 
-/* ---- the address of a Redis server ---- */
+/* ---- Redis addresses ---- */
 
+/* Size of a password's buffer. */
 #define BY_SERVE_PASSWORD_BYTES 256
 
-/* Takes the password out of "redis://[USER]:PASSWORD@HOST...", in place: the text becomes shorter.
- * True: there was one, and `password` has it, ended by NUL, with %XX decoded. */
+/* Removes the password from "redis://[USER]:PASSWORD@HOST..." in place, and stores it in
+ * `password`, NUL-terminated and with %XX decoded. Returns whether there was one. */
 BY_API bool by_serve_take_password(char *address, char password[BY_SERVE_PASSWORD_BYTES]);
 
 /* ---- the gateway ---- */
 
 typedef struct by_gateway_options {
-    /* Path of the broker's socket, or the address of a Redis server that is the broker, by which
-     * gateways and workers on any number of hosts meet:
-     * "redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE][?OPTION=VALUE[&...]]", with the options
-     * queue, queue_tokens, wait, silence, hang and attempts (see by_broker_options; those of
-     * gateways and workers should agree) and password_file, whose first line is the password.
-     * Without either it is that of the environment's BANYAN_REDIS_PASSWORD, else REDISCLI_AUTH. */
+    /* Path of the broker's socket, or the address of a Redis server through which gateways and
+     * workers on any number of hosts meet:
+     * "redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE][?OPTION=VALUE[&...]]", with options queue,
+     * queue_tokens, wait, silence, hang and attempts (see by_broker_options; gateways and workers
+     * should use the same) and password_file, whose first line is the password. Without either, the
+     * password is BANYAN_REDIS_PASSWORD or REDISCLI_AUTH of the environment. */
     const char *broker;
-    const char *listen;   /* "127.0.0.1:8080", "[::1]:8080", "unix:PATH" */
-    const char *keys;     /* file of keys, one "SHA-256 NAME" a line; NULL: none is asked for */
-    bool insecure;        /* serve addresses beyond this machine without keys */
-    size_t body;          /* bytes of a request; 0: 8 MiB */
-    size_t connections;   /* 0: 20000 */
-    double drain_seconds; /* for what was accepted, after SIGTERM; 0: 45 */
-    double deadline;      /* seconds of a request; 0: 600 */
-    const by_serve_config *config; /* limits and origins; NULL: none. The fields above count. */
-    const char *traces;            /* URL of a collector of traces; NULL: as `config` says */
-    const char *control;           /* as by_serve_options has it: routes of the scope admin ask
-                                      there; NULL: they answer 501 */
-    const char *quota;             /* file that keeps what keys have used today; NULL: nowhere */
-    bool child;
-    by_serve_log *log; /* events, and every request: the access log */
+    const char *listen;            /* "127.0.0.1:8080", "[::1]:8080", "unix:PATH" */
+    const char *keys;              /* file of keys, one "SHA-256 NAME" per line;
+                                      NULL: none is required */
+    bool insecure;                 /* serve addresses reachable by other machines without keys */
+    size_t body;                   /* maximum bytes of a request; 0: 8 MiB */
+    size_t connections;            /* maximum number; 0: 20000 */
+    double drain_seconds;          /* for accepted requests after SIGTERM; 0: 45 */
+    double deadline;               /* seconds per request; 0: 600 */
+    const by_serve_config *config; /* limits, origins, ...; NULL: none. The fields above take
+                                      precedence */
+    const char *traces;            /* URL of a collector of traces; NULL: as in `config` */
+    /* As in by_serve_options, to which admin routes are forwarded; NULL: they answer 501. */
+    const char *control;
+    const char *quota; /* file that persists what keys have used today; NULL: not persisted */
+    bool child;        /* as in by_broker_options */
+    by_serve_log *log; /* events, including every request (access log) */
     void *user;
-    /* Called once with the address when it listens, "http://127.0.0.1:8080"; may be NULL. */
+    /* Called once with its URL when it listens, "http://127.0.0.1:8080"; may be NULL. */
     void (*ready)(void *user, const char *url);
 } by_gateway_options;
 
-/* Whether the address can be one, whether others reach it without keys, and whether the keys can be
- * read and the broker's address (NULL: not looked at) is one: what by_gateway_run refuses before it
- * listens. BY_ECONFIG says what is wrong. */
+/* Checks what by_gateway_run checks before listening: the address is valid and not reachable by
+ * others without keys, the keys are readable, and the broker's address (may be NULL) is valid.
+ * Returns BY_ECONFIG. */
 BY_API by_status by_gateway_check(const by_gateway_options *options, by_error *error);
+/* Runs a gateway. Errors as by_gateway_check; BY_EIO if it cannot listen. */
 BY_API by_status by_gateway_run(const by_gateway_options *options, by_error *error);
 
-/* ---- all of it on one machine ---- */
+/* ---- a complete server ---- */
 
-/* A model that is served with others. */
+/* A model served alongside the main one. */
 typedef struct by_serve_other {
-    const char *const *worker; /* as that of by_serve_options, with a name of its own */
-    const char *model;
-    const char *name;
-    const char *settings;
-    size_t workers; /* processes; at least 1 */
+    const char *const *worker; /* as in by_serve_options, with its own name */
+    const char *model;         /* as in by_serve_options */
+    const char *name;          /* as in by_serve_options */
+    const char *settings;      /* as in by_serve_options */
+    size_t workers;            /* number of processes, >= 1 */
 } by_serve_other;
 
 typedef struct by_serve_options {
-    /* Command lines that end with NULL, of the program that calls by_broker_run (with
-     * `supervised`), by_gateway_run and by_worker_run with `address`. That of a worker goes on with
-     * --version V, for a run with --checkpoint DIRECTORY, and with the path of the model. A child
-     * writes its log to its standard error. */
-    const char *const *broker; /* NULL: none is started, since Redis is it */
+    /* These three are command lines, terminated by NULL, of a program that calls by_broker_run
+     * (with `supervised`), by_gateway_run or by_worker_run with `address`. That of a worker is
+     * extended by --version V, for a run --checkpoint DIRECTORY, and the path of the model.
+     * Children write their log to standard error. broker NULL: none is started, because Redis is
+     * used. */
+    const char *const *broker;
     const char *const *gateway;
     const char *const *worker;
-    const char *model;    /* what to serve: the path of a run, a directory or a GGUF file */
-    const char *name;     /* under which clients ask for it, whatever is deployed later */
-    const char *settings; /* what else than the weights decides answers; NULL: nothing */
-    /* Models that are served with it, by other workers, whose number and versions stay. */
+    const char *model;    /* run, directory or GGUF file to serve */
+    const char *name;     /* name for clients, whatever is deployed later */
+    const char *settings; /* what else determines answers besides the weights; NULL: nothing */
+    /* Further models, served by workers of their own whose number and versions are fixed. */
     const by_serve_other *others;
     size_t other_count;
-    size_t workers;    /* processes, at least; 0: none while there are no requests */
-    size_t most;       /* processes, at most, by load; less than `workers`: as many as these. One of
-                          the two is above 0 */
-    double target_p95; /* seconds to the first text that 95 % of the requests are to have; 0: 0.2 */
-    double calm;       /* seconds in which workers were not needed before they go; 0: 15 */
-    double idle;       /* seconds without a request before the last worker goes; 0: 60 */
-    double grace;      /* seconds that a worker, or the broker, has to end after SIGTERM; 0: 60 */
-    double drain;      /* the gateway's drain_seconds: it is given a little more; 0: 45 */
-    const char *address; /* of the broker, as by_gateway_options has it */
-    const char *control; /* socket of by_deploy and by_deploy_status_now; NULL: none */
-    const char *golden;  /* file of answers to the golden request; NULL: none are kept */
-    /* File that the gateway makes once it listens; NULL: its ends count as those of one that never
-     * did */
+    size_t workers; /* minimum of processes; 0: none while there are no requests */
+    /* Maximum of processes, by load; if less than `workers`, that many. One of the two must be >
+     * 0. */
+    size_t most;
+    double target_p95;   /* target of the 95th percentile of time to first text, seconds; 0: 0.2 */
+    double calm;         /* seconds before workers that are not needed are stopped; 0: 15 */
+    double idle;         /* seconds without requests before the last worker stops; 0: 60 */
+    double grace;        /* seconds for a worker or broker to end after SIGTERM; 0: 60 */
+    double drain;        /* the gateway's drain_seconds, plus a margin; 0: 45 */
+    const char *address; /* of the broker, as in by_gateway_options */
+    const char *control; /* socket for by_deploy and by_deploy_status_now; NULL: none */
+    const char *golden;  /* file of answers to the golden request; NULL: none is kept */
+    /* File that the gateway creates when it listens; NULL: it then never counts as having been
+     * ready. */
     const char *listening;
     by_serve_log *log;
     void *user;
 } by_serve_options;
 
-/* Starts a broker, a gateway and workers, and starts again what ends: after a pause that doubles,
- * up to 10 s, while it ends soon after its start. A worker that the broker has given up is killed.
- * The number of workers follows the load where `most` is above `workers`. SIGHUP deploys what
- * `model` is by then (as by_deploy does). Ends when it is told to (the gateway first, then workers,
- * then the broker). Before one has ever been ready, it ends with BY_ECONFIG when the broker, the
- * gateway or every worker ends with BY_EXIT_CONFIG, and with BY_ESTATE when one of them ends five
- * times: a restart is no help. What was ready once is started again whatever its code is. BY_EARG:
- * no worker may run. */
+/* Starts a broker, a gateway and workers, and restarts those that end, after a pause that doubles
+ * up to 10 s while they end soon after their start. Kills workers that the broker has given up.
+ * Adapts the number of workers to the load if `most` exceeds `workers`. SIGHUP deploys the current
+ * version of `model` (as by_deploy). When told to stop, ends the gateway first, then workers, then
+ * the broker. Returns BY_EARG if no worker may run. A child that was ready once is restarted
+ * whatever its exit code. Until then restarting does not help: returns BY_ECONFIG if the broker,
+ * the gateway or every worker ends with BY_EXIT_CONFIG, and BY_ESTATE if one of them ends five
+ * times. */
 BY_API by_status by_serve_run(const by_serve_options *options, by_error *error);
 
-/* ---- another version of the model ---- */
+/* ---- deployment ---- */
 
+/* Deployment of another version of the model. */
 typedef struct by_deploy_options {
-    const char *control; /* as by_serve_options has it */
-    const char *path; /* absolute; NULL: what is served now, whose run may have a new checkpoint */
-    bool rollback;    /* to what served before; ends a deployment that is under way. The rest is
-                            not looked at then */
-    double canary;    /* share of requests that the new version gets first, below 1; then it gets
-                            25 %, 50 % and all. 0: all at once */
-    double hold;      /* seconds of each share, and of shadow traffic; 0: 30 */
-    bool shadow;      /* at first it gets copies of requests, whose answers are compared */
-    double errors;    /* by which its error rate may be above the former one's; 0: 0.02 */
-    double slower;    /* times the former version's 95th percentile of the time to the first text
-                            that its own may be; 0: 1.5 */
+    const char *control; /* as in by_serve_options */
+    /* Absolute path of the version to deploy; NULL: what is served now, if its run has a newer
+     * checkpoint. */
+    const char *path;
+    /* Return to the previous version, ending a deployment in progress; the other fields are
+     * ignored. */
+    bool rollback;
+    /* Fraction of requests that the new version gets first, < 1; it then gets 25 %, 50 % and all.
+     * 0: all at once. */
+    double canary;
+    double hold;   /* seconds of each fraction, and of shadow traffic; 0: 30 */
+    bool shadow;   /* first send it copies of requests and compare the answers */
+    double errors; /* permitted excess of its error rate over the previous version's; 0: 0.02 */
+    /* Permitted ratio of its 95th percentile of time to first text to the previous version's; 0:
+     * 1.5. */
+    double slower;
 } by_deploy_options;
 
-/* Starts workers of the version that `path` stands for, sends them the golden request (a fixed
- * prompt, whose answer must be finite, the same from all workers, and that of the version's first
- * use on this machine), gives them requests, and ends the former workers when what they have is
- * answered. It rolls back by itself when the workers do not start, the golden request fails, or
- * requests fail or take longer than those of the former version. Returns when the workers are being
- * started: by_deploy_status_now tells the rest. BY_ESTATE says why not; BY_EIO: nobody serves. */
+/* Deploys a version: starts its workers, sends them the golden request (a fixed prompt whose answer
+ * must be finite, equal on all workers, and equal to that of the version's first use on this
+ * machine), shifts requests to them, and ends the previous workers when they have answered theirs.
+ * Rolls back by itself if the workers do not start, the golden request fails, or requests fail or
+ * take longer than before. Returns once the workers are being started; by_deploy_status_now reports
+ * the progress. Returns BY_ESTATE if the deployment cannot start (the message says why), BY_EIO if
+ * no server answers. */
 BY_API by_status by_deploy(const by_deploy_options *options, by_error *error);
 
+/* State of a served model and its deployment. */
 typedef struct by_deploy_status {
-    char model[256];
-    char version[65];  /* that serves */
-    char previous[65]; /* that a rollback goes to; "": none */
-    size_t workers;    /* of it, wanted */
-    size_t ready;
-    size_t least;
-    size_t most;
-    size_t waiting;  /* requests */
-    double p95;      /* seconds to the first text, of the last seconds */
-    char coming[65]; /* version that is being deployed; "": none */
-    char phase[16];  /* "starting", "checking", "shadow", "canary"; of by_deploy_shared_status
-                        "abandoned": its process has ended, and nobody shifts requests */
-    double share;    /* of requests that it gets */
-    size_t coming_ready;
-    uint64_t same; /* copies of requests: with the client's answer, with another one, failed */
-    uint64_t different;
-    uint64_t failed;
-    char last[65];    /* version of the last deployment that has ended; "": none has */
-    char outcome[16]; /* of it: "deployed", "rolled_back" */
-    char reason[160]; /* of a roll-back */
+    char model[256];   /* name under which clients ask for it */
+    char version[65];  /* version that serves */
+    char previous[65]; /* version that a rollback returns to; "": none */
+    size_t workers;    /* its wanted number of workers */
+    size_t ready;      /* workers that are ready */
+    size_t least;      /* minimum of workers */
+    size_t most;       /* maximum of workers */
+    size_t waiting;    /* number of waiting requests */
+    double p95;        /* 95th percentile of time to first text in the last seconds */
+    char coming[65];   /* version being deployed; "": none */
+    /* "starting", "checking", "shadow", "canary"; from by_deploy_shared_status also "abandoned":
+     * its process has ended, and nobody shifts requests. */
+    char phase[16];
+    double share;        /* fraction of requests that it gets */
+    size_t coming_ready; /* its workers that are ready */
+    uint64_t same;       /* shadow copies answered equally to the original request */
+    uint64_t different;  /* shadow copies answered differently */
+    uint64_t failed;     /* shadow copies that failed */
+    char last[65];       /* version of the last completed deployment; "": none */
+    char outcome[16];    /* of the last deployment: "deployed" or "rolled_back" */
+    char reason[160];    /* of a rollback */
 } by_deploy_status;
 
-/* BY_EIO: nobody serves there. */
+/* Gets the current state from a server's control socket. Returns BY_EIO if no server answers. */
 BY_API by_status by_deploy_status_now(by_deploy_status *out, const char *control, by_error *error);
 
-/* Where gateways and workers meet at a Redis server, and somebody else starts them. */
+/* Deployment to workers that are started by others and meet at a Redis server. */
 typedef struct by_shared_deploy_options {
-    const char *broker;  /* the address, as by_gateway_options has it */
-    const char *model;   /* its name */
-    const char *version; /* whose workers run */
-    bool rollback;       /* to the version that served before; a deployment that is under way is
-                               ended, by its own process where it still runs. `version` and the rest
-                               are not looked at then, but for `phase` */
-    double canary;       /* as by_deploy_options has these five */
+    const char *broker;  /* address, as in by_gateway_options */
+    const char *model;   /* name of the model */
+    const char *version; /* version to deploy, whose workers are running */
+    /* Return to the previous version; a deployment in progress is ended, by its own process if that
+     * is running. The other fields except `phase` are ignored. */
+    bool rollback;
+    double canary; /* this and the next four are as in by_deploy_options */
     double hold;
     bool shadow;
     double errors;
     double slower;
-    /* Told each phase and share of the version that comes; NULL: nobody is. */
+    /* Reports each phase and share of the new version; may be NULL. */
     void (*phase)(void *user, const char *version, const char *phase, double share);
     void *user;
 } by_shared_deploy_options;
 
-/* Shifts the requests of a model from the version that serves to another one: waits until as many
- * of its workers are there as a share needs, sends them the golden request, and gives them shares
- * and copies as by_deploy does, by what Redis counts for all gateways. Where no other version has
- * workers, those that come later get nothing until they are deployed. Returns when the version has
- * everything. BY_ESTATE: it was rolled back, and the former version has everything again, or it
- * could not begin; so too when SIGTERM or SIGINT comes. BY_EIO: Redis is not reached. If the
- * process dies, the shares stay as they are until the next deployment. */
+/* Shifts the requests of a model from the serving version to another: waits for as many of its
+ * workers as a share needs, sends them the golden request, and gives them shares and copies like
+ * by_deploy, based on the counts of all gateways in Redis. If no other version has workers, later
+ * ones get no requests until they are deployed. Returns when the version gets all requests. Returns
+ * BY_ESTATE if it was rolled back (the previous version gets all requests again), could not begin,
+ * or on SIGTERM or SIGINT; BY_EARG for an invalid version; BY_EIO if Redis cannot be reached. If
+ * the process dies, the shares stay until the next deployment. */
 BY_API by_status by_deploy_shared(const by_shared_deploy_options *options, by_error *error);
 
-/* The same of a model whose gateways and workers meet at a Redis server, whoever deploys: takes a
- * second, of which it tells the times. Workers are those that are there. BY_ESTATE: Redis knows no
- * model of this name; BY_EIO: it is not reached. */
+/* Gets the same state for a model whose gateways and workers meet at a Redis server, whoever
+ * deploys it. Measures latencies for one second. `workers` are those present. Returns BY_ESTATE if
+ * Redis knows no such model, BY_EIO if it cannot be reached. */
 BY_API by_status by_deploy_shared_status(by_deploy_status *out, const char *broker,
                                          const char *model, by_error *error);
 
-/* ---- load ---- */
+/* ---- load generation ---- */
 
+/* Load for a benchmark of a server. */
 typedef struct by_load_options {
-    const char *url;    /* "http://HOST:PORT" with an address, or "unix:PATH" */
-    const char *key;    /* NULL: none */
-    const char *model;  /* that is asked for */
-    size_t requests;    /* in all */
-    double rate;        /* of a second at random times (a Poisson process, open loop); 0: closed */
-    size_t concurrency; /* requests at a time in the closed loop, connections in the open one */
-    size_t prompt_tokens; /* random ids below `vocab` */
-    size_t tokens;        /* of an answer */
+    const char *url;      /* "http://HOST:PORT" with an IP address, or "unix:PATH" */
+    const char *key;      /* API key; NULL: none */
+    const char *model;    /* name of the model */
+    size_t requests;      /* total number */
+    double rate;          /* requests per second at random times (Poisson process, open loop);
+                             0: closed loop */
+    size_t concurrency;   /* closed loop: requests in flight; open loop: connections */
+    size_t prompt_tokens; /* tokens of a prompt: random ids below `vocab` */
+    size_t tokens;        /* tokens of an answer */
     int64_t vocab;
-    uint64_t seed;  /* of prompts and times: a new one for every run, or the server finds the
-                              prompts in its cache */
-    bool whole;     /* answers that are not streams */
+    /* Of prompts and times. Use a new one for every run, or the prompts hit the server's prefix
+     * cache. */
+    uint64_t seed;
+    bool whole;     /* request complete answers instead of streams */
     double seconds; /* after which a request counts as failed; 0: 600 */
-    bool (*stop)(void *user); /* asked now and then; may be NULL */
+    /* Polled; returning true stops with BY_ESTOPPED; may be NULL. */
+    bool (*stop)(void *user);
     void *user;
 } by_load_options;
 
-/* A request of the load. Times in seconds from the one at which it was to be sent, so that a server
- * that stops all clients does not hide what others would have waited ("coordinated omission"). */
+/* One request. Times are in seconds from when it was to be sent, so that a stalled server does not
+ * hide the waiting time of requests sent late ("coordinated omission"). */
 typedef struct by_load_sample {
-    double first;   /* to the first text (TTFT) */
-    double end;     /* to the end of the answer */
-    size_t tokens;  /* of the answer */
-    int32_t status; /* of HTTP; 0: the connection broke or the time was over */
-    bool failed;    /* also by an error inside a stream, and by an answer without a token */
+    double first;   /* time to first text (TTFT) */
+    double end;     /* time to the end of the answer */
+    size_t tokens;  /* number of tokens in the answer */
+    int32_t status; /* HTTP status; 0: connection lost or timeout */
+    bool failed;    /* including errors inside a stream, and answers without a token */
 } by_load_sample;
 
-/* Requests that failed in the same way, also those that were refused (429). */
+/* Requests that failed in the same way, including refused ones (429). */
 typedef struct by_load_failure {
-    int32_t status;  /* of HTTP; 0: there was no whole answer */
-    char reason[64]; /* "HTTP 404", what the connection ended with, or what was wrong inside an
-                        answer of status 200 */
-    size_t count;
-    char *message; /* what the server said to the first of them, one line; "" when it said nothing,
-                      NULL when memory was exhausted */
+    int32_t status; /* HTTP status; 0: no complete answer */
+    /* "HTTP 404", how the connection ended, or what was wrong inside an answer of status 200. */
+    char reason[64];
+    size_t count; /* number of requests */
+    /* What the server said to the first of them, one line; "" if nothing, NULL if memory ran
+     * out. */
+    char *message;
 } by_load_failure;
 
+/* Results. */
 typedef struct by_load_report {
     by_load_sample *samples; /* [count] */
     size_t count;
-    by_load_failure *failures; /* [failure_count] in the order of the first of each */
+    by_load_failure *failures; /* [failure_count], in order of first occurrence */
     size_t failure_count;
-    double *gaps; /* [gap_count] seconds between two texts of a stream, of all streams (ITL) */
+    double *gaps; /* [gap_count] seconds between consecutive texts of a stream, over all streams
+                     (ITL) */
     size_t gap_count;
     double seconds; /* from the first request to the last end */
 } by_load_report;
 
-/* Sends requests to a server and takes the times. BY_EIO: it cannot be reached; BY_ESTOPPED: `stop`
- * said so. The report is freed with by_load_report_free. */
+/* Sends requests to a server and measures them. Release the report with by_load_report_free.
+ * Returns BY_EARG if an option is out of range, BY_EIO if the server cannot be reached,
+ * BY_ESTOPPED. */
 BY_API by_status by_load_run(by_load_report *out, const by_load_options *options, by_error *error);
+/* Frees the report and zeroes it. */
 BY_API void by_load_report_free(by_load_report *report);
 
 #ifdef __cplusplus

@@ -1,5 +1,6 @@
-/* The configuration of a server: one YAML file, `base:` inheritance and `section.key=value`
- * overrides, as that of a run (banyan/config.h). docs/serve_config.md lists the keys. */
+/* The configuration of a server: a YAML file, with `base:` inheritance and `section.key=value`
+ * overrides, as for a run (banyan/config.h). A field has the name of its key and section; comments
+ * give meaning, range and default. docs/serve_config.md lists the keys. */
 #ifndef BANYAN_SERVE_CONFIG_H
 #define BANYAN_SERVE_CONFIG_H
 
@@ -12,149 +13,164 @@
 extern "C" {
 #endif
 
+/* The HTTP server. */
 typedef struct by_serve_gateway_config {
-    char *listen;                    /* HOST:PORT or unix:PATH */
-    char *keys;                      /* file of keys; "": none is asked for */
-    int64_t insecure;                /* 1: addresses beyond this machine are served without keys */
-    int64_t body;                    /* bytes of a request, at most */
-    int64_t connections;             /* at most */
-    int64_t connections_per_address; /* of a client, at most; 0: no limit */
-    by_string_list proxies;          /* networks of proxies that say who the client is; "unix" */
-    double deadline;                 /* seconds of a request */
-    double drain;                    /* seconds for what was accepted, after SIGTERM */
-    char *metrics_names;             /* of /metrics: "banyan" or "vllm" */
-    int64_t page;                    /* 1: "/" is a page for browsers */
-    double head_timeout;             /* seconds, as the next three */
-    double body_timeout;
-    double idle_timeout;
-    double output_timeout;
-    int64_t output;       /* bytes of a stream that are kept for a slow reader */
-    int64_t output_total; /* of all streams */
+    char *listen;                    /* HOST:PORT or unix:PATH; default "127.0.0.1:8080" */
+    char *keys;                      /* file of keys; default "": none is required */
+    int64_t insecure;                /* 1: serve addresses reachable by other machines without
+                                        keys; default 0 */
+    int64_t body;                    /* maximum bytes of a request; default 8 MiB */
+    int64_t connections;             /* maximum number; default 20000 */
+    int64_t connections_per_address; /* maximum per client; default 0: no limit */
+    by_string_list proxies;          /* networks of proxies whose X-Forwarded-For is trusted;
+                                        "unix" */
+    double deadline;                 /* seconds per request; default 600 */
+    double drain;                    /* seconds for accepted requests after SIGTERM; default 45 */
+    char *metrics_names;             /* names in /metrics: "banyan" (default) or "vllm" */
+    int64_t page;                    /* 1: "/" is a page for browsers (default) */
+    double head_timeout;             /* seconds to receive the head of a request; default 10 */
+    double body_timeout;             /* seconds to receive a whole request; default 60 */
+    double idle_timeout;   /* seconds a connection may be idle between requests; default 75 */
+    double output_timeout; /* seconds in which a client may accept nothing; default 30 */
+    int64_t output;        /* bytes buffered per stream for a slow reader; default 256 KiB */
+    int64_t output_total;  /* bytes buffered for all streams; default 16 MiB */
 } by_serve_gateway_config;
 
+/* The workers. */
 typedef struct by_serve_worker_config {
-    char *model;   /* a run or a directory; "": the command line names it */
-    char *name;    /* "": the last part of `model` */
-    int64_t count; /* processes; with scaling.most at least, and 0 only then */
-    char *precision;
-    int64_t sessions; /* 0: the engine's own default; so with the next two */
-    int64_t context;
-    int64_t threads;
-    int64_t nice;         /* 0 to 19; the gateway and the broker have 0 */
-    int64_t drift_window; /* requests */
-    int64_t sandbox;      /* 0: none */
-    double max_rate;      /* requests a second that a worker begins; 0: as many as come */
-    double grace;         /* seconds that a process has to end, after SIGTERM */
+    char *model; /* a run, directory or GGUF file; default "": given on the command line */
+    char *name;  /* name for clients; default "": the last part of `model` */
+    /* Number of processes; with scaling.most the minimum, and only then may it be 0. Default 1. */
+    int64_t count;
+    char *precision;      /* as for by_infer_precision; default "": that of the weights */
+    int64_t sessions;     /* as in by_engine_options; default 0: the engine's */
+    int64_t context;      /* as in by_engine_options; default 0: the model's */
+    int64_t threads;      /* compute threads; default 0: one per core */
+    int64_t nice;         /* 0 to 19, default 5; gateway and broker have 0 */
+    int64_t drift_window; /* requests per window of drift detection; default 500 */
+    int64_t sandbox;      /* 1: give up unneeded privileges once warm (default); 0: none */
+    double max_rate;      /* requests per second that a worker begins; default 0: no limit */
+    double grace;         /* seconds to end after SIGTERM; default 60 */
 } by_serve_worker_config;
 
-/* How many workers there are. */
+/* Autoscaling of workers. */
 typedef struct by_serve_scaling_config {
-    int64_t most;      /* processes, by load; 0: worker.count, whatever the load is */
-    double target_p95; /* seconds to the first text */
-    double calm;       /* seconds before workers that are not needed go */
-    double idle;       /* seconds without requests before the last one goes, where count is 0 */
+    int64_t most;      /* maximum of processes, by load; default 0: worker.count, fixed */
+    double target_p95; /* target of the 95th percentile of time to first text, seconds;
+                          default 0.2 */
+    double calm;       /* seconds before workers that are not needed are stopped; default 15 */
+    double idle; /* seconds without requests before the last one stops, if count is 0; default 60 */
 } by_serve_scaling_config;
 
+/* The queue between gateway and workers. */
 typedef struct by_serve_broker_config {
-    char *address; /* "redis://HOST": Redis is the broker; "": one is started */
-    int64_t queue; /* requests that wait, at most */
-    double wait;   /* seconds that one may wait; 0: by the load */
-    char *tasks;   /* file; "": DIR/tasks.sqlite */
+    char *address; /* "redis://HOST": use Redis; default "": start a broker */
+    int64_t queue; /* maximum number of waiting requests; default 1024 */
+    double wait;   /* maximum seconds of waiting; default 0: by load */
+    char *tasks;   /* file of tasks; default "": DIR/tasks.sqlite */
 } by_serve_broker_config;
 
-/* What a key may use; 0: no limit. */
+/* Limits of a key; 0 (default): none. */
 typedef struct by_limit_config {
     char *name; /* of keys in the file of keys; NULL in the limits of all others */
     int64_t requests_per_minute;
-    int64_t tokens_per_minute;
-    int64_t tokens_per_day;
+    int64_t tokens_per_minute; /* of prompts and answers */
+    int64_t tokens_per_day;    /* of prompts and answers, per day in UTC */
 } by_limit_config;
 
+/* Limits of all keys. */
 typedef struct by_serve_limits_config {
-    int64_t requests_per_minute; /* of each key that `keys` does not name */
-    int64_t tokens_per_minute;
-    int64_t tokens_per_day;
-    by_record_list keys; /* by_limit_config */
+    int64_t requests_per_minute; /* of each key that `keys` does not name; 0 (default): no limit */
+    int64_t tokens_per_minute;   /* the same */
+    int64_t tokens_per_day;      /* the same */
+    by_record_list keys;         /* by_limit_config: keys with limits of their own */
 } by_serve_limits_config;
 
+/* Cross-origin requests. */
 typedef struct by_serve_cors_config {
-    by_string_list origins; /* "https://app.example.com", or "*" */
-    int64_t max_age;        /* seconds that a browser may remember an answer */
+    by_string_list origins; /* permitted origins, "https://app.example.com" or "*"; default: none */
+    int64_t max_age;        /* seconds a browser may cache the permission; default 600 */
 } by_serve_cors_config;
 
-/* Requests and answers that are kept. */
+/* Log of requests and answers. */
 typedef struct by_serve_payload_config {
-    char *directory;     /* "": none are */
-    double fraction;     /* of requests */
-    int64_t bytes;       /* of a file */
-    int64_t files;       /* of which the newest are kept */
-    by_string_list drop; /* fields that are left out */
-    by_string_list hash; /* fields of which a hash is kept */
-    int64_t redact;      /* 1: e-mail addresses and long numbers are taken out of texts */
+    char *directory;     /* default "": none is kept */
+    double fraction;     /* of requests, 0 to 1; default 0.01 */
+    int64_t bytes;       /* per file; default 64 MiB */
+    int64_t files;       /* number of files kept, the newest; default 16 */
+    by_string_list drop; /* fields to leave out; default: none */
+    by_string_list hash; /* fields to replace by a hash; default: none */
+    int64_t redact;      /* 1: replace e-mail addresses and long numbers in texts (default) */
 } by_serve_payload_config;
 
+/* Log of feedback. */
 typedef struct by_serve_feedback_config {
-    char *directory; /* "": none is kept */
+    char *directory; /* default "": none is kept */
 } by_serve_feedback_config;
 
-/* Messages about the ends of tasks. */
+/* Messages about completed tasks. */
 typedef struct by_serve_webhooks_config {
-    by_string_list origins; /* that URLs may have, "https://hooks.example.com"; none: no messages */
-    by_string_list networks; /* that are not public and may be sent to, "10.0.0.0/8" */
-    char *secret;            /* file of secrets that sign them */
-    char *certificates;      /* file of authorities; "": the system's */
-    int64_t attempts;        /* for a message */
-    double pause;            /* seconds between the first two attempts */
-    double timeout;          /* seconds of an attempt */
+    by_string_list origins;  /* permitted origins of URLs, "https://hooks.example.com";
+                                default: none */
+    by_string_list networks; /* private networks that may be contacted, "10.0.0.0/8";
+                                default: none */
+    char *secret;            /* file of secrets that sign messages */
+    char *certificates;      /* PEM file of authorities; default "": the system's */
+    int64_t attempts;        /* per message; 1 to 100, default 10 */
+    double pause;            /* seconds between the first two attempts, then doubled; default 5 */
+    double timeout;          /* seconds per attempt; default 10 */
 } by_serve_webhooks_config;
 
-/* Spans for a collector of OpenTelemetry. */
+/* OpenTelemetry traces. */
 typedef struct by_serve_tracing_config {
-    char *endpoint;  /* URL; "": none are sent */
-    char *service;   /* name of the server there */
-    double fraction; /* of traces that begin here */
-    int64_t queue;   /* spans that wait, at most */
+    char *endpoint;  /* URL of a collector (OTLP over HTTP); default "": none */
+    char *service;   /* service.name of this server; default "banyan" */
+    double fraction; /* sampled fraction of traces that begin here; default 1 */
+    int64_t queue;   /* maximum of spans waiting to be sent; default 4096 */
 } by_serve_tracing_config;
 
-/* What an entity of the feature store is named by. */
+/* An entity of the feature store. */
 typedef struct by_feature_entity_config {
     char *name; /* join key */
-    char *type; /* int64, int32, string, bytes, unix_timestamp */
+    char *type; /* "int64" (default), "int32", "string", "bytes" or "unix_timestamp" */
 } by_feature_entity_config;
 
+/* A feature view. */
 typedef struct by_feature_view_config {
     char *name;
-    char *entities; /* names of its entities, with commas between them */
-    double ttl;     /* seconds after which a feature counts as missing; 0: never */
+    char *entities; /* its join keys, separated by commas */
+    double ttl;     /* seconds after which a feature counts as missing; default 0: never */
 } by_feature_view_config;
 
-/* A column of a model that the store has. */
+/* A column of a model that the store provides. */
 typedef struct by_feature_column_config {
-    char *column;
+    char *column;     /* name of the column */
     char *feature;    /* VIEW:FEATURE */
-    char *model;      /* whose column it is; "": of every model that is asked */
-    char *otherwise;  /* the cell where the store has no value; "": a missing one */
-    int64_t required; /* 1: without a value the request is refused */
-    char *time_unit;  /* s, ms, us, ns: of the numbers that a timestamp becomes */
+    char *model;      /* whose column it is; default "": of every model */
+    char *otherwise;  /* cell to use if the store has no value; default "": missing */
+    int64_t required; /* 1: reject the request if there is no value; default 0 */
+    char *time_unit;  /* unit of numbers made from timestamps: "s" (default), "ms", "us", "ns" */
 } by_feature_column_config;
 
-/* A Feast online store, from which features of entities are fetched. */
+/* A Feast online store from which features of entities are fetched. */
 typedef struct by_serve_features_config {
-    char *store;         /* redis://HOST[:PORT][/DATABASE] or http://HOST:PORT; "": there is none */
-    char *password_file; /* "": the environment's BANYAN_FEATURES_PASSWORD, if any */
-    char *project;       /* of Feast */
-    int64_t key_version; /* Feast's entity_key_serialization_version */
-    double timeout;      /* seconds of a fetch */
-    char *fallback;      /* "missing" or "error": what a fetch that fails makes of a request */
-    int64_t cache;       /* entities that are remembered; 0: none */
-    double cache_time;   /* seconds for which they are */
+    /* "redis://HOST[:PORT][/DATABASE]" or "http://HOST:PORT"; default "": none. */
+    char *store;
+    char *password_file;     /* default "": BANYAN_FEATURES_PASSWORD in the environment, if set */
+    char *project;           /* Feast project */
+    int64_t key_version;     /* Feast's entity_key_serialization_version: 2 or 3 (default) */
+    double timeout;          /* seconds per fetch; default 0.1 */
+    char *fallback;          /* if a fetch fails: "error" (default) or "missing" values */
+    int64_t cache;           /* entities to cache; default 0: none */
+    double cache_time;       /* seconds they stay cached; default 1 */
     by_record_list entities; /* by_feature_entity_config */
     by_record_list views;    /* by_feature_view_config */
     by_record_list columns;  /* by_feature_column_config */
 } by_serve_features_config;
 
+/* A server configuration. */
 typedef struct by_serve_config {
-    by_config *config; /* whose keys the fields are; NULL in one that is not open */
+    by_config *config; /* the config that owns the fields; NULL in one that was not opened */
     by_serve_gateway_config gateway;
     by_serve_worker_config worker;
     by_serve_scaling_config scaling;
@@ -168,19 +184,19 @@ typedef struct by_serve_config {
     by_serve_features_config features;
 } by_serve_config;
 
-/* Reads a file (NULL: all keys have their defaults) and overrides. BY_ECONFIG with file and line.
- */
+/* Reads a file (NULL: all defaults) and applies overrides. Returns BY_ECONFIG with file and line,
+ * BY_EIO. */
 BY_API by_status by_serve_config_open(by_serve_config **out, const char *path,
                                       const char *const *overrides, size_t count, by_error *error);
-/* Reads it from text; `name` stands for the file in messages. */
+/* Reads a configuration from memory; `name` stands for the file in messages. */
 BY_API by_status by_serve_config_parse(by_serve_config **out, const char *name, const char *text,
                                        size_t length, by_error *error);
 BY_API void by_serve_config_close(by_serve_config **config);
-/* What the keys of one section cannot say alone: the file of keys can be read, limits are for keys
- * that it has, features are of views and entities that are named, a public address has keys, and
- * there can be a worker. */
+/* Checks what single keys cannot: the file of keys is readable, limits are for keys it contains,
+ * features refer to named views and entities, a public address has keys, and there can be a worker.
+ * Returns BY_ECONFIG. */
 BY_API by_status by_serve_config_check(const by_serve_config *config, by_error *error);
-/* docs/serve_config.md. Freed with free(). */
+/* Generates docs/serve_config.md; free it with free(). */
 BY_API by_status by_serve_config_reference(char **out, by_error *error);
 
 #ifdef __cplusplus

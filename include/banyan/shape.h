@@ -1,4 +1,4 @@
-/* Shapes of tensors and of the arrays of a batch. */
+/* Shapes of tensors and of the arrays in a batch. */
 #ifndef BANYAN_SHAPE_H
 #define BANYAN_SHAPE_H
 
@@ -11,24 +11,25 @@
 extern "C" {
 #endif
 
+/* Largest rank of a tensor in a graph or a batch. */
 #define BY_MAX_RANK 6
 
-/* Extents of a tensor, slowest axis first, densely packed in that order. */
+/* Extents of a dense row-major tensor: the last axis is contiguous in memory. */
 typedef struct by_shape {
-    int rank;
+    int rank; /* 0 (a scalar) to BY_MAX_RANK */
     int64_t dim[BY_MAX_RANK];
 } by_shape;
 
-/* A shape from its extents: BY_SHAPE(batch, time, width). */
+/* Makes a shape from its extents: BY_SHAPE(batch, time, width). */
 #define BY_SHAPE(...)                                                                              \
     ((by_shape){.rank = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)),                 \
                 .dim = {__VA_ARGS__}})
 
-/* Number of elements; 1 for rank 0; 0 if any extent is 0. The extents are valid (their product
- * fits). */
+/* Returns the number of elements: 1 for rank 0. The product of the extents must fit int64_t. */
 BY_API int64_t by_shape_count(const by_shape *shape);
-/* "[4, 1024, 768]" into buffer (returned). */
+/* Writes the shape as text, such as "[4, 1024, 768]". Returns `buffer`. */
 BY_API const char *by_shape_print(const by_shape *shape, char buffer[128]);
+/* Returns whether rank and all extents are equal. */
 BY_API bool by_shape_equal(const by_shape *a, const by_shape *b);
 
 #ifdef __cplusplus

@@ -1,8 +1,9 @@
-/* Tables from CSV files, and the numbers that a model takes from them.
+/* Tables with typed columns, and their encoding as arrays for a model.
  *
- * A table has typed columns: numbers, or categories. What makes its rows into arrays (scales of
- * numbers, ids of categories, the scale or the classes of the target) is learned from the training
- * part alone, applied to every other table of the same columns, and kept as JSON with the weights.
+ * Columns are numbers or categories. Everything needed to turn rows into arrays (means and
+ * deviations of numbers, ids of categories, scale or classes of the target) is learned from the
+ * training part only, applied to any other table with the same columns, and stored as JSON with the
+ * weights.
  */
 #ifndef BANYAN_TABLE_H
 #define BANYAN_TABLE_H
@@ -17,23 +18,25 @@ extern "C" {
 
 typedef struct by_table by_table;
 
+/* Type of a column. */
 typedef enum by_column_kind {
-    BY_COLUMN_AUTO = 0, /* numbers if all cells that are not missing are numbers, else categories */
+    BY_COLUMN_AUTO = 0, /* numbers if all cells that are not missing are numbers, otherwise
+                           categories */
     BY_COLUMN_NUMBER,
     BY_COLUMN_CATEGORY
 } by_column_kind;
 
 typedef struct by_column {
     const char *name;
-    by_column_kind kind;   /* never BY_COLUMN_AUTO */
-    const double *numbers; /* of each row; NaN: missing. NULL for categories */
-    const int32_t
-        *categories; /* of each row, an index of `values`; -1: missing. NULL for numbers */
-    const char *const *values; /* of the categories, as they first appear */
+    by_column_kind kind;       /* never BY_COLUMN_AUTO */
+    const double *numbers;     /* [rows], NaN if missing; NULL for categories */
+    const int32_t *categories; /* [rows] index into `values`, -1 if missing; NULL for numbers */
+    const char *const *values; /* distinct categories in order of first appearance */
     size_t value_count;
-    uint64_t missing; /* cells */
+    uint64_t missing; /* number of missing cells */
 } by_column;
 
+/* Declares the type of a column. */
 typedef struct by_column_type {
     const char *name;
     by_column_kind kind;
@@ -41,87 +44,101 @@ typedef struct by_column_type {
 
 typedef struct by_table_options {
     char separator;              /* 0: a comma */
-    const by_column_type *types; /* of columns that are not to be AUTO */
+    const by_column_type *types; /* columns whose type is given; all others are BY_COLUMN_AUTO */
     size_t type_count;
-    /* Rows that are damaged are left out: those that do not parse, have more or fewer cells than
-     * the header, text in a column of numbers, or no value in the column `required`. */
+    /* Leave out damaged rows: malformed ones, ones with more or fewer cells than the header, with
+     * text in a column of numbers, or without a value in the column `required`. */
     bool skip;
-    const char *required; /* with `skip`; NULL: none */
+    const char *required; /* only with `skip`; NULL: none */
 } by_table_options;
 
-/* Reads a CSV file (RFC 4180; gzip may have compressed it) whose first row names the columns.
- * Missing cells: empty, NA, N/A, NaN, nan, null, NULL or ?. Or a Parquet file
- * (src/data/formats/parquet.h says which): integers, reals and times are numbers, text is
- * categories; nulls, NaN and the texts above are missing; `skip` leaves none of its rows out.
- * Or a directory of such files, the parts of one table as Spark and Dask write them: all that end
- * in .parquet, in the byte order of their names. `options` may be NULL. BY_EFORMAT: names the line
- * and column of what is wrong; BY_EARG: a typed column is not there. */
+/* Reads a table; `options` may be NULL. Accepts
+ *
+ * - a CSV file (RFC 4180, optionally gzip-compressed) whose first row names the columns. Cells that
+ *   are empty, NA, N/A, NaN, nan, null, NULL or ? are missing.
+ * - a Parquet file (src/data/formats/parquet.h describes the subset): integers, floats and
+ *   timestamps are numbers, strings are categories; nulls, NaN and the texts above are missing.
+ *   `skip` does not apply.
+ * - a directory of Parquet files, the parts of one table as written by Spark and Dask: all files
+ *   ending in .parquet, in byte order of their names.
+ *
+ * Returns BY_EFORMAT with line and column of the problem, BY_EARG if a column in `types` is absent.
+ */
 BY_API by_status by_table_open(by_table **out, const char *path, const by_table_options *options,
                                by_error *error);
-/* The same from memory; `name` is for messages. */
+/* Like by_table_open for the content of a CSV or Parquet file in memory. `name` is used in
+ * messages. */
 BY_API by_status by_table_parse(by_table **out, const char *name, const char *text, size_t length,
                                 const by_table_options *options, by_error *error);
 BY_API void by_table_close(by_table **table);
-/* The rows that were left out, in their order: `place` is the line, `begin` the row, counted with
- * them. They live as long as the table. */
+/* Returns the rows that were left out, in order, and sets *count to their number. `place` is the
+ * line in the file; `begin` is the index of the row, counting rows left out. */
 BY_API const by_damage *by_table_damage(const by_table *table, size_t *count);
+/* Returns the path or name that the table was opened with. */
 BY_API const char *by_table_name(const by_table *table);
+/* Returns the number of rows. */
 BY_API uint64_t by_table_rows(const by_table *table);
+/* Returns the number of columns; by_table_column returns the i-th. */
 BY_API size_t by_table_column_count(const by_table *table);
 BY_API const by_column *by_table_column(const by_table *table, size_t index);
-/* The column of this name; NULL when there is none. */
+/* Returns the column with this name, or NULL. */
 BY_API const by_column *by_table_find(const by_table *table, const char *name);
 
 /* ---- encodings ---- */
 
+/* What is learned from the training part of a table. Immutable; threads may share one. */
 typedef struct by_encoding by_encoding;
 
 typedef struct by_encoding_options {
-    const char *target;        /* the column to predict; NULL: none */
-    const char *const *ignore; /* columns that are no features */
+    const char *target;        /* column to predict; NULL: none */
+    const char *const *ignore; /* columns that are not features */
     size_t ignore_count;
 } by_encoding_options;
 
-/* Learns from the rows of a part: of each number, mean and standard deviation over the cells that
- * are not missing (deviation 1 where it would be 0); of each category, which values there are,
- * sorted; of the target the same. BY_EARG: a column is not there, nothing is left as a feature, or
- * the part is of another table. BY_EFORMAT: a value is not UTF-8, or no target is there. */
+/* Learns an encoding from the rows of a part: for numbers, mean and standard deviation of the cells
+ * that are not missing (deviation 1 instead of 0); for categories, the sorted distinct values; for
+ * the target likewise. Returns BY_EARG if a named column is absent, no feature is left, or the part
+ * is empty or of another table; BY_EFORMAT if a value is not UTF-8 or all targets are missing. */
 BY_API by_status by_encoding_learn(by_encoding **out, const by_table *table, const by_part *part,
                                    const by_encoding_options *options, by_error *error);
 BY_API void by_encoding_close(by_encoding **encoding);
-/* As JSON text, freed with free(), and back; `name` is for messages. The numbers come back with the
- * same bits. BY_EFORMAT: the text is not what by_encoding_print writes. */
+/* Converts an encoding to JSON; free the text with free(). Numbers survive bit for bit. */
 BY_API by_status by_encoding_print(const by_encoding *encoding, char **out, by_error *error);
+/* Parses text written by by_encoding_print; `name` is used in messages. Returns BY_EFORMAT if it is
+ * anything else. */
 BY_API by_status by_encoding_parse(by_encoding **out, const char *name, const char *text,
                                    size_t length, by_error *error);
 
-/* How many numbers a row has, and how many categories. */
+/* Returns the number of numeric features, F. */
 BY_API size_t by_encoding_numbers(const by_encoding *encoding);
+/* Returns the number of categorical features, K. */
 BY_API size_t by_encoding_categories(const by_encoding *encoding);
-/* Name of feature `index`: numbers, then categories; NULL: there are no more. */
+/* Returns the name of feature `index`, numeric ones before categorical ones, and sets *kind; NULL
+ * if there are no more. */
 BY_API const char *by_encoding_feature(const by_encoding *encoding, size_t index,
                                        by_column_kind *kind);
-/* Ids of category column `index`: its known values and id 0. */
+/* Returns the number of ids of categorical feature `index`: its known values plus id 0. */
 BY_API size_t by_encoding_category_size(const by_encoding *encoding, size_t index);
-/* Number column `index` is read as (number - mean) / deviation. */
+/* Gets the scale of numeric feature `index`, which is encoded as (number - mean) / deviation. */
 BY_API void by_encoding_number_scale(const by_encoding *encoding, size_t index, double *mean,
                                      double *deviation);
-/* Name of the target's column; NULL: there is none. */
+/* Returns the name of the target column; NULL if there is none. */
 BY_API const char *by_encoding_target(const by_encoding *encoding);
-/* Classes of the target; 0: it is a number. */
+/* Returns the number of classes of the target; 0 if it is a number. */
 BY_API size_t by_encoding_classes(const by_encoding *encoding);
-/* Name of class `index`. */
+/* Returns the name of class `index`. */
 BY_API const char *by_encoding_class(const by_encoding *encoding, size_t index);
-/* A target that is a number is learned as (number - mean) / deviation. */
+/* Gets the scale of a numeric target, which is encoded as (number - mean) / deviation. */
 BY_API void by_encoding_target_scale(const by_encoding *encoding, double *mean, double *deviation);
 
-/* The rows as arrays:
- *   "numbers"     f32 [N, F]  (number - mean) / deviation; 0 where it is missing; only when F > 0
- *   "categories"  i32 [N, K]  ids from 1 on; 0 for missing and unknown values; only when K > 0
- *   "targets"     f32 [N]     scaled like numbers; or
+/* Encodes all rows of a table as arrays:
+ *   "numbers"     f32 [N, F]  (number - mean) / deviation, 0 if missing; only if F > 0
+ *   "categories"  i32 [N, K]  ids from 1, 0 for missing and unknown values; only if K > 0
+ *   "targets"     f32 [N]     numeric target, scaled like numbers; or
  *   "labels"      i32 [N]     class of the target
- * With `targets` false, the target's column need not be there. BY_EFORMAT: a column is not there or
- * of the other kind; a target is missing or of an unknown class (names the row, from 1). */
+ * With `targets` false, the last two are omitted and the target column may be absent. Returns
+ * BY_EFORMAT if a column is absent or of the other type, or a target is missing or of an unknown
+ * class (with the row, counted from 1); BY_EARG if `targets` is set and the encoding has none. */
 BY_API by_status by_encoding_apply(const by_encoding *encoding, const by_table *table, bool targets,
                                    by_array_set **out, by_error *error);
 

@@ -1,4 +1,4 @@
-/* Numbers as people read them, and names as they may have meant them. */
+/* Byte counts for people, and "did you mean" suggestions for names. */
 #ifndef BANYAN_TEXT_H
 #define BANYAN_TEXT_H
 
@@ -11,11 +11,11 @@
 extern "C" {
 #endif
 
-/* "1.5 GiB", "312.0 KiB", "17 B" into buffer, which is returned. */
+/* Formats a byte count in binary units: "1.5 GiB", "312.0 KiB", "17 B". Returns `buffer`. */
 BY_API const char *by_format_bytes(char buffer[32], uint64_t bytes);
 
-/* Of `count` names the nearest to `name` (edit distance of Levenshtein, at most max(2, length of
- * `name` / 3)), for "did you mean"; NULL when none is. Names over 63 bytes are never near. */
+/* Returns the first of `count` names that has the smallest Levenshtein distance to `name`, or NULL
+ * if none is within max(2, strlen(name) / 3). Names over 63 bytes never match. */
 BY_API const char *by_nearest_name(const char *name, const char *const *names, size_t count);
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
-/* Tracking of runs: the events file, the environment's fingerprint, the registry of runs, charts.
+/* Tracking of runs: events files, environment, registry of runs, charts.
  *
- * A run directory holds `events.jsonl` (one JSON object a line) and `run.json` (what the run is and
- * how far it came). The registry, RUNS/registry.sqlite, indexes the run directories in RUNS and is
- * made anew from them when it is lost.
+ * A run directory contains `events.jsonl` (one JSON object per line) and `run.json` (what the run
+ * is and its progress). The registry, RUNS/registry.sqlite, indexes the run directories in RUNS and
+ * is rebuilt from them if it is lost.
  */
 #ifndef BANYAN_TRACK_H
 #define BANYAN_TRACK_H
@@ -19,140 +19,146 @@ extern "C" {
 
 /* ---- events ---- */
 
+/* An events file open for writing. */
 typedef struct by_events by_events;
 
-/* Opens an events file for appending and makes it if missing. A last line that a crash cut short
- * is removed. */
+/* Opens an events file for appending, creating it if necessary. Removes a last line truncated by a
+ * crash. */
 BY_API by_status by_events_open(by_events **out, const char *path, by_error *error);
+/* Closes the file. Call by_events_flush before, to learn whether events were lost. */
 BY_API void by_events_close(by_events **events);
-/* One event: begin, any number of values, end. `event` says what it is ("train", "eval", ...).
- * Numbers read back as the same double; nan, inf and -inf are written as strings. Problems of
- * memory are reported by by_events_end. Up to 16 MiB of events that could not be written are
- * kept. */
+/* Begins an event of type `event` ("train", "eval", ...); add values and end it with by_events_end.
+ * Numbers are written so that they read back as the same double; nan, inf and -inf are written as
+ * strings. Lack of memory is reported by by_events_end. Up to 16 MiB of events that could not be
+ * written are kept. */
 BY_API void by_events_begin(by_events *events, const char *event, uint64_t step);
 BY_API void by_events_number(by_events *events, const char *key, double value);
 BY_API void by_events_integer(by_events *events, const char *key, int64_t value);
 BY_API void by_events_string(by_events *events, const char *key, const char *value);
-/* Adds "time" (seconds since 1970) and hands the whole line to the kernel in one write. On an error
- * (full disk) the file holds no part of the line; the event is kept in memory and written in front
- * of the next one, so the caller may go on. */
+/* Adds "time" (Unix time in seconds) and writes the complete line with one system call. On an error
+ * (full disk) the file contains no part of the line; the event is kept in memory and written before
+ * the next one, so the caller may continue. */
 BY_API by_status by_events_end(by_events *events, by_error *error);
-/* Tries once more to write what is kept. BY_OK: nothing is kept any longer and nothing was lost. */
+/* Retries writing the events kept in memory. BY_OK: none are left and none were lost. */
 BY_API by_status by_events_flush(by_events *events, by_error *error);
 
-/* Drops the events after `step` and a last line cut short, atomically, so that a run which goes on
- * from that step leaves the events of a run that was never interrupted (apart from times).
- * `eval_pending`: the run will evaluate the weights of `step` first, so that an evaluation of them
- * and a sample of text that are in the file already are dropped too. A file that does not exist is
- * fine. It must not be open. BY_EFORMAT names a line that is not an event. */
+/* Removes the events after `step` and a truncated last line, atomically, so that a run resumed from
+ * that step produces the events of an uninterrupted run (except for times). `eval_pending`: the run
+ * evaluates the weights of `step` before it trains, so an evaluation of them and a sample of text
+ * that the file already has are removed too. The file must not be open; it need not exist. Returns
+ * BY_EFORMAT with the line that is not an event. */
 BY_API by_status by_events_rewind(const char *path, uint64_t step, bool eval_pending,
                                   by_error *error);
 
-/* Values of one key over steps. */
+/* Values of a key over steps. */
 typedef struct by_series {
     uint64_t *steps;
     double *values;
     size_t count;
 } by_series;
 
-/* Reads key `key` of all events called `event` (NULL: of all) from an events file, or from the
- * events.jsonl of a run directory, in file order. Events without the key, or whose value is not a
- * number, are passed over, and so is a last line cut short; any other line that is not an event is
- * BY_EFORMAT with its number. The caller releases `out` with by_series_free. */
+/* Reads the values of `key` in all events of type `event` (NULL: all) from an events file, or the
+ * events.jsonl of a run directory, in file order; release them with by_series_free. Events without
+ * the key or with a value that is not a number are skipped, as is a truncated last line. Returns
+ * BY_EFORMAT with the number of any other line that is not an event, BY_EIO. */
 BY_API by_status by_events_read(by_series *out, const char *path, const char *event,
                                 const char *key, by_error *error);
+/* Frees a series and zeroes it. */
 BY_API void by_series_free(by_series *series);
 
-/* A number of an event, as by_events_follow hands it out: `event` and `key` live as long as the
- * call. */
+/* Receives a number of an event. `event` and `key` are valid during the call. */
 typedef void by_event_number(void *user, const char *event, uint64_t step, const char *key,
                              double value);
 
-/* Hands out all numbers of the events that begin at byte *offset (0: the first) of a run
- * directory's events.jsonl, or of an events file, in order, "time" included and "step" not, and
- * moves *offset behind the last whole line. Called again it goes on from there, so that a program
- * may follow a run that another process, or another host, is writing. *restarted (may be NULL) says
- * that the file is shorter than *offset, since its run was set back to a checkpoint: nothing was
- * handed out, and *offset is 0 again. A file that is not there yet has no events. BY_EFORMAT: a
- * line is not an event; BY_EIO. */
+/* Passes all numbers of the events from byte *offset on (0: the first) in a run directory's
+ * events.jsonl, or in an events file, to `number`, including "time" but not "step", and advances
+ * *offset past the last complete line. Repeated calls thus follow a run that another process or
+ * host is writing. *restarted (may be NULL) reports that the file has become shorter than *offset,
+ * because the run went back to a checkpoint: nothing was passed on, and *offset is 0 again. A file
+ * that does not exist has no events. Returns BY_EFORMAT if a line is not an event, BY_EIO. */
 BY_API by_status by_events_follow(const char *path, uint64_t *offset, bool *restarted,
                                   by_event_number *number, void *user, by_error *error);
 
 /* ---- environment ---- */
 
-/* A version or another fact, for by_environment_json. */
+/* A version or another fact for by_environment_json. */
 typedef struct by_environment_fact {
     const char *name;
     const char *value;
 } by_environment_fact;
 
-/* What a result depends on apart from config, data and seed, as JSON text: banyan's version, the
- * revision of its sources, the hash of the program, host, CPU model, instruction sets, cores (and
- * those this process may use), memory, kernel, system, compiler, time, the versions of the
- * libraries that are loaded and those given, and as "job" the facts given. Unknown facts are
- * empty. Freed with free(). */
+/* Makes a JSON text of what a result depends on besides config, data and seed: banyan's version,
+ * the revision of its sources, the hash of the program, host, CPU model, instruction sets, cores
+ * (and those available to the process), memory, kernel, system, compiler, time, versions of loaded
+ * libraries and of those given, and under "job" the facts given. Unknown facts are empty. Free it
+ * with free(). */
 BY_API by_status by_environment_json(char **out, const by_environment_fact *libraries,
                                      size_t library_count, const by_environment_fact *job,
                                      size_t job_count, by_error *error);
 
-/* XXH3-128 of the running program's file: equal builds have equal ones. */
+/* Writes the XXH3-128 of the running program's file as 32 hex digits. Returns BY_EIO if it cannot
+ * be read. */
 BY_API by_status by_build_hash(char out[33], by_error *error);
 
-/* ---- servers ---- */
+/* ---- tracking servers ---- */
 
 typedef struct by_mlflow_sync_options {
-    const char *run;     /* its directory */
+    const char *run;     /* run directory */
     const char *server;  /* URL */
-    const char *project; /* the experiment that it is a run of */
-    /* Called before each batch with the bytes of events that wait. May be NULL. */
+    const char *project; /* name of the experiment */
+    /* Called before each batch with the bytes of events to be sent; may be NULL. */
     void (*progress)(void *user, uint64_t waiting);
-    /* Asked about once a second; true ends the call with BY_ESTOPPED. May be NULL. */
+    /* Polled about once per second; may be NULL. Returning true stops with BY_ESTOPPED. */
     bool (*stop)(void *user);
     void *user;
 } by_mlflow_sync_options;
 
-/* Sends an MLflow server what a run has recorded and the server did not get while it trained: it
- * was away, or the run had no sink for it. RUN/mlflow.json says how far it got. BY_ESTATE for a
- * run that is going on, which sends by itself; BY_EIO when the server is away or refuses. */
+/* Sends an MLflow server what a run has recorded and the server has not received, because it was
+ * unavailable or the run did not use that sink. RUN/mlflow.json records the progress. Returns
+ * BY_ECONFIG for an invalid URL, BY_ESTATE if the run is in progress (it then sends events itself),
+ * BY_EIO if the server is unavailable or refuses, BY_ESTOPPED. */
 BY_API by_status by_mlflow_sync(const by_mlflow_sync_options *options, by_error *error);
 
 /* ---- the registry of runs ---- */
 
-/* A run as run.json and the registry hold it. Strings are the caller's on the way in and owned by
- * the list on the way out. NULL counts as "". */
+/* A run, as in run.json and the registry. Strings are the caller's on input and owned by the list
+ * on output. NULL counts as "". */
 typedef struct by_run_record {
-    const char *name; /* the directory's name below RUNS: its key */
-    const char *path; /* filled by the registry: RUNS/NAME */
+    const char *name; /* name of the run directory; the key */
+    const char *path; /* set by the registry: RUNS/NAME */
     const char *config_hash;
     const char *started; /* UTC, "2026-01-31T23:59:59Z" */
-    const char *updated; /* filled by the registry when "" */
-    const char *status;  /* "running", "done", "stopped", "failed"; by_registry_open_view adds
-                            "killed" */
-    uint64_t step;       /* steps done */
-    uint64_t steps;      /* steps wanted */
-    double best_loss;    /* NaN when there is none yet */
+    const char *updated; /* UTC; set by the registry if "" */
+    /* "running", "done", "stopped" or "failed"; by_registry_open_view and by_run_read add
+     * "killed". */
+    const char *status;
+    uint64_t step;    /* steps done */
+    uint64_t steps;   /* steps planned */
+    double best_loss; /* NaN: none yet */
 } by_run_record;
 
+/* The runs in a directory. */
 typedef struct by_registry by_registry;
 
-/* Opens RUNS/registry.sqlite, made from the run directories in RUNS when it is missing or damaged
- * (the damaged file is kept as registry.sqlite.broken). Any number of processes may use it at once.
- */
+/* Opens RUNS/registry.sqlite, creating it from the run directories in RUNS if it is missing or
+ * damaged (the damaged file is kept as registry.sqlite.broken). Any number of processes may use it
+ * at the same time. */
 BY_API by_status by_registry_open(by_registry **out, const char *runs, by_error *error);
-/* The run directories in RUNS as they are now, for reading only: nothing is written anywhere, and
- * registry.sqlite is not needed. A run that says "running" while no process holds its lock has the
- * status "killed". BY_EIO when RUNS is not a directory. */
+/* Opens a read-only view of the run directories in RUNS as they are now; writes nothing and does
+ * not need registry.sqlite. A run with status "running" whose lock no process holds is listed as
+ * "killed". Returns BY_EIO if RUNS is not a directory. */
 BY_API by_status by_registry_open_view(by_registry **out, const char *runs, by_error *error);
 BY_API void by_registry_close(by_registry **registry);
-/* Writes RUNS/NAME/run.json (the directory exists) and the registry's row. It syncs the file: for
- * the start, saves and the end of a run, not for each step. */
+/* Writes RUNS/NAME/run.json (the directory must exist) and the registry's row. Syncs the file to
+ * disk, so call it at the start, at saves and at the end of a run, not at each step. Returns
+ * BY_EARG if the name is not that of a directory, BY_ESTATE for a view. */
 BY_API by_status by_registry_update(by_registry *registry, const by_run_record *run,
                                     by_error *error);
-/* Forgets all rows and reads the run directories again. A directory whose run.json cannot be read
- * is listed with status "unreadable". */
+/* Discards all rows and reads the run directories again. A directory with an unreadable run.json is
+ * listed with status "unreadable". */
 BY_API by_status by_registry_rebuild(by_registry *registry, by_error *error);
 
-/* Which runs: those whose name contains `name`, with that status; NULL or "" for any. */
+/* Selects runs whose name contains `name` and whose status is `status`; NULL or "": any. */
 typedef struct by_run_query {
     const char *name;
     const char *status;
@@ -163,16 +169,19 @@ typedef struct by_run_list {
     size_t count;
 } by_run_list;
 
-/* `query` may be NULL for all. Released with by_run_list_free. */
+/* Lists the runs that match a query (NULL: all). Release the list with by_run_list_free. */
 BY_API by_status by_registry_list(by_registry *registry, const by_run_query *query,
                                   by_run_list *out, by_error *error);
-/* The record of one run directory, without a registry: a list of one, with the path as given and
- * the status "killed" as by_registry_open_view has it. BY_EIO: there is no run.json; BY_EFORMAT. */
+/* Reads the record of one run directory without a registry: a list of one, with `path` as given and
+ * status "killed" as in by_registry_open_view. Returns BY_EIO if there is no run.json, BY_EFORMAT
+ * if it is malformed. */
 BY_API by_status by_run_read(by_run_list *out, const char *run, by_error *error);
+/* Frees a list and zeroes it. */
 BY_API void by_run_list_free(by_run_list *list);
 
 /* ---- tags ---- */
 
+/* A tag of a run. */
 typedef struct by_tag {
     char *key;
     char *value;
@@ -183,41 +192,46 @@ typedef struct by_tag_list {
     size_t count;
 } by_tag_list;
 
-/* What tags.json in a run directory says; no file, no tags. Released with by_tag_list_free.
- * BY_EFORMAT: the file is not an object of strings. */
+/* Reads tags.json of a run directory; without the file there are no tags. Release the list with
+ * by_tag_list_free. Returns BY_EFORMAT if it is not an object of strings. */
 BY_API by_status by_tags_read(by_tag_list *out, const char *run, by_error *error);
-/* Sets a tag, or removes it (value NULL). The file is replaced as a whole. BY_EARG: no name, or not
- * UTF-8. */
+/* Sets a tag, or removes it (value NULL), replacing the file atomically. Returns BY_EARG if the key
+ * is empty or a text is not UTF-8. */
 BY_API by_status by_tags_set(const char *run, const char *key, const char *value, by_error *error);
+/* Frees a list and zeroes it. */
 BY_API void by_tag_list_free(by_tag_list *list);
 
 /* ---- charts ---- */
 
+/* A line in a chart. */
 typedef struct by_plot_series {
-    const char *name; /* NULL or "": no entry in the legend */
-    const double *x;
-    const double *y; /* points that are not finite (or not positive, with log_y) break the line */
+    const char *name; /* NULL or "": not in the legend */
+    const double *x;  /* [count] */
+    const double *y;  /* [count]; points that are not finite (with log_y: not positive) break the
+                         line */
     size_t count;
-    double smooth; /* 0: the line as it is; 0 < s < 1: a thin raw line under an exponential moving
-                      average with weight s on the past (0.9: over about 10 points) */
+    /* 0: the line as it is; in (0, 1): a thin raw line and an exponential moving average with
+     * weight `smooth` on the past (0.9: over about 10 points). */
+    double smooth;
 } by_plot_series;
 
+/* A line chart. */
 typedef struct by_plot_options {
-    const char *title; /* each text may be NULL */
+    const char *title; /* this and the labels may be NULL */
     const char *x_label;
     const char *y_label;
-    bool log_y;
-    int width; /* pixels, or points for SVG; 0: 1200 x 720; 200 to 10000 */
-    int height;
+    bool log_y; /* logarithmic y axis */
+    int width;  /* pixels, or points for SVG; 200 to 10000; 0: 1200 */
+    int height; /* as width; 0: 720 */
     const by_plot_series *series;
     size_t series_count;
 } by_plot_options;
 
-/* Draws a line chart to `path`, which ends in .png or .svg, written atomically. Works without any
- * installed font (a built-in one is used then). BY_EARG names what is wrong with the options. */
+/* Draws a line chart to a file ending in .png or .svg, atomically. Works without installed fonts,
+ * using a built-in one. Returns BY_EARG with the option that is invalid. */
 BY_API by_status by_plot_write(const by_plot_options *options, const char *path, by_error *error);
-/* Draws `count` charts, 1 to 16, in rows of two (of one chart: alone) into one file; each has the
- * size of its options. BY_EARG as above, or charts of different sizes. */
+/* Draws 1 to 16 charts into one file, in rows of two if there are several. All must have the same
+ * size. Returns BY_EARG as by_plot_write, or if the sizes differ. */
 BY_API by_status by_plot_write_all(const by_plot_options *charts, size_t count, const char *path,
                                    by_error *error);
 
