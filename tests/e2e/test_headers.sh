@@ -1,6 +1,6 @@
 #!/bin/sh
 # Every public header compiles alone, as C17 and as C++17, without a warning, and declares C functions
-# with C linkage in both.
+# with C linkage in both. banyan/banyan.h includes all of them.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 work=$(mktemp -d) || exit 1
@@ -26,6 +26,10 @@ for path in include/banyan/*.h; do
     for compiler in c++ clang++; do
         compile cpp c++17 "$compiler" "$header"
     done
+    [ "$header" = banyan/banyan.h ] || grep -q -x -F "#include \"$header\"" include/banyan/banyan.h || {
+        echo "banyan/banyan.h lacks $header"
+        problems=$((problems + 1))
+    }
     if grep -q BY_API "$path" && ! grep -q 'extern "C"' "$path"; then
         echo "$header declares functions without extern \"C\""
         problems=$((problems + 1))

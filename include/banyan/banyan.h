@@ -1,0 +1,73 @@
+/* The whole public API, for programs that do not choose their headers. status.h has the conventions
+ * that all of them share: errors, ownership, threads. */
+#ifndef BANYAN_BANYAN_H
+#define BANYAN_BANYAN_H
+
+/* Conventions: errors, ownership, threads, names */
+#include "banyan/dtype.h"
+#include "banyan/exit.h"
+#include "banyan/shape.h"
+#include "banyan/status.h"
+#include "banyan/text.h"
+
+/* The config of a run */
+#include "banyan/config.h"
+
+/* Graphs, and what runs them */
+#include "banyan/comm.h"
+#include "banyan/device.h"
+#include "banyan/graph.h"
+#include "banyan/map.h"
+#include "banyan/op.h"
+#include "banyan/ops.h"
+#include "banyan/packing.h"
+#include "banyan/passes.h"
+#include "banyan/program.h"
+
+/* Models and optimizers */
+#include "banyan/model.h"
+#include "banyan/optimizer.h"
+
+/* Data */
+#include "banyan/array_set.h"
+#include "banyan/chat.h"
+#include "banyan/data.h"
+#include "banyan/pack.h"
+#include "banyan/table.h"
+#include "banyan/text_stream.h"
+#include "banyan/tokenizer.h"
+
+/* Weights on disk */
+#include "banyan/adapter.h"
+#include "banyan/checkpoint.h"
+#include "banyan/export.h"
+
+/* Training */
+#include "banyan/launch.h"
+#include "banyan/pipeline.h"
+#include "banyan/predictor.h"
+#include "banyan/runs.h"
+#include "banyan/task.h"
+#include "banyan/track.h"
+#include "banyan/train.h"
+
+/* Inference and compression */
+#include "banyan/beam.h"
+#include "banyan/compress.h"
+#include "banyan/constraint.h"
+#include "banyan/draft.h"
+#include "banyan/engine.h"
+#include "banyan/infer.h"
+#include "banyan/logit_process.h"
+
+/* Serving and drift */
+#include "banyan/drift.h"
+#include "banyan/drift_report.h"
+#include "banyan/serve.h"
+#include "banyan/serve_config.h"
+
+/* The machine */
+#include "banyan/machine.h"
+#include "banyan/profile.h"
+
+#endif
