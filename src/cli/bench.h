@@ -39,8 +39,9 @@ typedef struct cli_draft {
 } cli_draft;
 
 #define CLI_SPECULATE_HELP                                                                         \
-    "propose tokens, for fewer steps and equal text: ngram (what followed equal tokens earlier), " \
-    "or a small model of the same vocabulary"
+    "speculative decoding, with equal text in fewer steps: ngram proposes what followed the same " \
+    "tokens earlier; MODEL is a small model with the same vocabulary"
+#define CLI_KV_HELP "KV cache with 8-bit integers (default: in the precision of the model)"
 
 /* tokenizer: the model's, which that of the drafts must equal; NULL: not compared. Closed with
  * cli_draft_close, also when this fails. */

@@ -54,7 +54,7 @@ serve_ready --workers 2
 first=$(python3 "$client" answer "$url")
 begin_load
 run 0 deploy runs/other
-holds out "serves"
+holds out "is live"
 second=$(python3 "$client" answer "$url")
 [ "$first" != "$second" ] || fail "both versions have the same answer"
 run 1 deploy runs/other
