@@ -11,15 +11,15 @@ static const by__key key_rows[] = {
      .derived = "equal to heads",
      .help = "key and value heads (grouped-query attention); divides heads"},
     {"model", "head_dim", BY__KEY_INT, BY__OWN(by__llama_keys, head_dim), "-1", 2, 65536,
-     .derived = "width / heads", .later = true, .help = "width of a head; even"},
+     .derived = "width / heads", .later = true, .help = "width of a head; must be even"},
     {"model", "mlp_width", BY__KEY_INT, BY__FIELD(model.mlp_width), "-1", 1, BY__MI24,
      .derived = "8/3 x width rounded up to a multiple of 64", .help = "hidden width of the MLP"},
     {"model", "tied", BY__KEY_SWITCH, BY__FIELD(model.tied), "-1", .derived = "false",
-     .help = "the output head shares the token embedding"},
+     .help = "tie the output head to the token embedding"},
     {"model", "window", BY__KEY_INT, BY__OWN(by__llama_keys, window), "0", 0, BY__MI24,
      .later = true,
-     .help = "tokens that a token reads, itself among them (sliding-window attention, as Mistral "
-             "has it); 0: all before it"},
+     .help = "sliding-window attention: tokens that a token attends to, including itself; 0: all "
+             "previous tokens"},
 };
 const by__key_list by__llama_key_list = BY__KEY_LIST(key_rows);
 

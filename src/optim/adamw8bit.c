@@ -17,7 +17,7 @@ static const by__key keys[] = {
     {"optimizer", "betas", BY__KEY_PAIR, BY__OWN(adamw8bit_keys, betas), "[0.9, 0.99]", 0, 1,
      BY__BELOW_MAX, .help = "decay rates of the first and second moment"},
     {"optimizer", "eps", BY__KEY_REAL, BY__OWN(adamw8bit_keys, eps), "1e-8", 0, 1, BY__ABOVE_MIN,
-     .help = "added to the root of the second moment"},
+     .help = "epsilon: added to the root of the second moment"},
 };
 static const by__key_list key_list = BY__KEY_LIST(keys);
 
@@ -96,9 +96,9 @@ static by_status resolve(by_config *config, void *own, by_error *error)
 
 const by__optimizer by__optimizer_adamw8bit = {
     .kind = {.name = "adamw8bit",
-             .help = "AdamW with moments in 8 bits, by blocks of 256 (Dettmers et al. 2022): 2 "
-                     "bytes of state a parameter where adamw has 8. Tensors of less than 4,096 "
-                     "elements keep f32.",
+             .help = "AdamW with 8-bit moments in blocks of 256 (Dettmers et al. 2022): 2 bytes of "
+                     "state per parameter instead of 8. Tensors of less than 4,096 elements have "
+                     "f32 moments.",
              .keys = {&key_list},
              .size = sizeof(adamw8bit_keys),
              .resolve = resolve},

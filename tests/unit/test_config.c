@@ -451,7 +451,7 @@ static void test_sizes(void **state)
                    "train.yaml:1: memory.budget: \"-1GiB\" is not a size as "
                    "6GiB or 512MiB, or a number of bytes");
     config_refused("memory: {budget: GiB}\n",
-                   "train.yaml:1: memory.budget: \"GiB\" is not a size as 6GiB "
+                   "train.yaml:1: memory.budget: \"GiB\" is not a size such as 6GiB "
                    "or 512MiB, or a number of bytes");
     config_refused("memory: {budget: 1e30GiB}\n",
                    "train.yaml:1: memory.budget: \"1e30GiB\" is not a size "
