@@ -24,7 +24,7 @@ train_tiny
 
 say "an address that is wrong, and a server that is not there"
 run 2 "$banyan" gateway --broker redis://h:x --listen 127.0.0.1:0
-holds err "its port is no number"
+holds err "its port is not a number"
 run 2 "$banyan" gateway --broker rediss://h --listen 127.0.0.1:0
 holds err "run stunnel on this host"
 run 2 "$banyan" gateway --broker 10.0.0.1:6379 --listen 127.0.0.1:0
@@ -383,7 +383,7 @@ await_ready
 shift_to() { "$banyan" deploy "$@" --broker "redis://127.0.0.1:$port/7" --name tiny --slower 50; }
 run 0 shift_to one
 run 1 shift_to one
-holds err "it serves already"
+holds err "is already live"
 worker two other
 second=$!
 until curl -sf "$url/metrics" | grep -q 'banyan_version_workers{model="tiny",version="two"} 1'; do sleep 0.1; done

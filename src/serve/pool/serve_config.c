@@ -352,7 +352,7 @@ static by_status check_limits(const by_serve_config *c, const by__keys *file, by
     for (size_t i = 0; i < c->limits.keys.count; i++) {
         if (file == NULL || !has_name(file, rows[i].name)) {
             return by_error_set(
-                error, BY_ECONFIG, "%s: limits.keys names %s, which is no name in gateway.keys%s%s",
+                error, BY_ECONFIG, "%s: limits.keys names %s, which is not in gateway.keys%s%s",
                 where, rows[i].name, file == NULL ? "" : " ", file == NULL ? "" : c->gateway.keys);
         }
         for (size_t k = 0; k < i; k++) {
@@ -374,7 +374,7 @@ static by_status check_origins(const by_serve_config *c, by_error *error)
                                                                 : "";
         if (strcmp(origin, "*") != 0 && (host[0] == '\0' || strpbrk(host, "/?#* ") != NULL)) {
             return by_error_set(error, BY_ECONFIG,
-                                "%s: cors.origins has %s, which is no origin: write it as "
+                                "%s: cors.origins has %s, which is not an origin: write it as "
                                 "https://app.example.com, without a path, or *",
                                 by__config_where(c->config, "cors.origins", "cors.origins"),
                                 origin);
@@ -389,8 +389,8 @@ static by_status check_scaling(const by_serve_config *c, by_error *error)
         return BY_OK;
     }
     return by_error_set(error, BY_ECONFIG,
-                        "%s: scaling.most is %lld and worker.count, the least, is %lld: "
-                        "scaling.most must be as many, and at least 1 where worker.count is 0",
+                        "%s: scaling.most is %lld, but worker.count is %lld: scaling.most must be "
+                        "at least worker.count, and at least 1 if that is 0",
                         by__config_where(c->config, "scaling.most", "worker.count"),
                         (long long)c->scaling.most, (long long)c->worker.count);
 }
@@ -414,7 +414,7 @@ static by_status check_metrics(const by_serve_config *c, by_error *error)
     return strcmp(names, "banyan") == 0 || strcmp(names, "vllm") == 0
                ? BY_OK
                : by_error_set(
-                     error, BY_ECONFIG, "%s: gateway.metrics_names is %s: it is banyan or vllm",
+                     error, BY_ECONFIG, "%s: gateway.metrics_names is %s: must be banyan or vllm",
                      by__config_where(c->config, "gateway.metrics_names", "gateway.metrics_names"),
                      names);
 }
@@ -449,8 +449,8 @@ by_status by_serve_config_check(const by_serve_config *config, by_error *error)
     if (c->gateway.keys[0] == '\0' && c->gateway.insecure == 0 &&
         !by__listens_locally(c->gateway.listen)) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: gateway.listen %s is reachable by others: give gateway.keys, "
-                            "listen on 127.0.0.1, or set gateway.insecure: true",
+                            "%s: gateway.listen %s is reachable by other machines: give "
+                            "gateway.keys, listen on 127.0.0.1, or set gateway.insecure: true",
                             by__config_where(c->config, "gateway.listen", "gateway.keys"),
                             c->gateway.listen);
     }
