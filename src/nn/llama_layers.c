@@ -30,12 +30,12 @@ static by_status check_window(const by_config *config, const by__llama_keys *key
         config->parallel.sequence <= 1) {
         return BY_OK;
     }
-    return by_error_set(error, BY_ECONFIG,
-                        "%s: model.window %lld is less than the context, and parallel.sequence "
-                        "%lld divides sequences among ranks, which know no window; use "
-                        "parallel.tensor or parallel.shard instead, or window 0",
-                        by__config_where(config, "model.window", "parallel.sequence"),
-                        (long long)keys->window, (long long)config->parallel.sequence);
+    return by_error_set(
+        error, BY_ECONFIG,
+        "%s: model.window %lld is less than the context, and parallel.sequence %lld does not "
+        "support sliding windows; use parallel.tensor or parallel.shard instead, or window 0",
+        by__config_where(config, "model.window", "parallel.sequence"), (long long)keys->window,
+        (long long)config->parallel.sequence);
 }
 
 by_status by__llama_resolve(by_config *config, const by__llama_keys *keys, by_error *error)
@@ -51,7 +51,7 @@ by_status by__llama_resolve(by_config *config, const by__llama_keys *keys, by_er
     BY_TRY(by__config_divides(config, "parallel.tensor", "model.kv_heads", error));
     if (keys->head_dim > 0 && keys->head_dim % 2 != 0) {
         return by_error_set(
-            error, BY_ECONFIG, "%s: head_dim %lld; rotary embeddings need an even one",
+            error, BY_ECONFIG, "%s: head_dim is %lld; rotary embeddings need an even width",
             by__config_where(config, "model.head_dim", "model.heads"), (long long)keys->head_dim);
     }
     if (c->head_dim % 2 != 0) {

@@ -86,9 +86,8 @@ static by_status resolve(by_config *config, void *own, by_error *error)
     BY_UNUSED(own);
     if (config->parallel.tensor != 1 || config->parallel.expert != 1 || config->sync.every > 1) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: blocks of 8-bit moments are of whole tensors of one rank: "
-                            "parallel.tensor, parallel.expert and sync.every must be 1, or take "
-                            "adamw",
+                            "%s: adamw8bit needs whole tensors on each rank: set parallel.tensor, "
+                            "parallel.expert and sync.every to 1, or use adamw",
                             by__config_where(config, "optimizer.kind", "parallel.tensor"));
     }
     return by__optimizer_wants_f32(config, error);

@@ -162,8 +162,8 @@ static by_status resolve(by_config *config, void *own, by_error *error)
     BY_UNUSED(own);
     if (config->parallel.tensor != 1 || config->parallel.expert != 1) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: the products of muon are of whole matrices: parallel.tensor and "
-                            "parallel.expert must be 1, or take adamw",
+                            "%s: muon needs whole matrices: set parallel.tensor and "
+                            "parallel.expert to 1, or use adamw",
                             by__config_where(config, "optimizer.kind", "parallel.tensor"));
     }
     return by__optimizer_wants_f32(config, error);

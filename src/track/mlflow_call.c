@@ -82,7 +82,7 @@ by_status by__mlflow_request(by__mlflow *m, const char *point, json_t **reply, c
     if (code != 200) {
         status = refuse(m, code, root, refusal, error);
     } else if (!json_is_object(root)) { /* a proxy, or another service */
-        status = by_error_set(error, BY_EIO, "mlflow server %s: its reply is no JSON", server);
+        status = by_error_set(error, BY_EIO, "mlflow server %s: its reply is not JSON", server);
     }
     if (status != BY_OK || reply == NULL) {
         json_decref(root);

@@ -42,7 +42,7 @@ static by_status resolve(by_config *config, void *own, by_error *error)
     const mixtral_keys *k = own;
     if (k->experts_per_token > k->experts) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: experts_per_token %lld is more than the %lld experts",
+                            "%s: experts_per_token %lld is more than the number of experts, %lld",
                             by__config_where(config, "model.experts_per_token", "model.experts"),
                             (long long)k->experts_per_token, (long long)k->experts);
     }

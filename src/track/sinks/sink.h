@@ -12,7 +12,7 @@ typedef struct by__sink_row {
     const char *name;
     bool is_always_on; /* else where the options name it */
     unsigned kinds;    /* of events that it takes: bits of by__event_kind */
-    const char *then;  /* ends the note when it fails: "training goes on, ..." */
+    const char *then;  /* ends the note when it fails: "training continues; ..." */
     /* *sink is NULL on entry; close releases what a failed open has left. */
     by_status (*open)(void **sink, const by__tracker_options *options, by_error *error);
     by_status (*put)(void *sink, const by__run_event *event, by_error *error);

@@ -454,7 +454,7 @@ by_status by__examples_complete(by_task_data *data, by_config *config, int64_t o
     if (strcmp(by_model_reads(m), reads) != 0) {
         return by_error_set(
             error, BY_ECONFIG,
-            "model.kind %s reads %s, and the data is %s: take a model that reads %s", m->kind,
+            "model.kind %s reads %s, but the data is %s: choose a model that reads %s", m->kind,
             by_model_reads(m), d->encoding == NULL ? "images" : "a table", reads);
     }
     if (d->encoding == NULL) {

@@ -169,7 +169,7 @@ static by_status open_other(language_data *d, const by_task_request *r, by_error
     }
     if (d->valid_count == 0) {
         return by_error_set(error, BY_ECONFIG,
-                            "nothing is held out (data.valid_fraction is 0); name a file or a "
+                            "no data is held out (data.valid_fraction is 0): give a file or a "
                             "packed directory with --data");
     }
     if (r->purpose != BY_TASK_PREDICT) {
