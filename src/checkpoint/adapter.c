@@ -306,8 +306,9 @@ static by_status replace_parameters(by_weights *weights, const by_adapter *a, by
         bool fits = base != NULL && base->rank == own->rank &&
                     memcmp(base->shape, own->shape, sizeof own->shape) == 0;
         if (!fits) {
-            return by_error_set(error, BY_EFORMAT, "%s: %s lacks '%.200s' in the adapter's shape",
-                                a->path, by_weights_path(weights), own->name);
+            return by_error_set(error, BY_EFORMAT,
+                                "%s: %s lacks '%.200s' in the shape of the adapter", a->path,
+                                by_weights_path(weights), own->name);
         }
         by__weights_replace(weights, base, own);
     }

@@ -84,14 +84,15 @@ const cli_command cli_logits = {
     .name = "logits",
     .summary = "store a teacher's most probable next tokens, for distillation",
     .usage = "banyan logits RUN --data DIR --out DIR [--top K] [--temperature T]",
-    .text = "Stores the most probable next tokens at each position of packed data, with their\n"
-            "log-probabilities, as a trained model (the teacher) predicts them. A student is then\n"
-            "trained on them without loading the teacher (distill.logits, docs/compression.md).\n"
-            "\n"
-            "example:\n"
-            "  banyan pack input.txt --output packed --tokenizer char\n"
-            "  banyan logits runs/large --data packed --out said --top 32\n"
-            "  banyan train student.yaml --set data.train=packed --set distill.logits=said\n"
-            "\n"
-            "RUN is a run or a model directory, as for `banyan eval`.",
+    .text =
+        "Stores the most probable next tokens at each position of packed data, with their\n"
+        "log-probabilities, as a trained model (the teacher) predicts them. A student is then\n"
+        "trained on them without loading the teacher (distill.logits, docs/compression.md).\n"
+        "\n"
+        "example:\n"
+        "  banyan pack input.txt --output packed --tokenizer char\n"
+        "  banyan logits runs/large --data packed --out teacher-logits --top 32\n"
+        "  banyan train student.yaml --set data.train=packed --set distill.logits=teacher-logits\n"
+        "\n"
+        "RUN is a run or a model directory, as for `banyan eval`.",
     .run = run};
