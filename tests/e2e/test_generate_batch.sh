@@ -184,6 +184,6 @@ holds err "-n 'x' is not a whole number"
 run 2 "$banyan" generate runs --prompt t -n 2 --best-of 3
 holds err "-n and --best-of cannot be combined"
 run 2 "$banyan" generate runs --prompt t --logprobs 2
-holds err "with --json or --batch"
+holds err "needs --json or --batch"
 run 2 "$banyan" generate runs --prompt t --logprobs 21 --json
 holds err "--logprobs must be 0 to 20"
