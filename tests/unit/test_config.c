@@ -444,18 +444,17 @@ static void test_sizes(void **state)
         free(printed);
         by_config_close(&config);
     }
-    config_refused("memory: {budget: 6GB}\n",
-                   "train.yaml:1: memory.budget: \"6GB\" is not a size as "
-                   "6GiB or 512MiB, or a number of bytes");
+    config_refused("memory: {budget: 6GB}\n", "train.yaml:1: memory.budget: \"6GB\" is not a size "
+                                              "such as 6GiB or 512MiB, or a number of bytes");
     config_refused("memory: {budget: -1GiB}\n",
-                   "train.yaml:1: memory.budget: \"-1GiB\" is not a size as "
-                   "6GiB or 512MiB, or a number of bytes");
+                   "train.yaml:1: memory.budget: \"-1GiB\" is not a size such as 6GiB or 512MiB, "
+                   "or a number of bytes");
     config_refused("memory: {budget: GiB}\n",
                    "train.yaml:1: memory.budget: \"GiB\" is not a size such as 6GiB "
                    "or 512MiB, or a number of bytes");
     config_refused("memory: {budget: 1e30GiB}\n",
-                   "train.yaml:1: memory.budget: \"1e30GiB\" is not a size "
-                   "as 6GiB or 512MiB, or a number of bytes");
+                   "train.yaml:1: memory.budget: \"1e30GiB\" is not a size such as 6GiB or 512MiB, "
+                   "or a number of bytes");
 }
 
 /* ---- lists of mappings ---- */
