@@ -489,8 +489,8 @@ static void tell(batch *b, bool last)
     double seconds = now - b->began;
     b->told = now;
     fprintf(stderr,
-            "%s%zu of %zu prompts, %llu tokens, %.1f tokens/s, %.1f rows a step, %llu of %llu "
-            "drafts right%s",
+            "%s%zu of %zu prompts, %llu tokens, %.1f tokens/s, %.1f rows per step, %llu of %llu "
+            "drafts accepted%s",
             terminal ? "\r" : "", b->done, b->count, (unsigned long long)st.generated,
             seconds > 0.0 ? (double)st.generated / seconds : 0.0,
             st.steps > 0 ? (double)st.rows / (double)st.steps : 0.0,

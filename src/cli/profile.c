@@ -215,11 +215,11 @@ static void print_text(const report *r)
            m->isa, m->threads, m->f32_gflops, m->bf16_gflops,
            m->read_gbps > m->copy_gbps ? m->read_gbps : m->copy_gbps);
     if (run->from_data) {
-        printf("data: waited %.3f ms a step (%.2f %%); %llu of %lld batches were not ready\n",
+        printf("data: waited %.3f ms per step (%.2f %%); %llu of %lld batches were not ready\n",
                1e3 * run->wait_seconds / steps, 100.0 * run->wait_seconds / run->seconds,
                (unsigned long long)run->waits, (long long)run->steps);
     } else {
-        printf("data: random, nothing to wait for\n");
+        printf("data: random, no waiting\n");
     }
     if (run->ranks != NULL) {
         cli_print_ranks(run, r->config);
