@@ -7,10 +7,11 @@ static const by_exit_row rows[] = {
     {BY_EXIT_FAILED, "failed", "an error at run time", true},
     {BY_EXIT_CONFIG, "config", "wrong flag or configuration: never worth a retry", false},
     {BY_EXIT_SAVED, "saved", "interrupted or preempted, everything was saved: resume it", false},
-    {BY_EXIT_HANG, "hang", "a rank or a worker made no progress and was ended", true},
-    {BY_EXIT_CORRUPT, "corrupt", "equal values differ: faulty hardware suspected", true},
+    {BY_EXIT_HANG, "hang", "a rank or a worker made no progress and was stopped", true},
+    {BY_EXIT_CORRUPT, "corrupt", "values that must be equal differ: faulty hardware suspected",
+     true},
     {BY_EXIT_PEER, "peer", "another rank failed; its code says why", true},
-    {BY_EXIT_DIVERGED, "diverged", "the training diverged: it would do so again as it is", false},
+    {BY_EXIT_DIVERGED, "diverged", "the training diverged, and would again without changes", false},
     {BY_EXIT_INTERRUPTED, "interrupted", "interrupted, nothing could be saved", false},
 };
 

@@ -109,7 +109,7 @@ by_status by__read_at(int fd, const char *path, uint64_t offset, void *out, size
         if (got == 0) {
             return by_error_set(
                 error, BY_EFORMAT,
-                "%s has no byte %llu any more: it became shorter while it was in use", path,
+                "%s no longer has byte %llu: the file was truncated while it was in use", path,
                 (unsigned long long)(offset + done));
         }
         done += (size_t)got;

@@ -40,13 +40,12 @@ static by_status read_config(by_adapter *a, const char *directory, by_error *err
     if (path == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: path");
     }
-    by_status status =
-        by__path_exists(path)
-            ? by__file_read(&text, &length, path, BY_MAX_JSON_BYTES, error)
-            : by_error_set(error, BY_EIO,
-                           "%s: there is no %s: wanted is a directory that PEFT's save_pretrained "
-                           "or a run with the section lora has written",
-                           directory, BY_ADAPTER_CONFIG);
+    by_status status = by__path_exists(path)
+                           ? by__file_read(&text, &length, path, BY_MAX_JSON_BYTES, error)
+                           : by_error_set(error, BY_EIO,
+                                          "%s: there is no %s: give a directory written by PEFT's "
+                                          "save_pretrained or by a run with the section lora",
+                                          directory, BY_ADAPTER_CONFIG);
     if (status == BY_OK) {
         status = by__adapter_config_parse(&a->config, path, text, length, error);
     }
@@ -79,7 +78,8 @@ static by_status find_matrix(by_tensor_view *out, const by_adapter *a, const cha
     BY_TRY(by__weights_describe(a->weights, name, out, error));
     return out->rank == 2 && by_dtype_is_float(out->dtype)
                ? BY_OK
-               : by_error_set(error, BY_EFORMAT, "%s: '%.300s' is no matrix of floats", a->path,
+               : by_error_set(error, BY_EFORMAT,
+                              "%s: '%.300s' is not a matrix of floating-point numbers", a->path,
                               name);
 }
 
@@ -93,8 +93,8 @@ static by_status check_layer(const by_adapter *a, const char *layer, by_error *e
     if (left.shape[0] != rank || right.shape[1] != rank || left.shape[1] < 1 ||
         right.shape[0] < 1) {
         return by_error_set(error, BY_EFORMAT,
-                            "%s: the adapter of '%.200s' has %lld x %lld and %lld x %lld; wanted "
-                            "are %lld rows and as many columns, \"r\" of %s",
+                            "%s: the adapter of '%.200s' has %lld x %lld and %lld x %lld; expected "
+                            "are %lld rows and columns, \"r\" of %s",
                             a->path, layer, (long long)left.shape[0], (long long)left.shape[1],
                             (long long)right.shape[0], (long long)right.shape[1], (long long)rank,
                             BY_ADAPTER_CONFIG);
@@ -141,8 +141,8 @@ static by_status list_layers(by_adapter *a, by_error *error)
         BY_TRY(status);
     }
     return a->count > 0 ? BY_OK
-                        : by_error_set(error, BY_EFORMAT, "%s: %s has no adapter of any layer",
-                                       a->path, BY_ADAPTER_WEIGHTS);
+                        : by_error_set(error, BY_EFORMAT, "%s: %s contains no adapter", a->path,
+                                       BY_ADAPTER_WEIGHTS);
 }
 
 by_status by_adapter_open(by_adapter **out, const char *directory, by_error *error)
@@ -306,8 +306,9 @@ static by_status replace_parameters(by_weights *weights, const by_adapter *a, by
         bool fits = base != NULL && base->rank == own->rank &&
                     memcmp(base->shape, own->shape, sizeof own->shape) == 0;
         if (!fits) {
-            return by_error_set(error, BY_EFORMAT, "%s: %s lacks '%.200s' in the adapter's shape",
-                                a->path, by_weights_path(weights), own->name);
+            return by_error_set(error, BY_EFORMAT,
+                                "%s: %s lacks '%.200s' in the shape of the adapter", a->path,
+                                by_weights_path(weights), own->name);
         }
         by__weights_replace(weights, base, own);
     }

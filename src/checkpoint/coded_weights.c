@@ -29,7 +29,8 @@ typedef struct reading {
 
 static by_status wrong(const reading *r, const char *name, const char *what)
 {
-    return by_error_set(r->error, BY_EFORMAT, "%s: the codes of '%.200s': %s", r->path, name, what);
+    return by_error_set(r->error, BY_EFORMAT, "%s: the quantized weight '%.200s': %s", r->path,
+                        name, what);
 }
 
 static int by_name(const void *a, const void *b)
@@ -120,7 +121,7 @@ static by_status read_codes(const reading *r, by__coded *out, const by__tensor_e
     const by__tensor_entry *shape = find(r, codes->name, layer, ".weight_shape");
     if (shape == NULL || codes->dtype != BY_I32 || shape->rank != 1 || shape->shape[0] != 2 ||
         (shape->dtype != BY_I32 && strcmp(shape->type, "I64") != 0) || shape->data == NULL) {
-        return wrong(r, codes->name, "wanted are i32 words and a weight_shape of two integers");
+        return wrong(r, codes->name, "expected i32 words and a weight_shape of two integers");
     }
     out->kind = BY__CODE_INT4;
     out->k = number_at(shape, 1);
@@ -201,7 +202,7 @@ static by_status read_layer(const reading *r, by__tensor_entry *own, by__coded_t
         if (find(r, codes->name, layer, refused[i]) != NULL) {
             return wrong(
                 r, codes->name,
-                "zero points and reordered inputs are not read; quantise it symmetrically");
+                "zero points and reordered inputs are not supported; quantize it symmetrically");
         }
     }
     BY_TRY(read_codes(r, &coded->coded, codes, layer));
@@ -286,13 +287,13 @@ static by_status refuse_foreign(const reading *r)
     for (size_t i = 0; i < r->count; i++) {
         for (size_t k = 0; k < BY_ARRAY_LENGTH(foreign); k++) {
             if (ends_with(r->entries[i]->name, foreign[k].end)) {
-                return by_error_set(
-                    r->error, BY_EFORMAT,
-                    "%s: '%.200s': these weights are codes as %s packs them, which are not read; "
-                    "take the model that they were made from and compress that (banyan compress), "
-                    "or codes in the form of compressed-tensors",
-                    r->path, r->entries[i]->name,
-                    method != NULL && strlen(method) < 32 ? method : foreign[k].made_by);
+                return by_error_set(r->error, BY_EFORMAT,
+                                    "%s: '%.200s' is quantized in the format of %s, which is not "
+                                    "supported: quantize the original model with `banyan "
+                                    "compress`, or use the format of compressed-tensors",
+                                    r->path, r->entries[i]->name,
+                                    method != NULL && strlen(method) < 32 ? method
+                                                                          : foreign[k].made_by);
             }
         }
     }

@@ -61,7 +61,7 @@ by_status by__manifest_check_seal(const char *path, const char *text, size_t len
     by__hash128_hex(hash, text + seal_length, length - seal_length);
     if (memcmp(text + seal_start, hash, hash_digits) != 0) {
         return by_error_set(error, BY_EFORMAT,
-                            "%s: its content has XXH3-128 %s, its first line says %.32s: it is "
+                            "%s: its content has XXH3-128 %s, but its first line says %.32s: it is "
                             "corrupt or truncated",
                             path, hash, text + seal_start);
     }
@@ -150,20 +150,21 @@ by_status by__manifest_check_file(const by__file_record *record, const char *dir
     if (stat(path, &info) != 0) {
         status = errno == ENOENT && record->in != NULL
                      ? by_error_set(error, BY_EFORMAT,
-                                    "%s is missing, the manifest says that it is the one of %s",
+                                    "%s is missing; the manifest says that it is shared with %s",
                                     path, record->in)
-                 : errno == ENOENT
-                     ? by_error_set(error, BY_EFORMAT, "%s is missing, the manifest lists it", path)
-                     : by__io_error(error, "stat", path);
+                 : errno == ENOENT ? by_error_set(error, BY_EFORMAT,
+                                                  "%s is missing, but the manifest lists it", path)
+                                   : by__io_error(error, "stat", path);
     } else if (!S_ISREG(info.st_mode) || (uint64_t)info.st_size != record->size) {
-        status = by_error_set(error, BY_EFORMAT, "%s has %lld bytes, the manifest says %" PRIu64,
-                              path, (long long)info.st_size, record->size);
+        status =
+            by_error_set(error, BY_EFORMAT, "%s has %lld bytes, but the manifest says %" PRIu64,
+                         path, (long long)info.st_size, record->size);
     } else if (verify) {
         status = by__hash_file_hex(hash, path, error);
         if (status == BY_OK && memcmp(hash, record->hash, sizeof hash) != 0) {
             status = by_error_set(error, BY_EFORMAT,
-                                  "%s is corrupt: its XXH3-128 is %s, the manifest says %s", path,
-                                  hash, record->hash);
+                                  "%s is corrupt: its XXH3-128 is %s, but the manifest says %s",
+                                  path, hash, record->hash);
         }
     }
     free(path);

@@ -82,8 +82,7 @@ by_status by__copy_along(const char *directory, const char *from, by_error *erro
 
 static by_status refuse(const char *directory, by_error *error)
 {
-    return by_error_set(error, BY_EARG, "%s exists already; name a directory that does not",
-                        directory);
+    return by_error_set(error, BY_EARG, "%s already exists; name a new directory", directory);
 }
 
 by_status by__publish(const char *temporary, const char *directory, by_error *error)
@@ -140,8 +139,9 @@ static by_status open_source(source *s, const char *path, bool average, const ch
     BY_TRY(status);
     s->path = plain ? path : by_checkpoint_path(s->checkpoint);
     if (average && by__adapter_is_in(s->path)) {
-        return by_error_set(error, BY_EARG,
-                            "%s has adapters: their moving average cannot be merged", s->path);
+        return by_error_set(
+            error, BY_EARG,
+            "%s has adapters, and their moving average cannot be merged: leave out --ema", s->path);
     }
     BY_TRY((average ? by_weights_open_averages : by_weights_open)(&s->weights, s->path, error));
     adapter = adapter == NULL && by__adapter_is_in(s->path) ? s->path : adapter;

@@ -287,8 +287,8 @@ static by_status check_others(const by__store *store, const by_weights *weights,
     }
     return others == 0 ? BY_OK
                        : by_error_set(error, BY_EFORMAT,
-                                      "%s: the model has no tensor '%.150s'%s; is it of another "
-                                      "kind, or does config.json lack a feature?",
+                                      "%s: the model has no tensor '%.150s'%s; is the model of "
+                                      "another kind, or is a feature missing in config.json?",
                                       by_weights_path(weights), first,
                                       others > 1 ? ", nor others that are there" : "");
 }

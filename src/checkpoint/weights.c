@@ -244,8 +244,8 @@ static by_status refuse_directory(const char *directory, const char *single, con
         if (there) {
             return by_error_set(
                 error, BY_EFORMAT,
-                "%s holds %s and no %s: PyTorch's pickles are programs and are not read. Convert "
-                "it: python3 -c \"from transformers import AutoModelForCausalLM as M; "
+                "%s holds %s and no %s: PyTorch pickle files can execute code and are not read. "
+                "Convert it: python3 -c \"from transformers import AutoModelForCausalLM as M; "
                 "M.from_pretrained('%s', dtype='auto').save_pretrained('NEW')\" writes "
                 "safetensors to NEW",
                 directory, others[i], single, directory);
@@ -387,10 +387,10 @@ by_status by_weights_open_averages(by_weights **out, const char *directory, by_e
         }
     }
     if (status == BY_OK && found == 0) {
-        status = by_error_set(error, BY_EFORMAT,
-                              "%s holds no average of the weights: it was trained without "
-                              "optimizer.ema",
-                              directory);
+        status = by_error_set(
+            error, BY_EFORMAT,
+            "%s has no moving average of the weights: it was trained without optimizer.ema",
+            directory);
     }
     if (status != BY_OK) {
         by_weights_close(&weights);

@@ -39,9 +39,10 @@ by_status cli_parse_counts(int *out, size_t *count, size_t most, const char *fla
         }
         at = end + 1;
     }
-    return by_error_set(error, BY_EARG,
-                        "%s %s: wanted are up to %zu numbers from 1 to %d, ascending: 1,2,4", flag,
-                        text, most, largest);
+    return by_error_set(
+        error, BY_EARG,
+        "%s %s: give up to %zu numbers from 1 to %d in ascending order, such as 1,2,4", flag, text,
+        most, largest);
 }
 
 double cli_median(double *values, size_t count)
@@ -129,7 +130,8 @@ static int run(int argc, char **argv)
             }
         }
         if (strcmp(argv[1], "--help") != 0 && strcmp(argv[1], "-h") != 0) {
-            return cli_misuse(&cli_bench, "there is no measurement '%s'", argv[1]);
+            return cli_misuse(&cli_bench, "unknown measurement '%s'; see banyan bench --help",
+                              argv[1]);
         }
     }
     printf("usage: %s\n\n%s\n\nmeasurements:\n", cli_bench.usage, cli_bench.text);
@@ -141,8 +143,14 @@ static int run(int argc, char **argv)
 
 const cli_command cli_bench = {
     .name = "bench",
-    .summary = "measure the machine, training, generation, packing, kernels, ranks",
+    .summary = "benchmark the machine, training, generation, serving, packing, kernels and ranks",
     .usage = "banyan bench MEASUREMENT [ARGUMENTS] [--json]",
-    .text = "Measures on this machine and prints each figure with the roof above it.\n"
-            "`banyan bench MEASUREMENT --help` explains one.",
+    .text = "Measures the speed of this machine or of a server, and prints each figure with its\n"
+            "share of the hardware limit where there is one. `banyan bench MEASUREMENT --help`\n"
+            "describes a measurement.\n"
+            "\n"
+            "examples:\n"
+            "  banyan bench machine\n"
+            "  banyan bench train examples/gpt2_124m.yaml\n"
+            "  banyan bench serve http://127.0.0.1:8080 --model tiny --concurrency 64",
     .run = run};

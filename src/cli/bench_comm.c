@@ -192,7 +192,7 @@ static by_status run_rank(by_comm *comm, void *user, by_error *error)
         b->counts = calloc((size_t)by_comm_size(comm), sizeof *b->counts);
     }
     if (b == NULL || b->data == NULL || b->out == NULL || b->counts == NULL) {
-        status = by_error_set(error, BY_EMEMORY, "out of memory: two buffers of %zu bytes a rank",
+        status = by_error_set(error, BY_EMEMORY, "out of memory: two buffers of %zu bytes per rank",
                               settings->most);
     } else {
         /* Touch the pages before timing starts. */
@@ -227,9 +227,9 @@ static int run(int argc, char **argv)
     bool json = false;
     const cli_flag flags[] = {
         {"ranks", CLI_INTEGER, &ranks, "N",
-         "ranks as threads of this process (default: those that mpirun started)"},
-        {"largest", CLI_INTEGER, &most, "MIB", "largest size in MiB (default: 256)"},
-        {"json", CLI_SWITCH, &json, NULL, "one JSON line"},
+         "run this many ranks as threads of this process (default: the ranks of mpirun)"},
+        {"largest", CLI_INTEGER, &most, "MIB", "largest message in MiB (default 256)"},
+        {"json", CLI_SWITCH, &json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
@@ -239,10 +239,10 @@ static int run(int argc, char **argv)
         return code;
     }
     if (count != 0) {
-        return cli_misuse(&cli_bench_comm, "it takes no '%s'", rest[0]);
+        return cli_misuse(&cli_bench_comm, "unexpected argument '%s'", rest[0]);
     }
     if (ranks < 0 || ranks > 1024 || most < 1 || most > MOST_MIB) {
-        return cli_misuse(&cli_bench_comm, "--ranks is from 1 to 1024, --largest from 1 to %d",
+        return cli_misuse(&cli_bench_comm, "--ranks must be 1 to 1024, --largest 1 to %d",
                           MOST_MIB);
     }
     bench settings = {.most = (size_t)most << 20, .json = json};
@@ -254,15 +254,18 @@ static int run(int argc, char **argv)
 
 const cli_command cli_bench_comm = {
     .name = "bench comm",
-    .summary = "time the collectives of ranks, against MPI's own sum",
+    .summary = "time collectives between ranks, and MPI's own all-reduce",
     .usage = "[mpirun -n N] banyan bench comm [--ranks N] [--largest MIB] [--json]",
     .text =
-        "Times sums over ranks (all-reduce, and its halves reduce-scatter and all-gather) of f32\n"
-        "data of 4 KiB and more, each several times in turn: medians of rank 0. GB/s are bytes of\n"
-        "the whole data by time. Under mpirun MPI_Allreduce is timed with them; MPI/ours above 1\n"
-        "means that all-reduce is faster.\n"
+        "Times all-reduce, and its halves reduce-scatter and all-gather, on f32 data from 4 KiB\n"
+        "up.\n"
         "\n"
+        "examples:\n"
         "  mpirun -n 2 banyan bench comm\n"
-        "  banyan bench comm --ranks 4 --json\n",
+        "  banyan bench comm --ranks 4 --json\n"
+        "\n"
+        "Figures are medians of rank 0; GB/s is the size of the whole data divided by the time.\n"
+        "Under mpirun, MPI_Allreduce is timed too: MPI/ours above 1 means that banyan's\n"
+        "all-reduce is faster.",
     .run = run,
 };

@@ -307,33 +307,39 @@ static int run(int argc, char **argv)
     cli_engine_request r = {.prompt = -1, .tokens = -1, .requests = -1, .sessions = 16};
     const cli_flag flags[] = {
         {"sessions", CLI_INTEGER, &r.sessions, "N",
-         "sequences at a time, each followed by the next (16)"},
+         "sequences that run at the same time; each is followed by the next request (default 16)"},
         {"sweep", CLI_STRING, &r.sweep, "N,N,...",
-         "one after the other with so many sessions, as many requests as sessions"},
-        {"out", CLI_STRING, &r.picture, "FILE", "draw the sweep and its limits (.png or .svg)"},
+         "run once for each of these numbers of sessions, with as many requests as sessions"},
+        {"out", CLI_STRING, &r.picture, "FILE",
+         "plot the sweep and its limits to a .png or .svg file"},
         {"rate", CLI_NUMBER, &r.rate, "R",
-         "instead, R requests arrive a second, at random (Poisson)"},
+         "instead: R requests per second arrive at random times (Poisson process)"},
         {"beside", CLI_INTEGER, &r.beside, "N",
-         "instead, one request at a time, beside a prompt of N tokens that is half taken in"},
-        {"requests", CLI_INTEGER, &r.requests, "N", "requests in all (four times --sessions)"},
+         "instead: one request at a time while a prompt of N tokens is being prefilled"},
+        {"requests", CLI_INTEGER, &r.requests, "N",
+         "requests in all (default: four times --sessions)"},
         {"prompt-tokens", CLI_INTEGER, &r.prompt, "N",
-         "tokens of a prompt (512, with --beside 64, or what fits)"},
-        {"shared-tokens", CLI_INTEGER, &r.shared, "N", "of them, equal in all prompts (0)"},
-        {"tokens", CLI_INTEGER, &r.tokens, "N", "tokens to generate (64, or what fits)"},
+         "tokens of a prompt (default 512, or what fits the context; with --beside 64)"},
+        {"shared-tokens", CLI_INTEGER, &r.shared, "N",
+         "tokens at the beginning of all prompts that are equal (default 0)"},
+        {"tokens", CLI_INTEGER, &r.tokens, "N",
+         "tokens to generate per request (default 64, or what fits the context)"},
         {"pattern-tokens", CLI_INTEGER, &r.pattern, "N",
-         "prompts repeat themselves after N tokens (0: never)"},
+         "prompts repeat themselves after N tokens (default 0: never)"},
         {"temperature", CLI_NUMBER, &r.temperature, "T",
-         "of the choice of tokens; models that were not trained repeat themselves at 0 (0)"},
-        {"rows", CLI_INTEGER, &r.rows, "N", "rows of a step, at most (256)"},
+         "sampling temperature; at 0, untrained models repeat themselves (default 0)"},
+        {"rows", CLI_INTEGER, &r.rows, "N",
+         "tokens that an engine step processes, at most (default 256)"},
         {"speculate", CLI_STRING, &r.speculate, "ngram|MODEL", CLI_SPECULATE_HELP},
         {"precision", CLI_STRING, &r.precision, "TYPE",
-         CLI_PRECISION_HELP " (default: the config's)"},
-        {"kv", CLI_STRING, &r.kv, "int8",
-         "keys and values as integers of 8 bits (default: as --precision)"},
-        {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the config's)"},
-        {"profile", CLI_SWITCH, &r.profile, NULL, "where the time of the steps went, by operation"},
-        {"set", CLI_LIST, &r.overrides, "KEY=VALUE", "override a key of a config file"},
-        {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},
+         CLI_PRECISION_HELP " (default: the model's)"},
+        {"kv", CLI_STRING, &r.kv, "int8", CLI_KV_HELP},
+        {"threads", CLI_INTEGER, &r.threads, "N",
+         "compute threads (default: the model's train.threads)"},
+        {"profile", CLI_SWITCH, &r.profile, NULL, "print the time of the steps by operation"},
+        {"set", CLI_LIST, &r.overrides, "KEY=VALUE",
+         "override a key of a config file; may be repeated"},
+        {"json", CLI_SWITCH, &r.json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
@@ -364,20 +370,23 @@ static int run(int argc, char **argv)
 
 const cli_command cli_bench_engine = {
     .name = "bench engine",
-    .summary = "time many requests at once",
+    .summary = "time many requests at once on the engine",
     .usage = "banyan bench engine RUN|MODEL|CONFIG [--sessions N | --rate R | --beside N] "
              "[--requests N]\n"
-             "                    [--profile] [--json]\n"
-             "banyan bench engine RUN|MODEL|CONFIG --sweep N,N,... [--out FILE] [--json]",
+             "                           [--profile] [--json]\n"
+             "       banyan bench engine RUN|MODEL|CONFIG --sweep N,N,... [--out FILE] [--json]",
     .text =
-        "Gives the engine requests with random prompts: so many at a time, at random times at a\n"
-        "rate, or one at a time beside a long prompt that is being taken in. Prints the time to\n"
-        "the first token (from the request's arrival), between tokens and of a step, as median\n"
-        "and 95 % quantile, and tokens a second: of the whole job, of steps that took in prompts\n"
-        "alone, and of steps in which all sequences decoded, with their share of the measured\n"
-        "matrix-product peak and of main memory's speed. With as many requests as sessions the\n"
-        "latter two are what llama.cpp's batched-bench calls S_PP and S_TG. A config file is\n"
-        "timed with initial weights.\n\n"
+        "Runs requests with random prompts on the engine: a fixed number at a time, at random\n"
+        "times with a given rate, or one at a time beside a long prompt.\n"
+        "\n"
+        "examples:\n"
         "  banyan bench engine examples/gpt2_124m.yaml --sessions 16 --requests 16 --json\n"
-        "  banyan bench engine examples/gpt2_124m.yaml --sweep 1,2,4,8,16,32,64 --out engine.png",
+        "  banyan bench engine examples/gpt2_124m.yaml --sweep 1,2,4,8,16,32,64 --out engine.png\n"
+        "\n"
+        "Prints the time to the first token (from the arrival of the request), between tokens,\n"
+        "and per step, as median and 95th percentile. Tokens per second are those of the whole\n"
+        "job, of steps that only prefilled prompts, and of steps in which all sequences\n"
+        "decoded, with their shares of the measured peak of matrix products and of the memory\n"
+        "bandwidth. With as many requests as sessions, the latter two are what llama.cpp's\n"
+        "batched-bench calls S_PP and S_TG. A config file is timed with initial weights.",
     .run = run};

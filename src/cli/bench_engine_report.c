@@ -245,11 +245,11 @@ static void print(const cli_engine_bench *b, const figures *f)
 {
     by_engine_statistics st = by_engine_statistics_now(b->engine);
     char text[32];
-    printf("throughput  %.1f tokens/s, %.0f rows/s with those of prompts, %.1f rows a step\n",
+    printf("throughput  %.1f tokens/s, %.0f rows/s including prompts, %.1f rows per step\n",
            f->generated, f->rows, (double)st.rows / (double)st.steps);
     printf("first token %.1f ms, 95 %%: %.1f ms\n", f->ttft[0], f->ttft[1]);
     if (b->r->beside > 0) {
-        printf("            in step %lld at the latest; its prompt alone needs %lld\n",
+        printf("            in step %lld at the latest; the prompt alone needs %lld steps\n",
                (long long)f->first_steps, (long long)least_steps(b));
     }
     printf("token       %.2f ms, 95 %%: %.2f ms\n", f->token[0], f->token[1]);
@@ -260,10 +260,10 @@ static void print(const cli_engine_bench *b, const figures *f)
            100.0 * f->gflops / f->peak, f->peak);
     printf("bandwidth   %.1f GB/s, %.1f %% of the measured %.1f\n", f->gbps,
            100.0 * f->gbps / b->machine.read_gbps, b->machine.read_gbps);
-    printf("cache       %llu tokens were found, %llu preemptions\n", (unsigned long long)st.found,
-           (unsigned long long)st.preemptions);
+    printf("cache       %llu prompt tokens found in the prefix cache, %llu preemptions\n",
+           (unsigned long long)st.found, (unsigned long long)st.preemptions);
     if (b->r->speculate != NULL) {
-        printf("drafts      %llu of %llu tokens were right\n", (unsigned long long)st.accepted,
+        printf("drafts      %llu of %llu tokens accepted\n", (unsigned long long)st.accepted,
                (unsigned long long)st.drafted);
     }
     printf("memory      %s\n", by_format_bytes(text, by_engine_memory(b->engine)->total));

@@ -259,15 +259,18 @@ static by_status measure(request *r, const char *path, by_error *error)
 static int run(int argc, char **argv)
 {
     request r = {.prompt = -1, .tokens = -1};
-    const cli_flag flags[] = {
-        {"prompt-tokens", CLI_INTEGER, &r.prompt, "N", "tokens of the prompt (512, or what fits)"},
-        {"tokens", CLI_INTEGER, &r.tokens, "N", "tokens to generate (128, or what fits)"},
-        {"precision", CLI_STRING, &r.precision, "TYPE",
-         CLI_PRECISION_HELP " (default: the config's)"},
-        {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the config's)"},
-        {"set", CLI_LIST, &r.overrides, "KEY=VALUE", "override a key of a config file"},
-        {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},
-        {NULL, CLI_SWITCH, NULL, NULL, NULL}};
+    const cli_flag flags[] = {{"prompt-tokens", CLI_INTEGER, &r.prompt, "N",
+                               "tokens of the prompt (default 512, or what fits the context)"},
+                              {"tokens", CLI_INTEGER, &r.tokens, "N",
+                               "tokens to generate (default 128, or what fits the context)"},
+                              {"precision", CLI_STRING, &r.precision, "TYPE",
+                               CLI_PRECISION_HELP " (default: the model's)"},
+                              {"threads", CLI_INTEGER, &r.threads, "N",
+                               "compute threads (default: the model's train.threads)"},
+                              {"set", CLI_LIST, &r.overrides, "KEY=VALUE",
+                               "override a key of a config file; may be repeated"},
+                              {"json", CLI_SWITCH, &r.json, NULL, CLI_JSON_HELP},
+                              {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
     by_error error = {0};
@@ -290,12 +293,18 @@ static int run(int argc, char **argv)
 
 const cli_command cli_bench_generate = {
     .name = "bench generate",
-    .summary = "time prefill and decoding of a run, a model or a config",
+    .summary = "time prefill and decode of one sequence",
     .usage = "banyan bench generate RUN|MODEL|CONFIG [--prompt-tokens N] [--tokens N] [--json]",
     .text =
-        "Takes in a random prompt and continues it, and measures the matrix-product peak in the\n"
-        "same run, and between parts of the tokens how fast as much memory as a token must read\n"
-        "can be read: every weight in its type once, and the keys and values so far. What caches\n"
-        "keep from token to token counts in both. A config file is timed with initial weights.\n\n"
-        "  banyan bench generate examples/gpt2_124m.yaml --json",
+        "Times the prefill of a random prompt and the generation of tokens after it, and\n"
+        "measures the limits of both in the same run.\n"
+        "\n"
+        "example:\n"
+        "  banyan bench generate examples/gpt2_124m.yaml --json\n"
+        "\n"
+        "The limit of prefill is the peak of matrix products. The limit of decoding is the time\n"
+        "to read as much memory as a token must read: every weight once, in its type, and the\n"
+        "KV cache so far; it is measured between parts of the tokens, and what stays in CPU\n"
+        "caches from token to token counts in both. A config file is timed with initial\n"
+        "weights.",
     .run = run};

@@ -100,7 +100,7 @@ static by_status check_op(const request *r, const rows *table, by_error *error)
     }
     return by_error_set(
         error, BY_EARG,
-        "--op '%s': no node of this config has that name; see the names without --op",
+        "--op '%s': this config has no such operation; run without --op to list them",
         r->op == NULL ? "" : r->op);
 }
 
@@ -166,7 +166,7 @@ static int measure_level(const request *r, const char *level)
         _exit(cli_finish_output(code));
     }
     if (waitpid(child, &state, 0) != child || !WIFEXITED(state)) {
-        fprintf(stderr, "banyan bench kernels: the measurement at level %s ended early\n", level);
+        fprintf(stderr, "banyan bench kernels: the measurement at level %s failed\n", level);
         return CLI_FAILED;
     }
     return WEXITSTATUS(state);
@@ -190,12 +190,13 @@ static int run(int argc, char **argv)
 {
     request r = {.steps = 5};
     const cli_flag flags[] = {
-        {"op", CLI_STRING, &r.op, "NAME", "only this operation: matmul, attention_grad, ..."},
+        {"op", CLI_STRING, &r.op, "NAME",
+         "only this operation, e.g. matmul or attention_grad (default: all)"},
         {"isa", CLI_STRING, &r.isa, "LEVEL",
-         "baseline, avx2, avx512; all: each that this machine has (default: the best)"},
-        {"steps", CLI_INTEGER, &r.steps, "N", "steps to take, after one that is not timed (5)"},
-        {"set", CLI_LIST, &r.overrides, "KEY=VALUE", "override a key of the config"},
-        {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},
+         "baseline, avx2 or avx512; all: every level that this machine has (default: the best)"},
+        {"steps", CLI_INTEGER, &r.steps, "N", "steps to time, after one warm-up step (default 5)"},
+        {"set", CLI_LIST, &r.overrides, "KEY=VALUE", CLI_SET_HELP},
+        {"json", CLI_SWITCH, &r.json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
@@ -227,13 +228,13 @@ const cli_command cli_bench_kernels = {
     .name = "bench kernels",
     .summary = "time each kernel of a training step against its roofline",
     .usage = "banyan bench kernels [CONFIG] [--op NAME] [--isa LEVEL|all] [--steps N] [--json]",
-    .text =
-        "Takes training steps on random tokens and lists each distinct piece of work (operation,\n"
-        "types, shapes) with the median time of its kernel where it stands in the step. The roof "
-        "is\n"
-        "the longer of its FLOPs at the measured peak and its bytes, each counted once, at the "
-        "speed\n"
-        "of memory; what finds its operands in a cache can pass it. Without a config: GPT-2 "
-        "124M.\n\n"
-        "  banyan bench kernels examples/shakespeare_char.yaml --op matmul --isa all",
+    .text = "Runs training steps on random tokens and lists each distinct kernel call (operation,\n"
+            "types, shapes) with its median time inside the step and its share of the roofline.\n"
+            "\n"
+            "example:\n"
+            "  banyan bench kernels examples/shakespeare_char.yaml --op matmul --isa all\n"
+            "\n"
+            "The roofline is the longer of the FLOPs at the measured peak and the bytes, each\n"
+            "counted once, at the memory bandwidth; a kernel whose operands are in a cache can\n"
+            "exceed it. Without a config, GPT-2 124M is used.",
     .run = run};

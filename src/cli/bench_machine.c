@@ -92,8 +92,8 @@ static void print_text(const figures *f)
     if (m->int8_gops > 0.0) {
         printf("int8         %.1f GOP/s\n", m->int8_gops);
     } else {
-        printf("int8         not measured: this level has no kernel for bytes, and oneDNN is not "
-               "here\n");
+        printf("int8         not measured: this level has no int8 kernel, and oneDNN is not "
+               "installed\n");
     }
     printf("memory       %.1f GB/s read, %.1f GB/s copy (bytes read and written)\n", m->read_gbps,
            m->copy_gbps);
@@ -104,10 +104,10 @@ static void print_text(const figures *f)
     if (m->busy != 0) {
         printf("note         other processes used the processors while ");
         print_busy(m->busy, "", ", ");
-        printf(" was measured: too low, to be measured again\n");
+        printf(" was measured: the figures may be too low, measure again\n");
     }
     if (f->cache != NULL) {
-        printf("kept in      %s\n", f->cache);
+        printf("stored in    %s\n", f->cache);
     }
 }
 
@@ -129,7 +129,7 @@ static by_status measure(figures *f, int threads, by_error *error)
         fprintf(stderr, "banyan bench machine: %s\n", aside.message);
     }
     if (by_machine_store(&f->machine, &aside) != BY_OK) {
-        fprintf(stderr, "banyan bench machine: the figures are not kept: %s\n", aside.message);
+        fprintf(stderr, "banyan bench machine: the figures are not stored: %s\n", aside.message);
         return BY_OK;
     }
     return by_machine_cache_path(&f->cache, error);
@@ -141,8 +141,8 @@ static int run(int argc, char **argv)
     int64_t threads = -1;
     bool json = false;
     const cli_flag flags[] = {
-        {"threads", CLI_INTEGER, &threads, "N", "compute threads (default: one a core)"},
-        {"json", CLI_SWITCH, &json, NULL, "one JSON line"},
+        {"threads", CLI_INTEGER, &threads, "N", "compute threads (default: one per core)"},
+        {"json", CLI_SWITCH, &json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
@@ -152,8 +152,8 @@ static int run(int argc, char **argv)
         return code;
     }
     if (count != 0 || threads == 0 || threads < -1 || threads > 4096) {
-        return cli_misuse(&cli_bench_machine,
-                          count != 0 ? "there is nothing to name" : "--threads must be 1 to 4096");
+        return cli_misuse(&cli_bench_machine, count != 0 ? "this command takes no arguments"
+                                                         : "--threads must be 1 to 4096");
     }
     by_status status = measure(&f, (int)threads, &error);
     if (status == BY_OK) {
@@ -172,10 +172,16 @@ const cli_command cli_bench_machine = {
     .name = "bench machine",
     .summary = "measure the machine: matrix products, memory, disk",
     .usage = "banyan bench machine [--threads N] [--json]",
-    .text =
-        "Measures what every share of the peak is taken of, and keeps it for later runs: matrix\n"
-        "products in f32, bf16 and int8 (the larger of banyan's kernels and oneDNN, where that is\n"
-        "installed; of int8, what the instructions do from registers), memory and the disk of the "
-        "present directory. BANYAN_ISA=baseline, avx2 or\n"
-        "avx512 caps the instruction set; each level is kept by itself.",
+    .text = "Measures the limits that all shares of the peak refer to, and stores them for later\n"
+            "runs: matrix products in f32, bf16 and int8, memory bandwidth, and the disk of the\n"
+            "current directory.\n"
+            "\n"
+            "examples:\n"
+            "  banyan bench machine\n"
+            "  BANYAN_ISA=avx2 banyan bench machine --json\n"
+            "\n"
+            "The peak of matrix products is the larger of banyan's kernels and oneDNN, where that\n"
+            "is installed; for int8 it is the rate of the instructions on registers.\n"
+            "BANYAN_ISA=baseline, avx2 or avx512 caps the instruction set; each level is stored\n"
+            "separately.",
     .run = run};

@@ -26,7 +26,8 @@ static by_status pack(by_pack_result *result, by_pack_options *options, by_error
     char directory[] = ".banyan-bench-XXXXXX";
     char output[sizeof directory + 8];
     if (mkdtemp(directory) == NULL) {
-        return by_error_set(error, BY_EIO, "cannot make a directory for the tokens here");
+        return by_error_set(error, BY_EIO,
+                            "cannot create a directory for the tokens in the current directory");
     }
     (void)snprintf(output, sizeof output, "%s/tokens", directory);
     options->output = output;
@@ -74,11 +75,12 @@ static int run(int argc, char **argv)
     bool json = false;
     const cli_flag flags[] = {
         {"tokenizer", CLI_STRING, &tokenizer, "PATH",
-         "tokenizer.json, a directory with one or with GPT-2's files, or *.tiktoken"},
+         "existing tokenizer: a tokenizer.json, a *.tiktoken file, or a directory with one or with "
+         "GPT-2's files"},
         {"train-bpe", CLI_INTEGER, &vocab, "VOCAB",
-         "learn a BPE of this size first, and time that"},
-        {"threads", CLI_INTEGER, &threads, "N", "threads (default: one a core)"},
-        {"json", CLI_SWITCH, &json, NULL, "one JSON line"},
+         "train a BPE tokenizer with a vocabulary of this size first, and time that too"},
+        {"threads", CLI_INTEGER, &threads, "N", "threads (default: one per core)"},
+        {"json", CLI_SWITCH, &json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
@@ -95,7 +97,7 @@ static int run(int argc, char **argv)
         return cli_misuse(&cli_bench_pack, "give one of --tokenizer and --train-bpe");
     }
     if (vocab < 0 || threads < 0) {
-        return cli_misuse(&cli_bench_pack, "--train-bpe and --threads are not negative");
+        return cli_misuse(&cli_bench_pack, "--train-bpe and --threads must not be negative");
     }
     cli_catch_signals();
     by_pack_options options = {.inputs = (const char *const *)rest,
@@ -116,8 +118,10 @@ const cli_command cli_bench_pack = {
     .summary = "time the packing of text into tokens",
     .usage =
         "banyan bench pack FILE|DIR... --tokenizer PATH | --train-bpe VOCAB [--threads N] [--json]",
-    .text =
-        "Packs as `banyan pack` does (reading, encoding, writing) into a directory here that is\n"
-        "removed afterwards. 1 MB is a million bytes of text.\n\n"
-        "  banyan bench pack books/ --tokenizer gpt2/ --json",
+    .text = "Times `banyan pack` (reading, encoding, writing) into a directory here, which is\n"
+            "removed afterwards. 1 MB is a million bytes of text.\n"
+            "\n"
+            "examples:\n"
+            "  banyan bench pack books/ --tokenizer gpt2/ --json\n"
+            "  banyan bench pack books/ --train-bpe 8192",
     .run = run};

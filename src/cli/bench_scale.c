@@ -95,7 +95,7 @@ static by_status run_rank(by_comm *comm, void *user, by_error *error)
     by_status status = BY_OK;
     bool leads = by_comm_rank(comm) == 0;
     if (c->ranks[c->count - 1] > by_comm_size(comm)) {
-        return by_error_set(error, BY_EARG, "--ranks asks for %d, the job has %d",
+        return by_error_set(error, BY_EARG, "--ranks asks for %d ranks, but the job has %d",
                             c->ranks[c->count - 1], by_comm_size(comm));
     }
     if (leads && c->json) {
@@ -180,11 +180,11 @@ static int run(int argc, char **argv)
 {
     request r = {.ranks = "1,2", .steps = 5};
     const cli_flag flags[] = {
-        {"ranks", CLI_STRING, &r.ranks, "N,N,...", "numbers of ranks (default: 1,2)"},
-        {"steps", CLI_INTEGER, &r.steps, "N", "steps to time, after one that is not (default: 5)"},
-        {"out", CLI_STRING, &r.out, "FILE", "draw the curve as .png or .svg"},
-        {"set", CLI_LIST, &r.overrides, "KEY=VALUE", "override a key of the config"},
-        {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},
+        {"ranks", CLI_STRING, &r.ranks, "N,N,...", "numbers of ranks, ascending (default 1,2)"},
+        {"steps", CLI_INTEGER, &r.steps, "N", "steps to time, after one warm-up step (default 5)"},
+        {"out", CLI_STRING, &r.out, "FILE", "plot the curve to a .png or .svg file"},
+        {"set", CLI_LIST, &r.overrides, "KEY=VALUE", CLI_SET_HELP},
+        {"json", CLI_SWITCH, &r.json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
@@ -202,18 +202,21 @@ static int run(int argc, char **argv)
 
 const cli_command cli_bench_scale = {
     .name = "bench scale",
-    .summary = "the speed of training on more and more ranks",
+    .summary = "time training on increasing numbers of ranks",
     .usage = "banyan bench scale CONFIG [--ranks 1,2,4] [--steps N] [--out FILE]\n"
              "                          [--set KEY=VALUE]... [--json]",
     .text =
-        "Times training steps on random data on each number of ranks, with train.threads threads\n"
-        "each. The columns: examples a second of all ranks; the time of a step; the efficiency,\n"
-        "which is the speed divided by that of the first number of ranks and by how many times as\n"
-        "many ranks there are; the time of a step in which rank 0 stood still for exchanges with\n"
-        "others (exposed), and its share of the step; the share of the processors' peak. Batch\n"
-        "and micro-batch are the same for all, the micro-batch small enough for the most ranks.\n"
-        "Under mpirun the ranks are those of the job, of which the first ones work; else they\n"
-        "are threads of this process.\n\n"
+        "Times training steps on random data for each number of ranks, with train.threads\n"
+        "threads per rank.\n"
+        "\n"
+        "examples:\n"
         "  banyan bench scale examples/shakespeare_char.yaml --ranks 1,2,4 --set train.threads=1\n"
-        "  mpirun -n 4 banyan bench scale examples/gpt2_124m.yaml --ranks 1,2,4 --out scale.svg",
+        "  mpirun -n 4 banyan bench scale examples/gpt2_124m.yaml --ranks 1,2,4 --out scale.svg\n"
+        "\n"
+        "The columns are: examples per second of all ranks; time per step; efficiency, which is\n"
+        "the speed relative to the first number of ranks, divided by the ratio of ranks;\n"
+        "exposed time per step, in which rank 0 waited for communication, and its share; share\n"
+        "of the peak of all processors. Batch and micro-batch are the same throughout; the\n"
+        "micro-batch is small enough for the most ranks. Under mpirun the ranks are those of\n"
+        "the job, of which the first ones work; otherwise they are threads of this process.",
     .run = run};

@@ -67,7 +67,7 @@ static void print_failures(const by_load_report *r, bool json)
 {
     char number[32];
     if (!json && r->failure_count > 0) {
-        printf("reason\trequests\tthe first one was told\n");
+        printf("reason\trequests\tfirst message\n");
     }
     printf(json ? ",\"failures\":[" : "");
     for (size_t i = 0; i < r->failure_count; i++) {
@@ -196,24 +196,28 @@ static int run(int argc, char **argv)
     bool json = false;
     options.vocab = 50;
     const cli_flag flags[] = {
-        {"model", CLI_STRING, &options.model, "NAME", "that is asked for"},
-        {"requests", CLI_INTEGER, &requests, "N", "in all (default 100)"},
+        {"model", CLI_STRING, &options.model, "NAME", "name of the model to request (required)"},
+        {"requests", CLI_INTEGER, &requests, "N", "number of requests (default 100)"},
         {"concurrency", CLI_INTEGER, &concurrency, "N",
-         "requests at a time, or with --rate at most (default 8)"},
+         "requests in flight at the same time, with --rate at most (default 8)"},
         {"rate", CLI_NUMBER, &options.rate, "R",
-         "requests a second at random times (open loop); without it the next one follows an "
-         "answer"},
-        {"prompt-tokens", CLI_INTEGER, &prompt, "N", "of a prompt (default 32)"},
-        {"tokens", CLI_INTEGER, &tokens, "N", "of an answer (default 32)"},
-        {"vocab", CLI_INTEGER, &options.vocab, "N", "prompts are random ids below it (default 50)"},
-        {"whole", CLI_SWITCH, &options.whole, NULL, "answers that are not streams"},
-        {"key", CLI_STRING, &options.key, "KEY", "of a client"},
+         "send R requests per second at random times, whatever the server does (open loop); by "
+         "default, each answer is followed by the next request"},
+        {"prompt-tokens", CLI_INTEGER, &prompt, "N", "tokens of a prompt (default 32)"},
+        {"tokens", CLI_INTEGER, &tokens, "N", "tokens of an answer (default 32)"},
+        {"vocab", CLI_INTEGER, &options.vocab, "N",
+         "prompts are random token ids below N (default 50)"},
+        {"whole", CLI_SWITCH, &options.whole, NULL, "request whole answers instead of streams"},
+        {"key", CLI_STRING, &options.key, "KEY", "API key"},
         {"seed", CLI_SEED, &options.seed, "S",
-         "of prompts and times (default: a new one, so that no prompt is in the server's cache)"},
-        {"ttft", CLI_NUMBER, &goal.first, "SECONDS", "goodput: first text within"},
-        {"e2e", CLI_NUMBER, &goal.end, "SECONDS", "goodput: whole answer within"},
-        {"out", CLI_STRING, &picture, "FILE", "draw the times by percentile (.png or .svg)"},
-        {"json", CLI_SWITCH, &json, NULL, "one JSON object"},
+         "seed of prompts and arrival times (default: a new one, so that no prompt is in the "
+         "server's prefix cache)"},
+        {"ttft", CLI_NUMBER, &goal.first, "SECONDS", "goodput: time to the first text, at most"},
+        {"e2e", CLI_NUMBER, &goal.end, "SECONDS",
+         "goodput: time to the end of the answer, at most"},
+        {"out", CLI_STRING, &picture, "FILE",
+         "plot the latencies by percentile to a .png or .svg file"},
+        {"json", CLI_SWITCH, &json, NULL, CLI_JSON_HELP},
         {0}};
     char **rest;
     int rest_count;
@@ -225,7 +229,7 @@ static int run(int argc, char **argv)
     }
     if (rest_count != 1 || options.model == NULL || requests < 1 || requests > 10000000 ||
         concurrency < 1 || concurrency > 100000 || prompt < 1 || prompt > (1 << 20) || tokens < 1) {
-        return cli_misuse(&cli_bench_serve, "a URL and --model are needed, and counts from 1 on");
+        return cli_misuse(&cli_bench_serve, "give a URL and --model; counts must be at least 1");
     }
     options.url = rest[0];
     options.requests = (size_t)requests;
@@ -242,14 +246,17 @@ static int run(int argc, char **argv)
 }
 
 const cli_command cli_bench_serve = {
-    "bench serve", "a load on a server: latencies, throughput, goodput",
+    "bench serve", "send load to a server: latencies, throughput, goodput",
     "banyan bench serve URL --model NAME [--concurrency N | --rate R]",
-    "Sends requests for completions to a server and prints its times: TTFT (to the first text),\n"
-    "TPOT (a token behind the first), ITL (between two texts), E2E (the whole answer), counted "
-    "from\n"
-    "the time at which a request was to be sent. An error inside a stream is a failure. Why\n"
-    "requests failed follows, and what the server said to the first of each kind.\n\n"
+    "Sends completion requests to a server and prints latencies, throughput and goodput.\n"
+    "\n"
+    "examples:\n"
     "  banyan bench serve http://127.0.0.1:8080 --model tiny --concurrency 64 --requests 1000\n"
-    "  banyan bench serve http://127.0.0.1:8080 --model tiny --rate 20 --ttft 0.2 --out "
-    "times.png\n",
+    "  banyan bench serve http://127.0.0.1:8080 --model tiny --rate 20 --ttft 0.2 --out times.png\n"
+    "\n"
+    "TTFT is the time to the first text, TPOT the time per token after the first, ITL the\n"
+    "time between two texts, E2E the time to the end of the answer; all count from the\n"
+    "moment at which the request was due. Goodput counts the requests that keep --ttft and\n"
+    "--e2e. An error inside a stream counts as a failure. Failures are listed by reason,\n"
+    "each with the server's first message.",
     run};

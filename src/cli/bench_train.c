@@ -81,8 +81,8 @@ static void print(const request *r, const cli_timing *f, const usage *ranks, int
     print_memory(ranks, count);
     if (f->on_disk > 0) {
         char bytes[32];
-        printf("disk        %s; a step stands still for it for %.1f ms; to read and write it all "
-               "takes the disk %.1f ms\n",
+        printf("disk        %s; a step waits for it for %.1f ms; reading and writing all of it "
+               "takes %.1f ms\n",
                by_format_bytes(bytes, f->on_disk), f->disk_ms, disk_alone_ms);
     }
     printf("start       %.0f ms from process start to the end of the first step\n", f->start_ms);
@@ -158,9 +158,9 @@ static int run(int argc, char **argv)
 {
     request r = {.steps = 5};
     const cli_flag flags[] = {
-        {"steps", CLI_INTEGER, &r.steps, "N", "steps to time, after one that is not (default: 5)"},
-        {"set", CLI_LIST, &r.overrides, "KEY=VALUE", "override a key of the config"},
-        {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},
+        {"steps", CLI_INTEGER, &r.steps, "N", "steps to time, after one warm-up step (default 5)"},
+        {"set", CLI_LIST, &r.overrides, "KEY=VALUE", CLI_SET_HELP},
+        {"json", CLI_SWITCH, &r.json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
@@ -181,10 +181,14 @@ const cli_command cli_bench_train = {
     .summary = "time whole training steps of a config",
     .usage = "banyan bench train CONFIG [--steps N] [--set KEY=VALUE]... [--json]",
     .text =
-        "Times full steps (forward, backward, clip, update) on random data and measures the\n"
-        "matrix-product peak in the same run. Sizes that the data would say are assumed: a\n"
-        "vocabulary of 65, 10 classes, images of 1 x 28 x 28, rows of 8 numbers. Under mpirun it\n"
-        "times the whole job, and shows the memory of each rank.\n\n"
+        "Times whole training steps (forward, backward, clip, update) on random data, and\n"
+        "measures the peak of matrix products in the same run.\n"
+        "\n"
+        "examples:\n"
         "  banyan bench train examples/gpt2_124m.yaml --steps 5 --json\n"
-        "  mpirun -n 2 banyan bench train examples/gpt2_124m.yaml --set train.micro_batch=2",
+        "  mpirun -n 2 banyan bench train examples/gpt2_124m.yaml --set train.micro_batch=2\n"
+        "\n"
+        "Sizes that the data would determine are assumed: a vocabulary of 65, 10 classes,\n"
+        "images of 1 x 28 x 28, rows of 8 numbers. Under mpirun the whole job is timed, and the\n"
+        "memory of each rank is shown.",
     .run = run};

@@ -116,14 +116,14 @@ static by_status take_in(session *s, const by_token_buffer *ids, by_error *error
     int64_t context = by_generator_context(s->generator);
     size_t same = 0;
     if (ids->count == 0) {
-        return by_error_set(error, BY_ESTATE, "the template makes no text of the conversation");
+        return by_error_set(error, BY_ESTATE,
+                            "the chat template renders the conversation as an empty text");
     }
     if (ids->count >= (size_t)context) {
-        return by_error_set(
-            error, BY_ESTATE,
-            "the conversation has %zu tokens, the context %lld: /reset begins a new "
-            "one, --context gives more where the model's positions are rotary",
-            ids->count, (long long)context);
+        return by_error_set(error, BY_ESTATE,
+                            "the conversation has %zu tokens, the context %lld: start a new one "
+                            "with /reset, or raise --context for a model with rotary positions",
+                            ids->count, (long long)context);
     }
     if (s->taken_capacity < (size_t)context) {
         int32_t *larger = realloc(s->taken, (size_t)context * sizeof *larger);
@@ -291,8 +291,9 @@ static by_status command(session *s, char *line, by_error *error)
     } else if (strcmp(line, "/save") == 0 && text != NULL && text[0] != '\0') {
         return save(s, text, error);
     } else {
-        return by_error_set(error, BY_EARG,
-                            "'%s' is none of /reset, /system [TEXT], /save FILE, /quit", line);
+        return by_error_set(
+            error, BY_EARG,
+            "unknown command '%s'; there are /reset, /system [TEXT], /save FILE and /quit", line);
     }
     return BY_OK;
 }
@@ -348,8 +349,8 @@ static by_status open_chat(session *s, const char *directory, by_error *error)
     by_status status = by_chat_open(&s->chat, &source, error);
     if (status == BY_ESTATE) {
         by_error_set(error, status,
-                     "%s has no chat template; --template FILE gives one (docs/chat.md), and "
-                     "`banyan generate` continues text without one",
+                     "%s has no chat template: give one with --template FILE (docs/chat.md), or "
+                     "continue text with `banyan generate`, which needs none",
                      directory);
     }
     if (status == BY_OK && r->system != NULL) {
@@ -409,22 +410,27 @@ static int run(int argc, char **argv)
 {
     request r = {.tokens = 512, .sampling = {.temperature = 0.8, .top_p = 0.95}};
     const cli_flag flags[] = {
-        {"system", CLI_STRING, &r.system, "TEXT", "the system message"},
+        {"system", CLI_STRING, &r.system, "TEXT", "system message"},
         {"template", CLI_STRING, &r.template_file, "FILE",
-         "chat template (default: the one that comes with the model)"},
-        {"tokens", CLI_INTEGER, &r.tokens, "N", "tokens of an answer at most (512)"},
+         "chat template (default: the model's own)"},
+        {"tokens", CLI_INTEGER, &r.tokens, "N", "tokens of an answer, at most (default 512)"},
         {"temperature", CLI_NUMBER, &r.sampling.temperature, "T",
-         "spread of the choice (0.8); 0 takes the most probable token"},
-        {"top-k", CLI_INTEGER, &r.sampling.top_k, "K", "only the K most probable tokens (0: all)"},
+         "sampling temperature; 0 always takes the most probable token (default 0.8)"},
+        {"top-k", CLI_INTEGER, &r.sampling.top_k, "K",
+         "sample from the K most probable tokens only; 0: from all (default 0)"},
         {"top-p", CLI_NUMBER, &r.sampling.top_p, "P",
-         "only the fewest tokens with probability P together (0.95; 1: all)"},
+         "sample from the most probable tokens whose probabilities add up to P; 1: from all "
+         "(default 0.95)"},
         {"stop", CLI_LIST, &r.stops, "TEXT",
-         "end an answer where the model writes this text, which is not printed; may be repeated"},
-        {"seed", CLI_SEED, &r.sampling.seed, "N", "equal seeds give equal answers (0)"},
+         "end an answer where the model writes TEXT, which is not printed; may be repeated"},
+        {"seed", CLI_SEED, &r.sampling.seed, "N",
+         "random seed; equal seeds give equal answers (default 0)"},
         {"context", CLI_INTEGER, &r.context, "N",
-         "tokens of a conversation (default: the model's context)"},
-        {"precision", CLI_STRING, &r.precision, "TYPE", CLI_PRECISION_HELP " (default: the run's)"},
-        {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the run's)"},
+         "tokens of a conversation, at most (default: the model's context)"},
+        {"precision", CLI_STRING, &r.precision, "TYPE",
+         CLI_PRECISION_HELP " (default: the model's)"},
+        {"threads", CLI_INTEGER, &r.threads, "N",
+         "compute threads (default: the model's train.threads)"},
         {"adapter", CLI_STRING, &r.adapter, "DIR", CLI_ADAPTER_HELP},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
@@ -438,8 +444,8 @@ static int run(int argc, char **argv)
         return cli_misuse(&cli_chat, "name one run or model directory");
     }
     if (r.tokens < 1 || r.threads < 0 || r.threads > 4096 || r.context < 0) {
-        return cli_misuse(&cli_chat, "--tokens is at least 1, --threads (at most 4096) and "
-                                     "--context are not negative");
+        return cli_misuse(
+            &cli_chat, "--tokens must be at least 1, --threads 0 to 4096, --context not negative");
     }
     for (size_t i = 0; i < r.stops.count; i++) {
         if (r.stops.items[i][0] == '\0') {
@@ -459,12 +465,20 @@ static int run(int argc, char **argv)
 
 const cli_command cli_chat = {
     .name = "chat",
-    .summary = "talk with a trained model",
+    .summary = "chat with a trained model on the terminal",
     .usage = "banyan chat RUN [--system TEXT] [--template FILE] [--tokens N] [--temperature T]",
-    .text =
-        "Reads a line and writes the model's answer as it comes, with the template that the model\n"
-        "brings (docs/chat.md). Lines that begin with a slash are commands: /reset begins a new\n"
-        "conversation, /system TEXT too, with another system message, /save FILE writes the\n"
-        "messages as JSON, /quit leaves. Ctrl-C ends an answer; at the prompt it leaves.\n\n"
-        "  banyan chat runs/assistant --system 'Answer in one sentence.'",
+    .text = "Chats with a model: reads a line and prints the model's answer as it is generated,\n"
+            "with the model's own chat template (docs/chat.md).\n"
+            "\n"
+            "examples:\n"
+            "  banyan chat runs/assistant\n"
+            "  banyan chat runs/assistant --system 'Answer in one sentence.'\n"
+            "\n"
+            "Lines that begin with a slash are commands:\n"
+            "  /reset          start a new conversation\n"
+            "  /system [TEXT]  start a new conversation with another system message, or with none\n"
+            "  /save FILE      write the messages as JSON\n"
+            "  /quit           exit\n"
+            "\n"
+            "Ctrl-C ends an answer; at the prompt it exits.",
     .run = run};

@@ -189,14 +189,18 @@ static int run(int argc, char **argv)
 {
     request r = {.keep = 3};
     const cli_flag flags[] = {
-        {"json", CLI_SWITCH, &r.json, NULL, "JSON: a line a checkpoint or tensor, of a digest one"},
-        {"keep", CLI_INTEGER, &r.keep, "N", "prune: how many of the newest stay (3)"},
+        {"json", CLI_SWITCH, &r.json, NULL,
+         "print one JSON line per checkpoint or tensor; for digest, one in all"},
+        {"keep", CLI_INTEGER, &r.keep, "N", "prune: keep the N newest checkpoints (default 3)"},
         {"keep-best", CLI_INTEGER, &r.keep_best, "N",
-         "prune: and so many with the lowest validation loss"},
-        {"keep-every", CLI_INTEGER, &r.keep_every, "N", "prune: and those of each N-th step"},
-        {"ema", CLI_SWITCH, &r.ema, NULL, "merge: the moving average of the weights"},
+         "prune: keep also the N with the lowest validation loss (default 0)"},
+        {"keep-every", CLI_INTEGER, &r.keep_every, "N",
+         "prune: keep also those of steps that are multiples of N (default 0: none)"},
+        {"ema", CLI_SWITCH, &r.ema, NULL,
+         "merge: use the moving average of the weights (optimizer.ema)"},
         {"adapter", CLI_STRING, &r.adapter, "DIR", "merge: " CLI_ADAPTER_HELP},
-        {"dry-run", CLI_SWITCH, &r.dry_run, NULL, "prune: only say what would be removed"},
+        {"dry-run", CLI_SWITCH, &r.dry_run, NULL,
+         "prune: print what would be removed, and remove nothing"},
         {0}};
     char **rest;
     int count;
@@ -207,7 +211,7 @@ static int run(int argc, char **argv)
     }
     if (r.keep < 1 || r.keep_best < 0 || r.keep_every < 0) {
         return cli_misuse(&cli_checkpoint,
-                          "--keep is at least 1, --keep-best and --keep-every at least 0");
+                          "--keep must be at least 1, --keep-best and --keep-every at least 0");
     }
     for (size_t i = 0; i < sizeof deeds / sizeof *deeds; i++) {
         if (count == deeds[i].paths + 1 && strcmp(rest[0], deeds[i].name) == 0) {
@@ -215,41 +219,53 @@ static int run(int argc, char **argv)
             return deeds[i].run(&r, &error) == BY_OK ? r.code : cli_fail(&cli_checkpoint, &error);
         }
     }
-    return cli_misuse(&cli_checkpoint, "say what to do: ls, verify, prune or digest DIR, diff DIR "
-                                       "DIR, or merge DIR OUT");
+    return cli_misuse(
+        &cli_checkpoint,
+        "name an action: ls, verify, prune or digest DIR, diff DIR DIR, or merge DIR OUT");
 }
 
 const cli_command cli_checkpoint = {
     .name = "checkpoint",
-    .summary = "list, verify, prune, compare and merge checkpoints; hash what they hold",
-    .usage = "banyan checkpoint ls | verify | prune | digest DIR, diff DIR DIR, merge DIR OUT "
-             "[--adapter DIR]",
+    .summary = "list, verify, prune, compare, hash and merge checkpoints",
+    .usage = "banyan checkpoint ls | verify | prune | digest DIR\n"
+             "       banyan checkpoint diff DIR DIR\n"
+             "       banyan checkpoint merge DIR OUT [--ema] [--adapter DIR]",
     .text =
-        "DIR: a run (for diff, digest and merge its newest checkpoint), a checkpoint or, for\n"
-        "diff, digest and merge, a directory in Hugging Face form.\n\n"
-        "ls: the checkpoints of a run: files, bytes, bytes that no other one shares, validation\n"
-        "loss, whether their files are there.\n\n"
-        "verify: the same, after comparing every checksum; exit code 1 when one is not valid.\n\n"
-        "prune: removes all valid checkpoints but the newest --keep, the best, those that\n"
-        "--keep-best and --keep-every name, and what these refer to. Only those whose checksums\n"
-        "are right count as newest.\n\n"
-        "diff: of each tensor the largest |a - b| and the largest |a - b| / max(|a|, |b|); exit\n"
-        "code 1 when anything differs.\n\n"
-        "digest: SHA-256 of each tensor, of the model, of the optimizer's states and of all.\n"
-        "The hashes do not depend on how the tensors are cut into files, nor on how many ranks\n"
-        "wrote them: equal hashes, equal weights. include/banyan/checkpoint.h says what is\n"
-        "hashed; in Python, for a tensor of NumPy:\n\n"
-        "  sha256(b'%s\\0%s\\0%s\\0' % (name, b'F32', b'768,3072') + tensor.tobytes())\n\n"
-        "merge: writes the model into a new directory OUT in Hugging Face form, with config.json\n"
-        "and the tokenizer's files, which transformers loads. Only what several ranks have\n"
-        "written in slices needs that, and what has LoRA adapters, which become part of the\n"
-        "weights: those of a checkpoint that has some, or those of --adapter, each W + alpha / r\n"
-        "B A, added in f32 and rounded once to W's type. Any number of ranks resumes from any\n"
-        "checkpoint as it is.\n"
-        "With --ema the weights are the moving average that optimizer.ema keeps of them.\n\n"
+        "Lists, verifies, prunes, compares, hashes and merges checkpoints. DIR is a run (diff,\n"
+        "digest and merge use its newest checkpoint) or a checkpoint; diff, digest and merge\n"
+        "also take a model directory in Hugging Face form.\n"
+        "\n"
+        "examples:\n"
         "  banyan checkpoint ls runs/shakespeare\n"
         "  banyan checkpoint prune runs/shakespeare --keep 1 --keep-every 1000 --dry-run\n"
         "  banyan checkpoint diff runs/a runs/b\n"
         "  banyan checkpoint digest runs/shakespeare | tail -n 1\n"
-        "  banyan checkpoint merge runs/shakespeare shakespeare-hf",
+        "  banyan checkpoint merge runs/shakespeare shakespeare-hf\n"
+        "\n"
+        "ls lists the checkpoints of a run: files, size, bytes that no other checkpoint shares,\n"
+        "validation loss, and whether all files exist.\n"
+        "\n"
+        "verify does the same after comparing every checksum. Exit code 1: a checkpoint is not\n"
+        "valid.\n"
+        "\n"
+        "prune removes all valid checkpoints except the newest --keep, the best one, those that\n"
+        "--keep-best and --keep-every select, and those that these refer to. Only checkpoints\n"
+        "with correct checksums count as newest.\n"
+        "\n"
+        "diff prints the largest |a - b| and the largest |a - b| / max(|a|, |b|) of each\n"
+        "tensor. Exit code 1: something differs.\n"
+        "\n"
+        "digest prints the SHA-256 of each tensor, of the model, of the optimizer state, and of\n"
+        "everything. The hashes do not depend on how tensors are divided among files or on how\n"
+        "many ranks wrote them: equal hashes mean equal weights. include/banyan/checkpoint.h\n"
+        "defines them; for a NumPy tensor in Python:\n"
+        "\n"
+        "  sha256(b'%s\\0%s\\0%s\\0' % (name, b'F32', b'768,3072') + tensor.tobytes())\n"
+        "\n"
+        "merge writes the model to a new directory OUT in Hugging Face form, with config.json\n"
+        "and the tokenizer, which transformers loads. It is needed only for checkpoints that\n"
+        "several ranks wrote in slices, and to merge LoRA adapters into the weights: those of\n"
+        "the checkpoint, or those of --adapter. Each matrix becomes W + alpha / r B A, added in\n"
+        "f32 and rounded once to the type of W. To resume a run, no merge is needed: any number\n"
+        "of ranks resumes from any checkpoint.",
     .run = run};

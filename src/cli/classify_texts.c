@@ -121,12 +121,12 @@ static int run(int argc, char **argv)
     request r = {.batch = 8};
     const cli_flag flags[] = {
         {"batch", CLI_STRING, &r.file, "FILE",
-         "a text a line, or {\"text\": ...}; - for standard input"},
-        {"batch-size", CLI_INTEGER, &r.batch, "N", "texts that are computed at a time (8)"},
+         "file with one text per line (text or {\"text\": ...}); - for standard input"},
+        {"batch-size", CLI_INTEGER, &r.batch, "N", "texts that are computed together (default 8)"},
         {"context", CLI_INTEGER, &r.context, "N",
          "tokens of the longest text (default: the model's context)"},
-        {"precision", CLI_STRING, &r.precision, "TYPE", CLI_PRECISION_HELP " (default: f32)"},
-        {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: all)"},
+        {"precision", CLI_STRING, &r.precision, "TYPE", CLI_PRECISION_HELP " (default f32)"},
+        {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: one per core)"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
@@ -143,13 +143,17 @@ static int run(int argc, char **argv)
 
 const cli_command cli_classify = {
     .name = "classify",
-    .summary = "classes of texts, by a language model with a head for them",
+    .summary = "classify texts with a sequence-classification model",
     .usage = "banyan classify MODEL --batch FILE",
     .text =
-        "MODEL is a directory of transformers' ...ForSequenceClassification. Prints a JSON line\n"
-        "for each text of a file, in their order: its index, the number of its tokens, the label\n"
-        "and the probabilities of all labels; where a text can have several labels, those that\n"
-        "are likelier than not; for a regression, the values. A text that is longer than the\n"
-        "context has an error in its line.\n\n"
-        "  banyan classify my-classifier --batch texts.txt",
+        "Classifies each text of a file and prints one JSON line each, in order: index, number\n"
+        "of tokens, label, and the probabilities of all labels.\n"
+        "\n"
+        "example:\n"
+        "  banyan classify my-classifier --batch texts.txt\n"
+        "\n"
+        "MODEL is a directory of a ...ForSequenceClassification model of transformers. For a\n"
+        "multi-label model the line lists the labels with a probability above one half, for a\n"
+        "regression the values. For a text that is longer than the context, it has an error\n"
+        "instead.",
     .run = run};

@@ -113,11 +113,14 @@ const char *cli_number(char buffer[32], double value, int decimals);
 /* Returns the percentage of parameters that are trained. */
 double cli_trained_percent(const by_model_size *size);
 /* What the flags --precision, --best, --ema and --adapter say of themselves. */
-#define CLI_PRECISION_HELP "f32, bf16, fp16, int8, w8a8, fp8 or int4"
-#define CLI_BEST_HELP      "the best checkpoint on held-out data, not the newest"
-#define CLI_EMA_HELP       "the moving average of the weights (optimizer.ema)"
+#define CLI_PRECISIONS     "f32, bf16, fp16, int8, w8a8, fp8 or int4"
+#define CLI_PRECISION_HELP "precision of the weights: " CLI_PRECISIONS
+#define CLI_BEST_HELP      "use the checkpoint with the lowest validation loss, not the newest one"
+#define CLI_EMA_HELP       "use the moving average of the weights (optimizer.ema)"
 #define CLI_ADAPTER_HELP                                                                           \
-    "LoRA adapters to add: a directory that PEFT or a run with the section lora has written"
+    "add the LoRA adapters in this directory, as PEFT or a run with the section lora writes them"
+#define CLI_SET_HELP  "override a key of the config, e.g. train.steps=100; may be repeated"
+#define CLI_JSON_HELP "print the result as one JSON line"
 /* Opens the model that `path` means: a run, one that holds runs, or a directory in Hugging Face
  * form; ema: with the average of its weights; adapter: directory of adapters that are added, or
  * NULL. *run: its run directory, NULL where there is none, freed with free(). Says on standard

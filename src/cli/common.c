@@ -27,7 +27,7 @@ by_status cli_open_config(by_config **out, const char *path, const cli_list *ove
                               : by_config_open(out, path, items, count, error);
     if (status == BY_EIO && access(file, F_OK) != 0) {
         /* A name that is wrong: never worth a retry. */
-        status = by_error_set(error, BY_ECONFIG, "there is no config %s", file);
+        status = by_error_set(error, BY_ECONFIG, "config file %s does not exist", file);
     }
     if (status == BY_OK) {
         status = by_config_resolve(*out, error);
@@ -91,8 +91,9 @@ int cli_read_duration(double *seconds, const cli_command *command, const char *f
             return -1;
         }
     }
-    return cli_misuse(command, "--%s '%s' is not a time from 0.1s to 1000000s, e.g. 30s, 10m, 1h",
-                      flag, text);
+    return cli_misuse(command,
+                      "--%s '%s' is not a time from 0.1s to 1000000s, such as 30s, 10m or 1h", flag,
+                      text);
 }
 
 const char *cli_json_number(char buffer[32], double value, int digits)
@@ -285,7 +286,7 @@ int cli_finish_output(int code)
     if (!failed && ferror(stdout) == 0) {
         return code;
     }
-    fprintf(stderr, "banyan: standard output could not be written%s%s\n", failed ? ": " : "",
+    fprintf(stderr, "banyan: cannot write to standard output%s%s\n", failed ? ": " : "",
             failed ? strerror(reason) : "");
     return code == CLI_DONE ? CLI_FAILED : code;
 }

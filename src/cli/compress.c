@@ -149,7 +149,7 @@ static by_status tell_refusal(const request *r, const char *method, const char *
         return by_error_set(error, BY_EARG, "%s", why);
     }
     if (!r->json) {
-        printf("%-10s not for this model: %s\n", method, why);
+        printf("%-10s not possible for this model: %s\n", method, why);
         return BY_OK;
     }
     printf("{\"method\":\"%s\",\"refused\":", method);
@@ -212,7 +212,8 @@ static by_status plan(request *r, const by_pretrained *model, by_error *error)
         }
     }
     if (!known && !r->json) {
-        fprintf(stderr, "tokens/s need the speed of memory: banyan bench machine measures it\n");
+        fprintf(stderr, "to predict tokens/s, measure the memory bandwidth with `banyan bench "
+                        "machine` first\n");
     }
     return status;
 }
@@ -237,23 +238,24 @@ static int run(int argc, char **argv)
     bool list = false;
     bool only_plan = false;
     const cli_flag flags[] = {
-        {"method", CLI_STRING, &r.options.method, "NAME", "what to do; --methods lists them"},
+        {"method", CLI_STRING, &r.options.method, "NAME",
+         "compression method; --methods lists them"},
         {"methods", CLI_SWITCH, &list, NULL, "list the methods and their settings"},
         {"plan", CLI_SWITCH, &only_plan, NULL,
-         "print size, memory and decode speed of each method, and write nothing"},
-        {"set", CLI_LIST, &r.settings, "NAME=VALUE", "a setting of the method; may be repeated"},
-        {"out", CLI_STRING, &r.out, "DIR", "the directory to write, which does not exist yet"},
+         "print size, memory and decode speed for each method, and write nothing"},
+        {"set", CLI_LIST, &r.settings, "NAME=VALUE", "setting of the method; may be repeated"},
+        {"out", CLI_STRING, &r.out, "DIR", "directory to create; it must not exist yet"},
         {"data", CLI_STRING, &r.options.data, "WHAT",
-         "calibration data, as `banyan eval --data` takes it (default: what the run was trained "
-         "on)"},
+         "calibration data, as for `banyan eval --data` (default: the run's training data)"},
         {"samples", CLI_INTEGER, &r.options.samples, "N",
-         "sequences of it to calibrate on (default: 128)"},
-        {"seed", CLI_SEED, &r.options.seed, "N", "which sequences (default: 0)"},
+         "sequences to calibrate on (default 128)"},
+        {"seed", CLI_SEED, &r.options.seed, "N", "seed that selects these sequences (default 0)"},
         {"eval", CLI_STRING, &r.eval, "WHAT",
-         "print the loss on this data before and after; " HELD_OUT ": what the run held out"},
+         "print the loss on this data before and after; " HELD_OUT
+         ": the data that the run held out"},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {"ema", CLI_SWITCH, &r.ema, NULL, CLI_EMA_HELP},
-        {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},
+        {"json", CLI_SWITCH, &r.json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
@@ -269,9 +271,10 @@ static int run(int argc, char **argv)
         return CLI_DONE;
     }
     if (count != 1 || (!only_plan && (r.options.method == NULL || r.out == NULL))) {
-        return cli_misuse(&cli_compress, count != 1                 ? "name one run directory"
-                                         : r.options.method == NULL ? "--method says what to do"
-                                                                    : "--out names what to write");
+        return cli_misuse(&cli_compress, count != 1 ? "name one run directory"
+                                         : r.options.method == NULL
+                                             ? "--method is required; --methods lists the methods"
+                                             : "--out is required: the directory to create");
     }
     if (r.options.samples < 0) {
         return cli_misuse(&cli_compress, "--samples must be at least 1");
@@ -289,14 +292,19 @@ static int run(int argc, char **argv)
 
 const cli_command cli_compress = {
     .name = "compress",
-    .summary = "weights in fewer bytes",
+    .summary = "quantize or prune trained weights",
     .usage = "banyan compress RUN --method NAME [--set NAME=VALUE]... --out DIR [--eval WHAT]",
     .text =
-        "Makes the weights of a model smaller and writes a directory that loads like any other\n"
-        "(generate, chat, eval, bench), with its tokenizer, checksums, and where it "
-        "comes\nfrom. RUN is what `banyan eval` takes.\n\n"
+        "Quantizes or prunes the weights of a model and writes a model directory that all other\n"
+        "commands accept.\n"
+        "\n"
+        "examples:\n"
         "  banyan compress runs/shakespeare-char --method int8 --out small --eval held-out\n"
         "  banyan generate small --prompt \"ROMEO:\"\n"
         "  banyan compress runs/shakespeare-char --plan\n"
-        "  banyan compress --methods",
+        "  banyan compress --methods\n"
+        "\n"
+        "RUN is a run or a model directory, as for `banyan eval`. The new directory contains\n"
+        "the tokenizer, checksums, and a record of the model and the method that it was made\n"
+        "from.",
     .run = run};

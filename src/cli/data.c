@@ -58,7 +58,7 @@ static by_status verify(const char *directory, const request *r, by_error *error
         printf(",\"tokens\":%" PRIu64 ",\"tokenizer\":\"%s\"}\n", tokens,
                by_dataset_tokenizer_hash(dataset));
     } else {
-        printf("%s: %" PRIu64 " tokens, every checksum is right\n", directory, tokens);
+        printf("%s: %" PRIu64 " tokens, all checksums match\n", directory, tokens);
     }
     by_dataset_close(&dataset);
     return BY_OK;
@@ -148,7 +148,7 @@ static void print_text(const char *directory, const by_dataset_statistics *s, co
            l[0], l[6], l[3], l[1], l[5]);
     printf("vocabulary\t%" PRIu32 " of %" PRIu32 " tokens are used (%.1f %%)\n", s->used, s->vocab,
            100.0 * s->used / s->vocab);
-    printf("entropy\t%.4f nats a token, the loss of a model of frequencies alone\n", s->entropy);
+    printf("entropy\t%.4f nats per token, the loss of a unigram model\n", s->entropy);
     if (r->context > 0) {
         printf("windows\t%" PRIu64 " of %" PRId64 " tokens, each in %.2f documents on average\n",
                s->windows, r->context, s->documents_per_window);
@@ -157,8 +157,8 @@ static void print_text(const char *directory, const by_dataset_statistics *s, co
                s->bins, 100.0 * s->bins_filled, s->bins_cut);
     }
     if (r->context > 0 && s->order_chi_squared == s->order_chi_squared) {
-        printf("order\tneighbours correlate by %+.4f, chi-squared %.3f of its degrees of freedom "
-               "(random: 0 and 1)\n",
+        printf("order\tcorrelation of neighbours %+.4f, chi-squared / degrees of freedom %.3f "
+               "(random order: 0 and 1)\n",
                s->order_correlation, s->order_chi_squared);
     }
     for (size_t i = 0; i < count; i++) {
@@ -239,10 +239,11 @@ static int run(int argc, char **argv)
     request r = {.seed = 1337, .top = 10};
     const cli_flag flags[] = {
         {"context", CLI_INTEGER, &r.context, "N",
-         "stats: also look at windows of N tokens and at their order"},
-        {"seed", CLI_INTEGER, &r.seed, "N", "stats: seed of the order (1337)"},
-        {"top", CLI_INTEGER, &r.top, "N", "stats: most frequent tokens to list, 0 to 100 (10)"},
-        {"json", CLI_SWITCH, &r.json, NULL, "one JSON line a directory"},
+         "stats: also examine windows of N tokens and the order of an epoch"},
+        {"seed", CLI_INTEGER, &r.seed, "N", "stats: seed of the order (default 1337)"},
+        {"top", CLI_INTEGER, &r.top, "N",
+         "stats: most frequent tokens to list, 0 to 100 (default 10)"},
+        {"json", CLI_SWITCH, &r.json, NULL, "print one JSON line per directory"},
         {0}};
     char **rest;
     int count;
@@ -253,12 +254,11 @@ static int run(int argc, char **argv)
     }
     bool verifies = count > 0 && strcmp(rest[0], "verify") == 0;
     if (count < 2 || (!verifies && strcmp(rest[0], "stats") != 0)) {
-        return cli_misuse(&cli_data, "say what to do and with which directory: verify DIR, or "
-                                     "stats DIR");
+        return cli_misuse(&cli_data, "name an action and a directory: verify DIR or stats DIR");
     }
     if (r.context < 0 || r.seed < 0 || r.top < 0 || r.top > MAX_TOP) {
-        return cli_misuse(&cli_data, "--context and --seed are not negative, and --top is from 0 "
-                                     "to 100");
+        return cli_misuse(&cli_data,
+                          "--context and --seed must not be negative, --top must be 0 to 100");
     }
     cli_catch_signals();
     for (int i = 1; i < count; i++) {
@@ -271,19 +271,21 @@ static int run(int argc, char **argv)
 
 const cli_command cli_data = {
     .name = "data",
-    .summary = "check packed data against its checksums, or say what is in it",
+    .summary = "verify packed data against its checksums, or print statistics",
     .usage = "banyan data verify|stats DIR...",
     .text =
-        "verify reads packed directories from front to back and compares shards, document offsets\n"
-        "and tokenizer with the checksums of their manifests. Training does so at the first use "
-        "of\n"
-        "a directory and again whenever one of its files has changed.\n\n"
-        "stats prints the lengths of the documents, how much of the vocabulary is used, the "
-        "entropy\n"
-        "of single tokens and the most frequent ones; with --context also how many windows an "
-        "epoch\n"
-        "has, how many documents meet in one, and whether the order of an epoch mixes them as a\n"
-        "random one does.\n\n"
+        "Verifies packed directories, or prints statistics of what they contain.\n"
+        "\n"
+        "examples:\n"
         "  banyan data verify packed\n"
-        "  banyan data stats packed --context 1024",
+        "  banyan data stats packed --context 1024\n"
+        "\n"
+        "verify reads the shards, document offsets and tokenizer and compares them with the\n"
+        "checksums in the manifest. Training does the same when it first uses a directory, and\n"
+        "again whenever one of its files has changed.\n"
+        "\n"
+        "stats prints document lengths, the used part of the vocabulary, the entropy of single\n"
+        "tokens, and the most frequent tokens. With --context also: windows per epoch,\n"
+        "documents per window, and whether the order of an epoch mixes documents as well as a\n"
+        "random order does.",
     .run = run};

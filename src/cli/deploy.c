@@ -39,17 +39,16 @@ static void print_status(const by_deploy_status *s)
 {
     printf("model\t%s\nversion\t%s\nworkers\t%zu of %zu ready (%zu to %zu)\n", s->model, s->version,
            s->ready, s->workers, s->least, s->most);
-    printf("waiting\t%zu requests; 95 %% of first texts within %.0f ms\n", s->waiting,
-           1e3 * s->p95);
+    printf("waiting\t%zu requests; p95 to the first text %.0f ms\n", s->waiting, 1e3 * s->p95);
     if (s->previous[0] != '\0') {
         printf("previous\t%s\n", s->previous);
     }
     if (s->coming[0] != '\0') {
-        printf("coming\t%s: %s, %.0f %% of the requests, %zu workers ready\n", s->coming, s->phase,
-               100.0 * s->share, s->coming_ready);
+        printf("deploying\t%s: %s, %.0f %% of the requests, %zu workers ready\n", s->coming,
+               s->phase, 100.0 * s->share, s->coming_ready);
     }
     if (s->same + s->different + s->failed > 0) {
-        printf("copies\t%llu with the same answer, %llu with another one, %llu failed\n",
+        printf("shadow\t%llu answers equal, %llu different, %llu failed\n",
                (unsigned long long)s->same, (unsigned long long)s->different,
                (unsigned long long)s->failed);
     }
@@ -82,7 +81,7 @@ static int follow(const char *control, by_error *error)
         (void)nanosleep(&pause, NULL);
     }
     if (strcmp(s.outcome, "deployed") == 0) {
-        printf("%s serves\n", s.version);
+        printf("%s is live\n", s.version);
         return CLI_DONE;
     }
     fprintf(stderr, "%s was rolled back: %s\n", s.last, s.reason);
@@ -180,7 +179,7 @@ static int shift(const by_deploy_options *o, const char *broker, const char *mod
     if (by_deploy_shared(&options, &error) != BY_OK) {
         return cli_fail(&cli_deploy, &error);
     }
-    printf("%s serves\n", version == NULL ? told.version : version);
+    printf("%s is live\n", version == NULL ? told.version : version);
     return CLI_DONE;
 }
 
@@ -195,23 +194,32 @@ static int run(int argc, char **argv)
     bool json = false;
     bool detach = false;
     const cli_flag flags[] = {
-        {"dir", CLI_STRING, &directory, "DIR", "of the server, as `banyan serve --dir` has it"},
+        {"dir", CLI_STRING, &directory, "DIR",
+         "directory of the running server, as given to `banyan serve --dir` (default: as for "
+         "`banyan serve`)"},
         {"broker", CLI_STRING, &broker, "ADDRESS",
-         "redis://HOST[:PORT]: shift requests to workers of a version, which run already"},
-        {"name", CLI_STRING, &model, "NAME", "of their model"},
+         "redis://HOST[:PORT]: shift requests between workers that already run"},
+        {"name", CLI_STRING, &model, "NAME", "with --broker: name of the model"},
         {"canary", CLI_STRING, &canary, "SHARE",
-         "of the requests at first, such as 5%; then 25%, 50%, all"},
-        {"hold", CLI_NUMBER, &o.hold, "SECONDS", "of each share (default 30)"},
+         "share of new requests to begin with, e.g. 5%; then 25%, 50% and all (default: all at "
+         "once)"},
+        {"hold", CLI_NUMBER, &o.hold, "SECONDS",
+         "time that shadow traffic and each share are held (default 30)"},
         {"shadow", CLI_SWITCH, &o.shadow, NULL,
-         "first send copies of requests, and compare their answers"},
+         "first send copies of requests to the new version and compare the answers"},
         {"errors", CLI_NUMBER, &o.errors, "SHARE",
-         "of failed requests beyond the former version's that rolls back (default 0.02)"},
+         "roll back when the error rate exceeds that of the previous version by more than this "
+         "(default 0.02)"},
         {"slower", CLI_NUMBER, &o.slower, "TIMES",
-         "the former version's p95 that rolls back (default 1.5)"},
-        {"rollback", CLI_SWITCH, &o.rollback, NULL, "go back to what served before"},
-        {"detach", CLI_SWITCH, &detach, NULL, "do not wait for its end"},
-        {"status", CLI_SWITCH, &status, NULL, "print what serves, and what is on its way"},
-        {"json", CLI_SWITCH, &json, NULL, "the status as one line of JSON"},
+         "roll back when the p95 to the first text is more than this many times the previous "
+         "version's (default 1.5)"},
+        {"rollback", CLI_SWITCH, &o.rollback, NULL,
+         "return to the previous version, or end a deployment in progress"},
+        {"detach", CLI_SWITCH, &detach, NULL,
+         "return at once instead of waiting for the deployment to end"},
+        {"status", CLI_SWITCH, &status, NULL,
+         "print the live version and the deployment in progress"},
+        {"json", CLI_SWITCH, &json, NULL, "print the status as one JSON line"},
         {0}};
     char **rest;
     int rest_count;
@@ -223,17 +231,18 @@ static int run(int argc, char **argv)
     cli_hide_password(broker, NULL);
     o.canary = canary == NULL ? 0.0 : read_share(canary);
     if (o.canary < 0.0) {
-        return cli_misuse(&cli_deploy, "--canary %s: a share above 0 and below 100%% is meant",
-                          canary);
+        return cli_misuse(&cli_deploy,
+                          "--canary %s: give a share above 0 and below 100%%, such as 5%%", canary);
     }
     if (rest_count > 1 || ((o.rollback || status) && rest_count > 0)) {
-        return cli_misuse(&cli_deploy, "one run is taken, and none with --rollback or --status");
+        return cli_misuse(&cli_deploy,
+                          "give at most one run, and none with --rollback or --status");
     }
     if ((broker == NULL) != (model == NULL) ||
         (broker != NULL &&
          (rest_count + o.rollback + status != 1 || detach || (json && !status)))) {
-        return cli_misuse(&cli_deploy, "--broker is given with --name and one of a version, "
-                                       "--rollback, and --status (which takes --json)");
+        return cli_misuse(&cli_deploy, "--broker needs --name and one of VERSION, --rollback and "
+                                       "--status (with or without --json)");
     }
     if (broker != NULL && status) {
         return print_shared(broker, model, json);
@@ -261,19 +270,26 @@ static int run(int argc, char **argv)
 }
 
 const cli_command cli_deploy = {
-    "deploy", "bring another version of a served model into use",
-    "banyan deploy [RUN] [--canary 5%] [--shadow] | --rollback | --status |\n"
-    "       VERSION | --rollback | --status --broker redis://HOST --name MODEL",
-    "Asks a running `banyan serve` to start workers on RUN (without it: on the newest checkpoint\n"
-    "of the run that it serves), to check them with a golden request, to give them requests, and\n"
-    "to end the former workers when they have answered what they have. It is rolled back when\n"
-    "workers do not start, the check fails, or more requests fail or take longer than before.\n"
-    "Exit code 0: it serves; 1: it was rolled back, or refused.\n\n"
-    "With --broker nothing is started: workers of VERSION (`banyan worker --version`) meet the "
-    "others\n"
-    "at Redis, and this command, until it ends, gives them requests. --rollback goes back to the\n"
-    "version before, whose workers still run, or ends a deployment that is under way.\n\n"
+    "deploy", "deploy a new version of a served model: canary, shadow traffic, roll-back",
+    "banyan deploy [RUN] [--canary SHARE] [--shadow] [--detach]\n"
+    "       banyan deploy --rollback | --status [--json]\n"
+    "       banyan deploy VERSION | --rollback | --status --broker ADDRESS --name MODEL",
+    "Deploys a new version of a model that `banyan serve` serves, and waits until it is\n"
+    "live (exit code 0) or was rolled back or refused (1). RUN is a run; by default, the\n"
+    "newest checkpoint of the run that is being served.\n"
+    "\n"
+    "examples:\n"
+    "  banyan deploy\n"
     "  banyan deploy runs/better --canary 5% --hold 60\n"
     "  banyan deploy --rollback\n"
-    "  banyan deploy v2 --broker redis://10.0.0.1 --name prices --canary 5%",
+    "  banyan deploy v2 --broker redis://10.0.0.1 --name prices --canary 5%\n"
+    "\n"
+    "The server starts workers of the new version, checks them with a golden request,\n"
+    "shifts requests to them, and stops the previous workers once they have finished. It\n"
+    "rolls back when workers do not start, when the check fails, or when more requests fail\n"
+    "or take longer than before.\n"
+    "\n"
+    "With --broker, workers of VERSION (`banyan worker --version`) must already run; the\n"
+    "command shifts requests to them while it runs. --rollback then returns to the\n"
+    "previous version, whose workers must still run.",
     run};

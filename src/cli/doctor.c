@@ -153,7 +153,7 @@ static void print_ranks(const doctor_report *r)
                1e3 * r->clock_errors[i]);
     }
     print_differences(r);
-    printf("parity       %s\n", !r->same ? "there are differences"
+    printf("parity       %s\n", !r->same ? "ranks differ"
                                 : r->same_bits
                                     ? "all ranks have the same build, level and libraries"
                                     : "");
@@ -171,14 +171,14 @@ static void print_text(const doctor_report *r)
     printf("cores        %d%s, this process may use cpus %s\n", h->cores,
            h->quota ? " (the control group's quota)" : "", h->cpus);
     printf("interfaces   %s\n", h->interfaces);
-    printf("MPI          %s\n",
-           h->mpi[0] == '\0' ? "none in this build: install libopenmpi-dev openmpi-bin and build "
-                               "again for several ranks"
-                             : h->mpi);
+    printf("MPI          %s\n", h->mpi[0] == '\0'
+                                    ? "none in this build: for several ranks, install "
+                                      "libopenmpi-dev and openmpi-bin and build again"
+                                    : h->mpi);
     printf("single copy  %s\n", h->single_copy
-                                    ? "works: ranks of a host read each other's memory"
-                                    : "refused (process_vm_readv): ranks of a host send messages; "
-                                      "give the container CAP_SYS_PTRACE");
+                                    ? "works: ranks on one host read each other's memory"
+                                    : "not permitted (process_vm_readv), ranks on one host send "
+                                      "messages: give the container CAP_SYS_PTRACE");
     if (r->ranks > 1) {
         print_ranks(r);
     }
@@ -383,9 +383,10 @@ static int run(int argc, char **argv)
     int64_t ranks = 0;
     bool json = false;
     const cli_flag flags[] = {
-        {"ranks", CLI_INTEGER, &ranks, "N", "start N ranks and examine them all"},
-        {"hostfile", CLI_STRING, &hostfile, "FILE", "on these hosts: a line 'NAME slots=N' each"},
-        {"json", CLI_SWITCH, &json, NULL, "one JSON line"},
+        {"ranks", CLI_INTEGER, &ranks, "N", "start N ranks and check all of them"},
+        {"hostfile", CLI_STRING, &hostfile, "FILE",
+         "start them on these hosts: one per line, NAME slots=N"},
+        {"json", CLI_SWITCH, &json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
@@ -396,8 +397,8 @@ static int run(int argc, char **argv)
         return code;
     }
     if (count != 0 || ranks < 0) {
-        return cli_misuse(&cli_doctor,
-                          count != 0 ? "there is nothing to name" : "--ranks must be at least 1");
+        return cli_misuse(&cli_doctor, count != 0 ? "this command takes no arguments"
+                                                  : "--ranks must be at least 1");
     }
     if (hostfile != NULL || ranks > 0) {
         return launch_self(ranks, hostfile, json);
@@ -410,12 +411,17 @@ static int run(int argc, char **argv)
 
 const cli_command cli_doctor = {
     .name = "doctor",
-    .summary = "examine this host, or all ranks: MPI, network, clocks, builds, speed between them",
+    .summary = "check this host, or all ranks: MPI, network, clocks, builds, speed",
     .usage = "banyan doctor [--ranks N] [--hostfile FILE] [--json]",
-    .text = "Says what a job of many ranks depends on, and prints the line that would start one.\n"
-            "With --hostfile or --ranks, or under mpirun or srun, it examines every rank: what\n"
-            "differs between their builds (exit code 1 where weights could differ), clocks, and\n"
-            "latency and bandwidth between each two.\n\n"
-            "  banyan doctor\n"
-            "  banyan doctor --hostfile hosts",
+    .text =
+        "Checks what a job of many ranks depends on (processors, MPI, network), and\n"
+        "prints the command that would start one.\n"
+        "\n"
+        "examples:\n"
+        "  banyan doctor\n"
+        "  banyan doctor --hostfile hosts\n"
+        "\n"
+        "With --hostfile or --ranks, or under mpirun or srun, all ranks are checked:\n"
+        "differences between their builds, clocks, and latency and bandwidth between each pair.\n"
+        "Exit code 1: the builds differ so that weights could differ.",
     .run = run};

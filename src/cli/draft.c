@@ -14,8 +14,8 @@ static by_status check_tokenizer(const cli_draft *d, const char *path,
     }
     by_status status = by_tokenizer_open(&own, by_pretrained_directory(d->model.pretrained), error);
     if (status == BY_OK && strcmp(by_tokenizer_hash(own), by_tokenizer_hash(tokenizer)) != 0) {
-        status = by_error_set(
-            error, BY_EARG, "--speculate %s: its tokenizer is another one than the model's", path);
+        status = by_error_set(error, BY_EARG,
+                              "--speculate %s: its tokenizer differs from the model's", path);
     }
     by_tokenizer_close(&own);
     return status;
@@ -32,8 +32,7 @@ by_status cli_draft_open(cli_draft *out, const char *name, const by_tokenizer *t
     }
     if (access(name, F_OK) != 0) {
         return by_error_set(error, BY_EARG,
-                            "--speculate %s: it is neither ngram nor the directory of a model",
-                            name);
+                            "--speculate %s: it is neither ngram nor a model directory", name);
     }
     by_status status = cli_open_measured(&out->model, name, &none, error);
     if (status == BY_OK) {

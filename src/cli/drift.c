@@ -85,15 +85,18 @@ static int run(int argc, char **argv)
     bool json = false;
     const cli_flag flags[] = {
         {"data", CLI_STRING, &data, "FILE",
-         "a table (CSV, Parquet), JSON lines, or a directory of them: a payload log"},
-        {"field", CLI_STRING, &field, "NAME", "of JSON lines with the text (prompt, or text)"},
-        {"window", CLI_INTEGER, &window, "N", "rows or texts that are compared at a time (500)"},
+         "table (CSV, Parquet), JSON lines, or a directory of them such as a payload log "
+         "(required)"},
+        {"field", CLI_STRING, &field, "NAME",
+         "field of JSON lines that holds the text (default: prompt, else text)"},
+        {"window", CLI_INTEGER, &window, "N", "rows or texts per window (default 500)"},
         {"threshold", CLI_NUMBER, &options.threshold, "X",
-         "of PSI, Jensen-Shannon and Wasserstein (0.1)"},
+         "threshold of the PSI, Jensen-Shannon and Wasserstein distances (default 0.1)"},
         {"alpha", CLI_NUMBER, &options.alpha, "P",
-         "share of windows without drift that may alarm (0.0001)"},
-        {"out", CLI_STRING, &page, "FILE", "write a page of HTML with charts"},
-        {"json", CLI_SWITCH, &json, NULL, "print the result as one JSON line"},
+         "false-alarm rate: share of windows without drift that may raise an alarm (default "
+         "0.0001)"},
+        {"out", CLI_STRING, &page, "FILE", "write an HTML page with charts"},
+        {"json", CLI_SWITCH, &json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
@@ -103,11 +106,11 @@ static int run(int argc, char **argv)
         return code;
     }
     if (count != 2 || strcmp(rest[0], "report") != 0 || data == NULL) {
-        return cli_misuse(&cli_drift, "say report, one run or directory, and --data");
+        return cli_misuse(&cli_drift, "give report, one run or directory, and --data");
     }
     if (window < 0 || options.threshold < 0.0 || options.alpha < 0.0 || options.alpha > 1.0) {
         return cli_misuse(&cli_drift,
-                          "--window and --threshold are not negative, and --alpha is 0 to 1");
+                          "--window and --threshold must not be negative, --alpha must be 0 to 1");
     }
     options.requests = (size_t)window;
     by_status status = report_on(rest[1], data, field, page, &options, json, &error);
@@ -116,15 +119,18 @@ static int run(int argc, char **argv)
 
 const cli_command cli_drift = {
     .name = "drift",
-    .summary = "whether data still looks like what a model was trained on",
+    .summary = "check whether data still resembles what a model was trained on",
     .usage = "banyan drift report RUN --data FILE [--out report.html]",
     .text =
-        "Compares windows of rows or texts with the reference that the run's checkpoint keeps, as\n"
-        "`banyan serve` does with requests (docs/drift.md). Prints how many windows there are and\n"
-        "have drifted, and of each feature what the last window says: whether it is an alarm, its\n"
-        "distances, the threshold that one of them must reach, the p-value that must be small, "
-        "and\n"
-        "in how many windows the feature had drifted.\n\n"
+        "Compares windows of rows or texts with the reference sample in the run's checkpoint,\n"
+        "as `banyan serve` does with requests (docs/drift.md).\n"
+        "\n"
+        "examples:\n"
         "  banyan drift report runs/housing-mlp --data new.csv --out report.html\n"
-        "  banyan drift report runs/chat --data payload/ --window 200 --json",
+        "  banyan drift report runs/chat --data payload/ --window 200 --json\n"
+        "\n"
+        "Prints the number of windows and of windows with drift. Then, for each feature:\n"
+        "whether the last window raises an alarm, its distances, the threshold that one of them\n"
+        "must reach, the p-value that must be small, and the number of windows in which the\n"
+        "feature drifted.",
     .run = run};

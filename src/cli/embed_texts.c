@@ -98,15 +98,17 @@ static int run(int argc, char **argv)
     request r = {.pool = "mean", .batch = 8};
     const cli_flag flags[] = {
         {"batch", CLI_STRING, &r.file, "FILE",
-         "a text a line, or {\"text\": ...}; - for standard input"},
+         "file with one text per line (text or {\"text\": ...}); - for standard input"},
         {"pool", CLI_STRING, &r.pool, "mean|last",
-         "the mean of the hidden states of all tokens, or that of the last one (mean)"},
-        {"normalize", CLI_SWITCH, &r.normalize, NULL, "vectors of length 1"},
-        {"batch-size", CLI_INTEGER, &r.batch, "N", "texts that are computed at a time (8)"},
+         "mean of the hidden states of all tokens, or that of the last token (default mean)"},
+        {"normalize", CLI_SWITCH, &r.normalize, NULL, "scale the vectors to length 1"},
+        {"batch-size", CLI_INTEGER, &r.batch, "N", "texts that are computed together (default 8)"},
         {"context", CLI_INTEGER, &r.context, "N",
          "tokens of the longest text (default: the model's context)"},
-        {"precision", CLI_STRING, &r.precision, "TYPE", CLI_PRECISION_HELP " (default: the run's)"},
-        {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the run's)"},
+        {"precision", CLI_STRING, &r.precision, "TYPE",
+         CLI_PRECISION_HELP " (default: the model's)"},
+        {"threads", CLI_INTEGER, &r.threads, "N",
+         "compute threads (default: the model's train.threads)"},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {"ema", CLI_SWITCH, &r.ema, NULL, CLI_EMA_HELP},
         {"adapter", CLI_STRING, &r.adapter, "DIR", CLI_ADAPTER_HELP},
@@ -121,7 +123,7 @@ static int run(int argc, char **argv)
         return cli_misuse(&cli_embed, "name one run or model directory, and texts with --batch");
     }
     if (strcmp(r.pool, "mean") != 0 && strcmp(r.pool, "last") != 0) {
-        return cli_misuse(&cli_embed, "--pool %s: it is mean or last", r.pool);
+        return cli_misuse(&cli_embed, "--pool %s: must be mean or last", r.pool);
     }
     code = cli_check_text_flags(&cli_embed, r.batch, r.context, r.threads, r.precision);
     if (code >= 0) {
@@ -132,11 +134,16 @@ static int run(int argc, char **argv)
 
 const cli_command cli_embed = {
     .name = "embed",
-    .summary = "vectors of texts, by the hidden states of a language model",
+    .summary = "compute text embeddings with a language model",
     .usage = "banyan embed RUN --batch FILE [--pool mean|last] [--normalize]",
     .text =
-        "Prints a JSON line for each text of a file, in their order: its index, the number of its\n"
-        "tokens and its embedding, the last hidden states (behind the last norm) of its tokens,\n"
-        "pooled. A text that is longer than the context has an error in its line.\n\n"
-        "  banyan embed runs/shakespeare-char --batch texts.txt --pool mean --normalize",
+        "Computes an embedding for each text of a file and prints one JSON line each, in order:\n"
+        "index, number of tokens, and embedding.\n"
+        "\n"
+        "examples:\n"
+        "  banyan embed runs/shakespeare-char --batch texts.txt --normalize\n"
+        "  banyan embed path/to/model --batch texts.jsonl --pool last\n"
+        "\n"
+        "An embedding is pooled from the last hidden states of the tokens, after the final\n"
+        "norm. For a text that is longer than the context, the line has an error instead.",
     .run = run};

@@ -46,7 +46,7 @@ static by_status open_data(by_task_data **out, const request *r, const by_pretra
                                   .progress = &options};
     if (r->data == NULL && r->run == NULL) {
         return by_error_set(error, BY_EARG,
-                            "%s is not a run, which knows what it held out: name data with --data",
+                            "%s is not a run and has no held-out data: give data with --data",
                             by_pretrained_directory(model));
     }
     by_status status = by_task_open(out, NULL, &what, error);
@@ -230,21 +230,21 @@ static int run(int argc, char **argv)
     request r = {.batches = ALL_BATCHES};
     const cli_flag flags[] = {
         {"data", CLI_STRING, &r.data, "WHAT",
-         "a packed directory, a text file, JSON lines, a directory of them, or - for standard "
-         "input "
-         "(default: what the run held out)"},
-        {"batches", CLI_INTEGER, &r.batches, "N", "micro-batches to evaluate (default: all)"},
+         "packed directory, text file, JSON lines, a directory of them, or - for standard input "
+         "(default: the held-out data of the run)"},
+        {"batches", CLI_INTEGER, &r.batches, "N",
+         "micro-batches to evaluate, at most (default: all)"},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {"ema", CLI_SWITCH, &r.ema, NULL, CLI_EMA_HELP},
         {"adapter", CLI_STRING, &r.adapter, "DIR", CLI_ADAPTER_HELP},
         {"precision", CLI_STRING, &r.precision, "TYPE",
-         "as inference computes it: " CLI_PRECISION_HELP},
+         "use the kernels and weight formats of inference: " CLI_PRECISIONS},
         {"logits-out", CLI_STRING, &r.logits_out, "FILE",
-         "write tokens and their logits as safetensors instead of a loss"},
+         "write tokens and their logits to a safetensors file instead of computing the loss"},
         {"tokens", CLI_STRING, &r.tokens, "FILE",
-         "with --logits-out: safetensors with the tokens, i32 [batch, time] (default: from the "
-         "data)"},
-        {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},
+         "with --logits-out: read the tokens from a safetensors file, i32 [batch, time] (default: "
+         "from the data)"},
+        {"json", CLI_SWITCH, &r.json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
@@ -260,11 +260,11 @@ static int run(int argc, char **argv)
     }
     if (r.batches != ALL_BATCHES && (r.batches < 1 || r.logits_out != NULL)) {
         return cli_misuse(&cli_eval, r.batches < 1 ? "--batches must be at least 1"
-                                                   : "--batches is for a loss, not --logits-out");
+                                                   : "--batches cannot be used with --logits-out");
     }
     if (r.tokens != NULL && r.logits_out == NULL) {
-        return cli_misuse(&cli_eval, "--tokens needs --logits-out: it names what to compute "
-                                     "logits of");
+        return cli_misuse(&cli_eval,
+                          "--tokens needs --logits-out: it gives the tokens to compute logits for");
     }
     if ((code = cli_check_precision(&cli_eval, r.precision)) >= 0) {
         return code;
@@ -284,18 +284,25 @@ static int run(int argc, char **argv)
 
 const cli_command cli_eval = {
     .name = "eval",
-    .summary = "loss and metrics of a model on held-out data",
+    .summary = "compute loss and metrics of a model on held-out or other data",
     .usage = "banyan eval RUN [--data WHAT] [--best] [--ema] [--json] | banyan eval RUN "
              "--logits-out FILE",
-    .text = "Evaluates a run's newest checkpoint on the data that the run held out, or on other\n"
-            "data with targets. Language models: a packed directory, or text, which the model's\n"
-            "own tokenizer packs for the occasion; perplexity and bits per byte. RUN is "
-            "a run directory, one that holds runs (the newest is taken), or a\n"
-            "directory with config.json and safetensors weights in Hugging Face form.\n"
-            "--precision takes the loss from the kernels of inference, with the weights packed; "
-            "weights\nof w8a8 are always evaluated so.\n\n"
-            "  banyan eval runs/shakespeare-char --json\n"
-            "  banyan eval path/to/gpt2 --data packed/valid\n"
-            "  banyan eval runs/shakespeare-char --data new.txt\n"
-            "  tail -n 100 log.txt | banyan eval runs/logs --data -",
+    .text =
+        "Computes the loss and metrics of a model on the data that its run held out, or on\n"
+        "other data with targets. For language models it also prints perplexity and bits per\n"
+        "byte.\n"
+        "\n"
+        "examples:\n"
+        "  banyan eval runs/shakespeare-char --json\n"
+        "  banyan eval path/to/gpt2 --data packed/valid\n"
+        "  banyan eval runs/shakespeare-char --data new.txt\n"
+        "  tail -n 100 log.txt | banyan eval runs/logs --data -\n"
+        "\n"
+        "RUN is a run directory (its newest checkpoint is used), a directory that holds runs\n"
+        "(the newest one), or a model directory in Hugging Face form with config.json and\n"
+        "safetensors weights.\n"
+        "\n"
+        "Text is packed with the model's own tokenizer. --precision computes the loss with the\n"
+        "kernels of inference and packed weights; models quantized to w8a8 are always evaluated\n"
+        "so.",
     .run = run};

@@ -33,8 +33,8 @@ static by_status add_batch(sums *s, by_logits *model, const by_batch *batch, int
     const float *logits;
     if (tokens == NULL || targets == NULL || batch->array_count != 2) {
         return by_error_set(error, BY_EARG,
-                            "the loss of inference needs batches of tokens and targets alone: with "
-                            "data.documents mask, leave --precision out");
+                            "--precision does not support data with document masks (data.documents "
+                            "mask): leave it out");
     }
     by_status status = by_logits_run(model, tokens->data, &logits, error);
     const int32_t *target = targets->data;
@@ -89,8 +89,7 @@ by_status cli_evaluate_inference(by_evaluation *out, const by_config *config,
         status = add_all(&s, model, loader, batches, config->model.vocab, error);
     }
     if (status == BY_OK && s.targets == 0) {
-        status =
-            by_error_set(error, BY_EARG, "evaluation: there is nothing to predict in the data");
+        status = by_error_set(error, BY_EARG, "evaluation: the data has no tokens to predict");
     }
     if (status == BY_OK) {
         const double none[BY_TASK_SUMS] = {0};

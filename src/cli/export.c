@@ -75,7 +75,8 @@ static int export_model(const request *r)
         printf("%s: %zu tensors, %.1f MB\n", r->output, report.tensors, (double)report.bytes / 1e6);
         if (report.widened > 0) {
             fprintf(stderr,
-                    "%zu tensors have rows that %s's blocks do not fit, and got a wider type\n",
+                    "%zu tensors have rows that are not a multiple of the block of %s and are "
+                    "stored in a wider type\n",
                     report.widened, r->dtype);
         }
     }
@@ -88,17 +89,17 @@ static int run(int argc, char **argv)
 {
     request r = {0};
     const cli_flag flags[] = {
-        {"format", CLI_STRING, &r.format, "NAME", "gguf, onnx or safetensors"},
+        {"format", CLI_STRING, &r.format, "NAME", "gguf, onnx or safetensors (required)"},
         {"dtype", CLI_STRING, &r.dtype, "TYPE",
-         "of matrices (default: that of the weights); safetensors: f32, bf16, f16; gguf also q8_0, "
-         "q4_0, q4_k"},
-        {"output", CLI_STRING, &r.output, "PATH", "file or directory that is made"},
+         "number format of matrices: f32, bf16, f16; gguf also q8_0, q4_0, q4_k (default: that of "
+         "the weights)"},
+        {"output", CLI_STRING, &r.output, "PATH", "file or directory to create (required)"},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {"ema", CLI_SWITCH, &r.ema, NULL, CLI_EMA_HELP},
         {"adapter", CLI_STRING, &r.adapter, "DIR", CLI_ADAPTER_HELP},
         {"no-cache", CLI_SWITCH, &r.no_cache, NULL,
-         "onnx: the whole sequence at once, without past keys and values"},
-        {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},
+         "onnx: a graph for whole sequences, without a KV cache"},
+        {"json", CLI_SWITCH, &r.json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
@@ -107,9 +108,10 @@ static int run(int argc, char **argv)
         return code;
     }
     if (count != 1 || r.format == NULL || r.output == NULL) {
-        return cli_misuse(&cli_export, count != 1         ? "name one run or model"
-                                       : r.format == NULL ? "say --format"
-                                                          : "say --output");
+        return cli_misuse(&cli_export, count != 1 ? "name one run or model"
+                                       : r.format == NULL
+                                           ? "--format is required: gguf, onnx or safetensors"
+                                           : "--output is required");
     }
     r.path = rest[0];
     return export_model(&r);
@@ -117,16 +119,23 @@ static int run(int argc, char **argv)
 
 const cli_command cli_export = {
     .name = "export",
-    .summary = "write a model in the form that other programs run",
+    .summary = "export a model to GGUF (llama.cpp), ONNX or safetensors",
     .usage = "banyan export MODEL --format NAME --output PATH [--dtype TYPE]",
-    .text = "MODEL is a run, a directory in Hugging Face form, or a GGUF file.\n"
-            "  gguf         one file for llama.cpp, with the tokenizer and the chat template\n"
-            "  onnx         a graph for ONNX Runtime, with its weights next to it, in f32\n"
-            "  safetensors  a directory in Hugging Face form\n"
-            "The output appears when it is whole. docs/export.md lists types and architectures.\n\n"
-            "examples:\n"
-            "  banyan export runs/chat --format gguf --dtype q8_0 --output chat.gguf\n"
-            "  banyan export runs/chat --format safetensors --dtype bf16 --output chat-hf\n"
-            "  banyan export model.gguf --format safetensors --output model-hf",
+    .text =
+        "Exports a model for other programs. MODEL is a run, a model directory in Hugging Face\n"
+        "form, or a GGUF file.\n"
+        "\n"
+        "examples:\n"
+        "  banyan export runs/chat --format gguf --dtype q8_0 --output chat.gguf\n"
+        "  banyan export runs/chat --format safetensors --dtype bf16 --output chat-hf\n"
+        "  banyan export model.gguf --format safetensors --output model-hf\n"
+        "\n"
+        "formats:\n"
+        "  gguf         one file for llama.cpp, with the tokenizer and the chat template\n"
+        "  onnx         a graph for ONNX Runtime in f32, with its weights in a second file\n"
+        "  safetensors  a model directory in Hugging Face form\n"
+        "\n"
+        "The output appears under its name only when it is complete. docs/export.md lists types\n"
+        "and architectures.",
     .run = run,
 };

@@ -16,6 +16,26 @@ static const char *dashes(const cli_flag *flag)
     return flag->name[1] == '\0' ? "-" : "--";
 }
 
+/* The columns of a flag's description, which goes on in the same place on the next line. */
+#define HELP_BEGIN 27
+#define HELP_END   100
+
+static void print_flag(const char *left, const char *help)
+{
+    int column = printf("  %-24s", left);
+    while (*help != '\0') {
+        size_t inside = help[0] == '(' ? strcspn(help, ")") : 0; /* "(default 15)" is not cut */
+        int length = (int)(inside + strcspn(help + inside, " "));
+        if (column + 1 + length > HELP_END) {
+            column = printf("\n%*s", HELP_BEGIN - 1, "") - 1;
+        }
+        column += printf(" %.*s", length, help);
+        help += length;
+        help += strspn(help, " ");
+    }
+    printf("\n");
+}
+
 static void print_help(const cli_command *command, const cli_flag *flags)
 {
     printf("usage: %s\n\n%s\n\nflags:\n", command->usage, command->text);
@@ -23,9 +43,9 @@ static void print_help(const cli_command *command, const cli_flag *flags)
         char left[64];
         (void)snprintf(left, sizeof left, "%s%s%s%s", dashes(flag), flag->name,
                        flag->value == NULL ? "" : " ", flag->value == NULL ? "" : flag->value);
-        printf("  %-24s %s\n", left, flag->help);
+        print_flag(left, flag->help);
     }
-    printf("  %-24s %s\n", "--help", "print this text");
+    print_flag("--help", "print this text");
 }
 
 int cli_misuse(const cli_command *command, const char *format, ...)

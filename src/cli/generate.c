@@ -50,9 +50,9 @@ by_status cli_read_prompt_file(char **out, size_t *length, const char *path, siz
     while (status == BY_OK && data != NULL) {
         used += fread(data + used, 1, capacity - used, file);
         if (ferror(file) != 0) {
-            status = by_error_set(error, BY_EIO, "%s: cannot be read", path);
+            status = by_error_set(error, BY_EIO, "cannot read %s", path);
         } else if (used > most) {
-            status = by_error_set(error, BY_EIO, "%s: is larger than %zu MiB", path, most >> 20);
+            status = by_error_set(error, BY_EIO, "%s is larger than %zu MiB", path, most >> 20);
         }
         if (used < capacity) {
             break;
@@ -89,10 +89,9 @@ static by_status begin_without_prompt(by_token_buffer *prompt, const by_tokenize
         id = by_tokenizer_token_id(tokenizer, "\n", 1);
     }
     if (id < 0) {
-        return by_error_set(
-            error, BY_EARG,
-            "this tokenizer has neither an end-of-text nor a newline to begin with; "
-            "give a prompt with --prompt");
+        return by_error_set(error, BY_EARG,
+                            "this tokenizer has no end-of-text or newline token to begin with: "
+                            "give a prompt with --prompt");
     }
     prompt->ids = malloc(sizeof *prompt->ids);
     if (prompt->ids == NULL) {
@@ -178,8 +177,8 @@ static by_status feed_prompt(session *s, by_error *error)
     }
     if (s->prompt.count > (size_t)context) {
         fprintf(stderr,
-                "banyan generate: the prompt has %zu tokens, the context %lld; only its last "
-                "%lld are read\n",
+                "banyan generate: the prompt has %zu tokens, the context %lld: only the last %lld "
+                "are used\n",
                 s->prompt.count, context, context / 2 < 1 ? 1 : context / 2);
     }
     for (size_t i = 0; i < s->prompt.count; i++) {
@@ -354,12 +353,12 @@ static int check_beams(const cli_generation *r)
                   r->rules.repetition != 0.0 || r->rules.presence != 0.0 ||
                   r->rules.frequency != 0.0;
     if (r->beams < 0 || r->beams > BY_BEAMS) {
-        return cli_misuse(&cli_generate, "--beams is 1 to %d", BY_BEAMS);
+        return cli_misuse(&cli_generate, "--beams must be 1 to %d", BY_BEAMS);
     }
     if (r->beams > 0 && (on_engine(r) || r->stops.count > 0 || shaped)) {
-        return cli_misuse(&cli_generate, "--beams searches for one prompt: without --batch, "
-                                         "--speculate, --kv, --best-of, -n, --logprobs, --stop, "
-                                         "penalties and forms");
+        return cli_misuse(&cli_generate,
+                          "--beams cannot be combined with --batch, --speculate, --kv, --best-of, "
+                          "-n, --logprobs, --stop, penalties or structured output");
     }
     return -1;
 }
@@ -368,21 +367,21 @@ static int check_beams(const cli_generation *r)
 static int check_texts(const cli_generation *r)
 {
     if (r->best_of < 1 || r->best_of > r->sessions * 4) {
-        return cli_misuse(&cli_generate, "--best-of is 1 to four times --sessions");
+        return cli_misuse(&cli_generate, "--best-of must be 1 to four times --sessions");
     }
     if (r->texts < 1 || r->texts > r->sessions * 4) {
-        return cli_misuse(&cli_generate, "-n is 1 to four times --sessions");
+        return cli_misuse(&cli_generate, "-n must be 1 to four times --sessions");
     }
     if (r->texts > 1 && r->best_of > 1) {
-        return cli_misuse(&cli_generate, "-n prints all texts of a prompt, --best-of one of them: "
-                                         "give one of the two");
+        return cli_misuse(&cli_generate, "-n and --best-of cannot be combined: the first prints "
+                                         "all texts of a prompt, the second the best one");
     }
     if (r->logprobs < -1 || r->logprobs > BY_TOP_TOKENS) {
-        return cli_misuse(&cli_generate, "--logprobs is 0 to %d", BY_TOP_TOKENS);
+        return cli_misuse(&cli_generate, "--logprobs must be 0 to %d", BY_TOP_TOKENS);
     }
     if (r->logprobs >= 0 && r->batch == NULL && !r->json) {
-        return cli_misuse(&cli_generate, "--logprobs is told in JSON lines: with --json or "
-                                         "--batch");
+        return cli_misuse(&cli_generate,
+                          "--logprobs needs --json or --batch, whose JSON lines contain them");
     }
     return -1;
 }
@@ -391,22 +390,24 @@ static int check_texts(const cli_generation *r)
 static int check(const cli_generation *r)
 {
     if (r->file != NULL && r->prompt[0] != '\0') {
-        return cli_misuse(&cli_generate, "--prompt and --file are both given");
+        return cli_misuse(&cli_generate, "--prompt and --file cannot be combined");
     }
     if (r->batch != NULL && (r->file != NULL || r->prompt[0] != '\0' || r->json || r->no_prompt)) {
-        return cli_misuse(&cli_generate, "--batch has prompts and output of its own: without "
-                                         "--prompt, --file, --json and --no-prompt");
+        return cli_misuse(
+            &cli_generate,
+            "--batch cannot be combined with --prompt, --file, --json or --no-prompt");
     }
     if (r->sessions < 1 || r->sessions > 4096) {
-        return cli_misuse(&cli_generate, "--sessions is 1 to 4096");
+        return cli_misuse(&cli_generate, "--sessions must be 1 to 4096");
     }
     if (r->tokens < 1 && (on_engine(r) || r->beams > 0)) {
-        return cli_misuse(&cli_generate, "with --batch, --speculate, --kv, --best-of, -n, "
-                                         "--logprobs and --beams, --tokens is 1 or more");
+        return cli_misuse(&cli_generate, "--tokens must be at least 1 with --batch, --speculate, "
+                                         "--kv, --best-of, -n, --logprobs and --beams");
     }
     if (r->tokens < 0 || r->threads < 0 || r->threads > 4096 || r->context < 0) {
-        return cli_misuse(&cli_generate, "--tokens, --threads and --context are not negative "
-                                         "(and threads at most 4096)");
+        return cli_misuse(
+            &cli_generate,
+            "--tokens and --context must not be negative, --threads must be 0 to 4096");
     }
     if ((r->schema != NULL) + (r->regex != NULL) + (r->json_object ? 1 : 0) > 1) {
         return cli_misuse(&cli_generate, "--schema, --regex and --json-object exclude each other");
@@ -421,7 +422,7 @@ static int check(const cli_generation *r)
         return cli_misuse(&cli_generate, "%s", error.message);
     }
     if (r->kv != NULL && strcmp(r->kv, "int8") != 0) {
-        return cli_misuse(&cli_generate, "--kv '%s' is not int8", r->kv);
+        return cli_misuse(&cli_generate, "--kv '%s': only int8 is supported", r->kv);
     }
     int code = check_texts(r);
     code = code >= 0 ? code : check_beams(r);
@@ -439,58 +440,71 @@ static int run(int argc, char **argv)
                         .sessions = 16,
                         .sampling = {.temperature = 0.8, .top_p = 0.95}};
     const cli_flag flags[] = {
-        {"prompt", CLI_STRING, &r.prompt, "TEXT", "text to continue (default: begin a document)"},
+        {"prompt", CLI_STRING, &r.prompt, "TEXT",
+         "text to continue (default: begin a new document)"},
         {"file", CLI_STRING, &r.file, "FILE", "read the prompt from a file; - for standard input"},
         {"batch", CLI_STRING, &r.batch, "FILE",
-         "continue every prompt of a file (a line, or {\"prompt\": ...}); one JSON line each"},
-        {"n", CLI_INTEGER, &r.texts, "N", "make N texts of a prompt, and print all of them (1)"},
+         "continue every prompt of a file, one per line (text or {\"prompt\": ...}), and print one "
+         "JSON line each"},
+        {"n", CLI_INTEGER, &r.texts, "N",
+         "generate N texts per prompt and print all of them (default 1)"},
         {"best-of", CLI_INTEGER, &r.best_of, "N",
-         "make N texts of a prompt, and print the one whose tokens are the likeliest (1)"},
-        {"beams", CLI_INTEGER, &r.beams, "N",
-         "search for the most probable text with N beams, instead of drawing tokens"},
+         "generate N texts per prompt and print the most likely one (default 1)"},
+        {"beams", CLI_INTEGER, &r.beams, "N", "beam search with N beams instead of sampling"},
         {"length-penalty", CLI_NUMBER, &r.length_penalty, "X",
-         "--beams: log-probabilities are divided by length to the power of X (1)"},
+         "with --beams: divide log-probabilities by length to the power of X (default 1)"},
         {"early-stopping", CLI_SWITCH, &r.early_stopping, NULL,
-         "--beams: end as soon as N texts have ended"},
+         "with --beams: stop as soon as N texts have ended"},
         {"speculate", CLI_STRING, &r.speculate, "ngram|MODEL", CLI_SPECULATE_HELP},
-        {"kv", CLI_STRING, &r.kv, "int8",
-         "keys and values as integers of 8 bits (default: as --precision)"},
-        {"sessions", CLI_INTEGER, &r.sessions, "N", "prompts of a batch at a time (16)"},
-        {"tokens", CLI_INTEGER, &r.tokens, "N", "tokens to generate at most (200)"},
+        {"kv", CLI_STRING, &r.kv, "int8", CLI_KV_HELP},
+        {"sessions", CLI_INTEGER, &r.sessions, "N",
+         "prompts of a batch that run at the same time (default 16)"},
+        {"tokens", CLI_INTEGER, &r.tokens, "N", "tokens to generate, at most (default 200)"},
         {"temperature", CLI_NUMBER, &r.sampling.temperature, "T",
-         "spread of the choice (0.8); 0 takes the most probable token"},
-        {"top-k", CLI_INTEGER, &r.sampling.top_k, "K", "only the K most probable tokens (0: all)"},
+         "sampling temperature; 0 always takes the most probable token (default 0.8)"},
+        {"top-k", CLI_INTEGER, &r.sampling.top_k, "K",
+         "sample from the K most probable tokens only; 0: from all (default 0)"},
         {"top-p", CLI_NUMBER, &r.sampling.top_p, "P",
-         "only the fewest tokens with probability P together (0.95; 1: all)"},
+         "sample from the most probable tokens whose probabilities add up to P; 1: from all "
+         "(default 0.95)"},
         {"min-p", CLI_NUMBER, &r.sampling.min_p, "P",
-         "only tokens of at least P times the probability of the best (0: all)"},
+         "sample from tokens with at least P times the probability of the best one; 0: from all "
+         "(default 0)"},
         {"typical-p", CLI_NUMBER, &r.sampling.typical_p, "P",
-         "only the most typical tokens with probability P together (1: all)"},
+         "locally typical sampling: the most typical tokens whose probabilities add up to P; 1: "
+         "off (default 1)"},
         {"repetition-penalty", CLI_NUMBER, &r.rules.repetition, "X",
-         "divides the logits of tokens that were there (1: none)"},
+         "divide the logits of tokens that occurred already by X; 1: off (default 1)"},
         {"presence-penalty", CLI_NUMBER, &r.rules.presence, "X",
-         "taken from the logits of tokens that were generated (0)"},
+         "subtract X from the logits of tokens that were generated already (default 0)"},
         {"frequency-penalty", CLI_NUMBER, &r.rules.frequency, "X",
-         "the same, as often as they were generated (0)"},
-        {"schema", CLI_STRING, &r.schema, "FILE", "write JSON that fits this JSON schema"},
-        {"json-object", CLI_SWITCH, &r.json_object, NULL, "write a JSON object"},
-        {"regex", CLI_STRING, &r.regex, "PATTERN", "write a text that matches as a whole"},
+         "subtract X for each time that a token was generated already (default 0)"},
+        {"schema", CLI_STRING, &r.schema, "FILE",
+         "structured output: JSON that fits the JSON schema in this file"},
+        {"json-object", CLI_SWITCH, &r.json_object, NULL, "structured output: a JSON object"},
+        {"regex", CLI_STRING, &r.regex, "PATTERN",
+         "structured output: text that matches this regular expression as a whole"},
         {"stop", CLI_LIST, &r.stops, "TEXT",
-         "end where the model writes this text, which is not printed; may be repeated"},
-        {"seed", CLI_SEED, &r.sampling.seed, "N", "equal seeds give equal text (0)"},
+         "end the text where the model writes TEXT, which is not printed; may be repeated"},
+        {"seed", CLI_SEED, &r.sampling.seed, "N",
+         "random seed; equal seeds give equal texts (default 0)"},
         {"context", CLI_INTEGER, &r.context, "N",
-         "tokens to remember (default: the model's context)"},
-        {"precision", CLI_STRING, &r.precision, "TYPE", CLI_PRECISION_HELP " (default: the run's)"},
-        {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: the run's)"},
+         "tokens of the context window (default: the model's)"},
+        {"precision", CLI_STRING, &r.precision, "TYPE",
+         CLI_PRECISION_HELP " (default: the model's)"},
+        {"threads", CLI_INTEGER, &r.threads, "N",
+         "compute threads (default: the model's train.threads)"},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {"ema", CLI_SWITCH, &r.ema, NULL, CLI_EMA_HELP},
         {"adapter", CLI_STRING, &r.adapter, "DIR", CLI_ADAPTER_HELP},
-        {"ignore-eos", CLI_SWITCH, &r.ignore_eos, NULL, "go on after the end of a text"},
-        {"no-prompt", CLI_SWITCH, &r.no_prompt, NULL, "print the continuation alone"},
-        {"verbose", CLI_SWITCH, &r.verbose, NULL, "print the speed also when not on a terminal"},
+        {"ignore-eos", CLI_SWITCH, &r.ignore_eos, NULL, "continue when the model ends the text"},
+        {"no-prompt", CLI_SWITCH, &r.no_prompt, NULL, "print the continuation without the prompt"},
+        {"verbose", CLI_SWITCH, &r.verbose, NULL,
+         "print the speed even when standard error is not a terminal"},
         {"logprobs", CLI_INTEGER, &r.logprobs, "K",
-         "--json, --batch: log-probabilities of each token, and of the K most probable ones there"},
-        {"json", CLI_SWITCH, &r.json, NULL, "one JSON line at the end instead of the text"},
+         "with --json or --batch: report the log-probability of each token and of the K most "
+         "probable alternatives"},
+        {"json", CLI_SWITCH, &r.json, NULL, "print one JSON line at the end instead of the text"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
@@ -516,26 +530,31 @@ const cli_command cli_generate = {
     .summary = "continue a text with a trained model",
     .usage = "banyan generate RUN [--prompt TEXT | --file FILE] [--tokens N] [--temperature T]",
     .text =
-        "Prints a prompt and what the model makes of it, as it comes. RUN is a run directory (its\n"
-        "newest checkpoint), one that holds runs (the newest), or a model in Hugging Face form "
-        "with\n"
-        "config.json, model.safetensors and tokenizer.json.\n\n"
-        "When prompt and text outgrow the context, the model goes on with the last half of it.\n"
-        "Ctrl-C ends the text cleanly.\n\n"
-        "--speculate, --kv, --best-of, -n and --logprobs run on the engine, as --batch does: a "
-        "text\n"
-        "ends where the context is full. The texts of -n follow one another, divided by a line "
-        "\"---\".\n\n"
-        "With --batch many prompts run at once, and a JSON line each comes in their order; a line\n"
-        "of the file is a prompt, or an object with \"prompt\" and, if wanted, \"tokens\" and\n"
-        "\"seed\". Line i draws with seed + i, and the texts of --best-of and -n with that "
-        "and\n"
-        "what follows.\n\n"
-        "--schema, --json-object and --regex hold the text to a form: only tokens that lead to it\n"
-        "are chosen. A text that ends by itself fits the form; one that --tokens cuts off may "
-        "not.\n\n"
+        "Continues a text with a trained model, and prints it as it is generated.\n"
+        "\n"
+        "examples:\n"
         "  banyan generate runs/shakespeare-char --prompt 'ROMEO:' --tokens 300 --seed 1\n"
         "  banyan generate runs/shakespeare-char --batch prompts.txt --tokens 100\n"
         "  banyan generate runs/shakespeare-char --prompt 'ROMEO:' -n 3 --logprobs 5 --json\n"
-        "  banyan generate runs/shakespeare-char --regex '[A-Z]{3,8}: [^\\n]{10,60}'",
+        "  banyan generate runs/shakespeare-char --regex '[A-Z]{3,8}: [^\\n]{10,60}'\n"
+        "\n"
+        "RUN is a run directory (its newest checkpoint is used), a directory that holds runs\n"
+        "(the newest one), or a model in Hugging Face form with config.json, model.safetensors\n"
+        "and tokenizer.json.\n"
+        "\n"
+        "When the text outgrows the context window, the model continues from the last half of\n"
+        "it. Ctrl-C ends the text.\n"
+        "\n"
+        "--batch, --speculate, --kv, --best-of, -n and --logprobs run on the engine, where a\n"
+        "text ends when the context window is full. The texts of -n are separated by a line\n"
+        "\"---\".\n"
+        "\n"
+        "With --batch, prompts run concurrently, and the JSON lines come in the order of the\n"
+        "prompts. A line of the file is a prompt, or an object with \"prompt\" and optionally\n"
+        "\"tokens\" and \"seed\". Line i uses the seed --seed + i; the texts of --best-of and -n\n"
+        "use that and the following seeds.\n"
+        "\n"
+        "--schema, --json-object and --regex restrict the choice of tokens to those that can\n"
+        "lead to matching output. A text that ends by itself matches; one that --tokens cuts\n"
+        "off may not.",
     .run = run};

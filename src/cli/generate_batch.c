@@ -85,9 +85,10 @@ static by_status read_object(item *it, const char *line, size_t length, const ch
     }
     if ((tokens != NULL && !(json_is_integer(tokens) && json_integer_value(tokens) >= 1)) ||
         (seed != NULL && !(json_is_integer(seed) && json_integer_value(seed) >= 0))) {
-        return by_error_set(error, BY_EFORMAT,
-                            "%s:%zu: \"tokens\" is an integer from 1 on, \"seed\" one from 0 on",
-                            path, it->line);
+        return by_error_set(
+            error, BY_EFORMAT,
+            "%s:%zu: \"tokens\" must be an integer of at least 1, \"seed\" one of at least 0", path,
+            it->line);
     }
     it->text = json_string_value(prompt);
     it->length = json_string_length(prompt);
@@ -157,7 +158,7 @@ static by_status read_items(batch *b, by_error *error)
         line = next == NULL ? end : next + 1;
     }
     if (status == BY_OK && b->count == 0) {
-        return by_error_set(error, BY_EARG, "%s has no prompt", b->r->batch);
+        return by_error_set(error, BY_EARG, "%s contains no prompt", b->r->batch);
     }
     return status;
 }
@@ -489,8 +490,8 @@ static void tell(batch *b, bool last)
     double seconds = now - b->began;
     b->told = now;
     fprintf(stderr,
-            "%s%zu of %zu prompts, %llu tokens, %.1f tokens/s, %.1f rows a step, %llu of %llu "
-            "drafts right%s",
+            "%s%zu of %zu prompts, %llu tokens, %.1f tokens/s, %.1f rows per step, %llu of %llu "
+            "drafts accepted%s",
             terminal ? "\r" : "", b->done, b->count, (unsigned long long)st.generated,
             seconds > 0.0 ? (double)st.generated / seconds : 0.0,
             st.steps > 0 ? (double)st.rows / (double)st.steps : 0.0,

@@ -191,7 +191,7 @@ static void print_plan(const by_config *config, const by_trainer *trainer)
            (long long)size->in_products);
     if (size->frozen > 0) {
         char text[32];
-        printf("trained       %lld parameters (%.3g %%); the rest is frozen, which spares %s of "
+        printf("trained       %lld parameters (%.3g %%); the rest is frozen, which saves %s of "
                "gradients and optimizer state\n",
                (long long)size->trained, cli_trained_percent(size),
                by_format_bytes(text, m->spared));
@@ -303,7 +303,9 @@ static int show_file(const request *r, const char *path)
     char *text;
     by_error error = {0};
     if (r->overrides.count > 0 || r->graph || r->after != NULL || r->config) {
-        return cli_misuse(&cli_info, "of a GGUF file only what it holds is shown");
+        return cli_misuse(
+            &cli_info,
+            "a GGUF file can only be printed, as a whole: give no other flag than --json");
     }
     if (by_gguf_summary(&text, path, r->json, &error) != BY_OK) {
         return cli_fail(&cli_info, &error);
@@ -381,13 +383,13 @@ static int run(int argc, char **argv)
         (void)snprintf(after + length, sizeof after - length, ", %s", by_pass_name(i));
     }
     const cli_flag flags[] = {
-        {"set", CLI_LIST, &r.overrides, "KEY=VALUE", "override a key of the config"},
+        {"set", CLI_LIST, &r.overrides, "KEY=VALUE", CLI_SET_HELP},
         {"graph", CLI_SWITCH, &r.graph, NULL, "print the training graph as it will run"},
         {"after", CLI_STRING, &r.after, "PASS", after},
         {"config", CLI_SWITCH, &r.config, NULL, "print the resolved config"},
         {"out", CLI_STRING, &r.out, "FILE",
-         "draw the memory of a step, node by node: .svg or .png"},
-        {"json", CLI_SWITCH, &r.json, NULL, "one JSON line"},
+         "plot the memory of a training step, node by node, to an .svg or .png file"},
+        {"json", CLI_SWITCH, &r.json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
@@ -407,15 +409,19 @@ static int run(int argc, char **argv)
 
 const cli_command cli_info = {
     .name = "info",
-    .summary = "parameters, FLOPs and planned memory of a config; its graph after any pass",
-    .usage = "banyan info CONFIG [--graph | --after PASS | --config] [--out FILE] [--set "
-             "KEY=VALUE]... [--json]",
+    .summary = "print parameters, FLOPs and planned memory of a config; its graph after any pass",
+    .usage = "banyan info CONFIG [--graph | --after PASS | --config] [--out FILE]\n"
+             "                   [--set KEY=VALUE]... [--json]",
     .text =
-        "Plans a run without allocating it: parameters, FLOPs a token by both conventions, peak\n"
-        "memory by category. With --graph or --after, prints the training graph.\n"
-        "Of a directory in Hugging Face form: of a training that starts from its weights\n"
-        "(model.from). Of a GGUF file: what it holds.\n\n"
+        "Plans a training run without allocating its memory, and prints parameters, FLOPs per\n"
+        "token by both conventions, and peak memory by category.\n"
+        "\n"
+        "examples:\n"
         "  banyan info examples/gpt2_124m.yaml\n"
         "  banyan info my-model --set train.batch=4 --set lora.rank=8\n"
-        "  banyan info examples/shakespeare_char.yaml --set model.vocab=65 --after fuse",
+        "  banyan info examples/shakespeare_char.yaml --set model.vocab=65 --after fuse\n"
+        "\n"
+        "CONFIG is a config file or a run. For a model directory in Hugging Face form, the plan\n"
+        "is of a training run that starts from its weights (model.from). For a GGUF file, the\n"
+        "command prints what the file contains.",
     .run = run};

@@ -255,7 +255,7 @@ static int read_hosts(launch *l)
         }
         l->ranks = l->ranks == 0 ? slots : l->ranks;
         if (l->ranks > slots) {
-            return cli_misuse(&cli_launch, "-n %lld: the hosts of %s have %lld slots",
+            return cli_misuse(&cli_launch, "-n %lld: the hosts in %s have only %lld slots",
                               (long long)l->ranks, l->hostfile, (long long)slots);
         }
     }
@@ -269,20 +269,24 @@ static int run(int argc, char **argv)
         .max_restarts = 10, .host_faults = 3, .grace = "30s", .timeout = "10m", .silence = "1m"};
     const cli_flag flags[] = {
         {"ranks", CLI_INTEGER, &l.ranks, "N",
-         "-n N: number of ranks; default: the slots of the host file, else 1"},
-        {"hostfile", CLI_STRING, &l.hostfile, "FILE", "hosts: a line 'NAME slots=N' each"},
-        {"threads", CLI_INTEGER, &l.threads, "N", "of each rank; default: cores by ranks"},
+         "number of ranks, also -n N (default: the slots of the host file, else 1)"},
+        {"hostfile", CLI_STRING, &l.hostfile, "FILE", "file with one host per line: NAME slots=N"},
+        {"threads", CLI_INTEGER, &l.threads, "N",
+         "compute threads of each rank (default: cores divided by ranks)"},
         {"max-restarts", CLI_INTEGER, &l.max_restarts, "N",
-         "in a row without a new checkpoint; default 10"},
+         "restarts in a row without a new checkpoint before giving up (default 10)"},
         {"host-faults", CLI_INTEGER, &l.host_faults, "N",
-         "a host that failed so often is not used any more; default 3"},
-        {"grace", CLI_STRING, &l.grace, "TIME", "for saving after SIGTERM or Ctrl-C; default 30s"},
+         "failures of a host after which it is no longer used (default 3)"},
+        {"grace", CLI_STRING, &l.grace, "TIME",
+         "time to save a checkpoint after SIGTERM or Ctrl-C (default 30s)"},
         {"timeout", CLI_STRING, &l.timeout, "TIME",
-         "a rank without progress for so long hangs; default 10m"},
-        {"silence", CLI_STRING, &l.silence, "TIME", "so does one that is not heard of; default 1m"},
+         "time without progress after which a rank counts as hung (default 10m)"},
+        {"silence", CLI_STRING, &l.silence, "TIME",
+         "time without a heartbeat after which a rank counts as hung (default 1m)"},
         {"network", CLI_STRING, &l.network, "CIDR",
-         "network between the hosts, e.g. 10.0.0.0/24; default: the one all are in"},
-        {"dry-run", CLI_SWITCH, &l.dry_run, NULL, "print the line that starts the ranks"},
+         "network between the hosts, e.g. 10.0.0.0/24 (default: the one that all are in)"},
+        {"dry-run", CLI_SWITCH, &l.dry_run, NULL,
+         "print the command that would start the ranks, and exit"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
@@ -311,14 +315,18 @@ static int run(int argc, char **argv)
 
 const cli_command cli_launch = {
     .name = "launch",
-    .summary = "run a command on many ranks and watch over it: restart, hosts, preemption",
+    .summary = "run a command on many ranks and supervise it: restarts, hosts, preemption",
     .usage = "banyan launch [-n N] [--hostfile FILE] [FLAG]... COMMAND [ARGUMENT]...",
     .text =
-        "Starts the ranks of a command with mpirun (one rank without hosts: the program itself),\n"
-        "prints the line that does it, and stays as their supervisor. A training that crashes or\n"
-        "hangs is started again from its newest valid checkpoint on the hosts that are left, with\n"
-        "a growing pause; a configuration error never is. SIGTERM or Ctrl-C, here or at a rank,\n"
-        "saves on all ranks and exits with code 3; a second one ends the job at once.\n\n"
+        "Runs a command on many ranks with mpirun and supervises them: a training that crashes\n"
+        "or hangs is restarted from its newest valid checkpoint, on the hosts that are left.\n"
+        "\n"
+        "examples:\n"
         "  banyan launch -n 4 train examples/shakespeare_char.yaml --set data.text=input.txt\n"
-        "  banyan launch --hostfile hosts --max-restarts 5 train --resume runs/shakespeare-char",
+        "  banyan launch --hostfile hosts --max-restarts 5 train --resume runs/shakespeare-char\n"
+        "\n"
+        "The command that starts the ranks is printed; a single rank on this host runs without\n"
+        "mpirun. Pauses between restarts grow, and a configuration error is never retried.\n"
+        "SIGTERM or Ctrl-C, here or at any rank, saves a checkpoint on all ranks and exits with\n"
+        "code 3; a second one ends the job at once.",
     .run = run};

@@ -14,25 +14,25 @@
 #define SPINS "2000"
 
 static const cli_command *const commands[] = {
-    &cli_pack,    &cli_data,    &cli_train,  &cli_eval,       &cli_predict,  &cli_generate,
-    &cli_embed,   &cli_info,    &cli_runs,   &cli_watch,      &cli_plot,     &cli_bench,
-    &cli_profile, &cli_launch,  &cli_doctor, &cli_checkpoint, &cli_chat,     &cli_export,
-    &cli_serve,   &cli_gateway, &cli_worker, &cli_broker,     &cli_compress, &cli_classify,
-    &cli_deploy,  &cli_logits,  &cli_drift,
+    &cli_pack,  &cli_data,       &cli_train,    &cli_eval,    &cli_predict,  &cli_generate,
+    &cli_chat,  &cli_embed,      &cli_classify, &cli_export,  &cli_compress, &cli_logits,
+    &cli_drift, &cli_serve,      &cli_deploy,   &cli_gateway, &cli_broker,   &cli_worker,
+    &cli_info,  &cli_checkpoint, &cli_runs,     &cli_watch,   &cli_plot,     &cli_profile,
+    &cli_bench, &cli_launch,     &cli_doctor,
 };
 
 static void print_help(FILE *out)
 {
-    fprintf(
-        out,
-        "banyan: trains, evaluates and runs deep-learning models; one binary, one config file\n\n"
-        "usage: banyan COMMAND [ARGUMENTS]\n\ncommands:\n");
+    fprintf(out, "banyan: train, evaluate and serve deep-learning models\n\n"
+                 "usage: banyan COMMAND [ARGUMENTS]\n\ncommands:\n");
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
         fprintf(out, "  %-11s %s\n", commands[i]->name, commands[i]->summary);
     }
     size_t count;
     const by_exit_row *rows = by_exit_rows(&count);
-    fprintf(out, "\n`banyan COMMAND --help` explains a command.\n\nexit codes:\n");
+    fprintf(
+        out,
+        "\n`banyan COMMAND --help` describes a command, with examples and flags.\n\nexit codes:\n");
     for (size_t i = 0; i < count; i++) {
         fprintf(out, "  %-11d %s\n", rows[i].code, rows[i].meaning);
     }

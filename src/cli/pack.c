@@ -136,24 +136,27 @@ static int run(int argc, char **argv)
     bool no_eos = false;
     bool json = false;
     const cli_flag flags[] = {
-        {"output", CLI_STRING, &output, "DIR", "directory to make (required)"},
+        {"output", CLI_STRING, &output, "DIR", "directory to create (required)"},
         {"tokenizer", CLI_STRING, &tokenizer, "WHAT",
-         "bpe (learned here; the default), char, or a tokenizer.json, .tiktoken or directory"},
-        {"vocab", CLI_INTEGER, &vocab, "N", "tokens of a BPE that is learned here (8192)"},
+         "bpe (trained on this text), char, or an existing one: a tokenizer.json, a .tiktoken file "
+         "or a directory (default bpe)"},
+        {"vocab", CLI_INTEGER, &vocab, "N",
+         "vocabulary size of a BPE tokenizer that is trained here (default 8192)"},
         {"field", CLI_STRING, &field, "NAME",
-         "of JSON lines, or column of Parquet files, that holds the text (text)"},
+         "field of JSON lines, or column of Parquet files, that holds the text (default text)"},
         {"valid-fraction", CLI_NUMBER, &valid, "F",
-         "hold out the last part of the text: writes DIR/train and DIR/valid"},
+         "hold out this share at the end of the text; writes DIR/train and DIR/valid (default 0)"},
         {"dedup", CLI_STRING, &dedup, "WHAT",
-         "leave out documents that were there before: none (default), exact, or near (MinHash)"},
+         "remove duplicate documents: none, exact, or near (MinHash) (default none)"},
         {"corrupt", CLI_STRING, &corrupt, "WHAT",
-         "JSON lines that hold no text: fail (default), or skip, each with its file and line"},
+         "what to do about JSON lines without text: fail, or skip and report file and line "
+         "(default fail)"},
         {"corrupt-budget", CLI_NUMBER, &budget, "N",
-         "lines that skip leaves out at most; below 1 a share of all (0.01)"},
-        {"shard-tokens", CLI_INTEGER, &shard, "N", "tokens of a shard file (134217728)"},
-        {"no-eos", CLI_SWITCH, &no_eos, NULL, "no end-of-text token behind each document"},
-        {"threads", CLI_INTEGER, &threads, "N", "threads (one a core)"},
-        {"json", CLI_SWITCH, &json, NULL, "print the result as one JSON line"},
+         "lines that --corrupt skip may leave out; below 1, a share of all lines (default 0.01)"},
+        {"shard-tokens", CLI_INTEGER, &shard, "N", "tokens per shard file (default 134217728)"},
+        {"no-eos", CLI_SWITCH, &no_eos, NULL, "add no end-of-text token after each document"},
+        {"threads", CLI_INTEGER, &threads, "N", "threads (default: one per core)"},
+        {"json", CLI_SWITCH, &json, NULL, CLI_JSON_HELP},
         {0}};
     char **rest;
     int count;
@@ -163,7 +166,7 @@ static int run(int argc, char **argv)
     }
     const char *misuse = find_misuse(count, output, vocab < 0 || threads < 0 || shard < 0, corrupt);
     if (misuse == NULL && !parse_dedup(dedup, &options.dedup)) {
-        misuse = "--dedup is none, exact or near";
+        misuse = "--dedup must be none, exact or near";
     }
     if (misuse != NULL) {
         return cli_misuse(&cli_pack, misuse);
@@ -202,10 +205,11 @@ const cli_command cli_pack = {
     .summary = "pack text, JSON lines or Parquet files into token shards",
     .usage = "banyan pack FILE|DIR... --output DIR [--tokenizer WHAT] [--valid-fraction F]",
     .text =
-        "Encodes text files, JSON lines (.jsonl, .ndjson), Parquet files (.parquet) and "
-        "directories\n"
-        "of them into npy shards with a manifest, in parallel, and keeps the tokenizer with them.\n"
-        "Training takes the directories as data.train and data.valid.\n\n"
+        "Tokenizes text files, JSON lines (.jsonl, .ndjson), Parquet files (.parquet) and\n"
+        "directories of them in parallel, and writes npy shards with a manifest and the\n"
+        "tokenizer. Training reads the directory as data.train, data.valid or data.mix.\n"
+        "\n"
+        "examples:\n"
         "  banyan pack books/ --output packed --vocab 8192 --valid-fraction 0.1\n"
         "  banyan pack crawl.jsonl --field content --tokenizer gpt2/ --output crawl --dedup near",
     .run = run};

@@ -238,16 +238,18 @@ static int run(int argc, char **argv)
     bool log_y = false;
     schedule_flags schedule = {.ranks = 4, .micro_batches = 8, .chunks = 1};
     const cli_flag flags[] = {
-        {"out", CLI_STRING, &out, "FILE", "where to draw, .png or .svg (default: loss.png)"},
+        {"out", CLI_STRING, &out, "FILE", "file to write, .png or .svg (default loss.png)"},
         {"show", CLI_STRING, &show, "LIST",
-         "charts, separated by commas: loss (default), throughput, norm, utilisation, lr, or "
-         "EVENT.KEY of the events"},
+         "charts, separated by commas: loss, throughput, norm, utilisation, lr, or EVENT.KEY of "
+         "recorded events (default loss)"},
         {"log", CLI_SWITCH, &log_y, NULL, "logarithmic loss axis"},
         {"schedule", CLI_STRING, &schedule.kind, "KIND",
-         "a pipeline schedule: gpipe, 1f1b, interleaved, zero_bubble"},
-        {"ranks", CLI_INTEGER, &schedule.ranks, "N", "of the pipeline (default: 4)"},
-        {"micro-batches", CLI_INTEGER, &schedule.micro_batches, "N", "of a step (default: 8)"},
-        {"chunks", CLI_INTEGER, &schedule.chunks, "N", "of the model on each rank (default: 1)"},
+         "draw a pipeline schedule: gpipe, 1f1b, interleaved or zero_bubble"},
+        {"ranks", CLI_INTEGER, &schedule.ranks, "N", "schedule: ranks of the pipeline (default 4)"},
+        {"micro-batches", CLI_INTEGER, &schedule.micro_batches, "N",
+         "schedule: micro-batches per step (default 8)"},
+        {"chunks", CLI_INTEGER, &schedule.chunks, "N",
+         "schedule: model chunks per rank (default 1)"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
@@ -273,14 +275,17 @@ static int run(int argc, char **argv)
 
 const cli_command cli_plot = {
     .name = "plot",
-    .summary = "draw curves of runs together, or a pipeline schedule",
+    .summary = "plot curves of runs, or a pipeline schedule",
     .usage = "banyan plot RUN... [--show LIST] [--out FILE] [--log]\n"
              "       banyan plot --schedule KIND [--ranks N] [--micro-batches N] [--chunks N] "
              "[--out FILE]",
-    .text = "Draws training and held-out loss over steps, or what --show lists, of up to 8 runs\n"
-            "together, also while they are going on. Or a pipeline schedule: one line a rank, as\n"
-            "text where --out names no file.\n\n"
-            "  banyan plot runs/shakespeare-char --out loss.png\n"
-            "  banyan plot runs/small runs/large --show loss,norm,throughput,utilisation\n"
-            "  banyan plot --schedule 1f1b --ranks 4 --micro-batches 8",
+    .text =
+        "Plots the training and validation loss of up to 8 runs, or what --show lists. Runs may\n"
+        "still be in progress. With --schedule, draws a pipeline schedule instead, with a line\n"
+        "per rank; without --out it is printed as text.\n"
+        "\n"
+        "examples:\n"
+        "  banyan plot runs/shakespeare-char --out loss.png\n"
+        "  banyan plot runs/small runs/large --show loss,norm,throughput,utilisation\n"
+        "  banyan plot --schedule 1f1b --ranks 4 --micro-batches 8",
     .run = run};

@@ -143,7 +143,7 @@ static int run(int argc, char **argv)
 {
     request r = {0};
     const cli_flag flags[] = {
-        {"csv", CLI_SWITCH, &r.csv, NULL, "CSV with a header instead of JSON lines"},
+        {"csv", CLI_SWITCH, &r.csv, NULL, "print CSV with a header instead of JSON lines"},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
@@ -172,17 +172,20 @@ static int run(int argc, char **argv)
 
 const cli_command cli_predict = {
     .name = "predict",
-    .summary = "what a model says about each example of a file",
+    .summary = "predict for each image, table row or document of a file",
     .usage = "banyan predict RUN FILE [--csv] [--best]",
     .text =
-        "Prints one line an example, as JSON or CSV. FILE is of the kind that the run was\n"
-        "trained on, and needs no targets: images (IDX, npy or CIFAR, or one JPEG or PNG), a\n"
-        "table (CSV), or text. Scales, categories, names of classes and how images are resized "
-        "are\n"
-        "those that the checkpoint has kept.\n\n"
-        "Of a text each document gets the mean loss of its tokens; one that is longer than the\n"
-        "context is read in windows of the context. To classify texts, see banyan classify.\n\n"
+        "Prints a prediction for each example of a file, one JSON line or CSV row each.\n"
+        "\n"
+        "examples:\n"
         "  banyan predict runs/mnist-vit t10k-images-idx3-ubyte.gz\n"
         "  banyan predict runs/housing-mlp new.csv --csv\n"
-        "  banyan predict runs/shakespeare-char play.txt",
+        "  banyan predict runs/shakespeare-char play.txt\n"
+        "\n"
+        "FILE is of the kind that the run was trained on, without targets: images (IDX, npy or\n"
+        "CIFAR, or one JPEG or PNG), a table (CSV), or text (- for standard input). Scaling,\n"
+        "categories, class names and image resizing are taken from the checkpoint.\n"
+        "\n"
+        "For text, each document gets the mean loss of its tokens. A document that is longer\n"
+        "than the context is read in windows. To classify texts, see `banyan classify --help`.",
     .run = run};

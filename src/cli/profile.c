@@ -216,11 +216,11 @@ static void print_text(const report *r)
            m->isa, m->threads, m->f32_gflops, m->bf16_gflops,
            m->read_gbps > m->copy_gbps ? m->read_gbps : m->copy_gbps);
     if (run->from_data) {
-        printf("data: waited %.3f ms a step (%.2f %%); %llu of %lld batches were not ready\n",
+        printf("data: waited %.3f ms per step (%.2f %%); %llu of %lld batches were not ready\n",
                1e3 * run->wait_seconds / steps, 100.0 * run->wait_seconds / run->seconds,
                (unsigned long long)run->waits, (long long)run->steps);
     } else {
-        printf("data: random, nothing to wait for\n");
+        printf("data: random, no waiting\n");
     }
     if (run->ranks != NULL) {
         cli_print_ranks(run, r->config);
@@ -312,7 +312,8 @@ static by_status profile(void *user, by_config *config, by_error *error)
     int ranks = by_comm_size(world);
     if (q->ranks > 0 && ranks > 1 && q->ranks != ranks) {
         status = by_comm_fail(world,
-                              by_error_set(error, BY_EARG, "--ranks asks for %lld, the job has %d",
+                              by_error_set(error, BY_EARG,
+                                           "--ranks asks for %lld ranks, but the job has %d",
                                            (long long)q->ranks, ranks),
                               error);
     } else if (ranks > 1 || q->ranks <= 1) {
@@ -328,14 +329,16 @@ static int run(int argc, char **argv)
 {
     request q = {.steps = 5};
     const cli_flag flags[] = {
-        {"steps", CLI_INTEGER, &q.steps, "N", "steps to record, after one that is not (5)"},
+        {"steps", CLI_INTEGER, &q.steps, "N",
+         "steps to record, after one warm-up step (default 5)"},
         {"trace", CLI_STRING, &q.trace, "FILE",
          "write a Chrome trace, for https://ui.perfetto.dev"},
-        {"out", CLI_STRING, &q.out, "FILE", "draw the table of operations: .svg or .png"},
-        {"ranks", CLI_INTEGER, &q.ranks, "N", "ranks as threads of this process (default: 1)"},
-        {"random", CLI_SWITCH, &q.random, NULL, "random data, whatever the config names"},
-        {"set", CLI_LIST, &q.overrides, "KEY=VALUE", "override a key of the config"},
-        {"json", CLI_SWITCH, &q.json, NULL, "one JSON line"},
+        {"out", CLI_STRING, &q.out, "FILE", "draw the table of operations to an .svg or .png file"},
+        {"ranks", CLI_INTEGER, &q.ranks, "N",
+         "run this many ranks as threads of this process (default 1)"},
+        {"random", CLI_SWITCH, &q.random, NULL, "train on random data, whatever the config says"},
+        {"set", CLI_LIST, &q.overrides, "KEY=VALUE", CLI_SET_HELP},
+        {"json", CLI_SWITCH, &q.json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
@@ -355,18 +358,24 @@ static int run(int argc, char **argv)
 
 const cli_command cli_profile = {
     .name = "profile",
-    .summary = "where the time and the memory of a training step go",
+    .summary = "show where the time and memory of a training step go",
     .usage = "banyan profile CONFIG|RUN [--steps N] [--trace FILE] [--out FILE] [--ranks N]\n"
              "                          [--random] [--set KEY=VALUE]... [--json]",
     .text =
-        "Takes training steps with initial weights, on the data that the config names or, if it\n"
-        "names none or with --random, on random data, and shows the time by operation and by\n"
-        "layer, the share of each one's roofline (the longer of FLOPs at the measured peak and\n"
-        "bytes at the speed of memory), the time spent waiting for data, and the memory of\n"
-        "activations. Nothing is saved. Under mpirun (or\n"
-        "banyan launch) the ranks train together, as the section `parallel` says: of each one is\n"
-        "shown what it computed, exchanged and waited for, and the trace has all of them.\n\n"
+        "Runs training steps and shows where their time and memory go: time by operation and by\n"
+        "layer, the share of the roofline, the wait for data, and the memory of activations.\n"
+        "Nothing is saved.\n"
+        "\n"
+        "examples:\n"
         "  banyan profile examples/gpt2_124m.yaml --steps 3 --trace step.json\n"
         "  mpirun -n 2 banyan profile examples/gpt2_124m.yaml --trace step.json \\\n"
-        "      --set parallel.pipeline=2 --set train.micro_batch=1",
+        "      --set parallel.pipeline=2 --set train.micro_batch=1\n"
+        "\n"
+        "The steps start from initial weights and use the data of the config, or random data if\n"
+        "it has none or with --random. The roofline of an operation is the longer of its FLOPs\n"
+        "at the measured peak and its bytes at the memory bandwidth.\n"
+        "\n"
+        "Under mpirun or `banyan launch` the ranks train together, as the section `parallel` of\n"
+        "the config says; the time that each rank computed, communicated and waited is shown,\n"
+        "and the trace contains all ranks.",
     .run = run};

@@ -126,10 +126,11 @@ void cli_print_ranks(const cli_profiled *run, const by_config *config)
                1e3 * s->waiting, 1e3 * s->hidden, 1e3 * other(s), 1e3 * s->bubble,
                by_format_bytes(text[0], rank->planned), by_format_bytes(text[1], rank->resident));
     }
-    printf(
-        "exposed: exchanges beside which a rank did not compute; waiting: the part of them until "
-        "the other\nranks had come; hidden: those beside which it did%s\n",
-        strcmp(run->backend, "threads") == 0 ? "; the ranks measured share one process" : "");
+    printf("exposed: communication during which a rank did not compute; waiting: the part of it "
+           "spent waiting for\nother ranks; hidden: communication during which it computed%s\n",
+           strcmp(run->backend, "threads") == 0
+               ? "; \"measured\" is the memory of the process that all ranks share"
+               : "");
     if (b.is_there) {
         printf("pipeline, fastest step: %s, %lld micro-batches, passes of %.3f, %.3f and %.3f ms "
                "(forward, "

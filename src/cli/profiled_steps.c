@@ -123,7 +123,7 @@ static by_status take_steps(cli_profiled *p, source *s, int64_t steps, bool alon
         p->steps++;
     }
     if (status == BY_OK && p->steps < (alone ? 1 : steps)) {
-        return by_error_set(error, BY_ESTOPPED, "stopped before %s recorded",
+        return by_error_set(error, BY_ESTOPPED, "interrupted before %s recorded",
                             alone ? "the first step was" : "all steps were");
     }
     if (s->loader != NULL) {

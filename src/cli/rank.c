@@ -43,7 +43,8 @@ void cli_find_rank(int *rank, int *ranks)
 static void on_abandoned(void *unused)
 {
     (void)unused;
-    static const char text[] = "banyan: the supervisor has gone and this rank is stuck\n";
+    static const char text[] =
+        "banyan: the supervisor is gone and this rank makes no progress: it exits\n";
     (void)!write(STDERR_FILENO, text, sizeof text - 1);
     _exit(BY_EXIT_PEER);
 }

@@ -123,13 +123,16 @@ static int run(int argc, char **argv)
     const cli_flag flags[] = {
         {"name", CLI_STRING, &r.query.name, "TEXT", "ls: only runs whose name contains TEXT"},
         {"status", CLI_STRING, &r.query.status, "WORD",
-         "ls: only running, done, stopped, failed or killed runs"},
+         "ls: only runs with this status: running, done, stopped, failed or killed"},
         {"tag", CLI_STRING, &r.tag, "KEY[=VALUE]", "ls: only runs with this tag"},
-        {"all", CLI_SWITCH, &r.all, NULL, "compare: also what is equal in all runs"},
-        {"series", CLI_SWITCH, &r.series, NULL, "export: all numbers of the events of these runs"},
-        {"out", CLI_STRING, &r.out, "FILE", "export: .csv or .jsonl (default: standard output)"},
-        {"server", CLI_STRING, &r.server, "URL", "sync: the server, not track.mlflow of the run"},
-        {"json", CLI_SWITCH, &r.json, NULL, "ls, show, compare, tag: JSON"},
+        {"all", CLI_SWITCH, &r.all, NULL, "compare: also print what is equal in all runs"},
+        {"series", CLI_SWITCH, &r.series, NULL,
+         "export: all recorded numbers of these runs instead of one row per run"},
+        {"out", CLI_STRING, &r.out, "FILE",
+         "export: .csv or .jsonl file to write (default: standard output)"},
+        {"server", CLI_STRING, &r.server, "URL",
+         "sync: URL of the MLflow server (default: track.mlflow of the run)"},
+        {"json", CLI_SWITCH, &r.json, NULL, "ls, show, compare, tag: print JSON"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
@@ -144,8 +147,8 @@ static int run(int argc, char **argv)
     }
     bool lists = count > 0 && strcmp(rest[0], "ls") == 0;
     if (count - lists > 1 || r.server != NULL || r.out != NULL || r.series || r.all) {
-        return cli_misuse(&cli_runs, "say what to do with which runs: ls [DIR], show RUN, compare "
-                                     "RUN RUN..., tag RUN KEY=VALUE, export [DIR] or sync RUN");
+        return cli_misuse(&cli_runs, "name an action: ls [DIR], show RUN, compare RUN RUN..., tag "
+                                     "RUN KEY=VALUE, export [DIR] or sync RUN");
     }
     return list_runs(count - lists == 1 ? rest[count - 1] : "runs", &r.query, r.tag, r.json,
                      &error) == BY_OK
@@ -155,24 +158,31 @@ static int run(int argc, char **argv)
 
 const cli_command cli_runs = {
     .name = "runs",
-    .summary = "list, show, compare, tag and export runs, send one to a server",
+    .summary = "list, show, compare, tag and export runs; send one to MLflow",
     .usage = "banyan runs [ls] [DIR] [--name TEXT] [--status WORD] [--tag KEY=VALUE] [--json]\n"
              "       banyan runs show RUN | compare RUN RUN... [--all] | tag RUN [KEY=VALUE...]\n"
              "       banyan runs export [DIR] [--out FILE] | export --series RUN... [--out FILE]\n"
              "       banyan runs sync RUN [--server URL]",
-    .text =
-        "ls lists the runs below DIR (default: runs), newest first, tab-separated. A run that\n"
-        "says it is running while no process holds its lock is shown as killed.\n\n"
-        "show prints all that is known of a run, a line each: how far it is, the last numbers,\n"
-        "tags, config and environment. compare prints what differs between runs, a column each.\n"
-        "export writes a row for each run, or every number that runs have recorded, as CSV.\n"
-        "tag sets KEY=VALUE, removes KEY= and prints what is set.\n\n"
-        "sync sends an MLflow server what it did not get of a run while that trained: the server\n"
-        "was away, or the run had no sink for it. User name, password or token are taken from\n"
-        "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN.\n\n"
-        "  banyan runs ls --status done\n"
-        "  banyan runs compare runs/small runs/large\n"
-        "  banyan runs tag runs/small baseline=yes\n"
-        "  banyan runs export --out runs.csv\n"
-        "  banyan runs sync runs/shakespeare-char --server http://127.0.0.1:5000",
+    .text = "Lists, compares, tags and exports runs, and sends them to MLflow.\n"
+            "\n"
+            "examples:\n"
+            "  banyan runs ls --status done\n"
+            "  banyan runs compare runs/small runs/large\n"
+            "  banyan runs tag runs/small baseline=yes\n"
+            "  banyan runs export --out runs.csv\n"
+            "  banyan runs sync runs/shakespeare-char --server http://127.0.0.1:5000\n"
+            "\n"
+            "ls lists the runs below DIR (default: runs), newest first, separated by tabs. A run\n"
+            "that is recorded as running while no process holds its lock is shown as killed.\n"
+            "\n"
+            "show prints everything known about a run: its progress, newest numbers, tags, config\n"
+            "and environment. compare prints what differs between runs, one column per run. tag\n"
+            "sets KEY=VALUE, removes KEY=, and prints the tags.\n"
+            "\n"
+            "export writes one row per run, or all recorded numbers with --series, as CSV or JSON\n"
+            "lines.\n"
+            "\n"
+            "sync sends an MLflow server what it did not receive during training, because it was\n"
+            "down or because mlflow was not in track.sinks. Credentials come from\n"
+            "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or from MLFLOW_TRACKING_TOKEN.",
     .run = run};

@@ -142,7 +142,7 @@ static by_status open_table(table *t, const char *const *runs, size_t count, boo
                        : read_facts(&t->runs[t->count], runs[i], error);
         t->count += status == BY_OK;
         if (exact && status != BY_OK && status != BY_EMEMORY) {
-            fprintf(stderr, "banyan runs: %s is left out: %s\n", runs[i], error->message);
+            fprintf(stderr, "banyan runs: skipping %s: %s\n", runs[i], error->message);
             status = BY_OK;
         }
     }

@@ -39,7 +39,7 @@ int cli_sync_run(const char *run, const char *server)
             fprintf(stderr, "\r\033[K");
         }
         if (status == BY_OK) {
-            printf("%s is on %s\n", found, options.server);
+            printf("%s is complete on %s\n", found, options.server);
         }
     }
     by_config_close(&config);

@@ -37,8 +37,8 @@ static by_status apply(const char *run, const char *assignment, by_error *error)
 {
     const char *equals = strchr(assignment, '=');
     if (equals == NULL || equals == assignment) {
-        return by_error_set(error, BY_EARG, "'%s' is not KEY=VALUE, or KEY= to remove a tag",
-                            assignment);
+        return by_error_set(error, BY_EARG,
+                            "'%s' is neither KEY=VALUE nor KEY=, which removes a tag", assignment);
     }
     char *key = strndup(assignment, (size_t)(equals - assignment));
     if (key == NULL) {

@@ -49,7 +49,7 @@ by_status cli_serve_socket(char **out, const char *directory, by_error *error)
     struct stat info;
     *out = NULL;
     if (mkdir(directory, 0700) != 0 && stat(directory, &info) != 0) {
-        return by_error_set(error, BY_EIO, "cannot make %s", directory);
+        return by_error_set(error, BY_EIO, "cannot create directory %s", directory);
     }
     /* If others can write to the directory, the socket could be theirs; in /tmp, it could also be a
      * link to one of our directories. */
@@ -57,8 +57,8 @@ by_status cli_serve_socket(char **out, const char *directory, by_error *error)
     if (!ours || stat(directory, &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != getuid() ||
         (info.st_mode & 022) != 0) {
         return by_error_set(error, BY_EARG,
-                            "%s is not a directory that only you can write to: choose another one "
-                            "with --dir",
+                            "%s must be a directory that belongs to you and that nobody else can "
+                            "write to: choose another one with --dir",
                             directory);
     }
     if (asprintf(out, "%s/broker.socket", directory) < 0) {
@@ -68,7 +68,9 @@ by_status cli_serve_socket(char **out, const char *directory, by_error *error)
     if (strlen(*out) > 100) {
         free(*out);
         *out = NULL;
-        return by_error_set(error, BY_EARG, "%s is too long for a socket", directory);
+        return by_error_set(
+            error, BY_EARG,
+            "the path of socket %s is longer than 100 bytes: choose a shorter --dir", directory);
     }
     return BY_OK;
 }
@@ -86,10 +88,10 @@ by_status cli_serve_broker(char **out, const char *broker, const char *directory
     }
     /* rediss:// gets its own message where the address is parsed. */
     if (strncmp(broker, "redis://", 8) != 0 && strncmp(broker, "rediss://", 9) != 0) {
-        return by_error_set(error, BY_ECONFIG,
-                            "--broker %s: write it as redis://HOST[:PORT]; a broker of this host "
-                            "is found by --dir",
-                            broker);
+        return by_error_set(
+            error, BY_ECONFIG,
+            "--broker %s: must be redis://HOST[:PORT]; use --dir for a broker on this host",
+            broker);
     }
     *out = strdup(broker);
     return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory") : BY_OK;
@@ -317,9 +319,10 @@ static by_status serve(const choices *c, const cli_served *models, size_t count,
     files f = {0};
     arguments workers[MOST_MODELS];
     by_serve_other others[MOST_MODELS];
-    by_status status = readlink("/proc/self/exe", program, sizeof program - 1) < 0
-                           ? by_error_set(error, BY_EIO, "cannot find this program")
-                           : name_files(&f, c, directory, error);
+    by_status status =
+        readlink("/proc/self/exe", program, sizeof program - 1) < 0
+            ? by_error_set(error, BY_EIO, "cannot find the path of the running program")
+            : name_files(&f, c, directory, error);
     if (status == BY_OK) {
         const arguments broker = broker_of(c, program, directory, f.tasks);
         const arguments gateway = gateway_of(c, program, directory, &f);
@@ -371,7 +374,8 @@ static by_status serve_all(const choices *c, char *const *texts, size_t count,
         for (size_t k = 0; k < i && status == BY_OK; k++) {
             if (strcmp(models[k].name, models[i].name) == 0) {
                 status =
-                    by_error_set(error, BY_EARG, "two models are named '%s': name one as NAME=RUN",
+                    by_error_set(error, BY_EARG,
+                                 "two models are named '%s': give one another name with NAME=RUN",
                                  models[i].name);
             }
         }
@@ -424,13 +428,14 @@ static by_status check_or_serve(choices *c, bool checks, char *const *models, si
         }
         use_config(c, config);
         models = count > 0 ? models : &config->worker.model;
-        status = models[0][0] == '\0'
-                     ? by_error_set(error, BY_EARG,
-                                    "name a run or a directory, or set worker.model in --config")
-                     : serve_all(c, models, count > 0 ? count : 1, directory, error);
+        status =
+            models[0][0] == '\0'
+                ? by_error_set(error, BY_EARG,
+                               "name a run or a model directory, or set worker.model in --config")
+                : serve_all(c, models, count > 0 ? count : 1, directory, error);
     }
     if (status == BY_OK && checks) {
-        printf("%s is right\n", c->config == NULL ? "the configuration" : c->config);
+        printf("%s is valid\n", c->config == NULL ? "the configuration" : c->config);
     }
     by_serve_config_close(&config);
     free(own);
@@ -443,50 +448,55 @@ static int run(int argc, char **argv)
     bool checks = false;
     const cli_flag flags[] = {
         {"config", CLI_STRING, &c.config, "FILE",
-         "keys of docs/serve_config.md; flags replace them"},
-        {"set", CLI_LIST, &c.sets, "KEY=VALUE", "replace a key of it"},
-        {"check", CLI_SWITCH, &checks, NULL, "check the configuration, and end"},
+         "configuration of the server in YAML (docs/serve_config.md); flags override its keys"},
+        {"set", CLI_LIST, &c.sets, "KEY=VALUE",
+         "override a key of the configuration, e.g. gateway.page=false; may be repeated"},
+        {"check", CLI_SWITCH, &checks, NULL, "check the configuration and exit"},
         {"listen", CLI_STRING, &c.listen, "ADDRESS",
-         "HOST:PORT or unix:PATH (default 127.0.0.1:8080)"},
+         "HOST:PORT or unix:PATH to listen on (default 127.0.0.1:8080)"},
         {"workers", CLI_STRING, &c.workers, "N",
-         "processes with an engine each (default 1); LEAST:MOST: as many as the load needs"},
+         "worker processes of each model (default 1); LEAST:MOST starts and stops workers with the "
+         "load, e.g. 1:8"},
         {"target-p95", CLI_STRING, &c.target, "TIME",
-         "to the first text, of 95 % of the requests (default 200ms)"},
+         "autoscaling: wanted 95th percentile of the time to the first text (default 200ms)"},
         {"calm", CLI_NUMBER, &c.calm, "SECONDS",
-         "before workers that are not needed go (default 15)"},
+         "autoscaling: cool-down, the time an idle worker is kept before it is stopped (default "
+         "15)"},
         {"idle", CLI_NUMBER, &c.idle, "SECONDS",
-         "without requests before the last worker of 0:MOST goes (default 60)"},
+         "autoscaling from 0: time without requests before the last worker is stopped (default "
+         "60)"},
         {"grace", CLI_NUMBER, &c.grace, "SECONDS",
-         "that a worker has to finish, after SIGTERM (default 60)"},
-        {"max-rate", CLI_STRING, &c.rate, "N", "requests a second that a worker begins, at most"},
-        {"silence", CLI_STRING, &c.silence, "SECONDS",
-         "without a word after which a worker counts as dead (default 5)"},
-        {"name", CLI_STRING, &c.name, "NAME", "under which clients ask for the model"},
-        {"precision", CLI_STRING, &c.precision, "P", CLI_PRECISION_HELP},
-        {"sessions", CLI_STRING, &c.sessions, "N", "sequences that run at a time in a worker"},
-        {"context", CLI_STRING, &c.context, "N", "tokens of a prompt with its answer"},
-        {"threads", CLI_STRING, &c.threads, "N", "compute threads of a worker"},
-        {"drift-window", CLI_STRING, &c.window, "N",
-         "requests that are compared with the training data at a time (default 500)"},
-        {"pool", CLI_STRING, &c.pool, "mean|last",
-         "embeddings: the mean of the hidden states of all tokens, or that of the last one (mean)"},
-        {"batch", CLI_STRING, &c.batch, "N",
-         "rows or images that are computed together, at most (default 16)"},
-        {"delay", CLI_STRING, &c.delay, "SECONDS",
-         "that they, and texts of embeddings, wait for others (default 0.002)"},
-        {"tasks", CLI_STRING, &c.tasks, "FILE", "keep tasks in it (default DIR/tasks.sqlite)"},
-        {"queue", CLI_STRING, &c.queue, "N", "requests that may wait (default 1024)"},
-        {"wait", CLI_STRING, &c.wait, "SECONDS",
-         "that a request may wait, by what is measured (default: by the load)"},
-        {"deadline", CLI_STRING, &c.deadline, "SECONDS", "of a request (default 600)"},
-        {"traces", CLI_STRING, &c.traces, "URL", "send spans to a collector of OpenTelemetry"},
-        {"keys", CLI_STRING, &c.keys, "FILE",
-         "hashes of the clients' keys; none: no key is asked for"},
-        {"no-sandbox", CLI_SWITCH, &c.open, NULL, "of workers (docs/security.md)"},
-        {"insecure", CLI_SWITCH, &c.insecure, NULL, "serve other machines without keys"},
-        {"dir", CLI_STRING, &c.directory, "DIR", "for the broker's socket"},
-        {"broker", CLI_STRING, &c.broker, "ADDRESS",
-         "redis://HOST[:PORT]: a Redis server is the broker, and none is started"},
+         "time a worker may take to finish its requests after SIGTERM (default 60)"},
+        {"max-rate", CLI_STRING, &c.rate, "N",
+         "requests per second that each worker starts, at most (default: no limit)"},
+        {"silence", CLI_STRING, &c.silence, "SECONDS", CLI_SILENCE_HELP},
+        {"name", CLI_STRING, &c.name, "NAME",
+         "model name that clients use (default: the last part of the path)"},
+        {"precision", CLI_STRING, &c.precision, "P", CLI_PRECISION_HELP " (default: the model's)"},
+        {"sessions", CLI_STRING, &c.sessions, "N",
+         "sequences that a worker runs at the same time (default 16)"},
+        {"context", CLI_STRING, &c.context, "N",
+         "longest sequence in tokens, prompt and answer together (default: the model's context)"},
+        {"threads", CLI_STRING, &c.threads, "N",
+         "compute threads of each worker (default: one per core)"},
+        {"drift-window", CLI_STRING, &c.window, "N", CLI_DRIFT_HELP},
+        {"pool", CLI_STRING, &c.pool, "mean|last", CLI_POOL_HELP},
+        {"batch", CLI_STRING, &c.batch, "N", CLI_BATCH_HELP},
+        {"delay", CLI_STRING, &c.delay, "SECONDS", CLI_DELAY_HELP},
+        {"tasks", CLI_STRING, &c.tasks, "FILE",
+         "SQLite file that stores tasks (default DIR/tasks.sqlite)"},
+        {"queue", CLI_STRING, &c.queue, "N",
+         "requests that may wait in the queue, at most (default 1024)"},
+        {"wait", CLI_STRING, &c.wait, "SECONDS", CLI_WAIT_HELP},
+        {"deadline", CLI_STRING, &c.deadline, "SECONDS",
+         "time in which a request must be answered, else it fails with 504 (default 600)"},
+        {"traces", CLI_STRING, &c.traces, "URL", CLI_TRACES_HELP},
+        {"keys", CLI_STRING, &c.keys, "FILE", CLI_KEYS_HELP},
+        {"no-sandbox", CLI_SWITCH, &c.open, NULL,
+         "run workers without their sandbox (docs/security.md)"},
+        {"insecure", CLI_SWITCH, &c.insecure, NULL, CLI_INSECURE_HELP},
+        {"dir", CLI_STRING, &c.directory, "DIR", CLI_DIR_HELP},
+        {"broker", CLI_STRING, &c.broker, "ADDRESS", CLI_REDIS_HELP ", instead of starting one"},
         {0}};
     char **rest;
     int rest_count;
@@ -499,10 +509,10 @@ static int run(int argc, char **argv)
     if (rest_count > MOST_MODELS || c.target_seconds < 0.0 ||
         (c.workers != NULL && !read_workers(c.workers, &c.least, &c.most))) {
         return cli_misuse(&cli_serve, "%s",
-                          rest_count > MOST_MODELS ? "at most 16 models are possible"
+                          rest_count > MOST_MODELS ? "at most 16 models can be served"
                           : c.target_seconds < 0.0
-                              ? "--target-p95 is a time, such as 200ms"
-                              : "--workers is 1 to 256, or LEAST:MOST such as 1:8");
+                              ? "--target-p95 must be a time, such as 200ms"
+                              : "--workers must be 1 to 256, or LEAST:MOST such as 1:8");
     }
     by_error error = {0};
     by_status status = check_or_serve(&c, checks, rest, (size_t)rest_count, &error);
@@ -510,22 +520,25 @@ static int run(int argc, char **argv)
 }
 
 const cli_command cli_serve = {
-    "serve", "serve a model over HTTP with OpenAI's API",
+    "serve", "serve models over HTTP with an OpenAI-compatible API",
     "banyan serve [NAME=]RUN[+ADAPTER]... [--config FILE] [--listen ADDRESS] [--workers N]",
-    "Starts a gateway, a broker and workers, and keeps them running. The first Ctrl-C or SIGTERM\n"
-    "answers what was accepted and ends; the second one ends at once. SIGHUP, and `banyan "
-    "deploy`,\n"
-    "bring another version into use.\n\n"
+    "Serves models over HTTP with an OpenAI-compatible API: starts a gateway, a broker and\n"
+    "workers as processes of their own, and restarts them when they fail.\n"
+    "\n"
+    "examples:\n"
     "  banyan serve runs/tiny\n"
     "  curl http://127.0.0.1:8080/v1/completions -H 'Content-Type: application/json' \\\n"
     "      -d '{\"model\": \"tiny\", \"prompt\": \"Once\", \"max_tokens\": 20}'\n"
+    "  banyan serve runs/tiny --workers 1:8 --listen 0.0.0.0:8080 --keys keys.txt\n"
     "  banyan serve base=runs/tiny adapted=runs/tiny+adapter prices=runs/houses\n"
-    "  banyan serve --config serve.yaml --check\n\n"
-    "Of several models, --workers is of each; autoscaling, SIGHUP and `banyan deploy` are for the\n"
-    "first one.\n\n"
-    "Routes: /v1/completions, /v1/chat/completions, /v1/responses, /v1/embeddings, /v1/predict,\n"
-    "/v1/tasks, /v1/models, /v1/feedback, /v1/admin/..., /metrics, /health/live, /health/ready, "
-    "and\n"
-    "/ with a page for browsers (docs/api.md, docs/serving.md). An address that other machines\n"
-    "reach needs --keys or --insecure.",
+    "  banyan serve --config serve.yaml --check\n"
+    "\n"
+    "The first SIGTERM or Ctrl-C answers the requests that were accepted, then exits; the\n"
+    "second one exits at once. SIGHUP and `banyan deploy` put a new version of the first\n"
+    "model into service; autoscaling applies to the first model only.\n"
+    "\n"
+    "Routes: /v1/completions, /v1/chat/completions, /v1/responses, /v1/embeddings,\n"
+    "/v1/predict, /v1/tasks, /v1/models, /v1/feedback, /v1/admin/..., /metrics,\n"
+    "/health/live, /health/ready, and a web page at / (docs/api.md, docs/serving.md). An\n"
+    "address that other machines reach requires --keys or --insecure.",
     run};

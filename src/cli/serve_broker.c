@@ -9,19 +9,20 @@ static int run(int argc, char **argv)
     const char *directory = NULL;
     int64_t queue = 0;
     const cli_flag flags[] = {
-        {"dir", CLI_STRING, &directory, "DIR", "for the socket"},
-        {"tasks", CLI_STRING, &options.tasks, "FILE", "keep tasks in it; none: there are no tasks"},
-        {"queue", CLI_INTEGER, &queue, "N", "requests that may wait (default 1024)"},
-        {"queue-tokens", CLI_INTEGER, &options.queue_tokens, "N", "tokens that may wait, by guess"},
-        {"wait", CLI_NUMBER, &options.queue_wait, "SECONDS",
-         "that a request may wait, by what is measured (default: by the load)"},
-        {"silence", CLI_NUMBER, &options.silence_seconds, "SECONDS",
-         "without a beat after which a worker counts as dead (default 5)"},
+        {"dir", CLI_STRING, &directory, "DIR", CLI_DIR_HELP},
+        {"tasks", CLI_STRING, &options.tasks, "FILE",
+         "SQLite file that stores tasks (default: none, tasks are refused)"},
+        {"queue", CLI_INTEGER, &queue, "N",
+         "requests that may wait in the queue, at most (default 1024)"},
+        {"queue-tokens", CLI_INTEGER, &options.queue_tokens, "N",
+         "estimated tokens of prompts and answers that may wait, at most (default 4000000)"},
+        {"wait", CLI_NUMBER, &options.queue_wait, "SECONDS", CLI_WAIT_HELP},
+        {"silence", CLI_NUMBER, &options.silence_seconds, "SECONDS", CLI_SILENCE_HELP},
         {"hang", CLI_NUMBER, &options.hang_seconds, "SECONDS",
-         "without a step after which a worker with work does (default 60)"},
+         "time without an engine step after which a worker with work counts as dead (default 60)"},
         {"supervised", CLI_SWITCH, &options.supervised, NULL,
-         "wait for `banyan serve` to say which versions get requests"},
-        {"child", CLI_SWITCH, &options.child, NULL, "end when standard input ends"},
+         "give workers no requests before `banyan serve` has said which versions get them"},
+        {"child", CLI_SWITCH, &options.child, NULL, CLI_CHILD_HELP},
         {0}};
     char **rest;
     int rest_count;
@@ -32,7 +33,7 @@ static int run(int argc, char **argv)
     }
     if (rest_count != 0 || queue < 0 || options.queue_wait < 0.0) {
         return cli_misuse(&cli_broker,
-                          "it takes flags only, a queue of at least 1, and a wait of at least 0");
+                          "this command takes flags only; --queue and --wait must not be negative");
     }
     char *own = directory == NULL ? cli_serve_directory() : NULL;
     char *socket = NULL;
@@ -48,7 +49,10 @@ static int run(int argc, char **argv)
 }
 
 const cli_command cli_broker = {
-    "broker", "queue requests between gateways and workers", "banyan broker [--dir DIR]",
-    "The part of `banyan serve` that gateways and workers connect to, by a socket in DIR.\n\n"
+    "broker", "run the process of a server that queues requests", "banyan broker [--dir DIR]",
+    "Runs the part of `banyan serve` that queues requests and gives them to workers.\n"
+    "Gateways and workers connect to its socket in DIR.\n"
+    "\n"
+    "example:\n"
     "  banyan broker --dir /run/banyan --queue 4096",
     run};

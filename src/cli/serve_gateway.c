@@ -42,23 +42,28 @@ static int run(int argc, char **argv)
     const char *path = NULL;
     cli_list sets = {0};
     const cli_flag flags[] = {
-        {"dir", CLI_STRING, &directory, "DIR", "of the broker's socket"},
-        {"broker", CLI_STRING, &address, "ADDRESS", "redis://HOST[:PORT]: Redis is the broker"},
-        {"config", CLI_STRING, &path, "FILE", "keys of docs/serve_config.md"},
-        {"set", CLI_LIST, &sets, "KEY=VALUE", "replace a key of it"},
-        {"quota", CLI_STRING, &options.quota, "FILE", "keep what keys have used today in it"},
+        {"dir", CLI_STRING, &directory, "DIR", CLI_DIR_HELP},
+        {"broker", CLI_STRING, &address, "ADDRESS", CLI_REDIS_HELP},
+        {"config", CLI_STRING, &path, "FILE",
+         "configuration of the server in YAML (docs/serve_config.md); flags override its keys"},
+        {"set", CLI_LIST, &sets, "KEY=VALUE",
+         "override a key of the configuration; may be repeated"},
+        {"quota", CLI_STRING, &options.quota, "FILE",
+         "file that stores how many tokens each API key has used today"},
         {"control", CLI_STRING, &options.control, "FILE",
-         "socket of `banyan serve`, for the routes of operators"},
-        {"listen", CLI_STRING, &options.listen, "ADDRESS", "HOST:PORT or unix:PATH"},
-        {"ready-file", CLI_STRING, &ready_file, "FILE", "made, with the address, when it listens"},
-        {"keys", CLI_STRING, &options.keys, "FILE", "hashes of the clients' keys"},
-        {"insecure", CLI_SWITCH, &options.insecure, NULL, "serve other machines without keys"},
-        {"traces", CLI_STRING, &options.traces, "URL",
-         "send spans to a collector of OpenTelemetry"},
-        {"deadline", CLI_NUMBER, &options.deadline, "SECONDS", "of a request (default 600)"},
+         "control socket of `banyan serve`, which the routes /v1/admin/... need"},
+        {"listen", CLI_STRING, &options.listen, "ADDRESS",
+         "HOST:PORT or unix:PATH to listen on (default 127.0.0.1:8080)"},
+        {"ready-file", CLI_STRING, &ready_file, "FILE",
+         "file to which the address is written once the gateway listens"},
+        {"keys", CLI_STRING, &options.keys, "FILE", CLI_KEYS_HELP},
+        {"insecure", CLI_SWITCH, &options.insecure, NULL, CLI_INSECURE_HELP},
+        {"traces", CLI_STRING, &options.traces, "URL", CLI_TRACES_HELP},
+        {"deadline", CLI_NUMBER, &options.deadline, "SECONDS",
+         "time in which a request must be answered, else it fails with 504 (default 600)"},
         {"drain", CLI_NUMBER, &options.drain_seconds, "SECONDS",
-         "for what was accepted, after SIGTERM (default 45)"},
-        {"child", CLI_SWITCH, &options.child, NULL, "end when standard input ends"},
+         "time to answer accepted requests after SIGTERM (default 45)"},
+        {"child", CLI_SWITCH, &options.child, NULL, CLI_CHILD_HELP},
         {0}};
     char **rest;
     int rest_count;
@@ -68,7 +73,7 @@ static int run(int argc, char **argv)
         return code;
     }
     if (rest_count != 0) {
-        return cli_misuse(&cli_gateway, "it takes flags only");
+        return cli_misuse(&cli_gateway, "this command takes flags only");
     }
     cli_hide_password(address, &sets);
     char *broker = NULL;
@@ -90,8 +95,11 @@ static int run(int argc, char **argv)
 }
 
 const cli_command cli_gateway = {
-    "gateway", "serve HTTP in front of a broker", "banyan gateway [--dir DIR] [--listen ADDRESS]",
-    "The part of `banyan serve` that clients speak to; prints its address when it listens. The\n"
-    "access log goes to standard error, a JSON object a line.\n\n"
+    "gateway", "run the process of a server that answers HTTP",
+    "banyan gateway [--dir DIR] [--listen ADDRESS]",
+    "Runs the part of `banyan serve` that answers HTTP. It prints its address once it\n"
+    "listens, and writes the access log to standard error, one JSON object per line.\n"
+    "\n"
+    "example:\n"
     "  banyan gateway --listen 127.0.0.1:8080 --keys keys.txt",
     run};

@@ -9,9 +9,10 @@
 static void end_hanging(void *user, double seconds)
 {
     (void)user;
-    dprintf(STDERR_FILENO,
-            "banyan worker: no step was made in %g s (--hang): it ends, to be started again\n",
-            seconds);
+    dprintf(
+        STDERR_FILENO,
+        "banyan worker: no engine step in %g s (--hang): exiting, so that it can be restarted\n",
+        seconds);
     _exit(BY_EXIT_HANG);
 }
 
@@ -25,36 +26,40 @@ static int run(int argc, char **argv)
     int64_t niceness = 0;
     int64_t window = 0;
     const cli_flag flags[] = {
-        {"dir", CLI_STRING, &directory, "DIR", "of the broker's socket"},
-        {"broker", CLI_STRING, &address, "ADDRESS", "redis://HOST[:PORT]: Redis is the broker"},
-        {"name", CLI_STRING, &options.name, "NAME", "under which clients ask for the model"},
-        {"version", CLI_STRING, &options.version, "V", "of the model (default: by its weights)"},
-        {"checkpoint", CLI_STRING, &options.checkpoint, "DIR", "of RUN (default: its newest)"},
+        {"dir", CLI_STRING, &directory, "DIR", CLI_DIR_HELP},
+        {"broker", CLI_STRING, &address, "ADDRESS", CLI_REDIS_HELP},
+        {"name", CLI_STRING, &options.name, "NAME",
+         "model name that clients use (default: the last part of the path)"},
+        {"version", CLI_STRING, &options.version, "V",
+         "version id of the model (default: derived from the weights)"},
+        {"checkpoint", CLI_STRING, &options.checkpoint, "DIR",
+         "checkpoint of RUN to load (default: the newest)"},
         {"adapter", CLI_STRING, &options.adapter, "DIR", CLI_ADAPTER_HELP},
-        {"pool", CLI_STRING, &pool, "mean|last",
-         "embeddings: the mean of the hidden states of all tokens, or that of the last one (mean)"},
-        {"batch", CLI_INTEGER, &options.batch, "N",
-         "rows or images that are computed together, at most (default 16)"},
-        {"delay", CLI_NUMBER, &options.delay, "SECONDS",
-         "that they, and texts of embeddings, wait for others (default 0.002)"},
-        {"precision", CLI_STRING, &options.precision, "P", CLI_PRECISION_HELP},
+        {"pool", CLI_STRING, &pool, "mean|last", CLI_POOL_HELP},
+        {"batch", CLI_INTEGER, &options.batch, "N", CLI_BATCH_HELP},
+        {"delay", CLI_NUMBER, &options.delay, "SECONDS", CLI_DELAY_HELP},
+        {"precision", CLI_STRING, &options.precision, "P",
+         CLI_PRECISION_HELP " (default: the model's)"},
         {"sessions", CLI_INTEGER, &options.sessions, "N",
-         "sequences that run at a time (default 16)"},
-        {"context", CLI_INTEGER, &options.context, "N", "tokens of a prompt with its answer"},
-        {"rows", CLI_INTEGER, &options.rows, "N", "tokens of a step, at most (default 256)"},
-        {"threads", CLI_INTEGER, &threads, "N", "compute threads"},
-        {"nice", CLI_INTEGER, &niceness, "N", "give way to other processes, 0 to 19 (default 0)"},
+         "sequences that run at the same time (default 16)"},
+        {"context", CLI_INTEGER, &options.context, "N",
+         "longest sequence in tokens, prompt and answer together (default: the model's context)"},
+        {"rows", CLI_INTEGER, &options.rows, "N",
+         "tokens that an engine step processes, at most (default 256)"},
+        {"threads", CLI_INTEGER, &threads, "N", "compute threads (default: one per core)"},
+        {"nice", CLI_INTEGER, &niceness, "N",
+         "how far to yield to other processes, as nice(1), 0 to 19 (default 0)"},
         {"max-rate", CLI_NUMBER, &options.max_rate, "N",
-         "requests a second that it begins, at most (default: as many as come)"},
+         "requests per second that the worker starts, at most (default: no limit)"},
         {"ready-file", CLI_STRING, &options.ready_file, "FILE",
-         "that is not empty while the worker takes requests"},
+         "file that is not empty while the worker accepts requests, for readiness probes"},
         {"hang", CLI_NUMBER, &options.hang_seconds, "SECONDS",
-         "with work and without a step after which it ends with code 4 (default 60)"},
-        {"drift-window", CLI_INTEGER, &window, "N",
-         "requests that are compared with the training data at a time (default 500)"},
+         "time with work but without an engine step after which the worker exits with code 4 "
+         "(default 60)"},
+        {"drift-window", CLI_INTEGER, &window, "N", CLI_DRIFT_HELP},
         {"no-sandbox", CLI_SWITCH, &options.open, NULL,
-         "where the kernel or a container allows none"},
-        {"child", CLI_SWITCH, &options.child, NULL, "end when standard input ends"},
+         "run without the sandbox, where the kernel or the container does not allow one"},
+        {"child", CLI_SWITCH, &options.child, NULL, CLI_CHILD_HELP},
         {0}};
     char **rest;
     int rest_count;
@@ -65,15 +70,15 @@ static int run(int argc, char **argv)
     }
     if (rest_count != 1 || window < 0 || options.hang_seconds < 0.0) {
         return cli_misuse(&cli_worker, "%s",
-                          window < 0                   ? "--drift-window is at least 1"
-                          : options.hang_seconds < 0.0 ? "--hang is above 0"
-                                                       : "one run or directory is needed");
+                          window < 0                   ? "--drift-window must be at least 1"
+                          : options.hang_seconds < 0.0 ? "--hang must be above 0"
+                                                       : "name one run or model directory");
     }
     if (niceness < 0 || niceness > 19) {
-        return cli_misuse(&cli_worker, "--nice is 0 to 19");
+        return cli_misuse(&cli_worker, "--nice must be 0 to 19");
     }
     if (strcmp(pool, "mean") != 0 && strcmp(pool, "last") != 0) {
-        return cli_misuse(&cli_worker, "--pool %s: it is mean or last", pool);
+        return cli_misuse(&cli_worker, "--pool %s: must be mean or last", pool);
     }
     options.pool_last = strcmp(pool, "last") == 0;
     cli_hide_password(address, NULL);
@@ -93,8 +98,13 @@ static int run(int argc, char **argv)
 }
 
 const cli_command cli_worker = {
-    "worker", "run a model's engine behind a broker", "banyan worker RUN [--dir DIR]",
-    "The part of `banyan serve` that computes. It takes requests from the broker once the model\n"
-    "is warm, and finishes what it has after SIGTERM.\n\n"
-    "  banyan worker runs/tiny --precision int8",
+    "worker", "run the process of a server that runs a model's engine",
+    "banyan worker RUN [--dir DIR]",
+    "Runs the part of `banyan serve` that computes answers. It takes requests from the\n"
+    "broker once the model is loaded and warmed up, and after SIGTERM finishes those that\n"
+    "it has.\n"
+    "\n"
+    "examples:\n"
+    "  banyan worker runs/tiny --precision int8\n"
+    "  banyan worker runs/tiny --broker redis://10.0.0.1",
     run};

@@ -5,6 +5,33 @@
 #include "banyan/serve.h"
 #include "cli.h"
 
+/* What flags that several of these commands have say of themselves. */
+#define CLI_DIR_HELP                                                                               \
+    "directory of the server's socket and state (default: $XDG_RUNTIME_DIR/banyan, else "          \
+    "/tmp/banyan-UID)"
+#define CLI_POOL_HELP                                                                              \
+    "embeddings: mean of the hidden states of all tokens, or that of the last token (default "     \
+    "mean)"
+#define CLI_BATCH_HELP "table rows or images computed together, at most (default 16)"
+#define CLI_DELAY_HELP                                                                             \
+    "time an incomplete batch of rows, images or texts to embed waits for more (default 0.002)"
+#define CLI_DRIFT_HELP                                                                             \
+    "requests per window that is compared with the training data (default 500, docs/drift.md)"
+#define CLI_WAIT_HELP                                                                              \
+    "longest time a request is expected to wait in the queue; others get 429 at once (default: "   \
+    "0.1 to 2, by the load)"
+#define CLI_SILENCE_HELP                                                                           \
+    "time without a heartbeat after which a worker counts as dead and its requests run on "        \
+    "another one (default 5)"
+#define CLI_CHILD_HELP "exit when standard input is closed, for a parent such as `banyan serve`"
+#define CLI_KEYS_HELP                                                                              \
+    "file with the SHA-256 hashes and names of the API keys that clients need (default: no key "   \
+    "is needed)"
+#define CLI_TRACES_HELP                                                                            \
+    "send OpenTelemetry spans to this collector, e.g. http://127.0.0.1:4318/v1/traces"
+#define CLI_INSECURE_HELP "allow an address that other machines reach without --keys"
+#define CLI_REDIS_HELP    "use the Redis server at redis://HOST[:PORT] as the broker"
+
 /* A by_serve_log that writes to standard error. */
 void cli_serve_log(void *user, const char *line);
 /* Makes SIGTERM and SIGINT end the program at once until a loop watches them: by default, process 1

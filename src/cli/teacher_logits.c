@@ -26,19 +26,22 @@ static int run(int argc, char **argv)
     bool ema = false;
     bool json = false;
     const cli_flag flags[] = {
-        {"data", CLI_STRING, &o.data, "DIR", "packed directory, which the student is trained on"},
-        {"out", CLI_STRING, &out, "DIR", "the directory to write, which does not exist yet"},
-        {"top", CLI_INTEGER, &o.top, "K", "the most probable tokens to store (default: 64)"},
+        {"data", CLI_STRING, &o.data, "DIR",
+         "packed directory that the student will be trained on (required)"},
+        {"out", CLI_STRING, &out, "DIR", "directory to create; it must not exist yet (required)"},
+        {"top", CLI_INTEGER, &o.top, "K",
+         "most probable tokens to store per position (default 64)"},
         {"temperature", CLI_NUMBER, &o.temperature, "T",
-         "the student's distill.temperature (default: 2)"},
+         "the student's distill.temperature (default 2)"},
         {"context", CLI_INTEGER, &o.context, "N",
          "the student's model.context (default: the teacher's)"},
         {"precision", CLI_STRING, &o.precision, "NAME",
-         "format of the weights, as `banyan generate` takes it"},
-        {"threads", CLI_INTEGER, &threads, "N", "threads (default: the run's train.threads)"},
+         CLI_PRECISION_HELP " (default: the model's)"},
+        {"threads", CLI_INTEGER, &threads, "N",
+         "compute threads (default: the model's train.threads)"},
         {"best", CLI_SWITCH, &best, NULL, CLI_BEST_HELP},
         {"ema", CLI_SWITCH, &ema, NULL, CLI_EMA_HELP},
-        {"json", CLI_SWITCH, &json, NULL, "one JSON line"},
+        {"json", CLI_SWITCH, &json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
@@ -50,12 +53,13 @@ static int run(int argc, char **argv)
         return code;
     }
     if (count != 1 || o.data == NULL || out == NULL) {
-        return cli_misuse(&cli_logits, count != 1       ? "name one run directory"
-                                       : o.data == NULL ? "--data names packed data"
-                                                        : "--out names what to write");
+        return cli_misuse(&cli_logits, count != 1 ? "name one run directory"
+                                       : o.data == NULL
+                                           ? "--data is required: the packed data of the student"
+                                           : "--out is required: the directory to create");
     }
     if (threads < 0 || threads > 4096 || o.context < 0) {
-        return cli_misuse(&cli_logits, "--threads is 0 to 4096, and --context not negative");
+        return cli_misuse(&cli_logits, "--threads must be 0 to 4096, --context not negative");
     }
     o.threads = (int)threads;
     o.progress = show_progress;
@@ -78,13 +82,17 @@ static int run(int argc, char **argv)
 
 const cli_command cli_logits = {
     .name = "logits",
-    .summary = "what a teacher says of packed data, for students",
+    .summary = "store a teacher's most probable next tokens, for distillation",
     .usage = "banyan logits RUN --data DIR --out DIR [--top K] [--temperature T]",
-    .text = "Writes the most probable next tokens of each position of packed data, as a trained\n"
-            "model sees them, and the logarithms of their probabilities. A student learns from\n"
-            "them without its teacher, with distill.logits (docs/compression.md). RUN is what\n"
-            "`banyan eval` takes.\n\n"
-            "  banyan pack input.txt --output packed --tokenizer char\n"
-            "  banyan logits runs/large --data packed --out said --top 32\n"
-            "  banyan train student.yaml --set data.train=packed --set distill.logits=said",
+    .text =
+        "Stores the most probable next tokens at each position of packed data, with their\n"
+        "log-probabilities, as a trained model (the teacher) predicts them. A student is then\n"
+        "trained on them without loading the teacher (distill.logits, docs/compression.md).\n"
+        "\n"
+        "example:\n"
+        "  banyan pack input.txt --output packed --tokenizer char\n"
+        "  banyan logits runs/large --data packed --out teacher-logits --top 32\n"
+        "  banyan train student.yaml --set data.train=packed --set distill.logits=teacher-logits\n"
+        "\n"
+        "RUN is a run or a model directory, as for `banyan eval`.",
     .run = run};

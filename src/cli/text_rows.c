@@ -154,10 +154,9 @@ int cli_check_text_flags(const cli_command *command, int64_t batch, int64_t cont
                          int64_t threads, const char *precision)
 {
     if (batch < 1 || batch > CLI_TEXT_BATCH || threads < 0 || threads > 4096 || context < 0) {
-        return cli_misuse(command,
-                          "--batch-size is 1 to %d, --threads 0 to 4096, --context not "
-                          "negative",
-                          CLI_TEXT_BATCH);
+        return cli_misuse(
+            command, "--batch-size must be 1 to %d, --threads 0 to 4096, --context not negative",
+            CLI_TEXT_BATCH);
     }
     return cli_check_precision(command, precision);
 }

@@ -71,14 +71,13 @@ static void show_planned(const screen *s, const by_train_event *e)
            e->size->flops_per_example / 1e6, (int)strlen(examples) - 1, examples);
     if (e->size->frozen > 0) {
         char text[32];
-        printf("trained    %lld parameters (%.3g %%); the rest is frozen, which spares %s of "
-               "gradients "
-               "and optimizer state\n",
+        printf("trained    %lld parameters (%.3g %%); the rest is frozen, which saves %s of "
+               "gradients and optimizer state\n",
                (long long)e->size->trained, cli_trained_percent(e->size),
                by_format_bytes(text, e->memory->spared));
     }
-    printf("data       %llu %s to train on, %llu held out\n", (unsigned long long)e->train_examples,
-           examples, (unsigned long long)e->valid_examples);
+    printf("data       %llu %s for training, %llu held out\n",
+           (unsigned long long)e->train_examples, examples, (unsigned long long)e->valid_examples);
     show_memory(e->memory);
 }
 
@@ -281,8 +280,8 @@ static int report_lost(const screen *s, int code)
     if (s->lost == 0) {
         return code;
     }
-    fprintf(stderr, "banyan train: %ld reports were not written to standard output: %s\n", s->lost,
-            strerror(s->reason));
+    fprintf(stderr, "banyan train: %ld lines could not be written to standard output: %s\n",
+            s->lost, strerror(s->reason));
     return code == CLI_DONE && s->reason != EPIPE ? CLI_FAILED : code;
 }
 
@@ -337,7 +336,7 @@ static int train(const by_config *config, const char *resume, bool from_start, b
         code = CLI_STOPPED;
         if (leads) {
             (void)cli_fail(&cli_train, &error);
-            fprintf(stderr, "everything is saved; go on with: banyan train --resume %s\n", run);
+            fprintf(stderr, "everything is saved; resume with: banyan train --resume %s\n", run);
         }
     } else if (status != BY_OK) {
         code = fail_rank(comm, &error);
@@ -373,12 +372,11 @@ static int run(int argc, char **argv)
     cli_list overrides = {0};
     screen s = {.terminal = isatty(STDERR_FILENO) != 0};
     const cli_flag flags[] = {
-        {"set", CLI_LIST, &overrides, "KEY=VALUE",
-         "override a key of the config, e.g. train.steps=100"},
-        {"resume", CLI_STRING, &resume, "RUN", "go on with a run from its newest valid checkpoint"},
+        {"set", CLI_LIST, &overrides, "KEY=VALUE", CLI_SET_HELP},
+        {"resume", CLI_STRING, &resume, "RUN", "resume a run from its newest valid checkpoint"},
         {"from-start", CLI_SWITCH, &from_start, NULL,
-         "with --resume: begin again at step 0 where no checkpoint is whole"},
-        {"json", CLI_SWITCH, &s.json, NULL, "one JSON line an event on standard output"},
+         "with --resume: start again at step 0 when the run has no valid checkpoint"},
+        {"json", CLI_SWITCH, &s.json, NULL, "print one JSON line per event to standard output"},
         {"quiet", CLI_SWITCH, &s.quiet, NULL, "print errors only"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
@@ -391,11 +389,13 @@ static int run(int argc, char **argv)
         return code;
     }
     if (count != (resume == NULL ? 1 : 0)) {
-        return cli_misuse(&cli_train, resume == NULL ? "name one config file"
-                                                     : "--resume takes the config from the run");
+        return cli_misuse(&cli_train,
+                          resume == NULL
+                              ? "name one config file"
+                              : "--resume uses the config of the run: give no config file");
     }
     if (from_start && resume == NULL) {
-        return cli_misuse(&cli_train, "--from-start is for --resume");
+        return cli_misuse(&cli_train, "--from-start needs --resume");
     }
     if (by_comm_open(&comm, NULL, &error) != BY_OK) {
         return cli_fail(&cli_train, &error);
@@ -418,14 +418,20 @@ const cli_command cli_train = {
     .summary = "train a model from a config file",
     .usage = "banyan train CONFIG [--set KEY=VALUE]... | banyan train --resume RUN [--from-start]",
     .text =
-        "Trains the model of a config on its data and writes a run directory with the resolved\n"
-        "config, events and checkpoints. Text is packed into tokens on first use. Ctrl-C, SIGTERM\n"
-        "or SIGHUP saves and exits with code 3; a second one, half a second later or more, exits\n"
-        "at once. A resumed run continues bit for bit, on any number of ranks; one that is\n"
-        "complete goes on with more steps (--set train.steps=N). Under mpirun (or banyan launch)\n"
-        "the ranks train together, as the section `parallel` says; rank 0 prints, writes, and\n"
-        "holds the lock of the run directory.\n\n"
+        "Trains a model as a config file describes, and writes a run directory with the\n"
+        "resolved config, events and checkpoints.\n"
+        "\n"
+        "examples:\n"
         "  banyan train examples/shakespeare_char.yaml --set data.text=input.txt\n"
+        "  banyan train --resume runs/shakespeare-char\n"
         "  mpirun -n 4 banyan train examples/shakespeare_char.yaml\n"
-        "  banyan train --resume runs/shakespeare-char",
+        "\n"
+        "Text is packed into tokens on first use. Ctrl-C, SIGTERM or SIGHUP saves a checkpoint\n"
+        "and exits with code 3; a second signal, half a second later or more, exits at once.\n"
+        "\n"
+        "A resumed run continues bit for bit, on any number of ranks. A run that is complete is\n"
+        "trained further with more steps: --resume RUN --set train.steps=N.\n"
+        "\n"
+        "Under mpirun or `banyan launch` the ranks train together, as the section `parallel` of\n"
+        "the config says; rank 0 prints, writes and holds the lock of the run directory.",
     .run = run};

@@ -334,8 +334,8 @@ static int run(int argc, char **argv)
     double every;
     bool changed;
     const cli_flag flags[] = {
-        {"every", CLI_STRING, &interval, "TIME", "how often to look (default: 1s)"},
-        {"once", CLI_SWITCH, &once, NULL, "show how the run is now, and end"},
+        {"every", CLI_STRING, &interval, "TIME", "time between updates (default 1s)"},
+        {"once", CLI_SWITCH, &once, NULL, "print the current state and exit"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
@@ -368,12 +368,16 @@ static int run(int argc, char **argv)
 
 const cli_command cli_watch = {
     .name = "watch",
-    .summary = "follow a run: curves, norms, speed",
+    .summary = "follow a run on the terminal: curves, norms, speed",
     .usage = "banyan watch RUN [--every TIME] [--once]",
     .text =
-        "Shows the losses of a run as curves, its newest numbers and what it records of its\n"
-        "layers, and follows them until the run is over. It reads the run's directory alone, so\n"
-        "the run may be on another host that writes to the same file system. Ctrl-C ends it, not\n"
-        "the run.\n\n"
-        "  banyan watch runs/shakespeare-char",
+        "Follows a run on the terminal until it ends: losses as curves, the newest numbers, and\n"
+        "the statistics that it records of its layers.\n"
+        "\n"
+        "examples:\n"
+        "  banyan watch runs/shakespeare-char\n"
+        "  banyan watch runs/shakespeare-char --once\n"
+        "\n"
+        "Only the run directory is read, so the run may be on another host that shares the file\n"
+        "system. Ctrl-C ends the display, not the run.",
     .run = run};

@@ -168,8 +168,7 @@ static by_status search(float *best, const by__compression *c, const by__calibra
     }
     free(factors);
     if (status == BY_OK && !isfinite(least)) {
-        return by_error_set(error, BY_EARG,
-                            "the weights of '%s' or what it reads are not finite numbers",
+        return by_error_set(error, BY_EARG, "the weights of '%s' or its inputs are not finite",
                             what->linears[0]->name);
     }
     return status;

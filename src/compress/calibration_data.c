@@ -89,9 +89,10 @@ by_status by__calibration_read(by__calibration_tokens *out, by__compression *c, 
     int64_t samples = c->options->samples == 0 ? DEFAULT_SAMPLES : c->options->samples;
     bool given = c->options->data != NULL;
     if (!given && c->options->run == NULL) {
-        return by_error_set(error, BY_EARG,
-                            "%s needs data to calibrate on, and this is no run: name some",
-                            c->method->shown.name);
+        return by_error_set(
+            error, BY_EARG,
+            "%s needs calibration data, and this is not a run: give data with --data",
+            c->method->shown.name);
     }
     BY_TRY(by_config_copy(&config, by_pretrained_config(c->model), error));
     config->model.from[0] = '\0';

@@ -144,8 +144,8 @@ static by_status takes(by__compression *c, by_error *error)
     return count < layers
                ? BY_OK
                : by_error_set(error, BY_EARG,
-                              "depth: layers is %lld, and the model has %lld; at most "
-                              "%lld can be taken out",
+                              "depth: layers is %lld, but the model has %lld layers; at most %lld "
+                              "can be removed",
                               (long long)count, (long long)layers, (long long)layers - 1);
 }
 

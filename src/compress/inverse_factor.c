@@ -107,7 +107,7 @@ by_status by__inverse_factor(double **out, double *h, int64_t k, double damping,
     }
     if (!factor(h, k, threads)) {
         return by_error_set(error, BY_EARG,
-                            "what a layer of %lld inputs reads is no basis for an inverse; take "
+                            "the calibration data of a layer with %lld inputs has no inverse; use "
                             "more samples or a larger damp",
                             (long long)k);
     }

@@ -25,7 +25,7 @@ by_status by__job_look(by__compression *c, const by_pretrained *model,
         for (size_t i = 0; by__method_at(i) != NULL; i++) {
             by__text_format(&names, "%s%s", i == 0 ? "" : ", ", by__method_at(i)->shown.name);
         }
-        (void)by_error_set(error, BY_EARG, "there is no method '%s'; one of %s", options->method,
+        (void)by_error_set(error, BY_EARG, "unknown method '%s'; available are %s", options->method,
                            names.failed ? "" : names.data);
         by__text_free(&names);
         return BY_EARG;
@@ -65,8 +65,7 @@ static by_status open_directory(by__compression *c, const char *directory, by_er
         return by_error_set(error, BY_EMEMORY, "out of memory: a path");
     }
     if (by__path_exists(c->directory)) {
-        return by_error_set(error, BY_EARG, "%s exists already; name a directory that does not",
-                            directory);
+        return by_error_set(error, BY_EARG, "%s already exists; name a new directory", directory);
     }
     by__text_format(&text, "%s.tmp-%ld", c->directory, (long)getpid());
     BY_TRY(by__text_take(&text, &c->temporary, error));

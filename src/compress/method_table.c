@@ -27,8 +27,8 @@ static by_status refuse_codes(const by__compression *c, by_error *error)
     return strcmp(precision, "bf16") == 0
                ? BY_OK
                : by_error_set(error, BY_EARG,
-                              "%s: its weights are codes already (%s), whose error codes of them "
-                              "would add to; compress what it was made from",
+                              "%s: its weights are already quantized (%s), and quantizing them "
+                              "again would add error; compress the original model",
                               by_pretrained_directory(c->model), precision);
 }
 
@@ -38,7 +38,7 @@ by_status by__method_takes(by__compression *c, by_error *error)
     BY_TRY(refuse_codes(c, error));
     if (c->method->shown.calibrates && strcmp(by_model_reads(config), "tokens") != 0) {
         return by_error_set(error, BY_EARG,
-                            "model.kind %s: methods that look at data take models of tokens",
+                            "model.kind %s: methods with calibration data need a language model",
                             config->kind);
     }
     return c->method->takes == NULL ? BY_OK : c->method->takes(c, error);

@@ -34,12 +34,12 @@ static by_status check_value(const by_compress_method *method, const by_compress
     if (setting->words != NULL) {
         return is_among(setting->words, value)
                    ? BY_OK
-                   : by_error_set(error, BY_EARG, "%s: %s is '%s', none of: %s", method->name,
-                                  setting->name, value, setting->words);
+                   : by_error_set(error, BY_EARG, "%s: %s is '%s'; must be one of: %s",
+                                  method->name, setting->name, value, setting->words);
     }
     if (!by__parse_f64(value, &number) || !(number >= setting->least && number <= setting->most) ||
         (setting->whole && number != floor(number))) {
-        return by_error_set(error, BY_EARG, "%s: %s is '%s'; wanted is a%s number from %g to %g",
+        return by_error_set(error, BY_EARG, "%s: %s is '%s'; must be a%s number from %g to %g",
                             method->name, setting->name, value, setting->whole ? " whole" : "",
                             setting->least, setting->most);
     }

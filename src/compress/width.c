@@ -237,8 +237,8 @@ static by_status check_parameters(const by__compression *c, const narrowing *n, 
         free(name);
         if (!fits) {
             return by_error_set(error, BY_EARG,
-                                "width: '%s' of model.kind %s is no matrix of one layer, and its "
-                                "channels stay; set mlp=0 to take heads out alone",
+                                "width: '%s' of model.kind %s is not a matrix of one layer, so its "
+                                "channels cannot be pruned; set mlp=0 to prune heads only",
                                 value->name, c->config->model.kind);
         }
     }
@@ -263,21 +263,21 @@ static by_status open_narrowing(narrowing *n, const by__compression *c, by_error
     }
     count_units(c, n->all, n->left);
     if (!has_units(n->all)) {
-        return by_error_set(error, BY_EARG,
-                            "width: model.kind %s has no heads and channels in layers; take a "
-                            "method that rounds weights",
-                            c->config->model.kind);
+        return by_error_set(
+            error, BY_EARG,
+            "width: model.kind %s has no heads and channels to prune; use a quantization method",
+            c->config->model.kind);
     }
     for (int kind = 0; kind < UNITS; kind++) {
         size_t count = (size_t)(c->config->model.layers * n->all[kind]);
         BY_TRY(by__alloc((void **)&n->gone[kind], count, sizeof(bool), "units", error));
     }
     if (n->left[HEADS] == n->all[HEADS] && n->left[CHANNELS] == n->all[CHANNELS]) {
-        return by_error_set(error, BY_EARG,
-                            "width: mlp=%s and heads=%s of %lld channels and %lld heads of keys "
-                            "take nothing out",
-                            by__setting_text(c, "mlp"), by__setting_text(c, "heads"),
-                            (long long)n->all[CHANNELS], (long long)n->all[HEADS]);
+        return by_error_set(
+            error, BY_EARG,
+            "width: mlp=%s and heads=%s of %lld channels and %lld key heads prune nothing",
+            by__setting_text(c, "mlp"), by__setting_text(c, "heads"), (long long)n->all[CHANNELS],
+            (long long)n->all[HEADS]);
     }
     return check_parameters(c, n, error);
 }

@@ -43,15 +43,15 @@ by_status by__check_batch_warmup(const by_config *config, by_error *error)
         const by_batch_stage *stage = stage_at(config, i);
         if (stage->batch <= before || stage->batch >= train->batch) {
             return by_error_set(error, BY_ECONFIG,
-                                "%s: train.batch_warmup: a batch of %lld behind one of %lld: "
-                                "batches grow, and stay below train.batch, %lld",
+                                "%s: train.batch_warmup: batch %lld follows batch %lld: batches "
+                                "must grow, and stay below train.batch, %lld",
                                 where, (long long)stage->batch, (long long)before,
                                 (long long)train->batch);
         }
         if (stage->batch % train->micro_batch != 0) {
             return by_error_set(error, BY_ECONFIG,
-                                "%s: train.batch_warmup: micro_batch %lld does not divide a batch "
-                                "of %lld: micro-batches stay as they are while batches grow",
+                                "%s: train.batch_warmup: micro_batch %lld does not divide batch "
+                                "%lld, and micro-batches do not change while batches grow",
                                 where, (long long)train->micro_batch, (long long)stage->batch);
         }
         before = stage->batch;
@@ -59,7 +59,7 @@ by_status by__check_batch_warmup(const by_config *config, by_error *error)
         if (steps >= train->steps) {
             return by_error_set(error, BY_ECONFIG,
                                 "%s: train.batch_warmup: %lld steps of smaller batches leave none "
-                                "of train.steps, %lld, for train.batch",
+                                "of the %lld train.steps for train.batch",
                                 where, (long long)steps, (long long)train->steps);
         }
     }
@@ -70,8 +70,8 @@ by_status by__check_batch_warmup(const by_config *config, by_error *error)
     if (train->batch_warmup.count > 0 &&
         (config->sync.every > 1 || strcmp(config->sync.compress, "none") != 0)) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: train.batch_warmup is for exchanges at every step that are not "
-                            "compressed: leave section sync, or train.batch_warmup out",
+                            "%s: train.batch_warmup needs an uncompressed exchange at every step: "
+                            "leave out section sync, or train.batch_warmup",
                             where);
     }
     return BY_OK;

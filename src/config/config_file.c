@@ -94,7 +94,8 @@ static by_status next(reader *r)
         break;
     }
     if (anchor != NULL) {
-        return fail(r, "anchors and aliases are not supported; share keys with \"base:\"");
+        return fail(r,
+                    "anchors and aliases are not supported; include another file with \"base:\"");
     }
     return tag == NULL ? BY_OK : fail(r, "tags (!name) are not supported");
 }
@@ -133,7 +134,7 @@ static by_status read_record(reader *r, by__config_node *node)
         }
         by_status status = next(r);
         if (status == BY_OK && r->event.type != YAML_SCALAR_EVENT) {
-            status = fail(r, "a mapping in a list holds values only, no lists or mappings");
+            status = fail(r, "a mapping in a list may contain only values, no lists or mappings");
         }
         if (status == BY_OK) {
             status = add_scalar(r, node);
@@ -165,7 +166,7 @@ static by_status read_node(reader *r, by__config_node *node)
         if (r->event.type == YAML_MAPPING_START_EVENT) {
             BY_TRY(read_record(r, node));
         } else if (r->event.type != YAML_SCALAR_EVENT) {
-            return fail(r, "a list holds values or mappings of values, no lists");
+            return fail(r, "a list may contain values or mappings of values, no lists");
         } else {
             BY_TRY(add_scalar(r, node));
         }

@@ -312,8 +312,8 @@ by_status by__config_reference(char **out, const by__schema *schema, const char 
                         table_head);
         if (top) {
             by__text_add(&text,
-                         "| `base` | | path of a YAML file | file whose keys this one starts "
-                         "from |\n");
+                         "| `base` | | path of a YAML file | file to include; keys of this file "
+                         "override its keys |\n");
         }
         add_rows(&text, defaults, section->name, NULL);
         add_kinds(&text, defaults, section->name);

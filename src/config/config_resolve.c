@@ -101,16 +101,16 @@ static by_status check_average(const by_config *config, by_error *error)
 {
     if (config->optimizer.ema == 0.0 && config->train.eval_ema != 0) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: there is no average to evaluate: set optimizer.ema (0.999), or "
-                            "train.eval_ema: false",
+                            "%s: train.eval_ema needs a moving average: set optimizer.ema (0.999), "
+                            "or train.eval_ema: false",
                             by__config_where(config, "train.eval_ema", "optimizer.ema"));
     }
     if (config->optimizer.ema != 0.0 && config->sync.every > 1) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s: with sync.every %lld replicas have weights of their own, of which "
-                            "there is no one average: set sync.every: 1, or optimizer.ema: 0",
-                            by__config_where(config, "optimizer.ema", "sync.every"),
-                            (long long)config->sync.every);
+        return by_error_set(
+            error, BY_ECONFIG,
+            "%s: with sync.every %lld each replica has its own weights, and optimizer.ema needs "
+            "common ones: set sync.every: 1, or optimizer.ema: 0",
+            by__config_where(config, "optimizer.ema", "sync.every"), (long long)config->sync.every);
     }
     return BY_OK;
 }
@@ -123,19 +123,19 @@ static by_status check_weights(const by_config *config, by_error *error)
     }
     if (strcmp(p->compute, "bf16") != 0) {
         return by_error_set(
-            error, BY_ECONFIG, "%s: precision.weights bf16 is for precision.compute bf16, not %s",
+            error, BY_ECONFIG, "%s: precision.weights bf16 needs precision.compute bf16, not %s",
             by__config_where(config, "precision.weights", "precision.compute"), p->compute);
     }
     if (strcmp(config->offload.optimizer, "none") != 0) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: precision.weights bf16 keeps no state on disk: set "
+                            "%s: precision.weights bf16 does not support state on disk: set "
                             "offload.optimizer: none, or precision.weights: f32",
                             by__config_where(config, "offload.optimizer", "precision.weights"));
     }
     if (config->sync.every > 1) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: with sync.every %lld replicas are told apart by their f32 "
-                            "weights: set precision.weights: f32, or sync.every: 1",
+                            "%s: sync.every %lld needs f32 weights in each replica: set "
+                            "precision.weights: f32, or sync.every: 1",
                             by__config_where(config, "sync.every", "precision.weights"),
                             (long long)config->sync.every);
     }
@@ -157,11 +157,11 @@ static by_status check_loss_scale(const by_config *config, by_error *error)
                             p->loss_scale, p->min_loss_scale, p->max_loss_scale);
     }
     if (config->sync.every > 1 || strcmp(config->sync.compress, "none") != 0) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s: a scale of the loss is one for all ranks and for what they send: "
-                            "set sync.every: 1 and sync.compress: none, or "
-                            "precision.loss_scaling: none",
-                            by__config_where(config, "sync.every", "precision.compute"));
+        return by_error_set(
+            error, BY_ECONFIG,
+            "%s: loss scaling needs an uncompressed exchange at every step: set sync.every: 1 and "
+            "sync.compress: none, or precision.loss_scaling: none",
+            by__config_where(config, "sync.every", "precision.compute"));
     }
     return BY_OK;
 }
@@ -172,14 +172,14 @@ static by_status check_parallel(const by_config *config, by_error *error)
     const by_parallel_config *p = &config->parallel;
     if (p->data == -1 && p->shard == -1) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: parallel.data and parallel.shard are both -1, and one of them can "
-                            "be derived from the number of ranks: set data: 1",
+                            "%s: parallel.data and parallel.shard are both -1, but only one of "
+                            "them can be derived from the number of ranks: set data: 1",
                             by__config_where(config, "parallel.shard", "parallel.data"));
     }
     if (p->chunks > 1 && strcmp(p->schedule, "interleaved") != 0) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: parallel.chunks is %lld, and schedule %s runs 1 on a rank: set "
-                            "schedule: interleaved",
+                            "%s: parallel.chunks is %lld, but schedule %s has 1 chunk per rank: "
+                            "set schedule: interleaved",
                             by__config_where(config, "parallel.chunks", "parallel.schedule"),
                             (long long)p->chunks, p->schedule);
     }
@@ -194,19 +194,19 @@ static by_status check_sync(const by_config *config, by_error *error)
                                             "parallel.replica_hash_every"};
     if (strcmp(config->sync.compress, "none") != 0 && config->parallel.shard != 1) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: parallel.shard is %lld, and codes of sync.compress %s are made "
-                            "of whole gradients: set parallel.shard to 1, which leaves its ranks "
-                            "to parallel.data, or sync.compress to none",
+                            "%s: parallel.shard is %lld, but sync.compress %s needs whole "
+                            "gradients: set parallel.shard to 1, which leaves its ranks to "
+                            "parallel.data, or sync.compress to none",
                             by__config_where(config, "sync.compress", "parallel.shard"),
                             (long long)config->parallel.shard, config->sync.compress);
     }
     if (config->sync.every > 1 && strcmp(config->optimizer.lr_scaling, "none") != 0) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s: optimizer.lr_scaling %s goes by train.batch, and with sync.every "
-                            "%lld a replica's step has its part of that alone: set the lr of such "
-                            "a step, and lr_scaling: none",
-                            by__config_where(config, "optimizer.lr_scaling", "sync.every"),
-                            config->optimizer.lr_scaling, (long long)config->sync.every);
+        return by_error_set(
+            error, BY_ECONFIG,
+            "%s: optimizer.lr_scaling %s scales by train.batch, but with sync.every %lld a step of "
+            "a replica has only its part of that: set lr for such a step, and lr_scaling: none",
+            by__config_where(config, "optimizer.lr_scaling", "sync.every"),
+            config->optimizer.lr_scaling, (long long)config->sync.every);
     }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(intervals); i++) {
         BY_TRY(by__config_divides(config, "sync.every", intervals[i], error));
@@ -214,8 +214,8 @@ static by_status check_sync(const by_config *config, by_error *error)
     if (config->sync.staleness > 0 &&
         (config->sync.every == 1 || config->sync.staleness > config->sync.every)) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: sync.staleness is %lld and sync.every %lld: an exchange ends "
-                            "before the next begins, and with every: 1 within its step",
+                            "%s: sync.staleness is %lld and sync.every %lld: an exchange must end "
+                            "before the next one begins, and with every: 1 within its step",
                             by__config_where(config, "sync.staleness", "sync.every"),
                             (long long)config->sync.staleness, (long long)config->sync.every);
     }
@@ -228,8 +228,8 @@ static by_status check_offload(const by_config *config, by_error *error)
     bool exchanges = config->sync.every > 1 || strcmp(config->sync.compress, "none") != 0;
     if (exchanges && strcmp(config->offload.optimizer, "none") != 0) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: offload.optimizer is for exchanges at every step that are not "
-                            "compressed: set offload.optimizer: none, or leave section sync out",
+                            "%s: offload.optimizer needs an uncompressed exchange at every step: "
+                            "set offload.optimizer: none, or leave out section sync",
                             by__config_where(config, "offload.optimizer", "sync.every"));
     }
     return BY_OK;
@@ -241,21 +241,20 @@ static by_status check_memory(const by_config *config, by_error *error)
     const char *recompute = config->memory.recompute;
     bool across = strcmp(recompute, "every") == 0 || strcmp(recompute, "full") == 0;
     if (across && config->parallel.pipeline > 1) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s: memory.recompute is %s, which makes the inputs of blocks again, "
-                            "and with parallel.pipeline above 1 these come from other ranks: set "
-                            "recompute: block",
-                            by__config_where(config, "memory.recompute", "parallel.pipeline"),
-                            recompute);
+        return by_error_set(
+            error, BY_ECONFIG,
+            "%s: memory.recompute is %s, which recomputes the inputs of blocks, but with "
+            "parallel.pipeline above 1 these come from other ranks: set recompute: block",
+            by__config_where(config, "memory.recompute", "parallel.pipeline"), recompute);
     }
     if (strcmp(config->memory.activations, "same") != 0 && config->memory.budget > 0 &&
         strcmp(recompute, "none") == 0) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s: what a budget computes again follows the machine, and with "
-                            "memory.activations %s it would change bits: set memory.recompute, or "
-                            "activations: same",
-                            by__config_where(config, "memory.budget", "memory.activations"),
-                            config->memory.activations);
+        return by_error_set(
+            error, BY_ECONFIG,
+            "%s: what memory.budget recomputes depends on the machine, and with memory.activations "
+            "%s that would change the results: set memory.recompute, or activations: same",
+            by__config_where(config, "memory.budget", "memory.activations"),
+            config->memory.activations);
     }
     return BY_OK;
 }
@@ -268,25 +267,25 @@ static by_status check_guard(const by_config *config, by_error *error)
         strcmp(config->guard.spike, "skip") == 0 || strcmp(config->guard.spike, "rollback") == 0;
     if (vetoes && exchanges) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: guard.spike %s is for exchanges at every step that are not "
-                            "compressed: set guard.spike: warn, or leave section sync out",
+                            "%s: guard.spike %s needs an uncompressed exchange at every step: set "
+                            "guard.spike: warn, or leave out section sync",
                             by__config_where(config, "guard.spike", "sync.every"),
                             config->guard.spike);
     }
     if ((config->guard.replay_every > 0 || config->guard.abft != 0) && config->sync.staleness > 0) {
         return by_error_set(error, BY_ECONFIG,
                             "%s: guard.replay_every and guard.abft make ranks wait for each other, "
-                            "and sync.staleness is %lld: set it to 0",
+                            "but sync.staleness is %lld: set it to 0",
                             by__config_where(config, "guard.replay_every", "guard.abft"),
                             (long long)config->sync.staleness);
     }
     if (config->guard.replay_every > 0 && strcmp(config->sync.compress, "none") != 0) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s: guard.replay_every is %lld, and a compressed exchange changes "
-                            "with each run what is left of the code: set sync.compress: none or "
-                            "guard.replay_every: 0",
-                            by__config_where(config, "guard.replay_every", "sync.compress"),
-                            (long long)config->guard.replay_every);
+        return by_error_set(
+            error, BY_ECONFIG,
+            "%s: guard.replay_every is %lld, but a compressed exchange has error feedback and "
+            "cannot be repeated: set sync.compress: none or guard.replay_every: 0",
+            by__config_where(config, "guard.replay_every", "sync.compress"),
+            (long long)config->guard.replay_every);
     }
     return BY_OK;
 }
@@ -295,8 +294,8 @@ static by_status check_names(const by_config *config, by_error *error)
 {
     if (strchr(config->name, '/') != NULL || config->name[0] == '.') {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: name \"%.60s\" names a directory: it holds no \"/\" and does not "
-                            "start with \".\"",
+                            "%s: name \"%.60s\" becomes a directory name: it must not contain "
+                            "\"/\" or start with \".\"",
                             by__config_where(config, "name", "name"), config->name);
     }
     if (config->data.text.count > 0 && config->data.train[0] != '\0') {
@@ -313,9 +312,10 @@ static by_status resolve_lora(by_config *config, by_error *error)
     by_lora_config *lora = &config->lora;
     if (lora->rank == 0 && (lora->targets.count > 0 || lora->train_also.count > 0) &&
         lora->from[0] == '\0') {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s: lora.rank is 0, so there are no adapters: set it, 8 for example",
-                            by__config_where(config, "lora.targets", "lora.train_also"));
+        return by_error_set(
+            error, BY_ECONFIG,
+            "%s: lora.rank is 0, so there are no adapters: set it, for example to 8",
+            by__config_where(config, "lora.targets", "lora.train_also"));
     }
     /* Otherwise the adapters to start from provide it (by__adapters_take). */
     if (lora->rank > 0 && lora->alpha == -1.0 && lora->from[0] == '\0') {
@@ -331,16 +331,15 @@ static by_status check_zeros(const by_config *config, by_error *error)
         return BY_OK;
     }
     if (strcmp(o->kind, "muon") == 0) {
-        return by_error_set(
-            error, BY_ECONFIG,
-            "%s: optimizer.keep_zeros: muon mixes the elements of a matrix, so none "
-            "stays 0; take adamw",
-            by__config_where(config, "optimizer.keep_zeros", "optimizer.kind"));
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: optimizer.keep_zeros does not work with muon, which mixes the "
+                            "elements of a matrix: use adamw",
+                            by__config_where(config, "optimizer.keep_zeros", "optimizer.kind"));
     }
     if (config->lora.rank > 0) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: optimizer.keep_zeros: adapters start from 0 and would stay there; "
-                            "leave it out, or lora",
+                            "%s: optimizer.keep_zeros would keep adapters at 0, where they start: "
+                            "leave out keep_zeros or lora",
                             by__config_where(config, "optimizer.keep_zeros", "lora.rank"));
     }
     return BY_OK;
@@ -350,17 +349,17 @@ static by_status check_qat(const by_config *config, by_error *error)
 {
     int64_t group = config->precision.qat_group;
     if (group != 32 && group != 64 && group != 128) {
-        return by_error_set(error, BY_ECONFIG, "%s: precision.qat_group is %lld; 32, 64 or 128",
-                            by__config_where(config, "precision.qat_group", "precision.qat"),
-                            (long long)group);
+        return by_error_set(
+            error, BY_ECONFIG, "%s: precision.qat_group is %lld; must be 32, 64 or 128",
+            by__config_where(config, "precision.qat_group", "precision.qat"), (long long)group);
     }
     if (strcmp(config->precision.qat, "none") == 0) {
         return BY_OK;
     }
     if (config->lora.rank > 0) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: precision.qat: the weights that are rounded are those that are "
-                            "trained, and adapters are none of them; leave it out, or lora",
+                            "%s: precision.qat trains the rounded weights, which lora freezes: "
+                            "leave out qat or lora",
                             by__config_where(config, "precision.qat", "lora.rank"));
     }
     if (strcmp(config->precision.weights, "f32") != 0) {
@@ -377,8 +376,8 @@ static by_status check_distill(const by_config *config, by_error *error)
     bool stored = d->logits[0] != '\0';
     if (stored && (d->teacher[0] != '\0' || d->hidden > 0.0)) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: distill.logits are stored instead of a distill.teacher, and have "
-                            "no hidden states: leave distill.%s out",
+                            "%s: distill.logits replaces distill.teacher and has no hidden states: "
+                            "leave out distill.%s",
                             by__config_where(config, "distill.logits", "distill.teacher"),
                             d->teacher[0] != '\0' ? "teacher" : "hidden");
     }
@@ -396,10 +395,10 @@ static by_status check_distill(const by_config *config, by_error *error)
             by__config_where(config, "distill.teacher", "task.kind"), config->task.kind);
     }
     if (config->parallel.pipeline != 1) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s: distill.teacher is for parallel.pipeline 1: stages have no place "
-                            "for the teacher's",
-                            by__config_where(config, "distill.teacher", "parallel.pipeline"));
+        return by_error_set(
+            error, BY_ECONFIG,
+            "%s: distill.teacher does not support pipeline parallelism: set parallel.pipeline: 1",
+            by__config_where(config, "distill.teacher", "parallel.pipeline"));
     }
     return BY_OK;
 }

@@ -15,5 +15,5 @@ by_status by_precision_parse(by_dtype *out, const char *name, by_error *error)
             return BY_OK;
         }
     }
-    return by_error_set(error, BY_EARG, "cannot compute in '%s'; one of f32, bf16, fp16", name);
+    return by_error_set(error, BY_EARG, "cannot compute in '%s'; must be f32, bf16 or fp16", name);
 }

@@ -201,7 +201,7 @@ static by_status fit_all(images *s, const char *path, by_error *error)
 static by_status read_pairs(images *s, const by_image_files *files, by_error *error)
 {
     if (files->label_count != 0 && files->label_count != files->image_count) {
-        return by_error_set(error, BY_EARG, "%zu files of labels for %zu of images",
+        return by_error_set(error, BY_EARG, "%zu label files for %zu image files",
                             files->label_count, files->image_count);
     }
     bool fitted = false;
@@ -278,7 +278,7 @@ static by_status read_cifar(images *s, const by_image_files *files, int classes,
 {
     if (files->label_count != 0) {
         return by_error_set(error, BY_EARG,
-                            "CIFAR's files hold the labels: there are no files of labels to name");
+                            "CIFAR files contain their labels: give no label files");
     }
     for (size_t i = 0; i < files->image_count; i++) {
         BY_TRY(add_cifar(s, files->images[i], classes, error));
@@ -294,7 +294,7 @@ by_status by_image_set_open(by_array_set **out, const by_image_files *files, by_
                 .skip = files->skip};
     by_status status;
     if (files->image_count == 0) {
-        return by_error_set(error, BY_EARG, "there are no files of images to read");
+        return by_error_set(error, BY_EARG, "no image files were given");
     }
     if (strcmp(format, "auto") == 0) {
         status = read_pairs(&s, files, error);
@@ -304,7 +304,7 @@ by_status by_image_set_open(by_array_set **out, const by_image_files *files, by_
         status = read_cifar(&s, files, 100, error);
     } else {
         status = by_error_set(error, BY_EARG,
-                              "'%s' is no format of images: auto, cifar10, cifar100", format);
+                              "'%s' is not an image format: auto, cifar10, cifar100", format);
     }
     by_array arrays[2] = {{by__strdup("images"), BY_U8, s.shape, s.pixels},
                           {by__strdup("labels"), BY_I32, BY_SHAPE(s.shape.dim[0]), s.labels}};

@@ -149,7 +149,7 @@ by_status by_beam_open(by_beam **out, const by_config *config, const by_weights 
     }
     if (!by_model_is_rotary(&config->model) && context > config->model.context) {
         return by_error_set(error, BY_EARG,
-                            "context %lld: the model has a table of %lld positions and no more",
+                            "context %lld: the model has only %lld learned positions",
                             (long long)context, (long long)config->model.context);
     }
     BY_TRY(by__model_check_context(&config->model, context, error));

@@ -23,8 +23,8 @@ static by_status read_score(float **out, int64_t *count, const by_weights *weigh
     const char *path = by_weights_path(weights);
     if (!by_weights_has(weights, BY__SCORE)) {
         return by_error_set(error, BY_EFORMAT,
-                            "%s has no tensor '" BY__SCORE "': wanted is a model that transformers "
-                            "calls ...ForSequenceClassification",
+                            "%s has no tensor '" BY__SCORE
+                            "': expected a ...ForSequenceClassification model of transformers",
                             path);
     }
     BY_TRY(by_weights_tensor(weights, BY__SCORE, &score, error));

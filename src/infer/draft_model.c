@@ -110,10 +110,10 @@ static by_status start(void *user, int64_t sequences, int64_t context, int64_t v
     m->context = longer ? context : smaller(context, m->config->model.context);
     BY_TRY(compile(m, sequences, error));
     if (m->steps.vocab < vocab) {
-        return by_error_set(error, BY_EARG,
-                            "the model of the drafts knows %lld tokens, the model %lld: they must "
-                            "have one vocabulary",
-                            (long long)m->steps.vocab, (long long)vocab);
+        return by_error_set(
+            error, BY_EARG,
+            "the draft model has %lld tokens, the model %lld: both must have the same vocabulary",
+            (long long)m->steps.vocab, (long long)vocab);
     }
     m->vocab = vocab;
     m->chance = CHANCE;
@@ -260,7 +260,8 @@ by_status by_draft_model(by_draft_source *out, const by_config *config, const by
 {
     draft_model *m;
     if (strcmp(by_model_reads(&config->model), "tokens") != 0) {
-        return by_error_set(error, BY_EARG, "model.kind %s reads no text, so it makes no drafts",
+        return by_error_set(error, BY_EARG,
+                            "model.kind %s reads no text, so it cannot draft tokens",
                             config->model.kind);
     }
     BY_TRY(by__alloc((void **)&m, 1, sizeof *m, "drafts", error));

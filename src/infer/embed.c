@@ -88,7 +88,8 @@ static by_status check_memory(const by_embed *e, by_error *error)
     return !e->forward.device->host_memory || e->bytes <= host.available
                ? BY_OK
                : by_error_set(error, BY_EMEMORY,
-                              "vectors of %lld texts at a time need %s, and %s are free",
+                              "not enough memory: embeddings of %lld texts at a time need %s, and "
+                              "%s are free",
                               (long long)e->batch, by_format_bytes(need, e->bytes),
                               by_format_bytes(have, host.available));
 }

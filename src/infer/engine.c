@@ -17,8 +17,8 @@
 static by_status check_options(const by_engine_options *o, by_error *error)
 {
     if (o->kv != NULL && strcmp(o->kv, "int8") != 0) {
-        return by_error_set(error, BY_EARG, "keys and values cannot be kept as '%s'; int8 can",
-                            o->kv);
+        return by_error_set(error, BY_EARG,
+                            "the KV cache cannot be stored as '%s'; only int8 is supported", o->kv);
     }
     if (o->context < 0 || o->context > INT32_MAX / 2 || o->vocab < 0) {
         return by_error_set(error, BY_EARG, "context %lld or vocab %lld is out of range",
@@ -87,9 +87,9 @@ static by_status look_at_model(by_engine *e, size_t *page_bytes, by_error *error
                            : by_model_build(&model, graph, o->config, &request, error);
     if (status == BY_OK && !by_model_is_rotary(o->config) && o->builder == NULL &&
         e->context > o->config->context) {
-        status = by_error_set(error, BY_EARG,
-                              "context %lld: the model has a table of %lld positions and no more",
-                              (long long)e->context, (long long)o->config->context);
+        status =
+            by_error_set(error, BY_EARG, "context %lld: the model has only %lld learned positions",
+                         (long long)e->context, (long long)o->config->context);
     }
     if (status == BY_OK && o->builder == NULL) {
         status = by__model_check_context(o->config, e->context, error);
@@ -205,8 +205,8 @@ static by_status check_memory(const by_engine *e, by_error *error)
     by__memory_available(&host);
     if (e->forward.device->host_memory && bytes > host.available) {
         return by_error_set(error, BY_EMEMORY,
-                            "the engine needs %s, and %s are free; the pool takes %s: fewer pages, "
-                            "or fewer sessions of a shorter context, need less",
+                            "not enough memory: the engine needs %s and %s are free (KV cache %s); "
+                            "use fewer pages, fewer sessions or a shorter context",
                             by_format_bytes(need, bytes), by_format_bytes(have, host.available),
                             by_format_bytes(pool, e->memory.pool));
     }

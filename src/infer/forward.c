@@ -33,8 +33,9 @@ by_status by_infer_precision(by_dtype *compute, const char *name, by_error *erro
 {
     by__forward_options options = {0};
     if (read_precision(&options, name, NULL) != BY_OK) {
-        return by_error_set(error, BY_EARG,
-                            "'%s' is none of f32, bf16, fp16, int8, w8a8, fp8, int4", name);
+        return by_error_set(
+            error, BY_EARG,
+            "'%s' is not a precision: must be f32, bf16, fp16, int8, w8a8, fp8 or int4", name);
     }
     *compute = options.compute;
     return BY_OK;
@@ -250,8 +251,8 @@ static by_status check_memory(const by__forward *forward, by_error *error)
         return BY_OK;
     }
     return by_error_set(error, BY_EMEMORY,
-                        "%s are needed, and %s are free: weights %s, keys and values %s, "
-                        "activations %s; fewer bits (precision) or a shorter context need less",
+                        "not enough memory: %s are needed and %s are free (weights %s, KV cache "
+                        "%s, activations %s); use fewer bits (precision) or a shorter context",
                         by_format_bytes(text[0], need), by_format_bytes(text[1], host.available),
                         by_format_bytes(text[2], weights), by_format_bytes(text[3], caches),
                         by_format_bytes(text[4], rest));

@@ -158,7 +158,7 @@ static by_status compile(by_generator *g, const by__forward_options *options, by
         g->table = options->config->context;
         if (g->context > g->table) {
             return by_error_set(error, BY_EARG,
-                                "context %lld: the model has a table of %lld positions and no more",
+                                "context %lld: the model has only %lld learned positions",
                                 (long long)g->context, (long long)g->table);
         }
     }

@@ -61,14 +61,13 @@ static by_status find_directory(by_pretrained *p, const char *path, bool best, b
     } else if (by__path_exists(file)) {
         status = take_directory(p, path, best, error);
     } else {
-        status = by_error_set(
-            error, BY_EIO,
-            "%s: %s; wanted is a run (with checkpoints/ and config.yaml), a directory with "
-            "config.json and weights, or a GGUF file",
-            path,
-            by__path_is_dir(path)   ? "no model is here"
-            : by__path_exists(path) ? "it is neither a directory nor a GGUF file"
-                                    : "there is no such directory");
+        status = by_error_set(error, BY_EIO,
+                              "%s: %s; give a run (with checkpoints/ and config.yaml), a directory "
+                              "with config.json and weights, or a GGUF file",
+                              path,
+                              by__path_is_dir(path)   ? "no model is here"
+                              : by__path_exists(path) ? "it is neither a directory nor a GGUF file"
+                                                      : "there is no such directory");
     }
     free(root);
     free(file);
@@ -96,8 +95,7 @@ static by_status read_model(by_pretrained *p, by_error *error)
         return out_of_memory(error);
     }
     if (text == NULL) {
-        status =
-            by_error_set(error, BY_EFORMAT, "%s is missing: it says what the weights are", name);
+        status = by_error_set(error, BY_EFORMAT, "%s is missing: it describes the weights", name);
     } else {
         status = by_model_config_from_json(&p->config->model, name, text, strlen(text), error);
     }
@@ -232,14 +230,15 @@ by_status by_pretrained_take_average(by_pretrained *p, by_error *error)
 {
     by_weights *averages;
     if (!p->is_run) {
-        return by_error_set(error, BY_EARG, "%s is not a run, so it has no average of the weights",
+        return by_error_set(error, BY_EARG,
+                            "%s is not a run, so it has no moving average of the weights",
                             p->directory);
     }
     if (p->has_adapter) {
-        return by_error_set(error, BY_EARG,
-                            "%s has adapters, which are added to the weights: there is no moving "
-                            "average of these",
-                            p->directory);
+        return by_error_set(
+            error, BY_EARG,
+            "%s has adapters that are added to the weights, and no moving average of the result",
+            p->directory);
     }
     BY_TRY(by_weights_open_averages(&averages, p->directory, error));
     by_weights_close(&p->weights);

@@ -191,7 +191,7 @@ static by_status open_job(job *j, const by_pretrained *model, const by_dataset *
     if (o->top < 1 || j->top > j->vocab ||
         !(o->temperature > 0.0 && o->temperature <= MOST_TEMPERATURE)) {
         return by_error_set(error, BY_EARG,
-                            "top is %lld and the temperature %g; wanted are 1 to %zu tokens and a "
+                            "top is %lld and the temperature %g; must be 1 to %zu tokens and a "
                             "temperature above 0, up to %g",
                             (long long)o->top, o->temperature, j->vocab, MOST_TEMPERATURE);
     }

@@ -263,8 +263,8 @@ by_status by__model_reduce(by_config *config, const by__reduction *to, by_error 
     }
     if (to->heads > 0 && to->heads != c->heads && family->reduce == NULL) {
         return by_error_set(error, BY_EARG,
-                            "model.kind %s: the width of a head is width / heads, so that heads "
-                            "cannot be taken out; MLP channels and layers can",
+                            "model.kind %s: the width of a head is width / heads, so heads cannot "
+                            "be pruned; MLP channels and layers can",
                             c->kind);
     }
     c->layers = left;

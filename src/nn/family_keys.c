@@ -5,28 +5,28 @@
 
 static const by__key transformer[] = {
     {"model", "heads", BY__KEY_INT, BY__FIELD(model.heads), "4", 1, 65536,
-     .help = "query heads; divides width"},
+     .help = "attention heads (query heads); divides width"},
     {"model", "norm_eps", BY__KEY_REAL, BY__FIELD(model.norm_eps), "1e-5", 0, 1, BY__ABOVE_MIN,
      .help = "epsilon of layer norm or RMS norm"},
     {"model", "init_std", BY__KEY_REAL, BY__FIELD(model.init_std), "-1", 0, 10,
      .derived = "the square root of 2 / (5 x width)",
-     .help = "standard deviation of initial weights"},
+     .help = "standard deviation of the initial weights"},
 };
 const by__key_list by__transformer_keys = BY__KEY_LIST(transformer);
 
 static const by__key token[] = {
     {"model", "context", BY__KEY_INT, BY__FIELD(model.context), "64", 1, BY__MI24,
-     .help = "positions of a sequence, in tokens"},
+     .help = "context length: tokens per sequence"},
     {"model", "vocab", BY__KEY_INT, BY__FIELD(model.vocab), "-1", 1, BY__MI30,
-     .derived = "the tokenizer's size", .help = "rows of the token embedding"},
+     .derived = "the tokenizer's size", .help = "vocabulary size: rows of the token embedding"},
     {"model", "pad_vocab_to", BY__KEY_INT, BY__FIELD(model.pad_vocab_to), "1", 1, 65536,
-     .help = "the embedding is padded up to a multiple of this; 1 does not pad"},
+     .help = "pad the embedding to a multiple of this; 1: no padding"},
 };
 const by__key_list by__token_keys = BY__KEY_LIST(token);
 
 static const by__key output[] = {
     {"model", "outputs", BY__KEY_INT, BY__FIELD(model.outputs), "-1", 1, BY__MI24,
-     .derived = "what the data has", .help = "classes, or numbers that are predicted"},
+     .derived = "what the data has", .help = "classes, or predicted numbers"},
 };
 const by__key_list by__output_keys = BY__KEY_LIST(output);
 
@@ -42,9 +42,9 @@ const by__key_list by__image_keys = BY__KEY_LIST(image);
 
 static const by__key table[] = {
     {"model", "numbers", BY__KEY_INT, BY__FIELD(model.numbers), "-1", 0, BY__MI20,
-     .derived = "what the data has", .help = "columns of numbers in a table"},
+     .derived = "what the data has", .help = "numeric columns of a table"},
     {"model", "categories", BY__KEY_TEXTS, BY__FIELD(model.categories), "[]",
-     .help = "ids of each column of categories in a table; empty: what the data has"},
+     .help = "number of categories of each categorical column; empty: what the data has"},
 };
 const by__key_list by__table_keys = BY__KEY_LIST(table);
 

@@ -11,15 +11,15 @@ static const by__key key_rows[] = {
      .derived = "equal to heads",
      .help = "key and value heads (grouped-query attention); divides heads"},
     {"model", "head_dim", BY__KEY_INT, BY__OWN(by__llama_keys, head_dim), "-1", 2, 65536,
-     .derived = "width / heads", .later = true, .help = "width of a head; even"},
+     .derived = "width / heads", .later = true, .help = "width of a head; must be even"},
     {"model", "mlp_width", BY__KEY_INT, BY__FIELD(model.mlp_width), "-1", 1, BY__MI24,
      .derived = "8/3 x width rounded up to a multiple of 64", .help = "hidden width of the MLP"},
     {"model", "tied", BY__KEY_SWITCH, BY__FIELD(model.tied), "-1", .derived = "false",
-     .help = "the output head shares the token embedding"},
+     .help = "tie the output head to the token embedding"},
     {"model", "window", BY__KEY_INT, BY__OWN(by__llama_keys, window), "0", 0, BY__MI24,
      .later = true,
-     .help = "tokens that a token reads, itself among them (sliding-window attention, as Mistral "
-             "has it); 0: all before it"},
+     .help = "sliding-window attention: tokens that a token attends to, including itself; 0: all "
+             "previous tokens"},
 };
 const by__key_list by__llama_key_list = BY__KEY_LIST(key_rows);
 
@@ -30,12 +30,12 @@ static by_status check_window(const by_config *config, const by__llama_keys *key
         config->parallel.sequence <= 1) {
         return BY_OK;
     }
-    return by_error_set(error, BY_ECONFIG,
-                        "%s: model.window %lld is less than the context, and parallel.sequence "
-                        "%lld divides sequences among ranks, which know no window; use "
-                        "parallel.tensor or parallel.shard instead, or window 0",
-                        by__config_where(config, "model.window", "parallel.sequence"),
-                        (long long)keys->window, (long long)config->parallel.sequence);
+    return by_error_set(
+        error, BY_ECONFIG,
+        "%s: model.window %lld is less than the context, and parallel.sequence %lld does not "
+        "support sliding windows; use parallel.tensor or parallel.shard instead, or window 0",
+        by__config_where(config, "model.window", "parallel.sequence"), (long long)keys->window,
+        (long long)config->parallel.sequence);
 }
 
 by_status by__llama_resolve(by_config *config, const by__llama_keys *keys, by_error *error)
@@ -51,7 +51,7 @@ by_status by__llama_resolve(by_config *config, const by__llama_keys *keys, by_er
     BY_TRY(by__config_divides(config, "parallel.tensor", "model.kv_heads", error));
     if (keys->head_dim > 0 && keys->head_dim % 2 != 0) {
         return by_error_set(
-            error, BY_ECONFIG, "%s: head_dim %lld; rotary embeddings need an even one",
+            error, BY_ECONFIG, "%s: head_dim is %lld; rotary embeddings need an even width",
             by__config_where(config, "model.head_dim", "model.heads"), (long long)keys->head_dim);
     }
     if (c->head_dim % 2 != 0) {

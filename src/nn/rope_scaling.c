@@ -11,34 +11,34 @@ static const by__key key_rows[] = {
      .help = "base of the rotary frequencies"},
     {"model", "rope_scaling", BY__KEY_TEXT, OWN(scaling), "none",
      .choices = "none|linear|ntk|dynamic|yarn|llama3", .later = true,
-     .help =
-         "how rotary frequencies are scaled for contexts beyond the one of the first training; "
-         "`ntk` multiplies rope_theta by rope_factor^(d / (d - 2)), d the width of a head, which "
-         "divides the slowest frequency by rope_factor and leaves the fastest; `dynamic` scales "
-         "nothing within model.context and allows no longer one"},
+     .help = "scaling of the rotary frequencies for contexts longer than the original one; `ntk` "
+             "multiplies rope_theta by rope_factor^(d / (d - 2)), where d is the width of a head, "
+             "which divides the lowest frequency by rope_factor and keeps the highest; `dynamic` "
+             "scales nothing up to model.context and allows no longer context"},
     {"model", "rope_factor", BY__KEY_REAL, OWN(factor), "1", 1, 1e6, .later = true,
-     .help = "`rope_scaling`: what the slow frequencies are divided by"},
+     .help = "`rope_scaling`: factor that the low frequencies are divided by"},
     {"model", "rope_original_context", BY__KEY_INT, OWN(original_context), "-1", 1, BY__MI30,
      .derived = "model.context", .later = true,
-     .help = "`rope_scaling` yarn and llama3: the context of the first training"},
+     .help = "`rope_scaling` yarn and llama3: context of the original training"},
     {"model", "rope_low_freq_factor", BY__KEY_REAL, OWN(low_freq_factor), "1", 0, 1e6,
      BY__ABOVE_MIN, .later = true,
-     .help = "`rope_scaling` llama3: frequencies with fewer turns in the original context are "
-             "divided"},
+     .help = "`rope_scaling` llama3: frequencies with fewer periods in the original context than "
+             "this are divided by rope_factor"},
     {"model", "rope_high_freq_factor", BY__KEY_REAL, OWN(high_freq_factor), "4", 0, 1e6,
      BY__ABOVE_MIN, .later = true,
-     .help = "`rope_scaling` llama3: frequencies with more turns in it stay; above "
+     .help = "`rope_scaling` llama3: frequencies with more periods than this are kept; above "
              "`rope_low_freq_factor`"},
     {"model", "rope_beta_fast", BY__KEY_REAL, OWN(beta_fast), "32", 0, 1e6, BY__ABOVE_MIN,
      .later = true,
-     .help = "`rope_scaling` yarn: frequencies with more turns in the original context stay"},
+     .help = "`rope_scaling` yarn: frequencies with more periods in the original context than this "
+             "are kept"},
     {"model", "rope_beta_slow", BY__KEY_REAL, OWN(beta_slow), "1", 0, 1e6, BY__ABOVE_MIN,
      .later = true,
-     .help = "`rope_scaling` yarn: frequencies with fewer turns in it are divided; at most "
-             "`rope_beta_fast`"},
+     .help = "`rope_scaling` yarn: frequencies with fewer periods than this are divided by "
+             "rope_factor; at most `rope_beta_fast`"},
     {"model", "rope_attention_factor", BY__KEY_REAL, OWN(attention_factor), "-1", 0, 1e6,
      BY__ABOVE_MIN, .derived = "0.1 ln(rope_factor) + 1", .later = true,
-     .help = "`rope_scaling` yarn: what cosines and sines are multiplied by"},
+     .help = "`rope_scaling` yarn: factor on the cosines and sines"},
 };
 const by__key_list by__rope_key_list = BY__KEY_LIST(key_rows);
 

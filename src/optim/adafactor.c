@@ -22,18 +22,19 @@ typedef struct adafactor_keys {
 
 static const by__key keys[] = {
     {"optimizer", "beta1", BY__KEY_REAL, BY__OWN(adafactor_keys, beta1), "0", 0, 1, BY__BELOW_MAX,
-     .help = "decay rate of the first moment; 0: none is kept"},
+     .help = "decay rate of the first moment; 0: no first moment"},
     {"optimizer", "beta2_decay", BY__KEY_REAL, BY__OWN(adafactor_keys, beta2_decay), "-0.8", -1, 0,
      BY__BELOW_MAX,
-     .help = "the second moment's decay rate at update t is 1 - t to the power of this"},
+     .help = "exponent d of the second moment: its decay rate at update t is 1 - t^d"},
     {"optimizer", "eps", BY__KEY_PAIR, BY__OWN(adafactor_keys, eps), "[1e-30, 1e-3]", 1e-37, 1, 0,
-     .help = "added to squared gradients; least root mean square of a parameter that scales steps"},
+     .help = "epsilon 1, added to squared gradients, and epsilon 2, the smallest parameter scale "
+             "(root mean square)"},
     {"optimizer", "clip_threshold", BY__KEY_REAL, BY__OWN(adafactor_keys, clip_threshold), "1", 0,
-     1e9, BY__ABOVE_MIN, .help = "bound of the root mean square of a tensor's update"},
+     1e9, BY__ABOVE_MIN, .help = "largest root mean square of a tensor's update"},
     {"optimizer", "relative_step", BY__KEY_SWITCH, BY__OWN(adafactor_keys, relative_step), "true",
-     .help = "the learning rate of update t is at most 1 / sqrt(t)"},
+     .help = "limit the learning rate of update t to 1 / sqrt(t)"},
     {"optimizer", "scale_parameter", BY__KEY_SWITCH, BY__OWN(adafactor_keys, scale_parameter),
-     "true", .help = "steps are in proportion to the root mean square of the parameter"},
+     "true", .help = "scale updates by the root mean square of the parameter"},
 };
 static const by__key_list key_list = BY__KEY_LIST(keys);
 
@@ -232,9 +233,9 @@ static void hyper_values(float hyper[BY_HYPER_COUNT], const void *own, int64_t s
 
 const by__optimizer by__optimizer_adafactor = {
     .kind = {.name = "adafactor",
-             .help = "Adafactor (Shazeer & Stern 2018): second moments of matrices as rows times "
-                     "columns, with decoupled weight decay. optimizer.lr 0.01 and schedule "
-                     "constant are the paper's.",
+             .help = "Adafactor (Shazeer & Stern 2018): factored second moments of matrices, with "
+                     "decoupled weight decay. The paper uses optimizer.lr 0.01 and schedule "
+                     "constant.",
              .keys = {&key_list},
              .size = sizeof(adafactor_keys)},
     .states = states,

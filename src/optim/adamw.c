@@ -10,7 +10,7 @@ static const by__key keys[] = {
     {"optimizer", "betas", BY__KEY_PAIR, BY__OWN(adamw_keys, betas), "[0.9, 0.99]", 0, 1,
      BY__BELOW_MAX, .help = "decay rates of the first and second moment"},
     {"optimizer", "eps", BY__KEY_REAL, BY__OWN(adamw_keys, eps), "1e-8", 0, 1, BY__ABOVE_MIN,
-     .help = "added to the root of the second moment"},
+     .help = "epsilon: added to the root of the second moment"},
 };
 static const by__key_list key_list = BY__KEY_LIST(keys);
 

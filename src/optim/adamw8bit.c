@@ -17,7 +17,7 @@ static const by__key keys[] = {
     {"optimizer", "betas", BY__KEY_PAIR, BY__OWN(adamw8bit_keys, betas), "[0.9, 0.99]", 0, 1,
      BY__BELOW_MAX, .help = "decay rates of the first and second moment"},
     {"optimizer", "eps", BY__KEY_REAL, BY__OWN(adamw8bit_keys, eps), "1e-8", 0, 1, BY__ABOVE_MIN,
-     .help = "added to the root of the second moment"},
+     .help = "epsilon: added to the root of the second moment"},
 };
 static const by__key_list key_list = BY__KEY_LIST(keys);
 
@@ -86,9 +86,8 @@ static by_status resolve(by_config *config, void *own, by_error *error)
     BY_UNUSED(own);
     if (config->parallel.tensor != 1 || config->parallel.expert != 1 || config->sync.every > 1) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: blocks of 8-bit moments are of whole tensors of one rank: "
-                            "parallel.tensor, parallel.expert and sync.every must be 1, or take "
-                            "adamw",
+                            "%s: adamw8bit needs whole tensors on each rank: set parallel.tensor, "
+                            "parallel.expert and sync.every to 1, or use adamw",
                             by__config_where(config, "optimizer.kind", "parallel.tensor"));
     }
     return by__optimizer_wants_f32(config, error);
@@ -96,9 +95,9 @@ static by_status resolve(by_config *config, void *own, by_error *error)
 
 const by__optimizer by__optimizer_adamw8bit = {
     .kind = {.name = "adamw8bit",
-             .help = "AdamW with moments in 8 bits, by blocks of 256 (Dettmers et al. 2022): 2 "
-                     "bytes of state a parameter where adamw has 8. Tensors of less than 4,096 "
-                     "elements keep f32.",
+             .help = "AdamW with 8-bit moments in blocks of 256 (Dettmers et al. 2022): 2 bytes of "
+                     "state per parameter instead of 8. Tensors of less than 4,096 elements have "
+                     "f32 moments.",
              .keys = {&key_list},
              .size = sizeof(adamw8bit_keys),
              .resolve = resolve},

@@ -108,8 +108,8 @@ static by_status check_patterns(const by_graph *graph, const by_optimizer_config
             status = refuse_pattern(names, count, group->match, error);
         } else if (!first) {
             status = by_error_set(error, BY_ECONFIG,
-                                  "optimizer.groups: all that \"%.100s\" matches belongs to groups "
-                                  "before it: put it before them",
+                                  "optimizer.groups: everything that \"%.100s\" matches belongs to "
+                                  "earlier groups: put it before them",
                                   group->match);
         }
     }

@@ -17,7 +17,7 @@ static const by__key keys[] = {
     {"optimizer", "betas", BY__KEY_PAIR, BY__OWN(lamb_keys, betas), "[0.9, 0.999]", 0, 1,
      BY__BELOW_MAX, .help = "decay rates of the first and second moment"},
     {"optimizer", "eps", BY__KEY_REAL, BY__OWN(lamb_keys, eps), "1e-6", 0, 1, BY__ABOVE_MIN,
-     .help = "added to the root of the second moment"},
+     .help = "epsilon: added to the root of the second moment"},
 };
 static const by__key_list key_list = BY__KEY_LIST(keys);
 
@@ -81,8 +81,8 @@ static void hyper_values(float hyper[BY_HYPER_COUNT], const void *own, int64_t s
 const by__optimizer by__optimizer_lamb = {
     .kind = {.name = "lamb",
              .help =
-                 "LAMB (You et al. 2020): Adam's direction, with decoupled weight decay, and for "
-                 "each tensor a step in proportion to its norm.",
+                 "LAMB (You et al. 2020): Adam with decoupled weight decay, and updates scaled to "
+                 "the norm of each tensor.",
              .keys = {&key_list},
              .size = sizeof(lamb_keys)},
     .states = states,

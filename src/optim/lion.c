@@ -9,7 +9,9 @@ typedef struct lion_keys {
 
 static const by__key keys[] = {
     {"optimizer", "betas", BY__KEY_PAIR, BY__OWN(lion_keys, betas), "[0.9, 0.99]", 0, 1,
-     BY__BELOW_MAX, .help = "share of the momentum in the direction of a step, and its decay rate"},
+     BY__BELOW_MAX,
+     .help = "interpolation of momentum and gradient for the update, and decay rate of the "
+             "momentum"},
 };
 static const by__key_list key_list = BY__KEY_LIST(keys);
 
@@ -31,8 +33,8 @@ static by_value update(by_graph *graph, const by__update *u, const void *own)
 const by__optimizer by__optimizer_lion = {
     .kind = {.name = "lion",
              .help =
-                 "Lion, the sign of a momentum (Chen et al. 2023), with decoupled weight decay. "
-                 "Takes a 3 to 10 times lower lr than adamw, and a higher weight_decay.",
+                 "Lion (Chen et al. 2023): sign of an interpolated momentum, with decoupled weight "
+                 "decay. Needs a 3 to 10 times lower lr than adamw, and a higher weight_decay.",
              .keys = {&key_list},
              .size = sizeof(lion_keys)},
     .states = states,

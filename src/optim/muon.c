@@ -24,16 +24,16 @@ static const by__key keys[] = {
     {"optimizer", "momentum", BY__KEY_REAL, BY__OWN(muon_keys, momentum), "0.95", 0, 1,
      BY__BELOW_MAX, .help = "decay rate of the momentum"},
     {"optimizer", "nesterov", BY__KEY_SWITCH, BY__OWN(muon_keys, nesterov), "true",
-     .help = "Nesterov's momentum, which looks one step ahead"},
+     .help = "Nesterov momentum"},
     {"optimizer", "scale", BY__KEY_TEXT, BY__OWN(muon_keys, scale), "rms",
      .choices = "rms|original",
-     .help = "size of a matrix's step: rms: 0.2 sqrt(max(rows, columns)), for which lr and "
-             "weight_decay of adamw hold; original: sqrt(max(1, outputs / inputs)), with lr near "
+     .help = "scale of the update of a matrix: rms: 0.2 sqrt(max(rows, columns)), for which lr and "
+             "weight_decay of adamw apply; original: sqrt(max(1, outputs / inputs)), with lr near "
              "0.02"},
     {"optimizer", "betas", BY__KEY_PAIR, BY__OWN(muon_keys, betas), "[0.9, 0.99]", 0, 1,
-     BY__BELOW_MAX, .help = "decay rates of the moments of what takes AdamW's step"},
+     BY__BELOW_MAX, .help = "decay rates of the moments, for parameters that are updated by AdamW"},
     {"optimizer", "eps", BY__KEY_REAL, BY__OWN(muon_keys, eps), "1e-8", 0, 1, BY__ABOVE_MIN,
-     .help = "added to the root of their second moment"},
+     .help = "epsilon: added to the root of their second moment"},
 };
 static const by__key_list key_list = BY__KEY_LIST(keys);
 
@@ -163,8 +163,8 @@ static by_status resolve(by_config *config, void *own, by_error *error)
     BY_UNUSED(own);
     if (config->parallel.tensor != 1 || config->parallel.expert != 1) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: the products of muon are of whole matrices: parallel.tensor and "
-                            "parallel.expert must be 1, or take adamw",
+                            "%s: muon needs whole matrices: set parallel.tensor and "
+                            "parallel.expert to 1, or use adamw",
                             by__config_where(config, "optimizer.kind", "parallel.tensor"));
     }
     return by__optimizer_wants_f32(config, error);
@@ -172,9 +172,10 @@ static by_status resolve(by_config *config, void *own, by_error *error)
 
 const by__optimizer by__optimizer_muon = {
     .kind = {.name = "muon",
-             .help = "Muon (Jordan 2024): an orthogonal step for the matrices of hidden layers, "
-                     "AdamW for the rest. 4 bytes of state for a parameter of the former; its "
-                     "products cost time in proportion to rows + columns.",
+             .help =
+                 "Muon (Jordan 2024): orthogonalized updates for the matrices of hidden layers, "
+                 "AdamW for the rest. 4 bytes of state per parameter of the former; the cost "
+                 "of its matrix products grows with rows + columns.",
              .keys = {&key_list},
              .size = sizeof(muon_keys),
              .resolve = resolve},

@@ -101,7 +101,7 @@ by_status by__optimizer_wants_f32(const by_config *config, by_error *error)
     return strcmp(config->precision.weights, "f32") == 0
                ? BY_OK
                : by_error_set(error, BY_ECONFIG,
-                              "%s: %s keeps f32 weights: set precision.weights: f32, or take adamw",
+                              "%s: %s needs f32 weights: set precision.weights: f32, or use adamw",
                               by__config_where(config, "precision.weights", "optimizer.kind"),
                               config->optimizer.kind);
 }

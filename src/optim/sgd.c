@@ -11,9 +11,9 @@ typedef struct sgd_keys {
 
 static const by__key keys[] = {
     {"optimizer", "momentum", BY__KEY_REAL, BY__OWN(sgd_keys, momentum), "0.9", 0, 1, BY__BELOW_MAX,
-     .help = "share of the last step's direction that is kept; 0: no momentum"},
+     .help = "momentum; 0: none"},
     {"optimizer", "nesterov", BY__KEY_SWITCH, BY__OWN(sgd_keys, nesterov), "false",
-     .help = "Nesterov's momentum, which looks one step ahead"},
+     .help = "Nesterov momentum"},
 };
 static const by__key_list key_list = BY__KEY_LIST(keys);
 

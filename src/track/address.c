@@ -35,7 +35,7 @@ by_status by__address_parse(by__address *out, const char *text, by_error *error)
     }
     return is_good ? BY_OK
                    : by_error_set(error, BY_ECONFIG,
-                                  "'%s' is no address: write 127.0.0.1:9464 (this machine alone), "
-                                  "0.0.0.0:9464 (every network) or [::1]:9464",
+                                  "'%s' is not an address: write 127.0.0.1:9464 (this machine "
+                                  "only), 0.0.0.0:9464 (every network) or [::1]:9464",
                                   text);
 }

@@ -82,8 +82,8 @@ by_status by__mlflow_request(by__mlflow *m, const char *point, json_t **reply, c
     by_status status = BY_OK;
     if (code != 200) {
         status = refuse(m, code, root, refusal, error);
-    } else if (!json_is_object(root)) { /* a reply of a proxy, or of another service */
-        status = by_error_set(error, BY_EIO, "mlflow server %s: its reply is no JSON", server);
+    } else if (!json_is_object(root)) { /* a proxy, or another service */
+        status = by_error_set(error, BY_EIO, "mlflow server %s: its reply is not JSON", server);
     }
     if (status != BY_OK || reply == NULL) {
         json_decref(root);

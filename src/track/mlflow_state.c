@@ -62,9 +62,8 @@ by_status by__mlflow_state_parse(by__mlflow_state *out, const char *path, const 
     json_decref(root);
     if (!is_good) {
         by__mlflow_state_free(&state);
-        return by_error_set(
-            error, BY_EFORMAT,
-            "%s is damaged: remove it, and the run is sent again from its beginning", path);
+        return by_error_set(error, BY_EFORMAT,
+                            "%s is damaged: remove it, and the whole run is sent again", path);
     }
     *out = state;
     return BY_OK;
@@ -83,10 +82,10 @@ by_status by__mlflow_check(const char *server, by_error *error)
                             server);
     }
     if (memchr(server + scheme, '@', host) != NULL) {
-        return by_error_set(error, BY_ECONFIG,
-                            "track.mlflow: a config is kept and printed, so that it holds no "
-                            "password: set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD "
-                            "in the environment");
+        return by_error_set(
+            error, BY_ECONFIG,
+            "track.mlflow: a config is stored and printed, so it must not contain a password: set "
+            "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD in the environment");
     }
     return BY_OK;
 }

@@ -168,8 +168,8 @@ static by_status prepare_schema(by_registry *registry, by_error *error)
     }
     if (version != SCHEMA_VERSION) {
         return by_error_set(error, BY_EFORMAT,
-                            "%s has version %d, this banyan uses %d; remove the file, it is made "
-                            "anew from the run directories",
+                            "%s has version %d, but this banyan uses %d; remove the file, and it "
+                            "is rebuilt from the run directories",
                             registry->path, version, SCHEMA_VERSION);
     }
     /* Scans the table, so that damage is found here and not in the middle of a run. */

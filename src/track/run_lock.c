@@ -53,10 +53,10 @@ by_status by__run_lock(int *out, const char *run, by_error *error)
     } else if (errno == EAGAIN || errno == EACCES) {
         char holder[128];
         read_holder(holder, fd);
-        status =
-            by_error_set(error, BY_ESTATE,
-                         "%s is being trained by %s; wait until that ends, or end it", run, holder);
-    } /* otherwise the file system has no locks, and the run goes on without one */
+        status = by_error_set(error, BY_ESTATE,
+                              "%s is being trained by %s; wait for it to finish, or stop it", run,
+                              holder);
+    } /* else a file system without locks: the run goes on without one */
     free(path);
     if (status != BY_OK) {
         if (fd >= 0) {

@@ -134,7 +134,7 @@ by_status by__tracker_open(by__tracker **out, const by__tracker_options *options
             by__tracker_close(&t);
             return by_error_set(error, status, "%s", problem.message);
         }
-        note(t, problem.message, "training goes on without this sink");
+        note(t, problem.message, "training continues without this sink");
     }
     *out = t;
     return BY_OK;

@@ -30,8 +30,8 @@ static by_status default_targets(const char *out[ADAPTED], size_t *count, char *
     char *rest = NULL;
     if (adapted == NULL) {
         return by_error_set(error, BY_ECONFIG,
-                            "lora.targets is empty, and for model.kind %s no layers are known that "
-                            "usually get adapters: name some, or all-linear",
+                            "lora.targets is empty, and model.kind %s has no default layers for "
+                            "adapters: name some, or all-linear",
                             config->model.kind);
     }
     *words = by__strdup(adapted);
@@ -74,8 +74,8 @@ static by_status check_trained(const by_graph *graph, by_error *error)
         const by__value *value = &graph->values[v];
         if (value->role == BY_ROLE_PARAMETER && value->frozen && by__is_adapter(value->name)) {
             return by_error_set(error, BY_ECONFIG,
-                                "optimizer.groups freezes %s: adapters are trained; leave lora out "
-                                "where nothing is to be",
+                                "optimizer.groups freezes %s, but adapters are trained; leave out "
+                                "lora or the group",
                                 value->name);
         }
     }

@@ -19,17 +19,17 @@ static const by__schema schema = {.tables = tables,
 
 static const char reference_head[] =
     "# Configuration\n\n"
-    "A run is described by one YAML file. `base: other.yaml` (a path relative to the file that\n"
-    "names it) takes every key from that file first; a key given here replaces the base's, lists\n"
-    "as a whole. On the command line `--set section.key=value` replaces a key of the file; its\n"
+    "All keys of a run's config, one YAML file. `base: other.yaml` (a path relative to the file\n"
+    "that names it) includes another file; keys of this file override those of the base, lists\n"
+    "as a whole. On the command line, `--set section.key=value` overrides a key of the file; its\n"
     "value is taken literally unless it starts with `[`, `\"` or `'`, which is read as YAML. The\n"
-    "resolved config is printed, hashed and kept with the run.\n\n"
+    "resolved config is printed, hashed and stored with the run.\n\n"
     "A section with a key `kind` has further keys for each kind, listed below the section's own.\n"
-    "A key that the chosen kind does not have, an unknown key, a key given twice, a value of the\n"
-    "wrong type or out of its range is an error that names file and line. Whole numbers may be\n"
-    "written `1_000` or `1e3`; a list of one may be written without brackets. Where -1 is\n"
-    "accepted, the value is derived as the table says.\n\n"
-    "<!-- Made from the declarations of all keys; make it anew with\n"
+    "It is an error, reported with file and line, if a key is unknown, is given twice or does not\n"
+    "belong to the chosen kind, or if a value has the wrong type or is out of range. Whole\n"
+    "numbers may be written as `1_000` or `1e3`, and a list of one element without brackets. If a\n"
+    "key accepts -1, the value is derived as the table says.\n\n"
+    "<!-- Generated from the declarations of all keys; regenerate it with\n"
     "     `build/debug/tests/test_config --write`. -->\n";
 
 by_status by_config_default(by_config **out, by_error *error)

@@ -70,10 +70,9 @@ void by__job_damage_collected(by__job *job, int64_t step)
 void by__job_damage_end(by__job *job)
 {
     if (job->damaged_samples > 0) {
-        by__job_note(job,
-                     "%llu samples had damaged tokens; others stood in for them (events "
-                     "`replaced`)",
-                     (unsigned long long)job->damaged_samples);
+        by__job_note(
+            job, "%llu samples had damaged tokens and were replaced by others (events `replaced`)",
+            (unsigned long long)job->damaged_samples);
     }
 }
 
@@ -89,8 +88,8 @@ void by__job_damage_restore(by__job *job, const by_checkpoint *checkpoint)
     }
     if (strcmp(then, job->damage) != 0) {
         by__job_note(job,
-                     "other parts of the data are damaged than when %s was written: the samples "
-                     "that stand in for them are others from here on",
+                     "other parts of the data are damaged than when %s was written: they are "
+                     "replaced by other samples from here on",
                      by_checkpoint_path(checkpoint));
     }
 }

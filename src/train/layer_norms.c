@@ -172,7 +172,7 @@ by_status by__layers_plan(by_trainer *t, by_error *error)
     if (t->offload != NULL) {
         return by_error_set(error, BY_ECONFIG,
                             "track.norms_every and track.histograms_every read weights from "
-                            "memory, and offload.optimizer: disk leaves them on disk: set both to "
+                            "memory, but offload.optimizer: disk keeps them on disk: set both to "
                             "0, or offload.optimizer: none");
     }
     BY_TRY(by__alloc((void **)&t->norms, 1, sizeof *t->norms, "norms", error));

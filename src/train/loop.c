@@ -334,8 +334,8 @@ static by_status agree_to_stop(by__job *job, by_error *error)
 static void warn_of_slowness(const by__job *job)
 {
     if (by__compute_dtype(job->config) == BY_F16 && by__job_leads(job)) {
-        by__job_note(job, "precision.compute fp16 is slow on this device: products convert to f32; "
-                          "bf16 has the same memory and is faster");
+        by__job_note(job, "precision.compute fp16 is slow on this device, whose matrix products "
+                          "convert it to f32; bf16 needs the same memory and is faster");
     }
 }
 
@@ -347,7 +347,7 @@ static void tell_complete(const by__job *job)
     if (job->options->resume != NULL && done >= steps) {
         by__job_note(job,
                      "%s: step %lld of train.steps %lld is done, so there is nothing left to "
-                     "train; to go on, give more steps: --set train.steps=%lld",
+                     "train; to continue, give more steps: --set train.steps=%lld",
                      job->run, done, steps, 2 * done);
     }
 }

@@ -213,8 +213,8 @@ by_status by_trainer_draw_memory(const by_trainer *trainer, const char *path, by
     picture p = {.trainer = trainer};
     if (trainer->gradients == NULL) {
         return by_error_set(error, BY_EARG,
-                            "%s: the memory of a step is drawn of one program of forward and "
-                            "backward, and %s",
+                            "%s: the memory of a step can be plotted only for a single program of "
+                            "forward and backward pass, but %s",
                             path,
                             trainer->pipe != NULL ? "the stages of a pipeline have several"
                                                   : "this trainer has none");

@@ -91,11 +91,11 @@ static by_status check_batch(const by__layout *l, const by_config *config, by_er
                             (long long)(train->micro_batch * l->replicas));
     }
     if (train->batch_warmup.count > 0 && l->size[BY_MESH_PIPELINE] > 1) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s: train.batch_warmup changes how many micro-batches a step has, and "
-                            "the schedule of parallel.pipeline is of so many: leave one of them "
-                            "out",
-                            by__config_where(config, "train.batch_warmup", "parallel.pipeline"));
+        return by_error_set(
+            error, BY_ECONFIG,
+            "%s: train.batch_warmup changes the number of micro-batches per step, but the schedule "
+            "of parallel.pipeline is for a fixed number: leave one of them out",
+            by__config_where(config, "train.batch_warmup", "parallel.pipeline"));
     }
     if (count >= l->replicas) {
         return BY_OK;
@@ -128,8 +128,8 @@ static by_status check_keep(const by__layout *l, const by_config *config, by_err
     if (config->parallel.keep != 0 && config->parallel.zero > 2 && l->size[BY_MESH_SHARD] > 1 &&
         l->size[BY_MESH_PIPELINE] > 1) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: parallel.keep is true and parallel.pipeline %d: stages gather "
-                            "parameters for each pass; set keep to false",
+                            "%s: parallel.keep is true, but with parallel.pipeline %d stages "
+                            "gather parameters for each pass; set keep to false",
                             by__config_where(config, "parallel.keep", "parallel.pipeline"),
                             l->size[BY_MESH_PIPELINE]);
     }
@@ -143,9 +143,8 @@ static by_status check_axes(const by__layout *l, const by_config *config, by_err
     if (config->sync.staleness > 0 && l->ranks != l->size[BY_MESH_DATA]) {
         return by_error_set(
             error, BY_ECONFIG,
-            "%s: sync.staleness is %lld, and %d of %d ranks are along parallel.data: "
-            "exchanges that end later are for replicas of one rank; set "
-            "sync.staleness to 0, or all other axes to 1",
+            "%s: sync.staleness is %lld, which needs replicas of one rank each, but only %d of %d "
+            "ranks are along parallel.data; set sync.staleness to 0, or all other axes to 1",
             by__config_where(config, "sync.staleness", "parallel.data"),
             (long long)config->sync.staleness, l->size[BY_MESH_DATA], l->ranks);
     }

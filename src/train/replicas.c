@@ -130,15 +130,16 @@ static by_status report(const by_trainer *t, by_comm *comm, const replica *all, 
     const char *name = first == count ? "" : by__store_entry(t->store, (by__handle)first)->name;
     /* If two groups have the same size, either may be wrong. */
     bool decided = alike(all, replicas, good) > alike(all, replicas, bad);
-    return by_error_set(error, BY_ECORRUPT,
-                        "step %lld: the weights of rank %d (%s) %s those of rank %d (%s) in %zu of "
-                        "%zu tensors, first in '%s'%s: a fault of a processor or of memory is "
-                        "suspected; check the host, and go on elsewhere from the newest checkpoint",
-                        (long long)t->updates, (int)all[bad].rank, by_comm_host(comm, bad),
-                        decided ? "differ from" : "and", (int)all[good].rank,
-                        by_comm_host(comm, good), differing, count, name,
-                        decided ? ", which the other replicas agree with"
-                                : " differ, and no other replica says which is right");
+    return by_error_set(
+        error, BY_ECORRUPT,
+        "step %lld: the weights of rank %d (%s) %s those of rank %d (%s) in %zu of "
+        "%zu tensors, first in '%s'%s: a fault of a processor or of memory is suspected; check the "
+        "host, and resume on another one from the newest checkpoint",
+        (long long)t->updates, (int)all[bad].rank, by_comm_host(comm, bad),
+        decided ? "differ from" : "and", (int)all[good].rank, by_comm_host(comm, good), differing,
+        count, name,
+        decided ? ", which the other replicas agree with"
+                : " differ, and no other replica says which is right");
 }
 
 static by_status compare(const by_trainer *t, by_comm *comm, bool divided, hash *hashes,

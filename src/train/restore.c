@@ -18,8 +18,8 @@ static by_status check_teacher(const by__job *job, const by_checkpoint *checkpoi
         return BY_OK;
     }
     return by_error_set(error, BY_ECONFIG,
-                        "%s learned from other weights (%.8s) than distill.teacher=%s has now "
-                        "(%.8s): name the checkpoint that they were in, not its run",
+                        "%s was trained with other teacher weights (%.8s) than distill.teacher=%s "
+                        "has now (%.8s): name the checkpoint with these weights, not its run",
                         by_checkpoint_path(checkpoint), then, job->config->distill.teacher, now);
 }
 
@@ -245,21 +245,21 @@ static by_status find_checkpoint(char **path, by__job *job, by_error *error)
     uint64_t step = 0;
     char *skipped = NULL;
     BY_TRY(find_newest(&found, &newest, job, error));
-    by_status status = found ? by_checkpoint_latest(job->checkpoints, path, &skipped, &reason)
-                             : by_error_set(&reason, BY_ESTATE,
-                                            "%s was ended before its first checkpoint", job->run);
+    by_status status =
+        found ? by_checkpoint_latest(job->checkpoints, path, &skipped, &reason)
+              : by_error_set(&reason, BY_ESTATE, "%s ended before its first checkpoint", job->run);
     if (status == BY_ESTATE && job->options->from_start) {
-        by__job_note(job, "%s; beginning again at step 0", reason.message);
+        by__job_note(job, "%s; starting again at step 0", reason.message);
         *path = by__strdup("");
         return *path != NULL ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: path");
     }
     if (status != BY_OK) {
         return by_error_set(error, status, "%s%s", reason.message,
-                            status == BY_ESTATE ? "; --from-start begins again at step 0" : "");
+                            status == BY_ESTATE ? "; start again at step 0 with --from-start" : "");
     }
     if (skipped[0] != '\0' && by__step_of_name(strrchr(*path, '/') + 1, &step)) {
         by__job_note(job,
-                     "not a whole checkpoint: %sgoing on from step %llu: the %llu steps behind it "
+                     "not a valid checkpoint: %sresuming from step %llu; the %llu steps after it "
                      "are trained again",
                      skipped, (unsigned long long)step, (unsigned long long)(newest - step));
     }

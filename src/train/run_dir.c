@@ -160,7 +160,7 @@ static void update_index(by__job *job, const by_run_record *record)
     by_error error = {0};
     if (index_run(job, record, &error) != BY_OK && !job->index_failing) {
         job->index_failing = true;
-        by__job_note(job, "%s; the run goes on without this index of runs", error.message);
+        by__job_note(job, "%s; the run continues without this index of runs", error.message);
     }
 }
 

@@ -144,8 +144,8 @@ static by_status check_finite(const by__held *h, size_t i, const void *values, b
     return by__all_finite(s->dtype, values, (size_t)count)
                ? BY_OK
                : by_error_set(error, BY_EDIVERGED,
-                              "'%s' is not finite after step %lld: no checkpoint is written; go on "
-                              "from an earlier one with a lower optimizer.lr",
+                              "'%s' is not finite after step %lld: no checkpoint is written; "
+                              "resume from an earlier one with a lower optimizer.lr",
                               s->name, (long long)by_trainer_updates(h->trainer));
 }
 

@@ -52,7 +52,7 @@ start cut
 cut_link n2
 ends_with 0
 holds err "rank 1 (host n2) was not heard of for "
-holds err "host n2 cannot be reached; it is left out"
+holds err "host n2 cannot be reached and is not used"
 holds err "1 of 2 ranks have a place"
 same_end cut
 mend_link n2
@@ -63,8 +63,8 @@ kill -TERM "$(ip netns pids "$hosts_id-2" | while read -r pid; do
     [ "/proc/$pid/exe" -ef "$banyan" ] && echo "$pid"
 done | head -n 1)" || fail "there is no rank on n2"
 ends_with 0
-holds err "all ranks save and end"
-holds err "going on with the hosts that are left"
+holds err "all ranks save and exit"
+holds err "continuing on the remaining hosts"
 if grep -q "restart 1 of" err; then fail "it counts as a failure"; fi
 same_end spot
 
@@ -76,6 +76,6 @@ kill -9 "$(ip netns pids "$hosts_id-2" | while read -r pid; do
 done | head -n 1)" || fail "there is no rank on n2"
 ends_with 0
 holds err "crash: rank 1 (host n2)"
-holds err "host n2 cannot be reached; it is left out"
+holds err "host n2 cannot be reached and is not used"
 same_end gone
 rm -f down.2

@@ -96,7 +96,7 @@ for victim in 0 3; do
     start "$@"
     signal_rank "$victim" TERM
     ends_with 3
-    holds err "all ranks save and end"
+    holds err "all ranks save and exit"
     run 0 "$banyan" launch -n 2 train --resume runs/job --quiet
     same_end
 done

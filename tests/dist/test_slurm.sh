@@ -105,10 +105,10 @@ until grep -q -s '"step":5,' runs/job/events.jsonl; do
 done
 scancel --batch --signal=TERM "$job"
 for _ in $(seq 200); do
-    grep -q "all ranks save and end" job.out && [ "$(state)" != RUNNING ] && break
+    grep -q "all ranks save and exit" job.out && [ "$(state)" != RUNNING ] && break
     sleep 0.1
 done
-holds job.out "all ranks save and end"
+holds job.out "all ranks save and exit"
 holds runs/job/run.json '"status": "stopped"'
 for _ in $(seq 300); do
     [ -z "$(state)" ] || [ "$(state)" = COMPLETED ] && break

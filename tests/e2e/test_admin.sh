@@ -35,7 +35,7 @@ expect 400 admin POST /v1/admin/deploy '{"where": "/"}'
 expect 400 admin POST /v1/admin/deploy '[]'
 expect 400 admin POST /v1/admin/deploy "{\"path\": \"$work/none\"}"
 expect 409 admin POST /v1/admin/deploy "{\"path\": \"$work/runs/tiny\"}"
-holds answer "serves already"
+holds answer "is already live"
 expect 409 admin POST /v1/admin/rollback
 expect 202 admin POST /v1/admin/deploy "{\"path\": \"$work/first\"}"
 until_version() {

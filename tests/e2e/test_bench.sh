@@ -41,7 +41,7 @@ cmp before cache-home/banyan/machine.json || fail "the cache was written again"
 
 say "a cache that cannot be written costs a note"
 run 0 env XDG_CACHE_HOME="$work/text.txt" "$banyan" bench machine --threads 1 --json
-holds err "not kept"
+holds err "not stored"
 json "d['cache'] is None and d['threads'] == 1 and d['f32_gflops'] > 0"
 
 say "bench train"
@@ -64,7 +64,7 @@ json "all(abs(p['exposed_share'] * p['step_ms'] - p['exposed_ms']) < 1e-3 * p['s
 grep -q '<svg' scale.svg || fail "no picture"
 for ranks in 2,1 0 1,x ""; do
     run 2 "$banyan" bench scale c.yaml --ranks "$ranks"
-    holds err "ascending: 1,2,4"
+    holds err "in ascending order, such as 1,2,4"
 done
 
 say "bench generate, of a config with initial weights"
@@ -107,7 +107,7 @@ grep -q "<svg" sweep.svg || fail "no picture"
 run 0 "$banyan" bench engine c.yaml --sweep 2 --prompt-tokens 20 --tokens 6 --json
 [ "$(field requests <out)" = 2 ] || fail "$(cat out)"
 run 2 "$banyan" bench engine c.yaml --sweep 1,,2
-holds err "--sweep 1,,2: wanted are up to 32 numbers"
+holds err "--sweep 1,,2: give up to 32 numbers"
 run 2 "$banyan" bench engine c.yaml --out sweep.svg
 
 say "bench engine, beside a long prompt: a short one has half of a step's rows"

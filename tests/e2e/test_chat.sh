@@ -11,7 +11,7 @@ set -- chat runs/talk --template talk.jinja --temperature 0 --tokens 5
 say "without a template: what to do"
 echo apple >in
 run 1 "$banyan" chat runs/talk <in
-holds err "has no chat template; --template FILE gives one"
+holds err "has no chat template: give one with --template FILE"
 
 say "a template that is wrong: its line"
 printf 'a\n{%% include "x" %%}' >wrong.jinja
@@ -52,6 +52,6 @@ run 2 "$banyan" "$@" <in
 holds err "'/dance' is none of /reset"
 awk 'BEGIN { for (i = 0; i < 500; i++) printf "apple "; print "" }' >in
 run 1 "$banyan" "$@" <in
-holds err "/reset begins a new one"
+holds err "start a new one with /reset"
 run 2 "$banyan" chat runs/talk --stop ""
 run 2 "$banyan" chat

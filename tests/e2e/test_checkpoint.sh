@@ -155,7 +155,7 @@ same grows.digest out
 
 say "nothing is overwritten, and what is wrong is said"
 run 2 "$banyan" checkpoint merge runs/tiny merged
-holds err "merged exists already"
+holds err "merged already exists"
 run 2 "$banyan" checkpoint
 run 2 "$banyan" checkpoint digest
 run 1 "$banyan" checkpoint digest nowhere

@@ -37,7 +37,7 @@ END
 
 say "train on images"
 run 0 "$banyan" train images.yaml
-holds out "88 samples to train on, 22 held out"
+holds out "88 samples for training, 22 held out"
 holds out "samples/s"
 holds out "accuracy"
 last=runs/images/checkpoints/step-00000040
@@ -170,7 +170,7 @@ holds err "the data is a table"
 say "compress: a plan says which methods the model takes, and why not the others"
 for from in images table; do
     run 0 "$banyan" compress runs/$from --plan
-    [ "$(grep -c "not for this model: model.kind" out)" -ge 6 ] || fail "$(cat out)"
+    [ "$(grep -c "not possible for this model: model.kind" out)" -ge 6 ] || fail "$(cat out)"
     run 0 "$banyan" compress runs/$from --plan --json
     cp out plan
     while read -r line; do

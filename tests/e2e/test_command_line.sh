@@ -17,7 +17,7 @@ refused() {
 refused "--batches must be at least 1" eval runs/a --batches -7
 refused "--batches must be at least 1" eval runs/a --batches 0
 refused "--tokens needs --logits-out" eval runs/a --tokens tokens.safetensors
-refused "--batches is for a loss" eval runs/a --logits-out l.safetensors --batches 1
+refused "--batches cannot be used with --logits-out" eval runs/a --logits-out l.safetensors --batches 1
 refused "--precision 'f16' is none of f32, bf16, fp16" generate runs/a --precision f16
 refused "--precision 'i32' is none of f32, bf16, fp16" bench generate c.yaml --precision i32
 refused "--seed '-1' is not a whole number from 0 to 18446744073709551615" generate runs/a --seed -1
@@ -26,7 +26,7 @@ refused "micro_batch 16777216 x context 16777216 is more than" info c.yaml --set
     --set model.context=16777216 --set train.batch=16777216
 for command in train info profile "bench train" "bench kernels" "bench generate"; do
     # shellcheck disable=SC2086
-    refused "there is no config nowhere.yaml" $command nowhere.yaml
+    refused "config file nowhere.yaml does not exist" $command nowhere.yaml
 done
 
 say "a run that has no loss of held-out data"

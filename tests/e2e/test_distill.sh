@@ -42,7 +42,7 @@ train_until 17 KILL "$banyan" "$@" --set name=other
 cp -r "$teacher" kept
 run 0 "$banyan" train --resume runs/teacher --set train.steps=24
 run 2 "$banyan" train --resume runs/other
-holds err "learned from other weights"
+holds err "was trained with other teacher weights"
 run 0 "$banyan" train --resume runs/other --set distill.teacher=kept
 agrees other
 
@@ -53,7 +53,7 @@ run 0 "$banyan" pack one.txt --tokenizer "$tokenizer" --output one --json
 vocab=$(field vocab <out)
 run 0 "$banyan" logits kept --data one --out all --top "$vocab" --json
 run 2 "$banyan" logits kept --data one --out all --top "$vocab"
-holds err "exists already"
+holds err "already exists"
 set -- train c.yaml --json --set data.text=[] --set train.eval_every=0 --set model.dropout=0
 run 0 "$banyan" "$@" --set data.train=one --set distill.teacher=kept --set name=live
 run 0 "$banyan" "$@" --set data.train=one --set distill.logits=all --set name=stored
@@ -72,9 +72,9 @@ done
 run 0 "$banyan" logits kept --data packed --out said --top 4
 run 0 "$banyan" "$@" --set data.train=packed --set distill.logits=said --set name=few
 run 2 "$banyan" "$@" --set data.train=packed --set distill.logits=said --set distill.temperature=3 --set name=no
-holds err "was written with a temperature of 2, and distill.temperature is 3"
+holds err "was made with a temperature of 2, but distill.temperature is 3"
 run 2 "$banyan" "$@" --set data.train=one --set distill.logits=said --set name=no
-holds err "is of other data"
+holds err "was made from other data"
 printf x | dd of=said/ids-00000.npy bs=1 seek=500 conv=notrunc 2>/dev/null
 "$banyan" "$@" --set data.train=packed --set distill.logits=said --set name=no >out 2>err && fail "damaged logits are read"
 holds err "it is damaged"

@@ -85,7 +85,7 @@ holds err "one of safetensors, gguf"
 run 2 "$banyan" export runs/llama --format safetensors --dtype q8_0 --output x
 holds err "one of f32 bf16 f16"
 run 2 "$banyan" export runs/llama --format safetensors --output half
-holds err "half exists already"
+holds err "half already exists"
 head -c 3000 llama.gguf >cut.gguf
 run 1 "$banyan" generate cut.gguf --prompt x
 holds err "cut.gguf: tensor"

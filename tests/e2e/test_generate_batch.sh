@@ -50,19 +50,19 @@ run 0 "$banyan" generate runs --batch prompts.txt --tokens 12 --sessions 3 --kv 
 run 2 "$banyan" generate runs --batch prompts.txt --kv int9
 holds err "int9"
 run 2 "$banyan" generate runs --prompt t --kv int9
-holds err "--kv 'int9' is not int8"
+holds err "--kv 'int9': only int8 is supported"
 run 2 "$banyan" generate runs --prompt t --temperature=-1
 holds err "temperature -1"
 run 2 "$banyan" generate runs --batch prompts.txt --speculate trigram
-holds err "--speculate trigram: it is neither ngram nor the directory of a model"
+holds err "--speculate trigram: it is neither ngram nor a model directory"
 newest=
 for checkpoint in runs/*/checkpoints/step-*; do newest=$checkpoint; done
 run 2 "$banyan" eval "$newest"
-holds err "$newest is not a run, which knows what it held out: name data with --data"
+holds err "$newest is not a run and has no held-out data: give data with --data"
 sed 's/number/digit/' text.txt >digits.txt
 run 0 "$banyan" train c.yaml --quiet --set 'data.text=[digits.txt]' --set run.dir=others --set train.steps=1
 run 2 "$banyan" generate runs --batch prompts.txt --speculate others
-holds err "its tokenizer is another one"
+holds err "its tokenizer differs from the model's"
 
 run 0 "$banyan" generate runs --prompt 'the number' --tokens 12 --speculate ngram --no-prompt
 python3 -c "
@@ -109,7 +109,7 @@ lines "d[0]['text'] == json.load(open('one'))['hypotheses'][0]['text']"
 for refused in '--stop x' '--kv int8'; do
     # shellcheck disable=SC2086
     run 2 "$banyan" generate runs --beams 4 $refused
-    holds err "searches for one prompt"
+    holds err "--beams cannot be combined with"
 done
 
 say "tokens that generation_config.json names end a text"
@@ -162,28 +162,28 @@ run 1 "$banyan" generate runs --batch wrong.txt
 holds err "wrong.txt:1: not a JSON object with a string \"prompt\""
 echo '{"prompt": "t", "tokens": 0}' >wrong.txt
 run 1 "$banyan" generate runs --batch wrong.txt
-holds err "\"tokens\" is an integer from 1 on"
+holds err "\"tokens\" must be an integer of at least 1"
 : >empty.txt
 run 2 "$banyan" generate runs --batch empty.txt
-holds err "has no prompt"
+holds err "contains no prompt"
 run 1 "$banyan" generate runs --batch nowhere.txt
 holds err "nowhere.txt"
 run 2 "$banyan" generate runs --batch prompts.txt --prompt a
-holds err "prompts and output of its own"
+holds err "--batch cannot be combined with --prompt"
 for with in '--speculate ngram' '--kv int8' '--best-of 2' '--beams 2' '-n 2'; do
     # shellcheck disable=SC2086
     run 2 "$banyan" generate runs --prompt t --tokens 0 $with
-    holds err "--tokens is 1 or more"
+    holds err "--tokens must be at least 1"
 done
 run 2 "$banyan" generate runs --prompt t --best-of 2 --sessions 9223372036854775807
-holds err "--sessions is 1 to 4096"
+holds err "--sessions must be 1 to 4096"
 run 2 "$banyan" generate runs --prompt t -n 0
-holds err "-n is 1 to four times --sessions"
+holds err "-n must be 1 to four times --sessions"
 run 2 "$banyan" generate runs --prompt t -n x
 holds err "-n 'x' is not a whole number"
 run 2 "$banyan" generate runs --prompt t -n 2 --best-of 3
-holds err "give one of the two"
+holds err "-n and --best-of cannot be combined"
 run 2 "$banyan" generate runs --prompt t --logprobs 2
-holds err "with --json or --batch"
+holds err "needs --json or --batch"
 run 2 "$banyan" generate runs --prompt t --logprobs 21 --json
-holds err "--logprobs is 0 to 20"
+holds err "--logprobs must be 0 to 20"

@@ -79,4 +79,4 @@ curl -sf "$url/metrics" >vllm
 holds vllm 'vllm:num_requests_running{model_name="tiny",engine="0"} 0'
 stop
 run 2 "$banyan" serve runs/tiny --set gateway.metrics_names=else --check
-holds err "gateway.metrics_names is else: it is banyan or vllm"
+holds err "gateway.metrics_names is else: must be banyan or vllm"

@@ -60,11 +60,11 @@ say "what does not go together"
 run 2 "$banyan" train c.yaml --set precision.weights=bf16
 holds err "precision.weights bf16 is for precision.compute bf16, not f32"
 run 2 "$banyan" train c.yaml --set precision.compute=bf16 --set precision.weights=bf16 --set offload.optimizer=disk
-holds err "keeps no state on disk"
+holds err "does not support state on disk"
 run 2 "$banyan" train c.yaml --set precision.compute=fp16 --set precision.loss_scale=0.5
 holds err "is not within min_loss_scale 1"
 run 2 "$banyan" train c.yaml --set precision.compute=fp16 --set sync.compress=int8
-holds err "a scale of the loss is one for all ranks"
+holds err "loss scaling needs an uncompressed exchange"
 
 say "training with rounded weights: the run's loss is that of its codes"
 run 0 "$banyan" train c.yaml --set precision.qat=int4 --set precision.qat_group=32 --set train.eval_batches=all --set name=qat
@@ -73,4 +73,4 @@ run 0 "$banyan" compress runs/qat --method int4 --set group=32 --set head=16 --o
 near "$(field loss_after <out)" "$loss" 2e-3
 [ "$(field loss_before <out)" != "$(field loss_after <out)" ] || fail "no weight was rounded"
 run 2 "$banyan" train c.yaml --set precision.qat=int4 --set precision.qat_group=48 --set name=no
-holds err "precision.qat_group is 48; 32, 64 or 128"
+holds err "precision.qat_group is 48; must be 32, 64 or 128"

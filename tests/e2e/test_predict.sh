@@ -26,7 +26,7 @@ say "CSV, standard input, and what is wrong"
 run 0 "$banyan" predict runs/tiny - --csv <text.txt
 [ "$(head -n 1 out)" = index,loss,perplexity,tokens ] || fail "$(head -n 1 out)"
 run 0 "$banyan" predict --help
-holds out "longer than the"
+holds out "read in windows"
 tr '\n' ' ' <text.txt >long.txt
 run 0 "$banyan" predict runs/tiny long.txt
 [ "$(field tokens <out)" = $(($(wc -c <long.txt) - 1)) ] || fail "a text of many windows: $(cat out)"

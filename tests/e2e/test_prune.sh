@@ -17,7 +17,7 @@ for method in wanda sparsegpt; do
     same $method/model.safetensors again-$method/model.safetensors
 done
 run 2 "$banyan" compress runs/dense --method wanda --set pattern=4:8 --out no
-holds err "pattern is '4:8', none of: any 2:4"
+holds err "pattern is '4:8'; must be one of: any 2:4"
 
 say "training keeps the zeros"
 set -- train c.yaml --set model.from=sparsegpt --set optimizer.keep_zeros=true --set train.micro_batch=4
@@ -73,4 +73,4 @@ cp -r small long
 sed -i 's/"max_position_embeddings": *[0-9]*/"max_position_embeddings": 4096/' long/config.json
 [ "$(context_of long)" = 1024 ] || fail "the context is not 1024"
 run 2 "$banyan" compress runs/dense --method width --set heads=0.5 --out no
-holds err "heads cannot be taken out; MLP channels and layers can"
+holds err "heads cannot be pruned; MLP channels and layers can"

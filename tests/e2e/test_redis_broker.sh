@@ -24,11 +24,11 @@ train_tiny
 
 say "an address that is wrong, and a server that is not there"
 run 2 "$banyan" gateway --broker redis://h:x --listen 127.0.0.1:0
-holds err "its port is no number"
+holds err "its port is not a number"
 run 2 "$banyan" gateway --broker rediss://h --listen 127.0.0.1:0
 holds err "run stunnel on this host"
 run 2 "$banyan" gateway --broker 10.0.0.1:6379 --listen 127.0.0.1:0
-holds err "write it as redis://HOST"
+holds err "must be redis://HOST"
 port=$(free_port)
 export REDISCLI_AUTH=secret
 broker="redis://127.0.0.1:$port/2?queue=64"
@@ -383,7 +383,7 @@ await_ready
 shift_to() { "$banyan" deploy "$@" --broker "redis://127.0.0.1:$port/7" --name tiny --slower 50; }
 run 0 shift_to one
 run 1 shift_to one
-holds err "it serves already"
+holds err "is already live"
 worker two other
 second=$!
 until curl -sf "$url/metrics" | grep -q 'banyan_version_workers{model="tiny",version="two"} 1'; do sleep 0.1; done
@@ -420,14 +420,14 @@ is reason "it was stopped"
 is coming ""
 is ready 1
 run 0 shared --rollback
-holds out "one serves"
+holds out "one is live"
 holds err "one	checking 0 %"
 [ "$(python3 "$update" answer "$url")" = "$answer" ] || fail "the former version does not answer"
 run 0 shared --status
 holds out "previous	two"
 holds out "last	one: deployed"
 run 0 shared --rollback
-holds out "two serves"
+holds out "two is live"
 # begin_shift: a deployment of the other version, whose process is $background, that holds a share.
 begin_shift() {
     "$banyan" deploy one --broker "redis://127.0.0.1:$port/7" --name tiny --canary 5% --hold 60 >out 2>phases &
@@ -451,7 +451,7 @@ wait $background
 background=
 until shared --status --json >status && [ "$(field phase <status)" = abandoned ]; do sleep 0.1; done
 run 0 shared --rollback
-holds out "two serves"
+holds out "two is live"
 is coming ""
 run 1 "$banyan" deploy --status --broker "redis://127.0.0.1:$port/7" --name none
 holds err "the broker knows no model none"

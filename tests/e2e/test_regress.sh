@@ -25,7 +25,7 @@ END
 
 say "train"
 run 0 "$banyan" train rooms.yaml
-holds out "320 rows to train on, 80 held out"
+holds out "320 rows for training, 80 held out"
 holds out "rows/s"
 last=runs/rooms/checkpoints/step-00000300
 exists "$last/encoding.json"
@@ -122,7 +122,7 @@ say "smooth L1, another file to evaluate on, bf16"
 head -n 100 rooms.csv >few.csv
 run 0 "$banyan" train rooms.yaml --set task.loss=smooth_l1 --set task.beta=0.5 --set data.valid_table=few.csv \
     --set precision.compute=bf16 --set name=smooth
-holds out "400 rows to train on, 99 held out"
+holds out "400 rows for training, 99 held out"
 run 0 "$banyan" eval runs/smooth --data rooms.csv --json
 [ "$(field rows <out)" = 400 ] || fail "$(cat out)"
 

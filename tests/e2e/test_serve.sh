@@ -208,7 +208,7 @@ count_threads 2
 
 say "what cannot be served"
 run 2 "$banyan" serve runs/tiny --listen 0.0.0.0:0 --dir "$work/sock"
-holds err "reachable by others"
+holds err "reachable by other machines"
 run 2 "$banyan" serve runs/tiny --listen nonsense --dir "$work/sock"
 holds err "'nonsense' is no address to listen on: write ADDRESS:PORT"
 for refused in '--listen [::1:80' '--listen example.org:80' '--listen 127.0.0.1:65536' '--precision int9' \
@@ -231,7 +231,7 @@ aside=
 
 say "a part that never starts ends the server; one that was ready is started again"
 run 1 timeout 60 "$banyan" serve runs/tiny --listen 127.0.0.1:0 --dir "$work/sock" --tasks "$work/sock"
-holds err "the broker has ended 5 times and was never ready, the last time with code 1 (failed)"
+holds err "the broker exited 5 times without becoming ready, the last time with code 1 (failed)"
 # As the kernel does where the model does not fit into the memory.
 serve
 while kill -0 "$server" 2>/dev/null; do
@@ -241,7 +241,7 @@ done
 wait "$server"
 [ $? = 1 ] || fail "a server whose workers are killed did not end with 1"
 server=
-holds log "the worker has ended 5 times and was never ready, the last time with code 137 (crash)"
+holds log "the worker exited 5 times without becoming ready, the last time with code 137 (crash)"
 listen=127.0.0.1:$(free_port)
 serve_ready
 for _ in 1 2 3 4 5 6; do

@@ -64,7 +64,7 @@ END
 say "... a second run cannot have the port, and trains without it"
 run 0 "$banyan" train c.yaml --set track.sinks=prometheus --set track.prometheus="127.0.0.1:$port" --set name=second
 holds err "cannot listen on 127.0.0.1:$port"
-holds err "training goes on without this sink"
+holds err "training continues without this sink"
 kill -TERM "$background"
 wait "$background"
 background=

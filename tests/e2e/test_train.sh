@@ -155,7 +155,7 @@ printf 'X' | dd of=runs/tiny/checkpoints/step-00000020/model.safetensors bs=1 se
 run 0 "$banyan" eval runs/tiny --json
 holds out "runs/tiny/checkpoints/step-00000010\""
 run 0 "$banyan" train --resume runs/tiny --quiet
-holds err "going on from step 10: the 10 steps behind it are trained again"
+holds err "resuming from step 10; the 10 steps after it are trained again"
 same runs/tiny-2/checkpoints/step-00000020/model.safetensors runs/tiny/checkpoints/step-00000020/model.safetensors
 
 say "no good checkpoint at all is an error"

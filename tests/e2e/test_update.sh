@@ -54,11 +54,11 @@ serve_ready --workers 2
 first=$(python3 "$client" answer "$url")
 begin_load
 run 0 deploy runs/other
-holds out "serves"
+holds out "is live"
 second=$(python3 "$client" answer "$url")
 [ "$first" != "$second" ] || fail "both versions have the same answer"
 run 1 deploy runs/other
-holds err "serves already"
+holds err "is already live"
 run 0 deploy --rollback
 [ "$(python3 "$client" answer "$url")" = "$first" ] || fail "the former version has another answer"
 say "what fails is rolled back: weights, a path, an order"
@@ -67,7 +67,7 @@ holds err "golden request"
 run 1 deploy "$work/none"
 holds err "there is no such run"
 run 1 deploy --detach
-holds err "serves already"
+holds err "is already live"
 say "copies, then a share"
 deploy runs/other --shadow --canary 30% --hold 2 --slower 50 >deployed 2>phases || { cat phases >&2; tail log >&2; fail "it was not deployed"; }
 for phase in "checking" "shadow 0 %" "canary 30 %" "canary 50 %"; do holds phases "$phase"; done

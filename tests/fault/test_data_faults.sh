@@ -19,8 +19,8 @@ wait "$background"
 code=$?
 background=
 [ "$code" -eq 1 ] || fail "exit code $code: $(cat err)"
-holds err "tokens-00000.npy has no byte "
-holds err "it became shorter while it was in use"
+holds err "tokens-00000.npy no longer has byte "
+holds err "the file was truncated while it was in use"
 holds runs/cut/run.json '"failed"'
 [ "$(ls runs/cut/checkpoints | grep -c '^step-')" -eq 1 ] || fail "what was learned was not saved"
 

@@ -61,7 +61,7 @@ if mount -t tmpfs -o size=4m tmpfs "$full" 2>/dev/null; then
     kill -STOP "$background"
     dd if=/dev/zero of="$full/ballast" bs=1k >/dev/null 2>&1
     kill -CONT "$background"
-    wait_for "training goes on" moment.err
+    wait_for "training continues" moment.err
     rm "$full/ballast"
     wait "$background" || fail "the run ended: $(cat moment.err)"
     background=

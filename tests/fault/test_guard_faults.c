@@ -339,11 +339,11 @@ static void test_spikes(void **state)
                 broken.gain = 20.0f;
                 /* once ahead of the spike, once behind it */
                 train_spike(&layouts[i], policies[p], pauses, i % 2 == 0 ? 10 : 9, &j, have);
-                expect_note(&j, p == 0 ? "step 11 was applied all the same"
+                expect_note(&j, p == 0 ? "step 11 was applied nevertheless"
                                        : "step 11 was not applied");
                 if (p == 2) {
-                    expect_note(&j, "back to the checkpoint of step 8; the steps from there on "
-                                    "train on the samples from 66 on");
+                    expect_note(&j, "rolled back to the checkpoint of step 8; training continues "
+                                    "with the samples from 66 on");
                 }
                 if (i == 0 && pauses == 0) {
                     memcpy(want[p], have, sizeof have);

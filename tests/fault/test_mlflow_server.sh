@@ -41,7 +41,7 @@ say "a page that is no reply of MLflow: nothing counts as sent"
 run 0 "$banyan" train c.yaml --set name=a
 touch is-a-page
 run 1 "$banyan" runs sync runs/a --server "$url"
-holds err "its reply is no JSON"
+holds err "its reply is not JSON"
 holds runs/a/mlflow.json '"offset": 0,'
 rm is-a-page
 run 0 "$banyan" runs sync runs/a --server "$url"

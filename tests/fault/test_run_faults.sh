@@ -45,7 +45,7 @@ time.sleep(600)' >holder &
 background=$!
 wait_for locked holder
 run 0 "$banyan" train c.yaml --quiet --set run.dir=locked
-holds err "locked/registry.sqlite: database is locked; the run goes on without this index of runs"
+holds err "locked/registry.sqlite: database is locked; the run continues without this index of runs"
 [ "$(grep -c "without this index" err)" -eq 1 ] || fail "the message comes more than once: $(cat err)"
 holds locked/tiny/run.json '"done"'
 run 0 "$banyan" runs locked
@@ -77,7 +77,7 @@ kill -TERM "$background"
 wait "$background"
 [ $? -eq 3 ] || fail "$(cat held.err)"
 background=
-holds held.err "the run goes on without this index"
+holds held.err "the run continues without this index"
 rmdir runs/registry.sqlite
 run 0 "$banyan" runs
 grep -q "^held	stopped	" out || fail "held is not shown as stopped"
@@ -103,17 +103,17 @@ run 1 "$banyan" runs nowhere
 say "a run without a checkpoint begins again only when told to"
 cp runs/killed/config.yaml before.yaml
 run 1 "$banyan" train --resume runs/killed --set train.steps=20
-holds err "runs/killed was ended before its first checkpoint; --from-start begins again at step 0"
+holds err "runs/killed ended before its first checkpoint; start again at step 0 with --from-start"
 same before.yaml runs/killed/config.yaml
 run 0 "$banyan" train --resume runs/killed --from-start --quiet --set train.steps=20
-holds err "beginning again at step 0"
+holds err "starting again at step 0"
 
 say "a damaged newest checkpoint: which, why, and what is trained again"
 run 0 "$banyan" train c.yaml --quiet --set name=whole
 truncate -s 1000 runs/whole/checkpoints/step-00000020/model.safetensors
 run 0 "$banyan" train --resume runs/whole --quiet
 holds err "step-00000020/model.safetensors"
-holds err "going on from step 10: the 10 steps behind it are trained again"
+holds err "resuming from step 10; the 10 steps after it are trained again"
 
 say "a path with a slash behind it, and the directory itself"
 run 0 "$banyan" train --resume runs/whole/ --set train.steps=22 --json

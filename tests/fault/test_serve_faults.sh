@@ -104,7 +104,7 @@ wait "$background"
 code=$?
 background=
 [ "$code" = 4 ] || fail "a worker that hangs ended with $code"
-holds log "banyan worker: no step was made in 1 s (--hang)"
+holds log "banyan worker: no engine step in 1 s (--hang)"
 kill "$asked"
 stop
 rm hang

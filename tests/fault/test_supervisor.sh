@@ -59,7 +59,7 @@ for victim in background rank; do
     start train c.yaml --quiet $quick --set name=job
     eval "kill -TERM \$$victim" || fail "the run was over"
     ends_with 3
-    holds err "all ranks save and end"
+    holds err "all ranks save and exit"
     run 0 "$banyan" launch train --resume runs/job --quiet
     same_end
 done

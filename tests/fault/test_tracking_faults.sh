@@ -40,7 +40,7 @@ set -- train c.yaml --json --set track.sinks=mlflow --set track.mlflow="$url" --
 say "without a server: told once, trained to the end with the same weights"
 run 0 "$banyan" train c.yaml --set name=alone --set train.steps=60 --set train.eval_every=50
 run 0 "$banyan" "$@" --set train.steps=60 --set name=away
-[ "$(grep -c "training goes on, what the server did not get is sent later" err)" -le 1 ] || fail "told more than once"
+[ "$(grep -c "training continues; what the server did not receive is sent later" err)" -le 1 ] || fail "told more than once"
 holds err "send them with: banyan runs sync runs/away"
 same runs/alone/checkpoints/step-00000060/model.safetensors runs/away/checkpoints/step-00000060/model.safetensors
 run 1 "$banyan" runs sync runs/away
@@ -71,7 +71,7 @@ until grep -q -s '"offset": [1-9]' runs/cut/mlflow.json; do
     sleep 0.1
 done
 stop_server
-wait_for "training goes on, what the server did not get is sent later" err
+wait_for "training continues; what the server did not receive is sent later" err
 kill -TERM "$background"
 wait "$background"
 code=$?

@@ -271,8 +271,9 @@ static void test_refused(void **state)
         const char *settings[3];
         const char *text;
     } rows[] = {
-        {{"train.eval_ema=true"}, "there is no average to evaluate"},
-        {{"optimizer.ema=0.9", "sync.every=5", "train.steps=100"}, "there is no one average"},
+        {{"train.eval_ema=true"}, "train.eval_ema needs a moving average"},
+        {{"optimizer.ema=0.9", "sync.every=5", "train.steps=100"},
+         "optimizer.ema needs common ones"},
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         by_config *config;

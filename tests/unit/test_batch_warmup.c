@@ -107,7 +107,7 @@ static void test_refused(void **state)
         {{"train.batch_warmup=[{batch: 8, steps: 5}]"}, "micro_batch 3 does not divide a batch"},
         {{"train.batch_warmup=[{batch: 12, steps: 5}]"}, "stay below train.batch, 12"},
         {{"train.batch_warmup=[{batch: 6, steps: 5}, {batch: 3, steps: 5}]"},
-         "a batch of 3 behind one of 6"},
+         "batch 3 follows batch 6"},
         {{"train.batch_warmup=[{batch: 6, steps: 50}]"}, "leave none of train.steps, 50"},
         {{"train.batch_warmup=[{batch: 6, steps: 5}]", "sync.compress=int8"}, "section sync"},
     };

@@ -374,7 +374,7 @@ static void merging_gives_the_bytes_of_one_writer(void **state)
     by__names_free(names, count);
     /* Nothing is overwritten, not even an empty directory. */
     assert_int_equal(by_checkpoint_merge(root, out, 0, false, NULL, &error), BY_EARG);
-    assert_non_null(strstr(error.message, "merged exists already"));
+    assert_non_null(strstr(error.message, "merged already exists"));
     char *empty = by__path_join(root, "empty");
     check(by__make_dirs(empty, &error), &error);
     assert_int_equal(by_checkpoint_merge(root, empty, 0, false, NULL, &error), BY_EARG);

@@ -709,8 +709,9 @@ static void references_are_read_and_kept(void **state)
     assert_int_equal(unlink(source), 0);
     char *newest = by__path_join(root, "step-00000005");
     assert_int_equal(by_checkpoint_open(&checkpoint, newest, false, &error), BY_EFORMAT);
-    assert_non_null(strstr(error.message, "model.safetensors is missing, the manifest says that it "
-                                          "is the one of step-00000001"));
+    assert_non_null(strstr(
+        error.message,
+        "model.safetensors is missing; the manifest says that it is shared with step-00000001"));
     free(newest);
     free(source);
     free(link);

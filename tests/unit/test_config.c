@@ -165,7 +165,7 @@ static void test_types(void **state)
                    "train.yaml:1: train.eval_batches: \"some\" is not all "
                    "or a whole number from 1 to 1e+15");
     config_refused("data: {text: [a, [b]]}",
-                   "train.yaml:1: a list holds values or mappings of values, no lists");
+                   "train.yaml:1: a list may contain values or mappings of values, no lists");
     config_refused("data: {text: [a, ~]}",
                    "train.yaml:1: data.text: no value; it takes UTF-8 text or a list of them");
     config_refused(
@@ -232,12 +232,12 @@ static void test_yaml_errors(void **state)
     config_refused("seed: 1\n---\nseed: 2\n", "train.yaml:2: a config is one YAML document");
     config_refused("model: 4\n",
                    "train.yaml:1: \"model\" is a section; its keys follow below it, indented");
-    config_refused("model: &m {layers: 3}\n",
-                   "train.yaml:1: anchors and aliases are not supported; share "
-                   "keys with \"base:\"");
-    config_refused("model: *m\n",
-                   "train.yaml:1: anchors and aliases are not supported; share keys with "
-                   "\"base:\"");
+    config_refused(
+        "model: &m {layers: 3}\n",
+        "train.yaml:1: anchors and aliases are not supported; include another file with \"base:\"");
+    config_refused(
+        "model: *m\n",
+        "train.yaml:1: anchors and aliases are not supported; include another file with \"base:\"");
     config_refused("seed: !!int 3\n", "train.yaml:1: tags (!name) are not supported");
     config_refused("? [a]\n: b\n", "train.yaml:1: a key must be a word");
     config_refused("name: \"a\\0b\"\n", "train.yaml:1: a value holds a NUL byte");
@@ -329,25 +329,25 @@ static void test_cross_checks(void **state)
     unresolved("train:\n  micro_batch: 13\n",
                "train.yaml:2: micro_batch 13 does not divide batch 12; nearest: 12");
     unresolved("memory: {activations: bf16, budget: 1GiB}\n",
-               "train.yaml:1: what a budget computes again follows the machine, and with "
-               "memory.activations bf16 it would change bits: set memory.recompute, or "
+               "train.yaml:1: what memory.budget recomputes depends on the machine, and with "
+               "memory.activations bf16 that would change the results: set memory.recompute, or "
                "activations: same");
     unresolved("optimizer: {kind: muon}\nprecision: {compute: bf16, weights: bf16}\n",
-               "train.yaml:2: muon keeps f32 weights: set precision.weights: f32, or take adamw");
+               "train.yaml:2: muon needs f32 weights: set precision.weights: f32, or use adamw");
     unresolved("sync: {every: 30}\n",
                "train.yaml:1: sync.every 30 does not divide train.steps 2000; nearest: 25, 40");
     unresolved("parallel: {replica_hash_every: 60}\nsync: {every: 50}\n",
                "train.yaml:2: sync.every 50 does not divide parallel.replica_hash_every 60; "
                "nearest: 30, 60");
     unresolved("sync: {every: 50, staleness: 51}",
-               "train.yaml:1: sync.staleness is 51 and sync.every 50: an exchange ends before the "
-               "next begins, and with every: 1 within its step");
+               "train.yaml:1: sync.staleness is 51 and sync.every 50: an exchange must end before "
+               "the next one begins, and with every: 1 within its step");
     unresolved("sync: {staleness: 1}",
-               "train.yaml:1: sync.staleness is 1 and sync.every 1: an exchange ends before the "
-               "next begins, and with every: 1 within its step");
+               "train.yaml:1: sync.staleness is 1 and sync.every 1: an exchange must end before "
+               "the next one begins, and with every: 1 within its step");
     unresolved("parallel: {shard: 2}\nsync: {compress: int8}\n",
-               "train.yaml:2: parallel.shard is 2, and codes of sync.compress int8 are made of "
-               "whole gradients: set parallel.shard to 1, which leaves its ranks to "
+               "train.yaml:2: parallel.shard is 2, but sync.compress int8 needs whole gradients: "
+               "set parallel.shard to 1, which leaves its ranks to "
                "parallel.data, or sync.compress to none");
     unresolved("model:\n  heads: 5\n",
                "train.yaml:2: heads 5 does not divide width 128; nearest: 4, 8");
@@ -366,10 +366,10 @@ static void test_cross_checks(void **state)
                "train.yaml:1: data.train and data.text are both set; leave one out, or clear it "
                "(text: [] or train: \"\")");
     unresolved("parallel: {data: -1, shard: -1}",
-               "train.yaml:1: parallel.data and parallel.shard are both -1, and one of them can be "
-               "derived from the number of ranks: set data: 1");
-    unresolved("name: a/b", "train.yaml:1: name \"a/b\" names a directory: it holds no \"/\" and "
-                            "does not start with \".\"");
+               "train.yaml:1: parallel.data and parallel.shard are both -1, but only one of them "
+               "can be derived from the number of ranks: set data: 1");
+    unresolved("name: a/b", "train.yaml:1: name \"a/b\" becomes a directory name: it must not "
+                            "contain \"/\" or start with \".\"");
     /* Values that a program wrote into the fields. */
     by_error error;
     by_config *config = config_good("");
@@ -444,18 +444,17 @@ static void test_sizes(void **state)
         free(printed);
         by_config_close(&config);
     }
-    config_refused("memory: {budget: 6GB}\n",
-                   "train.yaml:1: memory.budget: \"6GB\" is not a size as "
-                   "6GiB or 512MiB, or a number of bytes");
+    config_refused("memory: {budget: 6GB}\n", "train.yaml:1: memory.budget: \"6GB\" is not a size "
+                                              "such as 6GiB or 512MiB, or a number of bytes");
     config_refused("memory: {budget: -1GiB}\n",
-                   "train.yaml:1: memory.budget: \"-1GiB\" is not a size as "
-                   "6GiB or 512MiB, or a number of bytes");
+                   "train.yaml:1: memory.budget: \"-1GiB\" is not a size such as 6GiB or 512MiB, "
+                   "or a number of bytes");
     config_refused("memory: {budget: GiB}\n",
-                   "train.yaml:1: memory.budget: \"GiB\" is not a size as 6GiB "
+                   "train.yaml:1: memory.budget: \"GiB\" is not a size such as 6GiB "
                    "or 512MiB, or a number of bytes");
     config_refused("memory: {budget: 1e30GiB}\n",
-                   "train.yaml:1: memory.budget: \"1e30GiB\" is not a size "
-                   "as 6GiB or 512MiB, or a number of bytes");
+                   "train.yaml:1: memory.budget: \"1e30GiB\" is not a size such as 6GiB or 512MiB, "
+                   "or a number of bytes");
 }
 
 /* ---- lists of mappings ---- */
@@ -504,8 +503,9 @@ static void test_records(void **state)
         "optimizer: {groups: a}",
         "train.yaml:1: optimizer.groups: a single value; it takes a list of mappings with keys "
         "match, lr_scale, weight_decay, frozen");
-    config_refused("optimizer: {groups: [{match: [a]}]}",
-                   "train.yaml:1: a mapping in a list holds values only, no lists or mappings");
+    config_refused(
+        "optimizer: {groups: [{match: [a]}]}",
+        "train.yaml:1: a mapping in a list may contain only values, no lists or mappings");
     config_refused("data: {text: [{a: b}]}",
                    "train.yaml:1: data.text: a list of mappings; it takes UTF-8 "
                    "text or a list of them");

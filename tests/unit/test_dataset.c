@@ -209,11 +209,10 @@ static void test_cut_short_in_use(void **state)
         by_loader_options options = {.batch = 2, .prefetch = 1};
         damage(*state, "tokens-00002.npy", 128 + 2, NULL, 0);
         damage(*state, "documents.npy", 128, NULL, 0);
-        (void)snprintf(
-            expected, sizeof expected,
-            "%s/tokens-00002.npy has no byte 130 any more: it became shorter while it was in "
-            "use",
-            (const char *)*state);
+        (void)snprintf(expected, sizeof expected,
+                       "%s/tokens-00002.npy no longer has byte 130: the file was truncated while "
+                       "it was in use",
+                       (const char *)*state);
         assert_int_equal(by_dataset_read(data, 98, 8, tokens, &error), BY_EFORMAT);
         assert_string_equal(error.message, expected);
         assert_int_equal(by_dataset_document_at(data, 40, &document, &begin, NULL, &error),

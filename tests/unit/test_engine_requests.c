@@ -352,7 +352,7 @@ static void test_open_refusals(void **state)
         {{.pages = 3, .pool_bytes = 4000}, "twice"},
         {{.pool_bytes = 100}, "smaller than one page"},
         {{.vocab = 62}, "the model knows 61"},
-        {{.kv = "int9"}, "as 'int9'; int8 can"},
+        {{.kv = "int9"}, "as 'int9'; only int8 is supported"},
         {{.pages = 100000000, .precision = "bf16"}, "fewer pages"},
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {

@@ -108,7 +108,7 @@ static void test_refused(void **state)
     assert_int_equal(by_config_parse(&config, "c.yaml", "name: x\n", 8, overrides, 2, &error),
                      BY_OK);
     assert_int_equal(by_config_resolve(config, &error), BY_ECONFIG);
-    assert_non_null(strstr(error.message, "muon mixes the elements of a matrix"));
+    assert_non_null(strstr(error.message, "muon, which mixes the elements of a matrix"));
     by_config_close(&config);
 }
 

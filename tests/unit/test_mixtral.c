@@ -270,7 +270,8 @@ static void test_refuses(void **state)
     static const char text[] = "model: {kind: mixtral, experts: 2, experts_per_token: 3}";
     check_ok(by_config_parse(&config, "c.yaml", text, strlen(text), NULL, 0, &error), &error);
     by_status status = by_config_resolve(config, &error);
-    check_error(status, BY_ECONFIG, &error, "experts_per_token 3 is more than the 2 experts");
+    check_error(status, BY_ECONFIG, &error,
+                "experts_per_token 3 is more than the number of experts, 2");
     by_config_close(&config);
 }
 

@@ -218,7 +218,7 @@ static void test_refused(void **state)
     check_ok(by_config_set(config, ON_DISK, &error), &error);
     check_ok(by_config_set(config, "sync.compress=int8", &error), &error);
     check_error(by_config_resolve(config, &error), BY_ECONFIG, &error,
-                "set offload.optimizer: none, or leave section sync out");
+                "set offload.optimizer: none, or leave out section sync");
     by_config_close(&config);
 }
 

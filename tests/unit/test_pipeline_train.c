@@ -469,7 +469,7 @@ static void what_cannot_be_is_refused(void **state)
     check_ok(by_config_default(&config, &error), &error);
     check_ok(by_config_set(config, "parallel.chunks=2", &error), &error);
     check_error(by_config_resolve(config, &error), BY_ECONFIG, &error,
-                "parallel.chunks is 2, and schedule 1f1b runs 1 on a rank");
+                "parallel.chunks is 2, but schedule 1f1b has 1 chunk per rank");
     by_config_close(&config);
     static const char *const kept[] = {"parallel.pipeline=2", "parallel.shard=2", "parallel.zero=3",
                                        "parallel.keep=true", NULL};

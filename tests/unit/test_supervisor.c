@@ -199,7 +199,7 @@ static void test_launch_line(void **state)
     by_launch_line line;
     by_error error = {0};
     assert_int_equal(by_launch_line_make(&line, &o, &facts, &error), BY_ECONFIG);
-    assert_non_null(strstr(error.message, "9 ranks are wanted and the hosts have 8 slots"));
+    assert_non_null(strstr(error.message, "9 ranks are requested, but the hosts have 8 slots"));
 }
 
 /* ---- what follows ---- */

@@ -406,11 +406,11 @@ static void wrong_options(void **state)
         {"prometheus", "", "127.0.0.1:9464", NULL},
         {"prometheus", "", "[::1]:0", NULL},
         {"prometheus", "", "localhost:65535", NULL},
-        {"prometheus", "", "9464", "track.prometheus: '9464' is no address"},
-        {"prometheus", "", "127.0.0.1:65536", "is no address"},
-        {"prometheus", "", "127.0.0.1:", "is no address"},
-        {"prometheus", "", "example.org:80", "is no address"},
-        {"prometheus", "", "[::1:80", "is no address"},
+        {"prometheus", "", "9464", "track.prometheus: '9464' is not an address"},
+        {"prometheus", "", "127.0.0.1:65536", "is not an address"},
+        {"prometheus", "", "127.0.0.1:", "is not an address"},
+        {"prometheus", "", "example.org:80", "is not an address"},
+        {"prometheus", "", "[::1:80", "is not an address"},
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
         by_error error = {0};
@@ -523,7 +523,7 @@ static void failing_sinks(void **state)
     assert_int_equal(by__file_write(blocked, "", 0, NULL), BY_OK);
     by__tracker *tracker = open_tracker(run, "wandb", 0, false, &l);
     assert_int_equal(l.notes, 1);
-    assert_non_null(strstr(l.last, "training goes on without this sink"));
+    assert_non_null(strstr(l.last, "training continues without this sink"));
     log_step(tracker, 1, 1.0, NULL);
     by__tracker_close(&tracker);
     free(blocked);

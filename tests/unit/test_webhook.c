@@ -211,10 +211,10 @@ static void test_bad_settings(void **state)
 {
     static const char *const rows[][2] = {
         {"origins: [hooks.example.com]", "hooks.example.com"},
-        {"origins: ['https://a.example/']", "no origin"},
-        {"origins: ['https://a.example?b']", "no origin"},
-        {"origins: ['ftp://a.example']", "no origin"},
-        {"origins: ['https://u@a.example']", "no origin"},
+        {"origins: ['https://a.example/']", "not an origin"},
+        {"origins: ['https://a.example?b']", "not an origin"},
+        {"origins: ['ftp://a.example']", "not an origin"},
+        {"origins: ['https://u@a.example']", "not an origin"},
         {"origins: ['https://a.example'], networks: [10.0.0.0/33]", "10.0.0.0/33"},
         {"origins: ['https://a.example'], networks: ['::/129']", "::/129"},
         {"origins: ['https://a.example'], networks: [10.0.0/8]", "10.0.0/8"},

@@ -576,8 +576,8 @@ static void test_refused(void **state)
     tiny_model_write(config, directory);
     char *out = by__path_join(directory, "made");
     assert_int_equal(by_pretrained_open(&model, directory, false, &error), BY_OK);
-    check_refused(model, out, "width", "heads=0.5", "heads cannot be taken out");
-    check_refused(model, out, "width", "mlp=0", "take nothing out");
+    check_refused(model, out, "width", "heads=0.5", "heads cannot be pruned");
+    check_refused(model, out, "width", "mlp=0", "prune nothing");
     check_refused(model, out, "depth", "layers=2", "at most 1");
     by_pretrained_close(&model);
     by_config_close(&config);

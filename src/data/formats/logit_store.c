@@ -149,8 +149,8 @@ by_status by_logit_store_check(const by_logit_store *s, const by_dataset *datase
     by_dataset_hash(dataset, hash);
     if (strcmp(hash, m->data) != 0) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s is of other data (%.8s) than what is trained on (%.8s): write the "
-                            "logits of that, with banyan logits",
+                            "%s was made from other data (%.8s) than the training data (%.8s): "
+                            "make the logits of that with banyan logits",
                             s->directory, m->data, hash);
     }
     if (m->context != context) {
@@ -160,8 +160,7 @@ by_status by_logit_store_check(const by_logit_store *s, const by_dataset *datase
     }
     if (m->temperature != temperature) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s was written with a temperature of %g, and distill.temperature is "
-                            "%g",
+                            "%s was made with a temperature of %g, but distill.temperature is %g",
                             s->directory, m->temperature, temperature);
     }
     uint64_t rows = (by_dataset_tokens(dataset) - 1) / context * context;
@@ -301,8 +300,7 @@ by_status by__logit_writer_open(by_logit_writer **out, const char *directory,
 {
     by_logit_writer *w;
     if (by__path_exists(directory)) {
-        return by_error_set(error, BY_EARG, "%s exists already; name a directory that does not",
-                            directory);
+        return by_error_set(error, BY_EARG, "%s already exists; name a new directory", directory);
     }
     BY_TRY(by__alloc((void **)&w, 1, sizeof *w, "stored logits", error));
     w->manifest = *what;

@@ -149,7 +149,8 @@ by_status by__source_open(by__source *out, const char *const *inputs, size_t cou
                           const char *field, by_error *error)
 {
     by__source s = {.field = field};
-    by_status status = count > 0 ? BY_OK : by_error_set(error, BY_EARG, "no text to pack is named");
+    by_status status =
+        count > 0 ? BY_OK : by_error_set(error, BY_EARG, "no text to pack was given");
     for (size_t i = 0; i < count && status == BY_OK; i++) {
         size_t before = s.count;
         status = by__path_is_dir(inputs[i]) ? add_directory(&s, inputs[i], NULL, error)

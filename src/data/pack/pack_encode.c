@@ -358,8 +358,8 @@ by_status by__pack_encode(const by__pack *pack, const by_tokenizer *tokenizer,
     if (status == BY_OK && split && p.writers[1].manifest.tokens == 0 &&
         p.result.exact_duplicates + p.result.near_duplicates > 0) {
         status = by_error_set(error, BY_EFORMAT,
-                              "all that is held out are duplicates of what is trained on; hold out "
-                              "more, or leave duplicates in");
+                              "all held-out documents are duplicates of training documents; hold "
+                              "out more, or keep duplicates");
     }
     for (unsigned i = 0; i < (split ? 2u : 1u) && status == BY_OK; i++) {
         status = by__shard_writer_finish(&p.writers[i], error);

@@ -87,8 +87,8 @@ static by_status lock_partial(const by__pack *pack, const char *partial, const c
         }
         if (lock < 0 && (errno == ELOOP || errno == ENOTDIR)) {
             return by_error_set(error, BY_EARG,
-                                "%s is in the way and not a directory that banyan pack made: move "
-                                "it, or name another output directory",
+                                "%s exists and was not made by banyan pack: move it, or name "
+                                "another output directory",
                                 partial);
         }
         if (lock < 0) {
@@ -137,8 +137,8 @@ static by_status clear(int fd, const char *partial, by_error *error)
         status = mark(fd, partial, error);
     } else if (!ours) {
         status = by_error_set(error, BY_EARG,
-                              "%s is in the way: it holds files that banyan pack did not make; "
-                              "move it, or name another output directory",
+                              "%s contains files that banyan pack did not make: move it, or name "
+                              "another output directory",
                               partial);
     }
     for (size_t i = 0; i < count && status == BY_OK; i++) {
@@ -214,8 +214,8 @@ by_status by__pack_write(const by__pack *pack, const by_tokenizer *tokenizer, co
         status = lock_partial(pack, partial, clean, wait, &fd, error);
     }
     if (status == BY_OK && fd < 0 && !wait) {
-        status = by_error_set(error, BY_EARG,
-                              "%s exists: remove it or name another output directory", clean);
+        status = by_error_set(
+            error, BY_EARG, "%s already exists: remove it or name another output directory", clean);
     } else if (status == BY_OK && fd >= 0) {
         status = write_locked(pack, tokenizer, fd, partial, clean, result, error);
         (void)close(fd);

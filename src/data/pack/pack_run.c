@@ -99,7 +99,8 @@ by_status by_pack(const by_pack_options *options, by_pack_result *result, by_err
         return by_error_set(error, BY_EARG, "packing needs an output directory");
     }
     if (by__path_exists(options->output)) {
-        return by_error_set(error, BY_EARG, "%s exists: remove it or name another output directory",
+        return by_error_set(error, BY_EARG,
+                            "%s already exists: remove it or name another output directory",
                             options->output);
     }
     BY_TRY(by__pack_open(&pack, options, error));

@@ -42,10 +42,9 @@ static by_status compile(by__automata *out, const by__language *language, uint32
     if (status == BY_EARG && list != NULL &&
         by__automata_compile(out, language, root, NULL, &ignored) == BY_OK) {
         by__automata_free(out);
-        return by_error_set(
-            error, BY_EFORMAT,
-            "no text of the form can be written in the model's vocabulary: it lacks "
-            "characters that every such text has");
+        return by_error_set(error, BY_EFORMAT,
+                            "no text of this form can be written in the model's vocabulary: "
+                            "characters that every such text has are missing");
     }
     return status;
 }

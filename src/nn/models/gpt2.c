@@ -7,7 +7,7 @@ static const by__key keys[] = {
     {"model", "mlp_width", BY__KEY_INT, BY__FIELD(model.mlp_width), "-1", 1, BY__MI24,
      .derived = "4 x width", .help = "hidden width of the MLP"},
     {"model", "tied", BY__KEY_SWITCH, BY__FIELD(model.tied), "-1", .derived = "true",
-     .help = "the output head shares the token embedding"},
+     .help = "tie the output head to the token embedding"},
 };
 static const by__key_list key_list = BY__KEY_LIST(keys);
 

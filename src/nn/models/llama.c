@@ -17,21 +17,21 @@ extern const by__family by__family_llama;
 
 static const by__key key_rows[] = {
     {"model", "qkv_bias", BY__KEY_SWITCH, BY__OWN(by__llama_keys, qkv_bias), "false", .later = true,
-     .help = "queries, keys and values have biases (Qwen2)"},
+     .help = "biases of the query, key and value projections (Qwen2)"},
     {"model", "output_bias", BY__KEY_SWITCH, BY__OWN(by__llama_keys, output_bias), "false",
-     .later = true, .help = "the projection behind attention has a bias"},
+     .later = true, .help = "bias of the output projection of attention"},
     {"model", "mlp_bias", BY__KEY_SWITCH, BY__OWN(by__llama_keys, mlp_bias), "false", .later = true,
-     .help = "the projections of the MLP have biases"},
+     .help = "biases of the projections of the MLP"},
     {"model", "qk_norm", BY__KEY_SWITCH, BY__OWN(by__llama_keys, qk_norm), "false", .later = true,
-     .help = "RMS norm of each head of queries and keys (Qwen3)"},
+     .help = "RMS norm of each query and key head (Qwen3)"},
     {"model", "nope_layers", BY__KEY_TEXTS, BY__OWN(by__llama_keys, nope_layers), "[]",
-     .later = true, .help = "layers, counted from 0, without rotary positions (SmolLM3)"},
+     .later = true, .help = "layers without rotary positions, counted from 0 (SmolLM3)"},
     {"model", "window_layers", BY__KEY_TEXTS, BY__OWN(by__llama_keys, window_layers), "[]",
-     .later = true, .help = "layers, counted from 0, that `window` is for; empty: all"},
+     .later = true, .help = "layers that use `window`, counted from 0; empty: all"},
     {"model", "hf_type", BY__KEY_TEXT, BY__OWN(by__llama_keys, hf_type), "auto",
      .choices = "auto|llama|mistral|qwen2|qwen3|smollm3", .later = true,
-     .help = "model_type of the config.json that is written; auto: the first that has the model's "
-             "features"},
+     .help = "model_type of the config.json that is written; auto: the first that supports the "
+             "model's features"},
 };
 static const by__key_list key_list = BY__KEY_LIST(key_rows);
 

@@ -18,16 +18,15 @@ typedef struct mixtral_keys {
 
 static const by__key keys[] = {
     {"model", "experts", BY__KEY_INT, BY__OWN(mixtral_keys, experts), "8", 1, 65536,
-     .help = "experts of each layer"},
+     .help = "experts per layer"},
     {"model", "experts_per_token", BY__KEY_INT, BY__OWN(mixtral_keys, experts_per_token), "2", 1,
-     65536, .help = "experts that a token goes to; at most `experts`"},
+     65536, .help = "experts that process a token; at most `experts`"},
     {"model", "capacity_factor", BY__KEY_REAL, BY__OWN(mixtral_keys, capacity_factor), "-1", 0, 1e6,
      BY__ABOVE_MIN, .derived = "no limit",
-     .help = "in training an expert takes at most this many times its even share of the tokens of "
-             "a micro-batch; those behind have nothing added for it"},
+     .help = "largest load of an expert during training, as a multiple of an even share of the "
+             "micro-batch's tokens; tokens beyond it skip the expert"},
     {"model", "router_aux_loss_coef", BY__KEY_REAL, BY__OWN(mixtral_keys, router_aux_loss_coef),
-     "0.02", 0, 1e6,
-     .help = "weight of the loss that spreads tokens over experts, added to the mean loss"},
+     "0.02", 0, 1e6, .help = "weight of the load-balancing loss, which is added to the mean loss"},
 };
 static const by__key_list key_list = BY__KEY_LIST(keys);
 
@@ -43,7 +42,7 @@ static by_status resolve(by_config *config, void *own, by_error *error)
     const mixtral_keys *k = own;
     if (k->experts_per_token > k->experts) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: experts_per_token %lld is more than the %lld experts",
+                            "%s: experts_per_token %lld is more than the number of experts, %lld",
                             by__config_where(config, "model.experts_per_token", "model.experts"),
                             (long long)k->experts_per_token, (long long)k->experts);
     }

@@ -18,16 +18,16 @@ typedef struct mlp_keys {
 
 static const by__key keys[] = {
     {"model", "hidden", BY__KEY_TEXTS, BY__OWN(mlp_keys, hidden), "[]",
-     .help = "widths of the hidden layers; empty: as many as layers, each of width"},
+     .help = "widths of the hidden layers; empty: model.layers of them, each of model.width"},
     {"model", "activation", BY__KEY_TEXT, BY__OWN(mlp_keys, activation), "relu",
-     .choices = "relu|gelu|silu|tanh", .help = "what follows each hidden layer"},
+     .choices = "relu|gelu|silu|tanh", .help = "activation function of the hidden layers"},
     {"model", "norm", BY__KEY_SWITCH, BY__OWN(mlp_keys, norm), "false",
      .help = "layer norm before each activation"},
     {"model", "norm_eps", BY__KEY_REAL, BY__FIELD(model.norm_eps), "1e-5", 0, 1, BY__ABOVE_MIN,
      .help = "epsilon of layer norm"},
     {"model", "embedding", BY__KEY_INT, BY__OWN(mlp_keys, embedding), "-1", 1, BY__MI20,
      .derived = "half of a column's ids, at most 50",
-     .help = "width of the vectors that stand for categories"},
+     .help = "width of the embeddings of categories"},
 };
 static const by__key_list key_list = BY__KEY_LIST(keys);
 
@@ -252,7 +252,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
 
 const by__family by__family_mlp = {
     .kind = {.name = "mlp",
-             .help = "MLP on the rows of a table: numbers and embedded categories.",
+             .help = "MLP on table rows: numbers and embedded categories.",
              .keys = {&by__output_keys, &by__table_keys, &key_list},
              .size = sizeof(mlp_keys),
              .resolve = resolve},

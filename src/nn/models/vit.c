@@ -12,18 +12,18 @@ typedef struct vit_keys {
 
 static const by__key keys[] = {
     {"model", "patch", BY__KEY_INT, BY__OWN(vit_keys, patch), "16", 1, 65536,
-     .help = "side of a patch in pixels; divides the image's height and width"},
+     .help = "patch size in pixels; divides the height and width of the image"},
     {"model", "heads", BY__KEY_INT, BY__FIELD(model.heads), "4", 1, 65536,
-     .help = "heads of attention; divides width"},
+     .help = "attention heads; divides width"},
     {"model", "mlp_width", BY__KEY_INT, BY__FIELD(model.mlp_width), "-1", 1, BY__MI24,
      .derived = "4 x width", .help = "hidden width of the MLP"},
     {"model", "qkv_bias", BY__KEY_SWITCH, BY__OWN(vit_keys, qkv_bias), "true",
-     .help = "queries, keys and values have biases"},
+     .help = "biases of the query, key and value projections"},
     {"model", "norm_eps", BY__KEY_REAL, BY__OWN(vit_keys, norm_eps), "1e-12", 0, 1, BY__ABOVE_MIN,
      .help = "epsilon of layer norm"},
     {"model", "init_std", BY__KEY_REAL, BY__FIELD(model.init_std), "-1", 0, 10,
      .derived = "the square root of 2 / (5 x width)",
-     .help = "standard deviation of initial weights"},
+     .help = "standard deviation of the initial weights"},
 };
 static const by__key_list key_list = BY__KEY_LIST(keys);
 
@@ -252,7 +252,7 @@ static by_status read_config(by_model_config *c, const char *name, const json_t 
 
 const by__family by__family_vit = {
     .kind = {.name = "vit",
-             .help = "ViT: patches of an image, a class token, learned positions, GELU.",
+             .help = "ViT on image patches: class token, learned positions, GELU.",
              .keys = {&by__output_keys, &by__image_keys, &key_list},
              .size = sizeof(vit_keys),
              .resolve = resolve},

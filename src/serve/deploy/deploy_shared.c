@@ -75,7 +75,7 @@ static bool choose(shifting *s, const json_t *model)
     const char *previous = by__state_deployment(model, "previous");
     const char *target = coming[0] == '\0' ? previous : by__state_serving(model, coming);
     if (target == NULL || target[0] == '\0') {
-        give_up(s, "no other version has served before");
+        give_up(s, "there is no previous version");
         return false;
     }
     s->asked = json_is_true(json_object_get(model, "decided"));
@@ -210,7 +210,7 @@ static void step(shifting *s, const json_t *model)
     by__state_load(&in.after, model, s->version);
     by__rollout_step(r, &in);
     if (!decides(s, model)) {
-        by__rollout_fail(r, "another server, or deployment, shifts the model's requests");
+        by__rollout_fail(r, "another server or deployment controls the model's requests");
     }
     if (r->phase == BY__ROLLOUT_CHECKING && text) {
         by__golden_target target = golden_of(s);
@@ -316,7 +316,8 @@ by_status by_deploy_shared(const by_shared_deploy_options *options, by_error *er
     const by__broker_link_handler handler = {
         .message = on_message, .events = on_events, .lost = on_lost};
     if (!options->rollback && !by__id_valid(options->version)) {
-        return by_error_set(error, BY_EARG, "'%s' is no version: /metrics names those that run",
+        return by_error_set(error, BY_EARG,
+                            "version '%s' does not exist: /metrics lists the running ones",
                             options->version);
     }
     copy(s.version, sizeof s.version, options->rollback ? "" : options->version);

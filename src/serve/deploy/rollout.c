@@ -202,7 +202,7 @@ void by__rollout_step(by__rollout *r, const by__rollout_input *in)
     }
     if (in->hopeless || in->exits >= MOST_EXITS) {
         by__rollout_fail(r, in->hopeless ? "its workers cannot start (their message is in the log)"
-                                         : "its workers ended again and again");
+                                         : "its workers exited repeatedly");
         return;
     }
     switch (r->phase) {

@@ -59,7 +59,7 @@ static by_status read_keys(by__feature_view *view, const by_serve_config *c, con
         by__feast_join_key *key = &view->keys[view->key_count++];
         key->name = entity->name;
         if (!by__feast_type_named(&key->type, entity->type)) {
-            return by_error_set(error, BY_ECONFIG, "%s: \"%s\" is no type of an entity",
+            return by_error_set(error, BY_ECONFIG, "%s: \"%s\" is not an entity type",
                                 where(c, "features.entities"), entity->type);
         }
         names += length;
@@ -203,7 +203,7 @@ static by_status read_store(by__feature_map *m, const by_serve_config *c, by_err
         return strncmp(url, "http://", 7) == 0 || strncmp(url, "https://", 8) == 0
                    ? BY_OK
                    : by_error_set(error, BY_ECONFIG,
-                                  "%s: features.store is no redis://HOST[:PORT][/DATABASE] and no "
+                                  "%s: features.store must be redis://HOST[:PORT][/DATABASE] or "
                                   "http://HOST:PORT",
                                   at);
     }

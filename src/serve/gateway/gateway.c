@@ -192,8 +192,8 @@ by_status by_gateway_check(const by_gateway_options *o, by_error *error)
     BY_TRY(by__listen_address(&address, o->listen, error));
     if (o->keys == NULL && !o->insecure && !by__listens_locally(o->listen)) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s is reachable by others: give a file of keys (--keys), listen on "
-                            "127.0.0.1, or say --insecure",
+                            "%s is reachable by other machines: give a file of keys (--keys), "
+                            "listen on 127.0.0.1, or add --insecure",
                             o->listen);
     }
     if (o->keys != NULL) {

@@ -89,7 +89,7 @@ static void ask(by__gateway *g, by__exchange *x, json_t *message)
     if (g->options.control == NULL) {
         json_decref(message);
         by__reply_error(g, x, 501, "not_supervised", NULL,
-                        "this gateway has no `banyan serve` that could do it");
+                        "this gateway was not started by `banyan serve`, which deploys versions");
         return;
     }
     if (message == NULL || by__alloc((void **)&a, 1, sizeof *a, "a question", &error) != BY_OK) {
@@ -160,7 +160,8 @@ void by__answer_deploy(by__gateway *g, by__exchange *x, const by__http_request *
                                        body, &param, &error);
     if (status == BY_OK && d.path != NULL && d.path[0] != '/') {
         param = "path";
-        status = by_error_set(&error, BY_EARG, "'path' must begin with /: it is of the server");
+        status =
+            by_error_set(&error, BY_EARG, "'path' must begin with /: it is a path on the server");
     }
     if (status != BY_OK) {
         by__reply_error(g, x, 400, "invalid_request", param, error.message);

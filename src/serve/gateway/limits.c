@@ -50,7 +50,7 @@ static by_status read_used(by__limits *l, by_error *error)
     by_status status = BY_OK;
     if (!json_is_integer(day) || !json_is_object(used)) {
         status = by_error_set(error, BY_EFORMAT,
-                              "%s does not hold what keys have used today: remove it to begin at 0",
+                              "%s does not contain the usage of keys: remove it to start from 0",
                               l->path);
     }
     json_object_foreach(used, name, value)

@@ -218,7 +218,7 @@ static by_status read_lists(by__webhook_rules *r, const by_serve_webhooks_config
         if (!is_plain(text) || host == NULL || strpbrk(host + 3, "/?#") != NULL ||
             !read_origin(&r->origins[i], text)) {
             return by_error_set(error, BY_ECONFIG,
-                                "webhooks.origins has %s, which is no origin: write it as "
+                                "webhooks.origins has %s, which is not an origin: write it as "
                                 "https://hooks.example.com, without a path",
                                 text);
         }
@@ -226,10 +226,10 @@ static by_status read_lists(by__webhook_rules *r, const by_serve_webhooks_config
     }
     for (size_t i = 0; i < c->networks.count; i++) {
         if (!by__network_read(&r->networks[i], c->networks.items[i])) {
-            return by_error_set(error, BY_ECONFIG,
-                                "webhooks.networks has %s, which is no network: write it as "
-                                "10.0.0.0/8",
-                                c->networks.items[i]);
+            return by_error_set(
+                error, BY_ECONFIG,
+                "webhooks.networks has %s, which is not a network: write it as 10.0.0.0/8",
+                c->networks.items[i]);
         }
         r->network_count++;
     }

@@ -36,7 +36,7 @@ by_status by__addresses_open(by__addresses **out, size_t most, const by_string_l
             a->proxy_count++;
         } else {
             status = by_error_set(error, BY_ECONFIG,
-                                  "gateway.proxies has %s, which is no network: write it as "
+                                  "gateway.proxies has %s, which is not a network: write it as "
                                   "10.0.0.0/8, as an address, or unix",
                                   proxies->items[i]);
         }

@@ -115,7 +115,7 @@ by_status by__listen_address(struct sockaddr_storage *out, const char *listen, b
         return BY_OK;
     }
     return by_error_set(error, BY_ECONFIG,
-                        "'%s' is no address to listen on: write ADDRESS:PORT, such as "
+                        "'%s' is not an address to listen on: write ADDRESS:PORT, such as "
                         "127.0.0.1:8080 or [::1]:8080, or unix:PATH",
                         listen);
 }

@@ -302,7 +302,7 @@ by_status by__link_listen(by__link_listener **out, uv_loop_t *loop, const char *
     int code = by__socket_lock(&lock, path);
     if (code == UV_EADDRINUSE) {
         return by_error_set(error, BY_ECONFIG,
-                            "another server listens on %s: end it, or choose another directory",
+                            "another server listens on %s: stop it, or choose another directory",
                             path);
     }
     if (code < 0) {

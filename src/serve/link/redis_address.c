@@ -105,7 +105,7 @@ static by_status read_host(by__redis_address *a, const char *text, size_t length
         int64_t port;
         if (text[used] != ':' ||
             !read_integer(&port, text + used + 1, length - used - 1, 1, 65535)) {
-            return wrong("its port is no number from 1 to 65535", error);
+            return wrong("its port is not a number from 1 to 65535", error);
         }
         a->port = (int)port;
     }
@@ -127,7 +127,7 @@ static by_status read_option(by__redis_address *a, const char *text, size_t leng
         if (length > n && memcmp(text, integers[i].name, n) == 0) {
             return read_integer(integers[i].value, text + n, length - n, 1, integers[i].most)
                        ? BY_OK
-                       : wrong("a number of its options is too large, or none", error);
+                       : wrong("a number in its options is not valid or too large", error);
         }
     }
     static const char file[] = "password_file=";
@@ -159,7 +159,7 @@ static by_status read_option(by__redis_address *a, const char *text, size_t leng
                        : wrong(numbers[i].wrong, error);
         }
     }
-    return wrong("it has an option of another name", error);
+    return wrong("it has an unknown option", error);
 }
 
 by_status by__redis_address_read(by__redis_address *out, const char *url, by_error *error)
@@ -171,10 +171,10 @@ by_status by__redis_address_read(by__redis_address *out, const char *url, by_err
                            .hang = 60.0,
                            .attempts = 3};
     if (begins(url, encrypted)) {
-        return by_error_set(error, BY_ECONFIG,
-                            "the address of Redis: rediss:// asks for TLS, which banyan does not "
-                            "speak: run stunnel on this host, and name the redis:// address on "
-                            "which it listens");
+        return by_error_set(
+            error, BY_ECONFIG,
+            "the address of Redis: rediss:// needs TLS, which banyan does not support: run stunnel "
+            "on this host, and use the redis:// address on which it listens");
     }
     if (!begins(url, scheme)) {
         return wrong("it does not begin with redis://", error);
@@ -192,7 +192,7 @@ by_status by__redis_address_read(by__redis_address *out, const char *url, by_err
     if (slash != NULL && slash + 1 < query) {
         int64_t database;
         if (!read_integer(&database, slash + 1, (size_t)(query - slash) - 1, 0, 1000000)) {
-            return wrong("its database is no number", error);
+            return wrong("its database is not a number", error);
         }
         a.database = (int)database;
     }
@@ -215,7 +215,7 @@ static by_status take_password(by__redis_address *a, const char *text, size_t le
     size_t length = strcspn(text, "\r\n");
     if (length < least || length >= sizeof a->password) {
         return by_error_set(error, BY_ECONFIG,
-                            "the first line of %s is no password of 1 to %zu bytes", source,
+                            "the first line of %s is not a password of 1 to %zu bytes", source,
                             sizeof a->password - 1);
     }
     memcpy(a->password, text, length);

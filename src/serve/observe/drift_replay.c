@@ -170,9 +170,9 @@ static by_status replay_lines(const reader *in, const char *path, by_error *erro
         json_error_t problem;
         json_t *value = json_loadb(line, (size_t)length, 0, &problem);
         number++;
-        status = json_is_object(value) ? count_line(in, value, error)
-                                       : by_error_set(error, BY_EFORMAT,
-                                                      "%s:%zu: it is no JSON object", path, number);
+        status = json_is_object(value)
+                     ? count_line(in, value, error)
+                     : by_error_set(error, BY_EFORMAT, "%s:%zu: not a JSON object", path, number);
         json_decref(value);
     }
     free(line);

@@ -14,27 +14,23 @@
 
 static const by__section sections[] = {
     {"", "Keys at the top of the file.", 0},
-    {"gateway", "The process that clients speak to.", 0},
-    {"worker", "The processes that have the model.", 0},
-    {"scaling", "The number of workers by load (docs/operations.md).", 0},
-    {"broker", "The process between them.", 0},
+    {"gateway", "The process that answers HTTP.", 0},
+    {"worker", "The processes that run the model.", 0},
+    {"scaling", "Autoscaling: the number of workers follows the load (docs/operations.md).", 0},
+    {"broker", "The process that queues requests between gateway and workers.", 0},
     {"limits",
-     "What a key may use (docs/operations.md). A request counts before it runs, with the tokens "
-     "that it may need; those that it did not need are given back. Above a limit the answer is 429 "
-     "with Retry-After.",
+     "Rate limits and quotas of API keys (docs/security.md). A request counts before it runs, with "
+     "all tokens that it may use; those that it did not use are given back. Above a limit the "
+     "answer is 429 with Retry-After.",
      0},
-    {"cors", "Which pages of other sites a browser lets use the server.", 0},
-    {"payload", "Requests and their answers, kept as JSON lines to train on later (docs/drift.md).",
-     0},
-    {"feedback", "What clients say of answers (docs/drift.md).", 0},
-    {"webhooks",
-     "Messages about the ends of tasks, sent to receivers that the operator lists "
-     "(docs/operations.md).",
-     0},
-    {"tracing", "Spans of requests, sent to a collector of OpenTelemetry (docs/operations.md).", 0},
+    {"cors", "Cross-origin requests: which web sites may use the server from a browser.", 0},
+    {"payload", "A sample of requests and answers, stored as JSON lines (docs/drift.md).", 0},
+    {"feedback", "Ratings and labels that clients send for answers (docs/drift.md).", 0},
+    {"webhooks", "Messages that tell a receiver that a task has ended (docs/operations.md).", 0},
+    {"tracing", "Spans of requests, sent to an OpenTelemetry collector (docs/operations.md).", 0},
     {"features",
-     "A Feast online store, from which columns of a table's model are fetched for the entities "
-     "that a request names (docs/features.md).",
+     "A Feast online store that fills columns of a table model for the entities that a request "
+     "names (docs/features.md).",
      0},
 };
 
@@ -42,240 +38,250 @@ static const by__section sections[] = {
 #define OWN(member) BY__OWN(by_serve_config, member)
 static const by__key limit_fields[] = {
     {"limits.keys", "name", BY__KEY_TEXT, BY__OWN(by_limit_config, name), NULL, .min = 1,
-     .help = "the name of one or more keys, which share the limits"},
+     .help = "name of the API keys that this entry applies to; keys of the same name share its "
+             "limits"},
     {"limits.keys", "requests_per_minute", BY__KEY_INT,
-     BY__OWN(by_limit_config, requests_per_minute), "0", 0, BY__MI30, .help = "0: no limit"},
+     BY__OWN(by_limit_config, requests_per_minute), "0", 0, BY__MI30,
+     .help = "requests per minute; 0: no limit"},
     {"limits.keys", "tokens_per_minute", BY__KEY_INT, BY__OWN(by_limit_config, tokens_per_minute),
-     "0", 0, BY__MANY, .help = "of prompts and answers; 0: no limit"},
+     "0", 0, BY__MANY, .help = "tokens per minute, of prompts and answers; 0: no limit"},
     {"limits.keys", "tokens_per_day", BY__KEY_INT, BY__OWN(by_limit_config, tokens_per_day), "0", 0,
-     BY__MANY, .help = "from midnight to midnight, UTC; 0: no limit"},
+     BY__MANY,
+     .help = "tokens per day, of prompts and answers, from midnight to midnight UTC; 0: no limit"},
 };
 static const by__key_list limit_list = BY__KEY_LIST(limit_fields);
 
 static const by__key entity_fields[] = {
     {"features.entities", "name", BY__KEY_TEXT, BY__OWN(by_feature_entity_config, name), NULL,
-     .min = 1, .help = "join key of an entity, as Feast has it"},
+     .min = 1, .help = "join key of the entity, as in Feast"},
     {"features.entities", "type", BY__KEY_TEXT, BY__OWN(by_feature_entity_config, type), "int64",
      .choices = "int64|int32|string|bytes|unix_timestamp",
-     .help = "of its values, as Feast has it; bytes are base64 in a request"},
+     .help = "type of its values, as in Feast; in a request, bytes are base64"},
 };
 static const by__key_list entity_list = BY__KEY_LIST(entity_fields);
 
 static const by__key view_fields[] = {
     {"features.views", "name", BY__KEY_TEXT, BY__OWN(by_feature_view_config, name), NULL, .min = 1,
-     .help = "of a feature view"},
+     .help = "name of the feature view"},
     {"features.views", "entities", BY__KEY_TEXT, BY__OWN(by_feature_view_config, entities), NULL,
-     .min = 1, .help = "its join keys, with commas between them"},
+     .min = 1, .help = "its join keys, separated by commas"},
     {"features.views", "ttl", BY__KEY_REAL, BY__OWN(by_feature_view_config, ttl), "0", 0, 1e12,
-     .help = "seconds after which a feature is too old, and missing; 0: never"},
+     .help = "age in seconds at which a feature counts as missing; 0: never"},
 };
 static const by__key_list view_list = BY__KEY_LIST(view_fields);
 
 static const by__key column_fields[] = {
     {"features.columns", "column", BY__KEY_TEXT, BY__OWN(by_feature_column_config, column), NULL,
-     .min = 1, .help = "of the model"},
+     .min = 1, .help = "name of the model's column"},
     {"features.columns", "feature", BY__KEY_TEXT, BY__OWN(by_feature_column_config, feature), NULL,
-     .min = 3, .help = "`VIEW:FEATURE`"},
+     .min = 3, .help = "feature that fills it, as `VIEW:FEATURE`"},
     {"features.columns", "model", BY__KEY_TEXT, BY__OWN(by_feature_column_config, model), "\"\"",
-     .help = "the name of the model whose column it is; empty: every model that entities are asked "
-             "of has it"},
+     .help = "model that has the column; empty: every model that is queried with entities"},
     {"features.columns", "default", BY__KEY_TEXT, BY__OWN(by_feature_column_config, otherwise),
      "\"\"",
-     .help =
-         "the cell where the store has no value; empty: a missing one, as in the training data"},
+     .help = "cell value if the store has none; empty: a missing cell, as in the training data"},
     {"features.columns", "required", BY__KEY_SWITCH, BY__OWN(by_feature_column_config, required),
-     "false", .help = "whether a request is refused where the store has no value"},
+     "false", .help = "reject a request with 422 if the store has no value"},
     {"features.columns", "time_unit", BY__KEY_TEXT, BY__OWN(by_feature_column_config, time_unit),
      "s", .choices = "s|ms|us|ns",
-     .help = "of the numbers that a timestamp of Feast becomes: that of the training data"},
+     .help = "unit of the number that a Feast timestamp becomes; must match the training data"},
 };
 static const by__key_list column_list = BY__KEY_LIST(column_fields);
 
 static const by__key keys[] = {
     {"gateway", "listen", BY__KEY_TEXT, OWN(gateway.listen), "127.0.0.1:8080", .min = 1,
-     .help = "`HOST:PORT`, `[ADDRESS]:PORT` or `unix:PATH`"},
+     .help = "address to listen on: `HOST:PORT`, `[ADDRESS]:PORT` or `unix:PATH`"},
     {"gateway", "keys", BY__KEY_TEXT, OWN(gateway.keys), "\"\"",
-     .help = "file of keys: a line has the SHA-256 of a key, a name and perhaps scopes; empty: no "
-             "key is asked for"},
+     .help = "file of API keys, with the SHA-256 of a key, a name and optional scopes per line; "
+             "empty: clients need no key"},
     {"gateway", "insecure", BY__KEY_SWITCH, OWN(gateway.insecure), "false",
-     .help = "serve addresses that other machines reach without keys"},
+     .help = "allow an address that other machines reach without keys"},
     {"gateway", "body", BY__KEY_SIZE, OWN(gateway.body), "8MiB", 1, BY__MI30,
-     .help = "of a request, at most"},
+     .help = "largest request body"},
     {"gateway", "connections", BY__KEY_INT, OWN(gateway.connections), "20000", 1, BY__MI20,
-     .help = "at a time"},
+     .help = "open connections, at most"},
     {"gateway", "connections_per_address", BY__KEY_INT, OWN(gateway.connections_per_address), "0",
      0, BY__MI20,
-     .help = "at a time, of a client's address (IPv6: of its /64); behind `proxies`, requests; 0: "
-             "no limit"},
+     .help = "open connections per client address (IPv6: per /64), at most; of clients behind "
+             "`proxies`, requests in progress; 0: no limit"},
     {"gateway", "proxies", BY__KEY_TEXTS, OWN(gateway.proxies), "[]",
-     .help = "networks of proxies whose `X-Forwarded-For` says who the client is, such as "
-             "`10.0.0.0/8`; `unix`: who connects to a socket in the file system"},
+     .help = "networks of trusted proxies whose `X-Forwarded-For` gives the client address, such "
+             "as `10.0.0.0/8`; `unix`: trust what connects through a Unix socket"},
     {"gateway", "deadline", BY__KEY_REAL, OWN(gateway.deadline), "600", 0, 1e6, BY__ABOVE_MIN,
-     .help = "seconds of a request"},
+     .help = "seconds in which a request must be answered; then it fails with 504"},
     {"gateway", "drain", BY__KEY_REAL, OWN(gateway.drain), "45", 0, 1e6, BY__ABOVE_MIN,
-     .help = "seconds for what was accepted, after SIGTERM"},
+     .help = "seconds to answer accepted requests after SIGTERM"},
     {"gateway", "metrics_names", BY__KEY_TEXT, OWN(gateway.metrics_names), "banyan", .min = 1,
-     .help = "of `/metrics`: `banyan`, or `vllm` for dashboards made for it (docs/operations.md)"},
+     .help = "metric names of `/metrics`: `banyan`, or `vllm` for dashboards made for vLLM "
+             "(docs/operations.md)"},
     {"gateway", "page", BY__KEY_SWITCH, OWN(gateway.page), "true",
-     .help = "whether `/` is a page for browsers, without a key (docs/serving.md)"},
+     .help = "serve a web page at `/`, without a key (docs/serving.md)"},
     {"gateway", "head_timeout", BY__KEY_REAL, OWN(gateway.head_timeout), "10", 0, 1e6,
-     BY__ABOVE_MIN, .help = "seconds from the first byte of a request to the end of its head"},
+     BY__ABOVE_MIN,
+     .help = "seconds from the first byte of a request to the end of its headers, at most"},
     {"gateway", "body_timeout", BY__KEY_REAL, OWN(gateway.body_timeout), "60", 0, 1e6,
-     BY__ABOVE_MIN, .help = "seconds from the first byte of a request to the end of its body"},
+     BY__ABOVE_MIN,
+     .help = "seconds from the first byte of a request to the end of its body, at most"},
     {"gateway", "idle_timeout", BY__KEY_REAL, OWN(gateway.idle_timeout), "75", 0, 1e6,
-     BY__ABOVE_MIN, .help = "seconds of a connection between requests"},
+     BY__ABOVE_MIN, .help = "seconds that a connection may stay idle between requests"},
     {"gateway", "output_timeout", BY__KEY_REAL, OWN(gateway.output_timeout), "30", 0, 1e6,
      BY__ABOVE_MIN,
-     .help = "seconds in which a client takes, or acknowledges, nothing of what is sent to it"},
+     .help = "seconds after which a client that reads or acknowledges none of its output is "
+             "disconnected"},
     {"gateway", "output", BY__KEY_SIZE, OWN(gateway.output), "256KiB", 1, BY__MI30,
-     .help = "of a stream that are kept for a slow reader, beyond the kernel's own buffers; a "
-             "client that is further behind is cut off"},
+     .help = "output buffered for a slow reader of a stream, in addition to the kernel's socket "
+             "buffer; a client that falls further behind is disconnected"},
     {"gateway", "output_total", BY__KEY_SIZE, OWN(gateway.output_total), "16MiB", 1, BY__MI30,
-     .help = "of all streams together; as they hold back more, a single one may hold back less: as "
-             "much as the others leave"},
+     .help = "output buffered for all streams together; as it fills up, the limit of a single "
+             "stream shrinks to what the others leave"},
 
     {"worker", "model", BY__KEY_TEXT, OWN(worker.model), "\"\"",
-     .help = "a run or a directory with a model; empty: the command line names it"},
+     .help = "run or model directory to serve; empty: given on the command line"},
     {"worker", "name", BY__KEY_TEXT, OWN(worker.name), "\"\"",
-     .help = "under which clients ask for the model; empty: the last part of its path"},
+     .help = "model name that clients use; empty: the last part of the path"},
     {"worker", "count", BY__KEY_INT, OWN(worker.count), "1", 0, BY__MOST_WORKERS,
-     .help = "processes; where scaling.most is above it, at least, and 0: none while there are no "
-             "requests"},
+     .help = "worker processes; with autoscaling (scaling.most), the smallest number, and 0 stops "
+             "all of them while there are no requests"},
     {"worker", "precision", BY__KEY_TEXT, OWN(worker.precision), "\"\"",
-     .help = "f32, bf16, fp16, int8, w8a8, fp8 or int4; empty: as the weights are"},
+     .help = "precision of the weights: f32, bf16, fp16, int8, w8a8, fp8 or int4; empty: the "
+             "model's"},
     {"worker", "sessions", BY__KEY_INT, OWN(worker.sessions), "0", 0, 65536,
-     .help = "sequences that run at a time in a worker; 0: the engine's default"},
+     .help = "sequences that a worker runs at the same time; 0: the engine's default (16)"},
     {"worker", "context", BY__KEY_INT, OWN(worker.context), "0", 0, BY__MI24,
-     .help = "tokens of a prompt with its answer; 0: the model's"},
+     .help = "longest sequence in tokens, prompt and answer together; 0: the model's context"},
     {"worker", "threads", BY__KEY_INT, OWN(worker.threads), "0", 0, 4096,
-     .help = "compute threads of a worker; 0: one a core"},
+     .help = "compute threads per worker; 0: one per core"},
     {"worker", "nice", BY__KEY_INT, OWN(worker.nice), "5", 0, 19,
-     .help = "how much workers give way to other processes, as nice(1) has it: on a machine whose "
-             "cores are all busy, gateway and broker answer before a worker goes on"},
+     .help = "niceness of workers, as for nice(1): when all cores are busy, gateway and broker run "
+             "before workers"},
     {"worker", "drift_window", BY__KEY_INT, OWN(worker.drift_window), "500", 1, BY__MI30,
-     .help = "requests that are compared with the training data at a time (docs/drift.md)"},
+     .help = "requests per window that is compared with the training data (docs/drift.md)"},
     {"worker", "sandbox", BY__KEY_SWITCH, OWN(worker.sandbox), "true",
-     .help = "whether a warm worker gives up all that it does not need of the kernel "
-             "(docs/security.md)"},
+     .help = "run workers in a sandbox: once warm, they give up all system calls and files that "
+             "they do not need (docs/security.md)"},
     {"worker", "max_rate", BY__KEY_REAL, OWN(worker.max_rate), "0", 0, 1e6,
-     .help = "requests a second that a worker begins, at most; 0: as many as come"},
+     .help = "requests per second that a worker starts, at most; 0: no limit"},
     {"worker", "grace", BY__KEY_REAL, OWN(worker.grace), "60", 0, 1e6, BY__ABOVE_MIN,
-     .help = "seconds that a worker has to finish, after SIGTERM"},
+     .help = "seconds that a worker may take to finish its requests after SIGTERM"},
 
     {"scaling", "most", BY__KEY_INT, OWN(scaling.most), "0", 0, BY__MOST_WORKERS,
-     .help = "processes, at most, by load; 0: as many as worker.count"},
+     .help = "largest number of workers; 0: no autoscaling, always worker.count"},
     {"scaling", "target_p95", BY__KEY_REAL, OWN(scaling.target_p95), "0.2", 0, 1e6, BY__ABOVE_MIN,
-     .help = "seconds to the first text, of 95 % of the requests"},
+     .help = "wanted 95th percentile of the time to the first text, in seconds"},
     {"scaling", "calm", BY__KEY_REAL, OWN(scaling.calm), "15", 0, 1e6, BY__ABOVE_MIN,
-     .help = "seconds before workers that are not needed go"},
+     .help = "cool-down: seconds that an idle worker is kept before it is stopped"},
     {"scaling", "idle", BY__KEY_REAL, OWN(scaling.idle), "60", 0, 1e6, BY__ABOVE_MIN,
-     .help = "seconds without requests before the last worker goes, where worker.count is 0"},
+     .help = "seconds without requests before the last worker is stopped, if worker.count is 0"},
 
     {"broker", "address", BY__KEY_TEXT, OWN(broker.address), "\"\"",
-     .help = "`redis://HOST[:PORT]`: a Redis server is the broker; empty: one is started"},
+     .help = "use the Redis server at `redis://HOST[:PORT]` as the broker; empty: start the "
+             "embedded broker"},
     {"broker", "queue", BY__KEY_INT, OWN(broker.queue), "1024", 1, BY__MI20,
-     .help = "requests that may wait for a worker"},
+     .help = "requests that may wait for a worker, at most"},
     {"broker", "wait", BY__KEY_REAL, OWN(broker.wait), "0", 0, 86400,
-     .help =
-         "seconds that a request may wait for a worker: one that would wait longer, by what was "
-         "measured, is refused at once (docs/serving.md); 0: by the load, 0.1 to 2 s"},
+     .help = "longest time in seconds that a request is expected to wait for a worker; requests "
+             "that would wait longer are rejected with 429 at once (docs/serving.md); 0: 0.1 to 2 "
+             "s, by the load"},
     {"broker", "tasks", BY__KEY_TEXT, OWN(broker.tasks), "\"\"",
-     .help = "file of tasks; empty: tasks.sqlite in the server's directory"},
+     .help = "SQLite file that stores tasks; empty: tasks.sqlite in the server's directory"},
 
     {"limits", "requests_per_minute", BY__KEY_INT, OWN(limits.requests_per_minute), "0", 0,
-     BY__MI30, .help = "of each key that keys does not name; 0: no limit"},
+     BY__MI30,
+     .help = "requests per minute of each key name that has no entry in limits.keys; 0: no limit"},
     {"limits", "tokens_per_minute", BY__KEY_INT, OWN(limits.tokens_per_minute), "0", 0, BY__MANY,
-     .help = "the same, of prompts and answers"},
+     .help = "tokens per minute, of prompts and answers, likewise; 0: no limit"},
     {"limits", "tokens_per_day", BY__KEY_INT, OWN(limits.tokens_per_day), "0", 0, BY__MANY,
-     .help = "the same, from midnight to midnight, UTC; what was used survives a restart"},
+     .help = "tokens per day, of prompts and answers, from midnight to midnight UTC, likewise; "
+             "usage survives a restart; 0: no limit"},
     {"limits", "keys", BY__KEY_RECORDS, OWN(limits.keys), "[]", .fields = &limit_list,
      .size = sizeof(by_limit_config),
-     .help = "keys with limits of their own: `[{name: alice, requests_per_minute: 60}]`"},
+     .help = "limits for particular key names: `[{name: alice, requests_per_minute: 60}]`"},
 
     {"cors", "origins", BY__KEY_TEXTS, OWN(cors.origins), "[]",
-     .help = "of pages that may: `https://app.example.com`, or `*` for all; empty: none"},
+     .help = "origins whose pages may use the server from a browser: `https://app.example.com`, or "
+             "`*` for all; empty: none"},
     {"cors", "max_age", BY__KEY_INT, OWN(cors.max_age), "600", 0, 86400,
-     .help = "seconds that a browser may remember that it may"},
+     .help = "seconds that a browser may cache this permission"},
 
     {"payload", "directory", BY__KEY_TEXT, OWN(payload.directory), "\"\"",
-     .help = "where they are kept; empty: none are"},
+     .help = "directory to store them in; empty: none are stored"},
     {"payload", "fraction", BY__KEY_REAL, OWN(payload.fraction), "0.01", 0, 1,
-     .help = "of the requests that are kept, drawn by their ids"},
+     .help = "share of the requests that is stored, selected by a hash of their ids"},
     {"payload", "bytes", BY__KEY_SIZE, OWN(payload.bytes), "64MiB", 4096, BY__MANY,
-     .help = "of a file, after which the next begins"},
+     .help = "size at which a file is closed and the next one begun"},
     {"payload", "files", BY__KEY_INT, OWN(payload.files), "16", 1, BY__MI20,
-     .help = "that are kept; older ones are removed"},
+     .help = "files to keep; older ones are removed"},
     {"payload", "drop", BY__KEY_TEXTS, OWN(payload.drop), "[]",
-     .help = "names of fields that are left out, at any depth and of `text`: `[prompt, messages]`"},
+     .help = "names of fields to omit, at any depth, including `text`: `[prompt, messages]`"},
     {"payload", "hash", BY__KEY_TEXTS, OWN(payload.hash), "[]",
-     .help = "names of fields of which a hash is kept, the same for the same value until the "
-             "gateway starts again"},
+     .help = "names of fields to store as a hash, which is the same for the same value until the "
+             "gateway is restarted"},
     {"payload", "redact", BY__KEY_SWITCH, OWN(payload.redact), "true",
-     .help =
-         "e-mail addresses and numbers of 7 digits or more become `<email>` and `<number>`, and "
-         "prompts of token ids `<tokens>`"},
+     .help = "replace e-mail addresses by `<email>`, numbers of 7 or more digits by `<number>`, "
+             "and prompts of token ids by `<tokens>`"},
 
     {"feedback", "directory", BY__KEY_TEXT, OWN(feedback.directory), "\"\"",
-     .help = "where the records of POST /v1/feedback are kept; empty: there is no such route"},
+     .help = "directory that stores what clients send to POST /v1/feedback; empty: the route does "
+             "not exist"},
 
     {"webhooks", "origins", BY__KEY_TEXTS, OWN(webhooks.origins), "[]",
-     .help = "of URLs that a task may name: `https://hooks.example.com`, with a port where it is "
-             "not 443; empty: none"},
+     .help = "origins of the URLs that a task may name: `https://hooks.example.com`, with the port "
+             "if it is not 443; empty: none"},
     {"webhooks", "networks", BY__KEY_TEXTS, OWN(webhooks.networks), "[]",
-     .help = "that are not public, and that messages may be sent to all the same: `10.1.0.0/16`"},
+     .help = "non-public networks to which messages may be sent nevertheless: `10.1.0.0/16`"},
     {"webhooks", "secret", BY__KEY_TEXT, OWN(webhooks.secret), "\"\"",
-     .help = "file of the secret that signs messages: a line `whsec_BASE64`, up to 4 while one "
-             "replaces another"},
+     .help = "file with the secret that signs messages, one `whsec_BASE64` per line; up to 4 "
+             "during a rotation"},
     {"webhooks", "certificates", BY__KEY_TEXT, OWN(webhooks.certificates), "\"\"",
-     .help = "PEM file of the authorities that receivers' certificates are checked against; "
-             "empty: the system's"},
+     .help = "PEM file of the certificate authorities for receivers; empty: the system's"},
     {"webhooks", "attempts", BY__KEY_INT, OWN(webhooks.attempts), "10", 1, 100,
-     .help = "for a message"},
+     .help = "attempts to deliver a message, at most"},
     {"webhooks", "pause", BY__KEY_REAL, OWN(webhooks.pause), "5", 0, 3600, BY__ABOVE_MIN,
-     .help = "seconds between the first two attempts, less a random part of up to a half; it "
-             "doubles with each, up to an hour"},
+     .help = "seconds between the first two attempts, minus random jitter of up to a half; doubled "
+             "after each attempt, up to an hour"},
     {"webhooks", "timeout", BY__KEY_REAL, OWN(webhooks.timeout), "10", 0, 600, BY__ABOVE_MIN,
-     .help = "seconds of an attempt"},
+     .help = "seconds after which an attempt fails"},
 
     {"tracing", "endpoint", BY__KEY_TEXT, OWN(tracing.endpoint), "\"\"",
-     .help =
-         "`http://HOST:4318/v1/traces`, where OTLP over HTTP is taken; empty: no spans are sent"},
+     .help = "URL of the collector (OTLP over HTTP): `http://HOST:4318/v1/traces`; empty: no spans "
+             "are sent"},
     {"tracing", "service", BY__KEY_TEXT, OWN(tracing.service), "banyan", .min = 1,
-     .help = "the resource's `service.name`"},
+     .help = "resource attribute `service.name`"},
     {"tracing", "fraction", BY__KEY_REAL, OWN(tracing.fraction), "1", 0, 1,
-     .help = "of traces that begin here; of others the caller says whether they are sampled"},
+     .help = "share of new traces that is sampled; for a trace that a caller began, the caller "
+             "decides"},
     {"tracing", "queue", BY__KEY_INT, OWN(tracing.queue), "4096", 1, BY__MI20,
-     .help = "spans that may wait for the collector; more are dropped and counted"},
+     .help = "spans that may wait for the collector; further ones are dropped and counted"},
 
     {"features", "store", BY__KEY_TEXT, OWN(features.store), "\"\"",
-     .help = "`redis://[USER@]HOST[:PORT][/DATABASE]`, or `http://HOST:6566` of a `feast serve`; "
-             "empty: there is none"},
+     .help = "address of the store: `redis://[USER@]HOST[:PORT][/DATABASE]`, or `http://HOST:6566` "
+             "of a `feast serve`; empty: none"},
     {"features", "password_file", BY__KEY_TEXT, OWN(features.password_file), "\"\"",
-     .help = "whose first line is the password of Redis; empty: the environment's "
-             "BANYAN_FEATURES_PASSWORD, if any"},
+     .help = "file whose first line is the password of Redis; empty: the environment variable "
+             "BANYAN_FEATURES_PASSWORD, if set"},
     {"features", "project", BY__KEY_TEXT, OWN(features.project), "\"\"",
-     .help = "of Feast, which keys in Redis end with"},
+     .help = "Feast project, which its keys in Redis end with"},
     {"features", "key_version", BY__KEY_INT, OWN(features.key_version), "3", 2, 3,
      .help = "Feast's `entity_key_serialization_version`"},
     {"features", "timeout", BY__KEY_REAL, OWN(features.timeout), "0.1", 0, 60, BY__ABOVE_MIN,
-     .help = "seconds of a fetch"},
+     .help = "seconds that a fetch may take"},
     {"features", "fallback", BY__KEY_TEXT, OWN(features.fallback), "error",
      .choices = "error|missing",
-     .help = "where the store does not answer in time: error answers 503, missing goes on as if it "
-             "had no values"},
+     .help = "what to do if the store does not answer in time: error answers 503, missing "
+             "continues as if the store had no values"},
     {"features", "cache", BY__KEY_INT, OWN(features.cache), "0", 0, BY__MI20,
-     .help = "entities whose features are remembered; 0: none"},
+     .help = "entities whose features are cached; 0: none"},
     {"features", "cache_time", BY__KEY_REAL, OWN(features.cache_time), "1", 0, 86400,
-     .help = "seconds for which they are"},
+     .help = "seconds that cached features are used"},
     {"features", "entities", BY__KEY_RECORDS, OWN(features.entities), "[]", .fields = &entity_list,
      .size = sizeof(by_feature_entity_config),
-     .help = "what a request names: `[{name: driver_id, type: int64}]`"},
+     .help = "entities that a request may name: `[{name: driver_id, type: int64}]`"},
     {"features", "views", BY__KEY_RECORDS, OWN(features.views), "[]", .fields = &view_list,
      .size = sizeof(by_feature_view_config),
      .help = "feature views: `[{name: driver_stats, entities: driver_id, ttl: 86400}]`"},
     {"features", "columns", BY__KEY_RECORDS, OWN(features.columns), "[]", .fields = &column_list,
      .size = sizeof(by_feature_column_config),
-     .help = "columns and their features: `[{column: rate, feature: driver_stats:conv_rate}]`"},
+     .help = "columns that features fill: `[{column: rate, feature: driver_stats:conv_rate}]`"},
 };
 /* clang-format on */
 static const by__section_list section_list = {sections, BY_ARRAY_LENGTH(sections)};
@@ -346,7 +352,7 @@ static by_status check_limits(const by_serve_config *c, const by__keys *file, by
     for (size_t i = 0; i < c->limits.keys.count; i++) {
         if (file == NULL || !has_name(file, rows[i].name)) {
             return by_error_set(
-                error, BY_ECONFIG, "%s: limits.keys names %s, which is no name in gateway.keys%s%s",
+                error, BY_ECONFIG, "%s: limits.keys names %s, which is not in gateway.keys%s%s",
                 where, rows[i].name, file == NULL ? "" : " ", file == NULL ? "" : c->gateway.keys);
         }
         for (size_t k = 0; k < i; k++) {
@@ -368,7 +374,7 @@ static by_status check_origins(const by_serve_config *c, by_error *error)
                                                                 : "";
         if (strcmp(origin, "*") != 0 && (host[0] == '\0' || strpbrk(host, "/?#* ") != NULL)) {
             return by_error_set(error, BY_ECONFIG,
-                                "%s: cors.origins has %s, which is no origin: write it as "
+                                "%s: cors.origins has %s, which is not an origin: write it as "
                                 "https://app.example.com, without a path, or *",
                                 by__config_where(c->config, "cors.origins", "cors.origins"),
                                 origin);
@@ -383,8 +389,8 @@ static by_status check_scaling(const by_serve_config *c, by_error *error)
         return BY_OK;
     }
     return by_error_set(error, BY_ECONFIG,
-                        "%s: scaling.most is %lld and worker.count, the least, is %lld: "
-                        "scaling.most must be as many, and at least 1 where worker.count is 0",
+                        "%s: scaling.most is %lld, but worker.count is %lld: scaling.most must be "
+                        "at least worker.count, and at least 1 if that is 0",
                         by__config_where(c->config, "scaling.most", "worker.count"),
                         (long long)c->scaling.most, (long long)c->worker.count);
 }
@@ -408,7 +414,7 @@ static by_status check_metrics(const by_serve_config *c, by_error *error)
     return strcmp(names, "banyan") == 0 || strcmp(names, "vllm") == 0
                ? BY_OK
                : by_error_set(
-                     error, BY_ECONFIG, "%s: gateway.metrics_names is %s: it is banyan or vllm",
+                     error, BY_ECONFIG, "%s: gateway.metrics_names is %s: must be banyan or vllm",
                      by__config_where(c->config, "gateway.metrics_names", "gateway.metrics_names"),
                      names);
 }
@@ -443,8 +449,8 @@ by_status by_serve_config_check(const by_serve_config *config, by_error *error)
     if (c->gateway.keys[0] == '\0' && c->gateway.insecure == 0 &&
         !by__listens_locally(c->gateway.listen)) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: gateway.listen %s is reachable by others: give gateway.keys, "
-                            "listen on 127.0.0.1, or set gateway.insecure: true",
+                            "%s: gateway.listen %s is reachable by other machines: give "
+                            "gateway.keys, listen on 127.0.0.1, or set gateway.insecure: true",
                             by__config_where(c->config, "gateway.listen", "gateway.keys"),
                             c->gateway.listen);
     }
@@ -482,11 +488,11 @@ by_status by_serve_config_check(const by_serve_config *config, by_error *error)
 
 static const char reference_head[] =
     "# Configuration of a server\n\n"
-    "`banyan serve --config serve.yaml` reads one YAML file, by the rules of a run's\n"
-    "([configuration](config.md)): `base:` names a file whose keys this one starts from, `--set\n"
-    "section.key=value` replaces a key, and what is wrong is told with file and line. `--check`\n"
-    "reads it, and what it names, and ends. A flag of the command line replaces a key.\n\n"
-    "<!-- Made from the declarations of all keys; make it anew with\n"
+    "All keys of the YAML file that `banyan serve --config serve.yaml` reads. The rules are those\n"
+    "of a run's [config](config.md): `base:` includes another file, `--set section.key=value`\n"
+    "overrides a key, and errors are reported with file and line. Other flags of the command line\n"
+    "override keys too. `--check` checks the file, and the files that it names, and exits.\n\n"
+    "<!-- Generated from the declarations of all keys; regenerate it with\n"
     "     `build/debug/tests/test_config --write`. -->\n";
 
 by_status by_serve_config_reference(char **out, by_error *error)

@@ -68,7 +68,7 @@ static void look_for(by__supervisor *s, by__link *link, const char *path,
     by_error error = {0};
     struct by__request_to *r = NULL;
     by_status status = s->request != NULL
-                           ? by_error_set(&error, BY_ESTATE, "another deployment has just begun")
+                           ? by_error_set(&error, BY_ESTATE, "another deployment has just started")
                            : by__alloc((void **)&r, 1, sizeof *r, "a deployment", &error);
     if (status == BY_OK) {
         r->options = *options;
@@ -104,7 +104,7 @@ static void roll_back(by__supervisor *s, by__link *link)
     if (s->coming != NULL) {
         by__rollout_fail(&s->rollout, "it was asked for");
     } else if (s->previous.path == NULL) {
-        (void)by_error_set(&error, BY_ESTATE, "no other version has served before");
+        (void)by_error_set(&error, BY_ESTATE, "there is no previous version");
     } else {
         by__served_version back = {0};
         if (by__served_version_copy(&back, &s->previous, &error) == BY_OK) {

@@ -166,13 +166,13 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signal_number)
         /* Not immediately: the process handle is closed in the loop's next turn. */
         (void)uv_timer_start(&c->timer, on_again, 0, 0);
     } else if (is_hopeless(s, c, code)) {
-        (void)by_error_set(&s->failure, BY_ECONFIG, "the %s cannot start (its message is above)",
+        (void)by_error_set(&s->failure, BY_ECONFIG, "the %s cannot start (see its message above)",
                            c->role);
         end_all(s);
     } else if (gives_up(s, c)) {
         (void)by_error_set(&s->failure, BY_ESTATE,
-                           "the %s has ended %u times and was never ready, the last time with code "
-                           "%d (%s): its messages are above",
+                           "the %s exited %u times without becoming ready, the last time with code "
+                           "%d (%s): see its messages above",
                            c->role, c->failed, code, by_exit_name(code));
         end_all(s);
     } else {
@@ -500,7 +500,7 @@ by_status by_serve_run(const by_serve_options *options, by_error *error)
     BY_TRY(by__link_check(options->address, error));
     if (options->workers == 0 && options->most == 0) {
         return by_error_set(error, BY_EARG,
-                            "no worker may run: set scaling.most, or --workers 0:8");
+                            "no worker can be started: set scaling.most, or --workers 0:8");
     }
     BY_TRY(by__request_id(s.name, "supervisor_", error));
     set_options(&s, options);

@@ -167,12 +167,12 @@ by_status by__supervisor_deploy(by__supervisor *s, const by__served_version *ver
 {
     if (s->coming != NULL) {
         return by_error_set(error, BY_ESTATE,
-                            "version %s is on its way (%s): wait for it, or end it by "
+                            "version %s is being deployed (%s): wait for it, or end it with "
                             "`banyan deploy --rollback`",
                             s->coming->version.name, by__rollout_name(s->rollout.phase));
     }
     if (strcmp(version->name, s->current->version.name) == 0) {
-        return by_error_set(error, BY_ESTATE, "version %s serves already", version->name);
+        return by_error_set(error, BY_ESTATE, "version %s is already live", version->name);
     }
     BY_TRY(by__group_add(s, &s->coming, version, NULL, error));
     by__rollout_begin(&s->rollout, options, by__now());
@@ -253,7 +253,7 @@ static void tend_rollout(by__supervisor *s, const json_t *model)
     double share = s->rollout.share;
     by__rollout_step(&s->rollout, &in);
     if (!decides(s, model)) {
-        by__rollout_fail(&s->rollout, "another server, or deployment, shifts the model's requests");
+        by__rollout_fail(&s->rollout, "another server or deployment controls the model's requests");
     }
     if (s->rollout.phase == BY__ROLLOUT_CHECKING && asks_golden(s)) {
         by__golden_target target = golden_of(s);

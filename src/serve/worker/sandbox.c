@@ -187,7 +187,7 @@ by_status by__sandbox_enter(bool network, by_error *error)
     seccomp_release(filter);
     return code == 0 ? BY_OK
                      : by_error_set(error, BY_ESTATE,
-                                    "the kernel closes no sandbox around the worker (%s): run it "
-                                    "where seccomp is allowed, or say --no-sandbox",
+                                    "cannot set up the sandbox of the worker (%s): run it where "
+                                    "seccomp is allowed, or add --no-sandbox",
                                     uv_strerror(code));
 }

@@ -61,7 +61,7 @@ const by__sink_row by__sink_jsonl = {
     .is_always_on = true,
     .kinds = 1u << BY__EVENT_STEP | 1u << BY__EVENT_EVALUATION | 1u << BY__EVENT_LAYERS |
              1u << BY__EVENT_SYSTEM | 1u << BY__EVENT_TEXT | 1u << BY__EVENT_ALERT,
-    .then = "training goes on, the events are kept and written later",
+    .then = "training continues; the events are kept and written later",
     .open = open_sink,
     .put = put,
     .flush = flush,

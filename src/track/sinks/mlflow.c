@@ -207,7 +207,7 @@ const by__sink_row by__sink_mlflow = {
     .name = "mlflow",
     .kinds = 1u << BY__EVENT_BEGIN | 1u << BY__EVENT_STEP | 1u << BY__EVENT_EVALUATION |
              1u << BY__EVENT_LAYERS | 1u << BY__EVENT_SYSTEM | 1u << BY__EVENT_ALERT,
-    .then = "training goes on, what the server did not get is sent later",
+    .then = "training continues; what the server did not receive is sent later",
     .open = open_sink,
     .put = put,
     .flush = flush,

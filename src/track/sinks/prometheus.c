@@ -325,7 +325,7 @@ const by__sink_row by__sink_prometheus = {
     .name = "prometheus",
     .kinds = 1u << BY__EVENT_STEP | 1u << BY__EVENT_EVALUATION | 1u << BY__EVENT_LAYERS |
              1u << BY__EVENT_SYSTEM | 1u << BY__EVENT_ALERT,
-    .then = "training goes on",
+    .then = "training continues",
     .open = open_sink,
     .put = put,
     .close = close_sink};

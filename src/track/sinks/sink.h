@@ -12,8 +12,8 @@ typedef struct by__sink_row {
     const char *name;
     bool is_always_on; /* otherwise only if the options name it */
     unsigned kinds;    /* kinds of events that it takes: bits of by__event_kind */
-    const char *then;  /* end of the message when it fails: "training goes on, ..." */
-    /* *sink is NULL on entry. close frees what a failed open has left. */
+    const char *then;  /* ends the note when it fails: "training continues; ..." */
+    /* *sink is NULL on entry; close releases what a failed open has left. */
     by_status (*open)(void **sink, const by__tracker_options *options, by_error *error);
     by_status (*put)(void *sink, const by__run_event *event, by_error *error);
     /* At the end of a run: delivers what is pending. BY_OK: nothing was lost. NULL: nothing is ever

@@ -199,7 +199,7 @@ static void close_sink(void *sink)
 const by__sink_row by__sink_tensorboard = {
     .name = "tensorboard",
     .kinds = ((1u << BY__EVENT_KINDS) - 1) & ~(1u << BY__EVENT_CHECKPOINT | 1u << BY__EVENT_END),
-    .then = "training goes on, what TensorBoard is to show is kept and written later",
+    .then = "training continues; what TensorBoard did not receive is written later",
     .open = open_sink,
     .put = put,
     .flush = flush,

@@ -413,7 +413,7 @@ static void close_sink(void *sink)
 const by__sink_row by__sink_wandb = {
     .name = "wandb",
     .kinds = ((1u << BY__EVENT_KINDS) - 1) & ~(1u << BY__EVENT_CHECKPOINT),
-    .then = "training goes on, what Weights & Biases is to get is kept and written later",
+    .then = "training continues; what Weights & Biases did not receive is written later",
     .open = open_sink,
     .put = put,
     .flush = flush,

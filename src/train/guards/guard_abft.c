@@ -275,12 +275,13 @@ by_status by__abft_verdict(by_trainer *t, by_error *error)
     if (t->abft->first.leaf == INT64_MAX) {
         return BY_OK;
     }
-    return by_error_set(error, BY_ECORRUPT,
-                        "step %lld, micro-batch %lld: rank %d (%s) has a product that is not that "
-                        "of its operands: %s; the step was not applied; a fault of that machine",
-                        (long long)t->updates + 1, (long long)t->abft->first.leaf, (int)rank,
-                        t->ranks.all == NULL ? "this machine" : by_comm_host(t->ranks.all, rank),
-                        t->abft->first.what);
+    return by_error_set(
+        error, BY_ECORRUPT,
+        "step %lld, micro-batch %lld: rank %d (%s) computed a wrong matrix product: %s; the step "
+        "was not applied; a hardware fault of that machine is suspected",
+        (long long)t->updates + 1, (long long)t->abft->first.leaf, (int)rank,
+        t->ranks.all == NULL ? "this machine" : by_comm_host(t->ranks.all, rank),
+        t->abft->first.what);
 }
 
 void by__abft_close(by_trainer *t)

@@ -140,13 +140,12 @@ by_status by__replay_end(by_trainer *t, by_error *error)
     if (r->first.leaf == INT64_MAX) {
         return BY_OK;
     }
-    return by_error_set(error, BY_ECORRUPT,
-                        "step %lld, micro-batch %lld: rank %d (%s) has computed it twice, and the "
-                        "results differ, first in %s; the step was not applied; a fault of that "
-                        "machine",
-                        (long long)t->updates + 1, (long long)r->first.leaf, (int)rank,
-                        t->ranks.all == NULL ? "this machine" : by_comm_host(t->ranks.all, rank),
-                        r->first.what);
+    return by_error_set(
+        error, BY_ECORRUPT,
+        "step %lld, micro-batch %lld: rank %d (%s) computed it twice, and the results differ, "
+        "first in %s; the step was not applied; a hardware fault of that machine is suspected",
+        (long long)t->updates + 1, (long long)r->first.leaf, (int)rank,
+        t->ranks.all == NULL ? "this machine" : by_comm_host(t->ranks.all, rank), r->first.what);
 }
 
 void by__replay_close(by_trainer *t)

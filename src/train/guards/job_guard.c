@@ -66,7 +66,7 @@ static void tell(by__job *job, const char *name, const by_step_result *result, c
                  "step %lld %s: the loss is %g%s and the gradient norm %g, samples %llu to "
                  "%llu%s",
                  (long long)result->step,
-                 result->skipped == BY_SKIP_NONE ? "was applied all the same" : "was not applied",
+                 result->skipped == BY_SKIP_NONE ? "was applied nevertheless" : "was not applied",
                  result->loss, zscore, result->norm, (unsigned long long)(behind - batch),
                  (unsigned long long)(behind - 1), where);
     if (!by__job_leads(job)) {
@@ -96,8 +96,8 @@ static by_status roll_back(by__job *job, const by_step_result *result, by_error 
     int64_t limit = job->config->guard.max_rollbacks;
     if (job->rollbacks >= limit) {
         return by_error_set(error, BY_EDIVERGED,
-                            "step %lld: the loss is %g (z-score %.1f) after the run has gone back "
-                            "to step %lld %lld times (guard.max_rollbacks); try a lower "
+                            "step %lld: the loss is %g (z-score %.1f) after the run was rolled "
+                            "back to step %lld %lld times (guard.max_rollbacks); try a lower "
                             "optimizer.lr, more warmup, or clip",
                             (long long)result->step, result->loss, result->zscore,
                             (long long)job->good_step, (long long)limit);
@@ -118,8 +118,8 @@ static by_status roll_back(by__job *job, const by_step_result *result, by_error 
     job->examples = 0;
     job->log_time = by_clock();
     by__job_note(job,
-                 "back to the checkpoint of step %lld; the steps from there on train on the "
-                 "samples from %llu on",
+                 "rolled back to the checkpoint of step %lld; training continues with the samples "
+                 "from %llu on",
                  (long long)job->good_step, (unsigned long long)behind_step(job, result->step));
     if (by__job_leads(job)) {
         by__track_begin(job->tracker, BY__EVENT_ALERT, "rollback", (uint64_t)result->step);

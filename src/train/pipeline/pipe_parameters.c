@@ -77,7 +77,7 @@ static by_status check_trained(const by__pipe *pipe, by_error *error)
         }
         if (!trains) {
             return by_error_set(error, BY_EARG,
-                                "all parameters of rank %d of the pipeline are frozen: take fewer "
+                                "all parameters of rank %d of the pipeline are frozen: use fewer "
                                 "ranks, or freeze fewer blocks in optimizer.groups",
                                 rank);
         }

@@ -132,8 +132,8 @@ static by_status choose_hosts(by__text *out, int *used, int *most, const by_laun
     }
     if (left > 0) {
         return by_error_set(error, BY_ECONFIG,
-                            "%d ranks are wanted and the hosts have %d slots; add hosts or slots, "
-                            "or start %d ranks",
+                            "%d ranks are requested, but the hosts have %d slots; add hosts or "
+                            "slots, or start %d ranks",
                             o->ranks, o->ranks - left, o->ranks - left);
     }
     return BY_OK;

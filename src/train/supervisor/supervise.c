@@ -132,7 +132,7 @@ static void probe(supervisor *s)
     for (size_t i = 0; i < count; i++) {
         s->hosts[i].reached = codes[i] == 0;
         if (!s->hosts[i].reached && !s->hosts[i].out) {
-            say(s, "host %s cannot be reached; it is left out", s->hosts[i].given->name);
+            say(s, "host %s cannot be reached and is not used", s->hosts[i].given->name);
         }
     }
     free(pids);
@@ -179,14 +179,15 @@ static by_status choose_ranks(supervisor *s, by_error *error)
     }
     s->ranks -= s->ranks % multiple;
     if (s->ranks == 0) {
-        return by_error_set(error, BY_EPEER,
-                            multiple > 1 ? "the hosts that are left have no room for %d ranks, "
-                                           "which the layout needs at least"
-                                         : "no host is left that could run %d rank",
-                            multiple);
+        return by_error_set(
+            error, BY_EPEER,
+            multiple > 1
+                ? "the remaining hosts have no room for the %d ranks that the layout needs at least"
+                : "no remaining host can run %d rank",
+            multiple);
     }
-    say(s, "%d of %d ranks have a place on the hosts that are left; the global batch stays",
-        s->ranks, wanted);
+    say(s, "%d of %d ranks fit on the remaining hosts; the global batch is unchanged", s->ranks,
+        wanted);
     return BY_OK;
 }
 
@@ -302,7 +303,7 @@ static double look(supervisor *s, double deadline)
         return now;
     }
     if (!w->stopping && (request == 1 || is_leaving(s))) {
-        say(s, "asked to stop: all ranks save and end within %.0f s", s->o.grace);
+        say(s, "stop requested: all ranks save and exit within %.0f s", s->o.grace);
         by__watch_stop(w);
         deadline = sooner(deadline, now + s->o.grace);
     }
@@ -329,7 +330,7 @@ static void end_job(supervisor *s)
         by__process_reap(&s->pid, &s->child_code, 1);
     }
     if (!by__process_end_all(KILL_SECONDS)) {
-        say(s, "a process of the job does not end; it waits for a device or a file system");
+        say(s, "a process of the job does not exit; it is waiting for a device or a file system");
     }
 }
 
@@ -425,7 +426,7 @@ static void blame_host(supervisor *s)
     host *h = s->watch.fault.rank < 0 ? NULL : host_of(s, s->watch.fault.rank);
     if (h != NULL && ++h->faults == s->o.host_faults && s->o.launch.hosts.count > 1) {
         h->out = true;
-        say(s, "host %s has failed %d times; it is not used any more", h->given->name, h->faults);
+        say(s, "host %s has failed %d times and is no longer used", h->given->name, h->faults);
     }
 }
 
@@ -465,7 +466,9 @@ static void set_aside(const supervisor *s)
             if (by_checkpoint_latest(root, &older, NULL, NULL) != BY_OK && !s->o.from_start) {
                 (void)rename(aside, path);
             } else {
-                say(s, "%d failures behind %s: it is put aside as %s, an older one is taken",
+                say(s,
+                    "%d failures after resuming from %s: it is renamed to %s, and an older one is "
+                    "used",
                     BY__SAME_CHECKPOINT, path, aside);
             }
         }
@@ -520,7 +523,7 @@ static bool decide(supervisor *s, int *code)
     by__watch *w = &s->watch;
     say_fault(s, *code);
     if (*code == BY_EXIT_SAVED && stop_wanted(s) == 0 && drop_leaving(s)) {
-        say(s, "going on with the hosts that are left");
+        say(s, "continuing on the remaining hosts");
         return true;
     }
     by__decision d = by__policy_decide(&s->history, &s->policy, *code, w->saved);

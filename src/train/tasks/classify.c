@@ -11,7 +11,7 @@ typedef struct classify_keys {
 
 static const by__key keys[] = {
     {"task", "smoothing", BY__KEY_REAL, BY__OWN(classify_keys, smoothing), "0", 0, 1, BY__BELOW_MAX,
-     .help = "label smoothing while training (Szegedy et al. 2016)"},
+     .help = "label smoothing in training (Szegedy et al. 2016)"},
 };
 static const by__key_list key_list = BY__KEY_LIST(keys);
 
@@ -142,7 +142,7 @@ static by_status take(const by_task_data *data, const by_task_examples *examples
 
 const by__task_row by__task_classify = {
     .kind = {.name = "classify",
-             .help = "Classes of images or of rows of a table.",
+             .help = "Classification of images or table rows.",
              .keys = {&key_list, &by__image_data_keys, &by__table_data_keys, &by__split_keys},
              .size = sizeof(classify_keys)},
     .task = {.name = "classify",

@@ -155,8 +155,8 @@ by_status by__data_mix_parse(by__data_mix *out, const by_config *config, by_erro
         return data->curriculum.count == 0
                    ? BY_OK
                    : by_error_set(error, BY_ECONFIG,
-                                  "%s: data.curriculum gives the directories of data.mix other "
-                                  "weights, and there is no data.mix",
+                                  "%s: data.curriculum changes the weights of data.mix, but there "
+                                  "is no data.mix",
                                   by__config_where(config, "data.curriculum", "data.mix"));
     }
     if (data->train[0] != '\0' || data->text.count > 0) {
@@ -194,9 +194,8 @@ by_status by__data_mix_resolve(by_config *config, void *own, by_error *error)
     BY_UNUSED(own);
     if (by__keeps_documents(config) && config->parallel.sequence > 1) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: data.documents=mask keeps the documents of a sequence apart, and "
-                            "parallel.sequence %lld divides sequences among ranks, which do not "
-                            "know of documents; use parallel.tensor or parallel.shard instead",
+                            "%s: parallel.sequence %lld does not support data.documents=mask; use "
+                            "parallel.tensor or parallel.shard instead",
                             by__config_where(config, "data.documents", "parallel.sequence"),
                             (long long)config->parallel.sequence);
     }

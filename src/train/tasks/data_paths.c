@@ -200,8 +200,8 @@ static by_status find_valid(by__data_paths *paths, const by_config *config, by_e
     bool single = config->data.valid[0] != '\0' && config->data.text.count == 0;
     if (count > 0 && (single || paths->valid_count > 0)) {
         return by_error_set(error, BY_ECONFIG,
-                            "%s: data.valid_sets names what is held out, and data.%s does so, too; "
-                            "leave one out, or clear it (%s)",
+                            "%s: data.valid_sets and data.%s both give held-out data; leave one "
+                            "out, or clear it (%s)",
                             by__config_where(config, "data.valid_sets", "data.valid"),
                             single ? "valid" : "valid_fraction",
                             single ? "--set data.valid=" : "--set data.valid_fraction=0");

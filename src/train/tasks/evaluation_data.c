@@ -106,8 +106,7 @@ static by_status pack_text(by__evaluation_data *data, const char *path, const ch
     by_status status = tokenizer == NULL ? no_memory(error) : BY_OK;
     if (status == BY_OK && !by__path_exists(tokenizer)) {
         status = by_error_set(error, BY_EARG,
-                              "%s has no tokenizer.json to turn %s into tokens: name a packed "
-                              "directory",
+                              "%s has no tokenizer.json to tokenize %s: name a packed directory",
                               model_directory, path);
     }
     if (status == BY_OK) {

@@ -11,53 +11,54 @@
 /* clang-format off: one row a key */
 static const by__key image_keys[] = {
     {"data", "images", BY__KEY_TEXTS, BY__OWN(by__examples_keys, images), "[]",
-     .help = "files of images: IDX, npy u8 [N, H, W], [N, C, H, W] or [N, H, W, C], CIFAR "
-             "binary, or a JPEG or PNG each; gzip or not (arrays)"},
+     .help = "image files: IDX, npy u8 [N, H, W], [N, C, H, W] or [N, H, W, C], CIFAR binary, all "
+             "optionally gzipped; or single JPEG or PNG files"},
     {"data", "labels", BY__KEY_TEXTS, BY__OWN(by__examples_keys, labels), "[]",
-     .help = "files of their labels, one for each file of images (CIFAR has its own)"},
+     .help = "label files, one per image file (CIFAR files contain their labels)"},
     {"data", "valid_images", BY__KEY_TEXTS, BY__OWN(by__examples_keys, valid_images), "[]",
-     .help = "files of images to evaluate on, instead of valid_fraction"},
+     .help = "image files to evaluate on, instead of valid_fraction"},
     {"data", "valid_labels", BY__KEY_TEXTS, BY__OWN(by__examples_keys, valid_labels), "[]",
-     .help = "files of their labels"},
+     .help = "label files of valid_images"},
     {"data", "label_names", BY__KEY_TEXTS, BY__OWN(by__examples_keys, label_names), "[]",
-     .help = "what the classes of images are called, from 0 on"},
+     .help = "names of the classes, in order from 0"},
     {"data", "format", BY__KEY_TEXT, BY__OWN(by__examples_keys, format), "auto",
-     .choices = "auto|cifar10|cifar100", .help = "auto: IDX or npy by their first bytes"},
+     .choices = "auto|cifar10|cifar100",
+     .help = "file format; auto: IDX or npy, recognized by their first bytes"},
     {"data", "shift", BY__KEY_INT, BY__OWN(by__examples_keys, shift), "0", 0, 65535,
-     .help = "images to train on are moved by up to so many pixels along each axis, at random"},
+     .help = "augmentation: shift training images by up to this many pixels along each axis, at "
+             "random"},
     {"data", "flip", BY__KEY_SWITCH, BY__OWN(by__examples_keys, flip), "false",
-     .help = "images to train on are mirrored left to right, one time in two"},
+     .help = "augmentation: mirror half of the training images left to right, at random"},
     {"data", "resize", BY__KEY_TEXT, BY__OWN(by__examples_keys, resize), "none",
      .choices = "none|crop|stretch",
-     .help = "images become model.image_height x model.image_width, here and wherever the model is "
-             "used: crop resizes the shorter side to the larger of both and takes the middle, "
-             "stretch each side by its own factor"},
+     .help = "resize images to model.image_height x model.image_width, here and wherever the model "
+             "is used: crop scales the shorter side to the larger of the two and takes the center; "
+             "stretch scales each side separately"},
     {"data", "resample", BY__KEY_TEXT, BY__OWN(by__examples_keys, resample), "bilinear",
-     .choices = "bilinear|bicubic",
-     .help = "how images are resized, antialiased: Pillow's filters"},
+     .choices = "bilinear|bicubic", .help = "resampling filter, antialiased as Pillow's"},
 };
 const by__key_list by__image_data_keys = BY__KEY_LIST(image_keys);
 
 static const by__key table_keys[] = {
     {"data", "table", BY__KEY_TEXT, BY__OWN(by__examples_keys, table), "\"\"",
-     .help = "CSV file whose first row names the columns, gzip or not; or a Parquet file, or a "
-             "directory of such parts"},
+     .help = "CSV file (optionally gzipped) whose first row has the column names, a Parquet file, "
+             "or a directory of Parquet files"},
     {"data", "valid_table", BY__KEY_TEXT, BY__OWN(by__examples_keys, valid_table), "\"\"",
-     .help = "as table, to evaluate on, instead of valid_fraction"},
+     .help = "table to evaluate on, instead of valid_fraction"},
     {"data", "target", BY__KEY_TEXT, BY__OWN(by__examples_keys, target), "\"\"",
-     .help = "column of the table that is predicted"},
+     .help = "column to predict"},
     {"data", "ignore", BY__KEY_TEXTS, BY__OWN(by__examples_keys, ignore), "[]",
-     .help = "columns that are no features"},
+     .help = "columns that are not used as features"},
     {"data", "category_columns", BY__KEY_TEXTS, BY__OWN(by__examples_keys, category_columns), "[]",
-     .help = "columns of numbers that are categories"},
+     .help = "numeric columns to treat as categories"},
 };
 const by__key_list by__table_data_keys = BY__KEY_LIST(table_keys);
 
 static const by__key split_keys[] = {
     {"data", "split", BY__KEY_TEXT, BY__OWN(by__examples_keys, split), "last",
      .choices = "last|random",
-     .help = "which share of the examples valid_fraction holds out: the last, or one that the seed "
-             "draws"},
+     .help = "examples that valid_fraction holds out: the last ones, or random ones drawn with the "
+             "seed"},
 };
 const by__key_list by__split_keys = BY__KEY_LIST(split_keys);
 /* clang-format on */
@@ -454,7 +455,7 @@ by_status by__examples_complete(by_task_data *data, by_config *config, int64_t o
     if (strcmp(by_model_reads(m), reads) != 0) {
         return by_error_set(
             error, BY_ECONFIG,
-            "model.kind %s reads %s, and the data is %s: take a model that reads %s", m->kind,
+            "model.kind %s reads %s, but the data is %s: choose a model that reads %s", m->kind,
             by_model_reads(m), d->encoding == NULL ? "images" : "a table", reads);
     }
     if (d->encoding == NULL) {

@@ -17,50 +17,49 @@
 /* clang-format off: one row a key */
 static const by__key keys[] = {
     {"data", "text", BY__KEY_TEXTS, BY__FIELD(data.text), "[]",
-     .help = "text files, JSON lines, Parquet files or directories; packed on first use, cached by "
-             "content"},
+     .help = "text files, JSON lines, Parquet files or directories of them; packed on first use "
+             "and cached by content"},
     {"data", "tokenizer", BY__KEY_TEXT, BY__FIELD(data.tokenizer), "bpe", .min = 1,
-     .help = "`char`, `bpe` (trained here), or a path: a tokenizer.json, a directory that holds "
-             "one, or a directory with encoder.json and vocab.bpe"},
+     .help = "`char`, `bpe` (trained on the text), or the path of a tokenizer.json, of a directory "
+             "that contains one, or of a directory with encoder.json and vocab.bpe"},
     {"data", "tokenizer_vocab", BY__KEY_INT, BY__FIELD(data.tokenizer_vocab), "8192", 257, BY__MI24,
-     .help = "size of the vocabulary that `tokenizer: bpe` trains"},
+     .help = "vocabulary size of a tokenizer that `tokenizer: bpe` trains"},
     {"data", "field", BY__KEY_TEXT, BY__FIELD(data.field), "text", .min = 1,
      .help = "field of JSON lines, or column of Parquet files, that holds the text"},
     {"data", "dedup", BY__KEY_TEXT, BY__FIELD(data.dedup), "none", .choices = "none|exact|near",
      .later = true,
-     .help = "documents of text that are left out: none; exact: those with the bytes of an earlier "
-             "one; near: also those that share most of their word 5-grams with one (MinHash)"},
+     .help = "duplicate documents to remove: none; exact: documents equal to an earlier one; near: "
+             "also those that share most of their word 5-grams with one (MinHash)"},
     {"data", "train", BY__KEY_TEXT, BY__FIELD(data.train), "\"\"",
-     .help = "packed directory to train on, instead of text; empty for none"},
+     .help = "packed directory to train on, instead of text; empty: none"},
     {"data", "mix", BY__KEY_TEXTS, BY__FIELD(data.mix), "[]", .later = true,
-     .help = "packed directories to train on together, instead of train: DIR=WEIGHT each, of one "
-             "tokenizer. A directory's share of the samples is its weight by the sum of all; each "
-             "has epochs of its own"},
+     .help = "mixture of packed directories to train on, instead of train: a list of DIR=WEIGHT, "
+             "all with the same tokenizer. The share of a directory among the samples is its "
+             "weight divided by the sum of weights; each directory has its own epochs"},
     {"data", "mix_order", BY__KEY_TEXT, BY__FIELD(data.mix_order), "exact",
      .choices = "exact|random", .later = true,
-     .help = "exact: the shares hold in every batch, to within a sample or two; random: in "
-             "expectation, and to within a few over 4,096 samples"},
+     .help = "exact: the shares hold in every batch, to within a sample or two; random: samples "
+             "are drawn at random, and the shares hold to within a few of 4,096 samples"},
     {"data", "curriculum", BY__KEY_TEXTS, BY__FIELD(data.curriculum), "[]", .later = true,
-     .help = "other weights of mix from a step on: STEP=WEIGHT:WEIGHT... each, steps ascending, a "
-             "weight for each directory in order"},
+     .help = "changes of the weights of mix: a list of STEP=WEIGHT:WEIGHT..., in ascending order "
+             "of steps, with one weight per directory in the order of mix"},
     {"data", "documents", BY__KEY_TEXT, BY__FIELD(data.documents), "join", .choices = "join|mask",
      .later = true,
-     .help = "join: a token may read the tokens of all documents before it in its sample; mask: "
-             "those of its own document alone, and the first token of a document is predicted from "
-             "no other one"},
+     .help = "attention across documents in a sample: join allows it; mask restricts a token to "
+             "its own document, and no other document predicts the first token of one"},
     {"data", "packing", BY__KEY_TEXT, BY__FIELD(data.packing), "stream",
      .choices = "stream|best_fit", .later = true,
-     .help = "stream: samples are windows of all documents one behind the other; best_fit: whole "
-             "documents, put together so that samples are as full as can be (best-fit decreasing), "
-             "and only longer ones cut. To train on; what is held out is always a stream"},
+     .help = "stream: samples are windows of all documents, one after another; best_fit: whole "
+             "documents are combined to fill samples as well as possible (best-fit decreasing), "
+             "and only documents longer than a sample are cut. Evaluation data is always a stream"},
     {"data", "valid", BY__KEY_TEXT, BY__FIELD(data.valid), "\"\"",
-     .help = "packed directory to evaluate on; empty for none"},
+     .help = "packed directory to evaluate on; empty: none"},
     {"data", "valid_sets", BY__KEY_TEXTS, BY__FIELD(data.valid_sets), "[]", .later = true,
-     .help = "packed directories to evaluate on, instead of valid: NAME=DIR each, up to 16, of one "
-             "tokenizer. The loss of each is reported by its name; valid_loss is the mean over the "
-             "targets of all, and eval_batches counts for each"},
+     .help = "several packed directories to evaluate on, instead of valid: a list of NAME=DIR, up "
+             "to 16, all with the same tokenizer. The loss of each is reported under its name, "
+             "valid_loss is the mean over the targets of all, and eval_batches applies to each"},
     {"data", "cache", BY__KEY_TEXT, BY__FIELD(data.cache), "runs/.cache", .min = 1,
-     .help = "where packed text is kept"},
+     .help = "directory for packed text"},
 };
 /* clang-format on */
 static const by__key_list key_list = BY__KEY_LIST(keys);
@@ -170,7 +169,7 @@ static by_status open_other(language_data *d, const by_task_request *r, by_error
     }
     if (d->valid_count == 0) {
         return by_error_set(error, BY_ECONFIG,
-                            "nothing is held out (data.valid_fraction is 0); name a file or a "
+                            "no data is held out (data.valid_fraction is 0): give a file or a "
                             "packed directory with --data");
     }
     if (r->purpose != BY_TASK_PREDICT) {
@@ -567,7 +566,7 @@ static by_status decode(by_task_data *base, const int32_t *ids, size_t count, ch
 
 const by__task_row by__task_language = {
     .kind = {.name = "language",
-             .help = "The next token of text; models of tokens.",
+             .help = "Prediction of the next token of text.",
              .keys = {&key_list},
              .resolve = by__data_mix_resolve},
     .task = {.name = "language",

@@ -14,9 +14,9 @@ typedef struct regress_keys {
 static const by__key keys[] = {
     {"task", "loss", BY__KEY_TEXT, BY__OWN(regress_keys, loss), "squared",
      .choices = "squared|smooth_l1",
-     .help = "squared error, or smooth L1 (Huber 1964), of the standardised target"},
+     .help = "squared error or smooth L1 (Huber 1964) of the standardized target"},
     {"task", "beta", BY__KEY_REAL, BY__OWN(regress_keys, beta), "1", 0, 1e9, BY__ABOVE_MIN,
-     .help = "where smooth_l1 turns from a square into a line"},
+     .help = "error at which smooth_l1 changes from quadratic to linear"},
 };
 static const by__key_list key_list = BY__KEY_LIST(keys);
 
@@ -136,7 +136,7 @@ static by_status take(const by_task_data *data, const by_task_examples *examples
 
 const by__task_row by__task_regress = {
     .kind = {.name = "regress",
-             .help = "A number for each row of a table.",
+             .help = "Regression: a number for each table row.",
              .keys = {&key_list, &by__table_data_keys, &by__split_keys},
              .size = sizeof(regress_keys)},
     .task = {.name = "regress",
