@@ -6,6 +6,7 @@
 
 #include "banyan/tokenizer.h"
 #include "base/threads.h"
+#include "data/formats/gguf_file.h"
 #include "data/formats/logit_store.h"
 #include "infer/infer.h"
 
@@ -155,7 +156,9 @@ static by_status check_tokenizer(const by_pretrained *model, const by_dataset *d
                                  const char *name, by_error *error)
 {
     by_tokenizer *tokenizer;
-    char *path = by__path_join(by_pretrained_directory(model), "tokenizer.json");
+    const char *directory = by_pretrained_directory(model);
+    char *path = by__gguf_is_file(directory) ? by__strdup(directory)
+                                             : by__path_join(directory, "tokenizer.json");
     by_status status =
         path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path") : BY_OK;
     if (status == BY_OK && by__path_exists(path)) {
