@@ -90,9 +90,10 @@ BY_API uint32_t by_tokenizer_vocab(const by_tokenizer *tokenizer);
 BY_API int64_t by_tokenizer_eos(const by_tokenizer *tokenizer);
 #define BY_END_TOKENS 16
 /* Tokens that end a text of the model in a directory: that of the tokenizer, and eos_token_id, one
- * or a list, of generation_config.json or else of config.json, as transformers takes it. The first
- * BY_END_TOKENS of them; ids that are not below the tokenizer's vocabulary are left out. tokenizer
- * may be NULL. BY_EFORMAT: a file is not JSON. */
+ * or a list, of generation_config.json or else of config.json, as transformers takes it; of a GGUF
+ * file, the ends of a text and of a turn that it names. The first BY_END_TOKENS of them; ids that
+ * are not below the tokenizer's vocabulary are left out. tokenizer may be NULL. BY_EFORMAT: a file
+ * is not JSON. */
 BY_API by_status by_end_tokens(int32_t ids[BY_END_TOKENS], size_t *count, const char *directory,
                                const by_tokenizer *tokenizer, by_error *error);
 /* True for a character vocabulary. */

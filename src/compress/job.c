@@ -91,8 +91,13 @@ static by_status open_directory(by__compression *c, const char *directory, by_er
 /* What is in a GGUF file besides the weights: read before the work, for it may be refused. */
 static by_status open_vocabulary(by__compression *c, by_error *error)
 {
+    bool there;
     const char *path = by_pretrained_directory(c->model);
     if (!by__gguf_is_file(path)) {
+        return BY_OK;
+    }
+    BY_TRY(by__gguf_vocabulary_exists(&there, path, error));
+    if (!there) {
         return BY_OK;
     }
     BY_TRY(by__gguf_settings_open(&c->settings, path, error));

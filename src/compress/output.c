@@ -95,6 +95,9 @@ static by_status copy_files(const by__compression *c, by__file_list *written, by
     if (c->tokenizer != NULL) {
         return by__export_put_tokenizer(c->temporary, c->tokenizer, c->settings, written, error);
     }
+    if (!by__path_is_dir(from)) {
+        return BY_OK;
+    }
     BY_TRY(by__list_dir(&names, &count, from, error));
     by_status status = BY_OK;
     for (size_t i = 0; i < count && status == BY_OK; i++) {

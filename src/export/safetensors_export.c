@@ -179,7 +179,7 @@ static by_status write_rest(const by__export *e, const char *directory, by_dtype
 {
     if (by__path_is_dir(e->source->directory)) {
         BY_TRY(by__copy_along(directory, e->source->directory, error));
-    } else {
+    } else if (e->tokenizer != NULL) {
         BY_TRY(by__export_put_tokenizer(directory, e->tokenizer, e->settings, NULL, error));
     }
     return write_config(e, directory, dtype, error);
