@@ -23,6 +23,7 @@
 #include <jansson.h>
 
 #include "banyan/compress.h"
+#include "banyan/tokenizer.h"
 #include "base/coded.h"
 #include "checkpoint/storage.h"
 #include "graph/graph.h"
@@ -58,8 +59,10 @@ typedef struct by__compression {
     by__linear *linears;
     size_t linear_count;
     int threads;
-    json_t *json;   /* config.json of the new directory; a method may change it */
-    by__text notes; /* for state.json: what calibration read */
+    json_t *json;            /* config.json of the new directory; a method may change it */
+    by__text notes;          /* for state.json: what calibration read */
+    by_tokenizer *tokenizer; /* of a GGUF file, which has it next to the weights; else NULL */
+    json_t *settings;        /* its tokenizer_config.json */
 
     char *directory; /* the new directory, and where it is written first: */
     char *temporary;

@@ -7,6 +7,7 @@
 #include "base/half.h"
 #include "base/threads.h"
 #include "compress/compress.h"
+#include "data/tokenizer/gguf_tokenizer.h"
 
 by_status by__job_look(by__compression *c, const by_pretrained *model,
                        const by_compress_options *options, by_error *error)
@@ -86,11 +87,28 @@ static by_status open_directory(by__compression *c, const char *directory, by_er
     return status;
 }
 
+/* What is in a GGUF file besides the weights: read before the work, for it may be refused. */
+static by_status open_vocabulary(by__compression *c, by_error *error)
+{
+    bool there;
+    const char *path = by_pretrained_directory(c->model);
+    if (!by__gguf_is_file(path)) {
+        return BY_OK;
+    }
+    BY_TRY(by__gguf_vocabulary_exists(&there, path, error));
+    if (!there) {
+        return BY_OK;
+    }
+    BY_TRY(by__gguf_settings_open(&c->settings, path, error));
+    return by__tokenizer_open_gguf(&c->tokenizer, path, error);
+}
+
 by_status by__job_open(by__compression *c, const char *directory, const by_pretrained *model,
                        const by_compress_options *options, by_error *error)
 {
     BY_TRY(by__job_look(c, model, options, error));
     BY_TRY(by__method_takes(c, error));
+    BY_TRY(open_vocabulary(c, error));
     return open_directory(c, directory, error);
 }
 
@@ -123,6 +141,8 @@ void by__job_close(by__compression *c)
     free(c->directory);
     by__text_free(&c->notes);
     json_decref(c->json);
+    json_decref(c->settings);
+    by_tokenizer_close(&c->tokenizer);
     by_config_close(&c->config);
 }
 

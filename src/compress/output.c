@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "compress/compress.h"
+#include "export/export.h"
 #include "infer/infer.h"
 
 /* Tensors to write, sorted by name. */
@@ -85,12 +86,18 @@ static by_status write_config(const by__compression *c, by__file_list *written, 
     return status;
 }
 
-/* The tokenizer and what else is next to the weights. */
+/* The tokenizer and what else is next to the weights, or in their GGUF file. */
 static by_status copy_files(const by__compression *c, by__file_list *written, by_error *error)
 {
     char **names;
     size_t count;
     const char *from = by_pretrained_directory(c->model);
+    if (c->tokenizer != NULL) {
+        return by__export_put_tokenizer(c->temporary, c->tokenizer, c->settings, written, error);
+    }
+    if (!by__path_is_dir(from)) {
+        return BY_OK;
+    }
     BY_TRY(by__list_dir(&names, &count, from, error));
     by_status status = BY_OK;
     for (size_t i = 0; i < count && status == BY_OK; i++) {

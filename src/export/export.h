@@ -54,6 +54,10 @@ by_status by__export_safetensors(by__export *export, by_error *error);
 by_status by__export_onnx(by__export *export, by_error *error);
 by_status by__export_gguf(by__export *export, by_error *error);
 
+/* tokenizer.json and tokenizer_config.json, of a model whose GGUF file holds both; `written` as
+ * by__sink_put takes it. */
+by_status by__export_put_tokenizer(const char *directory, const by_tokenizer *tokenizer,
+                                   const json_t *settings, by__file_list *written, by_error *error);
 /* The end-of-text id: what config.json names, else the tokenizer's; -1: none. And the id in front
  * of every text; -1: none. */
 int64_t by__export_eos(const by__export *export);

@@ -156,19 +156,19 @@ static by_status write_config(const by__export *e, const char *directory, by_dty
     return status;
 }
 
-/* The tokenizer of a GGUF file. */
-static by_status write_tokenizer(const by__export *e, const char *directory, by_error *error)
+by_status by__export_put_tokenizer(const char *directory, const by_tokenizer *tokenizer,
+                                   const json_t *settings, by__file_list *written, by_error *error)
 {
     char *text;
     size_t length;
-    BY_TRY(by_tokenizer_to_json(e->tokenizer, &text, &length, error));
-    by_status status = by__sink_put(directory, "tokenizer.json", text, length, NULL, error);
+    BY_TRY(by_tokenizer_to_json(tokenizer, &text, &length, error));
+    by_status status = by__sink_put(directory, "tokenizer.json", text, length, written, error);
     free(text);
     BY_TRY(status);
-    text = json_dumps(e->settings, JSON_INDENT(2));
+    text = json_dumps(settings, JSON_INDENT(2));
     status = text == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: tokenizer_config.json")
                           : by__sink_put(directory, "tokenizer_config.json", text, strlen(text),
-                                         NULL, error);
+                                         written, error);
     free(text);
     return status;
 }
@@ -179,8 +179,8 @@ static by_status write_rest(const by__export *e, const char *directory, by_dtype
 {
     if (by__path_is_dir(e->source->directory)) {
         BY_TRY(by__copy_along(directory, e->source->directory, error));
-    } else {
-        BY_TRY(write_tokenizer(e, directory, error));
+    } else if (e->tokenizer != NULL) {
+        BY_TRY(by__export_put_tokenizer(directory, e->tokenizer, e->settings, NULL, error));
     }
     return write_config(e, directory, dtype, error);
 }

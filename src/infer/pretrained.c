@@ -285,11 +285,12 @@ void by__pretrained_identify(char out[33], const by_pretrained *pretrained)
 {
     static const char *const names[] = {"manifest.json", "model.safetensors.index.json",
                                         "model.safetensors"};
-    bool found = false;
+    const char *directory = pretrained->directory;
     memset(out, '0', 32);
     out[32] = '\0';
+    bool found = pretrained->gguf != NULL && by__hash_file_hex(out, directory, NULL) == BY_OK;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(names) && !found; i++) {
-        char *path = by__path_join(pretrained->directory, names[i]);
+        char *path = by__path_join(directory, names[i]);
         found =
             path != NULL && by__path_exists(path) && by__hash_file_hex(out, path, NULL) == BY_OK;
         free(path);

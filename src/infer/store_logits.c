@@ -7,6 +7,7 @@
 #include "banyan/tokenizer.h"
 #include "base/threads.h"
 #include "data/formats/logit_store.h"
+#include "data/tokenizer/gguf_tokenizer.h"
 #include "infer/infer.h"
 
 /* Target size of the logits of a run, which has at least one window. */
@@ -150,28 +151,39 @@ static by_status take_memory(job *j, by_error *error)
                      error);
 }
 
+static by_status has_tokenizer(bool *out, const char *directory, by_error *error)
+{
+    if (by__gguf_is_file(directory)) {
+        return by__gguf_vocabulary_exists(out, directory, error);
+    }
+    char *path = by__path_join(directory, "tokenizer.json");
+    if (path == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a path");
+    }
+    *out = by__path_exists(path);
+    free(path);
+    return BY_OK;
+}
+
 /* If the model has a tokenizer, the data must have been made with the same one. */
 static by_status check_tokenizer(const by_pretrained *model, const by_dataset *data,
                                  const char *name, by_error *error)
 {
+    bool there;
     by_tokenizer *tokenizer;
-    char *path = by__path_join(by_pretrained_directory(model), "tokenizer.json");
-    by_status status =
-        path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path") : BY_OK;
-    if (status == BY_OK && by__path_exists(path)) {
-        status = by_tokenizer_open(&tokenizer, path, error);
-        if (status == BY_OK) {
-            if (strcmp(by_tokenizer_hash(tokenizer), by_dataset_tokenizer_hash(data)) != 0) {
-                status = by_error_set(error, BY_ECONFIG,
-                                      "%s was packed with another tokenizer than the model's: pack "
-                                      "it with --tokenizer %s",
-                                      name, path);
-            }
-            by_tokenizer_close(&tokenizer);
-        }
+    const char *directory = by_pretrained_directory(model);
+    BY_TRY(has_tokenizer(&there, directory, error));
+    if (!there) {
+        return BY_OK;
     }
-    free(path);
-    return status;
+    BY_TRY(by_tokenizer_open(&tokenizer, directory, error));
+    bool same = strcmp(by_tokenizer_hash(tokenizer), by_dataset_tokenizer_hash(data)) == 0;
+    by_tokenizer_close(&tokenizer);
+    return same ? BY_OK
+                : by_error_set(error, BY_ECONFIG,
+                               "%s was packed with another tokenizer than the model's: pack it "
+                               "with --tokenizer %s",
+                               name, directory);
 }
 
 static by_status open_job(job *j, const by_pretrained *model, const by_dataset *data,

@@ -75,6 +75,15 @@ run 2 "$banyan" "$@" --set data.train=packed --set distill.logits=said --set dis
 holds err "was made with a temperature of 2, but distill.temperature is 3"
 run 2 "$banyan" "$@" --set data.train=one --set distill.logits=said --set name=no
 holds err "was made from other data"
+tr a-z A-Z <text.txt >foreign.txt
+run 0 "$banyan" pack foreign.txt --tokenizer char --output foreign
+run 0 "$banyan" export kept --format gguf --output kept.gguf
+for model in kept kept.gguf; do
+    run 2 "$banyan" logits "$model" --data foreign --out no --top 4
+    holds err "was packed with another tokenizer than the model's"
+done
+run 0 "$banyan" logits kept.gguf --data packed --out again --top 4
+same again/ids-00000.npy said/ids-00000.npy
 printf x | dd of=said/ids-00000.npy bs=1 seek=500 conv=notrunc 2>/dev/null
 "$banyan" "$@" --set data.train=packed --set distill.logits=said --set name=no >out 2>err && fail "damaged logits are read"
 holds err "it is damaged"

@@ -72,6 +72,15 @@ for name in values merged; do
     ! grep -q quantization_config $name/config.json || fail "$name/config.json names a quantisation"
 done
 
+say "a GGUF file is compressed as its run is, with the tokenizer that it holds"
+run 0 "$banyan" compress llama.gguf --method int8 --out file-codes
+exists file-codes/tokenizer.json file-codes/tokenizer_config.json
+! grep -q 00000000000000000000000000000000 file-codes/state.json || fail "the file has no hash"
+says codes direct
+says file-codes codes
+same direct.text codes.text
+same direct.safetensors codes.safetensors
+
 say "info says what a file holds"
 run 0 "$banyan" info llama-q8_0.gguf
 holds out "architecture     llama"

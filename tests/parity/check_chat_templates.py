@@ -169,6 +169,10 @@ a  {%- if true -%}  b  {%- endif -%}  c {{- 1 -}} d
 {{ "1" | round }}
 {{ 1.5 | round(1, "up") }}
 {{ 1.5 | round("1") }}
+{{ [{"r": "u"}, {"r": "s"}] | selectattr("r", "==", "u") | list }} {{ [{"r": 1}, {"r": 2}] | rejectattr("r", "!=", 2) | list }} {{ [1, 5, 3] | select(">", 2) | list }} {{ [1, 5, 3] | select(">=", 3) | list }} {{ [1, 5, 3] | select("<=", 3) | list }} {{ [1, 5, 3] | select("<", 3) | list }}
+{{ true is sameas true }} {{ 1 is sameas true }} {{ 1 is sameas 1.0 }} {{ x is sameas none }} {{ none is sameas none }} {{ false is sameas 0 }}
+{{ ["a", "A", "b"] | unique | list }} {{ ["a", "A"] | unique(case_sensitive=true) | list }} {{ [{"r": "u", "n": 1}, {"r": "U", "n": 2}, {"r": "s"}] | unique(attribute="r") | list }} {{ ["b", "A"] | sort(case_sensitive=true) }} {{ [{"r": "b"}, {"r": "A"}] | sort(attribute="r") }}
+{{ " 1.5 " | float }} {{ "x" | float }} {{ "x" | float(2.5) }} {{ "" | float(default=none) }} {{ true | float }} {{ 3 | float }} {{ [] | float }} {{ none | float(1) }}
 {{ "%s - %s" | format("a", [1, "b"]) }} {{ "%d%%" | format(3.9) }} {{ "%5.2f|%-8s|%08.3f|%+d|% d|%x|%X|%o" | format(3.14159, "h\u00e9", -2.5, 7, 7, 255, 255, 8) }} {{ "%(a)s %(b)03d" | format(a=1, b=2) }} {{ "%.2s|%r|%e|%g|%i" | format("\u00e9bc", "q", 12345.678, 1e-7, true) }} {{ "no" | format }} {{ "%10s|%-10s|" | format(none, true) }} {{ "%.0f %5d %-5d|%.3d" | format(2.5, 42, 42, 7) }}
 {{ "%s" | format }}
 {{ "%s" | format(1, 2) }}

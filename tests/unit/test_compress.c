@@ -275,6 +275,39 @@ static void a_head_without_codes_is_named_twice(void **state)
     close_fixture(&f);
 }
 
+/* Other programs look for codes of every layer that is not named. */
+static void experts_keep_their_numbers(void **state)
+{
+    static const char *const mixtral[] = {
+        "model.kind=mixtral",        "model.layers=1",        "model.heads=4",
+        "model.kv_heads=2",          "model.mlp_width=88",    "model.width=96",
+        "model.context=16",          "model.vocab=61",        "model.experts=3",
+        "model.experts_per_token=2", "precision.compute=f32", "train.threads=2"};
+    by_error error = {0};
+    by_weights *weights;
+    by_tensor_view view;
+    fixture f;
+    (void)state;
+    open_fixture(&f, mixtral, BY_ARRAY_LENGTH(mixtral));
+    compress(&f, "int8", NULL, 0);
+    check_ok(by_weights_open(&weights, f.out, &error), &error);
+    json_t *config = json_loads(by_weights_config(weights), 0, NULL);
+    const json_t *made = json_object_get(config, "quantization_config");
+    const json_t *ignored = json_object_get(made, "ignore");
+    assert_int_equal(json_array_size(ignored), 3 * 3);
+    for (size_t i = 0; i < json_array_size(ignored); i++) {
+        char name[128];
+        const char *layer = json_string_value(json_array_get(ignored, i));
+        assert_non_null(strstr(layer, ".experts."));
+        (void)snprintf(name, sizeof name, "%s.weight", layer);
+        check_ok(by_weights_tensor(weights, name, &view, &error), &error);
+        assert_int_equal(view.dtype, BY_BF16);
+    }
+    json_decref(config);
+    by_weights_close(&weights);
+    close_fixture(&f);
+}
+
 /* What is made of codes and has none says so: a merge, and zeros in the place of codes. */
 static void what_was_codes_is_numbers(void **state)
 {
@@ -588,6 +621,7 @@ int main(void)
         cmocka_unit_test(forecasts_are_kept),
         cmocka_unit_test(directories_are_whole_checkpoints),
         cmocka_unit_test(a_head_without_codes_is_named_twice),
+        cmocka_unit_test(experts_keep_their_numbers),
         cmocka_unit_test(what_was_codes_is_numbers),
         cmocka_unit_test(values_that_are_no_numbers),
         cmocka_unit_test(damaged_weights_are_refused),

@@ -1,4 +1,4 @@
-/* Directories in another dtype. What runs, reads back and is refused by the command is in
+/* Directories in another dtype, and files without a tokenizer. What runs, reads back and is refused by the command is in
  * tests/e2e/test_export.sh. */
 #include <math.h>
 #include <setjmp.h>
@@ -10,7 +10,9 @@
 
 #include <cmocka.h>
 
+#include "banyan/compress.h"
 #include "banyan/export.h"
+#include "banyan/infer.h"
 #include "base/base.h"
 #include "runner.h"
 #include "temporary.h"
@@ -72,10 +74,62 @@ static void a_value_that_is_too_large_is_refused(void **state)
     }
 }
 
+static void is_model_of_ids(const char *directory, const char *under)
+{
+    by_error error = {0};
+    by_pretrained *model;
+    char *tokenizer = by__path_join(directory, "tokenizer.json");
+    assert_non_null(tokenizer);
+    assert_false(by__path_exists(tokenizer));
+    check_ok(by_pretrained_open(&model, directory, false, &error), &error);
+    assert_true(by_weights_has(by_pretrained_weights(model), under));
+    by_pretrained_close(&model);
+    free(tokenizer);
+}
+
+/* A model that reads ids goes through a GGUF file, which then has no vocabulary. */
+static void files_of_models_without_a_tokenizer(void **state)
+{
+    (void)state;
+    by_error error = {0};
+    by_pretrained *model;
+    by_config *config = tiny_config(settings, BY_ARRAY_LENGTH(settings));
+    char *directory = temporary_make();
+    assert_non_null(directory);
+    char *file = by__path_join(directory, "model.gguf");
+    char *made = by__path_join(directory, "made");
+    char *codes = by__path_join(directory, "codes");
+    tiny_model_write(config, directory);
+    check_ok(by_pretrained_open(&model, directory, false, &error), &error);
+    by_export_source source = {.config = by_pretrained_config(model),
+                               .weights = by_pretrained_weights(model),
+                               .directory = directory};
+    by_export_options options = {.format = "gguf", .output = file};
+    check_ok(by_export(NULL, &source, &options, &error), &error);
+    by_pretrained_close(&model);
+    check_ok(by_pretrained_open(&model, file, false, &error), &error);
+    source = (by_export_source){.config = by_pretrained_config(model),
+                                .weights = by_pretrained_weights(model),
+                                .directory = file};
+    options = (by_export_options){.format = "safetensors", .output = made};
+    check_ok(by_export(NULL, &source, &options, &error), &error);
+    is_model_of_ids(made, name);
+    const by_compress_options smaller = {.method = "int8", .threads = 1};
+    check_ok(by_compress(NULL, codes, model, &smaller, &error), &error);
+    is_model_of_ids(codes, name);
+    by_pretrained_close(&model);
+    by_config_close(&config);
+    free(codes);
+    free(made);
+    free(file);
+    temporary_remove(directory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_value_that_is_too_large_is_refused),
+        cmocka_unit_test(files_of_models_without_a_tokenizer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -540,6 +540,34 @@ static void patterns_keep_tokens_whole(void **state)
     }
 }
 
+/* The end of a turn is not that of a text in files of some models that talk. */
+static void ends_of_texts_and_turns(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"a", "b", "c", "d"};
+    int32_t ends[BY_END_TOKENS];
+    size_t count;
+    by_error error = {0};
+    by__text text = {0};
+    char *directory = temporary_make();
+    assert_non_null(directory);
+    char *path = by__path_join(directory, "model.gguf");
+    assert_non_null(path);
+    put_head(&text, 4);
+    put_text_pair(&text, "tokenizer.ggml.model", "rwkv");
+    put_texts(&text, "tokenizer.ggml.tokens", texts, BY_ARRAY_LENGTH(texts));
+    put_pair(&text, "tokenizer.ggml.eos_token_id", BY__GGUF_KIND_U32, 1);
+    put_pair(&text, "tokenizer.ggml.eot_token_id", BY__GGUF_KIND_U32, 3);
+    assert_int_equal(by__file_write(path, text.data, text.length, &error), BY_OK);
+    assert_int_equal(by_end_tokens(ends, &count, path, NULL, &error), BY_OK);
+    assert_int_equal(count, 2);
+    assert_int_equal(ends[0], 1);
+    assert_int_equal(ends[1], 3);
+    by__text_free(&text);
+    free(path);
+    temporary_remove(directory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -553,6 +581,7 @@ int main(void)
         cmocka_unit_test(other_models_are_refused),
         cmocka_unit_test(merges_come_from_scores),
         cmocka_unit_test(patterns_keep_tokens_whole),
+        cmocka_unit_test(ends_of_texts_and_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,7 +41,7 @@ static by_status filter_string(by__render *r, const by__value *v, const by__argu
 static by_status filter_int(by__render *r, const by__value *v, const by__arguments *a,
                             by__value *out)
 {
-    static const char *const names[] = {"default", "base", NULL};
+    static const char *const names[] = {"default", NULL};
     const by__value *other = by__argument(a, 0, "default");
     BY_TRY(by__arguments_check(r, a, "int", 1, names));
     *out = other != NULL ? *other : by__value_integer(0);
@@ -83,17 +83,27 @@ static by_status filter_int(by__render *r, const by__value *v, const by__argumen
 static by_status filter_float(by__render *r, const by__value *v, const by__arguments *a,
                               by__value *out)
 {
+    static const char *const names[] = {"default", NULL};
+    const by__value *other = by__argument(a, 0, "default");
     char text[64];
-    BY_TRY(by__arguments_check(r, a, "float", 1, NULL));
-    *out = (by__value){.kind = BY__REAL, .as.real = v->kind == BY__REAL ? v->as.real : 0.0};
-    if (v->kind == BY__INTEGER) {
-        out->as.real = (double)v->as.integer;
-    } else if (v->kind == BY__STRING && v->as.string.length < sizeof text) {
-        memcpy(text, v->as.string.data, v->as.string.length);
-        text[v->as.string.length] = '\0';
-        if (!by__parse_f64(text, &out->as.real)) {
-            out->as.real = 0.0;
-        }
+    BY_TRY(by__arguments_check(r, a, "float", 1, names));
+    by__value real = {.kind = BY__REAL};
+    *out = other != NULL ? *other : real;
+    if (by__value_is_number(v)) {
+        real.as.real = by__value_real(v);
+        *out = real;
+        return BY_OK;
+    }
+    if (v->kind != BY__STRING) {
+        return BY_OK;
+    }
+    const char *s = v->as.string.data;
+    size_t n = v->as.string.length;
+    by__strip(&s, &n, NULL, true, true);
+    if (n > 0 && n < sizeof text) {
+        memcpy(text, s, n);
+        text[n] = '\0';
+        *out = by__parse_f64(text, &real.as.real) ? real : *out;
     }
     return BY_OK;
 }

@@ -211,19 +211,46 @@ static by_status filter_rejectattr(by__render *r, const by__value *v, const by__
     return choose(r, v, a, true, false, out);
 }
 
+/* What each item counts as: itself or what `path` (NULL: none) leads to, a string in lower case
+ * unless `exact` (NULL: no) holds. */
+static by_status make_keys(by__render *r, const by__list *items, const by__value *path,
+                           const by__value *exact, by__value *out)
+{
+    by__arguments none = {0};
+    BY_TRY(by__value_list(r, items->count, false, out));
+    for (size_t i = 0; i < items->count; i++) {
+        by__value *key = &out->as.list->items[i];
+        *key = items->items[i];
+        if (path != NULL) {
+            BY_TRY(get_path(r, &items->items[i], path, key));
+        }
+        if (key->kind == BY__STRING && (exact == NULL || !by__value_true(exact))) {
+            by__value held = *key;
+            BY_TRY(by__method_call(r, &held, "lower", &none, key));
+        }
+    }
+    return BY_OK;
+}
+
 static by_status filter_unique(by__render *r, const by__value *v, const by__arguments *a,
                                by__value *out)
 {
+    static const char *const names[] = {"case_sensitive", "attribute", NULL};
     size_t count = 0;
-    BY_TRY(by__arguments_check(r, a, "unique", 0, NULL));
+    by__value keys;
+    BY_TRY(by__arguments_check(r, a, "unique", 2, names));
     BY_TRY(copy_items(r, v, out));
     by__list *l = out->as.list;
+    BY_TRY(make_keys(r, l, by__argument(a, 1, "attribute"), by__argument(a, 0, "case_sensitive"),
+                     &keys));
+    by__value *k = keys.as.list->items;
     for (size_t i = 0; i < l->count; i++) {
         bool known = false;
-        for (size_t k = 0; k < count && !known; k++) {
-            BY_TRY(by__value_equal(r, &l->items[k], &l->items[i], &known));
+        for (size_t j = 0; j < count && !known; j++) {
+            BY_TRY(by__value_equal(r, &k[j], &k[i], &known));
         }
         if (!known) {
+            k[count] = k[i];
             l->items[count++] = l->items[i];
         }
     }
@@ -265,24 +292,12 @@ static by_status filter_sort(by__render *r, const by__value *v, const by__argume
 {
     static const char *const names[] = {"reverse", "case_sensitive", "attribute", NULL};
     const by__value *reverse = by__argument(a, 0, "reverse");
-    const by__value *exact = by__argument(a, 1, "case_sensitive");
-    const by__value *path = by__argument(a, 2, "attribute");
     by__value keys;
-    by__arguments none = {0};
     BY_TRY(by__arguments_check(r, a, "sort", 3, names));
     BY_TRY(copy_items(r, v, out));
-    BY_TRY(copy_items(r, v, &keys));
-    by__list *k = keys.as.list;
-    for (size_t i = 0; i < k->count; i++) {
-        if (path != NULL) {
-            BY_TRY(get_path(r, &out->as.list->items[i], path, &k->items[i]));
-        }
-        if (k->items[i].kind == BY__STRING && (exact == NULL || !by__value_true(exact))) {
-            by__value held = k->items[i];
-            BY_TRY(by__method_call(r, &held, "lower", &none, &k->items[i]));
-        }
-    }
-    return merge_sort(r, k->items, out->as.list->items, k->count,
+    BY_TRY(make_keys(r, out->as.list, by__argument(a, 2, "attribute"),
+                     by__argument(a, 1, "case_sensitive"), &keys));
+    return merge_sort(r, keys.as.list->items, out->as.list->items, keys.as.list->count,
                       reverse != NULL && by__value_true(reverse));
 }
 

@@ -69,13 +69,18 @@ static by_status compare_test(by__render *r, const char *name, const by__value *
         const char *name;
         int least; /* of the order */
         int most;
-    } orders[] = {{"lt", -1, -1}, {"lessthan", -1, -1},  {"<", -1, -1}, {"le", -1, 0},
-                  {"gt", 1, 1},   {"greaterthan", 1, 1}, {"ge", 0, 1}};
+    } orders[] = {{"lt", -1, -1}, {"lessthan", -1, -1}, {"<", -1, -1},         {"le", -1, 0},
+                  {"<=", -1, 0},  {"gt", 1, 1},         {"greaterthan", 1, 1}, {">", 1, 1},
+                  {"ge", 0, 1},   {">=", 0, 1}};
     *known = true;
-    if (strcmp(name, "eq") == 0 || strcmp(name, "equalto") == 0 || strcmp(name, "sameas") == 0) {
+    if (strcmp(name, "eq") == 0 || strcmp(name, "equalto") == 0 || strcmp(name, "==") == 0) {
         return by__value_equal(r, a, b, out);
     }
-    if (strcmp(name, "ne") == 0) {
+    if (strcmp(name, "sameas") == 0) { /* 1 and 1.0 and true are equal and not the same */
+        *out = false;
+        return a->kind == b->kind ? by__value_equal(r, a, b, out) : BY_OK;
+    }
+    if (strcmp(name, "ne") == 0 || strcmp(name, "!=") == 0) {
         BY_TRY(by__value_equal(r, a, b, out));
         *out = !*out;
         return BY_OK;

@@ -68,9 +68,10 @@ by_status by_end_tokens(int32_t ids[BY_END_TOKENS], size_t *count, const char *d
         add(&e, by_tokenizer_eos(tokenizer));
     }
     if (by__gguf_is_file(directory)) {
-        int64_t eos;
-        BY_TRY(by__gguf_eos_open(&eos, directory, error));
-        add(&e, eos);
+        int64_t said[2];
+        BY_TRY(by__gguf_ends_open(said, directory, error));
+        add(&e, said[0]);
+        add(&e, said[1]);
         told = true;
     }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(files) && !told; i++) {

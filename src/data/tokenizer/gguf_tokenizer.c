@@ -497,17 +497,34 @@ by_status by__tokenizer_open_gguf(by_tokenizer **out, const char *path, by_error
 
 /* ---- settings ---- */
 
-by_status by__gguf_eos_open(int64_t *out, const char *path, by_error *error)
+by_status by__gguf_vocabulary_exists(bool *out, const char *path, by_error *error)
 {
     by__map map;
     by__gguf_file file;
-    uint64_t id = 0;
     BY_TRY(by__map_open(&map, path, error));
     by_status status = by__gguf_parse(&file, path, map.data, map.size, error);
     if (status == BY_OK) {
-        bool there =
-            by__gguf_whole(&file, "tokenizer.ggml.eos_token_id", &id) && id < BY__MAX_TOKENS;
-        *out = there ? (int64_t)id : -1;
+        *out = !by__gguf_is(&file, "tokenizer.ggml.model", "no_vocab");
+        by__gguf_free(&file);
+    }
+    by__map_close(&map);
+    return status;
+}
+
+by_status by__gguf_ends_open(int64_t out[2], const char *path, by_error *error)
+{
+    static const char *const keys[2] = {"tokenizer.ggml.eos_token_id",
+                                        "tokenizer.ggml.eot_token_id"};
+    by__map map;
+    by__gguf_file file;
+    BY_TRY(by__map_open(&map, path, error));
+    by_status status = by__gguf_parse(&file, path, map.data, map.size, error);
+    for (size_t i = 0; i < 2 && status == BY_OK; i++) {
+        uint64_t id;
+        bool there = by__gguf_whole(&file, keys[i], &id) && id < BY__MAX_TOKENS;
+        out[i] = there ? (int64_t)id : -1;
+    }
+    if (status == BY_OK) {
         by__gguf_free(&file);
     }
     by__map_close(&map);

@@ -138,9 +138,9 @@ static by_status add_escapes(builder *b, int32_t from, const bool escaped[128])
     static const char characters[] = "\"\\\b\f\n\r\t";
     static const char letters[] = "\"\\bfnrt";
     static const char hex[] = "0123456789abcdef";
-    int32_t at[6];
-    at[0] = from;
-    for (int i = 1; i < 6; i++) {
+    int32_t at[6] = {from};
+    int upper = -1; /* the first of the last two digits, behind which at[5] is */
+    for (int i = 1; i < 5; i++) {
         BY_TRY(by__nfa_state_add(b->nfa, &at[i], b->error));
     }
     BY_TRY(by__nfa_edge(b->nfa, from, '\\', '\\', at[1], b->error));
@@ -157,9 +157,10 @@ static by_status add_escapes(builder *b, int32_t from, const bool escaped[128])
             BY_TRY(by__nfa_edge(b->nfa, at[1], letter, letter, b->to, b->error));
             continue;
         }
-        if (c % 16 == 0) {
+        if (c / 16 != upper) {
+            upper = c / 16;
             BY_TRY(by__nfa_state_add(b->nfa, &at[5], b->error));
-            BY_TRY(by__nfa_edge(b->nfa, at[4], (uint8_t)hex[c / 16], (uint8_t)hex[c / 16], at[5],
+            BY_TRY(by__nfa_edge(b->nfa, at[4], (uint8_t)hex[upper], (uint8_t)hex[upper], at[5],
                                 b->error));
         }
         BY_TRY(by__nfa_edge(b->nfa, at[5], (uint8_t)hex[c % 16], (uint8_t)hex[c % 16], b->to,
