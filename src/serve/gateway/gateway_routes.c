@@ -110,9 +110,11 @@ static bool fits(const by__route *row, const char *path)
 /* Bytes of a list of methods. */
 #define METHODS 48
 
-/* The route of a request; NULL for none, and `allowed` then lists the methods that its path has. */
+/* The route of a request, where HEAD is GET; NULL for none, and `allowed` then lists the methods that
+ * its path has. */
 static const by__route *find_route(const by__http_request *r, char allowed[METHODS])
 {
+    const char *method = strcmp(r->method, "HEAD") == 0 ? "GET" : r->method;
     size_t length = 0;
     allowed[0] = '\0';
     for (size_t i = 0; i < by__route_count; i++) {
@@ -120,7 +122,7 @@ static const by__route *find_route(const by__http_request *r, char allowed[METHO
         if (!fits(row, r->path)) {
             continue;
         }
-        if (strcmp(r->method, row->method) == 0) {
+        if (strcmp(method, row->method) == 0) {
             return row;
         }
         if (length < METHODS) {

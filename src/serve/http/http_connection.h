@@ -52,6 +52,8 @@ struct by__exchange {
     bool paused;   /* nothing is read until the client has taken its answers */
     bool handling; /* inside the handler: its answer does not start the next request yet */
     bool last;     /* close when all is written */
+    bool bodyless; /* of a HEAD: an answer that is no stream has no body */
+    bool old;      /* the client knows no chunks: the end of the connection ends a stream */
     bool streams;  /* the answer is a stream */
     bool gathers;  /* in the server's list of those whose `out` is written at the turn's end */
     bool admitted; /* the head was accepted */

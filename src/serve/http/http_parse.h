@@ -35,6 +35,7 @@ typedef struct by__http_request {
     const char *body; /* with a NUL behind it that is not counted */
     size_t body_length;
     bool keep_alive; /* the connection may bring another request */
+    bool old;        /* of HTTP/1.0: its client knows no chunks */
 } by__http_request;
 
 typedef enum by__http_state {
