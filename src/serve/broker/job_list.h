@@ -28,6 +28,7 @@ typedef struct by__job {
     int64_t cost;
     int64_t sequences; /* that a worker runs for it; 0: none that clients wait for */
     int attempt;       /* how often it was given to a worker */
+    int earlier;       /* the same of a task, by brokers before this one */
     uint32_t delivery; /* number of the last time, among all requests: a worker's events name it */
     double deadline;   /* by__now; 0: none */
     double since;      /* by__now when it came */
