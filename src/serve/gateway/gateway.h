@@ -223,8 +223,8 @@ void by__reply_json(by__gateway *g, by__exchange *x, int status, json_t *value);
 /* Takes tokens from what the client of an exchange may use, by guess. False: it may not, and was
  * answered. */
 bool by__gateway_charge(by__gateway *g, by__exchange *x, int64_t tokens);
-/* Of those, so many were needed; the rest goes back when the exchange ends. Without this call all
- * of them were. */
+/* So many were needed: what is left of those goes back when the exchange ends, and what is lacking is
+ * taken. Without this call the guess was right. */
 void by__gateway_used(by__exchange *x, int64_t tokens);
 /* One prompt of an exchange, which was submitted at `since` (by__now), has its answer; timing: a
  * worker's. */

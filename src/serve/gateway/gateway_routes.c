@@ -373,8 +373,8 @@ void by__gateway_done(void *user, by__exchange *x, int status, size_t bytes)
         by__log_event(&g->log, "request", "{ss si}", "peer", peer, "status", status);
         return;
     }
-    if (g->limits != NULL && v->charged > v->used) {
-        by__limits_return(g->limits, v->client->account, (double)(v->charged - v->used));
+    if (g->limits != NULL && v->charged > 0) {
+        by__limits_settle(g->limits, v->client->account, (double)v->charged, (double)v->used);
     }
     bool quiet = v->route != NULL && v->route->scope == BY__SCOPE_NONE && status < 400;
     const char *key = v->client == NULL ? "" : v->client->name;
