@@ -129,6 +129,7 @@ typedef struct by_gateway_options {
  * read and the broker's address (NULL: not looked at) is one: what by_gateway_run refuses before it
  * listens. BY_ECONFIG says what is wrong. */
 BY_API by_status by_gateway_check(const by_gateway_options *options, by_error *error);
+/* Raises the process' soft limit of open files to what its connections need. */
 BY_API by_status by_gateway_run(const by_gateway_options *options, by_error *error);
 
 /* ---- all of it on one machine ---- */
