@@ -31,3 +31,15 @@ answers "" bye w2
 # Nothing has been silent for so long but what is released; Redis' clock goes on all the same.
 ask hset banyan:pulse since 1 >/dev/null
 answers "t30 2 *" take w3 m v 1 3000000 3 99
+
+say "what waits for a version that gets no requests any more goes elsewhere, all of it"
+route() { answers 1 route r s "{\"versions\":[$1]}" ''; }
+route '{"version":"v","share":0},{"version":"w","share":1}'
+i=1
+while [ $i -le 300 ]; do
+    answers "task r$i queued *" task_add r$i o "" r 2 5 1 60000000 0 1000 1000000 999 wait '{}' '{"r":1}'
+    i=$((i + 1))
+done
+[ "$(ask xlen banyan:queue:r:normal@w)" = 300 ] || fail "they do not wait for w"
+route '{"version":"v","share":1}'
+[ "$(ask xlen banyan:queue:r:normal@w) $(ask xlen banyan:queue:r:normal)" = "0 300" ] || fail "some wait for w still"
