@@ -137,7 +137,8 @@ typedef struct by_gateway_options {
  * others without keys, the keys are readable, and the broker's address (may be NULL) is valid.
  * Returns BY_ECONFIG. */
 BY_API by_status by_gateway_check(const by_gateway_options *options, by_error *error);
-/* Runs a gateway. Errors as by_gateway_check; BY_EIO if it cannot listen. */
+/* Runs a gateway, and raises the process's soft limit of open files to what its connections need.
+ * Errors as by_gateway_check; BY_EIO if it cannot listen. */
 BY_API by_status by_gateway_run(const by_gateway_options *options, by_error *error);
 
 /* ---- a complete server ---- */

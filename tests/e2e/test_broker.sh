@@ -68,6 +68,14 @@ kill -TERM "$gateway" && wait "$gateway" || fail "the gateway ended with $?"
 gateway=
 [ ! -e http.socket ] || fail "the socket is left"
 
+say "quotas and tasks of clients"
+mkdir tasks
+python3 "$root/tests/e2e/gateway_tasks.py" "$work/tasks/broker.socket" "$banyan" || { tail -n 20 log >&2; fail "tasks"; }
+
+say "clients that leave a gateway no file"
+mkdir files
+python3 "$root/tests/e2e/gateway_files.py" "$work/files/broker.socket" "$banyan" || { tail -n 20 log >&2; fail "files"; }
+
 say "a link to the broker that breaks"
 python3 "$root/tests/e2e/gateway_relink.py" "$work/sock/broker.socket" "$banyan" 2>log || { cat log >&2; fail "relink"; }
 # Once for each of the two times, then every ten seconds.

@@ -219,6 +219,22 @@ static void test_log(void **state)
     gateway_end(&run);
 }
 
+/* HEAD asks for the head of what GET answers; a probe may use either. */
+static void test_head(void **state)
+{
+    gateway_run run;
+    (void)state;
+    gateway_begin(&run, &(by_gateway_options){0});
+    assert_int_equal(
+        ask(&run, "HEAD /health/live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"), 200);
+    assert_non_null(strstr(answer, "\r\nContent-Length: 17\r\n"));
+    assert_string_equal(strstr(answer, "\r\n\r\n"), "\r\n\r\n");
+    assert_int_equal(
+        ask(&run, "HEAD /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"), 405);
+    assert_string_equal(strstr(answer, "\r\n\r\n"), "\r\n\r\n");
+    gateway_end(&run);
+}
+
 static by_serve_config *config_of(const char *text)
 {
     by_serve_config *config = NULL;
@@ -433,10 +449,15 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_routes),   cmocka_unit_test(test_before_the_body),
-        cmocka_unit_test(test_log),      cmocka_unit_test(test_too_large),
-        cmocka_unit_test(test_cors),     cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_bad_keys), cmocka_unit_test(test_connections_per_address),
+        cmocka_unit_test(test_routes),
+        cmocka_unit_test(test_before_the_body),
+        cmocka_unit_test(test_log),
+        cmocka_unit_test(test_head),
+        cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_cors),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_bad_keys),
+        cmocka_unit_test(test_connections_per_address),
         cmocka_unit_test(test_proxies),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

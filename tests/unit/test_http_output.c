@@ -21,7 +21,7 @@ typedef struct bench {
     uv_loop_t loop;
     by__http_server *server;
     by__exchange *exchanges[CLIENTS]; /* in the order in which requests came; NULL: gone */
-    int sockets[CLIENTS];
+    int sockets[CLIENTS];             /* 0: none */
     int count;
     int gone;
 } bench;
@@ -65,14 +65,15 @@ static void close_bench(bench *b)
     by__http_server_close(&b->server);
     uv_run(&b->loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&b->loop), 0);
-    for (int i = 0; i < CLIENTS && b->sockets[i] > 0; i++) {
-        close(b->sockets[i]);
+    for (int i = 0; i < CLIENTS; i++) {
+        if (b->sockets[i] > 0) {
+            close(b->sockets[i]);
+        }
     }
 }
 
-/* Client i asks for a stream, which begins. receive: bytes that its socket takes; 0: the default.
- */
-static void begin_stream(bench *b, int i, int receive)
+/* Client i sends a request, which comes. receive: bytes that its socket takes; 0: the default. */
+static void begin_request(bench *b, int i, int receive, const char *text)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
     const char *url = by__http_server_url(b->server);
@@ -84,10 +85,15 @@ static void begin_stream(bench *b, int i, int receive)
         setsockopt(b->sockets[i], SOL_SOCKET, SO_RCVBUF, &receive, sizeof receive);
     }
     assert_int_equal(connect(b->sockets[i], (struct sockaddr *)&address, sizeof address), 0);
-    assert_int_equal(write(b->sockets[i], request, sizeof request - 1), sizeof request - 1);
+    assert_int_equal(write(b->sockets[i], text, strlen(text)), strlen(text));
     while (b->count <= i) {
         uv_run(&b->loop, UV_RUN_ONCE);
     }
+}
+
+static void begin_stream(bench *b, int i, int receive)
+{
+    begin_request(b, i, receive, request);
 }
 
 /* Reads until `text` has come, or to the end. */
@@ -224,10 +230,68 @@ static void test_failed_frames(void **state)
     close_bench(&b);
 }
 
+/* A client of HTTP/1.0 knows no chunks: the end of the connection is that of the stream. */
+static void test_old_client(void **state)
+{
+    bench b;
+    char text[4096];
+    size_t length = 0;
+    ssize_t n = -1;
+    (void)state;
+    open_bench(&b, &(by__http_options){0});
+    begin_request(&b, 0, 0, "GET / HTTP/1.0\r\n\r\n");
+    assert_true(by__exchange_stream(b.exchanges[0]));
+    assert_true(by__exchange_send(b.exchanges[0], "data: 1\n\n", 9));
+    assert_true(by__exchange_send(b.exchanges[0], "data: [DONE]\n\n", 14));
+    by__exchange_end(b.exchanges[0]);
+    while (n != 0) {
+        uv_run(&b.loop, UV_RUN_NOWAIT);
+        n = recv(b.sockets[0], text + length, sizeof text - 1 - length, MSG_DONTWAIT);
+        length += n > 0 ? (size_t)n : 0;
+    }
+    text[length] = '\0';
+    assert_null(strstr(text, "chunked"));
+    assert_non_null(strstr(text, "\r\nConnection: close\r\n"));
+    assert_string_equal(strstr(text, "\r\n\r\n") + 4, "data: 1\n\ndata: [DONE]\n\n");
+    close_bench(&b);
+}
+
+/* What followed the head of an answer to HEAD would be taken for the next answer. */
+static void test_head(void **state)
+{
+    static const size_t lengths[] = {3, (size_t)100 << 10};
+    bench b;
+    char text[4096];
+    (void)state;
+    open_bench(&b, &(by__http_options){0});
+    for (int i = 0; i < 2; i++) {
+        by__text body = {0};
+        char length[64];
+        begin_request(&b, 2 * i, 0, "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
+        for (size_t n = 0; n < lengths[i]; n++) {
+            by__text_add(&body, "x");
+        }
+        by__exchange_reply_text(b.exchanges[2 * i], 200, "text/plain", &body);
+        assert_int_equal(write(b.sockets[2 * i], request, sizeof request - 1), sizeof request - 1);
+        while (b.count < 2 * i + 2) {
+            uv_run(&b.loop, UV_RUN_ONCE);
+        }
+        by__exchange_reply(b.exchanges[2 * i + 1], 200, "text/plain", "abc", 3);
+        read_until(&b, 2 * i, text, sizeof text, "abc");
+        (void)snprintf(length, sizeof length, "\r\nContent-Length: %zu\r\n", lengths[i]);
+        assert_non_null(strstr(text, length));
+        assert_int_equal(strncmp(strstr(text, "\r\n\r\n") + 4, "HTTP/1.1 200 OK\r\n", 17), 0);
+    }
+    close_bench(&b);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_writes), cmocka_unit_test(test_one_slow_reader),
-        cmocka_unit_test(test_many_slow_readers), cmocka_unit_test(test_failed_frames)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_writes),
+                                       cmocka_unit_test(test_one_slow_reader),
+                                       cmocka_unit_test(test_many_slow_readers),
+                                       cmocka_unit_test(test_failed_frames),
+                                       cmocka_unit_test(test_old_client),
+                                       cmocka_unit_test(test_head)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,9 +68,14 @@ static void test_tokens(void **state)
     assert_float_equal(by__limits_take(l, 0, 0, 200, 10.0, 0.0, &left), 10.0, 1e-6);
     assert_string_equal(left.over, "tokens");
     /* What was not needed goes back, but no more than there was. */
-    by__limits_return(l, 0, 450);
+    by__limits_settle(l, 0, 500, 50);
     assert_true(by__limits_take(l, 0, 0, 200, 10.0, 0.0, &left) == 0.0);
-    by__limits_return(l, 0, 1e6);
+    by__limits_settle(l, 0, 1e6, 0);
+    assert_true(by__limits_take(l, 0, 0, 600, 10.0, 0.0, &left) == 0.0);
+    /* What was needed beyond the guess is a debt. */
+    by__limits_settle(l, 0, 100, 700);
+    assert_float_equal(by__limits_take(l, 0, 0, 600, 10.0, 0.0, &left), 120.0, 1e-6);
+    by__limits_settle(l, 0, 1e6, 0);
     assert_true(by__limits_take(l, 0, 0, 600, 10.0, 0.0, &left) == 0.0);
     /* More than the bucket holds: when it is full, and the next one waits for the debt. */
     assert_float_equal(by__limits_take(l, 0, 0, 1800, 10.0, 0.0, &left), 60.0, 1e-6);
@@ -95,7 +100,7 @@ static void test_day(void **state)
     assert_true(by__limits_take(l, 0, 0, 900, 1.0, noon, &left) == 0.0);
     assert_float_equal(by__limits_take(l, 0, 0, 200, 1.0, noon, &left), DAY / 2, 1e-3);
     assert_string_equal(left.over, "tokens_per_day");
-    by__limits_return(l, 0, 100);
+    by__limits_settle(l, 0, 100, 0);
     char *printed = by__limits_print(l, 1.0, noon);
     assert_non_null(printed);
     assert_null(by__limits_print(l, 1.0, noon));

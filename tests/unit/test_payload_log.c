@@ -372,7 +372,7 @@ static void test_no_memory(void **state)
 static void test_feedback(void **state)
 {
     static const char format[] = "POST /v1/feedback HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
-                                 "Content-Length: %zu\r\n\r\n%s";
+                                 "Content-Type: %s\r\nContent-Length: %zu\r\n\r\n%s";
     static const char body[] =
         "{\"id\":\"a\",\"rating\":1,\"label\":\"cat\",\"model\":\"m\",\"comment\":\"c\"}";
     char *folder = temporary_make();
@@ -384,8 +384,13 @@ static void test_feedback(void **state)
     (void)state;
     int n = snprintf(yaml, sizeof yaml, "feedback:\n  directory: %s\n", folder);
     assert_int_equal(by_serve_config_parse(&config, "serve.yaml", yaml, (size_t)n, &error), BY_OK);
-    size_t length = (size_t)snprintf(request, sizeof request, format, sizeof body - 1, body);
     gateway_begin(&run, &(by_gateway_options){.config = config});
+    /* A page of another site may send this type without being asked about it. */
+    size_t length =
+        (size_t)snprintf(request, sizeof request, format, "text/plain", sizeof body - 1, body);
+    assert_int_equal(gateway_ask(&run, request, length, answer, sizeof answer), 415);
+    length = (size_t)snprintf(request, sizeof request, format, "application/json", sizeof body - 1,
+                              body);
     for (bool reached = true; reached;) {
         left = stored + refused;
         int status = gateway_ask(&run, request, length, answer, sizeof answer);

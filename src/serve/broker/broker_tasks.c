@@ -21,8 +21,8 @@ static void write_state(by__broker *b, const by__job *job, by__task_state state,
                         const json_t *result, const json_t *failure)
 {
     by_error error = {0};
-    if (by__tasks_set(b->tasks, job->entry.id, state, job->attempt, result, failure, &error) !=
-        BY_OK) {
+    int attempts = job->earlier + job->attempt; /* never fewer than clients have seen */
+    if (by__tasks_set(b->tasks, job->entry.id, state, attempts, result, failure, &error) != BY_OK) {
         note_unwritten(b, job, error.message);
     }
 }
@@ -83,9 +83,9 @@ static void refuse(by__peer *p, const json_t *message, int status, const char *c
     hold(p, answer);
 }
 
-/* Queues a task of the file. */
+/* Puts a task of the file into the queue. attempts: those that the file has. */
 static by_status enqueue(by__broker *b, const char *id, const json_t *task, double expires,
-                         by_error *error)
+                         int64_t attempts, by_error *error)
 {
     const char *model = by__get_text(task, "model");
     by__pool *pool = model == NULL ? NULL : by__broker_pool(b, model, NULL);
@@ -107,7 +107,8 @@ static by_status enqueue(by__broker *b, const char *id, const json_t *task, doub
     job->cost = by__get_integer(task, "cost");
     job->sequences = by__sequences_of(task);
     job->priority = by__get_integer(task, "priority");
-    /* An expired task is ended at the next check. */
+    job->earlier = (int)attempts;
+    /* What has expired ends at the next look. */
     double left = expires - by__wall_clock();
     job->deadline = by__now() + (left > 0.0 ? left : 0.0);
     job->since = by__now();
@@ -171,7 +172,7 @@ static void add_task(by__broker *b, by__peer *from, const json_t *message)
         status = by__tasks_add(b->tasks, message, &error);
     }
     if (status == BY_OK) {
-        status = enqueue(b, id, task, by__get_number(message, "expires", 0.0), &error);
+        status = enqueue(b, id, task, by__get_number(message, "expires", 0.0), 0, &error);
     }
     json_t *added = NULL;
     if (status == BY_OK) {
@@ -313,9 +314,10 @@ static by_status enqueue_open_ones(by__broker *b, by_error *error)
     {
         const char *id = by__get_text(row, "id");
         by_error why = {0};
-        if (id == NULL || (by__broker_job(b, id) == NULL &&
-                           enqueue(b, id, json_object_get(row, "task"),
-                                   by__get_number(row, "expires_at", 0.0), &why) != BY_OK)) {
+        if (id == NULL ||
+            (by__broker_job(b, id) == NULL &&
+             enqueue(b, id, json_object_get(row, "task"), by__get_number(row, "expires_at", 0.0),
+                     by__get_integer(row, "attempts"), &why) != BY_OK)) {
             by__log_event(&b->log, "task_lost", "{ss? ss}", "id", id, "reason", why.message);
         }
     }

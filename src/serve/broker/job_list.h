@@ -28,11 +28,11 @@ typedef struct by__job {
     int64_t cost;
     int64_t sequences; /* sequences that a worker runs for it; 0: none that clients wait for */
     int attempt;       /* how often it was given to a worker */
-    /* number of the last delivery, unique among all requests: a worker's events name it */
-    uint32_t delivery;
-    double deadline;      /* by__now; 0: none */
-    double since;         /* by__now at its arrival */
-    struct by__job *next; /* in its queue or its worker's list */
+    int earlier;       /* the same of a task, by brokers before this one */
+    uint32_t delivery; /* number of the last time, among all requests: a worker's events name it */
+    double deadline;   /* by__now; 0: none */
+    double since;      /* by__now when it came */
+    struct by__job *next; /* of its queue, or of its worker's list */
     struct by__job *previous;
 } by__job;
 

@@ -15,6 +15,8 @@ static const char schema[] =
     " expires REAL NOT NULL, task TEXT NOT NULL, result TEXT, failure TEXT);"
     "CREATE UNIQUE INDEX IF NOT EXISTS keys ON tasks (owner, key);"
     "CREATE INDEX IF NOT EXISTS states ON tasks (state);"
+    /* Else each look for what has expired would read all that is kept, while tokens wait. */
+    "CREATE INDEX IF NOT EXISTS expiry ON tasks (expires);"
     /* A webhook: due is NULL before the task's end, and when nothing is left to be sent. */
     "CREATE TABLE IF NOT EXISTS hooks ("
     " id TEXT PRIMARY KEY, outcome INTEGER NOT NULL, tries INTEGER NOT NULL, due REAL, ended REAL);"

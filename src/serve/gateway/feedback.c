@@ -192,6 +192,9 @@ void by__answer_feedback(by__gateway *g, by__exchange *x, const by__http_request
                         "this server keeps no feedback (feedback.directory)");
         return;
     }
+    if (!by__gateway_takes_json(g, x, r)) {
+        return;
+    }
     json_t *body = json_loadb(r->body, r->body_length, JSON_REJECT_DUPLICATES, NULL);
     by_status status = read_body(&a, body, &param, &error);
     if (status == BY_OK) {

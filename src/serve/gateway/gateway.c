@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "serve/gateway/feedback.h"
@@ -18,6 +19,8 @@
 #define TICK 1000
 /* Milliseconds between checks of the file of keys. */
 #define LOOK 1000
+/* Files that are no connections of clients: links, logs, what is sent to others. */
+#define OWN_FILES ((rlim_t)256)
 
 /* ---- the broker ---- */
 
@@ -203,6 +206,30 @@ by_status by_gateway_check(const by_gateway_options *o, by_error *error)
     return o->broker == NULL ? BY_OK : by__link_check(o->broker, error);
 }
 
+/* Connections of clients, for which the process may have files, and some are left for its own: a
+ * gateway that could open none would not reach its broker again while clients hold them all. */
+static size_t count_connections(by__gateway *g)
+{
+    size_t wanted = g->options.connections > 0 ? g->options.connections : BY__HTTP_CONNECTIONS;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return wanted;
+    }
+    rlim_t needed = (rlim_t)wanted + OWN_FILES;
+    if (limit.rlim_cur < needed) {
+        rlim_t before = limit.rlim_cur;
+        limit.rlim_cur = limit.rlim_max < needed ? limit.rlim_max : needed;
+        limit.rlim_cur = setrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : before;
+    }
+    rlim_t own = limit.rlim_cur / 2 < OWN_FILES ? limit.rlim_cur / 2 : OWN_FILES;
+    if (limit.rlim_cur - own < (rlim_t)wanted) {
+        wanted = (size_t)(limit.rlim_cur - own);
+        by__log_event(&g->log, "connections_limited", "{sI sI}", "connections", (json_int_t)wanted,
+                      "files", (json_int_t)limit.rlim_cur);
+    }
+    return wanted;
+}
+
 static by_status open_gateway(by__gateway *g, by_error *error)
 {
     const by_gateway_options *o = &g->options;
@@ -210,7 +237,7 @@ static by_status open_gateway(by__gateway *g, by_error *error)
                              .limits = {.head = (size_t)16 << 10,
                                         .body = o->body > 0 ? o->body : (size_t)8 << 20,
                                         .chunks = 65536},
-                             .connections = o->connections,
+                             .connections = count_connections(g),
                              .head = by__gateway_head,
                              .request = by__gateway_request,
                              .gone = by__gateway_gone,

@@ -112,9 +112,11 @@ static bool fits(const by__route *row, const char *path)
 /* Size of a list of methods. */
 #define METHODS 48
 
-/* Finds the route of a request; NULL: none, and `allowed` then lists the methods of its path. */
+/* The route of a request, where HEAD is GET; NULL for none, and `allowed` then lists the methods that
+ * its path has. */
 static const by__route *find_route(const by__http_request *r, char allowed[METHODS])
 {
+    const char *method = strcmp(r->method, "HEAD") == 0 ? "GET" : r->method;
     size_t length = 0;
     allowed[0] = '\0';
     for (size_t i = 0; i < by__route_count; i++) {
@@ -122,7 +124,7 @@ static const by__route *find_route(const by__http_request *r, char allowed[METHO
         if (!fits(row, r->path)) {
             continue;
         }
-        if (strcmp(r->method, row->method) == 0) {
+        if (strcmp(method, row->method) == 0) {
             return row;
         }
         if (length < METHODS) {
@@ -374,8 +376,8 @@ void by__gateway_done(void *user, by__exchange *x, int status, size_t bytes)
         by__log_event(&g->log, "request", "{ss si}", "peer", peer, "status", status);
         return;
     }
-    if (g->limits != NULL && v->charged > v->used) {
-        by__limits_return(g->limits, v->client->account, (double)(v->charged - v->used));
+    if (g->limits != NULL && v->charged > 0) {
+        by__limits_settle(g->limits, v->client->account, (double)v->charged, (double)v->used);
     }
     bool quiet = v->route != NULL && v->route->scope == BY__SCOPE_NONE && status < 400;
     const char *key = v->client == NULL ? "" : v->client->name;

@@ -98,8 +98,11 @@ static bool begin(struct by__watch *w, const json_t *row, bool nothing_new)
     by__exchange *x = w->exchange;
     by__gateway *g = w->gateway;
     if (json_is_object(row) && !nothing_new) {
-        w->began = by__exchange_stream(x); /* false: the watch is gone */
-        return w->began;
+        if (!by__exchange_stream(x)) {
+            return false; /* the watch is gone */
+        }
+        w->began = true;
+        return true;
     }
     by__exchange_set(x, NULL);
     leave(w);

@@ -20,9 +20,17 @@ struct by__ask {
     struct by__ask *next;
     uint64_t ref;
     by__task_show *show;
-    const char *what; /* name of the requested object: "task" */
-    char model[256];  /* model of a new task */
+    const char *what; /* that is asked for: "task" */
+    /* Of a new task: */
+    char id[BY__ID_BYTES];
+    char model[256];
+    char digest[65]; /* of what was asked for, with a key of idempotency; "": none */
 };
+
+static void copy(char *out, size_t size, const char *text)
+{
+    (void)snprintf(out, size, "%s", text == NULL ? "" : text);
+}
 
 static void on_gone(by__waiter *waiter)
 {
@@ -35,10 +43,12 @@ void by__task_ask(by__gateway *g, by__exchange *x, by__task_show *show, const ch
     struct by__ask *a = NULL;
     by_error error = {0};
     if (g->broker.link == NULL || g->draining) {
+        by__gateway_used(x, 0);
         by__exchange_header(x, "Retry-After", "1");
         by__reply_error(g, x, 503, "unavailable", NULL, "the broker is not reached");
     } else if (message == NULL ||
                by__alloc((void **)&a, 1, sizeof *a, "a question", &error) != BY_OK) {
+        by__gateway_used(x, 0);
         by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
     } else {
         a->waiter.gone = on_gone;
@@ -46,8 +56,10 @@ void by__task_ask(by__gateway *g, by__exchange *x, by__task_show *show, const ch
         a->exchange = x;
         a->show = show;
         a->what = what;
-        const char *model = by__get_text(json_object_get(message, "task"), "model");
-        (void)snprintf(a->model, sizeof a->model, "%s", model == NULL ? "" : model);
+        const json_t *task = json_object_get(message, "task");
+        copy(a->id, sizeof a->id, task == NULL ? NULL : by__get_text(message, "id"));
+        copy(a->model, sizeof a->model, by__get_text(task, "model"));
+        copy(a->digest, sizeof a->digest, by__get_text(task, "digest"));
         a->ref = ++g->asked;
         a->next = g->asks;
         g->asks = a;
@@ -133,6 +145,13 @@ json_t *by__task_view(const json_t *row)
     return out;
 }
 
+/* Whether the task is one that its key of idempotency stood for already, and another one. */
+static bool conflicts(const struct by__ask *a, const json_t *row)
+{
+    const char *known = by__get_text(json_object_get(row, "task"), "digest");
+    return a->digest[0] != '\0' && known != NULL && strcmp(known, a->digest) != 0;
+}
+
 static void answer(struct by__ask *a, const json_t *message)
 {
     by__gateway *g = a->gateway;
@@ -143,6 +162,7 @@ static void answer(struct by__ask *a, const json_t *message)
         const char *code = by__get_text(error, "code");
         const char *text = by__get_text(error, "message");
         by__metrics_refused(&g->metrics, code);
+        by__gateway_used(a->exchange, 0);
         if (code != NULL && strcmp(code, "model_not_found") == 0) {
             by__reply_no_model(g, a->exchange, a->model);
             return;
@@ -160,6 +180,14 @@ static void answer(struct by__ask *a, const json_t *message)
         (void)snprintf(unknown, sizeof unknown, "%s_not_found", a->what);
         (void)snprintf(sentence, sizeof sentence, "there is no such %s", a->what);
         by__reply_error(g, a->exchange, 404, unknown, NULL, sentence);
+        return;
+    }
+    if (a->id[0] != '\0' && strcmp(by__get_text(row, "id"), a->id) != 0) {
+        by__gateway_used(a->exchange, 0); /* it was charged when it was new */
+    }
+    if (conflicts(a, row)) {
+        by__reply_error(g, a->exchange, 409, "idempotency_conflict", NULL,
+                        "this Idempotency-Key stands for a task that was asked for otherwise");
         return;
     }
     by__exchange_set(a->exchange, NULL);
@@ -304,6 +332,22 @@ static by_status make_task(json_t **out, by__gateway *g, const asked *a, const c
     return status;
 }
 
+/* By which a repeat is told from another task with the same key: a task has more than its client has
+ * said, such as a seed. */
+static by_status add_digest(json_t *message, const json_t *body, by_error *error)
+{
+    char digest[65];
+    char *text = json_dumps(body, JSON_COMPACT | JSON_SORT_KEYS);
+    bool added = text != NULL;
+    if (added) {
+        by__sha256_hex(digest, text);
+        added = json_object_set_new(json_object_get(message, "task"), "digest",
+                                    json_string(digest)) == 0;
+    }
+    free(text);
+    return added ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: a task");
+}
+
 void by__answer_task_new(by__gateway *g, by__exchange *x, const by__http_request *r,
                          const char *key)
 {
@@ -318,14 +362,19 @@ void by__answer_task_new(by__gateway *g, by__exchange *x, const by__http_request
     json_t *body = json_loadb(r->body, r->body_length, JSON_REJECT_DUPLICATES, NULL);
     by_status status = by__fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, &param, &error);
     if (status == BY_OK && idempotency != NULL &&
-        (strlen(idempotency) > 255 || !by__utf8_valid(idempotency, strlen(idempotency)))) {
-        status = by_error_set(&error, BY_EARG, "Idempotency-Key is not at most 255 bytes of UTF-8");
+        (idempotency[0] == '\0' || strlen(idempotency) > 255 ||
+         !by__utf8_valid(idempotency, strlen(idempotency)))) {
+        status = by_error_set(&error, BY_EARG, "Idempotency-Key is not 1 to 255 bytes of UTF-8");
     }
     if (status == BY_OK) {
         status = make_task(&message, g, &a, key, idempotency, &param, &error);
     }
+    if (status == BY_OK && idempotency != NULL) {
+        status = add_digest(message, body, &error);
+    }
     json_decref(body);
     if (status != BY_OK) {
+        json_decref(message);
         by__reply_refused(g, x, status, param, &error);
         return;
     }

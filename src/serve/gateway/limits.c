@@ -254,13 +254,17 @@ double by__limits_take(by__limits *limits, size_t account_number, double request
     return wait;
 }
 
-void by__limits_return(by__limits *limits, size_t account_number, double tokens)
+void by__limits_settle(by__limits *limits, size_t account_number, double taken, double used)
 {
     account *a = &limits->accounts[account_number];
     double most = (double)a->tokens_per_minute;
-    if (a->tokens_per_minute > 0) {
-        a->tokens = a->tokens + tokens < most ? a->tokens + tokens : most;
+    double back = taken - used;
+    if (back == 0.0) {
+        return;
     }
-    a->today = a->today > tokens ? a->today - tokens : 0.0;
+    if (a->tokens_per_minute > 0) {
+        a->tokens = a->tokens + back < most ? a->tokens + back : most;
+    }
+    a->today = a->today > back ? a->today - back : 0.0;
     limits->changed = true;
 }

@@ -1,8 +1,9 @@
 /* Rate limits of keys: requests and tokens a minute (token buckets), tokens a day.
  *
- * A bucket holds a minute's worth and fills evenly. Tokens are charged by an estimate before the
- * real number is known; the unused ones are returned. A request that needs more than a bucket can
- * hold runs when the bucket is full, and leaves it below zero. */
+ * A bucket holds a minute's worth, and fills evenly. What is taken before it is known how much is
+ * needed is a guess; what was not needed goes back, and what was needed beyond it is taken afterwards. A
+ * request that needs more than a bucket can
+ * hold runs when the bucket is full, and leaves a debt. */
 #ifndef BY_SERVE_LIMITS_H
 #define BY_SERVE_LIMITS_H
 
@@ -36,9 +37,9 @@ void by__limits_close(by__limits **limits);
  * returned. */
 double by__limits_take(by__limits *limits, size_t account, double requests, double tokens,
                        double now, double wall, by__allowance *left);
-/* Returns unused tokens. */
-void by__limits_return(by__limits *limits, size_t account, double tokens);
-/* The text of the file if the use has changed since the last call, else NULL. The clocks are those
+/* Tokens of a request that has ended: `taken` were taken for it, and it used so many. */
+void by__limits_settle(by__limits *limits, size_t account, double taken, double used);
+/* The file's text of what has changed since the last call; NULL: nothing has. The clocks are those
  * of by__limits_take. Freed with free(). */
 char *by__limits_print(by__limits *limits, double now, double wall);
 

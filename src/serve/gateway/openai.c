@@ -230,11 +230,11 @@ static const json_t *prompt_at(const json_t *prompt, size_t i)
     return json_is_string(first) || json_is_array(first) ? json_array_get(prompt, i) : prompt;
 }
 
-/* Estimates the tokens of a part and its answer: one for each four bytes of the body, whatever the
- * field. It bounds what waits. */
-static int64_t guess_cost(size_t body, size_t parts, int64_t tokens)
+/* Tokens of a part and its answers, by guess: four bytes are one, of whatever field, and an answer
+ * without a bound has 256. What waits, and what a client may use, is bounded by it. */
+static int64_t guess_cost(size_t body, size_t parts, size_t n, int64_t tokens)
 {
-    return (int64_t)(body / parts / 4) + 1 + (tokens > 0 ? tokens : 256);
+    return (int64_t)(body / parts / 4) + 1 + (int64_t)n * (tokens > 0 ? tokens : 256);
 }
 
 static by_status make_parts(by__call *call, const asked *a, const json_t *request, size_t body,
@@ -260,11 +260,11 @@ static by_status make_parts(by__call *call, const asked *a, const json_t *reques
         }
         by__part *part = &call->parts[i];
         part->call = call;
-        part->message = json_pack("{ss ss ss sI sb sb sI sI so}", "t", "submit", "id", id, "model",
-                                  call->model, "sequences", (json_int_t)call->n, "follows", i > 0,
-                                  "whole", (int)!call->stream, "cost",
-                                  (json_int_t)guess_cost(body, call->part_count, tokens_of(a)),
-                                  "priority", (json_int_t)a->priority, "request", own);
+        part->message = json_pack(
+            "{ss ss ss sI sb sb sI sI so}", "t", "submit", "id", id, "model", call->model,
+            "sequences", (json_int_t)call->n, "follows", i > 0, "whole", (int)!call->stream, "cost",
+            (json_int_t)guess_cost(body, call->part_count, call->n, tokens_of(a)), "priority",
+            (json_int_t)a->priority, "request", own);
         if (part->message == NULL) {
             return by_error_set(error, BY_EMEMORY, "out of memory: a request");
         }

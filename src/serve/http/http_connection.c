@@ -147,6 +147,7 @@ void by__connection_refuse(by__exchange *x, int status, const char *reason)
                      status == 429 ? "too_many_connections" : "bad_http");
     x->told = false;
     x->keep_alive = false;
+    x->bodyless = false;
     x->lingers = true;
     by__exchange_reply(x, status, "application/json", body, (size_t)n);
 }
@@ -262,7 +263,9 @@ static bool admit(by__exchange *x, bool whole)
     x->told = false;
     x->status = 0;
     x->bytes = 0;
-    /* If the body is not read the connection must end. */
+    x->bodyless = strcmp(request->method, "HEAD") == 0;
+    x->old = request->old;
+    /* A body that is not read ends the connection. */
     x->keep_alive = whole && request->keep_alive;
     x->lingers = !whole;
     x->handling = true;

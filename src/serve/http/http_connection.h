@@ -50,9 +50,11 @@ struct by__exchange {
     by__stage stage;
     bool proxied; /* the peer is a listed proxy */
     bool keep_alive;
-    bool paused;   /* reading is paused until the client has taken its answers */
-    bool handling; /* the handler is running: an answer does not start the next request yet */
-    bool last;     /* close the connection when everything is written */
+    bool paused;   /* nothing is read until the client has taken its answers */
+    bool handling; /* inside the handler: its answer does not start the next request yet */
+    bool last;     /* close when all is written */
+    bool bodyless; /* of a HEAD: an answer that is no stream has no body */
+    bool old;      /* the client knows no chunks: the end of the connection ends a stream */
     bool streams;  /* the answer is a stream */
     /* in the server's list of connections whose `out` is written at the end of the turn */
     bool gathers;

@@ -216,8 +216,8 @@ static void add_head(by__text *text, by__exchange *x, int status, const char *ty
     x->headers = (by__text){0};
 }
 
-/* Writes the head of an answer and, if `body` is not NULL, the body. Returns false if the
- * connection has ended. */
+/* The head of an answer and, where `body` is not NULL, that. What follows the head of an answer to
+ * HEAD would be read as the next answer (RFC 9112, section 6.3). False: the connection has ended. */
 static bool put_reply(by__exchange *x, int status, const char *type, const char *body,
                       size_t length)
 {
@@ -228,12 +228,12 @@ static bool put_reply(by__exchange *x, int status, const char *type, const char 
         by__text_format(&text, "Content-Length: %zu\r\n", length);
     }
     by__text_add(&text, "\r\n");
-    x->bytes = length;
-    /* From here on the handler is not told about the client any more. */
+    x->bytes = x->bodyless ? 0 : length;
+    /* From here on the handler is not told of the client any more. */
     x->stage = BY__READING;
     x->streams = false;
     bool sent = !text.failed && by__connection_put(x, text.data, text.length) &&
-                (body == NULL || by__connection_put(x, body, length)) && by__connection_flush(x);
+                (body == NULL || by__connection_put(x, body, x->bytes)) && by__connection_flush(x);
     if (text.failed) {
         by__connection_hang_up(x);
     }
@@ -253,7 +253,7 @@ void by__exchange_reply_text(by__exchange *exchange, int status, const char *typ
 {
     by__text text = *body;
     *body = (by__text){0};
-    if (text.length < LONG) {
+    if (text.length < LONG || exchange->bodyless) {
         by__exchange_reply(exchange, status, type, text.data, text.length);
         by__text_free(&text);
     } else if (!put_reply(exchange, status, type, NULL, text.length)) {
@@ -271,8 +271,8 @@ bool by__exchange_stream(by__exchange *exchange)
     x->stage = BY__STREAMING;
     x->streams = true;
     add_head(&text, x, 200, "text/event-stream; charset=utf-8");
-    by__text_add(&text, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n"
-                        "Transfer-Encoding: chunked\r\n\r\n");
+    by__text_add(&text, "Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n");
+    by__text_add(&text, x->old ? "\r\n" : "Transfer-Encoding: chunked\r\n\r\n");
     bool sent = !text.failed && by__connection_put(x, text.data, text.length);
     if (text.failed) {
         by__connection_hang_up(x);
@@ -319,12 +319,15 @@ bool by__exchange_send(by__exchange *exchange, const char *data, size_t length)
         by__connection_hang_up(x);
         return false;
     }
-    /* If the text has failed, by__connection_put reports it. */
-    put_chunk_head(&x->out, length);
-    by__text_add_bytes(&x->out, data, length);
     x->bytes += length;
     s->counts.frames++;
     gather(x);
+    if (x->old) {
+        return by__connection_put(x, data, length);
+    }
+    /* A text that has failed stays as it is, and by__connection_put tells. */
+    put_chunk_head(&x->out, length);
+    by__text_add_bytes(&x->out, data, length);
     return by__connection_put(x, "\r\n", 2);
 }
 
@@ -341,7 +344,7 @@ void by__exchange_end(by__exchange *exchange)
 {
     by__exchange *x = exchange;
     x->stage = BY__READING;
-    if (by__connection_put(x, "0\r\n\r\n", 5) && by__connection_flush(x)) {
+    if (by__connection_put(x, "0\r\n\r\n", x->old ? 0 : 5) && by__connection_flush(x)) {
         by__connection_finish(x);
     }
 }

@@ -107,7 +107,8 @@ static bool parse_request_line(by__http_parser *p, char *line)
     if (strcmp(version, "HTTP/1.1") != 0 && strcmp(version, "HTTP/1.0") != 0) {
         return bad(p, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
     }
-    p->request.keep_alive = version[7] == '1';
+    p->request.old = version[7] == '0';
+    p->request.keep_alive = !p->request.old;
     for (const char *c = target; *c != '\0'; c++) {
         if (!is_visible((unsigned char)*c) || *c == '#') {
             return bad(p, 400, "the target has a byte that must be encoded");
@@ -208,14 +209,13 @@ static bool has_word(const char *list, const char *word)
 static bool parse_framing(by__http_parser *p)
 {
     by__http_request *r = &p->request;
-    bool old = !r->keep_alive; /* HTTP/1.0 */
     const char *length = NULL;
     const char *coding = NULL;
     const char *text = NULL;
     size_t lengths = count_header(r, "content-length", &length);
     size_t codings = count_header(r, "transfer-encoding", &coding);
     size_t hosts = count_header(r, "host", &text);
-    if (hosts > 1 || (hosts == 0 && !old)) {
+    if (hosts > 1 || (hosts == 0 && !r->old)) {
         return bad(p, 400, "exactly one Host is needed");
     }
     if (count_header(r, "connection", &text) > 0 && has_word(text, "close")) {
@@ -225,13 +225,13 @@ static bool parse_framing(by__http_parser *p)
     if (expects > 0 && (expects > 1 || strcasecmp(text, "100-continue") != 0)) {
         return bad(p, 417, "only 100-continue can be expected");
     }
-    p->waits = expects == 1 && !old;
+    p->waits = expects == 1 && !r->old;
     if (count_header(r, "upgrade", &text) > 0 && strncasecmp(text, "websocket", 9) == 0) {
         return bad(p, 501, "the protocol cannot be changed");
     }
     if (codings > 0) {
-        if (lengths > 0 || codings > 1 || old || strcasecmp(coding, "chunked") != 0) {
-            return bad(p, codings > 1 || lengths > 0 || old ? 400 : 501,
+        if (lengths > 0 || codings > 1 || r->old || strcasecmp(coding, "chunked") != 0) {
+            return bad(p, codings > 1 || lengths > 0 || r->old ? 400 : 501,
                        "of transfer codings only chunked is known, without a length");
         }
         p->phase = IN_CHUNK_SIZE;

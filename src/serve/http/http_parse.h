@@ -35,7 +35,8 @@ typedef struct by__http_request {
     size_t header_count;
     const char *body; /* followed by a NUL that is not counted */
     size_t body_length;
-    bool keep_alive; /* the connection may carry another request */
+    bool keep_alive; /* the connection may bring another request */
+    bool old;        /* of HTTP/1.0: its client knows no chunks */
 } by__http_request;
 
 typedef enum by__http_state {

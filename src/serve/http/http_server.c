@@ -194,7 +194,7 @@ static by_status bind_pipe(by__http_server *s, by_error *error)
 
 static void set_defaults(by__http_options *o)
 {
-    o->connections = o->connections > 0 ? o->connections : 20000;
+    o->connections = o->connections > 0 ? o->connections : BY__HTTP_CONNECTIONS;
     o->bodies = o->bodies > 0 ? o->bodies : (size_t)256 << 20;
     o->output = o->output > 0 ? o->output : (size_t)256 << 10;
     o->output_total = o->output_total > 0 ? o->output_total : (size_t)16 << 20;

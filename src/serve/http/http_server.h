@@ -21,14 +21,17 @@
 #include "serve/http/http_parse.h"
 #include "serve/serve.h"
 
+/* Connections at a time, where no option says how many. */
+#define BY__HTTP_CONNECTIONS ((size_t)20000)
+
 typedef struct by__http_server by__http_server;
 typedef struct by__exchange by__exchange;
 
 typedef struct by__http_options {
     const char *listen; /* "HOST:PORT", "[::1]:PORT", port 0: any; or "unix:PATH" */
     by__http_limits limits;
-    size_t connections; /* most connections; further ones are closed at once; 0: 20000 */
-    /* Counts connections by address; must outlive the server. NULL: no counting. */
+    size_t connections; /* at most; more are closed at once; 0: BY__HTTP_CONNECTIONS */
+    /* Counts what each address has; lives longer than the server. NULL: nothing is counted. */
     by__addresses *addresses;
     /* most bytes of all requests together; a request above it is refused; 0: 256 MiB */
     size_t bodies;

@@ -504,12 +504,21 @@ function ops.take(worker, model, version, most, silence, most_lost, low)
         late = turn ~= nil
         return turn or q, turn and 1 or most - #out
     end
-    local function look(q)
-        if claims and #out < most then
-            for _, entry in ipairs(call('XAUTOCLAIM', q, 'workers', worker, silence, '0-0', 'COUNT', most - #out)[2]) do
+    -- One XAUTOCLAIM looks at ten entries for each that it may claim: those that others are at work on
+    -- must not hide what is behind them.
+    local function claim(q)
+        local cursor = '0-0'
+        while #out < most do
+            local found = call('XAUTOCLAIM', q, 'workers', worker, silence, cursor, 'COUNT', most - #out)
+            for _, entry in ipairs(found[2]) do
                 give(out, now, worker, model, version, q, entry, true, most_lost)
             end
+            cursor = found[1]
+            if cursor == '0-0' then break end
         end
+    end
+    local function look(q)
+        if claims then claim(q) end
         local rounds = 0
         while #out < most and rounds < 64 do
             local from, count = choose(q)

@@ -47,24 +47,31 @@ end
 -- Moves what waits in the queues of a version elsewhere. gone: no worker of it is left, so the
 -- requests of lost workers move too, and those that no other version may answer end.
 local function empty(model, version, route, gone)
-    for level = 0, #LEVELS do
-        local q = queue(model, level, version)
-        for _, entry in ipairs(call('XRANGE', q, '-', '+', 'COUNT', 256)) do
-            local id = entry[2][2]
-            local job = load(id)
-            local here = job and job.e == entry[1]
-            if here and job.bound == '1' and gone then
-                fail(id, job, 503, 'version_gone', 'the version of the model that began the answer is no longer served')
-            elseif here and job.bound ~= '1' and (gone or job.s == 'queued') then
-                unlink(job)
-                job.queue = pick(route, id)
-                enqueue(id, job)
-            end
-            if not here or gone or (job.bound ~= '1' and job.s == 'queued') then
-                redis.pcall('XACK', q, 'workers', entry[1])
-                call('XDEL', q, entry[1])
-            end
+    local function move(q, entry)
+        local id = entry[2][2]
+        local job = load(id)
+        local here = job and job.e == entry[1]
+        if here and job.bound == '1' and gone then
+            fail(id, job, 503, 'version_gone', 'the version of the model that began the answer is no longer served')
+        elseif here and job.bound ~= '1' and (gone or job.s == 'queued') then
+            unlink(job)
+            job.queue = pick(route, id)
+            enqueue(id, job)
         end
+        if not here or gone or (job.bound ~= '1' and job.s == 'queued') then
+            redis.pcall('XACK', q, 'workers', entry[1])
+            call('XDEL', q, entry[1])
+        end
+    end
+    for level = 0, #LEVELS do
+        local q, from = queue(model, level, version), '-'
+        repeat
+            local entries = call('XRANGE', q, from, '+', 'COUNT', 256)
+            for _, entry in ipairs(entries) do
+                move(q, entry)
+                from = '(' .. entry[1]
+            end
+        until #entries < 256
     end
 end
 

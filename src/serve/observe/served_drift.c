@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/table_parts.h"
 #include "serve/messages.h"
 #include "serve/observe/metrics.h"
 
@@ -110,23 +111,45 @@ void by__served_drift_tokens(by__served_drift *drift, const int32_t *ids, size_t
     }
 }
 
-static void count_value(by__served_drift *d, size_t feature, by_drift_kind kind,
+/* The number that a value is, or that its text is in a table; NaN: none. */
+static double number_of(const json_t *value)
+{
+    const char *text = json_string_value(value);
+    double number = NAN;
+    if (json_is_number(value)) {
+        return json_number_value(value);
+    }
+    return text != NULL && by__table_number(text, strlen(text), &number) ? number : NAN;
+}
+
+/* The text that a value is in a table; NULL: it is missing there. */
+static const char *text_of(char digits[40], const json_t *value)
+{
+    const char *text = json_string_value(value);
+    if (json_is_integer(value)) {
+        (void)snprintf(digits, 40, "%lld", (long long)json_integer_value(value));
+        return digits;
+    }
+    if (json_is_real(value)) {
+        (void)snprintf(digits, 40, "%.17g", json_real_value(value));
+        return digits;
+    }
+    return text == NULL || by__table_missing(text, strlen(text)) ? NULL : text;
+}
+
+/* A value of a row, which the model reads as a cell of a table, or (predicted) of an answer. */
+static void count_value(by__served_drift *d, size_t feature, by_drift_kind kind, bool predicted,
                         const json_t *value)
 {
-    char text[32];
+    char digits[40];
     if (value == NULL) {
         return; /* not an input: a target, for example */
     }
     if (kind == BY_DRIFT_NUMBER) {
-        by_drift_watch_number(d->watch, feature,
-                              json_is_number(value) ? json_number_value(value) : NAN);
-    } else if (kind == BY_DRIFT_CATEGORY && json_is_number(value)) {
-        /* Formatted as a cell of a table. */
-        (void)snprintf(text, sizeof text, json_is_integer(value) ? "%.0f" : "%.17g",
-                       json_number_value(value));
-        by_drift_watch_category(d->watch, feature, text);
+        by_drift_watch_number(d->watch, feature, number_of(value));
     } else if (kind == BY_DRIFT_CATEGORY) {
-        by_drift_watch_category(d->watch, feature, json_string_value(value));
+        by_drift_watch_category(d->watch, feature,
+                                predicted ? json_string_value(value) : text_of(digits, value));
     }
 }
 
@@ -139,7 +162,8 @@ void by__served_drift_example(by__served_drift *drift, const json_t *row, const 
         by_drift_kind kind;
         const char *name = by_drift_reference_feature(drift->reference, i, &kind);
         const json_t *value = NULL;
-        switch (by_drift_reference_role(drift->reference, i)) {
+        by_drift_role role = by_drift_reference_role(drift->reference, i);
+        switch (role) {
         case BY_DRIFT_INPUT:
             value = json_object_get(row, name);
             break;
@@ -150,7 +174,7 @@ void by__served_drift_example(by__served_drift *drift, const json_t *row, const 
             value = json_object_get(predicted, "probability");
             break;
         }
-        count_value(drift, i, kind, value);
+        count_value(drift, i, kind, role != BY_DRIFT_INPUT, value);
     }
     next(drift);
 }

@@ -1,0 +1,158 @@
+"""Quotas and tasks of a gateway's clients, with workers that this program plays and brokers that it starts and kills.
+
+usage: gateway_tasks.py SOCKET BANYAN
+"""
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+
+from peer_frames import Worker
+
+path, banyan = sys.argv[1:]
+directory = os.path.dirname(path)
+log = open("log", "ab")
+processes = []
+
+
+def start(*command, **more):
+    processes.append(subprocess.Popen([banyan, *command, "--dir", directory], stderr=log, **more))
+    return processes[-1]
+
+
+def start_broker():
+    return start("broker", "--silence", "60", "--tasks", "gateway_tasks.sqlite")
+
+
+def wait_for(what):
+    """Until it is something, which is returned."""
+    end = time.time() + 20
+    while True:
+        out = what()
+        if out:
+            return out
+        assert time.time() < end, "it did not come"
+        time.sleep(0.02)
+
+
+def connect():
+    try:
+        return Worker("one")
+    except OSError:
+        return None  # the broker is not there yet
+
+
+def call(path, body=None, **headers):
+    """Status and body of an answer."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    request = urllib.request.Request(url + path, data, {"Content-Type": "application/json", **headers})
+    try:
+        with urllib.request.urlopen(request) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        return error.code, json.loads(error.read())
+
+
+def job():
+    wait_for(worker.work)
+    return worker.jobs.pop()
+
+
+def end(job, prompt, generated):
+    usage = {"prompt_tokens": prompt, "completion_tokens": generated}
+    begin = {"e": "begin", "prompt_tokens": prompt, "version": "one"}
+    worker.tell(job, begin, {"e": "text", "i": 0, "text": "a"}, {"e": "end", "usage": usage, "timing": {}})
+
+
+def used():
+    """Tokens of the day, as the gateway's file has them."""
+    try:
+        with open("quota.json") as file:
+            return json.load(file)["used"].get("", 0)
+    except FileNotFoundError:
+        return 0
+
+
+def run(path, body, prompt, generated, before=lambda: None):
+    """A request that the worker answers."""
+    thread = threading.Thread(target=call, args=(path, {"model": "m", **body}))
+    thread.start()
+    taken = job()
+    before()
+    end(taken, prompt, generated)
+    thread.join()
+
+
+def events(id):
+    """Events of a task as they come; the last one is None."""
+    out = []
+
+    def read():
+        with urllib.request.urlopen(f"{url}/v1/tasks/{id}/events") as stream:
+            for line in stream:
+                out.extend([json.loads(line[6:])] if line.startswith(b"data: ") else [])
+        out.append(None)
+
+    threading.Thread(target=read).start()
+    return out
+
+
+try:
+    broker = start_broker()
+    worker = wait_for(connect)
+    more = ["--quota", "quota.json", "--set", "limits.tokens_per_day=1000000"]
+    gateway = start("gateway", "--listen", "127.0.0.1:0", *more, stdout=subprocess.PIPE)
+    url = gateway.stdout.readline().decode().strip()
+    wait_for(lambda: call("/v1/models")[1]["data"])
+
+    # An answer without a bound counts with all that it has; and of several answers each one counts, before they run.
+    run("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]}, 3, 5000)
+    wait_for(lambda: used() == 5003)
+    several = {"prompt": "a", "n": 4, "max_tokens": 100}
+    run("/v1/completions", several, 1, 8, lambda: wait_for(lambda: used() >= 5003 + 400))
+    wait_for(lambda: used() == 5012)
+
+    # A key of idempotency stands for one task, whose repeats are free; what is not taken is free too.
+    task = {"endpoint": "/v1/completions", "body": {"model": "m", "prompt": "a", "max_tokens": 10}}
+    other = {"endpoint": "/v1/completions", "body": {"model": "m", "prompt": "b", "max_tokens": 10}}
+    status, first = call("/v1/tasks", task, Idempotency_Key="k")
+    assert status == 202, first
+    charged = wait_for(lambda: used() > 5012 and used())
+    status, again = call("/v1/tasks", task, Idempotency_Key="k")
+    assert status == 202 and again["id"] == first["id"], again
+    status, answer = call("/v1/tasks", other, Idempotency_Key="k")
+    assert status == 409 and answer["error"]["code"] == "idempotency_conflict", answer
+    status, answer = call("/v1/tasks", task, Idempotency_Key="")
+    assert status == 400, answer
+    unknown = {"endpoint": "/v1/completions", "body": {"model": "else", "prompt": "a", "max_tokens": 10}}
+    status, answer = call("/v1/tasks", unknown)
+    assert status == 404 and answer["error"]["code"] == "model_not_found", answer
+    held = job()
+    run("/v1/completions", {"prompt": "a", "max_tokens": 10}, 1, 6)
+    wait_for(lambda: used() == charged + 7)
+
+    # Who follows a task sees its end, though its attempts are counted by a broker and by the one that replaces it.
+    seen = events(first["id"])
+    wait_for(lambda: seen)
+    former = worker
+    worker = connect()
+    former.close()
+    wait_for(lambda: seen[-1]["attempts"] == 2 and seen[-1]["status"] == "in_progress")
+    broker.kill()
+    broker.wait()
+    worker.close()
+    broker = start_broker()
+    worker = wait_for(connect)
+    end(job(), 1, 1)
+    wait_for(lambda: seen[-1] is None)
+    assert seen[-2]["status"] == "completed" and seen[-2]["attempts"] == 3, seen[-2]
+    assert seen[-2]["result"]["choices"][0]["text"] == "a", seen[-2]
+finally:
+    for process in processes:
+        process.kill()
+        process.wait()

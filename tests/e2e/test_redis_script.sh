@@ -1,0 +1,45 @@
+#!/bin/sh
+# What the broker does in Redis, by calls of its script alone: no process of a server is there.
+. "$(dirname "$0")/../support/shell.sh"
+. "$root/tests/support/serve.sh"
+command -v redis-server >/dev/null || {
+    echo "skipped: redis-server is not installed"
+    exit 77
+}
+on_exit=end_redis
+end_redis() { [ ! -s redis.pid ] || kill -9 "$(cat redis.pid)" 2>/dev/null; }
+ask() { redis-cli -p "$script_port" -n 5 "$@" 2>/dev/null; }
+
+broker_script >script.lua
+script_port=$(free_port)
+redis-server --port "$script_port" --bind 127.0.0.1 --daemonize yes --dir "$work" --pidfile "$work/redis.pid" --save '' >/dev/null
+until ask ping >/dev/null; do sleep 0.05; done
+
+say "what a lost worker had is found behind any number of requests that others are at work on"
+for worker in w1 w2 w3; do
+    answers "" hello $worker m v '{}'
+    answers "" beat $worker m v '{"model":"m","version":"v"}'
+done
+i=1
+while [ $i -le 30 ]; do
+    answers "task t$i queued *" task_add t$i o "" m 2 5 1 60000000 0 1000 1000 999 wait '{}' '{"r":1}'
+    i=$((i + 1))
+done
+answers "t1 1 *t29 1 *" take w1 m v 29 0 3 99
+answers "t30 1 *" take w2 m v 1 0 3 99
+answers "" bye w2
+# Nothing has been silent for so long but what is released; Redis' clock goes on all the same.
+ask hset banyan:pulse since 1 >/dev/null
+answers "t30 2 *" take w3 m v 1 3000000 3 99
+
+say "what waits for a version that gets no requests any more goes elsewhere, all of it"
+route() { answers 1 route r s "{\"versions\":[$1]}" ''; }
+route '{"version":"v","share":0},{"version":"w","share":1}'
+i=1
+while [ $i -le 300 ]; do
+    answers "task r$i queued *" task_add r$i o "" r 2 5 1 60000000 0 1000 1000000 999 wait '{}' '{"r":1}'
+    i=$((i + 1))
+done
+[ "$(ask xlen banyan:queue:r:normal@w)" = 300 ] || fail "they do not wait for w"
+route '{"version":"v","share":1}'
+[ "$(ask xlen banyan:queue:r:normal@w) $(ask xlen banyan:queue:r:normal)" = "0 300" ] || fail "some wait for w still"

@@ -1,0 +1,94 @@
+/* Rows of requests as drift counts them: cells are what the model reads them as. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "base/base.h"
+#include "serve/observe/served_drift.h"
+#include "temporary.h"
+
+#define ROWS 8
+
+/* A number, a category and one of whole numbers. */
+static void write_reference(const char *directory)
+{
+    static const double ages[] = {10.0, 20.0, 30.0, 40.0};
+    static const char *const places[] = {"coast", "hill"};
+    static const char *const codes[] = {"7", "9007199254740993"};
+    static const uint64_t counts[] = {2, 2};
+    char *path = by__path_join(directory, BY_DRIFT_FILE);
+    by_drift_reference *r = NULL;
+    by_error error = {0};
+    char *text;
+    assert_int_equal(by_drift_reference_open(&r, 4, &error), BY_OK);
+    assert_int_equal(by_drift_reference_number(r, "age", ages, 4, &error), BY_OK);
+    assert_int_equal(by_drift_reference_category(r, "place", places, counts, 2, 0, &error), BY_OK);
+    assert_int_equal(by_drift_reference_category(r, "code", codes, counts, 2, 0, &error), BY_OK);
+    assert_int_equal(by_drift_reference_print(r, &text, &error), BY_OK);
+    assert_int_equal(by__file_write(path, text, strlen(text), &error), BY_OK);
+    by_drift_reference_close(&r);
+    free(text);
+    free(path);
+}
+
+/* A window of one row again and again: shares of a feature that are missing and not known. */
+static void check(const char *row_text, size_t feature, double missing, double unknown)
+{
+    const by_drift_options options = {.requests = ROWS, .least = ROWS};
+    const by__log log = {0};
+    char *directory = temporary_make();
+    by__served_drift *d = NULL;
+    by_error error = {0};
+    json_t *row = json_loads(row_text, 0, NULL);
+    assert_non_null(directory);
+    assert_non_null(row);
+    write_reference(directory);
+    assert_int_equal(by__served_drift_open(&d, directory, &options, &log, &error), BY_OK);
+    for (int i = 0; i < ROWS; i++) {
+        by__served_drift_example(d, row, NULL);
+    }
+    const by_drift_window *w = by__served_drift_last(d);
+    assert_int_equal(w->number, 1);
+    assert_true(w->verdicts[feature].missing == missing);
+    assert_true(w->verdicts[feature].unknown == unknown);
+    json_decref(row);
+    by__served_drift_close(&d);
+    temporary_remove(directory);
+}
+
+static void test_numbers(void **state)
+{
+    (void)state;
+    check("{\"age\": 20}", 0, 0.0, 0.0);
+    check("{\"age\": 2.5e1}", 0, 0.0, 0.0);
+    check("{\"age\": \" 25.5\"}", 0, 0.0, 0.0); /* as a file has it, and a store of features */
+    check("{\"age\": null}", 0, 1.0, 0.0);
+    check("{\"age\": \"\"}", 0, 1.0, 0.0);
+    check("{\"age\": \"NA\"}", 0, 1.0, 0.0);
+}
+
+static void test_categories(void **state)
+{
+    (void)state;
+    check("{\"place\": \"hill\"}", 1, 0.0, 0.0);
+    check("{\"place\": \"sea\"}", 1, 0.0, 1.0);
+    check("{\"place\": \"\"}", 1, 1.0, 0.0);
+    check("{\"place\": \"N/A\"}", 1, 1.0, 0.0);
+    check("{\"code\": 7}", 2, 0.0, 0.0);
+    check("{\"code\": \"7\"}", 2, 0.0, 0.0);
+    check("{\"code\": 9007199254740993}", 2, 0.0, 0.0); /* no double has it */
+    check("{\"code\": 8}", 2, 0.0, 1.0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_numbers),
+                                       cmocka_unit_test(test_categories)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
