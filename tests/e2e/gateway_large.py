@@ -36,10 +36,14 @@ def job():
     return worker.jobs.pop()
 
 
+def metric(name):
+    lines = urllib.request.urlopen(url + "/metrics").read().decode().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name + " "))
+
+
 def apart():
     """How often another thread than the loop's has read or printed an answer."""
-    lines = urllib.request.urlopen(url + "/metrics").read().decode().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("banyan_large_answers_total "))
+    return metric("banyan_large_answers_total")
 
 
 def embed(count, width, encoding):
@@ -62,9 +66,11 @@ end = time.time() + 20
 while b'"m"' not in urllib.request.urlopen(url + "/v1/models").read():
     assert time.time() < end
 for encoding in ("float", "base64"):
-    before = apart()
+    before, first = apart(), metric("banyan_time_to_first_token_seconds_count")
     embed(2, 16, encoding)
     assert apart() == before
+    # By this time a server is scaled, also one that only answers in one piece.
+    assert metric("banyan_time_to_first_token_seconds_count") == first + 1
     embed(2048, 64, encoding)
     assert apart() == before + 2
 

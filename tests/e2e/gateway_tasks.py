@@ -41,7 +41,7 @@ def wait_for(what):
 
 def connect():
     try:
-        return Worker("one")
+        return Worker("one", info={"context": 1000})
     except OSError:
         return None  # the broker is not there yet
 
@@ -116,13 +116,16 @@ try:
     several = {"prompt": "a", "n": 4, "max_tokens": 100}
     run("/v1/completions", several, 1, 8, lambda: wait_for(lambda: used() >= 5003 + 400))
     wait_for(lambda: used() == 5012)
+    # None has more than the context, so that a bound beyond what may wait is none to be refused for.
+    run("/v1/completions", {"prompt": "a", "max_tokens": 10_000_000}, 1, 1, lambda: wait_for(lambda: used() < 7000))
+    wait_for(lambda: used() == 5014)
 
     # A key of idempotency stands for one task, whose repeats are free; what is not taken is free too.
     task = {"endpoint": "/v1/completions", "body": {"model": "m", "prompt": "a", "max_tokens": 10}}
     other = {"endpoint": "/v1/completions", "body": {"model": "m", "prompt": "b", "max_tokens": 10}}
     status, first = call("/v1/tasks", task, Idempotency_Key="k")
     assert status == 202, first
-    charged = wait_for(lambda: used() > 5012 and used())
+    charged = wait_for(lambda: used() > 5014 and used())
     status, again = call("/v1/tasks", task, Idempotency_Key="k")
     assert status == 202 and again["id"] == first["id"], again
     status, answer = call("/v1/tasks", other, Idempotency_Key="k")

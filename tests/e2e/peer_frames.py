@@ -62,8 +62,8 @@ class Worker(Peer):
         global count
         count += 1
         self.version = version
-        hello = {"model": model, "version": version, "slots": slots, "info": {"context": 8}}
-        super().__init__(role="worker", name=f"w{count}", **hello, **more)
+        hello = {"model": model, "version": version, "slots": slots, "info": {"context": 8}, **more}
+        super().__init__(role="worker", name=f"w{count}", **hello)
         self.jobs = []
 
     def work(self, seconds=0.05):

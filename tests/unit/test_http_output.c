@@ -285,6 +285,17 @@ static void test_head(void **state)
     close_bench(&b);
 }
 
+/* Each status that a route answers with has a name. */
+static void test_reasons(void **state)
+{
+    static const int statuses[] = {200, 202, 204, 304, 400, 401, 403, 404, 405, 408, 409, 413,
+                                   414, 415, 417, 422, 429, 431, 500, 501, 503, 504, 505};
+    (void)state;
+    for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++) {
+        assert_string_not_equal(by__http_reason(statuses[i]), "Unknown");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_writes),
@@ -292,6 +303,7 @@ int main(void)
                                        cmocka_unit_test(test_many_slow_readers),
                                        cmocka_unit_test(test_failed_frames),
                                        cmocka_unit_test(test_old_client),
-                                       cmocka_unit_test(test_head)};
+                                       cmocka_unit_test(test_head),
+                                       cmocka_unit_test(test_reasons)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

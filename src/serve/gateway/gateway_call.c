@@ -106,11 +106,18 @@ static void count_end(by__call *call, by__finish finish)
 static void count_ends(by__call *call)
 {
     double seconds = by__now() - call->since;
+    bool whole = call->last_text == 0.0; /* an answer in one piece */
     by__histogram_add(&call->gateway->metrics.whole, seconds);
+    if (whole) {
+        by__histogram_add(&call->gateway->metrics.first, seconds);
+    }
     if (call->counts == NULL) {
         return;
     }
     by__histogram_add(&call->counts->whole, seconds);
+    if (whole) {
+        by__histogram_add(&call->counts->first, seconds);
+    }
     for (size_t i = 0; i < call->part_count; i++) {
         call->counts->prompt_tokens += (uint64_t)call->parts[i].prompt_tokens;
         call->counts->generated_tokens += (uint64_t)call->parts[i].generated;

@@ -231,10 +231,16 @@ static const json_t *prompt_at(const json_t *prompt, size_t i)
 }
 
 /* Tokens of a part and its answers, by guess: four bytes are one, of whatever field, and an answer
- * without a bound has 256. What waits, and what a client may use, is bounded by it. */
-static int64_t guess_cost(size_t body, size_t parts, size_t n, int64_t tokens)
+ * without a bound has 256. What waits, and what a client may use, is bounded by it; no answer is
+ * longer than the context. */
+static int64_t guess_cost(const by__call *call, size_t body, int64_t tokens)
 {
-    return (int64_t)(body / parts / 4) + 1 + (int64_t)n * (tokens > 0 ? tokens : 256);
+    const json_t *model =
+        call->gateway == NULL ? NULL : by__gateway_model(call->gateway, call->model);
+    int64_t context = by__get_integer(json_object_get(model, "info"), "context");
+    tokens = tokens > 0 ? tokens : 256;
+    tokens = context > 0 && tokens > context ? context : tokens;
+    return (int64_t)(body / call->part_count / 4) + 1 + (int64_t)call->n * tokens;
 }
 
 static by_status make_parts(by__call *call, const asked *a, const json_t *request, size_t body,
@@ -260,11 +266,11 @@ static by_status make_parts(by__call *call, const asked *a, const json_t *reques
         }
         by__part *part = &call->parts[i];
         part->call = call;
-        part->message = json_pack(
-            "{ss ss ss sI sb sb sI sI so}", "t", "submit", "id", id, "model", call->model,
-            "sequences", (json_int_t)call->n, "follows", i > 0, "whole", (int)!call->stream, "cost",
-            (json_int_t)guess_cost(body, call->part_count, call->n, tokens_of(a)), "priority",
-            (json_int_t)a->priority, "request", own);
+        part->message =
+            json_pack("{ss ss ss sI sb sb sI sI so}", "t", "submit", "id", id, "model", call->model,
+                      "sequences", (json_int_t)call->n, "follows", i > 0, "whole",
+                      (int)!call->stream, "cost", (json_int_t)guess_cost(call, body, tokens_of(a)),
+                      "priority", (json_int_t)a->priority, "request", own);
         if (part->message == NULL) {
             return by_error_set(error, BY_EMEMORY, "out of memory: a request");
         }

@@ -154,6 +154,7 @@ const char *by__http_reason(int status)
                    {414, "URI Too Long"},
                    {415, "Unsupported Media Type"},
                    {417, "Expectation Failed"},
+                   {422, "Unprocessable Content"},
                    {429, "Too Many Requests"},
                    {431, "Request Header Fields Too Large"},
                    {500, "Internal Server Error"},

@@ -238,7 +238,8 @@ void by__metrics_print(by__text *out, const by__metrics *metrics)
     print_requests(out, m);
     print_rejected(out, m);
     by__metrics_histogram(out, "banyan_time_to_first_token_seconds",
-                          "From a request to its first text.", &m->first);
+                          "From a request to its first text, or to an answer in one piece.",
+                          &m->first);
     by__metrics_histogram(out, "banyan_inter_token_latency_seconds",
                           "Between two texts of a stream.", &m->token);
     by__metrics_histogram(out, "banyan_request_duration_seconds", "From a request to its end.",
