@@ -94,7 +94,7 @@ def lines(path):
 
 
 def check_models():
-    wanted = {"tiny", "talk", "adapted", "houses", "digits"}
+    wanted = {"tiny", "talk", "adapted", "ended", "houses", "digits"}
     end = time.time() + 60
     while {m["id"] for m in call("/v1/models")[1]["data"]} != wanted:
         assert time.time() < end, call("/v1/models")
@@ -118,6 +118,11 @@ def check_models():
         for m in ("tiny", "talk", "adapted")
     }
     assert texts["tiny"] == texts["talk"] and texts["adapted"] == adapted != texts["talk"], (texts, adapted)
+    # A text ends where generation_config.json says, with a template for conversations or without.
+    asked = {"prompt": "apple ", "max_tokens": 8, "temperature": 0}
+    for model, more, reason in (("ended", {}, "stop"), ("ended", {"ignore_eos": True}, "length"), ("talk", {}, "length")):
+        choice = call("/v1/completions", {"model": model, **asked, **more})[1]["choices"][0]
+        assert choice["finish_reason"] == reason and (choice["text"] == "") == (reason == "stop"), (model, choice)
     # A model is asked for what it does.
     for path, body in (("/v1/completions", {"prompt": "a"}), ("/v1/embeddings", {"input": "a"})):
         assert call(path, {"model": "houses", **body})[0] == 400

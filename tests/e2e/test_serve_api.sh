@@ -19,6 +19,20 @@ run 0 "$banyan" train c.yaml "$@" --set model.context=256 --set train.batch=1 --
 cp -r "$(ls -d runs/adapted/checkpoints/step-* | tail -n 1)" adapter
 python3 "$client" files
 
+# A model without a template, whose texts end at the character that is the likeliest behind the prompt.
+cp -r talk ended
+rm ended/chat_template.jinja
+run 0 "$banyan" generate talk --prompt "apple " --no-prompt --temperature 0 --tokens 1
+python3 - out <<END
+import json, sys
+with open("talk/tokenizer.json") as f:
+    vocabulary = json.load(f)["model"]["vocab"]
+with open(sys.argv[1]) as f:
+    end = vocabulary[f.read()[0]]
+with open("ended/generation_config.json", "w") as f:
+    json.dump({"eos_token_id": [end]}, f)
+END
+
 cat >table.yaml <<END
 name: houses
 task: {kind: regress}
@@ -51,8 +65,8 @@ mv out vectors.lines
 run 0 "$banyan" generate talk --adapter adapter --prompt "apple " --no-prompt --temperature 0 --tokens 20
 mv out adapted.text
 
-say "a server of five models"
-serve_models runs/tiny talk adapted=talk+adapter runs/houses runs/digits/
+say "a server of six models"
+serve_models runs/tiny talk adapted=talk+adapter ended runs/houses runs/digits/
 for what in models embeddings predict probabilities parts encoding; do
     say "$what"
     check python3 "$client" "$what" "$url"

@@ -27,11 +27,11 @@ static void add_end(by__served_model *m, int64_t id)
 }
 
 /* Finds the tokens that end an answer, and the bytes of the longest token. */
-static void look_at_tokens(by__served_model *m)
+static by_status look_at_tokens(by__served_model *m, const char *directory, by_error *error)
 {
     by_error none = {0};
-    add_end(m, by_tokenizer_eos(m->tokenizer));
-    m->longest = 4; /* a character that is not in the vocabulary */
+    BY_TRY(by_end_tokens(m->ends, &m->end_count, directory, m->tokenizer, error));
+    m->longest = 4; /* a character that the vocabulary lacks */
     for (uint32_t id = 0; id < by_tokenizer_vocab(m->tokenizer); id++) {
         const char *bytes;
         size_t length;
@@ -42,6 +42,7 @@ static void look_at_tokens(by__served_model *m)
             m->longest = length > m->longest ? length : m->longest;
         }
     }
+    return BY_OK;
 }
 
 static by_status open_text(by__served_model *m, const char *directory, by_error *error)
@@ -56,8 +57,7 @@ static by_status open_text(by__served_model *m, const char *directory, by_error 
         *error = none;
         return chat;
     }
-    look_at_tokens(m);
-    return BY_OK;
+    return look_at_tokens(m, directory, error);
 }
 
 static by_status open_engine(by__served_model *m, const by_pretrained *pretrained,
