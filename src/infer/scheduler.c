@@ -177,33 +177,70 @@ static bool admit(by_engine *e, int64_t at)
     return true;
 }
 
-/* Returns how many of the `left` rows the sequence at index `at` gets: one for its next token, or a
- * chunk of its prompt. Each decoding sequence after it keeps a row, and prompts of the same
- * priority get equal shares, so that a short prompt does not wait for a long one. */
-static int64_t rows_for(const by_engine *e, int64_t at, int64_t left)
+/* Of the rows for prompts, 1 / FIRST_SHARE is reserved for the one that has waited longest. */
+#define FIRST_SHARE 4
+
+static bool reads_prompt(const by__sequence *s)
 {
-    const by__sequence *s = &e->slots[e->order[at]];
-    int64_t prompts = 1;
-    for (int64_t i = at + 1; i < e->live; i++) {
-        const by__sequence *other = &e->slots[e->order[i]];
-        if (other->state == BY__RUNNING) {
-            left -= pending(other) == 1;
-            prompts += pending(other) > 1 && other->priority == s->priority;
-        }
+    return s->state == BY__RUNNING && pending(s) > 1;
+}
+
+/* Divides `left` rows among the prompts of one priority, indexes [begin, end) of the order, and
+ * returns how many rows remain. Shortest remaining prompt first (Schrage 1968) gives the lowest
+ * mean time to the first token: a short prompt does not wait for a long one, and of equal prompts
+ * the first is completed first, where equal shares would complete all of them at the end. The
+ * reserved share completes a long prompt no matter how many short ones arrive. */
+static int64_t share_prompts(by_engine *e, int64_t begin, int64_t end, int64_t left)
+{
+    int64_t first = begin;
+    while (first < end && !reads_prompt(&e->slots[e->order[first]])) {
+        first++;
     }
-    int64_t rest = left;
-    for (int64_t i = at + 1; i < e->live && prompts > 1; i++) {
-        const by__sequence *other = &e->slots[e->order[i]];
-        if (other->state == BY__RUNNING && pending(other) > 1 && other->priority == s->priority) {
-            rest -= smaller(pending(other), left / prompts);
-        }
+    if (first < end) {
+        by__sequence *s = &e->slots[e->order[first]];
+        s->rows = smaller(pending(s), (left + FIRST_SHARE - 1) / FIRST_SHARE);
+        left -= s->rows;
     }
-    return smaller(pending(s), rest);
+    while (left > 0) {
+        by__sequence *next = NULL;
+        for (int64_t i = first; i < end; i++) {
+            by__sequence *s = &e->slots[e->order[i]];
+            bool unfinished = reads_prompt(s) && s->rows < pending(s);
+            next = unfinished && (next == NULL || pending(s) < pending(next)) ? s : next;
+        }
+        if (next == NULL) {
+            break;
+        }
+        int64_t rows = smaller(pending(next) - next->rows, left);
+        next->rows += rows;
+        left -= rows;
+    }
+    return left;
+}
+
+/* Divides the rows of a step among the running sequences: one for each that decodes, so that no
+ * prompt delays it by more than a step, and the rest for chunks of prompts, by priority. */
+static void share_rows(by_engine *e)
+{
+    int64_t left = e->steps.rows;
+    for (int64_t i = 0; i < e->live; i++) {
+        by__sequence *s = &e->slots[e->order[i]];
+        s->rows = s->state == BY__RUNNING && pending(s) == 1;
+        left -= s->rows;
+    }
+    for (int64_t begin = 0, end; begin < e->live && left > 0; begin = end) {
+        end = begin + 1;
+        while (end < e->live &&
+               e->slots[e->order[end]].priority == e->slots[e->order[begin]].priority) {
+            end++;
+        }
+        left = share_prompts(e, begin, end, left);
+    }
 }
 
 int64_t by__plan(by_engine *e)
 {
-    int64_t left = e->steps.rows;
+    int64_t rows = 0;
     bool full = false; /* sequences after one that must wait do not overtake it */
     e->copy_count = 0;
     for (int64_t i = 0; i < e->live; i++) {
@@ -214,15 +251,15 @@ int64_t by__plan(by_engine *e)
             full = full || !admit(e, i);
         }
     }
+    share_rows(e);
     for (int64_t i = 0; i < e->live; i++) {
         by__sequence *s = &e->slots[e->order[i]];
-        int64_t rows = s->state == BY__RUNNING ? rows_for(e, i, left) : 0;
-        if (rows > 0) {
-            s->rows = make_room(e, i, s->cached + rows) - s->cached;
-            left -= s->rows;
+        if (s->rows > 0) { /* it was not preempted for a sequence before it */
+            s->rows = make_room(e, i, s->cached + s->rows) - s->cached;
+            rows += s->rows;
         }
     }
-    return e->steps.rows - left;
+    return rows;
 }
 
 void by__fork(by_engine *e, by__sequence *s, const by__sequence *first)
