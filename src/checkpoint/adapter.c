@@ -94,7 +94,7 @@ static by_status check_layer(const by_adapter *a, const char *layer, by_error *e
         right.shape[0] < 1) {
         return by_error_set(error, BY_EFORMAT,
                             "%s: the adapter of '%.200s' has %lld x %lld and %lld x %lld; expected "
-                            "are %lld rows and columns, \"r\" of %s",
+                            "%lld rows and columns, the \"r\" of %s",
                             a->path, layer, (long long)left.shape[0], (long long)left.shape[1],
                             (long long)right.shape[0], (long long)right.shape[1], (long long)rank,
                             BY_ADAPTER_CONFIG);

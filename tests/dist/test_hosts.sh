@@ -53,7 +53,7 @@ cut_link n2
 ends_with 0
 holds err "rank 1 (host n2) was not heard of for "
 holds err "host n2 cannot be reached and is not used"
-holds err "1 of 2 ranks have a place"
+holds err "1 of 2 ranks fit on"
 same_end cut
 mend_link n2
 

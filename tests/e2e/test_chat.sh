@@ -49,7 +49,7 @@ if grep -q -F -e "$letter" out; then fail "'$letter' is shown: $(cat out)"; fi
 say "what cannot be is said"
 echo /dance >in
 run 2 "$banyan" "$@" <in
-holds err "'/dance' is none of /reset"
+holds err "unknown command '/dance'"
 awk 'BEGIN { for (i = 0; i < 500; i++) printf "apple "; print "" }' >in
 run 1 "$banyan" "$@" <in
 holds err "start a new one with /reset"

@@ -18,8 +18,8 @@ refused "--batches must be at least 1" eval runs/a --batches -7
 refused "--batches must be at least 1" eval runs/a --batches 0
 refused "--tokens needs --logits-out" eval runs/a --tokens tokens.safetensors
 refused "--batches cannot be used with --logits-out" eval runs/a --logits-out l.safetensors --batches 1
-refused "--precision 'f16' is none of f32, bf16, fp16" generate runs/a --precision f16
-refused "--precision 'i32' is none of f32, bf16, fp16" bench generate c.yaml --precision i32
+refused "--precision 'f16' is not a precision: must be f32, bf16, fp16" generate runs/a --precision f16
+refused "--precision 'i32' is not a precision: must be f32, bf16, fp16" bench generate c.yaml --precision i32
 refused "--seed '-1' is not a whole number from 0 to 18446744073709551615" generate runs/a --seed -1
 refused "--seed '18446744073709551616' is not" generate runs/a --seed 18446744073709551616
 refused "micro_batch 16777216 x context 16777216 is more than" info c.yaml --set model.vocab=60 \

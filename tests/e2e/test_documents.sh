@@ -54,7 +54,7 @@ losses() { grep '"event":"eval"' "$1" | tail -n 1 | sed 's/,"time".*//'; }
 say "what is held out by name has a loss each, and valid_loss is the mean over their targets"
 sets='data.valid_sets=[seen=packed/train, new=packed/valid]'
 run 2 "$banyan" train c.yaml --set "$sets"
-holds err "data.valid_sets names what is held out, and data.valid does so, too"
+holds err "data.valid_sets and data.valid both give held-out data"
 run 2 "$banyan" train c.yaml --set data.valid= --set 'data.valid_sets=[packed/valid]'
 holds err "is not NAME=DIR"
 run 0 "$banyan" train c.yaml --json --set name=sets --set data.valid= --set "$sets"

@@ -58,7 +58,7 @@ if cmp -s runs/narrow/checkpoints/step-00000020/model.safetensors \
 
 say "what does not go together"
 run 2 "$banyan" train c.yaml --set precision.weights=bf16
-holds err "precision.weights bf16 is for precision.compute bf16, not f32"
+holds err "precision.weights bf16 needs precision.compute bf16, not f32"
 run 2 "$banyan" train c.yaml --set precision.compute=bf16 --set precision.weights=bf16 --set offload.optimizer=disk
 holds err "does not support state on disk"
 run 2 "$banyan" train c.yaml --set precision.compute=fp16 --set precision.loss_scale=0.5

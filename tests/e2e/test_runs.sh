@@ -26,7 +26,7 @@ printf 'base\tyes\n' | same - out
 run 0 "$banyan" runs ls --tag base=yes
 [ "$(sed 1d out | cut -f 1)" = small ] || fail "ls --tag lists $(cat out)"
 run 2 "$banyan" runs tag runs/small word
-holds err "'word' is not KEY=VALUE"
+holds err "'word' is neither KEY=VALUE"
 
 say "exports have a row for each run, and each number of the events"
 run 0 "$banyan" runs export --out runs.csv

@@ -210,7 +210,7 @@ say "what cannot be served"
 run 2 "$banyan" serve runs/tiny --listen 0.0.0.0:0 --dir "$work/sock"
 holds err "reachable by other machines"
 run 2 "$banyan" serve runs/tiny --listen nonsense --dir "$work/sock"
-holds err "'nonsense' is no address to listen on: write ADDRESS:PORT"
+holds err "'nonsense' is not an address to listen on: write ADDRESS:PORT"
 for refused in '--listen [::1:80' '--listen example.org:80' '--listen 127.0.0.1:65536' '--precision int9' \
     '--keys none.txt' '--set gateway.listen=x --check' '--set worker.precision=f64' '--precision f64 --check'; do
     # shellcheck disable=SC2086

@@ -426,8 +426,8 @@ static void test_rollbacks(void **state)
         j.ranks = ranks;
         run(&j, 0);
         assert_int_equal(j.status, BY_EDIVERGED);
-        assert_non_null(strstr(j.error.message, "gone back to step 8 2 times"));
-        expect_verdict(&j, "gone back to step 8 2 times");
+        assert_non_null(strstr(j.error.message, "rolled back to step 8 2 times"));
+        expect_verdict(&j, "rolled back to step 8 2 times");
         free(j.run);
         j.run = NULL;
     }

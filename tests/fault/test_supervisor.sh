@@ -94,5 +94,5 @@ run 0 rm -r runs/looping/checkpoints/step-00000200 runs/looping/checkpoints/best
 run 1 sh -c 'ulimit -f 128 && exec "$0" launch --max-restarts 3 train --resume runs/looping --quiet' "$banyan"
 holds err "restart 3 of 3"
 holds err "gave up after 3 restarts"
-holds err "put aside as runs/looping/checkpoints/step-00000190.aside"
+holds err "renamed to runs/looping/checkpoints/step-00000190.aside"
 exists runs/looping/checkpoints/step-00000190.aside/manifest.json

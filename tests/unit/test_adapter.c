@@ -313,7 +313,7 @@ static void test_refusals(void **state)
     write_text(f.adapter, BY_ADAPTER_CONFIG, "{\"peft_type\":\"IA3\"}");
     refused(&f, "\"peft_type\" is \"IA3\"");
     write_adapter(&f, RANK + 1, B_NAME);
-    refused(&f, "wanted are 4 rows and as many columns");
+    refused(&f, "expected 4 rows and columns");
     write_adapter(&f, RANK, "base_model.model.transformer.other.lora_B.weight");
     refused(&f, "no tensor 'transformer." LAYER ".lora_B.weight'");
     write_adapter(&f, RANK, "base_model.model.transformer." LAYER ".lora_magnitude_vector");

@@ -104,11 +104,11 @@ static void test_refused(void **state)
         const char *settings[4];
         const char *text;
     } rows[] = {
-        {{"train.batch_warmup=[{batch: 8, steps: 5}]"}, "micro_batch 3 does not divide a batch"},
+        {{"train.batch_warmup=[{batch: 8, steps: 5}]"}, "micro_batch 3 does not divide batch 8"},
         {{"train.batch_warmup=[{batch: 12, steps: 5}]"}, "stay below train.batch, 12"},
         {{"train.batch_warmup=[{batch: 6, steps: 5}, {batch: 3, steps: 5}]"},
          "batch 3 follows batch 6"},
-        {{"train.batch_warmup=[{batch: 6, steps: 50}]"}, "leave none of train.steps, 50"},
+        {{"train.batch_warmup=[{batch: 6, steps: 50}]"}, "leave none of the 50 train.steps"},
         {{"train.batch_warmup=[{batch: 6, steps: 5}]", "sync.compress=int8"}, "section sync"},
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {

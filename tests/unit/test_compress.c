@@ -333,7 +333,7 @@ static void what_was_codes_is_numbers(void **state)
     check_no_codes(sparse);
     const by_compress_options again = {.method = "int4", .threads = 2};
     assert_int_equal(by_compress(NULL, merged, made, &again, &error), BY_EARG);
-    assert_non_null(strstr(error.message, "codes already (int8)"));
+    assert_non_null(strstr(error.message, "already quantized (int8)"));
     assert_non_null(strstr(error.message, "compress the original model"));
     by_pretrained_close(&made);
     free(codes);

@@ -345,7 +345,7 @@ static void test_open_refusals(void **state)
         by_engine_options options;
         const char *part;
     } cases[] = {
-        {{.context = 97}, "table of 96 positions"},
+        {{.context = 97}, "96 learned positions"},
         {{.context = -1}, "context -1"},
         {{.sessions = 8, .rows = 4}, "rows 4"},
         {{.sessions = -1}, "sessions -1"},

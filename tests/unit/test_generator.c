@@ -376,7 +376,7 @@ static void test_context_beyond_memory(void **state)
     assert_int_equal(by_generator_open(&generator, f.config, f.weights, &options, &error),
                      BY_EMEMORY);
     assert_non_null(strstr(error.message, "are free"));
-    assert_non_null(strstr(error.message, "keys and values 512.0 GiB"));
+    assert_non_null(strstr(error.message, "KV cache 512.0 GiB"));
     close_fixture(&f);
 }
 
@@ -581,7 +581,7 @@ static void test_errors(void **state)
 
     by_generator_options longer = {.context = CONTEXT + 1};
     assert_int_equal(by_generator_open(&generator, f.config, f.weights, &longer, &error), BY_EARG);
-    assert_non_null(strstr(error.message, "70 positions"));
+    assert_non_null(strstr(error.message, "70 learned positions"));
     by_generator_options strange = {.precision = "i32"};
     assert_int_equal(by_generator_open(&generator, f.config, f.weights, &strange, &error), BY_EARG);
     by_generator_options negative = {.context = -5};

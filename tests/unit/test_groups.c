@@ -268,7 +268,7 @@ static void test_mistakes(void **state)
     refused("optimizer.groups=[{match: h.1.ln_1.wieght, lr_scale: 2}]",
             "\"h.1.ln_1.wieght\" matches no parameter; the nearest are h.1.ln_1.weight, ");
     refused("optimizer.groups=[{match: h.1.*}, {match: h.1.ln_1.bias, lr_scale: 2}]",
-            "all that \"h.1.ln_1.bias\" matches belongs to groups before it");
+            "everything that \"h.1.ln_1.bias\" matches belongs to earlier groups");
     const char *const all[] = {"optimizer.groups=[{match: \"*\", frozen: true}]", NULL};
     by_error error = {0};
     stepped s;

@@ -474,7 +474,7 @@ static void test_unpublished_features(void **state)
         {"model.qkv_bias=true", "model.hf_type=qwen3", NULL, "no qwen3 of transformers"},
         {"model.nope_layers=[4]", NULL, NULL, "'4' is not a layer from 0 to 3"},
         {"model.nope_layers=[a]", NULL, NULL, "'a' is not a layer"},
-        {"model.head_dim=9", NULL, NULL, "head_dim 9"},
+        {"model.head_dim=9", NULL, NULL, "head_dim is 9"},
         {"model.rope_scaling=llama3", "model.rope_low_freq_factor=4", NULL, "rope_low_freq_factor"},
         {"model.rope_scaling=yarn", "model.rope_beta_slow=33", NULL, "rope_beta_slow"},
     };

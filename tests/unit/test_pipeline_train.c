@@ -356,7 +356,7 @@ static void frozen_stages_are_refused(void **state)
     j->settings = settings;
     assert_int_equal(by_comm_run_threads(2, NULL, run_rank, j, &error), BY_ECONFIG);
     assert_non_null(strstr(error.message, "parallel.pipeline 2: all parameters of rank 0 of the "
-                                          "pipeline are frozen: take fewer ranks"));
+                                          "pipeline are frozen: use fewer ranks"));
     close_job(j);
 }
 

@@ -381,8 +381,8 @@ static void pickles_are_refused_with_the_way_out(void **state)
 static void codes_of_other_programs_are_named(void **state)
 {
     static const char *const names[] = {"h.0.mlp.qweight", "h.0.mlp.weight.absmax"};
-    static const char *const made_by[] = {"as GPTQ or AWQ packs them",
-                                          "as bitsandbytes packs them"};
+    static const char *const made_by[] = {"in the format of GPTQ or AWQ",
+                                          "in the format of bitsandbytes"};
     static const int32_t codes[4];
     (void)state;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
@@ -398,7 +398,7 @@ static void codes_of_other_programs_are_named(void **state)
         assert_non_null(strstr(error.message, "quantize the original model"));
         put(directory, "config.json", "{\"quantization_config\": {\"quant_method\": \"awq\"}}");
         assert_int_equal(by_weights_open(&weights, directory, &error), BY_EFORMAT);
-        assert_non_null(strstr(error.message, "as awq packs them"));
+        assert_non_null(strstr(error.message, "in the format of awq"));
         temporary_remove(directory);
     }
 }

@@ -438,7 +438,8 @@ static void test_refusals(void **state)
                                         NULL};
     job k = {.settings = stale};
     check_error(by_comm_run_threads(4, NULL, run_rank, &k, &late), BY_ECONFIG, &late,
-                "sync.staleness is 1, and 2 of 4 ranks are along parallel.data");
+                "sync.staleness is 1, which needs replicas of one rank each, but only 2 of 4 ranks "
+                "are along parallel.data");
 }
 
 int main(void)
