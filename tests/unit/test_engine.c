@@ -511,7 +511,7 @@ static void test_draft_model(void **state)
     check_ok(by_config_set(other, "model.vocab=60", &error), &error);
     check_ok(by_draft_model(&drafts, other, NULL, NULL, &error), &error);
     assert_int_equal(by_engine_open(&engine, config, NULL, &options, &error), BY_EARG);
-    assert_non_null(strstr(error.message, "knows 60 tokens, the model 61"));
+    assert_non_null(strstr(error.message, "has 60 tokens, the model 61"));
     by_draft_close(&drafts);
     free(alone);
     free(together);

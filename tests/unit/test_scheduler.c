@@ -165,8 +165,8 @@ static void test_long_prompt_does_not_stall(void **state)
     close_fixture(&f);
 }
 
-/* A short prompt that arrives beside a long one has its first token in the step that takes it in;
- * two long ones share the rows. */
+/* A short prompt that arrives while a long one is read has its first token after one step, and of
+ * two long ones the shorter is read first, but for the rows that are reserved for the older. */
 static void test_short_prompt_beside_long(void **state)
 {
     fixture f;
@@ -182,9 +182,58 @@ static void test_short_prompt_beside_long(void **state)
     uint64_t c = submit(&f, 40, 2, 0, false);
     (void)step(&f);
     (void)step(&f);
-    (void)step(&f);
-    assert_int_equal(f.first[c], 5); /* 15 rows, then 16 */
+    assert_int_equal(f.first[c], 4); /* 31 rows, of which 8 are reserved: 23, then 17 */
     finish(&f);
+    close_fixture(&f);
+}
+
+/* Equal prompts are read one after the other. */
+static void test_equal_prompts_in_order(void **state)
+{
+    fixture f;
+    by_engine_options options = {.sessions = 4, .rows = 16};
+    uint64_t sessions[4];
+    BY_UNUSED(state);
+    open_fixture(&f, &options);
+    for (int i = 0; i < 4; i++) {
+        sessions[i] = submit(&f, 32, 1, 0, false);
+    }
+    finish(&f);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(f.first[sessions[i]], 2 * (i + 1));
+    }
+    close_fixture(&f);
+}
+
+/* A quarter of the rows reads a long prompt, whatever number of shorter ones arrive. */
+static void test_long_prompt_is_read(void **state)
+{
+    fixture f;
+    by_engine_options options = {.sessions = 8, .waiting = 24, .rows = 16};
+    BY_UNUSED(state);
+    open_fixture(&f, &options);
+    uint64_t a = submit(&f, 80, 1, 0, false);
+    (void)step(&f);
+    while (f.first[a] == 0) {
+        assert_true(f.steps < 1 + 64 / 4);
+        (void)submit(&f, 15, 1, 0, false);
+        (void)step(&f);
+    }
+    close_fixture(&f);
+}
+
+/* The rows go to prompts of a higher priority first, however long they are. */
+static void test_priority_of_prompts(void **state)
+{
+    fixture f;
+    by_engine_options options = {.sessions = 4, .rows = 16};
+    BY_UNUSED(state);
+    open_fixture(&f, &options);
+    uint64_t a = submit(&f, 2, 1, 0, false);
+    uint64_t b = submit(&f, 48, 1, 1, false);
+    finish(&f);
+    assert_int_equal(f.first[b], 3);
+    assert_int_equal(f.first[a], 4);
     close_fixture(&f);
 }
 
@@ -312,6 +361,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_long_prompt_does_not_stall),
         cmocka_unit_test(test_short_prompt_beside_long),
+        cmocka_unit_test(test_equal_prompts_in_order),
+        cmocka_unit_test(test_long_prompt_is_read),
+        cmocka_unit_test(test_priority_of_prompts),
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_smallest_pool),
         cmocka_unit_test(test_prefix_is_found),
