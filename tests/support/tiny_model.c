@@ -9,7 +9,10 @@
 
 #include <cmocka.h>
 
-#include "base/base.h"
+#include "checkpoint/storage.h"
+
+/* Tensors of a directory. */
+#define MOST 128
 
 static void check(by_status status, const by_error *error)
 {
@@ -30,14 +33,33 @@ by_config *tiny_config(const char *const *settings, size_t count)
     return config;
 }
 
+/* Appends a tensor to `views`, or its parts where files hold it in parts. Their names are in
+ * `names`. */
+static size_t add_views(by_tensor_view *views, char names[][128], size_t count, size_t most,
+                        const by_tensor_view *whole)
+{
+    int64_t parts = by__name_is_stacked(whole->name) ? whole->shape[0] : 1;
+    for (int64_t part = 0; part < parts; part++, count++) {
+        assert_true(count < most);
+        views[count] = *whole;
+        if (by__name_is_stacked(whole->name)) {
+            (void)by__stacked_part(&views[count], names[count], sizeof names[count], part);
+        }
+    }
+    return count;
+}
+
 void tiny_model_write(const by_config *config, const char *directory)
 {
     by_error error = {0};
     by_graph *graph;
     by_model model;
     by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = 1, .time = 1};
-    by_tensor_view views[64];
+    by_tensor_view views[MOST];
+    char names[MOST][128];
+    float *owned[MOST];
     size_t count = 0;
+    size_t owned_count = 0;
     char *text;
     check(by_graph_open(&graph, &error), &error);
     check(by_model_build(&model, graph, &config->model, &request, &error), &error);
@@ -49,15 +71,17 @@ void tiny_model_write(const by_config *config, const char *directory)
         }
         float *data = malloc((size_t)by_shape_count(&info.shape) * sizeof *data);
         assert_non_null(data);
-        assert_true(count < BY_ARRAY_LENGTH(views));
+        assert_true(owned_count < BY_ARRAY_LENGTH(owned));
+        owned[owned_count++] = data;
         check(by_parameter_init(data, graph, v, config->seed, &error), &error);
-        views[count] = (by_tensor_view){
+        by_tensor_view whole = {
             .name = info.name, .dtype = BY_F32, .rank = info.shape.rank, .data = data};
-        memcpy(views[count++].shape, info.shape.dim, (size_t)info.shape.rank * sizeof(int64_t));
+        memcpy(whole.shape, info.shape.dim, (size_t)info.shape.rank * sizeof(int64_t));
+        count = add_views(views, names, count, BY_ARRAY_LENGTH(views), &whole);
     }
     check(by_weights_write(directory, views, count, 0, &error), &error);
-    for (size_t i = 0; i < count; i++) {
-        free((void *)(uintptr_t)views[i].data);
+    for (size_t i = 0; i < owned_count; i++) {
+        free(owned[i]);
     }
     by_graph_close(&graph);
     char *path = by__path_join(directory, "config.json");
@@ -72,7 +96,7 @@ void tiny_model_set(const char *directory, const char *name, size_t at, float va
 {
     by_error error = {0};
     by_weights *weights;
-    by_tensor_view views[64];
+    by_tensor_view views[MOST];
     size_t elements;
     float *values = NULL;
     check(by_weights_open(&weights, directory, &error), &error);
