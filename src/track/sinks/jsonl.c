@@ -12,10 +12,9 @@ static by_status open_sink(void **sink, const by__tracker_options *options, by_e
     if (path == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: path");
     }
-    by_status status =
-        options->is_resumed
-            ? by_events_rewind(path, options->step, options->eval_pending, error)
-            : BY_OK;
+    by_status status = options->is_resumed
+                           ? by_events_rewind(path, options->step, options->eval_pending, error)
+                           : BY_OK;
     if (status == BY_OK && options->is_resumed) {
         /* Done even if this process has no mlflow sink, because a later one may have. */
         status = by__mlflow_rewind(options->run, error);
