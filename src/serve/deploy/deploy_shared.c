@@ -105,7 +105,7 @@ static bool begin(shifting *s, const json_t *model)
     bool serves = by__get_number(own, "share", 0.0) >= 1.0;
     bool alone = former == NULL && by__get_integer(own, "workers") > 0;
     if (serves) {
-        give_up(s, "it serves already");
+        give_up(s, "it is already live");
         return false;
     }
     if (former == NULL && !alone) {
