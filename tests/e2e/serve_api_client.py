@@ -370,7 +370,7 @@ def check_encoding():
     assert call("/v1/completions", body)[1]["choices"] == wanted
     for thread in threads:
         thread.join()
-    assert call("/health/ready")[1]["workers"] == 5
+    assert call("/health/ready")[1]["workers"] == 6
 
 
 def check_jpeg():
