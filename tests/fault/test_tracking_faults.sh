@@ -83,7 +83,7 @@ say "... and started again: what it did not get is sent, once"
 start_server
 for name in cut away silent; do
     run 0 "$banyan" runs sync "runs/$name"
-    holds out "is on $url"
+    holds out "is complete on $url"
 done
 run 0 "$banyan" runs sync runs/cut
 read_back runs/cut KILLED
