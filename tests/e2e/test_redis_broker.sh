@@ -430,6 +430,7 @@ run 0 shared --rollback
 holds out "two is live"
 # begin_shift: a deployment of the other version, whose process is $background, that holds a share.
 begin_shift() {
+    : >phases # what an earlier one has written there must not count
     "$banyan" deploy one --broker "redis://127.0.0.1:$port/7" --name tiny --canary 5% --hold 60 >out 2>phases &
     background=$!
     wait_for canary phases
