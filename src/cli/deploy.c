@@ -183,6 +183,20 @@ static int shift(const by_deploy_options *o, const char *broker, const char *mod
     return CLI_DONE;
 }
 
+/* Returns -1 if the flags fit each other, else reports the misuse. */
+static int check_use(const by_deploy_options *o, const char *canary, bool shows, int runs)
+{
+    if (o->canary < 0.0) {
+        return cli_misuse(&cli_deploy,
+                          "--canary %s: give a share above 0 and below 100%%, such as 5%%", canary);
+    }
+    if (runs > 1 || ((o->rollback || shows) && runs > 0)) {
+        return cli_misuse(&cli_deploy,
+                          "give at most one run, and none with --rollback or --status");
+    }
+    return -1;
+}
+
 static int run(int argc, char **argv)
 {
     by_deploy_options o = {0};
@@ -230,13 +244,9 @@ static int run(int argc, char **argv)
     }
     cli_hide_password(broker, NULL);
     o.canary = canary == NULL ? 0.0 : read_share(canary);
-    if (o.canary < 0.0) {
-        return cli_misuse(&cli_deploy,
-                          "--canary %s: give a share above 0 and below 100%%, such as 5%%", canary);
-    }
-    if (rest_count > 1 || ((o.rollback || status) && rest_count > 0)) {
-        return cli_misuse(&cli_deploy,
-                          "give at most one run, and none with --rollback or --status");
+    code = check_use(&o, canary, status, rest_count);
+    if (code >= 0) {
+        return code;
     }
     if ((broker == NULL) != (model == NULL) ||
         (broker != NULL &&

@@ -429,16 +429,28 @@ static int check(const cli_generation *r)
     return code >= 0 ? code : cli_check_precision(&cli_generate, r->precision);
 }
 
+/* Generates with checked flags. */
+static int start(const cli_generation *r, const char *model)
+{
+    cli_catch_signals();
+    if (r->beams > 0) {
+        return cli_generate_beams(r, model);
+    }
+    return on_engine(r) ? cli_generate_batch(r, model) : generate(r, model);
+}
+
+static const cli_generation defaults = {.prompt = "",
+                                        .tokens = 200,
+                                        .best_of = 1,
+                                        .texts = 1,
+                                        .logprobs = -1,
+                                        .length_penalty = 1.0,
+                                        .sessions = 16,
+                                        .sampling = {.temperature = 0.8, .top_p = 0.95}};
+
 static int run(int argc, char **argv)
 {
-    cli_generation r = {.prompt = "",
-                        .tokens = 200,
-                        .best_of = 1,
-                        .texts = 1,
-                        .logprobs = -1,
-                        .length_penalty = 1.0,
-                        .sessions = 16,
-                        .sampling = {.temperature = 0.8, .top_p = 0.95}};
+    cli_generation r = defaults;
     const cli_flag flags[] = {
         {"prompt", CLI_STRING, &r.prompt, "TEXT",
          "text to continue (default: begin a new document)"},
@@ -515,14 +527,8 @@ static int run(int argc, char **argv)
     if (count != 1) {
         return cli_misuse(&cli_generate, "name one run or model directory");
     }
-    if ((code = check(&r)) >= 0) {
-        return code;
-    }
-    cli_catch_signals();
-    if (r.beams > 0) {
-        return cli_generate_beams(&r, rest[0]);
-    }
-    return on_engine(&r) ? cli_generate_batch(&r, rest[0]) : generate(&r, rest[0]);
+    code = check(&r);
+    return code >= 0 ? code : start(&r, rest[0]);
 }
 
 const cli_command cli_generate = {

@@ -1,5 +1,5 @@
-/* Directories in another dtype, and files without a tokenizer. What runs, reads back and is refused by the command is in
- * tests/e2e/test_export.sh. */
+/* Directories in another dtype, and files without a tokenizer. What the command writes, reads back
+ * and refuses is tested by tests/e2e/test_export.sh. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

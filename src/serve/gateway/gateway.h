@@ -245,8 +245,8 @@ void by__reply_json(by__gateway *g, by__exchange *x, int status, json_t *value);
 /* Charges an estimated number of tokens to the client of an exchange. Returns false, after
  * replying, if its limits do not allow that. */
 bool by__gateway_charge(by__gateway *g, by__exchange *x, int64_t tokens);
-/* So many were needed: what is left of those goes back when the exchange ends, and what is lacking is
- * taken. Without this call the guess was right. */
+/* Corrects the charge to the tokens that were used, when the exchange ends. Without this call the
+ * charge stays as it is. */
 void by__gateway_used(by__exchange *x, int64_t tokens);
 /* Records in the trace that one prompt of an exchange, submitted at `since` (by__now), was
  * answered; timing: a worker's. */

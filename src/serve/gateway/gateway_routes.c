@@ -112,8 +112,8 @@ static bool fits(const by__route *row, const char *path)
 /* Size of a list of methods. */
 #define METHODS 48
 
-/* The route of a request, where HEAD is GET; NULL for none, and `allowed` then lists the methods that
- * its path has. */
+/* Finds the route of a request, treating HEAD as GET. Returns NULL if there is none, and lists the
+ * methods of its path in `allowed`. */
 static const by__route *find_route(const by__http_request *r, char allowed[METHODS])
 {
     const char *method = strcmp(r->method, "HEAD") == 0 ? "GET" : r->method;

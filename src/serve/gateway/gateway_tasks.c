@@ -332,8 +332,8 @@ static by_status make_task(json_t **out, by__gateway *g, const asked *a, const c
     return status;
 }
 
-/* By which a repeat is told from another task with the same key: a task has more than its client has
- * said, such as a seed. */
+/* Adds the digest that distinguishes a repeated request from another one with the same key. It is
+ * of the client's body, because a task has more than that, such as a seed. */
 static by_status add_digest(json_t *message, const json_t *body, by_error *error)
 {
     char digest[65];

@@ -1,9 +1,8 @@
-/* Rate limits of keys: requests and tokens a minute (token buckets), tokens a day.
+/* Rate limits of keys: requests and tokens per minute (token buckets), tokens per day.
  *
- * A bucket holds a minute's worth, and fills evenly. What is taken before it is known how much is
- * needed is a guess; what was not needed goes back, and what was needed beyond it is taken afterwards. A
- * request that needs more than a bucket can
- * hold runs when the bucket is full, and leaves a debt. */
+ * A bucket holds a minute's worth and fills evenly. A request is charged an estimate before it
+ * runs, and the charge is corrected to what it used afterwards. A request that needs more than a
+ * bucket can hold runs when the bucket is full, and leaves a debt. */
 #ifndef BY_SERVE_LIMITS_H
 #define BY_SERVE_LIMITS_H
 

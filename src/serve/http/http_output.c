@@ -217,8 +217,9 @@ static void add_head(by__text *text, by__exchange *x, int status, const char *ty
     x->headers = (by__text){0};
 }
 
-/* The head of an answer and, where `body` is not NULL, that. What follows the head of an answer to
- * HEAD would be read as the next answer (RFC 9112, section 6.3). False: the connection has ended. */
+/* Writes the head of an answer and, if it is not NULL, its body, but no body in answer to HEAD: the
+ * client would read it as the next answer (RFC 9112, section 6.3). Returns false if the connection
+ * has ended. */
 static bool put_reply(by__exchange *x, int status, const char *type, const char *body,
                       size_t length)
 {
