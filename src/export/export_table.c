@@ -124,15 +124,8 @@ static by_status read_tokenizer(by__export *e, by_error *error)
     if (strcmp(by_model_reads(&e->source->config->model), "tokens") != 0) {
         return BY_OK;
     }
-    char *path = by__path_join(directory, "tokenizer.json");
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
-    bool there = by__path_exists(path);
-    free(path);
-    if (!by__path_is_dir(directory)) {
-        BY_TRY(by__gguf_vocabulary_exists(&there, directory, error));
-    }
+    bool there;
+    BY_TRY(by__model_has_tokenizer(&there, directory, error));
     BY_TRY(there ? by_tokenizer_open(&e->tokenizer, directory, error) : BY_OK);
     BY_TRY(by__path_is_dir(directory)
                ? read_json(&e->settings, directory, "tokenizer_config.json", error)

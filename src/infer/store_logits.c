@@ -7,7 +7,7 @@
 #include "banyan/tokenizer.h"
 #include "base/threads.h"
 #include "data/formats/logit_store.h"
-#include "data/tokenizer/gguf_tokenizer.h"
+#include "data/tokenizer/vocabulary.h"
 #include "infer/infer.h"
 
 /* Target size of the logits of a run, which has at least one window. */
@@ -151,20 +151,6 @@ static by_status take_memory(job *j, by_error *error)
                      error);
 }
 
-static by_status has_tokenizer(bool *out, const char *directory, by_error *error)
-{
-    if (by__gguf_is_file(directory)) {
-        return by__gguf_vocabulary_exists(out, directory, error);
-    }
-    char *path = by__path_join(directory, "tokenizer.json");
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: a path");
-    }
-    *out = by__path_exists(path);
-    free(path);
-    return BY_OK;
-}
-
 /* If the model has a tokenizer, the data must have been made with the same one. */
 static by_status check_tokenizer(const by_pretrained *model, const by_dataset *data,
                                  const char *name, by_error *error)
@@ -172,7 +158,7 @@ static by_status check_tokenizer(const by_pretrained *model, const by_dataset *d
     bool there;
     by_tokenizer *tokenizer;
     const char *directory = by_pretrained_directory(model);
-    BY_TRY(has_tokenizer(&there, directory, error));
+    BY_TRY(by__model_has_tokenizer(&there, directory, error));
     if (!there) {
         return BY_OK;
     }

@@ -14,7 +14,7 @@
 #include "base/protobuf.h"
 #include "runner.h"
 #include "serve/features/feature_store.h"
-#include "serve/worker/row_cell.h"
+#include "serve/row_cell.h"
 #include "temporary.h"
 #include "train/table_cells.h"
 

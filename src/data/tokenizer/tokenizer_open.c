@@ -63,3 +63,17 @@ by_status by_tokenizer_open(by_tokenizer **out, const char *path, by_error *erro
     return n > e && strcmp(path + n - e, ending) == 0 ? open_tiktoken(out, path, error)
                                                       : open_json(out, path, error);
 }
+
+by_status by__model_has_tokenizer(bool *out, const char *model, by_error *error)
+{
+    if (by__gguf_is_file(model)) {
+        return by__gguf_vocabulary_exists(out, model, error);
+    }
+    char *path = by__path_join(model, "tokenizer.json");
+    if (path == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    *out = by__path_exists(path);
+    free(path);
+    return BY_OK;
+}

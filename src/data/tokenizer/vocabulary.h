@@ -176,4 +176,8 @@ by_status by__tokenizer_parse_gpt2(by_tokenizer **out, const char *encoder_name,
 by_status by__tokenizer_parse_tiktoken(by_tokenizer **out, const char *name, const char *text,
                                        size_t length, by_error *error);
 
+/* Finds out whether a model, a directory or a GGUF file, comes with a tokenizer; one of token ids
+ * alone does not. */
+by_status by__model_has_tokenizer(bool *out, const char *model, by_error *error);
+
 #endif

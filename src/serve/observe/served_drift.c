@@ -7,6 +7,7 @@
 #include "data/table_parts.h"
 #include "serve/messages.h"
 #include "serve/observe/metrics.h"
+#include "serve/row_cell.h"
 
 /* Most features in the state: every state of the broker contains them. */
 #define MOST_FEATURES 128
@@ -122,18 +123,10 @@ static double number_of(const json_t *value)
     return text != NULL && by__table_number(text, strlen(text), &number) ? number : NAN;
 }
 
-/* The text that a value is in a table; NULL: it is missing there. */
-static const char *text_of(char digits[40], const json_t *value)
+/* Returns the category that a cell is for the model; NULL if it is missing. */
+static const char *category_of(char digits[BY__CELL_DIGITS], const json_t *value)
 {
-    const char *text = json_string_value(value);
-    if (json_is_integer(value)) {
-        (void)snprintf(digits, 40, "%lld", (long long)json_integer_value(value));
-        return digits;
-    }
-    if (json_is_real(value)) {
-        (void)snprintf(digits, 40, "%.17g", json_real_value(value));
-        return digits;
-    }
+    const char *text = by__row_cell_text(digits, value);
     return text == NULL || by__table_missing(text, strlen(text)) ? NULL : text;
 }
 
@@ -141,7 +134,7 @@ static const char *text_of(char digits[40], const json_t *value)
 static void count_value(by__served_drift *d, size_t feature, by_drift_kind kind, bool predicted,
                         const json_t *value)
 {
-    char digits[40];
+    char digits[BY__CELL_DIGITS];
     if (value == NULL) {
         return; /* not an input: a target, for example */
     }
@@ -149,7 +142,7 @@ static void count_value(by__served_drift *d, size_t feature, by_drift_kind kind,
         by_drift_watch_number(d->watch, feature, number_of(value));
     } else if (kind == BY_DRIFT_CATEGORY) {
         by_drift_watch_category(d->watch, feature,
-                                predicted ? json_string_value(value) : text_of(digits, value));
+                                predicted ? json_string_value(value) : category_of(digits, value));
     }
 }
 

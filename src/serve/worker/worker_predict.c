@@ -8,7 +8,7 @@
 #include "serve/fields.h"
 #include "serve/messages.h"
 #include "serve/predicted.h"
-#include "serve/worker/row_cell.h"
+#include "serve/row_cell.h"
 #include "serve/worker/worker.h"
 
 #define MOST_ROWS   4096

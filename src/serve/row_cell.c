@@ -1,22 +1,28 @@
-#include "serve/worker/row_cell.h"
+#include "serve/row_cell.h"
 
 #include <string.h>
 
+const char *by__row_cell_text(char digits[BY__CELL_DIGITS], const json_t *value)
+{
+    if (json_is_integer(value)) {
+        (void)snprintf(digits, BY__CELL_DIGITS, "%lld", (long long)json_integer_value(value));
+        return digits;
+    }
+    if (json_is_real(value)) {
+        (void)snprintf(digits, BY__CELL_DIGITS, "%.17g", json_real_value(value));
+        return digits;
+    }
+    return json_string_value(value);
+}
+
 by_status by__row_cell(char **out, const json_t *value, size_t row, by_error *error)
 {
-    char number[40];
-    const char *text = json_string_value(value);
+    char digits[BY__CELL_DIGITS];
     *out = NULL;
     if (value == NULL || json_is_null(value)) {
         return BY_OK;
     }
-    if (json_is_integer(value)) {
-        (void)snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value));
-        text = number;
-    } else if (json_is_real(value)) {
-        (void)snprintf(number, sizeof number, "%.17g", json_real_value(value));
-        text = number;
-    }
+    const char *text = by__row_cell_text(digits, value);
     if (text == NULL || (json_is_string(value) && strlen(text) != json_string_length(value))) {
         return by_error_set(error, BY_EARG,
                             "row %zu: a cell is a number, a text without U+0000, or null", row);
