@@ -183,57 +183,70 @@ static int shift(const by_deploy_options *o, const char *broker, const char *mod
     return CLI_DONE;
 }
 
-/* Returns -1 if the flags fit each other, else reports the misuse. */
-static int check_use(const by_deploy_options *o, const char *canary, bool shows, int runs)
+typedef struct deployment {
+    by_deploy_options options;
+    const char *broker;
+    const char *model;
+    const char *directory;
+    const char *canary;
+    bool status;
+    bool json;
+    bool detach;
+} deployment;
+
+/* Returns -1 if the flags fit each other and the number of runs, else reports the misuse. */
+static int check_use(const deployment *d, int runs)
 {
-    if (o->canary < 0.0) {
+    bool rollback = d->options.rollback;
+    if (d->options.canary < 0.0) {
         return cli_misuse(&cli_deploy,
-                          "--canary %s: give a share above 0 and below 100%%, such as 5%%", canary);
+                          "--canary %s: give a share above 0 and below 100%%, such as 5%%",
+                          d->canary);
     }
-    if (runs > 1 || ((o->rollback || shows) && runs > 0)) {
+    if (runs > 1 || ((rollback || d->status) && runs > 0)) {
         return cli_misuse(&cli_deploy,
                           "give at most one run, and none with --rollback or --status");
+    }
+    if ((d->broker == NULL) != (d->model == NULL) ||
+        (d->broker != NULL &&
+         (runs + rollback + d->status != 1 || d->detach || (d->json && !d->status)))) {
+        return cli_misuse(&cli_deploy, "--broker needs --name and one of VERSION, --rollback and "
+                                       "--status (with or without --json)");
     }
     return -1;
 }
 
 static int run(int argc, char **argv)
 {
-    by_deploy_options o = {0};
-    const char *broker = NULL;
-    const char *model = NULL;
-    const char *directory = NULL;
-    const char *canary = NULL;
-    bool status = false;
-    bool json = false;
-    bool detach = false;
+    deployment d = {0};
+    by_deploy_options *o = &d.options;
     const cli_flag flags[] = {
-        {"dir", CLI_STRING, &directory, "DIR",
+        {"dir", CLI_STRING, &d.directory, "DIR",
          "directory of the running server, as given to `banyan serve --dir` (default: as for "
          "`banyan serve`)"},
-        {"broker", CLI_STRING, &broker, "ADDRESS",
+        {"broker", CLI_STRING, &d.broker, "ADDRESS",
          "redis://HOST[:PORT]: shift requests between workers that already run"},
-        {"name", CLI_STRING, &model, "NAME", "with --broker: name of the model"},
-        {"canary", CLI_STRING, &canary, "SHARE",
+        {"name", CLI_STRING, &d.model, "NAME", "with --broker: name of the model"},
+        {"canary", CLI_STRING, &d.canary, "SHARE",
          "share of new requests to begin with, e.g. 5%; then 25%, 50% and all (default: all at "
          "once)"},
-        {"hold", CLI_NUMBER, &o.hold, "SECONDS",
+        {"hold", CLI_NUMBER, &o->hold, "SECONDS",
          "time that shadow traffic and each share are held (default 30)"},
-        {"shadow", CLI_SWITCH, &o.shadow, NULL,
+        {"shadow", CLI_SWITCH, &o->shadow, NULL,
          "first send copies of requests to the new version and compare the answers"},
-        {"errors", CLI_NUMBER, &o.errors, "SHARE",
+        {"errors", CLI_NUMBER, &o->errors, "SHARE",
          "roll back when the error rate exceeds that of the previous version by more than this "
          "(default 0.02)"},
-        {"slower", CLI_NUMBER, &o.slower, "TIMES",
+        {"slower", CLI_NUMBER, &o->slower, "TIMES",
          "roll back when the p95 to the first text is more than this many times the previous "
          "version's (default 1.5)"},
-        {"rollback", CLI_SWITCH, &o.rollback, NULL,
+        {"rollback", CLI_SWITCH, &o->rollback, NULL,
          "return to the previous version, or end a deployment in progress"},
-        {"detach", CLI_SWITCH, &detach, NULL,
+        {"detach", CLI_SWITCH, &d.detach, NULL,
          "return at once instead of waiting for the deployment to end"},
-        {"status", CLI_SWITCH, &status, NULL,
+        {"status", CLI_SWITCH, &d.status, NULL,
          "print the live version and the deployment in progress"},
-        {"json", CLI_SWITCH, &json, NULL, "print the status as one JSON line"},
+        {"json", CLI_SWITCH, &d.json, NULL, "print the status as one JSON line"},
         {0}};
     char **rest;
     int rest_count;
@@ -242,36 +255,30 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    cli_hide_password(broker, NULL);
-    o.canary = canary == NULL ? 0.0 : read_share(canary);
-    code = check_use(&o, canary, status, rest_count);
+    cli_hide_password(d.broker, NULL);
+    o->canary = d.canary == NULL ? 0.0 : read_share(d.canary);
+    code = check_use(&d, rest_count);
     if (code >= 0) {
         return code;
     }
-    if ((broker == NULL) != (model == NULL) ||
-        (broker != NULL &&
-         (rest_count + o.rollback + status != 1 || detach || (json && !status)))) {
-        return cli_misuse(&cli_deploy, "--broker needs --name and one of VERSION, --rollback and "
-                                       "--status (with or without --json)");
+    if (d.broker != NULL && d.status) {
+        return print_shared(d.broker, d.model, d.json);
     }
-    if (broker != NULL && status) {
-        return print_shared(broker, model, json);
+    if (d.broker != NULL) {
+        return shift(o, d.broker, d.model, o->rollback ? NULL : rest[0]);
     }
-    if (broker != NULL) {
-        return shift(&o, broker, model, o.rollback ? NULL : rest[0]);
-    }
-    char *own = directory == NULL ? cli_serve_directory() : NULL;
+    char *own = d.directory == NULL ? cli_serve_directory() : NULL;
     char *control = NULL;
     char *path = rest_count == 1 ? absolute(rest[0]) : NULL;
     if ((rest_count == 1 && path == NULL) ||
-        asprintf(&control, "%s/control.socket", own == NULL ? directory : own) < 0) {
+        asprintf(&control, "%s/control.socket", own == NULL ? d.directory : own) < 0) {
         control = NULL;
         (void)by_error_set(&error, BY_EMEMORY, "out of memory");
         code = cli_fail(&cli_deploy, &error);
     } else {
-        o.control = control;
-        o.path = path;
-        code = act(&o, status, json, detach);
+        o->control = control;
+        o->path = path;
+        code = act(o, d.status, d.json, d.detach);
     }
     free(path);
     free(control);
