@@ -16,18 +16,25 @@
 
 #include "base/packing.h"
 #include "device/cpu/cpu.h"
+#include "device/cpu/kernels/quad_words.h"
 #include "device/cpu/kernels/simd_math.h"
 #include "device/cpu/panel.h"
 #include "device/cpu/work_range.h"
 
-/* Rows of a tile: their sums over two vectors of columns are in registers. */
+/* Rows of a tile, whose sums over two vectors of columns are in registers. Up to WIDE rows have the
+ * sums of a whole panel there: its memory is then read in one stream. */
 #if defined(__AVX512VNNI__)
 #define HEIGHT 6
+#define WIDE   6
 #elif defined(__AVX2__)
 #define HEIGHT 3
+#define WIDE   2
 #else
 #define HEIGHT 2
+#define WIDE   1
 #endif
+#define PANEL_VECTORS        (BY_PACKED_COLUMNS / BY__LANES)
+#define TILE_VECTORS(height) ((height) <= WIDE ? PANEL_VECTORS : 2)
 /* The largest magnitude of x's integers: both digits fit in a signed byte. */
 #define LARGEST 32639.0f
 /* Blocks whose largest magnitude is smaller are quantized to zeros, because its inverse would not
@@ -73,10 +80,7 @@ BY__INLINE void put_integers(int32_t *out, by__vi q)
     _mm_storeu_si128((__m128i *)out, _mm_unpacklo_epi32(low, high));
     _mm_storeu_si128((__m128i *)out + 1, _mm_unpackhi_epi32(low, high));
 #else
-    for (int i = 0; i < BY__LANES; i += 4) {
-        out[i / 2] = (int32_t)(((uint32_t)q[i] & 0xffffu) | (uint32_t)q[i + 2] << 16);
-        out[i / 2 + 1] = (int32_t)(((uint32_t)q[i + 1] & 0xffffu) | (uint32_t)q[i + 3] << 16);
-    }
+    by__put_quad_words(out, q);
 #endif
 }
 
@@ -134,7 +138,8 @@ static void take_block(const plan *p, const by__tensor *x, char *work, int64_t i
 
 /* ---- tiles ---- */
 
-#define EACH_ROW _Pragma("GCC unroll 8") for (int r = 0; r < height; r++)
+#define EACH_ROW    _Pragma("GCC unroll 8") for (int r = 0; r < height; r++)
+#define EACH_VECTOR _Pragma("GCC unroll 8") for (int v = 0; v < vectors; v++)
 
 /* sum += the codes w, four inputs of each column, times four inputs of a row. */
 BY__INLINE void add_quad(by__vi sum[2], by__vi w, const int32_t *x)
@@ -143,9 +148,7 @@ BY__INLINE void add_quad(by__vi sum[2], by__vi w, const int32_t *x)
     sum[0] = (by__vi)_mm512_dpbusd_epi32((__m512i)sum[0], (__m512i)w, _mm512_set1_epi32(x[0]));
     sum[1] = (by__vi)_mm512_dpbusd_epi32((__m512i)sum[1], (__m512i)w, _mm512_set1_epi32(x[1]));
 #else
-    const by__vi lower = (by__vi){0} + 0x00ff00ff;
-    sum[0] += by__multiply_pairs(w & lower, (by__vi){0} + x[0]);
-    sum[0] += by__multiply_pairs((by__vi)((by__vu)w >> 8) & lower, (by__vi){0} + x[1]);
+    sum[0] = by__add_quad_words(sum[0], w, (by__vi){0} + x[0], (by__vi){0} + x[1]);
 #endif
 }
 
@@ -159,45 +162,61 @@ BY__INLINE by__vf whole_sum(const by__vi sum[2], int32_t offset)
     return __builtin_convertvector(total - offset, by__vf);
 }
 
-/* Sums of block b over two vectors of columns, from byte `column` of a step on; height and kind are
+/* Adds the codes w of four inputs, times those inputs of each row. */
+BY__INLINE void add_codes(by__vi sums[HEIGHT][PANEL_VECTORS][2], const by__vi w[PANEL_VECTORS],
+                          const int32_t *x, int64_t row_words, int height)
+{
+    const int vectors = TILE_VECTORS(height);
+    EACH_ROW
+    {
+        EACH_VECTOR
+        {
+            add_quad(sums[r][v], w[v], x + r * row_words);
+        }
+    }
+}
+
+/* Sums of block b over a tile's columns, from byte `column` of a step on; height and kind are
  * constants. */
-BY__INLINE void add_block(by__vi sums[HEIGHT][2][2], by_packing_kind kind, const tile *t,
-                          const char *block, int64_t b, int64_t column, int height)
+BY__INLINE void add_block(by__vi sums[HEIGHT][PANEL_VECTORS][2], by_packing_kind kind,
+                          const tile *t, const char *block, int64_t b, int64_t column, int height)
 {
     const plan *p = t->p;
+    const int vectors = TILE_VECTORS(height);
     const int64_t step_bytes = 4 * BY_PACKED_COLUMNS;
     const int64_t quads = kind == BY_PACKING_INT4 ? 2 : 1;
     const int32_t *x = t->x + b * p->block / 4 * QUAD_WORDS;
     EACH_ROW
     {
-        sums[r][0][0] = sums[r][0][1] = sums[r][1][0] = sums[r][1][1] = (by__vi){0};
+        EACH_VECTOR
+        {
+            sums[r][v][0] = sums[r][v][1] = (by__vi){0};
+        }
     }
     for (int64_t s = 0; s < p->block / (4 * quads); s++) {
         const codes *at = (const codes *)(const void *)(block + s * step_bytes + column);
-        by__vi w0 = at[0];
-        by__vi w1 = at[1];
         const int32_t *xs = x + s * quads * QUAD_WORDS;
+        by__vi w[PANEL_VECTORS];
+        EACH_VECTOR
+        {
+            w[v] = at[v];
+        }
         if (kind == BY_PACKING_INT8) {
-            EACH_ROW
-            {
-                add_quad(sums[r][0], w0, xs + r * p->row_words);
-                add_quad(sums[r][1], w1, xs + r * p->row_words);
-            }
+            add_codes(sums, w, xs, p->row_words, height);
             continue;
         }
         const by__vi lower = (by__vi){0} + 0x0f0f0f0f;
-        EACH_ROW
+        by__vi half[PANEL_VECTORS];
+        EACH_VECTOR
         {
-            add_quad(sums[r][0], w0 & lower, xs + r * p->row_words);
-            add_quad(sums[r][1], w1 & lower, xs + r * p->row_words);
+            half[v] = w[v] & lower;
         }
-        w0 = (by__vi)((by__vu)w0 >> 4) & lower;
-        w1 = (by__vi)((by__vu)w1 >> 4) & lower;
-        EACH_ROW
+        add_codes(sums, half, xs, p->row_words, height);
+        EACH_VECTOR
         {
-            add_quad(sums[r][0], w0, xs + QUAD_WORDS + r * p->row_words);
-            add_quad(sums[r][1], w1, xs + QUAD_WORDS + r * p->row_words);
+            half[v] = (by__vi)((by__vu)w[v] >> 4) & lower;
         }
+        add_codes(sums, half, xs + QUAD_WORDS, p->row_words, height);
     }
 }
 
@@ -205,14 +224,15 @@ BY__INLINE void add_block(by__vi sums[HEIGHT][2][2], by_packing_kind kind, const
 BY__INLINE void compute_tile(by_packing_kind kind, const tile *t, float *y, int height)
 {
     const plan *p = t->p;
-    for (int64_t j = 0; j < BY_PACKED_COLUMNS; j += 2 * BY__LANES) {
+    const int vectors = TILE_VECTORS(height);
+    for (int64_t j = 0; j < BY_PACKED_COLUMNS; j += vectors * BY__LANES) {
         for (int64_t b = 0; b < p->blocks; b++) {
             const char *block = t->panel + (size_t)b * p->block_bytes;
             const char *scales = block + p->block_bytes - 2 * BY_PACKED_COLUMNS;
-            by__vi sums[HEIGHT][2][2];
+            by__vi sums[HEIGHT][PANEL_VECTORS][2];
             add_block(sums, kind, t, block, b, 4 * j, height);
-#pragma GCC unroll 2
-            for (int v = 0; v < 2; v++) {
+            EACH_VECTOR
+            {
                 int64_t column = j + v * BY__LANES;
                 by__vf scale =
                     kind == BY_PACKING_INT4 ? by__load(scales, column, BY_F16) : by__splat(1.0f);
@@ -222,11 +242,11 @@ BY__INLINE void compute_tile(by_packing_kind kind, const tile *t, float *y, int 
                     by__vf before = b > 0 ? by__load(to, 0, BY_F32) : by__zero();
                     by__vf sum = whole_sum(sums[r][v], t->offsets[r * p->blocks + b]);
                     by__vf factor = scale * t->scales[r * p->blocks + b];
-                    by__store(to, 0, before + sum * factor, BY_F32);
+                    by__store(to, 0, by__multiply_add(sum, factor, before), BY_F32);
                 }
             }
         }
-        for (int v = 0; v < 2 && kind == BY_PACKING_INT8; v++) {
+        for (int v = 0; v < vectors && kind == BY_PACKING_INT8; v++) {
             int64_t column = j + v * BY__LANES;
             by__vf scale = by__load(t->panel + (size_t)p->blocks * p->block_bytes, column, BY_F32);
             EACH_ROW

@@ -24,8 +24,10 @@
 #include "device/cpu/panel.h"
 #include "device/cpu/work_range.h"
 
-/* The register tile: TILE_ROWS x 2 vectors of sums. */
-#define TILE_COLUMNS (2 * BY__LANES)
+/* The register tile: TILE_ROWS x 2 vectors of sums. With few rows, a tile is as wide as a panel, whose
+ * memory is then read in one stream; several passes would each read a part of every step. */
+#define PANEL_VECTORS        (BY_PACKED_COLUMNS / BY__LANES)
+#define TILE_VECTORS(height) ((height)*PANEL_VECTORS <= 2 * TILE_ROWS ? PANEL_VECTORS : 2)
 /* Steps (4 bytes, or one f16) per piece along k; tiles per block of rows; panels per group. */
 #define PIECE_STEPS  256
 #define BLOCK_TILES  9
@@ -117,6 +119,8 @@ BY__INLINE by__step take_step(by__arithmetic kind, bool is_f8, const char *at)
     return is_f8 ? load_f8(kind, at) : by__step_load(kind, at);
 }
 
+#define EACH_VECTOR _Pragma("GCC unroll 8") for (int v = 0; v < vectors; v++)
+
 /* Computes the sums [height, 32] of a panel's piece and `height` rows; with `resume` it continues
  * from the stored sums. kind, is_f8 and height are constants. */
 BY__INLINE void add_tile(by__arithmetic kind, bool is_f8, const plan *p, const char *panel,
@@ -125,37 +129,47 @@ BY__INLINE void add_tile(by__arithmetic kind, bool is_f8, const plan *p, const c
     const int64_t lane = lane_bytes(kind, is_f8);
     const int64_t step_bytes = BY_PACKED_COLUMNS * lane;
     const int64_t step_units = by__step_units(kind);
-    for (int64_t j = 0; j < BY_PACKED_COLUMNS; j += TILE_COLUMNS) {
+    const int vectors = TILE_VECTORS(height);
+    for (int64_t j = 0; j < BY_PACKED_COLUMNS; j += vectors * BY__LANES) {
         const char *b = panel + j * lane;
-        by__vf total[TILE_ROWS][2];
+        by__vf total[TILE_ROWS][PANEL_VECTORS];
         EACH_ROW
         {
-            float *row = sums + r * BY_PACKED_COLUMNS + j;
-            total[r][0] = resume ? by__load(row, 0, BY_F32) : by__zero();
-            total[r][1] = resume ? by__load(row, BY__LANES, BY_F32) : by__zero();
+            const float *row = sums + r * BY_PACKED_COLUMNS + j;
+            EACH_VECTOR
+            {
+                total[r][v] = resume ? by__load(row, v * BY__LANES, BY_F32) : by__zero();
+            }
         }
         for (int64_t s = 0; s < steps; s++) {
             const char *at = b + s * step_bytes;
             if (height > ALONE) {
                 __builtin_prefetch(at + FETCH_AHEAD, 0, 2);
-                if (lane * TILE_COLUMNS > BY_CACHE_LINE) {
+                if (lane * vectors * BY__LANES > BY_CACHE_LINE) {
                     __builtin_prefetch(at + FETCH_AHEAD + BY_CACHE_LINE, 0, 2);
                 }
             }
-            by__step left = take_step(kind, is_f8, at);
-            by__step right = take_step(kind, is_f8, at + BY__LANES * lane);
+            by__step step[PANEL_VECTORS];
+            EACH_VECTOR
+            {
+                step[v] = take_step(kind, is_f8, at + v * BY__LANES * lane);
+            }
             EACH_ROW
             {
                 const by__unit *row = x + r * p->row_units + s * step_units;
-                total[r][0] = by__step_add(kind, total[r][0], left, row);
-                total[r][1] = by__step_add(kind, total[r][1], right, row);
+                EACH_VECTOR
+                {
+                    total[r][v] = by__step_add(kind, total[r][v], step[v], row);
+                }
             }
         }
         EACH_ROW
         {
             float *row = sums + r * BY_PACKED_COLUMNS + j;
-            by__store(row, 0, total[r][0], BY_F32);
-            by__store(row, BY__LANES, total[r][1], BY_F32);
+            EACH_VECTOR
+            {
+                by__store(row, v * BY__LANES, total[r][v], BY_F32);
+            }
         }
     }
 }

@@ -18,23 +18,30 @@
 
 #include "base/packing.h"
 #include "device/cpu/cpu.h"
+#include "device/cpu/kernels/quad_words.h"
 #include "device/cpu/kernels/simd_math.h"
 #include "device/cpu/panel.h"
 #include "device/cpu/work_range.h"
 
-/* Rows of a tile, whose sums over two vectors of columns are in registers; 4-byte words for four
- * inputs of a row. */
+/* Rows of a tile, whose sums over two vectors of columns are in registers; up to WIDE rows have the
+ * sums of a whole panel there, whose memory is then read in one stream. 4-byte words for four inputs
+ * of a row. */
 #if defined(__AVX512VNNI__)
 #define HEIGHT     12
+#define WIDE       12
 #define QUAD_WORDS 1
 #elif defined(__AVX2__)
 #define HEIGHT     4
+#define WIDE       2
 #define QUAD_WORDS 2
 #else
 #define HEIGHT     2
+#define WIDE       1
 #define QUAD_WORDS 2
 #endif
-#define LARGEST 127.0f
+#define PANEL_VECTORS        (BY_PACKED_COLUMNS / BY__LANES)
+#define TILE_VECTORS(height) ((height) <= WIDE ? PANEL_VECTORS : 2)
+#define LARGEST              127.0f
 /* Rows whose largest magnitude is smaller are quantized to zeros, because its inverse would not be
  * finite. */
 #define SMALLEST 0x1p-100f
@@ -71,10 +78,7 @@ BY__INLINE void put_integers(int32_t *out, by__vi q)
 #if defined(__AVX512VNNI__)
     _mm_storeu_si128((__m128i *)(void *)out, _mm512_cvtepi32_epi8((__m512i)q));
 #else
-    for (int i = 0; i < BY__LANES; i += 4) {
-        out[i / 2] = (int32_t)(((uint32_t)q[i] & 0xffffu) | (uint32_t)q[i + 2] << 16);
-        out[i / 2 + 1] = (int32_t)(((uint32_t)q[i + 1] & 0xffffu) | (uint32_t)q[i + 3] << 16);
-    }
+    by__put_quad_words(out, q);
 #endif
 }
 
@@ -133,21 +137,25 @@ static void take_row(const plan *p, const by__tensor *x, char *work, int64_t i)
 
 #define EACH_ROW _Pragma("GCC unroll 16") for (int r = 0; r < height; r++)
 
-/* sums += the codes w, four inputs of each of two vectors of columns, times four inputs of a
- * row. */
-BY__INLINE void add_quad(by__vi sums[2], const by__vi w[2], const int32_t *x)
+#define EACH_VECTOR _Pragma("GCC unroll 8") for (int v = 0; v < vectors; v++)
+
+/* sums += the codes w, four inputs of each column, times four inputs of a row. vectors is a
+ * constant. */
+BY__INLINE void add_quad(by__vi sums[PANEL_VECTORS], const by__vi w[PANEL_VECTORS],
+                         const int32_t *x, int vectors)
 {
 #if defined(__AVX512VNNI__)
     __m512i q = _mm512_set1_epi32(x[0]);
-    sums[0] = (by__vi)_mm512_dpbusd_epi32((__m512i)sums[0], (__m512i)w[0], q);
-    sums[1] = (by__vi)_mm512_dpbusd_epi32((__m512i)sums[1], (__m512i)w[1], q);
+    EACH_VECTOR
+    {
+        sums[v] = (by__vi)_mm512_dpbusd_epi32((__m512i)sums[v], (__m512i)w[v], q);
+    }
 #else
-    const by__vi lower = (by__vi){0} + 0x00ff00ff;
     by__vi even = (by__vi){0} + x[0];
     by__vi odd = (by__vi){0} + x[1];
-    for (int v = 0; v < 2; v++) {
-        sums[v] += by__multiply_pairs(w[v] & lower, even);
-        sums[v] += by__multiply_pairs((by__vi)((by__vu)w[v] >> 8) & lower, odd);
+    EACH_VECTOR
+    {
+        sums[v] = by__add_quad_words(sums[v], w[v], even, odd);
     }
 #endif
 }
@@ -157,28 +165,37 @@ BY__INLINE void add_quad(by__vi sums[2], const by__vi w[2], const int32_t *x)
 BY__INLINE void add_tile(const plan *p, const char *panel, const int32_t *x, int64_t quads,
                          int32_t *sums, bool resume, int height)
 {
-    for (int64_t j = 0; j < BY_PACKED_COLUMNS; j += 2 * BY__LANES) {
+    const int vectors = TILE_VECTORS(height);
+    for (int64_t j = 0; j < BY_PACKED_COLUMNS; j += vectors * BY__LANES) {
         const codes *at = (const codes *)(const void *)(panel + 4 * j);
-        by__vi total[HEIGHT][2];
+        by__vi total[HEIGHT][PANEL_VECTORS];
         EACH_ROW
         {
-            codes *row = (codes *)(void *)(sums + r * BY_PACKED_COLUMNS + j);
-            total[r][0] = resume ? (by__vi)row[0] : (by__vi){0};
-            total[r][1] = resume ? (by__vi)row[1] : (by__vi){0};
+            const codes *row = (const codes *)(const void *)(sums + r * BY_PACKED_COLUMNS + j);
+            EACH_VECTOR
+            {
+                total[r][v] = resume ? (by__vi)row[v] : (by__vi){0};
+            }
         }
         for (int64_t s = 0; s < quads; s++) {
-            by__vi w[2] = {at[0], at[1]};
+            by__vi w[PANEL_VECTORS];
+            EACH_VECTOR
+            {
+                w[v] = at[v];
+            }
             EACH_ROW
             {
-                add_quad(total[r], w, x + r * p->row_words + s * QUAD_WORDS);
+                add_quad(total[r], w, x + r * p->row_words + s * QUAD_WORDS, vectors);
             }
             at += BY_PACKED_COLUMNS / BY__LANES;
         }
         EACH_ROW
         {
             codes *row = (codes *)(void *)(sums + r * BY_PACKED_COLUMNS + j);
-            row[0] = total[r][0];
-            row[1] = total[r][1];
+            EACH_VECTOR
+            {
+                row[v] = total[r][v];
+            }
         }
     }
 }

@@ -118,6 +118,22 @@ BY__INLINE by__vf by__abs(by__vf x)
     return (by__vf)((by__vi)x & 0x7fffffff);
 }
 
+/* a b + c, rounded once at the levels that have the instruction. The compiler fuses such expressions
+ * by itself, but may do so in one of two copies of a function and not in the other: use this where
+ * the bits of both must be equal. */
+BY__INLINE by__vf by__multiply_add(by__vf a, by__vf b, by__vf c)
+{
+#if defined(__AVX512F__)
+    return (by__vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FMA__)
+    return (by__vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#elif defined(__aarch64__)
+    return (by__vf)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+#else
+    return a * b + c;
+#endif
+}
+
 BY__INLINE by__vf by__sqrt(by__vf x)
 {
 #if defined(__AVX512F__)
