@@ -84,7 +84,7 @@ assert json.loads(answer())["choices"][0]["text"] == 'x"\n' * 700000 and apart()
 for i in range(20):
     body = json.dumps({"model": "m", "prompt": "a"}).encode()
     gone = socket.create_connection(url.removeprefix("http://").split(":"))
-    gone.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    gone.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                  b"Content-Length: %d\r\n\r\n" % len(body) + body)
     worker.tell(job(), {"e": "text", "i": 0, "text": "y" * 3000000}, {"e": "end", "usage": {}, "timing": {}})
     time.sleep(0.001 * i)

@@ -118,7 +118,7 @@ try:
         assert metric(name) is None, name
     gone = socket.create_connection(url.removeprefix("http://").split(":"))
     body = json.dumps({"model": "m", "rows": [[2]]}).encode()
-    head = b"POST /v1/predict HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    head = b"POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
     gone.sendall(head % len(body) + body)
     wait_for(lambda: metric("banyan_requests_running") == 1)
     gone.close()

@@ -284,16 +284,16 @@ def check_errors():
     error(400, "invalid_request", path, completion(stream=True, prompt=[99999]))
     assert raw(b"GET / HTTP/1.1\nHost: a\n\n").startswith(b"HTTP/1.1 400 ")
     deep = b'{"model":"tiny","prompt":' + b"[" * 3000 + b"]" * 3000 + b"}"
-    answer = raw(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(deep) + deep)
+    answer = raw(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(deep) + deep)
     assert answer.startswith(b"HTTP/1.1 400 "), answer
 
 
 def check_connection():
     """Requests that come one behind another, before their answers."""
-    one = b"GET /health/live HTTP/1.1\r\nHost: a\r\n\r\n"
+    one = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n"
     body = json.dumps(completion(max_tokens=2)).encode()
-    post = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
-    answer = raw(one + post + one.replace(b"Host: a", b"Host: a\r\nConnection: close"))
+    post = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    answer = raw(one + post + one.replace(b"Host: a", b"Host: localhost\r\nConnection: close"))
     assert answer.count(b"HTTP/1.1 200 OK") == 3 and answer.index(b"text_completion") < answer.rindex(b"live"), answer
 
 
@@ -305,7 +305,7 @@ def check_cancel():
     thread = threading.Thread(target=lambda: other.update(zip("tru", stream(completion(max_tokens=MANY)))))
     thread.start()
     s = socket.create_connection((where.hostname, where.port))
-    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
     s.recv(1)
     s.close()
     thread.join()

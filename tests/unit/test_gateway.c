@@ -44,8 +44,8 @@ static int ask_route(const gateway_run *run, const by__route *row, const char *h
     bool named = row->path[1] != '\0' && row->path[strlen(row->path) - 1] == '/';
     bool post = strcmp(row->method, "POST") == 0;
     int n = snprintf(request, sizeof request,
-                     "%s %s%s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n%s%s\r\n%s", row->method,
-                     row->path, named ? "x" : "",
+                     "%s %s%s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%s%s\r\n%s",
+                     row->method, row->path, named ? "x" : "",
                      post ? "Content-Type: application/json\r\nContent-Length: 2\r\n" : "", headers,
                      post ? "{}" : "");
     return gateway_ask(run, request, (size_t)n, answer, sizeof answer);
@@ -111,16 +111,20 @@ static void test_routes(void **state)
         bool plain = row->scope == BY__SCOPE_INFERENCE || row->scope == BY__SCOPE_TASKS;
         assert_int_equal(ask_route(&run, row, "X-Api-Key: key-plain\r\n") == 403, !plain);
     }
-    assert_int_equal(ask(&run, "PUT /v1/tasks/a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
-                               "X-Api-Key: key-all\r\n\r\n"),
+    assert_int_equal(ask(&run,
+                         "PUT /v1/tasks/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                         "X-Api-Key: key-all\r\n\r\n"),
                      405);
     assert_non_null(strstr(answer, "\r\nAllow: GET, DELETE, POST\r\n"));
     /* What is not in the table does not tell strangers so. */
-    assert_int_equal(ask(&run, "GET /else HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"), 401);
-    assert_int_equal(ask(&run, "PUT /health/live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"),
-                     401);
     assert_int_equal(
-        ask(&run, "GET /health/live/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"), 401);
+        ask(&run, "GET /else HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"), 401);
+    assert_int_equal(
+        ask(&run, "PUT /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
+        401);
+    assert_int_equal(
+        ask(&run, "GET /health/live/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
+        401);
     gateway_end(&run);
     assert_int_equal(run.status, BY_OK);
     remove(keys);
@@ -129,10 +133,10 @@ static void test_routes(void **state)
 
 static void test_before_the_body(void **state)
 {
-    static const char head[] = "POST /v1/completions HTTP/1.1\r\nHost: a\r\n"
+    static const char head[] = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
                                "Content-Type: application/json\r\nContent-Length: 8000000\r\n\r\n";
     static const char waits[] =
-        "POST /v1/completions HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n"
+        "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
         "Content-Length: 8000000\r\n\r\n";
     gateway_run run;
     char *keys = write_keys();
@@ -161,9 +165,10 @@ static void test_before_the_body(void **state)
  * takes nineteen there. */
 static void test_too_large(void **state)
 {
-    static const char head[] = "POST /v1/predict HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
-                               "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n"
-                               "{\"model\":\"a\",\"rows\":[[";
+    static const char head[] =
+        "POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n"
+        "{\"model\":\"a\",\"rows\":[[";
     const size_t count = (size_t)4 << 20;
     gateway_run run;
     (void)state;
@@ -183,26 +188,68 @@ static void test_too_large(void **state)
     free(request);
 }
 
+/* Asks for the models of a server without keys by a name. */
+static int ask_by_name(gateway_run *run, const char *name)
+{
+    char text[256];
+    (void)snprintf(text, sizeof text,
+                   "GET /v1/models HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", name);
+    return ask(run, text);
+}
+
+/* A page of a site whose name resolves to this machine is of one origin with the server. */
+static void test_host(void **state)
+{
+    static const char *const ours[] = {"localhost", "LOCALHOST:8080", "127.0.0.1:8080",
+                                       "10.0.0.1",  "[::1]:8080",     "[::1]"};
+    static const char *const theirs[] = {"evil.example",
+                                         "evil.example:8080",
+                                         "localhost.evil.example",
+                                         "127.0.0.1.evil.example",
+                                         "[evil.example]",
+                                         "",
+                                         "[::1"};
+    gateway_run run;
+    (void)state;
+    gateway_begin(&run, &(by_gateway_options){0});
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(ours); i++) {
+        assert_int_equal(ask_by_name(&run, ours[i]), 200);
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(theirs); i++) {
+        assert_int_equal(ask_by_name(&run, theirs[i]), 403);
+        assert_non_null(strstr(answer, "host_not_allowed"));
+    }
+    assert_int_equal(ask(&run, "GET /v1/models HTTP/1.0\r\n\r\n"), 200);
+    assert_int_equal(ask(&run, "GET /health/live HTTP/1.1\r\nHost: probe\r\n"
+                               "Connection: close\r\n\r\n"),
+                     200);
+    gateway_end(&run);
+    gateway_begin(&run, &(by_gateway_options){.insecure = true});
+    assert_int_equal(ask_by_name(&run, "banyan.example"), 200);
+    gateway_end(&run);
+}
+
 static void test_log(void **state)
 {
     gateway_run run;
     size_t count = 0;
     (void)state;
     gateway_begin(&run, &(by_gateway_options){0});
-    assert_int_equal(ask(&run, "GET /v1/models HTTP/1.1\r\nHost: a\r\nX-Request-Id: mine-1\r\n"
-                               "Connection: close\r\n\r\n"),
+    assert_int_equal(ask(&run,
+                         "GET /v1/models HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: mine-1\r\n"
+                         "Connection: close\r\n\r\n"),
                      200);
     assert_non_null(strstr(answer, "X-Request-Id: mine-1\r\n"));
-    assert_int_equal(ask(&run, "GET /%22%7d%c2%85%e2%80%a8 HTTP/1.1\r\nHost: a\r\n"
+    assert_int_equal(ask(&run, "GET /%22%7d%c2%85%e2%80%a8 HTTP/1.1\r\nHost: localhost\r\n"
                                "X-Request-Id: a\"}b\r\nConnection: close\r\n\r\n"),
                      404);
     assert_non_null(strstr(answer, "X-Request-Id: req_"));
     /* Without keys nobody is an operator, and who tries is in the audit log. */
-    assert_int_equal(ask(&run, "POST /v1/admin/rollback HTTP/1.1\r\nHost: a\r\n"
+    assert_int_equal(ask(&run, "POST /v1/admin/rollback HTTP/1.1\r\nHost: localhost\r\n"
                                "Connection: close\r\nContent-Length: 0\r\n\r\n"),
                      403);
     assert_true(gateway_logs(&run, "\"event\":\"audit\""));
-    assert_int_equal(ask(&run, "GET /\x01 HTTP/1.1\r\nHost: a\r\n\r\n"), 400);
+    assert_int_equal(ask(&run, "GET /\x01 HTTP/1.1\r\nHost: localhost\r\n\r\n"), 400);
     assert_true(gateway_logs(&run, "\"status\":400"));
     assert_true(gateway_logs(&run, "\"status\":404"));
     assert_true(gateway_logs(&run, "\"request_id\":\"mine-1\""));
@@ -226,11 +273,13 @@ static void test_head(void **state)
     (void)state;
     gateway_begin(&run, &(by_gateway_options){0});
     assert_int_equal(
-        ask(&run, "HEAD /health/live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"), 200);
+        ask(&run, "HEAD /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
+        200);
     assert_non_null(strstr(answer, "\r\nContent-Length: 17\r\n"));
     assert_string_equal(strstr(answer, "\r\n\r\n"), "\r\n\r\n");
     assert_int_equal(
-        ask(&run, "HEAD /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"), 405);
+        ask(&run, "HEAD /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
+        405);
     assert_string_equal(strstr(answer, "\r\n\r\n"), "\r\n\r\n");
     gateway_end(&run);
 }
@@ -246,7 +295,7 @@ static by_serve_config *config_of(const char *text)
 }
 
 #define QUESTION                                                                                   \
-    "OPTIONS /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"                         \
+    "OPTIONS /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"                 \
     "Access-Control-Request-Method: POST\r\n"
 
 static void test_cors(void **state)
@@ -265,11 +314,12 @@ static void test_cors(void **state)
     assert_null(strstr(answer, "Access-Control-Allow"));
     assert_int_equal(ask(&run, QUESTION "Origin: https://a.example.org\r\n\r\n"), 401);
     assert_int_equal(ask(&run, QUESTION "Origin: null\r\n\r\n"), 401);
-    assert_int_equal(ask(&run, "OPTIONS /v1/models HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
-                               "Origin: https://a.example\r\n\r\n"),
+    assert_int_equal(ask(&run,
+                         "OPTIONS /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                         "Origin: https://a.example\r\n\r\n"),
                      401);
     /* A page can read why it was refused. */
-    assert_int_equal(ask(&run, "GET /v1/models HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+    assert_int_equal(ask(&run, "GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                                "Origin: https://a.example\r\n\r\n"),
                      401);
     assert_non_null(strstr(answer, "Access-Control-Allow-Origin: https://a.example\r\n"));
@@ -284,7 +334,7 @@ static int post(const gateway_run *run, const char *key)
 {
     char request[512];
     int n = snprintf(request, sizeof request,
-                     "POST /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+                     "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                      "X-Api-Key: %s\r\nContent-Type: application/json\r\n"
                      "Content-Length: 2\r\n\r\n{}",
                      key);
@@ -310,7 +360,7 @@ static void test_limits(void **state)
     /* Others, and what is no work, are not held up. */
     assert_int_equal(post(&run, "key-plain"), 400);
     assert_null(strstr(answer, "X-RateLimit"));
-    assert_int_equal(ask(&run, "GET /v1/models HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+    assert_int_equal(ask(&run, "GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                                "X-Api-Key: key-all\r\n\r\n"),
                      200);
     gateway_end(&run);
@@ -319,7 +369,7 @@ static void test_limits(void **state)
     free(keys);
 }
 
-#define LIVE "GET /health/live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+#define LIVE "GET /health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
 
 /* Asks until the gateway has seen what others have done, and answers so. */
 static void until(const gateway_run *run, int status, const char *request)
@@ -361,8 +411,8 @@ static void test_connections_per_address(void **state)
     }
     /* The gateway sees that at its next turns. */
     until(&run, 200, LIVE "\r\n");
-    assert_int_equal(ask(&run, "GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"),
-                     200);
+    assert_int_equal(
+        ask(&run, "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"), 200);
     const char *refused = strstr(answer, "banyan_connections_refused_total{limit=\"address\"} ");
     assert_non_null(refused);
     assert_true(atoi(strchr(refused, ' ') + 1) >= MOST + 1);
@@ -373,7 +423,7 @@ static void test_connections_per_address(void **state)
 /* Behind a proxy requests count, for the client that the proxy names. */
 static void test_proxies(void **state)
 {
-    static const char held_head[] = "POST /v1/completions HTTP/1.1\r\nHost: a\r\n"
+    static const char held_head[] = "POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
                                     "X-Forwarded-For: 8.8.8.8, 9.9.9.9\r\nContent-Length: 9\r\n"
                                     "Content-Type: application/json\r\n\r\n{";
     gateway_run run;
@@ -393,7 +443,7 @@ static void test_proxies(void **state)
     assert_int_equal(ask(&run, LIVE "\r\n"), 200);
     close(held);
     until(&run, 200,
-          "GET /v1/models HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+          "GET /v1/models HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
           "X-Forwarded-For: 9.9.9.9\r\n\r\n");
     assert_true(gateway_logs(&run, "\"peer\":\"9.9.9.9\",\"method\":\"GET\""));
     gateway_end(&run);
@@ -449,15 +499,11 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_routes),
-        cmocka_unit_test(test_before_the_body),
-        cmocka_unit_test(test_log),
-        cmocka_unit_test(test_head),
-        cmocka_unit_test(test_too_large),
-        cmocka_unit_test(test_cors),
-        cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_bad_keys),
-        cmocka_unit_test(test_connections_per_address),
+        cmocka_unit_test(test_routes),   cmocka_unit_test(test_before_the_body),
+        cmocka_unit_test(test_host),     cmocka_unit_test(test_log),
+        cmocka_unit_test(test_head),     cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_cors),     cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_bad_keys), cmocka_unit_test(test_connections_per_address),
         cmocka_unit_test(test_proxies),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -64,7 +64,7 @@ static void close_nothing(by__link *link)
 
 static int client_of(const by__http_server *server)
 {
-    static const char request[] = "GET /v1/tasks/task_1/events HTTP/1.1\r\nHost: a\r\n\r\n";
+    static const char request[] = "GET /v1/tasks/task_1/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
     struct sockaddr_in address = {.sin_family = AF_INET};
     address.sin_port = htons((uint16_t)atoi(strrchr(by__http_server_url(server), ':') + 1));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);

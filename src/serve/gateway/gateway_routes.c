@@ -6,8 +6,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "serve/http/cors.h"
+#include "serve/http/ip_network.h"
 #include "serve/messages.h"
 
 const by__route by__routes[] = {
@@ -149,6 +151,36 @@ static const by__client *client_of(const by__gateway *g, const by__http_request 
     return plain == NULL ? NULL : by__keys_find(g->keys, plain);
 }
 
+/* True if the request names this machine by an address or as localhost, or names no host. A page of
+ * another site, whose name has been made to resolve to this machine (DNS rebinding), is to the
+ * browser of one origin with the server; only the site's name in Host tells its requests apart. */
+static bool has_own_host(const by__http_request *r)
+{
+    const char *host = by__http_header_of(r, "host");
+    char name[INET6_ADDRSTRLEN + 16];
+    struct in6_addr address;
+    if (host == NULL) {
+        return true; /* HTTP/1.0 */
+    }
+    bool is_ipv6 = host[0] == '[';
+    host += is_ipv6 ? 1 : 0;
+    size_t length = strcspn(host, is_ipv6 ? "]" : ":");
+    if (length >= sizeof name || (is_ipv6 && host[length] != ']')) {
+        return false;
+    }
+    memcpy(name, host, length);
+    name[length] = '\0';
+    return strcasecmp(name, "localhost") == 0 || by__network_read_address(&address, name);
+}
+
+/* Without keys, a server that other machines do not reach serves the programs of its machine, and
+ * not the sites that a browser on it visits. Browsers do not open sockets in the file system. */
+static bool takes_host(const by__gateway *g, const by__route *route, const by__http_request *r)
+{
+    return (route != NULL && route->scope == BY__SCOPE_NONE) || g->keys != NULL ||
+           g->options.insecure || strncmp(g->options.listen, "unix:", 5) == 0 || has_own_host(r);
+}
+
 /* Creates the record of an exchange; NULL when memory or random numbers are exhausted. */
 static visit *open_visit(const by__gateway *g, by__exchange *x, const by__http_request *r)
 {
@@ -284,6 +316,10 @@ bool by__gateway_head(void *user, by__exchange *x, const by__http_request *r)
         by__exchange_header(x, "WWW-Authenticate", "Bearer");
         by__reply_error(g, x, 401, "invalid_api_key", NULL,
                         "a key is needed: Authorization: Bearer KEY");
+    } else if (!takes_host(g, route, r)) {
+        by__reply_error(g, x, 403, "host_not_allowed", NULL,
+                        "without keys, Host must be localhost or an IP address; start the server "
+                        "with --keys, or with --insecure to serve other names");
     } else if (route == NULL && allowed[0] != '\0') {
         by__exchange_header(x, "Allow", allowed);
         (void)snprintf(message, sizeof message, "this route takes %s", allowed);

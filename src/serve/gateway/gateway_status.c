@@ -283,7 +283,10 @@ void by__answer_metrics(by__gateway *g, by__exchange *x, const by__http_request 
     } else {
         print_own(g, &out);
     }
-    by__exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8",
-                       out.failed ? "" : out.data, out.failed ? 0 : out.length);
+    if (out.failed) {
+        by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for the metrics");
+    } else {
+        by__exchange_reply_text(x, 200, "text/plain; version=0.0.4; charset=utf-8", &out);
+    }
     by__text_free(&out);
 }
