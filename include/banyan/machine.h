@@ -47,9 +47,14 @@ typedef struct by_machine {
     bool disk_direct; /* bypassed the page cache (O_DIRECT); false: not supported there */
 
     /* Bits of by_machine_figures that were measured while other processes used the processors and
-     * are therefore too low. by_machine_load measures them again. */
+     * are therefore too low. by_machine_load measures them again, BY_MACHINE_RETRIES times in all,
+     * and keeps the largest values; `retries` counts these. */
     unsigned busy;
+    int retries;
 } by_machine;
+
+/* On a machine that is always busy, every process would otherwise begin with a second of measuring. */
+#define BY_MACHINE_RETRIES 6
 
 /* Figures to measure, as bits. */
 typedef enum by_machine_figures {
@@ -100,8 +105,8 @@ BY_API by_status by_machine_cache_path(char **out, by_error *error);
  * unreadable cache is overwritten. Returns BY_EIO. */
 BY_API by_status by_machine_store(const by_machine *machine, by_error *error);
 /* Describes the machine and fills in the selected figures from the cache. Those that are absent or
- * were measured on a busy machine are measured and stored; if one of two values is from a busy
- * machine, the larger counts. Problems with the cache are not errors. */
+ * were measured on a busy machine (see `retries`) are measured and stored; if one of two values is
+ * from a busy machine, the larger counts. Problems with the cache are not errors. */
 BY_API by_status by_machine_load(by_machine *out, int threads, unsigned figures, by_error *error);
 
 /* Returns the peak for products of a dtype: bf16_gflops for bf16, otherwise f32_gflops. */

@@ -112,14 +112,14 @@ by_status by_machine_measure(by_machine *machine, unsigned figures, by_error *er
     return BY_OK;
 }
 
-/* Returns those of `figures` that are unknown or too low. Not every level has an int8 figure. */
-static unsigned missing(const by_machine *m, unsigned figures)
+/* Returns those of `figures` that are unknown. Not every level has an int8 figure. */
+static unsigned unknown(const by_machine *m, unsigned figures)
 {
     unsigned known = (m->f32_gflops > 0.0 ? BY_MACHINE_F32 : 0u) |
                      (m->bf16_gflops > 0.0 ? BY_MACHINE_BF16 : 0u) |
                      (m->int8_gops > 0.0 ? BY_MACHINE_INT8 : 0u) |
                      (m->read_gbps > 0.0 && m->copy_gbps > 0.0 ? BY_MACHINE_MEMORY : 0u);
-    return figures & ~(known & ~m->busy);
+    return figures & ~known;
 }
 
 by_status by_machine_load(by_machine *out, int threads, unsigned figures, by_error *error)
@@ -131,10 +131,12 @@ by_status by_machine_load(by_machine *out, int threads, unsigned figures, by_err
         by__machine_recall(&machine, path);
     }
     by_status status = BY_OK;
-    unsigned wanted = missing(&machine, figures);
-    if (wanted != 0) {
+    unsigned wanted = unknown(&machine, figures);
+    unsigned low = machine.retries < BY_MACHINE_RETRIES ? figures & machine.busy : 0;
+    if ((wanted | low) != 0) {
         by_machine known = machine;
-        status = by_machine_measure(&machine, wanted, error);
+        machine.retries += low != 0 ? 1 : 0;
+        status = by_machine_measure(&machine, wanted | low, error);
         by__machine_raise(&machine, &known);
         if (status == BY_OK && path != NULL) {
             /* A failure to write the cache only means that the next process measures again. */

@@ -92,6 +92,9 @@ void by__machine_recall(by_machine *machine, const char *path)
         machine->disk_direct = json_is_true(json_object_get(entry, "disk_direct"));
         machine->busy =
             (unsigned)json_integer_value(json_object_get(entry, "busy")) & (unsigned)BY_MACHINE_ALL;
+        json_int_t retries = json_integer_value(json_object_get(entry, "retries"));
+        machine->retries =
+            retries >= 0 && retries < BY_MACHINE_RETRIES ? (int)retries : BY_MACHINE_RETRIES;
     }
     json_decref(machines);
 }
@@ -117,7 +120,8 @@ static json_t *make_entry(const by_machine *machine)
               json_object_set_new(entry, "isa", json_string(machine->isa)) == 0 &&
               json_object_set_new(entry, "threads", json_integer(machine->threads)) == 0 &&
               json_object_set_new(entry, "disk_direct", json_boolean(machine->disk_direct)) == 0 &&
-              json_object_set_new(entry, "busy", json_integer(machine->busy)) == 0;
+              json_object_set_new(entry, "busy", json_integer(machine->busy)) == 0 &&
+              json_object_set_new(entry, "retries", json_integer(machine->retries)) == 0;
     for (size_t f = 0; f < BY_ARRAY_LENGTH(figures) && ok; f++) {
         double value;
         memcpy(&value, (const char *)machine + figures[f].offset, sizeof value);

@@ -173,6 +173,28 @@ static void test_busy_figures(void **state)
     assert_int_equal(kept.busy, loaded.busy);
 }
 
+/* ... a limited number of times: a machine may always be busy. */
+static void test_busy_for_ever(void **state)
+{
+    by_machine stored = invented(1e6);
+    by_machine loaded;
+    stored.f32_gflops = stored.own_f32_gflops = 1e-3;
+    stored.busy = BY_MACHINE_F32;
+    stored.retries = BY_MACHINE_RETRIES;
+    assert_int_equal(by_machine_store(&stored, NULL), BY_OK);
+    assert_int_equal(by_machine_load(&loaded, 1, BY_MACHINE_F32, NULL), BY_OK);
+    assert_same_figures(&loaded, &stored);
+
+    stored.retries = BY_MACHINE_RETRIES - 1;
+    assert_int_equal(by_machine_store(&stored, NULL), BY_OK);
+    assert_int_equal(by_machine_load(&loaded, 1, BY_MACHINE_F32, NULL), BY_OK);
+    assert_true(loaded.own_f32_gflops > 1e-3);
+    by_machine kept;
+    assert_int_equal(by_machine_describe(&kept, 1, NULL), BY_OK);
+    by__machine_recall(&kept, ((const fixture *)*state)->cache);
+    assert_int_equal(kept.retries, BY_MACHINE_RETRIES);
+}
+
 /* Two processes a core that compute as well: what is measured meanwhile is marked. */
 static void test_busy_machine(void **state)
 {
@@ -416,11 +438,12 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_round_trip),     TEST(test_entries),      TEST(test_missing_figure),
-        TEST(test_busy_figures),   TEST(test_busy_machine), TEST(test_broken_cache),
-        TEST(test_broken_figures), TEST(test_no_cache),     TEST(test_cache_path),
-        TEST(test_describe),       TEST(test_roof),         TEST(test_disk),
-        TEST(test_measure),        TEST(test_memory_probe), TEST(test_identify),
+        TEST(test_round_trip),   TEST(test_entries),        TEST(test_missing_figure),
+        TEST(test_busy_figures), TEST(test_busy_for_ever),  TEST(test_busy_machine),
+        TEST(test_broken_cache), TEST(test_broken_figures), TEST(test_no_cache),
+        TEST(test_cache_path),   TEST(test_describe),       TEST(test_roof),
+        TEST(test_disk),         TEST(test_measure),        TEST(test_memory_probe),
+        TEST(test_identify),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
