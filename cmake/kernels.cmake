@@ -10,17 +10,26 @@ else()
   set(kernel_flags_baseline "")
 endif()
 
-# Kernels are optimized at every build type: a debug run stays usable. -O1 compiles in 40 % of the time of
-# -O3, and with a sanitizer's checks in a fifth.
-# A fuzzer is for parsers: its kernels have no checks, with which clang takes ten minutes for some.
-if(BY_FUZZ)
-  set(optimization -O1 -fno-sanitize=all)
-elseif(BY_SANITIZE)
-  set(optimization -O1)
-else()
-  set(optimization -O3)
+# Kernels are optimized at every build type: a debug run stays usable.
+set(BY_KERNEL_OPTIMIZATION -O3 CACHE STRING "How kernels are optimized")
+
+# A sanitizer checks the kernels that this machine runs, those of its highest level, which takes half of the time of a
+# build; the others are compiled without checks. A fuzzer is for parsers: none of its kernels is checked.
+set(sanitized_level "")
+if(BY_SANITIZE)
+  set(sanitizer_flags -fsanitize=${BY_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  if(NOT BY_FUZZ)
+    execute_process(COMMAND ${CMAKE_C_COMPILER} -march=native -dM -E -x c /dev/null
+                    OUTPUT_VARIABLE native COMMAND_ERROR_IS_FATAL ANY)
+    if(native MATCHES "__AVX512BF16__ 1" AND native MATCHES "__AVX512VNNI__ 1")
+      set(sanitized_level avx512)
+    elseif(native MATCHES "__AVX2__ 1" AND native MATCHES "__FMA__ 1" AND native MATCHES "__BMI2__ 1")
+      set(sanitized_level avx2)
+    else()
+      set(sanitized_level baseline)
+    endif()
+  endif()
 endif()
-set(BY_KERNEL_OPTIMIZATION ${optimization} CACHE STRING "How kernels are optimized")
 
 # So are the references: the tests of kernels spend most of their time in them.
 if(NOT BY_SANITIZE)
