@@ -6,8 +6,8 @@
 # compare RUN: the end of a run equals that of runs/whole. Some optimizers keep no state.
 compare() {
     for file in model.safetensors optimizer.safetensors state.json; do
-        [ -e "runs/whole/checkpoints/step-00000120/$file" ] || [ -e "$1/checkpoints/step-00000120/$file" ] || continue
-        same "runs/whole/checkpoints/step-00000120/$file" "$1/checkpoints/step-00000120/$file"
+        [ -e "runs/whole/checkpoints/step-00000060/$file" ] || [ -e "$1/checkpoints/step-00000060/$file" ] || continue
+        same "runs/whole/checkpoints/step-00000060/$file" "$1/checkpoints/step-00000060/$file"
     done
     without_time runs/whole/events.jsonl >whole.events
     without_time "$1/events.jsonl" >other.events
@@ -19,36 +19,36 @@ for setting in "gpt2 f32" "llama bf16" "mixtral f32"; do
     set -- $setting
     rm -rf runs
     tiny "$1" >c.yaml
-    set -- train c.yaml --json --set precision.compute="$2" --set train.steps=120 --set checkpoint.every=25 \
-        --set train.eval_every=40 --set train.micro_batch=4
-    say "$setting: a run of 120 steps without disturbance"
+    set -- train c.yaml --json --set precision.compute="$2" --set train.steps=60 --set checkpoint.every=12 \
+        --set train.eval_every=20 --set train.micro_batch=4
+    say "$setting: a run of 60 steps without disturbance"
     run 0 "$banyan" "$@" --set name=whole
 
-    say "$setting: kill -9 after step 60, resume"
-    train_until 60 KILL "$banyan" "$@" --set name=killed
+    say "$setting: kill -9 after step 30, resume"
+    train_until 30 KILL "$banyan" "$@" --set name=killed
     [ "$code" -eq 137 ] || fail "exit code $code"
     run 0 "$banyan" train --resume runs/killed
     holds out resumed
     compare runs/killed
 
     say "$setting: kill -9 before the first checkpoint, resume"
-    train_until 10 KILL "$banyan" "$@" --set name=early --set train.eval_every=0
+    train_until 5 KILL "$banyan" "$@" --set name=early --set train.eval_every=0
     # Runs of earlier versions name every key of every kind.
     grep -q rope_theta runs/early/config.yaml || sed -i '/^model:/a\  rope_theta: 10000' runs/early/config.yaml
-    run 0 "$banyan" train --resume runs/early --from-start --set train.eval_every=40
+    run 0 "$banyan" train --resume runs/early --from-start --set train.eval_every=20
     compare runs/early
 
     say "$setting: SIGINT saves, exits with 3, resumes"
-    train_until 33 INT "$banyan" "$@" --set name=interrupted
+    train_until 17 INT "$banyan" "$@" --set name=interrupted
     [ "$code" -eq 3 ] || fail "exit code $code"
     holds err "banyan train --resume runs/interrupted"
     holds runs/interrupted/run.json '"stopped"'
-    ls runs/interrupted/checkpoints | grep -q 'step-000000[3-9][0-9]' || fail "nothing was saved"
+    ls runs/interrupted/checkpoints | grep -q 'step-000000[1-6][0-9]' || fail "nothing was saved"
     run 0 "$banyan" train --resume runs/interrupted
     compare runs/interrupted
 
     say "$setting: SIGTERM, likewise"
-    train_until 50 TERM "$banyan" "$@" --set name=terminated
+    train_until 25 TERM "$banyan" "$@" --set name=terminated
     [ "$code" -eq 3 ] || fail "exit code $code"
     run 0 "$banyan" train --resume runs/terminated
     compare runs/terminated
@@ -60,11 +60,11 @@ for setting in "adafactor beta1=0.9" "sgd momentum=0" "adamw $groups" "adamw8bit
     set -- $setting
     rm -rf runs
     tiny gpt2 >c.yaml
-    say "$setting: kill -9 after step 60, resume"
+    say "$setting: kill -9 after step 30, resume"
     set -- train c.yaml --json --set optimizer.kind="$1" --set optimizer."$2" --set precision.compute=bf16 \
-        --set train.steps=120 --set checkpoint.every=25 --set train.eval_every=40
+        --set train.steps=60 --set checkpoint.every=12 --set train.eval_every=20
     run 0 "$banyan" "$@" --set name=whole
-    train_until 60 KILL "$banyan" "$@" --set name=killed
+    train_until 30 KILL "$banyan" "$@" --set name=killed
     run 0 "$banyan" train --resume runs/killed
     holds out resumed
     compare runs/killed
