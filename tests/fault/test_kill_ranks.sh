@@ -27,7 +27,7 @@ start() {
         rm -rf runs/killed
         set -- "$@" --set name=killed
     fi
-    timeout 120 mpirun --bind-to none -n 2 "$banyan" train "$@" >out 2>err &
+    timeout -k 10 120 mpirun --bind-to none -n 2 "$banyan" train "$@" >out 2>err &
     background=$!
 }
 check_checkpoints() {
@@ -71,10 +71,12 @@ while [ "$kills" -lt "$wanted_kills" ]; do
         [ "$code" -ne 0 ] || fail "mpirun says that all went well"
         [ "$code" -ne 124 ] || fail "the other rank went on"
         kills=$((kills + 1))
+        say "kill $kills: of process $victim, mpirun ends with $code"
         check_checkpoints
     else
         wait "$background" || { cat err >&2; fail "a resumed run failed"; }
         # It was done before: from the start again, for as many kills as are left.
+        say "done before kill $((kills + 1))"
         rm -rf runs/killed
     fi
     start "$@"
