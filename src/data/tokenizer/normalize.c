@@ -53,7 +53,7 @@ static by_status put(target *t, const void *bytes, size_t n, by_error *error)
 static by_status put_form(const by__rewrite *w, const uint8_t *s, size_t n, target *t,
                           by_error *error)
 {
-    by__codes *codes = &t->rewriting->codes;
+    by__code_points *codes = &t->rewriting->codes;
     codes->count = 0;
     BY_TRY(by__form_make(w->form, s, n, codes, error));
     for (size_t i = 0; i < codes->count; i++) {

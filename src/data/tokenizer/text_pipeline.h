@@ -67,7 +67,7 @@ void by__pipeline_free(by__pipeline *pipeline);
 typedef struct by__rewriting {
     char *data[2]; /* double buffer */
     size_t capacity[2];
-    by__codes codes;
+    by__code_points codes;
 } by__rewriting;
 
 void by__rewriting_free(by__rewriting *rewriting);

@@ -51,18 +51,18 @@ unsigned by__case_class(uint32_t code);
 typedef enum by__form { BY__NFC, BY__NFD, BY__NFKC, BY__NFKD } by__form;
 
 /* Code points of a text being normalized. {0} is empty. */
-typedef struct by__codes {
+typedef struct by__code_points {
     uint32_t *items;
     size_t count;
     size_t capacity;
-} by__codes;
+} by__code_points;
 
 /* Returns false if the text is certainly in the form already. */
 bool by__form_changes(by__form form, const uint8_t *s, size_t n);
 /* Appends the normal form of s as code points to `codes`; a byte that is not valid UTF-8 becomes
  * BY__BYTE_CODE + byte and stays in place. */
 #define BY__BYTE_CODE 0x110000u
-by_status by__form_make(by__form form, const uint8_t *s, size_t n, by__codes *codes,
+by_status by__form_make(by__form form, const uint8_t *s, size_t n, by__code_points *codes,
                         by_error *error);
 
 #endif

@@ -63,7 +63,7 @@ bool by__form_changes(by__form form, const uint8_t *s, size_t n)
     return false;
 }
 
-static by_status add_code(by__codes *codes, uint32_t code, by_error *error)
+static by_status add_code(by__code_points *codes, uint32_t code, by_error *error)
 {
     BY_TRY(by__reserve((void **)&codes->items, &codes->capacity, codes->count + 1,
                        sizeof *codes->items, error));
@@ -88,7 +88,7 @@ static const by__decomposition *find_decomposition(uint32_t code)
                : NULL;
 }
 
-static by_status decompose(by__form form, uint32_t code, by__codes *codes, by_error *error)
+static by_status decompose(by__form form, uint32_t code, by__code_points *codes, by_error *error)
 {
     if (code < 0x80) {
         return add_code(codes, code, error);
@@ -132,7 +132,7 @@ static void sort_marks(uint32_t *run, size_t count, uint32_t *scratch)
     memcpy(run, scratch, count * sizeof *run);
 }
 
-static by_status order_marks(by__codes *codes, size_t begin, by_error *error)
+static by_status order_marks(by__code_points *codes, size_t begin, by_error *error)
 {
     while (begin < codes->count) {
         size_t end = begin;
@@ -206,7 +206,7 @@ static size_t compose(uint32_t *codes, size_t count)
     return used;
 }
 
-by_status by__form_make(by__form form, const uint8_t *s, size_t n, by__codes *codes,
+by_status by__form_make(by__form form, const uint8_t *s, size_t n, by__code_points *codes,
                         by_error *error)
 {
     size_t begin = codes->count;
