@@ -254,6 +254,9 @@ def check_errors():
     path = "/v1/completions"
     assert "max_tokens" in error(400, "invalid_request", path, completion(max_token=1))[0]["message"]
     assert error(400, "invalid_request", path, completion(temperature=3))[0]["param"] == "temperature"
+    for options in ("yes", {"include_usag": True}, {"include_usage": 1}):
+        body = error(400, "invalid_request", path, completion(stream=True, stream_options=options))[0]
+        assert body["param"] == "stream_options", body
     error(400, "invalid_request", path, completion(max_tokens=0))
     error(400, "invalid_request", path, completion(n=1000))
     error(400, "invalid_request", path, completion(prompt=""))

@@ -278,6 +278,25 @@ static by_status make_parts(by__call *call, const asked *a, const json_t *reques
     return BY_OK;
 }
 
+static const by__field stream_fields[] = {
+    BY__BOOL("include_usage", by__call, usage),
+    BY__IGNORED("include_obfuscation"),
+};
+
+static by_status read_stream_options(by__call *call, const asked *a, const char **param,
+                                     by_error *error)
+{
+    *param = "stream_options";
+    if (a->stream_options == NULL) {
+        return BY_OK;
+    }
+    if (!json_is_object(a->stream_options)) {
+        return by_error_set(error, BY_EARG, "'stream_options' must be an object");
+    }
+    return by__fields_read(call, stream_fields, BY_ARRAY_LENGTH(stream_fields), a->stream_options,
+                           NULL, error);
+}
+
 by_status by__openai_read(by__call *call, const json_t *body, size_t length, const char **param,
                           by_error *error)
 {
@@ -309,10 +328,10 @@ by_status by__openai_read(by__call *call, const json_t *body, size_t length, con
         return by_error_set(error, BY_EARG, "'min_tokens' is %lld, above 'max_tokens', %lld",
                             (long long)a.min_tokens, (long long)tokens_of(&a));
     }
+    BY_TRY(read_stream_options(call, &a, param, error));
     *param = NULL;
     call->n = (size_t)a.n;
     call->stream = a.stream;
-    call->usage = json_is_true(json_object_get(a.stream_options, "include_usage"));
     call->model = by__strdup(a.model);
     if (call->model == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: a request");
