@@ -47,6 +47,7 @@ struct load {
     uv_timer_t timer;
     struct sockaddr_storage address;
     const char *path; /* of a socket in the file system, NULL for none */
+    char host[160];   /* the header's value */
     client *clients;
     double *due; /* [requests] seconds from the start, in open-loop mode */
     size_t sent;
@@ -337,8 +338,10 @@ static void write_request(client *c)
     }
     by__text_add(&body, "]}");
     c->request.length = 0;
-    by__text_add(&c->request, "POST /v1/completions HTTP/1.1\r\nHost: load\r\n"
-                              "Content-Type: application/json\r\n");
+    by__text_format(&c->request,
+                    "POST /v1/completions HTTP/1.1\r\nHost: %s\r\n"
+                    "Content-Type: application/json\r\n",
+                    l->host);
     if (o->key != NULL) {
         by__text_format(&c->request, "Authorization: Bearer %s\r\n", o->key);
     }
@@ -424,6 +427,7 @@ static by_status find_server(load *l, by_error *error)
     char host[128];
     if (strncmp(url, "unix:", 5) == 0) {
         l->path = url + 5;
+        (void)snprintf(l->host, sizeof l->host, "localhost");
         return BY_OK;
     }
     const char *start = strncmp(url, "http://", 7) == 0 ? url + 7 : url;
@@ -443,6 +447,7 @@ static by_status find_server(load *l, by_error *error)
          uv_ip6_addr(address, port, (struct sockaddr_in6 *)&l->address) < 0)) {
         return by_error_set(error, BY_EARG, "%s is not http://ADDRESS:PORT or unix:PATH", url);
     }
+    (void)snprintf(l->host, sizeof l->host, six ? "[%s]:%d" : "%s:%d", host, port);
     return BY_OK;
 }
 
