@@ -41,7 +41,7 @@ async def connect():
 async def stream(i, counts, failures):
     body = json.dumps({"model": options.model, "prompt": [1, 2, 3], "max_tokens": options.tokens, "seed": i, "stream": True, "ignore_eos": True}).encode()
     reader, writer = await connect()
-    writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    writer.write(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
     head = await reader.readuntil(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 200"):
         failures.append(head.split(b"\r\n")[0].decode())
@@ -95,7 +95,7 @@ end = time.monotonic() + float(sys.argv[3])
 while time.monotonic() < end:
     begin = time.monotonic()
     with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as s:
-        s.sendall(b"GET /health/live HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n")
+        s.sendall(b"GET /health/live HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n")
         while s.recv(4096):
             pass
     print(time.monotonic() - begin, flush=True)

@@ -40,7 +40,7 @@ def connect(receive=None):
 def post(body, *headers):
     body = body if isinstance(body, bytes) else json.dumps(body).encode()
     lines = headers or (f"Content-Length: {len(body)}",)
-    return "\r\n".join(("POST /v1/completions HTTP/1.1", "Host: a", "Content-Type: application/json", *lines, "", "")).encode() + body
+    return "\r\n".join(("POST /v1/completions HTTP/1.1", "Host: localhost", "Content-Type: application/json", *lines, "", "")).encode() + body
 
 
 def rest(s):
@@ -107,12 +107,12 @@ def chunked(pieces):
 
 def odd_requests():
     body = json.dumps(ask).encode()
-    get = b"GET /v1/models HTTP/1.1\r\nHost: a\r\n"
+    get = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n"
     length, coding = f"Content-Length: {len(body)}", "Transfer-Encoding: chunked"
     ones = chunked(body[i : i + 1] for i in range(len(body)))
     table = [
-        ("a target of 5,000 bytes", 404, b"GET /" + b"a" * 5000 + b" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"),
-        ("a head above the limit", 431, b"GET /" + b"a" * 20000 + b" HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("a target of 5,000 bytes", 404, b"GET /" + b"a" * 5000 + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"),
+        ("a head above the limit", 431, b"GET /" + b"a" * 20000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n"),
         ("65 headers", 431, get + b"X: y\r\n" * 64 + b"\r\n"),
         ("a length above the limit", 413, post(b"", f"Content-Length: {1 << 18}")),
         ("a length beyond all numbers", 413, post(b"", "Content-Length: " + "9" * 40)),
@@ -131,16 +131,16 @@ def odd_requests():
         ("a chunk without its end", 400, post(b"1\r\n{}\r\n", coding)),
         ("a folded header", 400, get + b"X: y\r\n z\r\n\r\n"),
         ("a folded length", 400, post(body, "Content-Length:\r\n 5")),
-        ("bare LF", 400, b"GET /v1/models HTTP/1.1\nHost: a\n\n"),
+        ("bare LF", 400, b"GET /v1/models HTTP/1.1\nHost: localhost\n\n"),
         ("bare LF behind a header", 400, get + b"X: y\n\r\n"),
         ("bare CR", 400, get + b"X: y\rZ: y\r\n\r\n"),
         ("a space before the colon", 400, get + b"X : y\r\n\r\n"),
-        ("NUL in the target", 400, b"GET /v1/\0models HTTP/1.1\r\nHost: a\r\n\r\n"),
+        ("NUL in the target", 400, b"GET /v1/\0models HTTP/1.1\r\nHost: localhost\r\n\r\n"),
         ("NUL in a header", 400, get + b"X: y\0\r\n\r\n"),
         ("NUL in a body", 400, post(b'{"model": "tiny", "prompt": "\0"}', "Content-Length: 32", "Connection: close")),
         ("no host", 400, b"GET / HTTP/1.1\r\n\r\n"),
         ("two hosts", 400, get + b"Host: b\r\n\r\n"),
-        ("another version", 505, b"GET / HTTP/2.0\r\nHost: a\r\n\r\n"),
+        ("another version", 505, b"GET / HTTP/2.0\r\nHost: localhost\r\n\r\n"),
         ("no version", 400, b"GET /\r\n\r\n"),
         ("noise", 400, bytes(range(1, 256)) * 4),
     ]
@@ -192,7 +192,7 @@ def half():
 def pipeline():
     """Requests without end whose answers are not read: the server stops reading. Then all are answered in order."""
     many = 2000
-    request = b"GET /metrics HTTP/1.1\r\nHost: a\r\nX-Request-Id: %08d\r\nX: " + b"y" * 300 + b"\r\n\r\n"
+    request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: %08d\r\nX: " + b"y" * 300 + b"\r\n\r\n"
     data = b"".join(request % i for i in range(many))
     s = connect(4096)
     s.settimeout(0.4)
@@ -224,7 +224,7 @@ def pipeline():
 def unread():
     """The same, never read: main() sees that the server has closed the connection."""
     s = connect(4096)
-    s.sendall(b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n" * 400)
+    s.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 400)
     return s
 
 
@@ -310,8 +310,8 @@ def main():
     odd_requests()
     done("odd requests")
     slow = [
-        ("a head", 408, b"", b"GET /v1/models HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 10 + b"\r\n"),
-        ("a head, behind an answer", 200, b"GET /v1/models HTTP/1.1\r\nHost: a\r\n\r\n", b"GET / HTTP/1.1\r\n" * 9),
+        ("a head", 408, b"", b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 10 + b"\r\n"),
+        ("a head, behind an answer", 200, b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET / HTTP/1.1\r\n" * 9),
         ("a body", 408, post(b"", "Content-Length: 999"), b" " * 999),
         ("chunks", 408, post(b"", "Transfer-Encoding: chunked"), b"1\r\n \r\n" * 200),
         ("no body", 408, post(b"", "Content-Length: 999"), b""),

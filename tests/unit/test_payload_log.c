@@ -371,8 +371,9 @@ static void test_no_memory(void **state)
 /* What a client says of an answer is kept whole too, if it hears so. */
 static void test_feedback(void **state)
 {
-    static const char format[] = "POST /v1/feedback HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-                                 "Content-Type: %s\r\nContent-Length: %zu\r\n\r\n%s";
+    static const char format[] =
+        "POST /v1/feedback HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        "Content-Type: %s\r\nContent-Length: %zu\r\n\r\n%s";
     static const char body[] =
         "{\"id\":\"a\",\"rating\":1,\"label\":\"cat\",\"model\":\"m\",\"comment\":\"c\"}";
     char *folder = temporary_make();
