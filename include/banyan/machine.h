@@ -53,7 +53,8 @@ typedef struct by_machine {
     int retries;
 } by_machine;
 
-/* On a machine that is always busy, every process would otherwise begin with a second of measuring. */
+/* On a machine that is always busy, every process would otherwise begin with a second of
+ * measuring. */
 #define BY_MACHINE_RETRIES 6
 
 /* Figures to measure, as bits. */

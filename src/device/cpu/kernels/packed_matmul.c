@@ -24,8 +24,8 @@
 #include "device/cpu/panel.h"
 #include "device/cpu/work_range.h"
 
-/* The register tile: TILE_ROWS x 2 vectors of sums. With few rows, a tile is as wide as a panel, whose
- * memory is then read in one stream; several passes would each read a part of every step. */
+/* The register tile: TILE_ROWS x 2 vectors of sums. With few rows, a tile is as wide as a panel,
+ * whose memory is then read in one stream; several passes would each read a part of every step. */
 #define PANEL_VECTORS        (BY_PACKED_COLUMNS / BY__LANES)
 #define TILE_VECTORS(height) ((height)*PANEL_VECTORS <= 2 * TILE_ROWS ? PANEL_VECTORS : 2)
 /* Steps (4 bytes, or one f16) per piece along k; tiles per block of rows; panels per group. */

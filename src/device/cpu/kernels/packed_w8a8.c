@@ -24,8 +24,8 @@
 #include "device/cpu/work_range.h"
 
 /* Rows of a tile, whose sums over two vectors of columns are in registers; up to WIDE rows have the
- * sums of a whole panel there, whose memory is then read in one stream. 4-byte words for four inputs
- * of a row. */
+ * sums of a whole panel there, whose memory is then read in one stream. 4-byte words for four
+ * inputs of a row. */
 #if defined(__AVX512VNNI__)
 #define HEIGHT     12
 #define WIDE       12

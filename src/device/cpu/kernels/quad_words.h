@@ -8,8 +8,8 @@
 
 typedef uint16_t by__code_halves __attribute__((vector_size(4 * BY__LANES)));
 
-/* Stores the integers q of neighbouring inputs: for four of them, a word with numbers 0 and 2 in its
- * lower and upper half, and a word with numbers 1 and 3. */
+/* Stores the integers q of neighbouring inputs: for four of them, a word with numbers 0 and 2 in
+ * its lower and upper half, and a word with numbers 1 and 3. */
 BY__INLINE void by__put_quad_words(int32_t *out, by__vi q)
 {
     typedef int32_t words __attribute__((vector_size(2 * BY__LANES)));

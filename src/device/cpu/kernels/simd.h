@@ -118,9 +118,9 @@ BY__INLINE by__vf by__abs(by__vf x)
     return (by__vf)((by__vi)x & 0x7fffffff);
 }
 
-/* a b + c, rounded once at the levels that have the instruction. The compiler fuses such expressions
- * by itself, but may do so in one of two copies of a function and not in the other: use this where
- * the bits of both must be equal. */
+/* a b + c, rounded once at the levels that have the instruction. The compiler fuses such
+ * expressions by itself, but may do so in one of two copies of a function and not in the other: use
+ * this where the bits of both must be equal. */
 BY__INLINE by__vf by__multiply_add(by__vf a, by__vf b, by__vf c)
 {
 #if defined(__AVX512F__)
