@@ -28,7 +28,8 @@ by_status rank_job_run(by_comm *comm, void *user, by_error *error);
 /* Runs a job; ranks 0: without a communicator. */
 rank_job *rank_job_open(int ranks, const char *const *settings);
 void rank_job_close(rank_job *job);
-/* Every rank of a job of each of these sizes ends as the process that works alone. */
+/* Every rank of a job of each of these sizes ends as the process that works alone. A sanitizer
+ * looks at the memory that ranks use, not at how many they are: there only the last size is run. */
 void rank_job_compare(const int *ranks, size_t count, const char *const *settings);
 /* The same of one job, and of a process that works alone with other settings. */
 void rank_job_agree(const char *const *alone, int ranks, const char *const *settings);
