@@ -13,8 +13,8 @@ endif()
 # Kernels are optimized at every build type: a debug run stays usable.
 set(BY_KERNEL_OPTIMIZATION -O3 CACHE STRING "How kernels are optimized")
 
-# A sanitizer checks the kernels that this machine runs, those of its highest level, which takes half of the time of a
-# build; the others are compiled without checks. A fuzzer is for parsers: none of its kernels is checked.
+# A sanitizer checks the kernels that this machine runs, those of its highest level: with checks, kernels are most of
+# what a build compiles. The other levels have none. A fuzzer is for parsers: none of its kernels is checked.
 set(sanitized_level "")
 if(BY_SANITIZE)
   set(sanitizer_flags -fsanitize=${BY_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)

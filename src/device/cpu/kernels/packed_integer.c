@@ -16,25 +16,20 @@
 
 #include "base/packing.h"
 #include "device/cpu/cpu.h"
+#include "device/cpu/kernels/packed_tile.h"
 #include "device/cpu/kernels/quad_words.h"
 #include "device/cpu/kernels/simd_math.h"
 #include "device/cpu/panel.h"
 #include "device/cpu/work_range.h"
 
-/* Rows of a tile, whose sums over two vectors of columns are in registers. Up to WIDE rows have the
- * sums of a whole panel there: its memory is then read in one stream. */
+/* Rows of a tile: their sums over two vectors of columns are in registers. */
 #if defined(__AVX512VNNI__)
 #define HEIGHT 6
-#define WIDE   6
 #elif defined(__AVX2__)
 #define HEIGHT 3
-#define WIDE   2
 #else
 #define HEIGHT 2
-#define WIDE   1
 #endif
-#define PANEL_VECTORS        (BY_PACKED_COLUMNS / BY__LANES)
-#define TILE_VECTORS(height) ((height) <= WIDE ? PANEL_VECTORS : 2)
 /* The largest magnitude of x's integers: both digits fit in a signed byte. */
 #define LARGEST 32639.0f
 /* Blocks whose largest magnitude is smaller are quantized to zeros, because its inverse would not
@@ -138,8 +133,7 @@ static void take_block(const plan *p, const by__tensor *x, char *work, int64_t i
 
 /* ---- tiles ---- */
 
-#define EACH_ROW    _Pragma("GCC unroll 8") for (int r = 0; r < height; r++)
-#define EACH_VECTOR _Pragma("GCC unroll 8") for (int v = 0; v < vectors; v++)
+#define EACH_ROW _Pragma("GCC unroll 8") for (int r = 0; r < height; r++)
 
 /* sum += the codes w, four inputs of each column, times four inputs of a row. */
 BY__INLINE void add_quad(by__vi sum[2], by__vi w, const int32_t *x)
@@ -163,13 +157,14 @@ BY__INLINE by__vf whole_sum(const by__vi sum[2], int32_t offset)
 }
 
 /* Adds the codes w of four inputs, times those inputs of each row. */
-BY__INLINE void add_codes(by__vi sums[HEIGHT][PANEL_VECTORS][2], const by__vi w[PANEL_VECTORS],
-                          const int32_t *x, int64_t row_words, int height)
+BY__INLINE void add_codes(by__vi sums[HEIGHT][BY__PANEL_VECTORS][2],
+                          const by__vi w[BY__PANEL_VECTORS], const int32_t *x, int64_t row_words,
+                          int height)
 {
-    const int vectors = TILE_VECTORS(height);
+    const int vectors = BY__TILE_VECTORS(height);
     EACH_ROW
     {
-        EACH_VECTOR
+        BY__EACH_VECTOR
         {
             add_quad(sums[r][v], w[v], x + r * row_words);
         }
@@ -178,17 +173,17 @@ BY__INLINE void add_codes(by__vi sums[HEIGHT][PANEL_VECTORS][2], const by__vi w[
 
 /* Sums of block b over a tile's columns, from byte `column` of a step on; height and kind are
  * constants. */
-BY__INLINE void add_block(by__vi sums[HEIGHT][PANEL_VECTORS][2], by_packing_kind kind,
+BY__INLINE void add_block(by__vi sums[HEIGHT][BY__PANEL_VECTORS][2], by_packing_kind kind,
                           const tile *t, const char *block, int64_t b, int64_t column, int height)
 {
     const plan *p = t->p;
-    const int vectors = TILE_VECTORS(height);
+    const int vectors = BY__TILE_VECTORS(height);
     const int64_t step_bytes = 4 * BY_PACKED_COLUMNS;
     const int64_t quads = kind == BY_PACKING_INT4 ? 2 : 1;
     const int32_t *x = t->x + b * p->block / 4 * QUAD_WORDS;
     EACH_ROW
     {
-        EACH_VECTOR
+        BY__EACH_VECTOR
         {
             sums[r][v][0] = sums[r][v][1] = (by__vi){0};
         }
@@ -196,8 +191,8 @@ BY__INLINE void add_block(by__vi sums[HEIGHT][PANEL_VECTORS][2], by_packing_kind
     for (int64_t s = 0; s < p->block / (4 * quads); s++) {
         const codes *at = (const codes *)(const void *)(block + s * step_bytes + column);
         const int32_t *xs = x + s * quads * QUAD_WORDS;
-        by__vi w[PANEL_VECTORS];
-        EACH_VECTOR
+        by__vi w[BY__PANEL_VECTORS];
+        BY__EACH_VECTOR
         {
             w[v] = at[v];
         }
@@ -206,13 +201,13 @@ BY__INLINE void add_block(by__vi sums[HEIGHT][PANEL_VECTORS][2], by_packing_kind
             continue;
         }
         const by__vi lower = (by__vi){0} + 0x0f0f0f0f;
-        by__vi half[PANEL_VECTORS];
-        EACH_VECTOR
+        by__vi half[BY__PANEL_VECTORS];
+        BY__EACH_VECTOR
         {
             half[v] = w[v] & lower;
         }
         add_codes(sums, half, xs, p->row_words, height);
-        EACH_VECTOR
+        BY__EACH_VECTOR
         {
             half[v] = (by__vi)((by__vu)w[v] >> 4) & lower;
         }
@@ -224,14 +219,14 @@ BY__INLINE void add_block(by__vi sums[HEIGHT][PANEL_VECTORS][2], by_packing_kind
 BY__INLINE void compute_tile(by_packing_kind kind, const tile *t, float *y, int height)
 {
     const plan *p = t->p;
-    const int vectors = TILE_VECTORS(height);
+    const int vectors = BY__TILE_VECTORS(height);
     for (int64_t j = 0; j < BY_PACKED_COLUMNS; j += vectors * BY__LANES) {
         for (int64_t b = 0; b < p->blocks; b++) {
             const char *block = t->panel + (size_t)b * p->block_bytes;
             const char *scales = block + p->block_bytes - 2 * BY_PACKED_COLUMNS;
-            by__vi sums[HEIGHT][PANEL_VECTORS][2];
+            by__vi sums[HEIGHT][BY__PANEL_VECTORS][2];
             add_block(sums, kind, t, block, b, 4 * j, height);
-            EACH_VECTOR
+            BY__EACH_VECTOR
             {
                 int64_t column = j + v * BY__LANES;
                 by__vf scale =

@@ -19,15 +19,13 @@
 
 #include "base/packing.h"
 #include "device/cpu/cpu.h"
+#include "device/cpu/kernels/packed_tile.h"
 #include "device/cpu/kernels/panel_pack.h"
 #include "device/cpu/kernels/step.h"
 #include "device/cpu/panel.h"
 #include "device/cpu/work_range.h"
 
-/* The register tile: TILE_ROWS x 2 vectors of sums. With few rows, a tile is as wide as a panel,
- * whose memory is then read in one stream; several passes would each read a part of every step. */
-#define PANEL_VECTORS        (BY_PACKED_COLUMNS / BY__LANES)
-#define TILE_VECTORS(height) ((height)*PANEL_VECTORS <= 2 * TILE_ROWS ? PANEL_VECTORS : 2)
+/* The register tile has at most TILE_ROWS x 2 vectors of sums. */
 /* Steps (4 bytes, or one f16) per piece along k; tiles per block of rows; panels per group. */
 #define PIECE_STEPS  256
 #define BLOCK_TILES  9
@@ -119,8 +117,6 @@ BY__INLINE by__step take_step(by__arithmetic kind, bool is_f8, const char *at)
     return is_f8 ? load_f8(kind, at) : by__step_load(kind, at);
 }
 
-#define EACH_VECTOR _Pragma("GCC unroll 8") for (int v = 0; v < vectors; v++)
-
 /* Computes the sums [height, 32] of a panel's piece and `height` rows; with `resume` it continues
  * from the stored sums. kind, is_f8 and height are constants. */
 BY__INLINE void add_tile(by__arithmetic kind, bool is_f8, const plan *p, const char *panel,
@@ -129,14 +125,14 @@ BY__INLINE void add_tile(by__arithmetic kind, bool is_f8, const plan *p, const c
     const int64_t lane = lane_bytes(kind, is_f8);
     const int64_t step_bytes = BY_PACKED_COLUMNS * lane;
     const int64_t step_units = by__step_units(kind);
-    const int vectors = TILE_VECTORS(height);
+    const int vectors = BY__TILE_VECTORS(height);
     for (int64_t j = 0; j < BY_PACKED_COLUMNS; j += vectors * BY__LANES) {
         const char *b = panel + j * lane;
-        by__vf total[TILE_ROWS][PANEL_VECTORS];
+        by__vf total[TILE_ROWS][BY__PANEL_VECTORS];
         EACH_ROW
         {
             const float *row = sums + r * BY_PACKED_COLUMNS + j;
-            EACH_VECTOR
+            BY__EACH_VECTOR
             {
                 total[r][v] = resume ? by__load(row, v * BY__LANES, BY_F32) : by__zero();
             }
@@ -149,15 +145,15 @@ BY__INLINE void add_tile(by__arithmetic kind, bool is_f8, const plan *p, const c
                     __builtin_prefetch(at + FETCH_AHEAD + BY_CACHE_LINE, 0, 2);
                 }
             }
-            by__step step[PANEL_VECTORS];
-            EACH_VECTOR
+            by__step step[BY__PANEL_VECTORS];
+            BY__EACH_VECTOR
             {
                 step[v] = take_step(kind, is_f8, at + v * BY__LANES * lane);
             }
             EACH_ROW
             {
                 const by__unit *row = x + r * p->row_units + s * step_units;
-                EACH_VECTOR
+                BY__EACH_VECTOR
                 {
                     total[r][v] = by__step_add(kind, total[r][v], step[v], row);
                 }
@@ -166,7 +162,7 @@ BY__INLINE void add_tile(by__arithmetic kind, bool is_f8, const plan *p, const c
         EACH_ROW
         {
             float *row = sums + r * BY_PACKED_COLUMNS + j;
-            EACH_VECTOR
+            BY__EACH_VECTOR
             {
                 by__store(row, v * BY__LANES, total[r][v], BY_F32);
             }

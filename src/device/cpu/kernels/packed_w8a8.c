@@ -18,30 +18,25 @@
 
 #include "base/packing.h"
 #include "device/cpu/cpu.h"
+#include "device/cpu/kernels/packed_tile.h"
 #include "device/cpu/kernels/quad_words.h"
 #include "device/cpu/kernels/simd_math.h"
 #include "device/cpu/panel.h"
 #include "device/cpu/work_range.h"
 
-/* Rows of a tile, whose sums over two vectors of columns are in registers; up to WIDE rows have the
- * sums of a whole panel there, whose memory is then read in one stream. 4-byte words for four
+/* Rows of a tile, whose sums over two vectors of columns are in registers; 4-byte words for four
  * inputs of a row. */
 #if defined(__AVX512VNNI__)
 #define HEIGHT     12
-#define WIDE       12
 #define QUAD_WORDS 1
 #elif defined(__AVX2__)
 #define HEIGHT     4
-#define WIDE       2
 #define QUAD_WORDS 2
 #else
 #define HEIGHT     2
-#define WIDE       1
 #define QUAD_WORDS 2
 #endif
-#define PANEL_VECTORS        (BY_PACKED_COLUMNS / BY__LANES)
-#define TILE_VECTORS(height) ((height) <= WIDE ? PANEL_VECTORS : 2)
-#define LARGEST              127.0f
+#define LARGEST 127.0f
 /* Rows whose largest magnitude is smaller are quantized to zeros, because its inverse would not be
  * finite. */
 #define SMALLEST 0x1p-100f
@@ -137,23 +132,21 @@ static void take_row(const plan *p, const by__tensor *x, char *work, int64_t i)
 
 #define EACH_ROW _Pragma("GCC unroll 16") for (int r = 0; r < height; r++)
 
-#define EACH_VECTOR _Pragma("GCC unroll 8") for (int v = 0; v < vectors; v++)
-
 /* sums += the codes w, four inputs of each column, times four inputs of a row. vectors is a
  * constant. */
-BY__INLINE void add_quad(by__vi sums[PANEL_VECTORS], const by__vi w[PANEL_VECTORS],
+BY__INLINE void add_quad(by__vi sums[BY__PANEL_VECTORS], const by__vi w[BY__PANEL_VECTORS],
                          const int32_t *x, int vectors)
 {
 #if defined(__AVX512VNNI__)
     __m512i q = _mm512_set1_epi32(x[0]);
-    EACH_VECTOR
+    BY__EACH_VECTOR
     {
         sums[v] = (by__vi)_mm512_dpbusd_epi32((__m512i)sums[v], (__m512i)w[v], q);
     }
 #else
     by__vi even = (by__vi){0} + x[0];
     by__vi odd = (by__vi){0} + x[1];
-    EACH_VECTOR
+    BY__EACH_VECTOR
     {
         sums[v] = by__add_quad_words(sums[v], w[v], even, odd);
     }
@@ -165,21 +158,21 @@ BY__INLINE void add_quad(by__vi sums[PANEL_VECTORS], const by__vi w[PANEL_VECTOR
 BY__INLINE void add_tile(const plan *p, const char *panel, const int32_t *x, int64_t quads,
                          int32_t *sums, bool resume, int height)
 {
-    const int vectors = TILE_VECTORS(height);
+    const int vectors = BY__TILE_VECTORS(height);
     for (int64_t j = 0; j < BY_PACKED_COLUMNS; j += vectors * BY__LANES) {
         const codes *at = (const codes *)(const void *)(panel + 4 * j);
-        by__vi total[HEIGHT][PANEL_VECTORS];
+        by__vi total[HEIGHT][BY__PANEL_VECTORS];
         EACH_ROW
         {
             const codes *row = (const codes *)(const void *)(sums + r * BY_PACKED_COLUMNS + j);
-            EACH_VECTOR
+            BY__EACH_VECTOR
             {
                 total[r][v] = resume ? (by__vi)row[v] : (by__vi){0};
             }
         }
         for (int64_t s = 0; s < quads; s++) {
-            by__vi w[PANEL_VECTORS];
-            EACH_VECTOR
+            by__vi w[BY__PANEL_VECTORS];
+            BY__EACH_VECTOR
             {
                 w[v] = at[v];
             }
@@ -192,7 +185,7 @@ BY__INLINE void add_tile(const plan *p, const char *panel, const int32_t *x, int
         EACH_ROW
         {
             codes *row = (codes *)(void *)(sums + r * BY_PACKED_COLUMNS + j);
-            EACH_VECTOR
+            BY__EACH_VECTOR
             {
                 row[v] = total[r][v];
             }

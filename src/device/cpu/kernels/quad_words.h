@@ -6,6 +6,8 @@
 
 #include "device/cpu/kernels/simd_math.h"
 
+#if BY__LANES < 16 /* vectors of 16 lanes have vpdpbusd */
+
 typedef uint16_t by__code_halves __attribute__((vector_size(4 * BY__LANES)));
 
 /* Stores the integers q of neighbouring inputs: for four of them, a word with numbers 0 and 2 in
@@ -13,20 +15,16 @@ typedef uint16_t by__code_halves __attribute__((vector_size(4 * BY__LANES)));
 BY__INLINE void by__put_quad_words(int32_t *out, by__vi q)
 {
     typedef int32_t words __attribute__((vector_size(2 * BY__LANES)));
-#if BY__LANES == 16
-    by__vi next =
-        __builtin_shufflevector(q, q, 2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15);
-    by__vi pairs = (q & 0xffff) | (by__vi)((by__vu)next << 16);
-    words w = __builtin_shufflevector(pairs, pairs, 0, 1, 4, 5, 8, 9, 12, 13);
-#elif BY__LANES == 8
+#if BY__LANES == 8
     by__vi next = __builtin_shufflevector(q, q, 2, 3, 2, 3, 6, 7, 6, 7);
-    by__vi pairs = (q & 0xffff) | (by__vi)((by__vu)next << 16);
-    words w = __builtin_shufflevector(pairs, pairs, 0, 1, 4, 5);
+#define FIRST_TWO(v) __builtin_shufflevector(v, v, 0, 1, 4, 5)
 #else
     by__vi next = __builtin_shufflevector(q, q, 2, 3, 2, 3);
-    by__vi pairs = (q & 0xffff) | (by__vi)((by__vu)next << 16);
-    words w = __builtin_shufflevector(pairs, pairs, 0, 1);
+#define FIRST_TWO(v) __builtin_shufflevector(v, v, 0, 1)
 #endif
+    by__vi pairs = (q & 0xffff) | (by__vi)((by__vu)next << 16);
+    words w = FIRST_TWO(pairs);
+#undef FIRST_TWO
     memcpy(out, &w, sizeof w);
 }
 
@@ -38,5 +36,7 @@ BY__INLINE by__vi by__add_quad_words(by__vi sum, by__vi codes, by__vi even, by__
     sum += by__multiply_pairs((by__vi)(halves & 0xff), even);
     return sum + by__multiply_pairs((by__vi)(halves >> 8), odd);
 }
+
+#endif
 
 #endif
