@@ -4,7 +4,7 @@
  * The first message to the broker: {"t": "hello", "role": "gateway" | "worker" | "supervisor",
  * "name": ID, "pid": N}, and from a worker that is ready for work also "model", "version", "slots"
  * (requests that it takes at a time), "sessions" (sequences that it runs at a time; default
- * "slots") and "info" (the model's entry in /v1/models).
+ * "slots") and "info" (the model's entry in /v1/models). A gateway has another name on each link.
  *
  * From a gateway:
  *
@@ -48,7 +48,7 @@
  * From the broker:
  *
  *   work      to a worker: "id", "attempt", "request", "left" (0: it does not expire)
- *   cancel    to a worker: "id"
+ *   cancel    to a worker: "id", and at Redis the "attempt" that it is about
  *   (events   as lists, to a gateway or a supervisor)
  *   hooks     to a gateway, after task_hooks: "hooks", a list as by__tasks_hooks gives it
  *   task      to a gateway: "ref", "task" as by__tasks_get gives it, or null, and possibly "error"

@@ -239,12 +239,24 @@ def gateway_kill():
     wait_for(ready)
 
 
+def gateways():
+    """The channels on which gateways receive events; none while Redis starts."""
+    try:
+        return set(redis("pubsub", "channels", "banyan:to:gateway_*").split())
+    except AssertionError:
+        return set()
+
+
 def redis_kill():
-    """It comes back with what its append-only file has: all that it has answered."""
+    """It comes back with what its append-only file has: all that it has answered. A gateway that has connected again
+    receives nothing of what it submitted before, of which it has missed events."""
+    former = gateways()
     pid = int(open(options["pid"]).read())
     os.kill(pid, signal.SIGKILL)
     time.sleep(0.5)
     subprocess.run(["redis-server", options["conf"]], check=True)
+    wait_for(gateways)
+    assert former and not former & gateways(), former
 
 
 def redis_full():

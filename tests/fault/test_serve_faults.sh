@@ -10,7 +10,14 @@ end_all() {
     end_server
     [ ! -s redis.pid ] || kill -9 "$(cat redis.pid)" 2>/dev/null
 }
-cause() { python3 "$faults" "$url" "$@" || { grep -v '"event":"request"' log | tail -n 30 >&2; fail "$1"; }; }
+# The last lines say what was wrong, those before what the server did.
+cause() {
+    python3 "$faults" "$url" "$@" 2>wrong || {
+        grep -v '"event":"request"' log | tail -n 20 >&2
+        tail -n 5 wrong | cut -c 1-2000 >&2
+        fail "$1"
+    }
+}
 
 train_tiny
 
@@ -134,7 +141,7 @@ LD_PRELOAD="$work/shift.so" serve --workers 2 --broker "redis://127.0.0.1:$port?
 for what in worker_kill worker_stop gateway_kill; do cause "$what" "$server"; done
 cause worker_pause "$server" seconds=2.8
 cause worker_hang "$server" file="$work/hang"
-cause redis_kill "$server" conf="$work/redis.conf" pid="$work/redis.pid"
+cause redis_kill "$server" conf="$work/redis.conf" pid="$work/redis.pid" redis="$port"
 for what in redis_full redis_slow; do cause "$what" "$server" redis="$port"; done
 [ -z "${SECONDS_SLOW:-}" ] || cause redis_slow "$server" redis="$port" seconds="$SECONDS_SLOW"
 cause clock "$server" shift="$work/shift"

@@ -65,8 +65,13 @@ static void on_message(void *user, json_t *message)
 static void on_greet(void *user)
 {
     by__gateway *g = user;
-    json_t *hello = json_pack("{ss ss ss sI}", "t", "hello", "role", "gateway", "name", g->id,
-                              "pid", (json_int_t)getpid());
+    /* Each link has a name of its own: what an earlier one was still sent goes nowhere. At Redis it
+     * would arrive between the subscription and the new submission of the requests, without the
+     * events before it. */
+    char name[BY__ID_BYTES + 12];
+    (void)snprintf(name, sizeof name, "%s-%u", g->id, ++g->links);
+    json_t *hello = json_pack("{ss ss ss sI}", "t", "hello", "role", "gateway", "name", name, "pid",
+                              (json_int_t)getpid());
     g->heard = by__now();
     (void)by__broker_link_send(&g->broker, hello);
     json_decref(hello);

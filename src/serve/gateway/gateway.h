@@ -84,6 +84,7 @@ typedef struct by__gateway {
     json_t *state; /* the broker's last state */
     double stated; /* by__now of it */
     char id[BY__ID_BYTES];
+    unsigned links; /* to the broker so far */
     bool draining;
 } by__gateway;
 

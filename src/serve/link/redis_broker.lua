@@ -67,7 +67,7 @@ local function pulse(now)
         local job = load(id)
         if job then
             call('HINCRBY', P .. 'counters', 'expired', 1)
-            if job.s == 'in_progress' then tell(job.w, cjson.encode({t = 'cancel', id = id})) end
+            stop_work(id, job)
             fail(id, job, 504, 'deadline_exceeded', 'no worker was free before the deadline')
         else
             call('ZREM', P .. 'deadlines', id)
@@ -153,8 +153,9 @@ function ops.submit(id, model, level, cost, sequences, left, gateway, seen, agai
     new.queue = version ~= '' and version or pick(route, id)
     if job then
         -- A reconnected gateway submits its request again: it starts over as another attempt, on
-        -- the version whose text the client has.
-        tell(job.w, cjson.encode({t = 'cancel', id = id}))
+        -- the version whose text the client has. Its former link, under another name, receives
+        -- nothing of this one, and this one nothing of earlier attempts.
+        stop_work(id, job)
         unlink(job)
         call('HINCRBY', key, 'a', 1)
         new.since = job.since
@@ -175,7 +176,7 @@ end
 function ops.cancel(id, gateway)
     local job = load(id)
     if job and not job.o and job.g == gateway then
-        if job.s == 'in_progress' then tell(job.w, cjson.encode({t = 'cancel', id = id})) end
+        stop_work(id, job)
         forget(id, job)
     end
     return {}
@@ -223,7 +224,7 @@ function ops.task_get(id, owner) return row(id, owner) end
 function ops.task_cancel(id, owner)
     local job = load(id)
     if job and job.o == 'o' .. owner and (job.s == 'queued' or job.s == 'in_progress') then
-        if job.s == 'in_progress' then tell(job.w, cjson.encode({t = 'cancel', id = id})) end
+        stop_work(id, job)
         settle(id, job, 'cancelled', '', '')
     end
     return row(id, owner)

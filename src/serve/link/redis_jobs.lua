@@ -65,6 +65,13 @@ local function queue(model, level, version)
     return version == '' and all or all .. '@' .. version
 end
 local function tell(name, text) return name == '' and 1 or call('PUBLISH', P .. 'to:' .. name, text) end
+-- Tells the worker of a request to end it. The message names the attempt: it may arrive when the
+-- worker has been given the request again.
+local function stop_work(id, job)
+    if job.s == 'in_progress' then
+        tell(job.w, cjson.encode({t = 'cancel', id = id, attempt = tonumber(job.a)}))
+    end
+end
 local function text(number) return string.format('%.0f', number) end
 -- The common part of the ids of a request's parts ("ID-0", "ID-1"); nil: there is none.
 local function whole_of(id) return string.match(id, '^(.+)%-') end

@@ -392,10 +392,12 @@ static void send_message(by__redis_link *l, const char *kind, const json_t *m)
 static void on_published(by__redis_link *l, json_t *message)
 {
     const char *id = by__get_text(message, "id");
+    int64_t attempt = by__get_integer(message, "attempt");
+    held *h = id == NULL ? NULL : find(l->own, id);
     if (message == NULL) {
         take(l, false);
-    } else if (id != NULL && find(l->own, id) != NULL) {
-        end_held(l, find(l->own, id));
+    } else if (h != NULL && (attempt == 0 || attempt == h->attempt)) {
+        end_held(l, h);
         take(l, false);
     }
 }
