@@ -1,0 +1,45 @@
+# Sourced by the scripts that make an environment of Python packages.
+#
+#   open_env DIRECTORY     ends the script when this version of it has made DIRECTORY; else makes it
+#   install ARGUMENT...    installs packages there; the arguments are pip's
+#   close_env CODE         runs Python code there, and marks the environment as complete
+#
+# PYTHON names the interpreter (python3). Packages are installed by uv, itself a package: pip takes ten times as long to
+# unpack what PyTorch is made of, and compiles modules that nobody imports. pip installs what uv cannot, as with an
+# index that only pip's configuration names.
+name=$(basename "$0")
+script=$(cd "$(dirname "$0")" && pwd)/$name
+cd "$(dirname "$0")/.."
+
+open_env() {
+    directory=$1
+    python=${PYTHON:-python3}
+    stamp=$directory/.banyan-$name
+    if [ -f "$stamp" ] && cmp -s "$script" "$stamp"; then
+        echo "$directory is up to date"
+        exit 0
+    fi
+    if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
+        echo "$name: $python is older than 3.10, or missing; set PYTHON" >&2
+        exit 1
+    fi
+    if ! "$python" -m venv "$directory"; then
+        echo "$name: $python cannot make a virtual environment; on Debian: apt-get install python3-venv" >&2
+        exit 1
+    fi
+    python=$directory/bin/python
+    "$python" -m pip install --quiet --disable-pip-version-check uv==0.13.9
+}
+
+install() {
+    # A cache in the environment is on its disk, so that files are linked, not copied.
+    if ! "$directory/bin/uv" pip install --quiet --python "$python" --cache-dir "$directory/cache" "$@"; then
+        "$python" -m pip install --quiet --disable-pip-version-check "$@"
+    fi
+    rm -rf "$directory/cache"
+}
+
+close_env() {
+    "$python" -c "$1"
+    cp "$script" "$stamp"
+}
