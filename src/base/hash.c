@@ -62,7 +62,7 @@ void by__hasher_close(by__hasher **hasher)
  * SIGBUS. */
 by_status by__hash_file_hex(char out[33], const char *path, by_error *error)
 {
-    const size_t block = (size_t)1 << 20;
+    const size_t block = (size_t)64 << 10; /* stays in the second-level cache */
     by__hasher *hasher = NULL;
     void *buffer = NULL;
     by_status status = BY_OK;

@@ -190,7 +190,7 @@ by_status by__entry_bytes(const by__tensor_entry *entry,
                                             by_error *error),
                           void *user, by_error *error)
 {
-    const size_t most = (size_t)1 << 18;
+    size_t most = (size_t)1 << 18;
     size_t total;
     uint8_t *buffer;
     by_status status = BY_OK;
@@ -203,6 +203,7 @@ by_status by__entry_bytes(const by__tensor_entry *entry,
     size_t size = by_dtype_size(tensor.dtype);
     memcpy(tensor.shape, entry->shape, sizeof tensor.shape);
     BY_TRY(by_tensor_size(&tensor, &total, NULL, error));
+    most = total < most ? total : most;
     BY_TRY(by__alloc((void **)&buffer, most, size, "a part of a tensor", error));
     for (size_t first = 0; first < total && status == BY_OK; first += most) {
         size_t n = total - first < most ? total - first : most;

@@ -99,8 +99,9 @@ static by_status load_cut(by__store *store, int flat, by__handle handle, const b
 {
     void *copy;
     by_status status = BY_OK;
-    BY_TRY(by__alloc_aligned(&copy, (size_t)COPIED * by_dtype_size(tensor->dtype),
-                             "a copy of a tensor", error));
+    size_t most = (size_t)(count < COPIED ? count : COPIED);
+    BY_TRY(
+        by__alloc_aligned(&copy, most * by_dtype_size(tensor->dtype), "a copy of a tensor", error));
     for (int64_t first = 0; first < count && status == BY_OK; first += COPIED) {
         int64_t part = count - first < COPIED ? count - first : COPIED;
         const by_tensor_slice slice = {.flat = true, .offset = {first}, .shape = {part}};

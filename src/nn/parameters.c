@@ -110,7 +110,8 @@ static by_status initialize_in_parts(by__store *store, int flat, by__handle hand
     int64_t count = by_shape_count(&by__store_entry(store, handle)->local);
     float *drawn;
     by_status status = BY_OK;
-    BY_TRY(by__alloc_aligned((void **)&drawn, DRAWN * sizeof *drawn, "initial weights", error));
+    size_t most = (size_t)(count < DRAWN ? count : DRAWN);
+    BY_TRY(by__alloc_aligned((void **)&drawn, most * sizeof *drawn, "initial weights", error));
     for (int64_t first = 0; first < count && status == BY_OK; first += DRAWN) {
         int64_t part = count - first < DRAWN ? count - first : DRAWN;
         status = by__parameter_init_part(drawn, graph, value, seed, first, part, error);

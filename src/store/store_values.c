@@ -131,7 +131,8 @@ static by_status write_held(by__store *store, int flat, by__handle handle, const
     by__held_piece piece;
     by_status status = BY_OK;
     by_dtype to = by__store_dtype(store, flat, handle);
-    BY_TRY(by__alloc_aligned(&staged, PART * sizeof(float), "staging", error));
+    size_t most = (size_t)(g->count < PART ? g->count : PART);
+    BY_TRY(by__alloc_aligned(&staged, most * sizeof(float), "staging", error));
     for (size_t k = 0; status == BY_OK && by__store_piece(store, flat, handle, k, &piece); k++) {
         status = write_piece(store, to, &piece, by__store_entry(store, handle), g, staged, threads,
                              error);

@@ -60,6 +60,13 @@ static by_batch make_batch(data *d, by_batch_part part, const by_config *config,
     return batch;
 }
 
+/* Makes room for `more` values of a rank. */
+static by_status reserve(rank_job *j, int rank, size_t more, by_error *error)
+{
+    return by__reserve((void **)&j->weights[rank], &j->capacity[rank], j->count[rank] + more,
+                       sizeof *j->weights[rank], error);
+}
+
 /* Adds a tensor to what the rank has. */
 static by_status read_one(rank_job *j, int rank, const by_trainer *t, const by_tensor_view *view,
                           by_trainer_tensor what, int state, size_t i, by_error *error)
@@ -69,8 +76,7 @@ static by_status read_one(rank_job *j, int rank, const by_trainer *t, const by_t
         return BY_OK;
     }
     BY_TRY(by_tensor_size(view, &count, NULL, error));
-    j->weights[rank] =
-        realloc(j->weights[rank], (j->count[rank] + count) * sizeof *j->weights[rank]);
+    BY_TRY(reserve(j, rank, count, error));
     BY_TRY(by_trainer_read(t, what, state, i, j->weights[rank] + j->count[rank], error));
     j->count[rank] += count;
     return BY_OK;
@@ -83,7 +89,7 @@ static by_status read_average(rank_job *j, int rank, by_trainer *t, const by_bat
     double loss;
     BY_TRY(by__trainer_swap_average(t, false, error));
     BY_TRY(by_trainer_loss(t, batch, &loss, error));
-    j->weights[rank] = realloc(j->weights[rank], (j->count[rank] + 1) * sizeof *j->weights[rank]);
+    BY_TRY(reserve(j, rank, 1, error));
     j->weights[rank][j->count[rank]++] = (float)loss;
     for (size_t i = 0; i < by_trainer_parameter_count(t); i++) {
         by_tensor_view view = by_trainer_parameter(t, i);

@@ -16,6 +16,7 @@ typedef struct rank_job {
      * of the weights when it was in their place, after the second step. */
     float *weights[RANK_JOB_RANKS];
     size_t count[RANK_JOB_RANKS];
+    size_t capacity[RANK_JOB_RANKS];
     by_memory_report memory[RANK_JOB_RANKS];
     by_status status[RANK_JOB_RANKS];
     by_error errors[RANK_JOB_RANKS];
