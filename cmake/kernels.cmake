@@ -10,6 +10,31 @@ else()
   set(kernel_flags_baseline "")
 endif()
 
+# Levels that the program has. `native` leaves out what the processor that compiles it cannot run: a third of the
+# compiler's work on one without AVX-512. Their commands are in compile_commands.json all the same, for clang-tidy.
+set(BY_KERNEL_LEVELS all CACHE STRING "Levels of the kernels: all, or native, those that this machine runs")
+execute_process(COMMAND ${CMAKE_C_COMPILER} -march=native -dM -E -x c /dev/null
+                OUTPUT_VARIABLE native ERROR_QUIET)
+if(native MATCHES "__AVX512BF16__ 1" AND native MATCHES "__AVX512VNNI__ 1")
+  set(native_level avx512)
+elseif(native MATCHES "__AVX2__ 1" AND native MATCHES "__FMA__ 1" AND native MATCHES "__BMI2__ 1")
+  set(native_level avx2)
+else()
+  set(native_level baseline)
+endif()
+set(linked_levels ${kernel_levels})
+if(BY_KERNEL_LEVELS STREQUAL "native")
+  list(FIND kernel_levels ${native_level} last)
+  math(EXPR count "${last} + 1")
+  list(SUBLIST kernel_levels 0 ${count} linked_levels)
+elseif(NOT BY_KERNEL_LEVELS STREQUAL "all")
+  message(FATAL_ERROR "BY_KERNEL_LEVELS is ${BY_KERNEL_LEVELS}; one of all, native")
+endif()
+foreach(level ${linked_levels})
+  string(TOUPPER BY_HAS_${level} has)
+  add_compile_definitions(${has})
+endforeach()
+
 # Kernels are optimized at every build type: a debug run stays usable.
 set(BY_KERNEL_OPTIMIZATION -O3 CACHE STRING "How kernels are optimized")
 
@@ -19,15 +44,7 @@ set(sanitized_level "")
 if(BY_SANITIZE)
   set(sanitizer_flags -fsanitize=${BY_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   if(NOT BY_FUZZ)
-    execute_process(COMMAND ${CMAKE_C_COMPILER} -march=native -dM -E -x c /dev/null
-                    OUTPUT_VARIABLE native COMMAND_ERROR_IS_FATAL ANY)
-    if(native MATCHES "__AVX512BF16__ 1" AND native MATCHES "__AVX512VNNI__ 1")
-      set(sanitized_level avx512)
-    elseif(native MATCHES "__AVX2__ 1" AND native MATCHES "__FMA__ 1" AND native MATCHES "__BMI2__ 1")
-      set(sanitized_level avx2)
-    else()
-      set(sanitized_level baseline)
-    endif()
+    set(sanitized_level ${native_level})
   endif()
 endif()
 

@@ -6,7 +6,7 @@ set -u
 cd "$(dirname "$0")/../.." || exit 1
 . tests/support/mpi.sh
 
-program=build/debug/tests/comm_ranks
+program=build/release/tests/comm_ranks
 output=$(mktemp) || exit 1
 trap 'rm -f "$output"' EXIT
 problems=0

@@ -7,14 +7,10 @@
 
 /* Declares the kernels of table.inc, then lists them. */
 #define BY__REFERENCE(name) extern const by__kernel by__kernel_##name##_reference;
-#if defined(__x86_64__)
 #define BY__LEVELS(name)                                                                           \
     extern const by__kernel by__kernel_##name##_baseline;                                          \
     extern const by__kernel by__kernel_##name##_avx2;                                              \
     extern const by__kernel by__kernel_##name##_avx512;
-#else
-#define BY__LEVELS(name) extern const by__kernel by__kernel_##name##_baseline;
-#endif
 #include "device/cpu/table.inc"
 #undef BY__REFERENCE
 #undef BY__LEVELS
@@ -26,11 +22,16 @@ typedef struct table_row {
 } table_row;
 
 #define BY__REFERENCE(name) {BY__ISA_REFERENCE, BY__ISA_REFERENCE, &by__kernel_##name##_reference},
-#if defined(__x86_64__)
+/* Which levels there are is decided in cmake/kernels.cmake. */
+#if defined(BY_HAS_AVX512)
 #define BY__LEVELS(name)                                                                           \
     {BY__ISA_BASELINE, BY__ISA_BASELINE, &by__kernel_##name##_baseline},                           \
         {BY__ISA_AVX2, BY__ISA_AVX2, &by__kernel_##name##_avx2},                                   \
         {BY__ISA_AVX512, BY__ISA_AVX512, &by__kernel_##name##_avx512},
+#elif defined(BY_HAS_AVX2)
+#define BY__LEVELS(name)                                                                           \
+    {BY__ISA_BASELINE, BY__ISA_BASELINE, &by__kernel_##name##_baseline},                           \
+        {BY__ISA_AVX2, BY__ISA_AVX2, &by__kernel_##name##_avx2},
 #else
 #define BY__LEVELS(name) {BY__ISA_BASELINE, BY__ISA_BASELINE, &by__kernel_##name##_baseline},
 #endif
@@ -50,22 +51,23 @@ const char *by__isa_name(by__isa isa)
  */
 by__isa by__cpu_best_isa(void)
 {
-#if defined(__x86_64__)
+    by__isa best = BY__ISA_BASELINE;
+#if defined(BY_HAS_AVX2)
     __builtin_cpu_init();
-    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
-        !__builtin_cpu_supports("bmi") || !__builtin_cpu_supports("bmi2")) {
-        return BY__ISA_BASELINE;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2")) {
+        best = BY__ISA_AVX2;
     }
-    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
-        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl") ||
-        !__builtin_cpu_supports("avx512cd") || !__builtin_cpu_supports("avx512bf16") ||
-        !__builtin_cpu_supports("avx512vnni")) {
-        return BY__ISA_AVX2;
-    }
-    return BY__ISA_AVX512;
-#else
-    return BY__ISA_BASELINE;
 #endif
+#if defined(BY_HAS_AVX512)
+    if (best == BY__ISA_AVX2 && __builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd") &&
+        __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni")) {
+        best = BY__ISA_AVX512;
+    }
+#endif
+    return best;
 }
 
 const char *const *by__host_levels(size_t *count)

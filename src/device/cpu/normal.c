@@ -7,16 +7,17 @@
 
 static by__fill_normal_fn *fill_at(by__isa isa)
 {
-#if defined(__x86_64__)
+#if defined(BY_HAS_AVX512)
     if (isa == BY__ISA_AVX512) {
         return by__fill_normal_block_avx512;
     }
+#endif
+#if defined(BY_HAS_AVX2)
     if (isa == BY__ISA_AVX2) {
         return by__fill_normal_block_avx2;
     }
-#else
-    BY_UNUSED(isa);
 #endif
+    BY_UNUSED(isa);
     return by__fill_normal_block_baseline;
 }
 

@@ -17,7 +17,7 @@ bool by__panel_native(void)
 
 const by__panel *by__panel_for(by__isa isa, bool native, by_dtype dtype)
 {
-#if defined(__x86_64__)
+#if defined(BY_HAS_AVX512)
     if (isa == BY__ISA_AVX512) {
 #if defined(__linux__)
         const by__panel *amx = dtype == BY_BF16 && native ? by__panel_amx() : NULL;
@@ -27,6 +27,8 @@ const by__panel *by__panel_for(by__isa isa, bool native, by_dtype dtype)
 #endif
         return BY__PANEL_OF(dtype, avx512);
     }
+#endif
+#if defined(BY_HAS_AVX2)
     if (isa == BY__ISA_AVX2) {
         return BY__PANEL_OF(dtype, avx2);
     }

@@ -93,10 +93,8 @@ typedef struct by__panel {
     extern const by__panel by__panel_bf16_##level;                                                 \
     extern const by__panel by__panel_f16_##level;
 BY__DECLARE_SHARED(baseline)
-#if defined(__x86_64__)
 BY__DECLARE_SHARED(avx2)
 BY__DECLARE_SHARED(avx512)
-#endif
 
 #if defined(__x86_64__) && defined(__linux__)
 /* Panels on AMX tiles; NULL if the processor or the system does not support them. */
