@@ -88,6 +88,21 @@ def run(path, body, prompt, generated, before=lambda: None):
     thread.join()
 
 
+def stream(body):
+    """Lines of a stream as they come; the last one is None."""
+    out = []
+    data = json.dumps({"model": "m", "stream": True, **body}).encode()
+    request = urllib.request.Request(url + "/v1/completions", data, {"Content-Type": "application/json"})
+
+    def read():
+        with urllib.request.urlopen(request) as answer:
+            out.extend(answer)
+        out.append(None)
+
+    threading.Thread(target=read).start()
+    return out
+
+
 def events(id):
     """Events of a task as they come; the last one is None."""
     out = []
@@ -138,6 +153,15 @@ try:
     held = job()
     run("/v1/completions", {"prompt": "a", "max_tokens": 10}, 1, 6)
     wait_for(lambda: used() == charged + 7)
+
+    # A stream whose worker says nothing, as while it reads a long prompt, gets comments.
+    lines = stream({"prompt": "a", "max_tokens": 10})
+    taken = job()
+    worker.tell(taken, {"e": "begin", "prompt_tokens": 1, "version": "one"})
+    wait_for(lambda: b": wait\n" in lines)
+    worker.tell(taken, {"e": "text", "i": 0, "text": "b"}, {"e": "end", "usage": {}, "timing": {}})
+    wait_for(lambda: lines[-1] is None)
+    assert b"data: [DONE]\n" in lines and any(b'"b"' in line for line in lines[:-1]), lines
 
     # Who follows a task sees its end, though its attempts are counted by a broker and by the one that replaces it.
     seen = events(first["id"])

@@ -166,6 +166,7 @@ static void on_tick(uv_timer_t *timer)
         by__broker_link_drop(&g->broker, "it says nothing");
     }
     by__calls_expire(g);
+    by__calls_keep_open(g);
     save_quota(g);
 }
 

@@ -172,6 +172,7 @@ typedef struct by__call {
     bool kept;    /* it is recorded in the payload log: the text of a stream is gathered too */
     int64_t top;  /* number of most probable tokens reported for each token */
     bool began;   /* the head of the stream has been sent */
+    double spoke; /* by__now when something was last sent to the stream */
     json_t *own;  /* owned by the form; NULL: none */
     bool fetches; /* its rows are fetched for the entities in `own` when it starts */
     by__feature_fetch *fetch; /* the fetch in progress; NULL: none */
@@ -184,6 +185,10 @@ typedef struct by__call {
     by__part *parts;     /* [part_count] */
     by__choice *choices; /* [part_count * n] */
 } by__call;
+
+/* Seconds without output after which a stream gets a comment, which clients ignore. */
+#define BY__QUIET        15.0
+#define BY__WAIT_COMMENT ": wait\n\n"
 
 /* ---- a request in flight (gateway_call.c; its form: gateway_forms.c) ---- */
 
@@ -212,6 +217,9 @@ void by__call_gone(by__waiter *waiter);
 /* Ends calls that are well past their deadline, which broker and worker enforce as long as they
  * live. */
 void by__calls_expire(by__gateway *g);
+/* Sends BY__WAIT_COMMENT to streams that have begun and have been silent for BY__QUIET seconds:
+ * while a worker reads a long prompt, proxies must not close the connection. */
+void by__calls_keep_open(by__gateway *g);
 /* The broker is connected again: submits all calls that have not ended once more. */
 void by__calls_again(by__gateway *g);
 /* Parses a large event, or prints a large answer (whose call has left the gateway, and is freed

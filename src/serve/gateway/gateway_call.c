@@ -312,6 +312,7 @@ static size_t choice_of(const by__part *part, int64_t i)
 /* Sends frames, and frees them. Returns false if the client is gone, and the call with it. */
 static bool put(by__call *call, by__text *out)
 {
+    call->spoke = by__now();
     bool sent = by__exchange_send_text(call->exchange, out);
     by__text_free(out);
     return sent;
@@ -360,6 +361,19 @@ static bool begin(by__call *call)
     return put(call, &out);
 }
 
+void by__calls_keep_open(by__gateway *g)
+{
+    double now = by__now();
+    for (by__call *call = g->calls, *next; call != NULL; call = next) {
+        by__text out = {0};
+        next = call->next;
+        if (call->began && now - call->spoke > BY__QUIET) {
+            by__text_add(&out, BY__WAIT_COMMENT);
+            (void)put(call, &out);
+        }
+    }
+}
+
 static void keep_text(by__call *call, size_t choice, const char *text, size_t length,
                       const json_t *logprobs)
 {
@@ -403,6 +417,7 @@ static void take_text(by__part *part, size_t choice, const char *text, size_t le
     if (call->stream && begin(call)) {
         by__text *out = &call->gateway->frame; /* one buffer is reused for all frames */
         out->length = 0;
+        call->spoke = now;
         call->form->text(call, choice, text, length, logprobs, out);
         (void)by__exchange_send_text(call->exchange, out);
         if (out->failed || out->capacity > MOST_FRAME) {

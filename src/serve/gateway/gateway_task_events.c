@@ -17,9 +17,6 @@
 #define MOST  2.0
 /* Seconds after which a poll counts as lost. */
 #define LOST 5.0
-/* Seconds without output after which a comment is sent, so that proxies do not close the
- * connection. */
-#define QUIET 15.0
 
 struct by__watch {
     by__waiter waiter;
@@ -169,9 +166,9 @@ static void on_tick(uv_timer_t *timer)
         }
         if (g->draining && w->began) {
             end(w); /* the client can resume at another gateway */
-        } else if (w->began && now - w->spoke > QUIET) {
+        } else if (w->began && now - w->spoke > BY__QUIET) {
             w->spoke = now;
-            (void)by__exchange_send(w->exchange, ": wait\n\n", 8);
+            (void)by__exchange_send(w->exchange, BY__WAIT_COMMENT, strlen(BY__WAIT_COMMENT));
         } else if (w->ref == 0 && now >= w->due) {
             ask(w, now);
         }
