@@ -224,6 +224,12 @@ by_status by__safetensors_parse(by__safetensors *out, const char *file, const ui
                             "%s: %zu bytes; a safetensors file begins with an 8-byte header length",
                             file, size);
     }
+    if (memcmp(data, "GGUF", 4) == 0) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: this is a GGUF file, not a safetensors file; convert it with "
+                            "banyan export %s --format safetensors --output DIR",
+                            file, file);
+    }
     uint64_t length = 0;
     for (int i = 7; i >= 0; i--) {
         length = length << 8 | data[i];

@@ -222,6 +222,9 @@ static void every_broken_rule_is_named(void **state)
     assert_non_null(strstr(error.message, "truncated"));
     assert_int_equal(by__safetensors_parse(&list, "f", (const uint8_t *)"1234567", 7, &error),
                      BY_EFORMAT);
+    assert_int_equal(by__safetensors_parse(&list, "f", (const uint8_t *)"GGUF\3\0\0\0", 8, &error),
+                     BY_EFORMAT);
+    assert_non_null(strstr(error.message, "banyan export f --format safetensors"));
     /* What the format allows. */
     assert_int_equal(parse("{}      ", 8, 0, &error), BY_OK);
     const char *empty = "{\"a\":{\"dtype\":\"U8\",\"shape\":[0,9223372036854775807,9],"
