@@ -4,7 +4,7 @@
 #   install ARGUMENT...    installs packages there; the arguments are pip's
 #   close_env CODE         runs Python code there, and marks the environment as complete
 #
-# PYTHON names the interpreter (python3). Packages are installed by uv, itself a package: pip takes ten times as long to
+# PYTHON names the interpreter (python3). Packages are installed by uv, itself a package: pip takes four times as long to
 # unpack what PyTorch is made of, and compiles modules that nobody imports. pip installs what uv cannot, as with an
 # index that only pip's configuration names.
 name=$(basename "$0")
@@ -28,7 +28,7 @@ open_env() {
         exit 1
     fi
     python=$directory/bin/python
-    "$python" -m pip install --quiet --disable-pip-version-check uv==0.13.9
+    "$python" -m pip install --quiet --disable-pip-version-check uv==0.13.9 || true
 }
 
 install() {

@@ -43,17 +43,11 @@ if len(files) > 7:
 END
 
 say "the code of the page compiles"
-# As the debug preset does, and as deep: with ccache, what the page leaves as it is was compiled before. A new op is
-# seen by most kernels, which are not to be fast here. Without optimization, gcc does not see that code for other
-# lengths of vectors is dead.
-launcher=
-if command -v ccache >/dev/null; then
-    export CCACHE_BASEDIR="$copy" CCACHE_NOHASHDIR=1
-    launcher=-DCMAKE_C_COMPILER_LAUNCHER=ccache
-fi
-# shellcheck disable=SC2086
-run 0 cmake -S "$copy" -B "$copy/build/debug" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DBY_WERROR=ON \
-    "-DBY_KERNEL_OPTIMIZATION=-O0;-Wno-sign-conversion;-Wno-stringop-overread;-Wno-stringop-overflow" $launcher
+# A new op is seen by most sources and kernels, which are not to be fast here. Without optimization, gcc does not see that
+# code for other lengths of vectors is dead.
+run 0 cmake -S "$copy" -B "$copy/build/debug" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG=-O0 -DBY_WERROR=ON \
+    -DBY_KERNEL_LEVELS=native \
+    "-DBY_KERNEL_OPTIMIZATION=-O0;-Wno-sign-conversion;-Wno-stringop-overread;-Wno-stringop-overflow"
 run 0 cmake --build "$copy/build/debug" --target banyan_cli test_gradients test_kernels
 ln -s debug/banyan debug/tests "$copy/build"
 

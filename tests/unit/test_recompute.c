@@ -65,6 +65,7 @@ typedef struct outcome {
     double losses[STEPS];
     float *values; /* parameters, gradients, states */
     size_t count;
+    size_t capacity;
     uint64_t activations;
     double seconds; /* of a step, as planned */
     int products;   /* in its graph */
@@ -76,8 +77,9 @@ static void read_tensor(outcome *o, const by_trainer *t, by_tensor_view view,
     by_error error = {0};
     size_t count;
     check_ok(by_tensor_size(&view, &count, NULL, &error), &error);
-    o->values = realloc(o->values, (o->count + count) * sizeof *o->values);
-    assert_non_null(o->values);
+    check_ok(
+        by__reserve((void **)&o->values, &o->capacity, o->count + count, sizeof *o->values, &error),
+        &error);
     check_ok(by_trainer_read(t, what, state, i, o->values + o->count, &error), &error);
     o->count += count;
 }
