@@ -22,19 +22,20 @@ typedef struct table_row {
 } table_row;
 
 #define BY__REFERENCE(name) {BY__ISA_REFERENCE, BY__ISA_REFERENCE, &by__kernel_##name##_reference},
-/* Which levels there are is decided in cmake/kernels.cmake. */
-#if defined(BY_HAS_AVX512)
-#define BY__LEVELS(name)                                                                           \
-    {BY__ISA_BASELINE, BY__ISA_BASELINE, &by__kernel_##name##_baseline},                           \
-        {BY__ISA_AVX2, BY__ISA_AVX2, &by__kernel_##name##_avx2},                                   \
-        {BY__ISA_AVX512, BY__ISA_AVX512, &by__kernel_##name##_avx512},
-#elif defined(BY_HAS_AVX2)
-#define BY__LEVELS(name)                                                                           \
-    {BY__ISA_BASELINE, BY__ISA_BASELINE, &by__kernel_##name##_baseline},                           \
-        {BY__ISA_AVX2, BY__ISA_AVX2, &by__kernel_##name##_avx2},
+/* cmake/kernels.cmake says which levels there are. */
+#if defined(BY_HAS_AVX2)
+#define AVX2_ROW(name) {BY__ISA_AVX2, BY__ISA_AVX2, &by__kernel_##name##_avx2},
 #else
-#define BY__LEVELS(name) {BY__ISA_BASELINE, BY__ISA_BASELINE, &by__kernel_##name##_baseline},
+#define AVX2_ROW(name)
 #endif
+#if defined(BY_HAS_AVX512)
+#define AVX512_ROW(name) {BY__ISA_AVX512, BY__ISA_AVX512, &by__kernel_##name##_avx512},
+#else
+#define AVX512_ROW(name)
+#endif
+#define BY__LEVELS(name)                                                                           \
+    {BY__ISA_BASELINE, BY__ISA_BASELINE, &by__kernel_##name##_baseline},                           \
+        AVX2_ROW(name) AVX512_ROW(name)
 static const table_row table[] = {
 #include "device/cpu/table.inc"
 };

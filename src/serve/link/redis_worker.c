@@ -389,6 +389,8 @@ static void send_message(by__redis_link *l, const char *kind, const json_t *m)
     }
 }
 
+/* A "cancel" may come after a later attempt of the same request; one of a process that names no
+ * attempt (0) counts for any. */
 static void on_published(by__redis_link *l, json_t *message)
 {
     const char *id = by__get_text(message, "id");
