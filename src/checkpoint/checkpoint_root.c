@@ -211,6 +211,18 @@ by_status by_checkpoint_latest(const char *root, char **path, char **skipped, by
     return BY_OK;
 }
 
+by_status by__run_checkpoint(char **out, const char *path, by_error *error)
+{
+    char *root = by__path_join(path, "checkpoints");
+    *out = NULL;
+    if (root == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    by_status status = by__path_is_dir(root) ? by_checkpoint_latest(root, out, NULL, error) : BY_OK;
+    free(root);
+    return status;
+}
+
 by_status by_checkpoint_mark_best(const char *root, uint64_t step, double loss, by_error *error)
 {
     char *directory;

@@ -626,6 +626,9 @@ by_status by__root_lock(int *fd, const char *root, by_error *error);
 by_status by__root_drop_behind(const char *root, uint64_t step, by_error *error);
 /* Steps of all directories named like checkpoints, newest first. */
 by_status by__root_steps(uint64_t **out, size_t *count, const char *root, by_error *error);
+/* Finds the newest checkpoint of a run, verified, to be freed with free(); *out is NULL if the path
+ * is no run. */
+by_status by__run_checkpoint(char **out, const char *path, by_error *error);
 /* Checks that ROOT/step-N is a complete checkpoint of that step; *path is freed with free(). */
 by_status by__root_read(by__manifest *manifest, char **path, const char *root, uint64_t step,
                         bool verify, by_error *error);

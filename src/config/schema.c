@@ -87,8 +87,8 @@ static const by__key common[] = {
     {"model", "dropout", BY__KEY_REAL, BY__FIELD(model.dropout), "0", 0, 1, BY__BELOW_MAX,
      .help = "dropout probability on embeddings, attention output and MLP output"},
     {"model", "from", BY__KEY_TEXT, BY__FIELD(model.from), "\"\"",
-     .help = "model directory in Hugging Face form whose weights training starts from; empty: "
-             "random weights"},
+     .help = "run (its newest checkpoint) or model directory in Hugging Face form whose weights "
+             "training starts from; empty: random weights"},
 
     {"data", "valid_fraction", BY__KEY_REAL, BY__FIELD(data.valid_fraction), "0.1", 0, 1,
      BY__BELOW_MAX, .help = "share of the data that is held out for evaluation; for text, its end"},

@@ -1,6 +1,8 @@
 /* Takes the sizes of the model from the weights to start from (model.from). */
+#include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/storage.h"
 #include "config/kind.h"
 #include "train/train.h"
 
@@ -73,7 +75,7 @@ static by_status check_given(const by_config *config, const char *json, by_error
     return status;
 }
 
-/* Sets the config's sizes from a Hugging Face directory to start from. */
+/* Sets the config's sizes from the directory to start from. */
 static by_status adopt_model(by_config *config, by_error *error)
 {
     by_weights *weights;
@@ -90,11 +92,31 @@ static by_status adopt_model(by_config *config, by_error *error)
     return status;
 }
 
+/* Replaces a run in model.from by its newest checkpoint, so that the new run tells which one it
+ * started from. */
+static by_status name_checkpoint(by_config *config, by_error *error)
+{
+    char *path;
+    by__text setting = {0};
+    BY_TRY(by__run_checkpoint(&path, config->model.from, error));
+    if (path == NULL) {
+        return BY_OK;
+    }
+    by__text_add(&setting, "model.from=");
+    by__text_json(&setting, path, strlen(path));
+    free(path);
+    by_status status = setting.failed ? by_error_set(error, BY_EMEMORY, "out of memory: a path")
+                                      : by_config_set(config, setting.data, error);
+    by__text_free(&setting);
+    return status;
+}
+
 by_status by_config_take_model(by_config *config, by_error *error)
 {
     bool given = by__config_is_given(config, "model.context");
     int64_t context = given ? config->model.context : CONTEXT;
     if (config->model.from[0] != '\0') {
+        BY_TRY(name_checkpoint(config, error));
         BY_TRY(adopt_model(config, error));
         /* Only with rotary positions may the context be shorter than the checkpoint's. */
         if (context < config->model.context && by_model_is_rotary(&config->model)) {

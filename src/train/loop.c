@@ -59,22 +59,28 @@ bool by__job_stopped(const by__job *job)
 
 /* ---- opening ---- */
 
-/* Completes the config from its data and weights. A resumed run does not need the directory that
- * its weights originally came from: its config has the sizes, its checkpoints the rest. */
-static by_status complete_config(by__job *job, by_error *error)
+/* Completes the config of a resumed run. It does not need the directory that its weights originally
+ * came from: its config has the sizes, its checkpoints the rest. */
+static by_status complete_resumed(by__job *job, by_error *error)
 {
     by_config *c = job->config;
     char none[] = "";
     char *from = c->model.from;
     char *adapters = c->lora.from;
-    if (job->options->resume != NULL) {
-        c->model.from = none;
-        c->lora.from = none;
-    }
+    c->model.from = none;
+    c->lora.from = none;
     by_status status = by_task_complete(job->data, c, error);
     c->model.from = from;
     c->lora.from = adapters;
-    return status == BY_OK ? by_config_hash(c, job->config_hash, error) : status;
+    return status;
+}
+
+/* Completes the config from its data and weights. */
+static by_status complete_config(by__job *job, by_error *error)
+{
+    BY_TRY(job->options->resume != NULL ? complete_resumed(job, error)
+                                        : by_task_complete(job->data, job->config, error));
+    return by_config_hash(job->config, job->config_hash, error);
 }
 
 /* Plans the loaders; only the data are allocated so far. */

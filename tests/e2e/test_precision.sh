@@ -72,5 +72,10 @@ loss=$(grep '"eval"' runs/qat/events.jsonl | tail -n 1 | field valid_loss)
 run 0 "$banyan" compress runs/qat --method int4 --set group=32 --set head=16 --out qat4 --eval held-out --json
 near "$(field loss_after <out)" "$loss" 2e-3
 [ "$(field loss_before <out)" != "$(field loss_after <out)" ] || fail "no weight was rounded"
+run 0 "$banyan" train c.yaml --set model.from=runs/qat --set name=more --set train.steps=6
+newest=$(find runs/qat/checkpoints -name 'step-*' | sort | tail -n 1)
+holds runs/more/config.yaml "from: $newest"
+first=$(grep '"loss"' runs/more/events.jsonl | head -n 1 | field loss)
+awk -v a="$first" -v b="$loss" 'BEGIN { exit !(a < b + 0.3) }' || fail "the weights are not those of the run: $first"
 run 2 "$banyan" train c.yaml --set precision.qat=int4 --set precision.qat_group=48 --set name=no
 holds err "precision.qat_group is 48; must be 32, 64 or 128"

@@ -128,6 +128,9 @@ static by_status choose_tokenizer(char **out, const by_config *config, const cha
     if (*out == NULL && from[0] != '\0' && strcmp(data->tokenizer, "char") == 0 &&
         by__path_is_dir(from)) {
         BY_TRY(find_tokenizer(out, from, error));
+        if (*out == NULL) {
+            BY_TRY(find_saved_tokenizer(out, from, error)); /* of a run */
+        }
     }
     return *out == NULL ? copy(out, data->tokenizer, error) : BY_OK;
 }
@@ -328,6 +331,20 @@ static by_status check_tokenizer(const by__data_paths *paths, const char *path, 
                               paths->train_count > 1 ? "data.mix" : "data.train", train);
 }
 
+/* Refuses data of another tokenizer than that of the weights to start from. */
+static by_status check_origin(const by__data_paths *paths, const char *from, by_error *error)
+{
+    char *checkpoint;
+    if (from[0] == '\0' || !by__path_is_dir(from)) {
+        return BY_OK;
+    }
+    BY_TRY(by__run_checkpoint(&checkpoint, from, error));
+    by_status status =
+        by__same_tokenizer(paths->train[0], checkpoint == NULL ? from : checkpoint, error);
+    free(checkpoint);
+    return status;
+}
+
 /* Checks that all training data, valid and the weights to start from have the same tokenizer. */
 static by_status check_tokenizers(const by__data_paths *paths, const by_config *config,
                                   bool is_resumed, by_error *error)
@@ -339,9 +356,7 @@ static by_status check_tokenizers(const by__data_paths *paths, const by_config *
         BY_TRY(check_tokenizer(paths, paths->valid[i],
                                paths->names == NULL ? "data.valid" : "data.valid_sets", error));
     }
-    return config->model.from[0] == '\0' || is_resumed || !by__path_is_dir(config->model.from)
-               ? BY_OK
-               : by__same_tokenizer(paths->train[0], config->model.from, error);
+    return is_resumed ? BY_OK : check_origin(paths, config->model.from, error);
 }
 
 by_status by__data_prepare(by__data_paths *out, const by_config *config,
