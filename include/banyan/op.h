@@ -170,7 +170,8 @@
  *     shorter): scale is the largest magnitude / 127, codes are 128 + x / scale rounded to nearest,
  *     ties to even. A block whose largest magnitude is below 2^-118 has scale 0; one with an
  *     element that is not finite has a scale that is not.
- *   FAKE_QUANTIZE     w f32 [k, n], or [n, k] with trans_b  y like w, dtype attrs.dtype
+ *   FAKE_QUANTIZE     w f32 [k, n], or with trans_b         y like w, dtype attrs.dtype
+ *                     [n, k] or a stack [E, n, k]
  *     w rounded to the values of the codes of attrs.packing (INT8 or INT4, banyan/packing.h; 8-bit
  *     codes in [-127, 127]); a group with a weight that is not finite becomes NaN. Its gradient is
  *     that of y (straight-through).
@@ -200,6 +201,8 @@
  *     that packing's dtype; otherwise as MATMUL. A row of y has the same bits regardless of other
  *     rows. With INT8 and INT4, each block of a row of a (128 inputs, or a group) is multiplied as
  *     integers of magnitude up to 32639 times a scale.
+ *   PACKED_GROUPED_MATMUL   a [R, k], w u8,                 y [R, n]: as GROUPED_MATMUL, with a
+ *                     range i32 [G, 2]                      stack of packed matrices
  *   PACKED_EMBEDDING  ids i32 [...], w u8                   y [..., k] attrs.dtype: for each id the
  *                                                           inputs of that output of w
  * !
@@ -360,6 +363,7 @@ enum {
     X(FAKE_QUANTIZE, fake_quantize)                                                                \
     X(PAGED_ATTENTION, paged_attention)                                                            \
     X(PACKED_MATMUL, packed_matmul)                                                                \
+    X(PACKED_GROUPED_MATMUL, packed_grouped_matmul)                                                \
     X(PACKED_EMBEDDING, packed_embedding)
 
 #define BY_OP_NUMBER(NAME, name) BY_OP_##NAME,
@@ -466,11 +470,11 @@ typedef struct by_attrs {
     int64_t turn;           /* positions: entry of x from which gap applies */
     int64_t gap;            /* positions: added from entry turn on */
     int64_t chosen;         /* mixture of experts: experts per token */
-    int64_t capacity;       /* GROUP, GROUPED_MATMUL: rows per group; 0: no limit */
+    int64_t capacity;       /* GROUP, grouped products: rows per group; 0: no limit */
     int64_t blocks;         /* GROUP: blocks of entries; 0: 1 */
     int64_t window;         /* attention: number of last keys; 0: all */
     by_shape shape;         /* FILL, RESHAPE, EXPAND, GATHER_PARAMETER */
-    by_packing packing;     /* PACKED_MATMUL, PACKED_EMBEDDING, FAKE_QUANTIZE */
+    by_packing packing;     /* ops with packed weights, FAKE_QUANTIZE */
     int64_t axis;           /* operated on */
     int order[BY_MAX_RANK]; /* PERMUTE */
     uint32_t axes;          /* SUM: bit i: axis i */

@@ -18,6 +18,9 @@
  *                  byte i has the codes c of weights t (c - 8) for inputs i (low nibble) and 4 + i
  *                  (high nibble); then f16 [32]: t of each output in the group
  *
+ * A stack of matrices, such as the experts of a layer, has the panels of each matrix one after the
+ * other.
+ *
  * Codes are rounded to nearest. For 8 bits, t is the largest weight magnitude of the output divided
  * by 127, for FP8 by 448. For 4 bits, the weight of largest magnitude in a group gets code 0, so t
  * is that weight divided by -8.
@@ -58,8 +61,9 @@ typedef enum by_packing_kind {
 typedef struct by_packing {
     by_packing_kind kind;
     by_dtype dtype; /* of the unpacked elements and of the other operand */
-    int64_t n, k;
-    int64_t group; /* INT4: inputs that share a scale, 32, 64 or 128 */
+    int64_t n, k;   /* of one matrix */
+    int64_t group;  /* INT4: inputs that share a scale, 32, 64 or 128 */
+    int64_t stack;  /* matrices of a weight with three axes; 0: the weight is one matrix */
 } by_packing;
 
 /* Returns "plain", "packed", "int8", "int4", "w8a8" or "fp8"; "?" for an invalid value. */

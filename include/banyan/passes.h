@@ -183,10 +183,10 @@ typedef struct by_packing_options {
 
 /* Packs constant weights (banyan/packing.h): parameters that are read by products, all in the same
  * way, and otherwise only by look-ups of their outputs, such as a token embedding that is also the
- * head. They become u8 [panels, bytes of a panel], and their readers PACKED_MATMUL and
- * PACKED_EMBEDDING, in which a row does not depend on the number of rows. For graphs that only run
- * forward. Returns BY_EARG if options->like has packed a parameter that a node here cannot read in
- * that form. */
+ * head. They become u8 [panels, bytes of a panel], and their readers PACKED_MATMUL,
+ * PACKED_GROUPED_MATMUL and PACKED_EMBEDDING, in which a row does not depend on the number of rows.
+ * For graphs that only run forward. Returns BY_EARG if options->like has packed a parameter that a
+ * node here cannot read in that form. */
 BY_API by_status by_pass_pack(by_graph *graph, const by_packing_options *options, by_error *error);
 
 /* Transposes weights [k, n] that only products read to [n, k]: products with few rows, as in

@@ -35,7 +35,10 @@ const char *by__packing_wrong(const by_packing *packing)
     if (packing->kind == BY_PACKING_W8A8 && packing->k > BY__W8A8_INPUTS) {
         return "w8a8 has at most 131072 inputs";
     }
-    if (packing->n < 1 || packing->k < 1 || by__packed_panel_bytes(packing) == SIZE_MAX) {
+    size_t bytes = by__packed_panel_bytes(packing);
+    if (packing->n < 1 || packing->k < 1 || packing->stack < 0 || bytes == SIZE_MAX ||
+        !by__size_mul(bytes, (size_t)by__packed_panels(packing), &bytes) ||
+        !by__size_mul(bytes, (size_t)by__packed_matrices(packing), &bytes)) {
         return "a packed weight has one output and one input or more, and fits in memory";
     }
     return NULL;
@@ -62,14 +65,22 @@ size_t by__packed_panel_bytes(const by_packing *packing)
                                                                                       : SIZE_MAX;
 }
 
-static int64_t panels_of(const by_packing *packing)
+int64_t by__packed_panels(const by_packing *packing)
 {
     return (packing->n + BY_PACKED_COLUMNS - 1) / BY_PACKED_COLUMNS;
 }
 
 by_shape by__packed_shape(const by_packing *packing)
 {
-    return BY_SHAPE(panels_of(packing), (int64_t)by__packed_panel_bytes(packing));
+    return BY_SHAPE(by__packed_matrices(packing) * by__packed_panels(packing),
+                    (int64_t)by__packed_panel_bytes(packing));
+}
+
+by_shape by__unpacked_shape(const by_packing *packing, bool out_in)
+{
+    int64_t rows = out_in ? packing->n : packing->k;
+    int64_t columns = out_in ? packing->k : packing->n;
+    return packing->stack > 0 ? BY_SHAPE(packing->stack, rows, columns) : BY_SHAPE(rows, columns);
 }
 
 /* ---- packing weights ---- */
@@ -86,7 +97,7 @@ static float value_at(const void *values, by_dtype dtype, int64_t i)
     return dtype == BY_BF16 ? by__bf16_to_f32(half) : by__f16_to_f32(half);
 }
 
-/* The weight to pack: `given` entries of its first axis exist. */
+/* The matrix to pack: `given` entries of its first axis exist. */
 typedef struct source {
     const void *values;
     by_dtype dtype;
@@ -247,10 +258,10 @@ static void write_panel(void *out, const by_packing *p, const float *column)
 by_status by__pack_weight(void *out, const by_packing *packing, bool out_in, const void *values,
                           by_dtype dtype, int64_t given, int threads, by_error *error)
 {
-    source s = {values, dtype, out_in, given};
     size_t panel_bytes = by__packed_panel_bytes(packing);
     size_t columns = (size_t)packing->k * BY_PACKED_COLUMNS; /* below a panel's bytes */
-    int64_t panels = panels_of(packing);
+    int64_t panels = by__packed_panels(packing);
+    size_t matrix_bytes = (size_t)(packing->n * packing->k) * by_dtype_size(dtype);
     size_t count;
     float *scratch;
     if (!by__size_mul(columns, (size_t)threads, &count)) {
@@ -259,11 +270,13 @@ by_status by__pack_weight(void *out, const by_packing *packing, bool out_in, con
     }
     BY_TRY(by__alloc((void **)&scratch, count, sizeof *scratch, "a weight to pack", error));
 #pragma omp parallel for schedule(static) num_threads(threads)
-    for (int64_t p = 0; p < panels; p++) {
+    for (int64_t p = 0; p < by__packed_matrices(packing) * panels; p++) {
+        const source s = {(const char *)values + (size_t)(p / panels) * matrix_bytes, dtype, out_in,
+                          given};
         float *column = scratch + (size_t)omp_get_thread_num() * columns;
         char *panel = (char *)out + (size_t)p * panel_bytes;
         memset(panel, 0, panel_bytes);
-        read_panel(column, packing, &s, p * BY_PACKED_COLUMNS);
+        read_panel(column, packing, &s, p % panels * BY_PACKED_COLUMNS);
         write_panel(panel, packing, column);
     }
     free(scratch);
@@ -314,17 +327,19 @@ static void put_coded(void *panel, const by_packing *p, const by__coded *coded, 
     }
 }
 
-by_status by__pack_coded(void *out, const by_packing *packing, const by__coded *coded, int threads,
-                         by_error *error)
+by_status by__pack_coded(void *out, const by_packing *packing, int64_t matrix,
+                         const by__coded *coded, int threads, by_error *error)
 {
     size_t panel_bytes = by__packed_panel_bytes(packing);
+    int64_t panels = by__packed_panels(packing);
+    char *first = (char *)out + (size_t)(matrix * panels) * panel_bytes;
     if (!by__packing_takes(packing, coded)) {
         return by_error_set(error, BY_EARG, "a weight of codes cannot be packed as %s",
                             by_packing_kind_name(packing->kind));
     }
 #pragma omp parallel for schedule(static) num_threads(threads)
-    for (int64_t p = 0; p < panels_of(packing); p++) {
-        char *panel = (char *)out + (size_t)p * panel_bytes;
+    for (int64_t p = 0; p < panels; p++) {
+        char *panel = first + (size_t)p * panel_bytes;
         memset(panel, 0, panel_bytes);
         for (int64_t c = 0; c < BY_PACKED_COLUMNS; c++) {
             put_coded(panel, packing, coded, p * BY_PACKED_COLUMNS + c, c);

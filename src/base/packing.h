@@ -43,21 +43,31 @@ static inline size_t by__packed_block_bytes(const by_packing *packing)
 /* Decodes element (input i, column c of the panel) of a coded weight. An FP8 output that contains a
  * NaN code reads as NaN throughout. */
 float by__packed_code_at(const by_packing *packing, const void *panel, int64_t c, int64_t i);
+/* Number of matrices, 1 for a weight that is no stack. */
+static inline int64_t by__packed_matrices(const by_packing *packing)
+{
+    return packing->stack > 0 ? packing->stack : 1;
+}
+/* Returns the panels of one matrix. */
+int64_t by__packed_panels(const by_packing *packing);
 /* Returns the shape of the packed weight as a u8 tensor: [panels, bytes of a panel]. */
 by_shape by__packed_shape(const by_packing *packing);
-/* Packs a weight of f32, bf16 or f16 values at any address, [n, k] if out_in, else [k, n], on
- * `threads` threads. Only the first `given` entries of the first axis exist; the others become
+/* Returns the shape of the unpacked weight: [n, k] if out_in, else [k, n]; of a stack [stack, n, k]
+ * or [stack, k, n]. */
+by_shape by__unpacked_shape(const by_packing *packing, bool out_in);
+/* Packs a weight of f32, bf16 or f16 values at any address, in its unpacked shape, on `threads`
+ * threads. Of each matrix only the first `given` entries of the first axis exist; the others become
  * zero. */
 by_status by__pack_weight(void *out, const by_packing *packing, bool out_in, const void *values,
                           by_dtype dtype, int64_t given, int threads, by_error *error);
 
 /* Returns true if coded weights can be packed without changing any code or scale. */
 bool by__packing_takes(const by_packing *packing, const by__coded *coded);
-/* Packs coded weights. Outputs beyond coded->n become zero. */
-by_status by__pack_coded(void *out, const by_packing *packing, const by__coded *coded, int threads,
-                         by_error *error);
+/* Packs coded weights as matrix `matrix` of `out`. Outputs beyond coded->n become zero. */
+by_status by__pack_coded(void *out, const by_packing *packing, int64_t matrix,
+                         const by__coded *coded, int threads, by_error *error);
 
-/* Reads element (input i, output j) of a packed weight. */
+/* Reads element (input i, output j) of a packed matrix. */
 static inline float by__packed_at(const by_packing *packing, const void *data, int64_t j, int64_t i)
 {
     const char *panel =

@@ -11,12 +11,16 @@ bool by__name_is_stacked(const char *name)
     return strchr(name, '*') != NULL;
 }
 
+void by__stacked_name(char *out, size_t room, const char *name, int64_t part)
+{
+    const char *star = strchr(name, '*');
+    (void)snprintf(out, room, "%.*s%" PRId64 "%s", (int)(star - name), name, part, star + 1);
+}
+
 size_t by__stacked_part(by_tensor_view *view, char *name, size_t room, int64_t part)
 {
-    const char *star = strchr(view->name, '*');
     size_t count = 1;
-    (void)snprintf(name, room, "%.*s%" PRId64 "%s", (int)(star - view->name), view->name, part,
-                   star + 1);
+    by__stacked_name(name, room, view->name, part);
     view->name = name;
     view->rank--;
     for (int i = 0; i < view->rank; i++) {

@@ -377,6 +377,8 @@ void by__index_free(by__index *index);
 
 /* Returns true if `name` stands for one tensor per index of the first axis. */
 bool by__name_is_stacked(const char *name);
+/* Writes the name of one part to `out`. */
+void by__stacked_name(char *out, size_t room, const char *name, int64_t part);
 /* Changes the view of such a tensor to that of one part; the part's name is written to `name`.
  * Returns the number of elements before it. */
 size_t by__stacked_part(by_tensor_view *view, char *name, size_t room, int64_t part);

@@ -128,7 +128,7 @@ static by_status load(by__store *store, int flat, by__handle handle, const by_we
     const by__coded *coded = by__weights_coded(weights, tensor->name);
     const by_packing *packing = &by__store_entry(store, handle)->packing;
     if (coded != NULL && by__packing_takes(packing, coded)) {
-        return by__store_write_coded(store, flat, handle, coded, threads, error);
+        return by__store_write_coded(store, flat, handle, &coded, threads, error);
     }
     if (tensor->data == NULL && !by__store_rearranges(by__store_entry(store, handle))) {
         return load_cut(store, flat, handle, weights, tensor, (int64_t)count, threads, error);
@@ -169,16 +169,51 @@ static by_status read_parts(float *out, const by__stored_tensor *entry, const by
                             error);
 }
 
+/* Finds the codes of all parts of a packed entry. *out is freed with free(), or NULL if a part has
+ * none that can be stored unchanged. */
+static by_status find_codes(const by__coded ***out, const by__stored_tensor *entry,
+                            const by_weights *weights, const by__load_options *options,
+                            by_error *error)
+{
+    char name[512];
+    char part[512];
+    const by__coded **coded;
+    int64_t count = entry->packing.stack;
+    BY_TRY(by__alloc((void **)&coded, (size_t)count, sizeof *coded, "codes", error));
+    (void)file_name(name, entry, options);
+    for (int64_t i = 0; i < count; i++) {
+        by__stacked_name(part, sizeof part, name, i);
+        coded[i] = by__weights_coded(weights, part);
+        if (coded[i] == NULL || !by__packing_takes(&entry->packing, coded[i])) {
+            free(coded);
+            *out = NULL;
+            return BY_OK;
+        }
+    }
+    *out = coded;
+    return BY_OK;
+}
+
 static by_status load_parts(by__store *store, int flat, by__handle handle,
                             const by_weights *weights, const by__load_options *options,
                             by_error *error)
 {
-    by_shape shape = by__store_shape(store, flat, handle);
-    int64_t count = by_shape_count(&shape);
+    const by__stored_tensor *entry = by__store_entry(store, handle);
+    int64_t count = by_shape_count(&entry->local);
+    const by__coded **coded = NULL;
     float *values;
+    if (entry->packing.kind != BY_PACKING_NONE) {
+        BY_TRY(find_codes(&coded, entry, weights, options, error));
+    }
+    if (coded != NULL) {
+        by_status status =
+            by__store_write_coded(store, flat, handle, coded, options->threads, error);
+        free(coded);
+        return status;
+    }
     BY_TRY(by__alloc_aligned((void **)&values, (size_t)count * sizeof *values, "a copy of a tensor",
                              error));
-    by_status status = read_parts(values, by__store_entry(store, handle), weights, options, error);
+    by_status status = read_parts(values, entry, weights, options, error);
     if (status == BY_OK) {
         status =
             by__store_write(store, flat, handle, values, BY_F32, count, options->threads, error);

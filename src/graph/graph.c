@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/packing.h"
+
 by_status by_graph_open(by_graph **out, by_error *error)
 {
     by_graph *graph;
@@ -59,7 +61,7 @@ by_status by__graph_own(by_graph *graph, void **out, size_t bytes)
 int64_t by__value_elements(const by__value *value)
 {
     return value->packing.kind != BY_PACKING_NONE
-               ? value->packing.n * value->packing.k
+               ? by__packed_matrices(&value->packing) * value->packing.n * value->packing.k
                : by_shape_count(value->part_count > 0 ? &value->whole : &value->shape);
 }
 

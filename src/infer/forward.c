@@ -70,7 +70,12 @@ static void choose_coded(const by__forward_options *o, const char *name, by_pack
                          int64_t *group)
 {
     char other[512];
+    char first[512];
     const char *prefix = by_model_name_prefix(o->config);
+    if (by__name_is_stacked(name)) { /* its first part decides */
+        by__stacked_name(first, sizeof first, name, 0);
+        name = first;
+    }
     const by__coded *coded = by__weights_coded(o->weights, name);
     if (coded == NULL && prefix != NULL) {
         (void)snprintf(other, sizeof other, "%s%s", prefix, name);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/packing.h"
 #include "infer/infer.h"
 
 /* Tokens of the prefill programs. The end of a prompt is padded to one of these sizes; close sizes
@@ -94,7 +95,8 @@ static double useful_bytes(const by__value *value)
     double bytes = (double)by__value_bytes(value);
     return packing->kind == BY_PACKING_NONE
                ? bytes
-               : bytes * (double)packing->n / (double)(value->shape.dim[0] * BY_PACKED_COLUMNS);
+               : bytes * (double)packing->n /
+                     (double)(by__packed_panels(packing) * BY_PACKED_COLUMNS);
 }
 
 /* Sums the bytes of parameters that a run reads. */

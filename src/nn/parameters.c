@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/packing.h"
 #include "device/device.h"
 #include "nn/nn.h"
 
@@ -62,8 +63,7 @@ by_status by__declare_parameters(by__store *store, const by_graph *graph, by_err
             entry.shape = BY_SHAPE(value->shape.dim[1], value->shape.dim[0]);
         }
         if (value->packing.kind != BY_PACKING_NONE) {
-            const by_packing *p = &value->packing;
-            entry.shape = value->out_in ? BY_SHAPE(p->n, p->k) : BY_SHAPE(p->k, p->n);
+            entry.shape = by__unpacked_shape(&value->packing, value->out_in);
         }
         if (value->part_count > 0) {
             set_part(&entry, value);

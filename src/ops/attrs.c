@@ -113,9 +113,12 @@ static void print_attr(by__text *text, const by__attr *a, const void *value)
         break;
     case BY__ATTR_PACKING: {
         const by_packing *packing = value;
-        by__text_format(text, "%s %s [%lld, %lld]", by_packing_kind_name(packing->kind),
-                        by_dtype_name(packing->dtype), (long long)packing->n,
-                        (long long)packing->k);
+        by__text_format(text, "%s %s [", by_packing_kind_name(packing->kind),
+                        by_dtype_name(packing->dtype));
+        if (packing->stack > 0) {
+            by__text_format(text, "%lld, ", (long long)packing->stack);
+        }
+        by__text_format(text, "%lld, %lld]", (long long)packing->n, (long long)packing->k);
         if (packing->group > 0) {
             by__text_format(text, " groups of %lld", (long long)packing->group);
         }

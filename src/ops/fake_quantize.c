@@ -2,6 +2,7 @@
  * (quantisation-aware training: Jacob et al. 2018). Rounding has derivative 0 almost everywhere, so
  * the gradient passes straight through as if y were x (Bengio, Leonard and Courville 2013, section
  * 4). */
+#include "base/packing.h"
 #include "ops/ops.h"
 
 static by_status infer(const by__signature *s, by__type *out, by_error *error)
@@ -9,12 +10,15 @@ static by_status infer(const by__signature *s, by__type *out, by_error *error)
     const by__type *x = &s->in[0];
     const by_packing *p = &s->attrs->packing;
     bool out_in = s->attrs->trans_b;
-    if (x->dtype != BY_F32 || x->shape.rank != 2 || !by__is_act(s->attrs->dtype)) {
-        return by__op_refuse(s, error, "the weight must be f32 and have two axes");
+    by_shape shape = by__unpacked_shape(p, out_in);
+    if (x->dtype != BY_F32 || !by__is_act(s->attrs->dtype)) {
+        return by__op_refuse(s, error, "the weight must be f32");
+    }
+    if (p->stack > 0 && !out_in) {
+        return by__op_refuse(s, error, "matrices of a stack must be [outputs, inputs]");
     }
     if ((p->kind != BY_PACKING_INT8 && p->kind != BY_PACKING_INT4) ||
-        p->n != x->shape.dim[out_in ? 0 : 1] || p->k != x->shape.dim[out_in ? 1 : 0] ||
-        (p->kind == BY_PACKING_INT4 && p->group < 1)) {
+        !by_shape_equal(&x->shape, &shape) || (p->kind == BY_PACKING_INT4 && p->group < 1)) {
         return by__op_refuse(s, error, "the packing must be int8 or int4 and have its sizes");
     }
     out[0] = (by__type){s->attrs->dtype, x->shape};
@@ -34,20 +38,24 @@ static void cost(const by__signature *s, const by__type *out, by__cost *cost)
     cost->flops = 6.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
-/* Outputs can be split because each has its own scale; inputs of 4 bits can if ranks have whole
- * groups. */
+/* Matrices of a stack and outputs can be split because each output has its own scale; inputs of 4
+ * bits can if ranks have whole groups. */
 static bool shard(const by__signature *s, const by__type *out, by__sharding *sh)
 {
     by__split split = sh->in[0];
     by_packing *p = &sh->attrs.packing;
-    int outputs = s->attrs->trans_b ? 0 : 1;
+    int first = p->stack > 0 ? 1 : 0; /* axis of a matrix */
     BY_UNUSED(out);
     /* The packing has the sizes of every rank's part, so parts must be equal. */
     if (split.axis < 0 || s->in[0].shape.dim[split.axis] % (split.parts * sh->ranks) != 0) {
         return false;
     }
     sh->out[0] = split;
-    if (split.axis == outputs) {
+    if (split.axis < first) {
+        p->stack /= sh->ranks;
+        return true;
+    }
+    if (split.axis == first + (s->attrs->trans_b ? 0 : 1)) {
         p->n /= sh->ranks;
         return true;
     }

@@ -1,4 +1,5 @@
 /* Products of rows with the matrix of their group. */
+#include "ops/groups.h"
 #include "ops/ops.h"
 
 /* Returns true for i32 [G, 2], with G a multiple of the number of matrices. */
@@ -6,6 +7,20 @@ static bool is_ranges(const by__type *range, int64_t matrices)
 {
     return range->dtype == BY_I32 && range->shape.rank == 2 && range->shape.dim[1] == 2 &&
            range->shape.dim[0] > 0 && range->shape.dim[0] % matrices == 0;
+}
+
+by_status by__group_ranges_check(const by__signature *s, int64_t matrices, by_error *error)
+{
+    if (!is_ranges(&s->in[2], matrices)) {
+        return by__op_refuse(s, error, "ranges must be i32 [a multiple of the groups, 2]");
+    }
+    return s->attrs->chosen < 0 ? by__op_refuse(s, error, "the groups chosen must not be negative")
+                                : BY_OK;
+}
+
+double by__group_share(const by__signature *s, int64_t matrices)
+{
+    return s->attrs->chosen > 0 ? (double)s->attrs->chosen / (double)matrices : 1.0;
 }
 
 static by_status infer_grouped(const by__signature *s, by__type *out, by_error *error)
@@ -22,12 +37,7 @@ static by_status infer_grouped(const by__signature *s, by__type *out, by_error *
     if (a->shape.dim[1] != b->shape.dim[trans_b ? 2 : 1]) {
         return by__op_refuse(s, error, "inner sizes differ");
     }
-    if (!is_ranges(&s->in[2], b->shape.dim[0])) {
-        return by__op_refuse(s, error, "ranges must be i32 [a multiple of the groups, 2]");
-    }
-    if (s->attrs->chosen < 0) {
-        return by__op_refuse(s, error, "the groups chosen must not be negative");
-    }
+    BY_TRY(by__group_ranges_check(s, b->shape.dim[0], error));
     out[0] = (by__type){s->attrs->dtype, BY_SHAPE(a->shape.dim[0], b->shape.dim[trans_b ? 1 : 2])};
     return BY_OK;
 }
@@ -139,34 +149,50 @@ static void cost_grouped_grad(const by__signature *s, const by__type *out, by__c
     cost->flops = 2.0 * (double)by_shape_count(&s->in[0].shape) * (double)s->in[1].shape.dim[1];
 }
 
-/* An example uses the matrices of the groups chosen for it, on whatever rank they are. */
 static double met(const by__signature *s, int input)
 {
-    const by_shape *b = &s->in[1].shape;
-    return input == 1 && s->attrs->chosen > 0 ? (double)s->attrs->chosen / (double)b->dim[0] : 1.0;
+    return input == 1 ? by__group_share(s, s->in[1].shape.dim[0]) : 1.0;
 }
 
-#define CAPACITY BY__ATTR_AS("capacity", capacity, INT, BY__ATTR_SPARE)
-#define DTYPE    BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE | BY__ATTR_COMPUTE)
+static bool pack_grouped(const by__signature *s, int input, by__packed_reader *out)
+{
+    const by_shape *b = &s->in[1].shape;
+    bool out_in = s->attrs->trans_b;
+    if (input != 1) {
+        return false;
+    }
+    *out = (by__packed_reader){.op = BY_OP_PACKED_GROUPED_MATMUL, .out_in = out_in};
+    out->attrs = (by_attrs){.dtype = s->attrs->dtype,
+                            .capacity = s->attrs->capacity,
+                            .chosen = s->attrs->chosen,
+                            .packing = {.dtype = s->in[1].dtype,
+                                        .n = b->dim[out_in ? 1 : 2],
+                                        .k = b->dim[out_in ? 2 : 1],
+                                        .stack = b->dim[0]}};
+    return true;
+}
+
+#define DTYPE BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE | BY__ATTR_COMPUTE)
 const by__op_row by__op_grouped_matmul = {
     .name = "grouped_matmul",
     .min_inputs = 3,
     .max_inputs = 3,
     .outputs = 1,
-    .attrs = BY__ATTRS(BY__ATTR(trans_b, FLAG), CAPACITY, DTYPE,
-                       BY__ATTR_AS("chosen", chosen, INT, BY__ATTR_NO_WORK | BY__ATTR_SPARE)),
+    .attrs = BY__ATTRS(BY__ATTR(trans_b, FLAG), BY__GROUPED_CAPACITY, DTYPE, BY__GROUPED_CHOSEN),
     .infer = infer_grouped,
     .gradient = gradient_grouped,
     .cost = cost_grouped,
     .shard = shard_grouped,
     .factors = 1u << 0 | 1u << 1,
+    .pack = pack_grouped,
     .met = met};
 const by__op_row by__op_grouped_matmul_grad = {
     .name = "grouped_matmul_grad",
     .min_inputs = 3,
     .max_inputs = 3,
     .outputs = 1,
-    .attrs = BY__ATTRS(BY__ATTR_AS("groups", rows, INT, BY__ATTR_IN_TYPE), CAPACITY, DTYPE),
+    .attrs =
+        BY__ATTRS(BY__ATTR_AS("groups", rows, INT, BY__ATTR_IN_TYPE), BY__GROUPED_CAPACITY, DTYPE),
     .infer = infer_grouped_grad,
     .cost = cost_grouped_grad,
     .shard = shard_grouped_grad};

@@ -1,5 +1,6 @@
 /* Products with packed weights, and look-ups in packed tables. */
 #include "base/packing.h"
+#include "ops/groups.h"
 #include "ops/ops.h"
 
 /* Refuses operand 1 unless it is a weight packed as the attributes say. */
@@ -9,6 +10,9 @@ static by_status check_weight(const by__signature *s, by_error *error)
     const char *wrong = by__packing_wrong(packing);
     if (wrong != NULL) {
         return by__op_refuse(s, error, wrong);
+    }
+    if ((packing->stack > 0) != (s->op == BY_OP_PACKED_GROUPED_MATMUL)) {
+        return by__op_refuse(s, error, "a stack of matrices is multiplied group by group");
     }
     by__type weight = {BY_U8, by__packed_shape(packing)};
     return by__type_equal(&s->in[1], &weight)
@@ -43,6 +47,25 @@ static by_status infer_packed_matmul(const by__signature *s, by__type *out, by_e
 static void cost_packed_matmul(const by__signature *s, const by__type *out, by__cost *cost)
 {
     cost->flops = 2.0 * (double)by_shape_count(&out[0].shape) * (double)s->attrs->packing.k;
+}
+
+static by_status infer_packed_grouped(const by__signature *s, by__type *out, by_error *error)
+{
+    const by_packing *packing = &s->attrs->packing;
+    const by__type *a = &s->in[0];
+    BY_TRY(check_weight(s, error));
+    if (a->dtype != packing->dtype || !by__is_act(s->attrs->dtype) || a->shape.rank != 2 ||
+        a->shape.dim[1] != packing->k) {
+        return by__op_refuse(s, error, "the operand must be [rows, inputs] of the weight's dtype");
+    }
+    BY_TRY(by__group_ranges_check(s, packing->stack, error));
+    out[0] = (by__type){s->attrs->dtype, BY_SHAPE(a->shape.dim[0], packing->n)};
+    return BY_OK;
+}
+
+static double met(const by__signature *s, int input)
+{
+    return input == 1 ? by__group_share(s, s->attrs->packing.stack) : 1.0;
 }
 
 static by_status infer_packed_embedding(const by__signature *s, by__type *out, by_error *error)
@@ -85,6 +108,17 @@ const by__op_row by__op_packed_matmul = {.name = "packed_matmul",
                                          .cost = cost_packed_matmul,
                                          .factors = 1u << 1,
                                          .addend = 3};
+const by__op_row by__op_packed_grouped_matmul = {
+    .name = "packed_grouped_matmul",
+    .min_inputs = 3,
+    .max_inputs = 3,
+    .outputs = 1,
+    .attrs = BY__ATTRS(BY__ATTR_AS("", packing, PACKING, 0), BY__GROUPED_CAPACITY,
+                       BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE), BY__GROUPED_CHOSEN),
+    .infer = infer_packed_grouped,
+    .cost = cost_packed_matmul,
+    .factors = 1u << 1,
+    .met = met};
 const by__op_row by__op_packed_embedding = {.name = "packed_embedding",
                                             .min_inputs = 2,
                                             .max_inputs = 2,

@@ -11,7 +11,13 @@ typedef struct wish {
     bool refused; /* a reader cannot use the packing, or needs a different one */
 } wish;
 
-/* Finds the node that would read operand i of node n, a parameter with two axes, in packed form. */
+/* Returns true for a matrix or a stack of matrices. */
+static bool is_weight(const by__value *value)
+{
+    return value->role == BY_ROLE_PARAMETER && (value->shape.rank == 2 || value->shape.rank == 3);
+}
+
+/* Finds the node that would read operand i of node n, a parameter, in packed form. */
 static by_status ask(const by_graph *graph, size_t n, int i, const by_packing *how, bool *can,
                      by__packed_reader *out, by_error *error)
 {
@@ -40,7 +46,7 @@ static by_status collect(wish *wishes, const by_graph *graph, const by_packing_o
         const by__node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count; i++) {
             const by__value *value = node->in[i] == BY_NONE ? NULL : &graph->values[node->in[i]];
-            if (value == NULL || value->role != BY_ROLE_PARAMETER || value->shape.rank != 2) {
+            if (value == NULL || !is_weight(value)) {
                 continue;
             }
             by__packed_reader reader;
@@ -113,8 +119,7 @@ static by_status follow(wish *wishes, const by_graph *graph, const by_graph *lik
 {
     for (size_t v = 0; v < graph->value_count; v++) {
         const by__value *value = &graph->values[v];
-        bool is_weight = value->role == BY_ROLE_PARAMETER && value->shape.rank == 2;
-        by_value other = is_weight ? by_graph_find(like, value->name) : BY_NONE;
+        by_value other = is_weight(value) ? by_graph_find(like, value->name) : BY_NONE;
         if (other != BY_NONE) {
             wishes[v].packing = like->values[other].packing;
             wishes[v].out_in = like->values[other].out_in;

@@ -59,8 +59,8 @@ typedef struct by__stored_tensor {
     int group;       /* below BY__MAX_GROUPS */
     bool trainable;
     bool transposed; /* a matrix held as its transpose */
-    /* In flat buffers with the entries' own formats: the packing of a matrix, whose format is u8;
-     * kind NONE: it is not packed. It is [n, k] if out_in, else [k, n]. */
+    /* In flat buffers with the entries' own formats: the packing of a weight, whose format is u8;
+     * kind NONE: it is not packed. Matrices are [n, k] if out_in, else [k, n]. */
     by_packing packing;
     bool out_in;
     bool grows; /* files may hold fewer rows: further rows keep their values */
@@ -206,9 +206,10 @@ int64_t by__store_begin(const by__store *store, by__handle handle);
  * packed. */
 by_status by__store_write(by__store *store, int flat, by__handle handle, const void *values,
                           by_dtype dtype, int64_t count, int threads, by_error *error);
-/* The same for a packed entry from codes that can be stored unchanged (by__packing_takes). */
+/* The same for a packed entry from codes that can be stored unchanged (by__packing_takes): one for
+ * each of its matrices. */
 by_status by__store_write_coded(by__store *store, int flat, by__handle handle,
-                                const by__coded *coded, int threads, by_error *error);
+                                const by__coded *const *coded, int threads, by_error *error);
 /* The same for elements [first, first + count) of an entry that is neither transposed nor
  * packed. */
 by_status by__store_write_part(by__store *store, int flat, by__handle handle, int64_t first,

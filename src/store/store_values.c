@@ -196,7 +196,8 @@ static by_status rearrange(void *out, by_dtype to, const void *values, by_dtype 
 {
     if (entry->packing.kind != BY_PACKING_NONE) {
         return by__pack_weight(out, &entry->packing, entry->out_in, values, dtype,
-                               count / packed_row(entry), threads, error);
+                               count / packed_row(entry) / by__packed_matrices(&entry->packing),
+                               threads, error);
     }
     convert(out, to, values, dtype, entry, (size_t)count, threads);
     return BY_OK;
@@ -227,7 +228,7 @@ by_status by__store_write(by__store *store, int flat, by__handle handle, const v
 }
 
 by_status by__store_write_coded(by__store *store, int flat, by__handle handle,
-                                const by__coded *coded, int threads, by_error *error)
+                                const by__coded *const *coded, int threads, by_error *error)
 {
     const by__stored_tensor *entry = by__store_entry(store, handle);
     by_memory buffer = by__store_buffer(store, flat, handle);
@@ -237,7 +238,10 @@ by_status by__store_write_coded(by__store *store, int flat, by__handle handle,
     if (host == NULL) {
         BY_TRY(by__alloc_aligned(&staged, buffer.bytes, "staging", error));
     }
-    status = by__pack_coded(host != NULL ? host : staged, &entry->packing, coded, threads, error);
+    for (int64_t i = 0; i < by__packed_matrices(&entry->packing) && status == BY_OK; i++) {
+        status = by__pack_coded(host != NULL ? host : staged, &entry->packing, i, coded[i], threads,
+                                error);
+    }
     if (status == BY_OK && host == NULL) {
         status = by_device_write(buffer, staged, error);
     }

@@ -17,7 +17,8 @@
 
 static const op_case source = {
     .op = BY_OP_PACKED_MATMUL,
-    .attrs = {.dtype = BY_F32, .packing = {BY_PACKING_FP8, ACT, OUTPUTS, CODES, 0}},
+    .attrs = {.dtype = BY_F32,
+              .packing = {.kind = BY_PACKING_FP8, .dtype = ACT, .n = OUTPUTS, .k = CODES}},
     .in = (const operand[]){{{ACT, {.rank = 2, .dim = {CODES, CODES}}}, PLAIN},
                             {{BY_U8, {.rank = 1, .dim = {1}}}, CONSTANT}},
     .input_count = 2};
@@ -49,7 +50,7 @@ static void fill(problem *p, int bad)
         }
     }
     assert_true(by__packing_takes(&p->attrs.packing, &coded));
-    assert_int_equal(by__pack_coded(p->data[1], &p->attrs.packing, &coded, 1, &error), BY_OK);
+    assert_int_equal(by__pack_coded(p->data[1], &p->attrs.packing, 0, &coded, 1, &error), BY_OK);
     const float one = 1.0f;
     uint16_t half = p->in[0].dtype == BY_BF16 ? by__f32_to_bf16(one) : by__f32_to_f16(one);
     size_t size = by_dtype_size(p->in[0].dtype);

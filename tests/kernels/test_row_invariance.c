@@ -30,10 +30,11 @@
         .type = {.shape = {.rank = -1} }                                                           \
     }
 #define WEIGHT OF(BY_U8, 1)
-#define PACKING(n, k)                                                                              \
+#define PACKED_AS(packing, outputs, inputs, together)                                              \
     {                                                                                              \
-        BY_PACKING_PACKED, ACT, n, k, 0                                                            \
+        .kind = BY_PACKING_##packing, .dtype = ACT, .n = outputs, .k = inputs, .group = together   \
     }
+#define PACKING(outputs, inputs) PACKED_AS(PACKED, outputs, inputs, 0)
 #define ATTRS(...)                                                                                 \
     {                                                                                              \
         __VA_ARGS__                                                                                \
@@ -70,14 +71,14 @@ static const row_case cases[] = {
     LINE(PACKED_MATMUL, (.dtype = BY_F32, .packing = PACKING(100, 1026)), 1, 1, X(ROWS, 1026),
          WEIGHT),
     LINE(PACKED_MATMUL, (.dtype = ACT, .packing = PACKING(288, 2048)), 1, 1, X(ROWS, 2048), WEIGHT),
-    LINE(PACKED_MATMUL, (.dtype = ACT, .packing = {BY_PACKING_INT8, ACT, 70, 300, 0}), 9, 1,
-         X(ROWS, 300), WEIGHT, F(70), X(ROWS, 70)),
-    LINE(PACKED_MATMUL, (.dtype = ACT, .packing = {BY_PACKING_INT4, ACT, 70, 300, 32}), 1, 1,
-         X(ROWS, 300), WEIGHT),
-    LINE(PACKED_MATMUL, (.dtype = ACT, .packing = {BY_PACKING_W8A8, ACT, 70, 1300, 0}), 9, 1,
+    LINE(PACKED_MATMUL, (.dtype = ACT, .packing = PACKED_AS(INT8, 70, 300, 0)), 9, 1, X(ROWS, 300),
+         WEIGHT, F(70), X(ROWS, 70)),
+    LINE(PACKED_MATMUL, (.dtype = ACT, .packing = PACKED_AS(INT4, 70, 300, 32)), 1, 1, X(ROWS, 300),
+         WEIGHT),
+    LINE(PACKED_MATMUL, (.dtype = ACT, .packing = PACKED_AS(W8A8, 70, 1300, 0)), 9, 1,
          X(ROWS, 1300), WEIGHT, F(70), X(ROWS, 70)),
-    LINE(PACKED_MATMUL, (.dtype = ACT, .packing = {BY_PACKING_FP8, ACT, 70, 301, 0}), 9, 1,
-         X(ROWS, 301), WEIGHT, F(70), X(ROWS, 70)),
+    LINE(PACKED_MATMUL, (.dtype = ACT, .packing = PACKED_AS(FP8, 70, 301, 0)), 9, 1, X(ROWS, 301),
+         WEIGHT, F(70), X(ROWS, 70)),
     LINE(PACKED_EMBEDDING, (.dtype = ACT, .packing = PACKING(50, 70)), 1, 1, I(ROWS), WEIGHT),
     LINE(EMBEDDING, (0), 1, 1, I(ROWS), X(50, 70)),
     LINE(LAYER_NORM, (.eps = 1e-5f), 1, 7, X(ROWS, 770), F(770), F(770)),
@@ -207,6 +208,77 @@ static void test_rows(void **state)
     }
 }
 
+/* The product of a group is that of its rows alone with its matrix. */
+static void check_groups(const op_case *source, by_dtype act, by__isa level)
+{
+    static const operand alone[] = {X(ROWS, 1), WEIGHT};
+    problem p;
+    by__tensor in[BY__MAX_INPUTS];
+    result all;
+    problem_open(&p, source, act, PATTERN_RANDOM);
+    by__call call = problem_call(&p, in);
+    const by__kernel *kernel = by__cpu_kernel_at(&call, level);
+    const int32_t *range = p.data[2];
+    const char *wrong = kernel_run(kernel, &p, &plain_run, &all);
+    for (int64_t g = 0; g < p.in[2].shape.dim[0] && wrong == NULL; g++) {
+        const op_case one = {BY_OP_PACKED_MATMUL, source->attrs, alone, 2, FOR_KERNELS};
+        problem q = p;
+        result got;
+        int64_t rows = range[2 * g + 1] - range[2 * g];
+        int64_t panels = p.in[1].shape.dim[0] / p.attrs.packing.stack;
+        if (rows == 0) {
+            continue;
+        }
+        q.source = &one;
+        q.attrs.packing.stack = 0;
+        q.in[0].shape.dim[0] = q.out[0].shape.dim[0] = rows;
+        q.in[1].shape.dim[0] = panels;
+        q.in[2].shape.rank = -1;
+        size_t row = (size_t)p.in[0].shape.dim[1] * by_dtype_size(act);
+        q.data[0] = (char *)p.data[0] + (size_t)range[2 * g] * row;
+        q.data[1] = (char *)p.data[1] + (size_t)(g * panels * p.in[1].shape.dim[1]);
+        call = problem_call(&q, in);
+        wrong = kernel_run(by__cpu_kernel_at(&call, level), &q, &plain_run, &got);
+        size_t bytes = (size_t)p.out[0].shape.dim[1] * by_dtype_size(p.out[0].dtype);
+        if (wrong == NULL && memcmp((char *)all.data[0] + (size_t)range[2 * g] * bytes, got.data[0],
+                                    (size_t)rows * bytes) != 0) {
+            wrong = "a group has other bits than its product alone";
+        }
+        result_close(&got);
+    }
+    if (wrong != NULL) {
+        fail_msg("%s on %s: %s", kernel->name, by_dtype_name(act), wrong);
+    }
+    result_close(&all);
+    problem_close(&p);
+}
+
+static void test_groups(void **state)
+{
+    static const operand operands[] = {X(ROWS, 300), WEIGHT, I(4, 2)};
+    static const by_packing_kind kinds[] = {BY_PACKING_PACKED, BY_PACKING_INT8, BY_PACKING_INT4,
+                                            BY_PACKING_W8A8, BY_PACKING_FP8};
+    BY_UNUSED(state);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(kinds); i++) {
+        const op_case source = {BY_OP_PACKED_GROUPED_MATMUL,
+                                {.dtype = ACT,
+                                 .packing = {.kind = kinds[i],
+                                             .dtype = ACT,
+                                             .n = 70,
+                                             .k = 300,
+                                             .group = kinds[i] == BY_PACKING_INT4 ? 32 : 0,
+                                             .stack = 4}},
+                                operands,
+                                3,
+                                FOR_KERNELS};
+        for (int act = BY_F32; act <= BY_F16; act++) {
+            for (int level = BY__ISA_BASELINE; level <= (int)by__cpu_best_isa(); level++) {
+                check_groups(&source, (by_dtype)act, (by__isa)level);
+            }
+        }
+    }
+}
+
 /* What is in a page beyond the last token, of sequences that had it before, is not read: with NaN
  * there a run has the same bits as with zeros. */
 static void check_unseen(const op_case *source, by_dtype act, by__isa level)
@@ -267,7 +339,7 @@ static void test_unseen_places(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows), cmocka_unit_test(test_groups),
                                        cmocka_unit_test(test_unseen_places)};
     return cmocka_run_group_tests_name("row invariance", tests, NULL, NULL);
 }

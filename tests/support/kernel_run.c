@@ -222,6 +222,7 @@ static void fill_integers(problem *p, int index)
         break;
     case BY_OP_GROUPED_MATMUL:
     case BY_OP_GROUPED_MATMUL_GRAD:
+    case BY_OP_PACKED_GROUPED_MATMUL:
         fill_ranges(p, index);
         return;
     case BY_OP_ROPE:
@@ -339,7 +340,7 @@ static void fill_from_forward(problem *p, by_op forward, int operands)
 static void fill_packed(problem *p, int index, pattern kind)
 {
     const by_packing *packing = &p->attrs.packing;
-    int64_t count = packing->n * packing->k;
+    int64_t count = by__packed_matrices(packing) * packing->n * packing->k;
     float *values = malloc((size_t)count * sizeof *values);
     by_error error = {0};
     for (int64_t i = 0; values != NULL && i < count; i++) {
@@ -627,6 +628,7 @@ tolerance kernel_tolerance(by_op op, by_dtype input, by_dtype output)
         break;
     case BY_OP_MATMUL:
     case BY_OP_PACKED_MATMUL:
+    case BY_OP_PACKED_GROUPED_MATMUL:
     case BY_OP_GROUPED_MATMUL:
     case BY_OP_GROUPED_MATMUL_GRAD:
     case BY_OP_LINEAR_CROSS_ENTROPY:
@@ -643,7 +645,8 @@ tolerance kernel_tolerance(by_op op, by_dtype input, by_dtype output)
         t = (tolerance){1e-5, 1e-5};
         /* Probabilities and their gradients are rounded to bf16 before the second product. */
         if (input == BY_BF16 && op != BY_OP_MATMUL && op != BY_OP_PACKED_MATMUL &&
-            op != BY_OP_GROUPED_MATMUL && op != BY_OP_GROUPED_MATMUL_GRAD) {
+            op != BY_OP_PACKED_GROUPED_MATMUL && op != BY_OP_GROUPED_MATMUL &&
+            op != BY_OP_GROUPED_MATMUL_GRAD) {
             t = (tolerance){8e-3, 8e-3};
         }
         /* Of f16 only the gradients of logits: attention widens its operands. */

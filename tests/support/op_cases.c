@@ -14,37 +14,27 @@
 #define U(...) OPERAND(PLAIN, BY_U8, __VA_ARGS__)
 /* As attrs.packing says. */
 #define PACKED OPERAND(CONSTANT, BY_U8, 1)
-#define PACKING(n, k)                                                                              \
+#define PACKED_AS(packing, outputs, inputs, together, matrices)                                    \
     {                                                                                              \
-        BY_PACKING_PACKED, ACT, n, k, 0                                                            \
+        .kind = BY_PACKING_##packing, .dtype = ACT, .n = outputs, .k = inputs, .group = together,  \
+        .stack = matrices                                                                          \
     }
-#define INT8(n, k)                                                                                 \
-    {                                                                                              \
-        BY_PACKING_INT8, ACT, n, k, 0                                                              \
-    }
-#define W8A8(n, k)                                                                                 \
-    {                                                                                              \
-        BY_PACKING_W8A8, ACT, n, k, 0                                                              \
-    }
-#define FP8(n, k)                                                                                  \
-    {                                                                                              \
-        BY_PACKING_FP8, ACT, n, k, 0                                                               \
-    }
-#define INT4(n, k, group)                                                                          \
-    {                                                                                              \
-        BY_PACKING_INT4, ACT, n, k, group                                                          \
-    }
-#define WEIGHT(...)    OPERAND(TRAINED, ACT, __VA_ARGS__)
-#define PARAMETER(...) OPERAND(TRAINED, BY_F32, __VA_ARGS__)
-#define FACTOR(...)    OPERAND(CONSTANT, BY_F32, __VA_ARGS__)
-#define FIXED(...)     OPERAND(CONSTANT, ACT, __VA_ARGS__)
-#define SPREAD(...)    OPERAND(SPACED, BY_F32, __VA_ARGS__)
-#define TARGETS(...)   OPERAND(SOME_ABSENT, BY_I32, __VA_ARGS__)
-#define THREES(...)    OPERAND(ALL_THREE, BY_I32, __VA_ARGS__)
-#define SLOTS(...)     OPERAND(SLOT, BY_I32, __VA_ARGS__)
-#define MEMBERS(...)   OPERAND(MEMBER, BY_I32, __VA_ARGS__)
-#define RANGES(...)    OPERAND(RANGE, BY_I32, __VA_ARGS__)
-#define RNG(...)       OPERAND(COUNTER, BY_I32, __VA_ARGS__)
+#define PACKING(outputs, inputs)        PACKED_AS(PACKED, outputs, inputs, 0, 0)
+#define INT8(outputs, inputs)           PACKED_AS(INT8, outputs, inputs, 0, 0)
+#define W8A8(outputs, inputs)           PACKED_AS(W8A8, outputs, inputs, 0, 0)
+#define FP8(outputs, inputs)            PACKED_AS(FP8, outputs, inputs, 0, 0)
+#define INT4(outputs, inputs, together) PACKED_AS(INT4, outputs, inputs, together, 0)
+#define WEIGHT(...)                     OPERAND(TRAINED, ACT, __VA_ARGS__)
+#define PARAMETER(...)                  OPERAND(TRAINED, BY_F32, __VA_ARGS__)
+#define FACTOR(...)                     OPERAND(CONSTANT, BY_F32, __VA_ARGS__)
+#define FIXED(...)                      OPERAND(CONSTANT, ACT, __VA_ARGS__)
+#define SPREAD(...)                     OPERAND(SPACED, BY_F32, __VA_ARGS__)
+#define TARGETS(...)                    OPERAND(SOME_ABSENT, BY_I32, __VA_ARGS__)
+#define THREES(...)                     OPERAND(ALL_THREE, BY_I32, __VA_ARGS__)
+#define SLOTS(...)                      OPERAND(SLOT, BY_I32, __VA_ARGS__)
+#define MEMBERS(...)                    OPERAND(MEMBER, BY_I32, __VA_ARGS__)
+#define RANGES(...)                     OPERAND(RANGE, BY_I32, __VA_ARGS__)
+#define RNG(...)                        OPERAND(COUNTER, BY_I32, __VA_ARGS__)
 #define NONE                                                                                       \
     {                                                                                              \
         .type = {.shape = {.rank = -1} }                                                           \
@@ -469,6 +459,22 @@ const op_case op_cases[] = {
     CASE(GROUPED_MATMUL, (.dtype = ACT), A(700, 2100), A(3, 2100, 65), I(3, 2)),
     CASE(GROUPED_MATMUL, (.dtype = ACT, .trans_b = true, .capacity = 5), A(40, 33), A(4, 17, 33),
          I(8, 2)),
+    CASE(PACKED_GROUPED_MATMUL, (.dtype = ACT, .packing = PACKED_AS(PACKED, 1, 1, 0, 1)), A(1, 1),
+         PACKED, I(1, 2)),
+    CASE(PACKED_GROUPED_MATMUL, (.dtype = ACT, .packing = PACKED_AS(PACKED, 70, 33, 0, 4)),
+         A(40, 33), PACKED, I(8, 2)),
+    CASE(PACKED_GROUPED_MATMUL, (.dtype = BY_F32, .packing = PACKED_AS(PACKED, 320, 1030, 0, 3)),
+         A(400, 1030), PACKED, I(3, 2)),
+    CASE(PACKED_GROUPED_MATMUL,
+         (.dtype = ACT, .capacity = 5, .packing = PACKED_AS(FP8, 17, 33, 0, 4)), A(40, 33), PACKED,
+         I(8, 2)),
+    CASE(PACKED_GROUPED_MATMUL, (.dtype = ACT, .packing = PACKED_AS(INT8, 70, 300, 0, 4)),
+         A(14, 300), PACKED, I(4, 2)),
+    CASE(PACKED_GROUPED_MATMUL, (.dtype = ACT, .packing = PACKED_AS(INT4, 70, 300, 32, 3)),
+         A(100, 300), PACKED, I(3, 2)),
+    CASE(PACKED_GROUPED_MATMUL,
+         (.dtype = ACT, .capacity = 5, .packing = PACKED_AS(W8A8, 40, 640, 0, 4)), A(40, 640),
+         PACKED, I(8, 2)),
     CASE(GROUPED_MATMUL_GRAD, (.dtype = BY_F32, .rows = 4, .capacity = 5), A(40, 33), A(40, 17),
          I(8, 2)),
     CASE(GROUPED_MATMUL_GRAD, (.dtype = BY_F32, .rows = 1), A(1, 1), A(1, 1), I(1, 2)),
@@ -478,6 +484,8 @@ const op_case op_cases[] = {
     BENCH(SCATTER_ROWS, (0), A(4096, 512), I(4096, 2), I(8192)),
     BENCH(GATHER_ROWS, (0), A(8192, 512), I(4096, 2), I(8192), F(4096, 2)),
     BENCH(GROUPED_MATMUL, (.dtype = ACT, .trans_b = true), A(8192, 512), A(8, 1408, 512), I(8, 2)),
+    BENCH(PACKED_GROUPED_MATMUL, (.dtype = ACT, .packing = PACKED_AS(PACKED, 1408, 512, 0, 8)),
+          A(8192, 512), PACKED, I(8, 2)),
     BENCH(GROUPED_MATMUL_GRAD, (.dtype = BY_F32, .rows = 8), A(8192, 1408), A(8192, 512), I(8, 2)),
     /* ---- attention ---- */
     GRADIENT(ATTENTION, (.heads = 2, .kv_heads = 2), A(2, 5, 18)),
@@ -692,6 +700,8 @@ const op_case op_cases[] = {
     CASE(FAKE_QUANTIZE, (.dtype = ACT, .packing = INT4(1, 1, 32)), F(1, 1)),
     CASE(FAKE_QUANTIZE, (.dtype = ACT, .packing = INT4(37, 75, 32)), F(75, 37)),
     CASE(FAKE_QUANTIZE, (.dtype = ACT, .packing = INT4(37, 75, 32), .trans_b = true), F(37, 75)),
+    CASE(FAKE_QUANTIZE, (.dtype = ACT, .packing = PACKED_AS(INT4, 37, 75, 32, 3), .trans_b = true),
+         F(3, 37, 75)),
     CASE(FAKE_QUANTIZE, (.dtype = ACT, .packing = INT8(257, 131)), F(131, 257)),
     CASE(FAKE_QUANTIZE, (.dtype = ACT, .packing = INT8(257, 131), .trans_b = true), F(257, 131)),
     BENCH(FAKE_QUANTIZE, (.dtype = ACT, .packing = INT4(3072, 768, 128)), F(768, 3072)),

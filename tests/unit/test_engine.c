@@ -534,7 +534,8 @@ int main(void)
         INVARIANCE("gpt2", "fp16", NULL, 1),      INVARIANCE("llama", "int8", NULL, 2),
         INVARIANCE("gpt2", "w8a8", NULL, 1),      INVARIANCE("gpt2", "int4", NULL, 1),
         INVARIANCE("llama", "fp8", NULL, 2),      INVARIANCE("gpt2", "f32", "int8", 2),
-        INVARIANCE("llama", "bf16", "int8", 1),   cmocka_unit_test(test_codes),
+        INVARIANCE("llama", "bf16", "int8", 1),   INVARIANCE("mixtral", "bf16", NULL, 2),
+        INVARIANCE("mixtral", "int8", NULL, 1),   cmocka_unit_test(test_codes),
         cmocka_unit_test(test_log_probabilities), cmocka_unit_test(test_like_a_generator),
         cmocka_unit_test(test_draft_model),       cmocka_unit_test(test_memory_of_drafts)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -163,6 +163,13 @@ static const shard_case cases[] = {
       .trans_b = true,
       .packing = {.kind = BY_PACKING_INT4, .dtype = BY_F32, .n = 6, .k = 192, .group = 32}},
      {A(6, 192)}},
+    {BY_OP_FAKE_QUANTIZE,
+     {6, 6},
+     {.dtype = BY_F32,
+      .trans_b = true,
+      .packing =
+          {.kind = BY_PACKING_INT4, .dtype = BY_F32, .n = 6, .k = 192, .group = 32, .stack = 6}},
+     {A(6, 6, 192)}},
     {BY_OP_CROSS_ENTROPY, {2, 1}, {.smoothing = 0.1f}, {A(2, 6, 8), {TARGETS, S(12)}}},
     {BY_OP_CROSS_ENTROPY_GRAD,
      {1, 2},

@@ -200,12 +200,13 @@ static void test_packed_values(void **state)
         values[i] = (float)i * 0.37f;
     }
     open_store(&f);
-    by__stored_tensor tensor = {.name = "rows",
-                                .shape = BY_SHAPE(N, K),
-                                .format = BY_U8,
-                                .packing = {BY_PACKING_PACKED, BY_F32, N, K, 0},
-                                .out_in = true,
-                                .grows = true};
+    by__stored_tensor tensor = {
+        .name = "rows",
+        .shape = BY_SHAPE(N, K),
+        .format = BY_U8,
+        .packing = {.kind = BY_PACKING_PACKED, .dtype = BY_F32, .n = N, .k = K},
+        .out_in = true,
+        .grows = true};
     check_ok(by__store_add(f.store, &tensor, &rows, &error), &error);
     tensor.name = "columns";
     tensor.shape = BY_SHAPE(K, N);

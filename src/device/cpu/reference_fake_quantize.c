@@ -2,6 +2,7 @@
  * every level. */
 #include <math.h>
 
+#include "base/packing.h"
 #include "device/cpu/reference.h"
 
 static int64_t place(const by__call *call, int64_t j, int64_t i)
@@ -36,7 +37,7 @@ static by_status run_fake_quantize(const by__call *call, const by__context *cont
     const by_packing *p = &call->attrs.packing;
     int64_t group = p->kind == BY_PACKING_INT8 ? p->k : p->group;
     BY_UNUSED(context);
-    for (int64_t j = 0; j < p->n; j++) {
+    for (int64_t j = 0; j < by__packed_matrices(p) * p->n; j++) {
         for (int64_t i = 0; i < p->k; i += group) {
             round_group(call, j, i, by__min_i64(i + group, p->k));
         }

@@ -271,8 +271,7 @@ BY__REFERENCE_KERNEL(BY_OP_ROW_DOTS, row_dots, NULL, run_row_dots);
 
 /* ---- products ---- */
 
-/* Rows begin .. end - 1 of range g; empty if they are out of the operands' bounds. */
-static void range_of(const by__call *call, int64_t g, int64_t *begin, int64_t *end)
+void by__reference_range(const by__call *call, int64_t g, int64_t *begin, int64_t *end)
 {
     int64_t capacity = call->attrs.capacity;
     *begin = by__id(&call->in[2], 2 * g);
@@ -302,7 +301,7 @@ static by_status run_grouped_matmul(const by__call *call, const by__context *con
     for (int64_t g = 0; g < groups; g++) {
         int64_t begin;
         int64_t end;
-        range_of(call, g, &begin, &end);
+        by__reference_range(call, g, &begin, &end);
         for (int64_t at = begin * n; at < end * n; at++) {
             int64_t matrix = g / ranges * k * n;
             double sum = 0.0;
@@ -332,7 +331,7 @@ static by_status run_grouped_matmul_grad(const by__call *call, const by__context
         for (int64_t g = first; g < first + ranges; g++) {
             int64_t begin;
             int64_t end;
-            range_of(call, g, &begin, &end);
+            by__reference_range(call, g, &begin, &end);
             for (int64_t row = begin; row < end; row++) {
                 sum += by__get(a, row * m + at / n % m) * by__get(b, row * n + at % n);
             }

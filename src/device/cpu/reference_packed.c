@@ -40,29 +40,61 @@ static void take_rows(const by__call *call)
     }
 }
 
+/* Sum of element `at` of the product of the rows that take_rows made with a packed matrix. */
+static double product_at(const by__call *call, const void *matrix, int64_t at)
+{
+    const by_packing *packing = &call->attrs.packing;
+    const double *x = (const double *)call->work + at / packing->n * packing->k;
+    double sum = 0.0;
+    for (int64_t i = 0; i < packing->k; i++) {
+        sum += x[i] * (double)by__packed_at(packing, matrix, at % packing->n, i);
+    }
+    return sum;
+}
+
 static by_status run_packed_matmul(const by__call *call, const by__context *context)
 {
     BY_UNUSED(context);
-    const by_packing *packing = &call->attrs.packing;
     const by__tensor *y = &call->out[0];
     bool biased = call->input_count > 2 && by__present(&call->in[2]);
     bool added = call->input_count > 3 && by__present(&call->in[3]);
-    const double *x = call->work;
     take_rows(call);
     for (int64_t at = 0, count = by__tensor_count(y); at < count; at++) {
-        int64_t row = at / packing->n;
-        int64_t column = at % packing->n;
-        double sum = biased ? by__get(&call->in[2], column) : 0.0;
-        for (int64_t i = 0; i < packing->k; i++) {
-            sum += x[row * packing->k + i] *
-                   (double)by__packed_at(packing, call->in[1].data, column, i);
-        }
+        double bias = biased ? by__get(&call->in[2], at % call->attrs.packing.n) : 0.0;
+        double sum = bias + product_at(call, call->in[1].data, at);
         by__set(y, at, sum + (added ? by__get(&call->in[3], at) : 0.0));
     }
     return BY_OK;
 }
 
 BY__REFERENCE_KERNEL(BY_OP_PACKED_MATMUL, packed_matmul, prepare_packed_matmul, run_packed_matmul);
+
+static by_status run_packed_grouped_matmul(const by__call *call, const by__context *context)
+{
+    BY_UNUSED(context);
+    const by_packing *packing = &call->attrs.packing;
+    const by__tensor *y = &call->out[0];
+    int64_t groups = call->in[2].shape.dim[0];
+    int64_t ranges = groups / packing->stack;
+    size_t matrix_bytes = (size_t)by__packed_panels(packing) * by__packed_panel_bytes(packing);
+    take_rows(call);
+    for (int64_t i = 0; i < by__tensor_count(y); i++) {
+        by__set(y, i, 0.0);
+    }
+    for (int64_t g = 0; g < groups; g++) {
+        const char *matrix = (const char *)call->in[1].data + (size_t)(g / ranges) * matrix_bytes;
+        int64_t begin;
+        int64_t end;
+        by__reference_range(call, g, &begin, &end);
+        for (int64_t at = begin * packing->n; at < end * packing->n; at++) {
+            by__set(y, at, product_at(call, matrix, at));
+        }
+    }
+    return BY_OK;
+}
+
+BY__REFERENCE_KERNEL(BY_OP_PACKED_GROUPED_MATMUL, packed_grouped_matmul, prepare_packed_matmul,
+                     run_packed_grouped_matmul);
 
 static by_status run_packed_embedding(const by__call *call, const by__context *context)
 {

@@ -1,8 +1,9 @@
-/* FAKE_QUANTIZE: w f32, [n, k] or [k, n]; y activations, laid out like w. For [n, k] a group is
- * contiguous and divided among the lanes; for [k, n] the lanes are outputs. 4-bit codes need the
- * sign of the weight with the largest magnitude, the first one of equal ones. */
+/* FAKE_QUANTIZE: w f32, [n, k], a stack of these, or [k, n]; y activations, laid out like w. For
+ * [n, k] a group is contiguous and divided among the lanes; for [k, n] the lanes are outputs. 4-bit
+ * codes need the sign of the weight with the largest magnitude, the first one of equal ones. */
 #include <math.h>
 
+#include "base/packing.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/kernels/simd.h"
 
@@ -122,7 +123,8 @@ static by_status run(const by__call *call, const by__context *context)
     by_dtype type = call->out[0].dtype;
     bool wide = p->kind == BY_PACKING_INT8;
     if (call->attrs.trans_b) {
-        by__parallel(context, call, p->n, ROWS, p->n * p->k,
+        int64_t rows = by__packed_matrices(p) * p->n;
+        by__parallel(context, call, rows, ROWS, rows * p->k,
                      wide ? rows8_ranges[type] : rows4_ranges[type]);
     } else {
         by__parallel(context, call, p->n, COLUMNS, p->n * p->k,

@@ -5,6 +5,7 @@
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/gemm.h"
+#include "device/cpu/groups.h"
 #include "device/cpu/panel.h"
 
 /* Products that are opened for all rows and run on the rows of a group. */
@@ -38,18 +39,6 @@ static by_status open_one(by__gemm **out, by__call *call, const by__gemm_options
     size_t work = by__gemm_work(*out);
     call->work_bytes = work > call->work_bytes ? work : call->work_bytes;
     return BY_OK;
-}
-
-/* Number of rows of range g; 0 if they are out of the operands' bounds. */
-static int64_t rows_of(const by__call *call, int64_t g, int64_t *begin)
-{
-    const int32_t *range = (const int32_t *)call->in[2].data + 2 * g;
-    int64_t capacity = call->attrs.capacity;
-    int64_t all = call->in[0].shape.dim[0];
-    int64_t rows = (int64_t)range[1] - range[0];
-    *begin = capacity > 0 ? g * capacity : range[0];
-    bool fits = *begin >= 0 && rows > 0 && rows <= all - *begin;
-    return fits && (capacity == 0 || rows <= capacity) ? rows : 0;
 }
 
 static const char *at(const by__tensor *tensor, int64_t element)
@@ -105,14 +94,6 @@ static by_status prepare_forward(by__call *call, const by__context *context, by_
     return prepare(call, context->threads, open_forward, error);
 }
 
-static void zero_rows(const by__call *call, int64_t begin, int64_t end)
-{
-    const by__tensor *y = &call->out[0];
-    int64_t columns = y->shape.dim[1];
-    memset((void *)(uintptr_t)at(y, begin * columns), 0,
-           (size_t)((end - begin) * columns) * by_dtype_size(y->dtype));
-}
-
 static by_status run_forward(const by__call *call, const by__context *context)
 {
     const products *p = call->state;
@@ -122,17 +103,10 @@ static by_status run_forward(const by__call *call, const by__context *context)
     int64_t ranges = groups / b->shape.dim[0];
     int64_t n = y->shape.dim[1];
     int64_t k = call->in[0].shape.dim[1];
-    int64_t covered = 0;
-    int64_t begin;
+    by__group_zero(call, context);
     for (int64_t g = 0; g < groups; g++) {
-        covered += rows_of(call, g, &begin);
-    }
-    if (covered < y->shape.dim[0]) {
-        by__parallel(context, call, y->shape.dim[0], by__ceil_div(16384, n), by__tensor_count(y),
-                     zero_rows);
-    }
-    for (int64_t g = 0; g < groups; g++) {
-        int64_t rows = rows_of(call, g, &begin);
+        int64_t begin;
+        int64_t rows = by__group_rows(call, g, &begin);
         const by__gemm *gemm = p->few != NULL && rows <= BY__GEMV_ROWS ? p->few : p->first;
         by__gemm_operands operands = {.a = at(&call->in[0], begin * k),
                                       .b = at(b, g / ranges * n * k),
@@ -193,7 +167,7 @@ static by_status run_gradient(const by__call *call, const by__context *context)
         bool written = false;
         for (int64_t g = e * ranges; g < (e + 1) * ranges; g++) {
             int64_t begin;
-            int64_t rows = rows_of(call, g, &begin);
+            int64_t rows = by__group_rows(call, g, &begin);
             by__gemm_operands operands = {.a = at(&call->in[0], begin * m),
                                           .b = at(&call->in[1], begin * n),
                                           .c = y,

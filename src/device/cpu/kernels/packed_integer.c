@@ -1,4 +1,4 @@
-/* PACKED_MATMUL with weights of 8 and 4 bits (banyan/packing.h).
+/* PACKED_MATMUL and PACKED_GROUPED_MATMUL with weights of 8 and 4 bits (banyan/packing.h).
  *
  * Rows of x are quantized to 16-bit integers with a scale for each block of inputs, so that a
  * block's product is an exact integer sum: by vpdpbusd, once for the lower and once for the upper
@@ -11,7 +11,6 @@
 #include <float.h>
 #include <math.h>
 #include <omp.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/packing.h"
@@ -308,9 +307,8 @@ static void run_panel(const plan *p, const by__call *call, const by__panel_targe
     }
 }
 
-static by_status run(const by__call *call, const by__context *context)
+static void multiply(const plan *p, const by__call *call)
 {
-    const plan *p = call->state;
     by__work_range *ranges = call->work;
     int64_t panels = by__ceil_div(p->packing.n, BY_PACKED_COLUMNS);
     by__panel_target all = {.y = call->out[0].data,
@@ -319,7 +317,6 @@ static by_status run(const by__call *call, const by__context *context)
                             .bias_dtype = call->in[2].dtype,
                             .bias = call->in[2].data,
                             .add = call->in[3].data};
-    BY_UNUSED(context);
     for (int thread = 0; thread < p->threads; thread++) {
         by__work_range_open(ranges, panels, thread, p->threads);
     }
@@ -341,25 +338,21 @@ static by_status run(const by__call *call, const by__context *context)
             run_panel(p, call, &all, panel);
         }
     }
-    return BY_OK;
 }
 
-static bool supports(const by__call *call)
+static bool takes(const by__call *call)
 {
     const by__tensor *x = &call->in[0];
     by_packing_kind kind = call->attrs.packing.kind;
     return (kind == BY_PACKING_INT8 || kind == BY_PACKING_INT4) && by__tensor_is_act(x) &&
-           by__tensor_count(x) > 0 && by__tensor_is_act(&call->out[0]) &&
-           (!by__present(&call->in[2]) || by__tensor_is_act(&call->in[2]));
+           by__tensor_count(x) > 0 && by__tensor_is_act(&call->out[0]);
 }
 
-static by_status prepare(by__call *call, const by__context *context, by_error *error)
+static size_t plan_product(plan *p, const by__call *call, int threads)
 {
-    plan *p = NULL;
-    BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "a product", error));
     p->packing = call->attrs.packing;
     p->m = by__tensor_rows(&call->in[0]);
-    p->threads = context->threads;
+    p->threads = threads;
     p->block = by__packed_block(&p->packing);
     p->blocks = by__ceil_div(p->packing.k, p->block);
     p->block_bytes = by__packed_block_bytes(&p->packing);
@@ -370,16 +363,16 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     p->words = by__work_reserve(&used, (size_t)(p->m * p->row_words) * sizeof(int32_t));
     p->scales = by__work_reserve(&used, (size_t)(p->m * p->blocks) * sizeof(float));
     p->offsets = by__work_reserve(&used, (size_t)(p->m * p->blocks) * sizeof(int32_t));
-    call->work_bytes = used;
-    call->state = p;
-    return BY_OK;
+    return used;
 }
 
-static void release(by__call *call)
-{
-    free(call->state);
-    call->state = NULL;
-}
+#include "device/cpu/kernels/packed_kernels.h"
 
 BY__KERNEL(packed_integer) = {
     BY_OP_PACKED_MATMUL, BY__KERNEL_NAME("packed integer"), supports, prepare, release, run};
+BY__KERNEL(packed_grouped_integer) = {BY_OP_PACKED_GROUPED_MATMUL,
+                                      BY__KERNEL_NAME("packed grouped integer"),
+                                      takes,
+                                      prepare_groups,
+                                      NULL,
+                                      run_groups};

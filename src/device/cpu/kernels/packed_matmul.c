@@ -1,5 +1,5 @@
-/* PACKED_MATMUL and PACKED_EMBEDDING: products with weights that were packed when they were loaded
- * (banyan/packing.h), and look-ups in them.
+/* PACKED_MATMUL, PACKED_GROUPED_MATMUL and PACKED_EMBEDDING: products with weights that were packed
+ * when they were loaded (banyan/packing.h), and look-ups in them.
  *
  * Row invariance. Every element of the result is one chain of f32 additions along k, from the first
  * input to the last: a fused multiply-add for each input, or vdpbf16ps for each pair of bf16. Where
@@ -14,7 +14,6 @@
  * Weights of FP8 are converted to pairs of bf16 in registers, and the complete sums of a row are
  * multiplied by the outputs' scales. */
 #include <omp.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/packing.h"
@@ -310,9 +309,8 @@ static void copy_row(const plan *p, const by__tensor *x, by__unit *out, int64_t 
 #undef WIDEN
 }
 
-static by_status run(const by__call *call, const by__context *context)
+static void multiply(const plan *p, const by__call *call)
 {
-    const plan *p = call->state;
     const by__tensor *x = &call->in[0];
     by__work_range *ranges = call->work;
     by__unit *copies = (by__unit *)((char *)call->work + p->rows);
@@ -325,7 +323,6 @@ static by_status run(const by__call *call, const by__context *context)
                         .bias_dtype = call->in[2].dtype,
                         .bias = call->in[2].data,
                         .add = call->in[3].data}};
-    BY_UNUSED(context);
     for (int thread = 0; thread < p->threads; thread++) {
         by__work_range_open(ranges, p->blocks * p->groups, thread, p->threads);
     }
@@ -349,7 +346,6 @@ static by_status run(const by__call *call, const by__context *context)
             run_task(&j, t % p->blocks, t / p->blocks, sums);
         }
     }
-    return BY_OK;
 }
 
 /* ---- plans ---- */
@@ -394,26 +390,14 @@ static void plan_tasks(plan *p)
     p->groups = by__ceil_div(panels, p->group);
 }
 
-static bool supports(const by__call *call)
+static size_t plan_product(plan *p, const by__call *call, int threads)
 {
-    const by__tensor *x = &call->in[0];
-    by_packing_kind kind = call->attrs.packing.kind;
-    return by__tensor_is_act(x) && by__tensor_count(x) > 0 &&
-           (kind == BY_PACKING_PACKED || kind == BY_PACKING_FP8) &&
-           x->dtype == call->attrs.packing.dtype && by__tensor_is_act(&call->out[0]) &&
-           (!by__present(&call->in[2]) || by__tensor_is_act(&call->in[2]));
-}
-
-static by_status prepare(by__call *call, const by__context *context, by_error *error)
-{
-    plan *p = NULL;
-    BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "a product", error));
     p->packing = call->attrs.packing;
     p->is_f8 = p->packing.kind == BY_PACKING_FP8;
     p->kind = p->is_f8 && p->packing.dtype != BY_BF16 ? BY__PAIRS_SPREAD
                                                       : by__arithmetic_of(p->packing.dtype);
     p->m = by__tensor_rows(&call->in[0]);
-    p->threads = context->threads;
+    p->threads = threads;
     plan_rows(p, &call->in[0]);
     plan_tasks(p);
     size_t copied = p->copies ? (size_t)(p->m * p->row_units) * 4 : 0;
@@ -421,19 +405,28 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     p->rows = by__round_up((size_t)p->threads * sizeof(by__work_range), BY_CACHE_LINE);
     p->sums = p->rows + by__round_up(copied, BY_CACHE_LINE);
     p->sums_bytes = (size_t)tiles * TILE_ROWS * BY_PACKED_COLUMNS * sizeof(float);
-    call->work_bytes = p->sums + (size_t)p->threads * p->sums_bytes;
-    call->state = p;
-    return BY_OK;
+    return p->sums + (size_t)p->threads * p->sums_bytes;
 }
 
-static void release(by__call *call)
+static bool takes(const by__call *call)
 {
-    free(call->state);
-    call->state = NULL;
+    const by__tensor *x = &call->in[0];
+    by_packing_kind kind = call->attrs.packing.kind;
+    return by__tensor_is_act(x) && by__tensor_count(x) > 0 &&
+           (kind == BY_PACKING_PACKED || kind == BY_PACKING_FP8) &&
+           x->dtype == call->attrs.packing.dtype && by__tensor_is_act(&call->out[0]);
 }
+
+#include "device/cpu/kernels/packed_kernels.h"
 
 BY__KERNEL(packed_matmul) = {
     BY_OP_PACKED_MATMUL, BY__KERNEL_NAME("packed matmul"), supports, prepare, release, run};
+BY__KERNEL(packed_grouped_matmul) = {BY_OP_PACKED_GROUPED_MATMUL,
+                                     BY__KERNEL_NAME("packed grouped matmul"),
+                                     takes,
+                                     prepare_groups,
+                                     NULL,
+                                     run_groups};
 
 /* ---- look-ups ---- */
 

@@ -1,4 +1,4 @@
-/* PACKED_MATMUL with 8-bit weights and rows (W8A8, banyan/packing.h).
+/* PACKED_MATMUL and PACKED_GROUPED_MATMUL with 8-bit weights and rows (W8A8, banyan/packing.h).
  *
  * A row of x is quantized to signed bytes with one scale, its largest magnitude / 127, so that an
  * element of the result is one exact integer sum over all of k: by vpdpbusd, or by 16-bit
@@ -13,7 +13,6 @@
 #include <float.h>
 #include <math.h>
 #include <omp.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/packing.h"
@@ -270,9 +269,8 @@ static void run_task(const plan *p, const by__call *call, const by__panel_target
     }
 }
 
-static by_status run(const by__call *call, const by__context *context)
+static void multiply(const plan *p, const by__call *call)
 {
-    const plan *p = call->state;
     by__work_range *ranges = call->work;
     by__panel_target all = {.y = call->out[0].data,
                             .ldy = p->packing.n,
@@ -280,7 +278,6 @@ static by_status run(const by__call *call, const by__context *context)
                             .bias_dtype = call->in[2].dtype,
                             .bias = call->in[2].data,
                             .add = call->in[3].data};
-    BY_UNUSED(context);
     for (int thread = 0; thread < p->threads; thread++) {
         by__work_range_open(ranges, p->blocks * p->panels, thread, p->threads);
     }
@@ -304,17 +301,15 @@ static by_status run(const by__call *call, const by__context *context)
                      (int32_t *)(void *)sums);
         }
     }
-    return BY_OK;
 }
 
 /* ---- plans ---- */
 
-static bool supports(const by__call *call)
+static bool takes(const by__call *call)
 {
     const by__tensor *x = &call->in[0];
     return call->attrs.packing.kind == BY_PACKING_W8A8 && by__tensor_is_act(x) &&
-           by__tensor_count(x) > 0 && by__tensor_is_act(&call->out[0]) &&
-           (!by__present(&call->in[2]) || by__tensor_is_act(&call->in[2]));
+           by__tensor_count(x) > 0 && by__tensor_is_act(&call->out[0]);
 }
 
 /* As many rows as a block's bytes allow, fewer if threads would get too few tasks. */
@@ -330,13 +325,11 @@ static void plan_blocks(plan *p)
     p->block_rows = by__ceil_div(all, p->blocks) * HEIGHT;
 }
 
-static by_status prepare(by__call *call, const by__context *context, by_error *error)
+static size_t plan_product(plan *p, const by__call *call, int threads)
 {
-    plan *p = NULL;
-    BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "a product", error));
     p->packing = call->attrs.packing;
     p->m = by__tensor_rows(&call->in[0]);
-    p->threads = context->threads;
+    p->threads = threads;
     p->quads = by__ceil_div(p->packing.k, BY__PACKED_BLOCK) * BY__PACKED_BLOCK / 4;
     p->panel_bytes = by__packed_panel_bytes(&p->packing);
     p->panels = by__ceil_div(p->packing.n, BY_PACKED_COLUMNS);
@@ -349,16 +342,16 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
     p->offsets = by__work_reserve(&used, (size_t)p->m * sizeof(int32_t));
     p->sums_bytes = (size_t)p->block_rows * BY_PACKED_COLUMNS * sizeof(int32_t);
     p->sums = by__work_reserve(&used, (size_t)p->threads * p->sums_bytes);
-    call->work_bytes = used;
-    call->state = p;
-    return BY_OK;
+    return used;
 }
 
-static void release(by__call *call)
-{
-    free(call->state);
-    call->state = NULL;
-}
+#include "device/cpu/kernels/packed_kernels.h"
 
 BY__KERNEL(packed_w8a8) = {
     BY_OP_PACKED_MATMUL, BY__KERNEL_NAME("packed w8a8"), supports, prepare, release, run};
+BY__KERNEL(packed_grouped_w8a8) = {BY_OP_PACKED_GROUPED_MATMUL,
+                                   BY__KERNEL_NAME("packed grouped w8a8"),
+                                   takes,
+                                   prepare_groups,
+                                   NULL,
+                                   run_groups};
