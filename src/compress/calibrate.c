@@ -14,7 +14,7 @@
 #include "compress/compress.h"
 #include "exec/exec.h"
 #include "nn/nn.h"
-#include "ops/row.h"
+#include "ops/ops.h"
 #include "passes/stages.h"
 
 /* Rows of a run, if there are enough samples. */
@@ -264,18 +264,20 @@ static void drop_states(walk *w, int part)
 
 /* ---- layers of a stage ---- */
 
-/* Layers that read one value, and the norm weights that scale its columns. */
+/* Layers that read one value, or the same rows of it, and the norm weights that scale its
+ * columns. */
 typedef struct group {
     by_value x;
-    by_value product; /* H, an output */
+    int64_t part;     /* matrix of a stack, which multiplies the rows of its group; else 0 */
+    by_value product; /* an output: H, of a stack those of all its matrices */
     by__calibrated what;
     by_value weights[BY__GROUP_LAYERS];
 } group;
 
-static by__linear *linear_of(const walk *w, const by__value *value)
+static by__linear *linear_of(const walk *w, const char *name)
 {
-    for (size_t i = 0; i < w->c->linear_count && value->role == BY_ROLE_PARAMETER; i++) {
-        if (strcmp(w->c->linears[i].name, value->name) == 0 && !w->c->linears[i].head) {
+    for (size_t i = 0; i < w->c->linear_count; i++) {
+        if (strcmp(w->c->linears[i].name, name) == 0 && !w->c->linears[i].head) {
             return &w->c->linears[i];
         }
     }
@@ -307,20 +309,41 @@ static by_status find_gains(const walk *w, const stage *s, group *g, by_error *e
     return BY_OK;
 }
 
-static by_status add_layer(stage *s, group *groups, size_t *count, by_value x, by_value weight,
-                           by__linear *linear, by_error *error)
+/* Adds nodes that compute H of what a product reads; for a stack of matrices [stack, k, k]. */
+static by_value add_product(stage *s, const by__node *node, size_t number)
 {
+    char name[32];
+    by_value x = node->in[0];
+    by_value product;
+    if (node->op == BY_OP_GROUPED_MATMUL) {
+        const by_attrs attrs = {.rows = s->graph->values[node->in[1]].shape.dim[0],
+                                .capacity = node->attrs.capacity,
+                                .dtype = BY_F32};
+        const by_value in[3] = {x, x, node->in[2]};
+        product = by__op_add_node(s->graph, BY_OP_GROUPED_MATMUL_GRAD, &attrs, in, 3, NULL);
+    } else {
+        product = by_matmul(s->graph, x, x, true, false);
+    }
+    (void)snprintf(name, sizeof name, "calibration.%zu", number);
+    by_graph_output(s->graph, product, name);
+    return product;
+}
+
+static by_status add_layer(stage *s, group *groups, size_t *count, const by__node *node,
+                           int64_t part, by__linear *linear, by_error *error)
+{
+    by_value product = BY_NONE;
     size_t at = 0;
-    while (at < *count && groups[at].x != x) {
-        at++;
+    for (; at < *count && (groups[at].x != node->in[0] || groups[at].part != part); at++) {
+        product = groups[at].x == node->in[0] ? groups[at].product : product;
     }
     group *g = &groups[at];
     if (at == *count) {
-        char name[32];
-        *g = (group){.x = x, .what = {.k = linear->k, .block = s->number - 1}};
-        (void)snprintf(name, sizeof name, "calibration.%zu", at);
-        g->product = by_matmul(s->graph, x, x, true, false);
-        by_graph_output(s->graph, g->product, name);
+        product = product == BY_NONE ? add_product(s, node, at) : product;
+        *g = (group){.x = node->in[0],
+                     .part = part,
+                     .product = product,
+                     .what = {.k = linear->k, .block = s->number - 1}};
         BY_TRY(by_graph_check(s->graph, error));
         *count += 1;
     }
@@ -328,8 +351,26 @@ static by_status add_layer(stage *s, group *groups, size_t *count, by_value x, b
         return by_error_set(error, BY_ESTATE, "more than %d layers read what '%s' reads",
                             BY__GROUP_LAYERS, linear->name);
     }
-    g->weights[g->what.count] = weight;
+    g->weights[g->what.count] = node->in[1];
     g->what.linears[g->what.count++] = linear;
+    return BY_OK;
+}
+
+/* Adds the layers of a product with a stack of matrices. */
+static by_status add_stack(const walk *w, stage *s, group *groups, size_t *count,
+                           const by__node *node, by_error *error)
+{
+    const by__value *stack = &s->graph->values[node->in[1]];
+    int64_t parts = stack->shape.dim[0];
+    bool is_stack = stack->role == BY_ROLE_PARAMETER && by__name_is_stacked(stack->name);
+    for (int64_t part = 0; part < parts && is_stack; part++) {
+        char name[512];
+        by__stacked_name(name, sizeof name, s->graph->values[node->in[1]].name, part);
+        by__linear *linear = linear_of(w, name);
+        if (linear != NULL) {
+            BY_TRY(add_layer(s, groups, count, node, part, linear, error));
+        }
+    }
     return BY_OK;
 }
 
@@ -341,13 +382,16 @@ static by_status find_groups(const walk *w, stage *s, group **out, size_t *count
     BY_TRY(by__alloc((void **)&groups, w->c->linear_count + 1, sizeof *groups, "layers", error));
     *out = groups;
     for (size_t n = 0; n < nodes; n++) {
-        const by__node node = s->graph->nodes[n];
-        if (!by__op_row_of(node.op)->is_product || node.attrs.trans_a) {
-            continue;
-        }
-        by__linear *linear = linear_of(w, &s->graph->values[node.in[1]]);
-        if (linear != NULL) {
-            BY_TRY(add_layer(s, groups, count, node.in[0], node.in[1], linear, error));
+        const by__node node = s->graph->nodes[n]; /* adding nodes moves the array */
+        if (node.op == BY_OP_GROUPED_MATMUL) {
+            BY_TRY(add_stack(w, s, groups, count, &node, error));
+        } else if (by__op_row_of(node.op)->is_product && !node.attrs.trans_a) {
+            const by__value *weight = &s->graph->values[node.in[1]];
+            by__linear *linear =
+                weight->role == BY_ROLE_PARAMETER ? linear_of(w, weight->name) : NULL;
+            if (linear != NULL) {
+                BY_TRY(add_layer(s, groups, count, &node, 0, linear, error));
+            }
         }
     }
     for (size_t i = 0; i < *count; i++) {
@@ -373,8 +417,8 @@ static void close_groups(group *groups, size_t count)
 /* Adds the product of a run to H. */
 static void accumulate(const stage *s, group *g)
 {
-    const float *product = (const float *)s->bound[g->product].address;
     size_t count = (size_t)(g->what.k * g->what.k);
+    const float *product = (const float *)s->bound[g->product].address + (size_t)g->part * count;
     for (size_t i = 0; i < count; i++) {
         g->what.hessian[i] += (double)product[i];
     }
@@ -399,10 +443,11 @@ static by_status measure(walk *w, stage *s, group *groups, size_t count, by_erro
     return BY_OK;
 }
 
-/* Copies a layer's weight [n, k] to the stage's parameter, in the parameter's order. */
-static void put_weight(const stage *s, by_value parameter, const by__linear *l, const float *weight)
+/* Copies a layer's weight [n, k] to matrix `part` of the stage's parameter, in its order. */
+static void put_weight(const stage *s, by_value parameter, int64_t part, const by__linear *l,
+                       const float *weight)
 {
-    float *to = (float *)s->bound[parameter].address;
+    float *to = (float *)s->bound[parameter].address + part * l->n * l->k;
     for (int64_t j = 0; j < l->n; j++) {
         for (int64_t i = 0; i < l->k; i++) {
             to[l->in_out ? i * l->n + j : j * l->k + i] = weight[j * l->k + i];
@@ -420,7 +465,7 @@ static by_status change(const walk *w, stage *s, group *g, by_error *error)
     }
     BY_TRY(w->fn(w->c, &g->what, w->user, error));
     for (size_t k = 0; k < g->what.count; k++) {
-        put_weight(s, g->weights[k], g->what.linears[k], g->what.weights[k]);
+        put_weight(s, g->weights[k], g->part, g->what.linears[k], g->what.weights[k]);
         free(g->what.weights[k]);
         g->what.weights[k] = NULL;
     }

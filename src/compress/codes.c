@@ -274,57 +274,22 @@ static by_status narrow_matrices(by__compression *c, by_error *error)
     return BY_OK;
 }
 
-/* Adds the layer of a weight of the files, which others know without ".weight". */
-static void add_layer(json_t *list, const char *weight)
-{
-    (void)json_array_append_new(list, json_stringn(weight, strlen(weight) - strlen(".weight")));
-}
-
-/* Matrices that files hold in parts, those of experts, are not among the layers. */
-static by_status add_parts(json_t *list, const by__compression *c, by_error *error)
-{
-    by_graph *graph;
-    BY_TRY(by__compress_graph(&graph, c, error));
-    for (size_t v = 0; v < graph->value_count; v++) {
-        const by__value *value = &graph->values[v];
-        bool has_parts = value->role == BY_ROLE_PARAMETER && value->shape.rank == 3 &&
-                         by__name_is_stacked(value->name);
-        for (int64_t part = 0; has_parts && part < value->shape.dim[0]; part++) {
-            char name[512];
-            by_tensor_view view = {.name = value->name, .rank = 3};
-            (void)by__stacked_part(&view, name, sizeof name, part);
-            char *weight = by__file_name(c, name);
-            if (weight != NULL) {
-                add_layer(list, weight);
-            }
-            free(weight);
-        }
-    }
-    by_graph_close(&graph);
-    return BY_OK;
-}
-
-/* Layers without codes, by the names that others have for them. */
-static by_status list_ignored(json_t **out, const by__compression *c, by_error *error)
+/* Layers without codes, by the names that others have for them: without ".weight". */
+static json_t *list_ignored(const by__compression *c)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < c->linear_count; i++) {
         const char *weight = c->linears[i].weight;
         if (by_weights_has(c->weights, weight) && !c->linears[i].coded) {
-            add_layer(list, weight);
+            (void)json_array_append_new(list,
+                                        json_stringn(weight, strlen(weight) - strlen(".weight")));
         }
     }
     if (json_array_size(list) > 0 && !by_weights_has(c->weights, "lm_head.weight")) {
         /* Others know a head that is the token embedding by a name of its own. */
         (void)json_array_append_new(list, json_string("lm_head"));
     }
-    by_status status = add_parts(list, c, error);
-    if (status != BY_OK) {
-        json_decref(list);
-        return status;
-    }
-    *out = list;
-    return BY_OK;
+    return list;
 }
 
 by_status by__codes_finish(by__compression *c, by__code_kind kind, int64_t group, bool rows,
@@ -332,8 +297,7 @@ by_status by__codes_finish(by__compression *c, by__code_kind kind, int64_t group
 {
     static const char *const formats[] = {"int-quantized", "pack-quantized", "float-quantized"};
     const char *type = kind == BY__CODE_F8 ? "float" : "int";
-    json_t *ignored;
-    BY_TRY(list_ignored(&ignored, c, error));
+    json_t *ignored = list_ignored(c);
     json_t *config = json_object_get(c->json, "quantization_config");
     json_t *names = json_incref(json_object_get(config, "in_out"));
     json_t *weights = json_pack(

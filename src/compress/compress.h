@@ -28,10 +28,13 @@
 #include "checkpoint/storage.h"
 #include "graph/graph.h"
 
-/* A layer: a weight with two axes that one or more products multiply by. */
+/* A layer: a matrix that one or more products multiply by; of a parameter that is a stack of
+ * matrices, such as the experts of a mixture, one of these. */
 typedef struct by__linear {
     char *weight; /* name of the tensor in files: "transformer.h.0.attn.c_attn.weight" */
-    char *name;   /* name in graphs */
+    char *name;   /* name in graphs; of a matrix of a stack by__stacked_name */
+    bool stacked; /* it is a matrix of a stack */
+    double share; /* of the tokens that are multiplied by it */
     int64_t n, k; /* outputs, inputs */
     bool in_out;  /* the tensor is [k, n], else [n, k] */
     bool head;    /* it computes the logits */
@@ -57,7 +60,7 @@ typedef struct by__compression {
     const by_weights *weights;
     by_config *config;
     by__linear *linears;
-    size_t linear_count;
+    size_t linear_count, linear_capacity;
     int threads;
     json_t *json;            /* config.json of the new directory; a method may change it */
     by__text notes;          /* for state.json: what calibration read */
@@ -133,7 +136,7 @@ typedef struct by__calibrated {
      * to calibrate the following blocks. */
     float *weights[BY__GROUP_LAYERS];
     size_t count;
-    double *hessian; /* [k, k]: sum of x x^T over the rows x of the value */
+    double *hessian; /* [k, k]: sum of x x^T over the rows x of the value that they multiply */
     int64_t k, rows;
     int block;
     /* Tensors of k elements of a norm, if nothing else reads x: multiplying element i of all of

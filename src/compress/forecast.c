@@ -68,7 +68,8 @@ static by_status add_tensor(by_compress_forecast *out, const by__compression *c,
     }
     uint64_t memory = l != NULL ? bytes_packed(l, &how) : view.rank >= 2 ? count * 2 : count * 4;
     out->memory += memory;
-    out->token_bytes += l != NULL || view.rank < 2 ? memory : 0;
+    double share = l != NULL ? l->share : view.rank < 2 ? 1.0 : 0.0;
+    out->token_bytes += (uint64_t)(share * (double)memory);
     return BY_OK;
 }
 

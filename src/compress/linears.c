@@ -1,4 +1,4 @@
-/* Finds the layers of a model: parameters with two axes that products multiply by. */
+/* Finds the layers of a model: matrices that products multiply by. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,21 +28,24 @@ static by__linear *find(const by__compression *c, const char *name)
     return NULL;
 }
 
-static by_status add(by__compression *c, const by__value *value, const by__packed_reader *reader,
-                     bool head, by_error *error)
+static by_status add(by__compression *c, const char *name, const by__packed_reader *reader,
+                     double share, bool head, by_error *error)
 {
-    by__linear *l = find(c, value->name);
+    by__linear *l = find(c, name);
     if (l != NULL) {
         l->head = l->head || head;
         return BY_OK;
     }
+    BY_TRY(by__reserve((void **)&c->linears, &c->linear_capacity, c->linear_count + 1,
+                       sizeof *c->linears, error));
     l = &c->linears[c->linear_count];
-    l->weight = by__file_name(c, value->name);
-    if (l->weight == NULL) { /* for example one that files store in parts */
+    *l = (by__linear){.stacked = reader->attrs.packing.stack > 0, .share = share};
+    l->weight = by__file_name(c, name);
+    if (l->weight == NULL) { /* the files do not have the matrix by itself */
         return BY_OK;
     }
     by_tensor_view view;
-    l->name = by__strdup(value->name);
+    l->name = by__strdup(name);
     c->linear_count++;
     if (l->name == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: layers");
@@ -56,6 +59,24 @@ static by_status add(by__compression *c, const by__value *value, const by__packe
                             by_weights_path(c->weights), l->weight);
     }
     l->head = head;
+    return BY_OK;
+}
+
+/* Adds operand i of a node, a parameter that the node multiplies by. */
+static by_status add_operand(by__compression *c, const by__signature *s, int i, const char *name,
+                             const by__packed_reader *reader, bool head, by_error *error)
+{
+    const by__op_row *row = by__op_row_of(s->op);
+    double share = row->met == NULL ? 1.0 : row->met(s, i);
+    int64_t parts = by__name_is_stacked(name) ? reader->attrs.packing.stack : 0;
+    if (reader->attrs.packing.stack == 0) {
+        return add(c, name, reader, share, head, error);
+    }
+    for (int64_t part = 0; part < parts; part++) {
+        char own[512];
+        by__stacked_name(own, sizeof own, name, part);
+        BY_TRY(add(c, own, reader, share, head, error));
+    }
     return BY_OK;
 }
 
@@ -77,9 +98,10 @@ static by_status look_at(by__compression *c, const by_graph *graph, size_t n, by
     for (int i = 0; i < node->input_count && status == BY_OK; i++) {
         const by__value *value = node->in[i] == BY_NONE ? NULL : &graph->values[node->in[i]];
         reader = (by__packed_reader){0};
-        if (value != NULL && value->role == BY_ROLE_PARAMETER && value->shape.rank == 2 &&
-            by__mask_has(row->factors, i) && row->pack(&s, i, &reader)) {
-            status = add(c, value, &reader, logits != BY_NONE && node->out[0] == logits, error);
+        if (value != NULL && value->role == BY_ROLE_PARAMETER && by__mask_has(row->factors, i) &&
+            row->pack(&s, i, &reader)) {
+            bool head = logits != BY_NONE && node->out[0] == logits;
+            status = add_operand(c, &s, i, value->name, &reader, head, error);
         }
     }
     free(in);
@@ -106,9 +128,8 @@ by_status by__compress_graph(by_graph **out, const by__compression *c, by_error 
 by_status by__linears_list(by__compression *c, by_error *error)
 {
     by_graph *graph;
+    by_status status = BY_OK;
     BY_TRY(by__compress_graph(&graph, c, error));
-    by_status status =
-        by__alloc((void **)&c->linears, graph->node_count + 1, sizeof *c->linears, "layers", error);
     for (size_t n = 0; status == BY_OK && n < graph->node_count; n++) {
         status = look_at(c, graph, n, error);
     }

@@ -145,6 +145,9 @@ static bool is_cut(const by__compression *c, const narrowing *n, by_value parame
 static int64_t unit_of_inputs(unit *kind, by_value *parameter, const by__compression *c,
                               const narrowing *n, const by__linear *l)
 {
+    if (l->stacked) { /* check_parameters refuses to remove these */
+        return 0;
+    }
     *parameter = by_graph_find(n->graph, l->name);
     int64_t size = unit_axis(kind, c, n->graph->values[*parameter].axes, l->in_out ? 0 : 1);
     return size > 0 && n->left[*kind] < n->all[*kind] ? size : 0;

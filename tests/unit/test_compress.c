@@ -33,6 +33,13 @@ static const char *const llama[] = {
     "model.mlp_width=88", "model.width=96",        "model.context=16", "model.vocab=61",
     "model.init_std=0.3", "precision.compute=f32", "train.threads=2"};
 
+#define EXPERTS 3
+static const char *const mixtral[] = {
+    "model.kind=mixtral",        "model.layers=1",        "model.heads=4",
+    "model.kv_heads=2",          "model.mlp_width=88",    "model.width=96",
+    "model.context=16",          "model.vocab=61",        "model.experts=3",
+    "model.experts_per_token=2", "precision.compute=f32", "train.threads=2"};
+
 typedef struct fixture {
     by_config *config;
     char *directory;
@@ -117,6 +124,8 @@ static void codes_of_8_bits_are_multiplied_as_they_are(void **state)
     compare_codes("w8a8", llama, BY_ARRAY_LENGTH(llama));
     compare_codes("fp8", gpt2, BY_ARRAY_LENGTH(gpt2));
     compare_codes("fp8", llama, BY_ARRAY_LENGTH(llama));
+    compare_codes("int8", mixtral, BY_ARRAY_LENGTH(mixtral));
+    compare_codes("fp8", mixtral, BY_ARRAY_LENGTH(mixtral));
 }
 
 /* What is packed from the file has the file's codes and scales, not those found anew. */
@@ -145,7 +154,7 @@ static void codes_of_4_bits_are_not_rounded_again(void **state)
         float *read = malloc((size_t)(coded->n * coded->k) * sizeof *read);
         assert_non_null(packed);
         assert_non_null(read);
-        check_ok(by__pack_coded(packed, &packing, coded, 1, &error), &error);
+        check_ok(by__pack_coded(packed, &packing, 0, coded, 1, &error), &error);
         by_tensor_view view;
         check_ok(by__weights_describe(weights, "h.0.mlp.c_proj.weight", &view, &error), &error);
         by_tensor_slice whole = by_tensor_whole(&view);
@@ -207,6 +216,8 @@ static void forecasts_are_kept(void **state)
         const by_compress_options options = {.method = methods[i], .threads = 1};
         if (i == 1) {
             open_fixture(&f, gpt2, BY_ARRAY_LENGTH(gpt2));
+        } else if (i == 2) {
+            open_fixture(&f, mixtral, BY_ARRAY_LENGTH(mixtral));
         } else {
             open_fixture(&f, llama, BY_ARRAY_LENGTH(llama));
         }
@@ -275,17 +286,11 @@ static void a_head_without_codes_is_named_twice(void **state)
     close_fixture(&f);
 }
 
-/* Other programs look for codes of every layer that is not named. */
-static void experts_keep_their_numbers(void **state)
+/* Each expert is a layer of its own, as in other programs. */
+static void experts_are_layers(void **state)
 {
-    static const char *const mixtral[] = {
-        "model.kind=mixtral",        "model.layers=1",        "model.heads=4",
-        "model.kv_heads=2",          "model.mlp_width=88",    "model.width=96",
-        "model.context=16",          "model.vocab=61",        "model.experts=3",
-        "model.experts_per_token=2", "precision.compute=f32", "train.threads=2"};
     by_error error = {0};
     by_weights *weights;
-    by_tensor_view view;
     fixture f;
     (void)state;
     open_fixture(&f, mixtral, BY_ARRAY_LENGTH(mixtral));
@@ -293,15 +298,14 @@ static void experts_keep_their_numbers(void **state)
     check_ok(by_weights_open(&weights, f.out, &error), &error);
     json_t *config = json_loads(by_weights_config(weights), 0, NULL);
     const json_t *made = json_object_get(config, "quantization_config");
-    const json_t *ignored = json_object_get(made, "ignore");
-    assert_int_equal(json_array_size(ignored), 3 * 3);
-    for (size_t i = 0; i < json_array_size(ignored); i++) {
+    assert_int_equal(json_array_size(json_object_get(made, "ignore")), 0);
+    for (int expert = 0; expert < EXPERTS; expert++) {
         char name[128];
-        const char *layer = json_string_value(json_array_get(ignored, i));
-        assert_non_null(strstr(layer, ".experts."));
-        (void)snprintf(name, sizeof name, "%s.weight", layer);
-        check_ok(by_weights_tensor(weights, name, &view, &error), &error);
-        assert_int_equal(view.dtype, BY_BF16);
+        (void)snprintf(name, sizeof name, "model.layers.0.block_sparse_moe.experts.%d.w2.weight",
+                       expert);
+        const by__coded *coded = by__weights_coded(weights, name);
+        assert_non_null(coded);
+        assert_true(coded->n == 96 && coded->k == 88);
     }
     json_decref(config);
     by_weights_close(&weights);
@@ -499,6 +503,58 @@ static void weights_are_trained_as_their_codes(void **state)
     }
 }
 
+/* Each matrix of a stack is rounded by itself, as the layer that it is. */
+static void stacks_are_trained_as_their_codes(void **state)
+{
+    enum { MATRICES = 3, N = 5, K = 64, ROWS = 6 };
+    static const int32_t ranges[2 * MATRICES] = {0, 1, 1, 1, 1, ROWS};
+    const by_fake_quantize_options options = {.kind = BY_PACKING_INT4, .group = 32};
+    by_error error = {0};
+    runner r;
+    float values[MATRICES * N * K];
+    (void)state;
+    by_graph *graph = open_graph();
+    by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(ROWS, K));
+    by_value range = by_graph_input(graph, "range", BY_I32, BY_SHAPE(MATRICES, 2));
+    by_value w = by_graph_parameter(graph, "w", "", BY_SHAPE(MATRICES, N, K), (by_init){0});
+    by_graph_set_block(graph, 0);
+    by_graph_output(graph, by_grouped_matmul(graph, x, w, range, true, 1), "y");
+    check_ok(by_pass_fake_quantize(graph, &options, &error), &error);
+    runner_open(&r, graph, 2);
+    float *weight = runner_data(&r, "w");
+    float *inputs = runner_data(&r, "x");
+    for (int i = 0; i < MATRICES * N * K; i++) {
+        weight[i] = sinf(0.37f * (float)(i * i % 1009)) * 0.5f;
+    }
+    for (int i = 0; i < ROWS * K; i++) {
+        inputs[i] = cosf((float)i);
+    }
+    memcpy(runner_data(&r, "range"), ranges, sizeof ranges);
+    runner_run(&r);
+    for (int m = 0; m < MATRICES; m++) {
+        by__codes codes;
+        check_ok(by__codes_open(&codes, BY__CODE_INT4, N, K, 32, &error), &error);
+        by__codes_round(&codes, weight + m * N * K, BY__SCALE_LARGEST, 1);
+        by__codes_read(&codes, values + m * N * K, 1);
+        by__codes_close(&codes);
+    }
+    const float *y = runner_data(&r, "y");
+    for (int i = 0; i < ROWS * N; i++) {
+        int m = i / N == 0 ? 0 : 2;
+        double rounded = 0.0;
+        double plain = 0.0;
+        for (int k = 0; k < K; k++) {
+            int at = (m * N + i % N) * K + k;
+            rounded += (double)inputs[i / N * K + k] * (double)values[at];
+            plain += (double)inputs[i / N * K + k] * (double)weight[at];
+        }
+        assert_true(fabs((double)y[i] - rounded) < 1e-5);
+        assert_true(fabs(rounded - plain) > 1e-4);
+    }
+    runner_close(&r);
+    by_graph_close(&graph);
+}
+
 /* ---- what layers read ---- */
 
 typedef struct reading {
@@ -577,30 +633,38 @@ static by_status look(by__compression *c, by__calibrated *what, void *user, by_e
     return BY_OK;
 }
 
-static void layers_read_what_the_blocks_before_make(void **state)
+/* Two batches, whose data is freed with free(). */
+static by__calibration_tokens make_tokens(void)
 {
     by_error error = {0};
-    fixture f;
     int32_t *tokens;
-    double first[2];
-    (void)state;
-    open_fixture(&f, gpt2, BY_ARRAY_LENGTH(gpt2));
     check_ok(by__alloc_aligned((void **)&tokens, 4 * TIME * sizeof *tokens, "tokens", &error),
              &error);
     for (int i = 0; i < 4 * TIME; i++) {
         tokens[i] = i * i % VOCAB;
     }
-    const by__calibration_tokens data = {.batch = 2,
-                                         .time = TIME,
-                                         .rows = 2 * TIME,
-                                         .batches = 2,
-                                         .bytes = 2 * TIME * sizeof *tokens,
-                                         .stride = 2 * TIME * sizeof *tokens,
-                                         .data = (uint8_t *)tokens};
+    return (by__calibration_tokens){.batch = 2,
+                                    .time = TIME,
+                                    .rows = 2 * TIME,
+                                    .batches = 2,
+                                    .bytes = 2 * TIME * sizeof *tokens,
+                                    .stride = 2 * TIME * sizeof *tokens,
+                                    .data = (uint8_t *)tokens};
+}
+
+static void layers_read_what_the_blocks_before_make(void **state)
+{
+    by_error error = {0};
+    fixture f;
+    double first[2];
+    (void)state;
+    open_fixture(&f, gpt2, BY_ARRAY_LENGTH(gpt2));
+    const by__calibration_tokens data = make_tokens();
     for (int zero = 0; zero < 2; zero++) {
         const by_compress_options options = {.method = "gptq", .threads = 2};
         by__compression c = {0};
-        reading r = {.f = &f, .tokens = tokens, .zero = zero == 1};
+        reading r = {
+            .f = &f, .tokens = (const int32_t *)(const void *)data.data, .zero = zero == 1};
         check_ok(by__job_open(&c, f.out, f.model, &options, &error), &error);
         check_ok(by__calibrate_on(&c, &data, look, &r, &error), &error);
         assert_int_equal(r.layers, 8);
@@ -608,7 +672,68 @@ static void layers_read_what_the_blocks_before_make(void **state)
         by__job_close(&c);
     }
     assert_true(first[0] != first[1]); /* block 1 saw what was made of block 0 */
-    free(tokens);
+    free(data.data);
+    close_fixture(&f);
+}
+
+/* Sums of H, of the router and of the experts, which read rows of the same value. */
+typedef struct mixture {
+    double router[96 * 96];
+    double experts[96 * 96];
+    double least; /* trace of an expert's H */
+    double most;
+    size_t layers;
+} mixture;
+
+static by_status look_at_experts(by__compression *c, by__calibrated *what, void *user,
+                                 by_error *error)
+{
+    mixture *m = user;
+    const char *name = what->linears[0]->name;
+    bool is_expert = strstr(name, ".w1.") != NULL || strstr(name, ".w3.") != NULL;
+    (void)c;
+    (void)error;
+    m->layers += what->count;
+    if (is_expert) { /* w1 and w3 of an expert read its rows, no norm makes them */
+        double trace = 0.0;
+        assert_int_equal(what->count, 2);
+        assert_int_equal(what->gain_count, 0);
+        assert_true(what->linears[0]->stacked && what->linears[0]->share == 2.0 / EXPERTS);
+        for (int i = 0; i < 96; i++) {
+            trace += what->hessian[i * 97];
+        }
+        m->least = m->least == 0.0 || trace < m->least ? trace : m->least;
+        m->most = trace > m->most ? trace : m->most;
+    }
+    for (int i = 0; i < 96 * 96 && what->k == 96; i++) {
+        m->experts[i] += is_expert ? what->hessian[i] : 0.0;
+        m->router[i] += strstr(name, "moe.gate") != NULL ? what->hessian[i] : 0.0;
+    }
+    return BY_OK;
+}
+
+/* Every token goes to two experts, so their H are twice that of what the router reads. */
+static void experts_read_their_rows(void **state)
+{
+    by_error error = {0};
+    fixture f;
+    const by_compress_options options = {.method = "gptq", .threads = 2};
+    by__compression c = {0};
+    mixture *m = calloc(1, sizeof *m);
+    (void)state;
+    assert_non_null(m);
+    open_fixture(&f, mixtral, BY_ARRAY_LENGTH(mixtral));
+    const by__calibration_tokens data = make_tokens();
+    check_ok(by__job_open(&c, f.out, f.model, &options, &error), &error);
+    check_ok(by__calibrate_on(&c, &data, look_at_experts, m, &error), &error);
+    assert_int_equal(m->layers, 4 + 1 + 3 * EXPERTS);
+    for (int i = 0; i < 96 * 96; i++) {
+        assert_true(fabs(m->experts[i] - 2.0 * m->router[i]) < 1e-3);
+    }
+    assert_true(m->router[0] > 0.0 && m->least < m->most);
+    by__job_close(&c);
+    free(data.data);
+    free(m);
     close_fixture(&f);
 }
 
@@ -621,14 +746,16 @@ int main(void)
         cmocka_unit_test(forecasts_are_kept),
         cmocka_unit_test(directories_are_whole_checkpoints),
         cmocka_unit_test(a_head_without_codes_is_named_twice),
-        cmocka_unit_test(experts_keep_their_numbers),
+        cmocka_unit_test(experts_are_layers),
         cmocka_unit_test(what_was_codes_is_numbers),
         cmocka_unit_test(values_that_are_no_numbers),
         cmocka_unit_test(damaged_weights_are_refused),
         cmocka_unit_test(what_fails_leaves_nothing),
         cmocka_unit_test(numbers_of_8_bits),
         cmocka_unit_test(weights_are_trained_as_their_codes),
+        cmocka_unit_test(stacks_are_trained_as_their_codes),
         cmocka_unit_test(layers_read_what_the_blocks_before_make),
+        cmocka_unit_test(experts_read_their_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
