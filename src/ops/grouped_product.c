@@ -1,5 +1,5 @@
 /* Products of rows with the matrix of their group. */
-#include "ops/groups.h"
+#include "ops/grouped.h"
 #include "ops/ops.h"
 
 /* Returns true for i32 [G, 2], with G a multiple of the number of matrices. */

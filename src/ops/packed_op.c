@@ -1,6 +1,6 @@
 /* Products with packed weights, and look-ups in packed tables. */
 #include "base/packing.h"
-#include "ops/groups.h"
+#include "ops/grouped.h"
 #include "ops/ops.h"
 
 /* Refuses operand 1 unless it is a weight packed as the attributes say. */

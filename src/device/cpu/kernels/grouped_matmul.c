@@ -5,8 +5,8 @@
 
 #include "device/cpu/cpu.h"
 #include "device/cpu/gemm.h"
-#include "device/cpu/groups.h"
 #include "device/cpu/panel.h"
+#include "device/cpu/row_groups.h"
 
 /* Products that are opened for all rows and run on the rows of a group. */
 typedef struct products {

@@ -17,7 +17,7 @@
 
 #include <stdlib.h>
 
-#include "device/cpu/groups.h"
+#include "device/cpu/row_groups.h"
 
 static bool supports(const by__call *call)
 {

@@ -1,11 +1,11 @@
-/* groups: rows that are sorted by group, each of which is multiplied by the matrix of its group
+/* row_groups: rows that are sorted by group, each of which is multiplied by the matrix of its group
  * (GROUPED_MATMUL, PACKED_GROUPED_MATMUL): the rows of a group, and products with packed weights
  * group by group.
  *
  * Never put here: a product.
  */
-#ifndef BY_DEVICE_CPU_GROUPS_H
-#define BY_DEVICE_CPU_GROUPS_H
+#ifndef BY_DEVICE_CPU_ROW_GROUPS_H
+#define BY_DEVICE_CPU_ROW_GROUPS_H
 
 #include "device/cpu/cpu.h"
 

@@ -1,4 +1,4 @@
-#include "device/cpu/groups.h"
+#include "device/cpu/row_groups.h"
 
 #include <string.h>
 

@@ -1,10 +1,10 @@
-/* groups: what products of rows with the matrix of their group have in common, with plain
+/* grouped: what products of rows with the matrix of their group have in common, with plain
  * (grouped_product.c) and with packed matrices (packed_op.c).
  *
  * Never put here: the grouping itself (group.c).
  */
-#ifndef BY_OPS_GROUPS_H
-#define BY_OPS_GROUPS_H
+#ifndef BY_OPS_GROUPED_H
+#define BY_OPS_GROUPED_H
 
 #include "ops/row.h"
 
