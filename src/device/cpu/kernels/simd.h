@@ -343,11 +343,17 @@ BY__INLINE by__vf by__from_f16(by__vh h)
 #elif defined(__F16C__)
     return (by__vf)_mm256_cvtph_ps((__m128i)h);
 #else
-    by__vf x;
-    for (int i = 0; i < BY__LANES; i++) {
-        x[i] = by__f16_to_f32(h[i]);
-    }
-    return x;
+    /* The exponent's bias is larger by 112. Subnormal numbers are multiples of 2^-24: with the
+     * exponent of 2^-14, and without the 1 that this adds to the mantissa. */
+    by__vu upper = (by__vu)by__from_bf16(h);
+    by__vu size = (upper & 0x7fff0000) >> 3;
+    by__vu least = (by__vu){0} + 0x38800000;
+    by__vu normal = size + (112u << 23);
+    by__vu small = (by__vu)((by__vf)(size + least) - (by__vf)least);
+    by__vu is_small = (by__vu)((by__vi)size < 1 << 23);
+    by__vu is_huge = (by__vu)((by__vi)size >= 0x1f << 23); /* infinity and NaN */
+    by__vu x = (is_small & small) | (~is_small & (normal | (is_huge & 0x7f800000)));
+    return (by__vf)(x | (upper & 0x80000000));
 #endif
 }
 
@@ -358,11 +364,17 @@ BY__INLINE by__vh by__to_f16(by__vf x)
 #elif defined(__F16C__)
     return (by__vh)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT);
 #else
-    by__vh h;
-    for (int i = 0; i < BY__LANES; i++) {
-        h[i] = by__f32_to_f16(x[i]);
-    }
-    return h;
+    /* To nearest, ties to even. Subnormal results are multiples of 2^-24, as is the last bit of
+     * numbers from 0.5 to 1: the addition rounds. */
+    by__vu u = (by__vu)x;
+    by__vi size = (by__vi)(u & 0x7fffffff);
+    by__vi normal = ((size + 0xfff + ((size >> 13) & 1)) >> 13) - (112 << 10);
+    by__vi small = (by__vi)((by__vf)size + 0.5f) - 0x3f000000;
+    by__vi is_small = size < 0x38800000;
+    by__vi is_huge = size >= 0x47800000; /* 65536 */
+    by__vi huge = 0x7c00 | ((size > 0x7f800000) & 0x200);
+    by__vi h = (is_small & small) | (is_huge & huge) | (~(is_small | is_huge) & normal);
+    return by__upper_halves((by__vu)h << 16 | (u & 0x80000000));
 #endif
 }
 
