@@ -65,22 +65,41 @@ typedef struct packing_choice {
     const char *head; /* the parameter that makes the logits; NULL: none */
 } packing_choice;
 
-/* Packs weights that a file stores in codes in the same codes. */
-static void choose_coded(const by__forward_options *o, const char *name, by_packing_kind *kind,
-                         int64_t *group)
+/* Returns the codes of a matrix in a file; NULL: it has none. */
+static const by__coded *codes_of(const by__forward_options *o, const char *name)
 {
     char other[512];
-    char first[512];
     const char *prefix = by_model_name_prefix(o->config);
-    if (by__name_is_stacked(name)) { /* its first part decides */
-        by__stacked_name(first, sizeof first, name, 0);
-        name = first;
-    }
     const by__coded *coded = by__weights_coded(o->weights, name);
     if (coded == NULL && prefix != NULL) {
         (void)snprintf(other, sizeof other, "%s%s", prefix, name);
         coded = by__weights_coded(o->weights, other);
     }
+    return coded;
+}
+
+/* Returns the codes of a stack's first matrix, if those of all matrices are of the same format. */
+static const by__coded *codes_of_stack(const by__forward_options *o, const char *name)
+{
+    char part[512];
+    by__stacked_name(part, sizeof part, name, 0);
+    const by__coded *first = codes_of(o, part);
+    for (int64_t i = 0; first != NULL && by_weights_has(o->weights, part); i++) {
+        const by__coded *coded = codes_of(o, part);
+        if (coded == NULL || coded->kind != first->kind || coded->group != first->group) {
+            return NULL;
+        }
+        by__stacked_name(part, sizeof part, name, i + 1);
+    }
+    return first;
+}
+
+/* Packs weights that a file stores in codes in the same codes. */
+static void choose_coded(const by__forward_options *o, const char *name, by_packing_kind *kind,
+                         int64_t *group)
+{
+    const by__coded *coded =
+        by__name_is_stacked(name) ? codes_of_stack(o, name) : codes_of(o, name);
     if (coded != NULL && coded->kind == BY__CODE_INT8) {
         *kind = by__weights_rows_as_integers(o->weights) ? BY_PACKING_W8A8 : BY_PACKING_INT8;
     } else if (coded != NULL && coded->kind == BY__CODE_INT4) {

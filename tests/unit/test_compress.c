@@ -17,6 +17,7 @@
 #include "banyan/passes.h"
 #include "checkpoint/storage.h"
 #include "compress/compress.h"
+#include "infer/infer.h"
 #include "runner.h"
 #include "temporary.h"
 #include "tiny_model.h"
@@ -309,6 +310,53 @@ static void experts_are_layers(void **state)
     }
     json_decref(config);
     by_weights_close(&weights);
+    close_fixture(&f);
+}
+
+/* Of experts in codes and one without, none loses what its file has: they become bf16. */
+static void an_expert_without_codes_keeps_its_numbers(void **state)
+{
+    by_error error = {0};
+    fixture f;
+    by__compression c = {0};
+    by__forward forward = {0};
+    by__forward_options options;
+    by_model model;
+    by_weights *weights;
+    const by_compress_options int8 = {.method = "int8", .threads = 2};
+    const by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = 1, .time = TIME};
+    (void)state;
+    open_fixture(&f, mixtral, BY_ARRAY_LENGTH(mixtral));
+    check_ok(by__job_open(&c, f.out, f.model, &int8, &error), &error);
+    for (size_t i = 0; i < c.linear_count; i++) {
+        if (strstr(c.linears[i].name, "experts.1.w1.") == NULL) {
+            check_ok(
+                by__round_layer(&c, &c.linears[i], BY__CODE_INT8, 0, BY__SCALE_LARGEST, &error),
+                &error);
+        }
+    }
+    check_ok(by__codes_finish(&c, BY__CODE_INT8, 0, false, &error), &error);
+    check_ok(by__compress_finish(&c, &(by_compressed){0}, &error), &error);
+    by__job_close(&c);
+    check_ok(by_weights_open(&weights, f.out, &error), &error);
+    check_ok(by__forward_options_read(&options, f.config, weights, NULL, 1, &error), &error);
+    check_ok(by__forward_open(&forward, &options, &error), &error);
+    check_ok(by__forward_add(&forward, "logits", &request, &model, &error), &error);
+    const by_graph *graph = forward.programs.rows[0].graph;
+    for (int w = 1; w <= 3; w++) {
+        char name[128];
+        (void)snprintf(name, sizeof name, "model.layers.0.block_sparse_moe.experts.*.w%d.weight",
+                       w);
+        by_value value = by_graph_find(graph, name);
+        assert_true(value != BY_NONE && graph->values[value].packing.stack == EXPERTS);
+        assert_int_equal(graph->values[value].packing.kind,
+                         w == 1 ? BY_PACKING_PACKED : BY_PACKING_INT8);
+    }
+    by__forward_close(&forward);
+    by_weights_close(&weights);
+    float *logits = logits_of(&f, f.out, NULL);
+    assert_true(isfinite(logits[0]));
+    free(logits);
     close_fixture(&f);
 }
 
@@ -747,6 +795,7 @@ int main(void)
         cmocka_unit_test(directories_are_whole_checkpoints),
         cmocka_unit_test(a_head_without_codes_is_named_twice),
         cmocka_unit_test(experts_are_layers),
+        cmocka_unit_test(an_expert_without_codes_keeps_its_numbers),
         cmocka_unit_test(what_was_codes_is_numbers),
         cmocka_unit_test(values_that_are_no_numbers),
         cmocka_unit_test(damaged_weights_are_refused),
