@@ -14,7 +14,7 @@
 #include "compress/compress.h"
 #include "exec/exec.h"
 #include "nn/nn.h"
-#include "ops/ops.h"
+#include "ops/row.h"
 #include "passes/stages.h"
 
 /* Rows of a run, if there are enough samples. */
@@ -268,7 +268,7 @@ static void drop_states(walk *w, int part)
  * columns. */
 typedef struct group {
     by_value x;
-    int64_t part;     /* matrix of a stack, which multiplies the rows of its group; else 0 */
+    int64_t part;     /* matrix of a stack, which multiplies the rows of its group; else -1 */
     by_value product; /* an output: H, of a stack those of all its matrices */
     by__calibrated what;
     by_value weights[BY__GROUP_LAYERS];
@@ -309,37 +309,23 @@ static by_status find_gains(const walk *w, const stage *s, group *g, by_error *e
     return BY_OK;
 }
 
-/* Adds nodes that compute H of what a product reads; for a stack of matrices [stack, k, k]. */
-static by_value add_product(stage *s, const by__node *node, size_t number)
-{
-    char name[32];
-    by_value x = node->in[0];
-    by_value product;
-    if (node->op == BY_OP_GROUPED_MATMUL) {
-        const by_attrs attrs = {.rows = s->graph->values[node->in[1]].shape.dim[0],
-                                .capacity = node->attrs.capacity,
-                                .dtype = BY_F32};
-        const by_value in[3] = {x, x, node->in[2]};
-        product = by__op_add_node(s->graph, BY_OP_GROUPED_MATMUL_GRAD, &attrs, in, 3, NULL);
-    } else {
-        product = by_matmul(s->graph, x, x, true, false);
-    }
-    (void)snprintf(name, sizeof name, "calibration.%zu", number);
-    by_graph_output(s->graph, product, name);
-    return product;
-}
-
 static by_status add_layer(stage *s, group *groups, size_t *count, const by__node *node,
                            int64_t part, by__linear *linear, by_error *error)
 {
     by_value product = BY_NONE;
     size_t at = 0;
     for (; at < *count && (groups[at].x != node->in[0] || groups[at].part != part); at++) {
-        product = groups[at].x == node->in[0] ? groups[at].product : product;
+        bool other_part = groups[at].x == node->in[0] && groups[at].part >= 0 && part >= 0;
+        product = other_part ? groups[at].product : product;
     }
     group *g = &groups[at];
     if (at == *count) {
-        product = product == BY_NONE ? add_product(s, node, at) : product;
+        if (product == BY_NONE) {
+            char name[32];
+            (void)snprintf(name, sizeof name, "calibration.%zu", at);
+            product = by__op_row_of(node->op)->gram(s->graph, node);
+            by_graph_output(s->graph, product, name);
+        }
         *g = (group){.x = node->in[0],
                      .part = part,
                      .product = product,
@@ -356,17 +342,21 @@ static by_status add_layer(stage *s, group *groups, size_t *count, const by__nod
     return BY_OK;
 }
 
-/* Adds the layers of a product with a stack of matrices. */
-static by_status add_stack(const walk *w, stage *s, group *groups, size_t *count,
-                           const by__node *node, by_error *error)
+/* Adds the layers whose weights are operand 1 of a product. */
+static by_status add_layers(const walk *w, stage *s, group *groups, size_t *count,
+                            const by__node *node, by_error *error)
 {
-    const by__value *stack = &s->graph->values[node->in[1]];
-    int64_t parts = stack->shape.dim[0];
-    bool is_stack = stack->role == BY_ROLE_PARAMETER && by__name_is_stacked(stack->name);
-    for (int64_t part = 0; part < parts && is_stack; part++) {
+    const by__value weight = s->graph->values[node->in[1]]; /* adding nodes moves the array */
+    bool stacked = weight.role == BY_ROLE_PARAMETER && by__name_is_stacked(weight.name);
+    by__linear *linear =
+        stacked || weight.role != BY_ROLE_PARAMETER ? NULL : linear_of(w, weight.name);
+    if (linear != NULL) {
+        return add_layer(s, groups, count, node, -1, linear, error);
+    }
+    for (int64_t part = 0; stacked && part < weight.shape.dim[0]; part++) {
         char name[512];
-        by__stacked_name(name, sizeof name, s->graph->values[node->in[1]].name, part);
-        by__linear *linear = linear_of(w, name);
+        by__stacked_name(name, sizeof name, weight.name, part);
+        linear = linear_of(w, name);
         if (linear != NULL) {
             BY_TRY(add_layer(s, groups, count, node, part, linear, error));
         }
@@ -382,16 +372,10 @@ static by_status find_groups(const walk *w, stage *s, group **out, size_t *count
     BY_TRY(by__alloc((void **)&groups, w->c->linear_count + 1, sizeof *groups, "layers", error));
     *out = groups;
     for (size_t n = 0; n < nodes; n++) {
-        const by__node node = s->graph->nodes[n]; /* adding nodes moves the array */
-        if (node.op == BY_OP_GROUPED_MATMUL) {
-            BY_TRY(add_stack(w, s, groups, count, &node, error));
-        } else if (by__op_row_of(node.op)->is_product && !node.attrs.trans_a) {
-            const by__value *weight = &s->graph->values[node.in[1]];
-            by__linear *linear =
-                weight->role == BY_ROLE_PARAMETER ? linear_of(w, weight->name) : NULL;
-            if (linear != NULL) {
-                BY_TRY(add_layer(s, groups, count, &node, 0, linear, error));
-            }
+        const by__node node = s->graph->nodes[n];
+        const by__op_row *row = by__op_row_of(node.op);
+        if (row->gram != NULL && !node.attrs.trans_a) {
+            BY_TRY(add_layers(w, s, groups, count, &node, error));
         }
     }
     for (size_t i = 0; i < *count; i++) {
@@ -418,7 +402,8 @@ static void close_groups(group *groups, size_t count)
 static void accumulate(const stage *s, group *g)
 {
     size_t count = (size_t)(g->what.k * g->what.k);
-    const float *product = (const float *)s->bound[g->product].address + (size_t)g->part * count;
+    size_t before = g->part > 0 ? (size_t)g->part * count : 0;
+    const float *product = (const float *)s->bound[g->product].address + before;
     for (size_t i = 0; i < count; i++) {
         g->what.hessian[i] += (double)product[i];
     }
@@ -447,7 +432,7 @@ static by_status measure(walk *w, stage *s, group *groups, size_t count, by_erro
 static void put_weight(const stage *s, by_value parameter, int64_t part, const by__linear *l,
                        const float *weight)
 {
-    float *to = (float *)s->bound[parameter].address + part * l->n * l->k;
+    float *to = (float *)s->bound[parameter].address + (part > 0 ? part * l->n * l->k : 0);
     for (int64_t j = 0; j < l->n; j++) {
         for (int64_t i = 0; i < l->k; i++) {
             to[l->in_out ? i * l->n + j : j * l->k + i] = weight[j * l->k + i];

@@ -172,6 +172,15 @@ static bool pack_grouped(const by__signature *s, int input, by__packed_reader *o
     return true;
 }
 
+static by_value gram_grouped(by_graph *graph, const by__node *node)
+{
+    const by_attrs attrs = {.rows = graph->values[node->in[1]].shape.dim[0],
+                            .capacity = node->attrs.capacity,
+                            .dtype = BY_F32};
+    const by_value in[3] = {node->in[0], node->in[0], node->in[2]};
+    return by__op_add_node(graph, BY_OP_GROUPED_MATMUL_GRAD, &attrs, in, 3, NULL);
+}
+
 #define DTYPE BY__ATTR_AS("dtype", dtype, DTYPE, BY__ATTR_IN_TYPE | BY__ATTR_COMPUTE)
 const by__op_row by__op_grouped_matmul = {
     .name = "grouped_matmul",
@@ -185,6 +194,7 @@ const by__op_row by__op_grouped_matmul = {
     .shard = shard_grouped,
     .factors = 1u << 0 | 1u << 1,
     .pack = pack_grouped,
+    .gram = gram_grouped,
     .met = met};
 const by__op_row by__op_grouped_matmul_grad = {
     .name = "grouped_matmul_grad",

@@ -167,6 +167,12 @@ static bool pack_matmul(const by__signature *s, int input, by__packed_reader *ou
     return true;
 }
 
+static by_value gram_matmul(by_graph *graph, const by__node *node)
+{
+    by_value x = node->in[0];
+    return by__matmul_full(graph, x, x, BY_NONE, BY_NONE, true, false, BY_F32);
+}
+
 static const by__attr matmul_attrs[] = {
     BY__ATTR(trans_a, FLAG),
     BY__ATTR(trans_b, FLAG),
@@ -204,6 +210,7 @@ const by__op_row by__op_matmul = {.name = "matmul",
                                   .is_product = true,
                                   .addend = 3,
                                   .pack = pack_matmul,
+                                  .gram = gram_matmul,
                                   .shard = shard_matmul,
                                   .weight = 1,
                                   .transposed = &matmul_attrs[1]};

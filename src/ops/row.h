@@ -272,6 +272,10 @@ typedef struct by__op_row {
     /* Describes the node that reads operand `input`, a constant parameter, in packed form and the
      * other operands unchanged. Returns false if there is none for it. NULL: there never is. */
     bool (*pack)(const by__signature *s, int input, by__packed_reader *out);
+    /* Adds the Gram matrix of operand 0, rows x that are multiplied by operand 1 (trans_a is not
+     * set): the sum of x x^T, f32 [k, k]; for a stack of matrices that of the rows of each, [stack,
+     * k, k]. NULL: not a product. */
+    by_value (*gram)(by_graph *graph, const by__node *node);
 
     /* Splits the node over a mesh axis: derives the outputs' splits and the local node from the
      * inputs' splits. The signature and the outputs have whole shapes. On entry the outputs' splits
