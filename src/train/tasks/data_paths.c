@@ -334,14 +334,16 @@ static by_status check_tokenizer(const by__data_paths *paths, const char *path, 
 /* Refuses data of another tokenizer than that of the weights to start from. */
 static by_status check_origin(const by__data_paths *paths, const char *from, by_error *error)
 {
-    char *checkpoint;
+    char *path = NULL;
     if (from[0] == '\0' || !by__path_is_dir(from)) {
         return BY_OK;
     }
-    BY_TRY(by__run_checkpoint(&checkpoint, from, error));
-    by_status status =
-        by__same_tokenizer(paths->train[0], checkpoint == NULL ? from : checkpoint, error);
-    free(checkpoint);
+    BY_TRY(find_saved_tokenizer(&path, from, error)); /* of a run */
+    if (path != NULL) {
+        *strrchr(path, '/') = '\0';
+    }
+    by_status status = by__same_tokenizer(paths->train[0], path == NULL ? from : path, error);
+    free(path);
     return status;
 }
 
