@@ -5,7 +5,7 @@
 
 #include "compress/compress.h"
 #include "nn/nn.h"
-#include "ops/row.h"
+#include "ops/ops.h"
 
 char *by__file_name(const by__compression *c, const char *name)
 {
@@ -29,7 +29,7 @@ static by__linear *find(const by__compression *c, const char *name)
 }
 
 static by_status add(by__compression *c, const char *name, const by__packed_reader *reader,
-                     double share, bool head, by_error *error)
+                     bool head, by_error *error)
 {
     by__linear *l = find(c, name);
     if (l != NULL) {
@@ -39,7 +39,7 @@ static by_status add(by__compression *c, const char *name, const by__packed_read
     BY_TRY(by__reserve((void **)&c->linears, &c->linear_capacity, c->linear_count + 1,
                        sizeof *c->linears, error));
     l = &c->linears[c->linear_count];
-    *l = (by__linear){.stacked = reader->attrs.packing.stack > 0, .share = share};
+    *l = (by__linear){.stacked = reader->attrs.packing.stack > 0, .share = reader->share};
     l->weight = by__file_name(c, name);
     if (l->weight == NULL) { /* the files do not have the matrix by itself */
         return BY_OK;
@@ -62,50 +62,28 @@ static by_status add(by__compression *c, const char *name, const by__packed_read
     return BY_OK;
 }
 
-/* Adds operand i of a node, a parameter that the node multiplies by. */
-static by_status add_operand(by__compression *c, const by__signature *s, int i, const char *name,
-                             const by__packed_reader *reader, bool head, by_error *error)
+/* Adds the weight of a node, if the node is a product with a weight. */
+static by_status look_at(by__compression *c, const by_graph *graph, const by__node *node,
+                         by_error *error)
 {
-    const by__op_row *row = by__op_row_of(s->op);
-    double share = row->met == NULL ? 1.0 : row->met(s, i);
-    int64_t parts = by__name_is_stacked(name) ? reader->attrs.packing.stack : 0;
-    if (reader->attrs.packing.stack == 0) {
-        return add(c, name, reader, share, head, error);
-    }
-    for (int64_t part = 0; part < parts; part++) {
-        char own[512];
-        by__stacked_name(own, sizeof own, name, part);
-        BY_TRY(add(c, own, reader, share, head, error));
-    }
-    return BY_OK;
-}
-
-/* Adds the weight of node n, if the node is a product with a weight. */
-static by_status look_at(by__compression *c, const by_graph *graph, size_t n, by_error *error)
-{
-    const by__node *node = &graph->nodes[n];
-    const by__op_row *row = by__op_row_of(node->op);
-    by__type *in;
+    int operand;
     by__packed_reader reader;
     by_value logits = by_graph_find(graph, "logits");
-    if (row->pack == NULL || row->factors == 0) {
+    BY_TRY(by__node_weight(&reader, &operand, graph, node, error));
+    if (operand < 0) {
         return BY_OK;
     }
-    BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "layers", error));
-    by__node_types(graph, node, in);
-    by__signature s = {node->op, &node->attrs, in, node->input_count};
-    by_status status = BY_OK;
-    for (int i = 0; i < node->input_count && status == BY_OK; i++) {
-        const by__value *value = node->in[i] == BY_NONE ? NULL : &graph->values[node->in[i]];
-        reader = (by__packed_reader){0};
-        if (value != NULL && value->role == BY_ROLE_PARAMETER && by__mask_has(row->factors, i) &&
-            row->pack(&s, i, &reader)) {
-            bool head = logits != BY_NONE && node->out[0] == logits;
-            status = add_operand(c, &s, i, value->name, &reader, head, error);
-        }
+    const char *name = graph->values[node->in[operand]].name;
+    bool head = logits != BY_NONE && node->out[0] == logits;
+    if (reader.attrs.packing.stack == 0) {
+        return add(c, name, &reader, head, error);
     }
-    free(in);
-    return status;
+    for (int64_t i = 0; i < reader.attrs.packing.stack && by__name_is_stacked(name); i++) {
+        char part[512];
+        by__stacked_name(part, sizeof part, name, i);
+        BY_TRY(add(c, part, &reader, head, error));
+    }
+    return BY_OK;
 }
 
 by_status by__compress_graph(by_graph **out, const by__compression *c, by_error *error)
@@ -131,7 +109,7 @@ by_status by__linears_list(by__compression *c, by_error *error)
     by_status status = BY_OK;
     BY_TRY(by__compress_graph(&graph, c, error));
     for (size_t n = 0; status == BY_OK && n < graph->node_count; n++) {
-        status = look_at(c, graph, n, error);
+        status = look_at(c, graph, &graph->nodes[n], error);
     }
     by_graph_close(&graph);
     return status;

@@ -38,6 +38,14 @@ by_value by__op_add_node(by_graph *graph, by_op op, const by_attrs *attrs, const
                          int input_count, by_value outs[BY_MAX_OUTPUTS]);
 /* Stores the types of a node's inputs in `in` (room for node->input_count). */
 void by__node_types(const by_graph *graph, const by__node *node, by__type *in);
+/* Describes the node that reads operand i of a node, a parameter, in packed form; *can is false if
+ * there is none for it. (packed_op.c) */
+by_status by__node_pack(by__packed_reader *out, bool *can, const by_graph *graph,
+                        const by__node *node, int i, by_error *error);
+/* Finds the operand that is the weight of a product, a parameter, and describes the node that would
+ * read it in packed form. *operand is -1 if there is none. (packed_op.c) */
+by_status by__node_weight(by__packed_reader *out, int *operand, const by_graph *graph,
+                          const by__node *node, by_error *error);
 /* Computes the cost of node n of a graph. */
 by_status by__node_cost(const by_graph *graph, size_t n, by__cost *out, by_error *error);
 /* Computes the work of node n's attention; zeros if it is not attention. */

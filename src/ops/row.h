@@ -193,6 +193,7 @@ typedef struct by__packed_reader {
     by_op op;
     by_attrs attrs; /* with attrs.packing complete except for the kind */
     bool out_in;    /* the unpacked weight is [n, k], else [k, n] */
+    double share;   /* of the weight that one example uses; set by by__node_pack */
 } by__packed_reader;
 
 /* ---- the row ---- */

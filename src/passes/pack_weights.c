@@ -11,31 +11,13 @@ typedef struct wish {
     bool refused; /* a reader cannot use the packing, or needs a different one */
 } wish;
 
-/* Returns true for a matrix or a stack of matrices. */
-static bool is_weight(const by__value *value)
-{
-    return value->role == BY_ROLE_PARAMETER && (value->shape.rank == 2 || value->shape.rank == 3);
-}
-
-/* Finds the node that would read operand i of node n, a parameter, in packed form. */
+/* Finds the node that would read operand i of node n, a parameter, packed as `how` says. */
 static by_status ask(const by_graph *graph, size_t n, int i, const by_packing *how, bool *can,
                      by__packed_reader *out, by_error *error)
 {
-    const by__node *node = &graph->nodes[n];
-    const by__op_row *row = by__op_row_of(node->op);
-    by__type *in;
-    *can = false;
-    if (row->pack == NULL) {
-        return BY_OK;
-    }
-    BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "packing", error));
-    by__node_types(graph, node, in);
-    by__signature s = {node->op, &node->attrs, in, node->input_count};
-    *out = (by__packed_reader){0};
-    *can = row->pack(&s, i, out);
+    BY_TRY(by__node_pack(out, can, graph, &graph->nodes[n], i, error));
     out->attrs.packing.kind = how->kind;
     out->attrs.packing.group = how->group;
-    free(in);
     return BY_OK;
 }
 
@@ -46,7 +28,7 @@ static by_status collect(wish *wishes, const by_graph *graph, const by_packing_o
         const by__node *node = &graph->nodes[n];
         for (int i = 0; i < node->input_count; i++) {
             const by__value *value = node->in[i] == BY_NONE ? NULL : &graph->values[node->in[i]];
-            if (value == NULL || !is_weight(value)) {
+            if (value == NULL || value->role != BY_ROLE_PARAMETER) {
                 continue;
             }
             by__packed_reader reader;
@@ -119,7 +101,8 @@ static by_status follow(wish *wishes, const by_graph *graph, const by_graph *lik
 {
     for (size_t v = 0; v < graph->value_count; v++) {
         const by__value *value = &graph->values[v];
-        by_value other = is_weight(value) ? by_graph_find(like, value->name) : BY_NONE;
+        bool is_parameter = value->role == BY_ROLE_PARAMETER;
+        by_value other = is_parameter ? by_graph_find(like, value->name) : BY_NONE;
         if (other != BY_NONE) {
             wishes[v].packing = like->values[other].packing;
             wishes[v].out_in = like->values[other].out_in;

@@ -3,31 +3,6 @@
 
 #include "passes/passes.h"
 
-/* Finds the operand of a node that is the weight of a layer inside a block, and the node that would
- * read it packed. *operand is -1 if there is none. */
-static by_status find_weight(int *operand, by__packed_reader *reader, const by_graph *graph,
-                             const by__node *node, by_error *error)
-{
-    const by__op_row *row = by__op_row_of(node->op);
-    by__type *in;
-    *operand = -1;
-    if (row->pack == NULL || node->block < 0) {
-        return BY_OK;
-    }
-    BY_TRY(by__alloc((void **)&in, (size_t)node->input_count, sizeof *in, "weights", error));
-    by__node_types(graph, node, in);
-    by__signature s = {node->op, &node->attrs, in, node->input_count};
-    for (int i = 0; i < node->input_count && *operand < 0; i++) {
-        const by__value *value = node->in[i] == BY_NONE ? NULL : &graph->values[node->in[i]];
-        bool is_weight = value != NULL && value->role == BY_ROLE_PARAMETER && !value->frozen &&
-                         by__mask_has(row->factors, i);
-        *reader = (by__packed_reader){0};
-        *operand = is_weight && row->pack(&s, i, reader) ? i : -1;
-    }
-    free(in);
-    return BY_OK;
-}
-
 /* Returns the fake-quantised version of a weight, made once. */
 static by_value quantised(by_graph *graph, by_value weight, const by__packed_reader *reader,
                           const by_fake_quantize_options *options, by_value *made)
@@ -42,16 +17,17 @@ static by_value quantised(by_graph *graph, by_value weight, const by__packed_rea
     return made[weight];
 }
 
-/* Makes node n read its weight quantised. */
+/* Makes node n read its weight quantised, if it is that of a layer inside a block. */
 static by_status change_node(by_graph *graph, size_t n, const by_fake_quantize_options *options,
                              by_value *made, by_error *error)
 {
     int operand;
     by__packed_reader reader;
-    BY_TRY(find_weight(&operand, &reader, graph, &graph->nodes[n], error));
-    if (operand >= 0) {
-        by_graph_set_block(graph, graph->nodes[n].block);
-        by_value y = quantised(graph, graph->nodes[n].in[operand], &reader, options, made);
+    const by__node *node = &graph->nodes[n];
+    BY_TRY(by__node_weight(&reader, &operand, graph, node, error));
+    if (operand >= 0 && node->block >= 0 && !graph->values[node->in[operand]].frozen) {
+        by_graph_set_block(graph, node->block);
+        by_value y = quantised(graph, node->in[operand], &reader, options, made);
         graph->nodes[n].in[operand] = y; /* adding nodes may have moved the array */
     }
     return BY_OK;
