@@ -11,6 +11,7 @@
 
 #include "optimizer_equations.h"
 #include "runner.h"
+#include "sanitizer.h"
 #include "train/trainer.h"
 
 typedef struct training {
@@ -29,6 +30,7 @@ static void open_training(training *t, const optimizer_reference *row, const cha
     *t = (training){0};
     optimizer_reference_config(&t->config, row);
     check_ok(by_config_set(t->config, compute, &error), &error);
+    check_ok(by_config_set(t->config, "train.threads=1", &error), &error);
     for (size_t i = 0; i < count; i++) {
         check_ok(by_config_set(t->config, more[i], &error), &error);
     }
@@ -87,8 +89,8 @@ static void test_learns(void **state)
     for (size_t row = 0; row < OPTIMIZER_REFERENCES; row++) {
         training t;
         open_training(&t, &optimizer_references[row], "precision.compute=f32", NULL, 0);
-        double loss = train(&t, 60);
-        if (!(loss <= optimizer_references[row].loss)) {
+        double loss = train(&t, BY_TESTS_SANITIZED ? 5 : 60);
+        if (!BY_TESTS_SANITIZED && !(loss <= optimizer_references[row].loss)) {
             fail_msg("%s: the loss is %g after 60 steps", optimizer_references[row].kind, loss);
         }
         close_training(&t);

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include <cmocka.h>
-#include <unistd.h>
 
 #include "checkpoint/storage.h"
 #include "run_root.h"
@@ -134,15 +133,15 @@ typedef struct layout {
     const char *settings[5]; /* NULL at the end */
 } layout;
 
-/* Whether a layout reads what another saved. A sanitizer looks at the memory that each uses to save
- * and to load, not at their pairs: there each is read by the next one and by the one opposite. */
+/* Whether a layout reads what another saved: of any two, one reads the other's. A sanitizer looks
+ * at the memory that each uses to save and to load, not at their pairs: there the next one reads. */
 static bool is_pair(size_t saver, size_t loader, size_t count)
 {
-    size_t distance = (loader + count - saver) % count;
-    return !BY_TESTS_SANITIZED || distance == 1 % count || distance == count / 2;
+    bool is_next = loader == (saver + 1) % count;
+    return is_next || (!BY_TESTS_SANITIZED && ((saver + loader) % 2 == 1) == (saver < loader));
 }
 
-/* Saved by each layout, gone on with by each other, or (next) by the next one. */
+/* Saved by each layout, gone on with by its pairs, or (next) by the next one. */
 static void reshard_to(const layout *layouts, size_t count, const char *const *settings, bool next)
 {
     char *root = run_root_make();
@@ -310,9 +309,11 @@ static void axes_together(void **state)
     static const char *const wide[] = {"model.width=64", "optimizer.clip=0.3", NULL};
     static const char *const mixtral[] = {"model.kind=mixtral", "model.experts=4",
                                           "train.micro_batch=2", "optimizer.clip=0.3", NULL};
-    reshard_to(pipeline, BY_ARRAY_LENGTH(pipeline), f32, true);
+    if (!BY_TESTS_SANITIZED) { /* bf16 has all that f32 has, and the copies */
+        reshard_to(pipeline, BY_ARRAY_LENGTH(pipeline), f32, true);
+        reshard_to(tensor, BY_ARRAY_LENGTH(tensor), f32, true);
+    }
     reshard_to(pipeline, BY_ARRAY_LENGTH(pipeline), bf16, true);
-    reshard_to(tensor, BY_ARRAY_LENGTH(tensor), f32, true);
     reshard_to(tensor, BY_ARRAY_LENGTH(tensor), bf16, true);
     reshard_to(whole, BY_ARRAY_LENGTH(whole), lamb, true);
     reshard_to(sequence, BY_ARRAY_LENGTH(sequence), bf16, true);
@@ -656,8 +657,5 @@ int main(void)
         cmocka_unit_test(parts_on_disk_are_read_by_windows),
         cmocka_unit_test(a_replica_that_differs_is_named),
     };
-    if (access("/dev/shm", W_OK) == 0) { /* hundreds of checkpoints, and no disk is tested here */
-        (void)setenv("TMPDIR", "/dev/shm", 0);
-    }
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

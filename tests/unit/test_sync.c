@@ -12,6 +12,7 @@
 #include <math.h>
 
 #include "runner.h"
+#include "sanitizer.h"
 #include "train/trainer.h"
 
 enum { CONTEXT = 8, VOCAB = 61, MAX_RANKS = 4, BATCH = 12, MAX_STEPS = 64 };
@@ -208,15 +209,16 @@ static const char *const modes[][4] = {
     {"sync.every=4", "sync.staleness=1", "precision.compute=bf16", NULL},
 };
 
-/* Every mode learns, on every number of ranks, and what is saved is the same on all of them. */
+/* Every mode learns, on every number of ranks, and what is saved is the same on all of them. A
+ * sanitizer looks at the exchanges of the most ranks, the late ones too. */
 static void test_learns(void **state)
 {
     BY_UNUSED(state);
     for (size_t m = 0; m < BY_ARRAY_LENGTH(modes); m++) {
-        for (int ranks = 1; ranks < MAX_RANKS; ranks += 2) {
-            job j = {.settings = modes[m], .steps = MAX_STEPS};
+        for (int ranks = BY_TESTS_SANITIZED ? 3 : 1; ranks < MAX_RANKS; ranks += 2) {
+            job j = {.settings = modes[m], .steps = BY_TESTS_SANITIZED ? 20 : MAX_STEPS};
             run(&j, ranks);
-            if (!(j.last_loss < 0.8 * j.first_loss)) {
+            if (!BY_TESTS_SANITIZED && !(j.last_loss < 0.8 * j.first_loss)) {
                 fail_msg("%s on %d ranks: loss %g to %g", modes[m][0], ranks, j.first_loss,
                          j.last_loss);
             }
