@@ -11,24 +11,27 @@ else()
 endif()
 
 # Levels that the program has. `native` leaves out what the processor that compiles it cannot run: a third of the
-# compiler's work on one without AVX-512. Their commands are in compile_commands.json all the same, for clang-tidy.
-set(BY_KERNEL_LEVELS all CACHE STRING "Levels of the kernels: all, or native, those that this machine runs")
+# compiler's work on one without AVX-512; `baseline` is a slow program that compiles fast. The commands of all levels are
+# in compile_commands.json all the same, for clang-tidy.
+set(BY_KERNEL_LEVELS all CACHE STRING "Levels of the kernels: all; native, those that this machine runs; or baseline")
 execute_process(COMMAND ${CMAKE_C_COMPILER} -march=native -dM -E -x c /dev/null
                 OUTPUT_VARIABLE native ERROR_QUIET)
-if(native MATCHES "__AVX512BF16__ 1" AND native MATCHES "__AVX512VNNI__ 1")
-  set(native_level avx512)
+if(BY_KERNEL_LEVELS STREQUAL "baseline")
+  set(highest_level baseline)
+elseif(native MATCHES "__AVX512BF16__ 1" AND native MATCHES "__AVX512VNNI__ 1")
+  set(highest_level avx512)
 elseif(native MATCHES "__AVX2__ 1" AND native MATCHES "__FMA__ 1" AND native MATCHES "__BMI2__ 1")
-  set(native_level avx2)
+  set(highest_level avx2)
 else()
-  set(native_level baseline)
+  set(highest_level baseline)
 endif()
 set(linked_levels ${kernel_levels})
-if(BY_KERNEL_LEVELS STREQUAL "native")
-  list(FIND kernel_levels ${native_level} last)
+if(BY_KERNEL_LEVELS MATCHES "^(native|baseline)$")
+  list(FIND kernel_levels ${highest_level} last)
   math(EXPR count "${last} + 1")
   list(SUBLIST kernel_levels 0 ${count} linked_levels)
 elseif(NOT BY_KERNEL_LEVELS STREQUAL "all")
-  message(FATAL_ERROR "BY_KERNEL_LEVELS is ${BY_KERNEL_LEVELS}; one of all, native")
+  message(FATAL_ERROR "BY_KERNEL_LEVELS is ${BY_KERNEL_LEVELS}; one of all, native, baseline")
 endif()
 foreach(level ${linked_levels})
   string(TOUPPER BY_HAS_${level} has)
@@ -38,13 +41,13 @@ endforeach()
 # Kernels are optimized at every build type: a debug run stays usable.
 set(BY_KERNEL_OPTIMIZATION -O3 CACHE STRING "How kernels are optimized")
 
-# A sanitizer checks the kernels that this machine runs, those of its highest level: with checks, kernels are most of
+# A sanitizer checks the kernels of the highest level that this machine runs: with checks, kernels are most of
 # what a build compiles. The other levels have none. A fuzzer is for parsers: none of its kernels is checked.
 set(sanitized_level "")
 if(BY_SANITIZE)
   set(sanitizer_flags -fsanitize=${BY_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   if(NOT BY_FUZZ)
-    set(sanitized_level ${native_level})
+    set(sanitized_level ${highest_level})
   endif()
 endif()
 

@@ -8,9 +8,8 @@ unset BANYAN_ISA
 # json EXPRESSION: `out` is one line of JSON, and the Python expression is true of it (d).
 json() {
     [ "$(wc -l <out)" -eq 1 ] || fail "not one line of JSON"
-    python3 -m json.tool <out >/dev/null || fail "not JSON: $(cat out)"
-    python3 -c "import json, sys; d = json.load(open('out')); sys.exit(0 if ($1) else 1)" ||
-        fail "not so: $1, of $(cat out)"
+    python3 -I -S -c "import json, sys; d = json.load(open('out')); sys.exit(0 if ($1) else 1)" ||
+        fail "not JSON, or not so: $1, of $(cat out)"
 }
 
 cat >c.yaml <<'END'
