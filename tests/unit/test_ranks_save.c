@@ -134,7 +134,7 @@ typedef struct layout {
 } layout;
 
 /* Whether a layout reads what another saved: of any two, one reads the other's. A sanitizer looks
- * at the memory that each uses to save and to load, not at their pairs: there the next one reads. */
+ * at the memory that each uses to save and to load, not at their pairs: there, the next reads. */
 static bool is_pair(size_t saver, size_t loader, size_t count)
 {
     bool is_next = loader == (saver + 1) % count;
