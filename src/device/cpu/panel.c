@@ -15,6 +15,16 @@ bool by__panel_native(void)
      : (dtype) == BY_F16 ? &by__panel_f16_##level                                                  \
                          : &by__panel_f32_##level)
 
+bool by__panel_tiles(by__isa isa)
+{
+#if defined(BY_HAS_AVX512) && defined(__linux__)
+    return isa == BY__ISA_AVX512 && by__panel_native() && by__panel_amx() != NULL;
+#else
+    (void)isa;
+    return false;
+#endif
+}
+
 const by__panel *by__panel_for(by__isa isa, bool native, by_dtype dtype)
 {
 #if defined(BY_HAS_AVX512)

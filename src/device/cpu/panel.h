@@ -100,6 +100,9 @@ BY__DECLARE_SHARED(avx512)
 /* Panels on AMX tiles; NULL if the processor or the system does not support them. */
 const by__panel *by__panel_amx(void);
 #endif
+/* Returns true if AMX tiles may be used beside the instructions of a level. It asks the system each
+ * time, for a microsecond or more. */
+bool by__panel_tiles(by__isa isa);
 /* Panels for operands of `dtype` (an activation dtype) at a level. With `native`, extensions beyond
  * the level (AMX tiles) are used too. */
 const by__panel *by__panel_for(by__isa isa, bool native, by_dtype dtype);

@@ -1,10 +1,10 @@
 /* PACKED_MATMUL and PACKED_GROUPED_MATMUL with weights of 8 and 4 bits (banyan/packing.h).
  *
  * Rows of x are quantized to 16-bit integers with a scale for each block of inputs, so that a
- * block's product is an exact integer sum: by vpdpbusd, once for the lower and once for the upper
- * digit in base 256, or by 16-bit multiplications. Sums of blocks are added in f32 in the order of
- * k. A row's bits therefore do not depend on other rows, on threads, or on how a block is computed.
- * With few rows the time is that of reading the weights, once and without unpacking.
+ * block's product is an exact integer sum: by vpdpbusd or AMX tiles, once for the lower and once
+ * for the upper digit in base 256, or by 16-bit multiplications. Sums of blocks are added in f32 in
+ * the order of k. A row's bits therefore do not depend on other rows, on threads, or on how a block
+ * is computed. With few rows the time is that of reading the weights, once and without unpacking.
  *
  * With x = s q and w = t (c - o) for codes c and an offset o, a block contributes s t (sum of q c -
  * o sum of q). */
@@ -18,6 +18,7 @@
 #include "device/cpu/kernels/packed_tile.h"
 #include "device/cpu/kernels/quad_words.h"
 #include "device/cpu/kernels/simd_math.h"
+#include "device/cpu/kernels/tiles.h"
 #include "device/cpu/panel.h"
 #include "device/cpu/work_range.h"
 
@@ -28,6 +29,15 @@
 #define HEIGHT 3
 #else
 #define HEIGHT 2
+#endif
+/* With more rows than this, AMX tiles are faster than vpdpbusd where a block has several steps of
+ * them, as with 8-bit codes. */
+#define FEW_ROWS 4
+/* The most rows of any tile. */
+#if defined(BY__HAS_TILES)
+#define MOST_ROWS BY__TILES_ROWS
+#else
+#define MOST_ROWS HEIGHT
 #endif
 /* The largest magnitude of x's integers: both digits fit in a signed byte. */
 #define LARGEST 32639.0f
@@ -47,6 +57,8 @@ typedef by__vi codes __attribute__((aligned(4), may_alias));
 
 typedef struct plan {
     by_packing packing;
+    bool tiles;        /* AMX tiles are used */
+    int64_t tile_rows; /* most rows of a register tile */
     int64_t m;
     int64_t block, blocks; /* inputs that share a scale of x */
     size_t block_bytes, panel_bytes;
@@ -68,17 +80,24 @@ typedef struct tile {
 
 /* ---- rows of x ---- */
 
-/* Stores integers of neighbouring inputs in the layout of add_quad. */
-BY__INLINE void put_integers(int32_t *out, by__vi q)
+/* Stores the integers of a block's inputs `at` and after in the layout of add_quad, or, for AMX
+ * tiles, all lower digits of the block before the upper ones. */
+BY__INLINE void put_integers(const plan *p, int32_t *block, int64_t at, by__vi q)
 {
 #if defined(__AVX512VNNI__)
     by__vi upper = (q + 128) >> 8;
     __m128i low = _mm512_cvtepi32_epi8((__m512i)(q - upper * 256));
     __m128i high = _mm512_cvtepi32_epi8((__m512i)upper);
-    _mm_storeu_si128((__m128i *)out, _mm_unpacklo_epi32(low, high));
-    _mm_storeu_si128((__m128i *)out + 1, _mm_unpackhi_epi32(low, high));
+    if (p->tiles) {
+        _mm_storeu_si128((__m128i *)(block + at / 4), low);
+        _mm_storeu_si128((__m128i *)(block + p->block / 4 + at / 4), high);
+        return;
+    }
+    _mm_storeu_si128((__m128i *)(block + at / 4 * QUAD_WORDS), _mm_unpacklo_epi32(low, high));
+    _mm_storeu_si128((__m128i *)(block + at / 4 * QUAD_WORDS) + 1, _mm_unpackhi_epi32(low, high));
 #else
-    by__put_quad_words(out, q);
+    BY_UNUSED(p);
+    by__put_quad_words(block + at / 4 * QUAD_WORDS, q);
 #endif
 }
 
@@ -107,11 +126,12 @@ BY__INLINE void take_block_of(const plan *p, const by__tensor *x, char *work, in
 #define ROUND(at, n)                                                                               \
     by__vi q = by__round(by__load_n(x->data, from + (at), dtype, n) * inverse) & keep;             \
     sum += q;                                                                                      \
-    put_integers(out + (at) / 4 * QUAD_WORDS, q)
+    put_integers(p, out, at, q)
+    if (count < p->block) {
+        memset(out, 0, (size_t)(p->block / 4 * QUAD_WORDS) * sizeof *out);
+    }
     BY__STEPS(0, count, ROUND);
 #undef ROUND
-    int64_t taken = by__ceil_div(count, BY__LANES) * BY__LANES / 4 * QUAD_WORDS;
-    memset(out + taken, 0, (size_t)(p->block / 4 * QUAD_WORDS - taken) * sizeof *out);
     /* At most 128 LARGEST, which f32 represents exactly. */
     int32_t total = (int32_t)by__sum(__builtin_convertvector(sum, by__vf));
     ((float *)(work + p->scales))[i * p->blocks + b] = is_finite ? most / LARGEST : NAN;
@@ -282,21 +302,65 @@ BY__INLINE void compute_rows(by_packing_kind kind, const tile *t, float *y, int6
     }
 }
 
-/* Multiplies a panel with all rows. */
+#if defined(BY__HAS_TILES)
+/* The same with 8-bit codes, on AMX tiles, which are open for *open rows: the sums of both digits
+ * are exact, and what follows is compute_tile's. */
+BY__TILES_TARGET static void compute_tiles(const tile *t, float *y, int height, int *open)
+{
+    const plan *p = t->p;
+    const int64_t quads = p->block / 4;
+    const size_t row_bytes = (size_t)p->row_words * sizeof *t->x;
+    int32_t low[BY__TILES_ROWS * BY_PACKED_COLUMNS];
+    int32_t high[BY__TILES_ROWS * BY_PACKED_COLUMNS];
+    if (*open != height) {
+        by__tiles_open(height);
+        *open = height;
+    }
+    for (int64_t b = 0; b < p->blocks; b++) {
+        const char *block = t->panel + (size_t)b * p->block_bytes;
+        const int32_t *x = t->x + b * 2 * quads;
+        by__tiles_add(false, low, (const char *)x, row_bytes, block, quads, false, height);
+        by__tiles_add(false, high, (const char *)(x + quads), row_bytes, block, quads, false,
+                      height);
+        for (int64_t at = 0; at < height * BY_PACKED_COLUMNS; at += BY__LANES) {
+            int64_t r = at / BY_PACKED_COLUMNS;
+            const by__vi sums[2] = {*(const codes *)(low + at), *(const codes *)(high + at)};
+            by__vf before = b > 0 ? by__load(y, at, BY_F32) : by__zero();
+            by__vf sum = whole_sum(sums, t->offsets[r * p->blocks + b]);
+            by__vf factor = by__splat(t->scales[r * p->blocks + b]);
+            by__store(y, at, by__multiply_add(sum, factor, before), BY_F32);
+        }
+    }
+    const char *scales = t->panel + (size_t)p->blocks * p->block_bytes;
+    for (int64_t at = 0; at < height * BY_PACKED_COLUMNS; at += BY__LANES) {
+        by__vf scale = by__load(scales, at % BY_PACKED_COLUMNS, BY_F32);
+        by__store(y, at, by__load(y, at, BY_F32) * scale, BY_F32);
+    }
+}
+#endif
+
+/* Multiplies a panel with all rows. *open is the number of rows for which this thread's AMX tiles
+ * are open, 0 for none. */
 static void run_panel(const plan *p, const by__call *call, const by__panel_target *all,
-                      int64_t panel)
+                      int64_t panel, int *open)
 {
     const char *work = call->work;
     int64_t column = panel * BY_PACKED_COLUMNS;
-    for (int64_t i = 0; i < p->m; i += HEIGHT) {
-        float y[HEIGHT * BY_PACKED_COLUMNS] = {0};
-        int64_t height = by__min_i64(HEIGHT, p->m - i);
+    for (int64_t i = 0; i < p->m; i += p->tile_rows) {
+        float y[MOST_ROWS * BY_PACKED_COLUMNS] = {0};
+        int64_t height = by__min_i64(p->tile_rows, p->m - i);
         tile t = {.p = p,
                   .panel = (const char *)call->in[1].data + (size_t)panel * p->panel_bytes,
                   .x = (const int32_t *)(work + p->words) + i * p->row_words,
                   .scales = (const float *)(work + p->scales) + i * p->blocks,
                   .offsets = (const int32_t *)(work + p->offsets) + i * p->blocks};
-        if (p->packing.kind == BY_PACKING_INT8) {
+        BY_UNUSED(open);
+#if defined(BY__HAS_TILES)
+        if (p->tiles) {
+            compute_tiles(&t, y, (int)height, open);
+        } else
+#endif
+            if (p->packing.kind == BY_PACKING_INT8) {
             compute_rows(BY_PACKING_INT8, &t, y, height);
         } else {
             compute_rows(BY_PACKING_INT4, &t, y, height);
@@ -334,9 +398,15 @@ static void multiply(const plan *p, const by__call *call)
             }
         }
         int64_t panel;
+        int open = 0;
         while ((panel = by__work_range_take(ranges, omp_get_thread_num(), p->threads)) >= 0) {
-            run_panel(p, call, &all, panel);
+            run_panel(p, call, &all, panel, &open);
         }
+#if defined(BY__HAS_TILES)
+        if (open != 0) {
+            by__tiles_close();
+        }
+#endif
     }
 }
 
@@ -353,6 +423,8 @@ static size_t plan_product(plan *p, const by__call *call, int threads)
     p->packing = call->attrs.packing;
     p->m = by__tensor_rows(&call->in[0]);
     p->threads = threads;
+    p->tiles = p->tiles && p->packing.kind == BY_PACKING_INT8 && p->m > FEW_ROWS;
+    p->tile_rows = p->tiles ? MOST_ROWS : HEIGHT;
     p->block = by__packed_block(&p->packing);
     p->blocks = by__ceil_div(p->packing.k, p->block);
     p->block_bytes = by__packed_block_bytes(&p->packing);
@@ -374,5 +446,5 @@ BY__KERNEL(packed_grouped_integer) = {BY_OP_PACKED_GROUPED_MATMUL,
                                       BY__KERNEL_NAME("packed grouped integer"),
                                       takes,
                                       prepare_groups,
-                                      NULL,
+                                      release,
                                       run_groups};

@@ -1,7 +1,8 @@
 /* packed_kernels: the functions of the kernels PACKED_MATMUL and PACKED_GROUPED_MATMUL, from one
  * product. A file that multiplies by packed weights defines the product and then includes this:
  *
- *   plan           a struct: how a product is divided
+ *   plan           a struct: how a product is divided. `tiles`, which is set before: AMX tiles may
+ *                  be used
  *   plan_product   size_t (plan *out, const by__call *product, int threads): fills it, returns the
  *                  bytes of the workspace
  *   takes          bool (const by__call *product): dtypes and packing are supported
@@ -17,6 +18,7 @@
 
 #include <stdlib.h>
 
+#include "device/cpu/panel.h"
 #include "device/cpu/row_groups.h"
 
 static bool supports(const by__call *call)
@@ -28,6 +30,7 @@ static by_status prepare(by__call *call, const by__context *context, by_error *e
 {
     plan *p = NULL;
     BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "a product", error));
+    p->tiles = by__panel_tiles(BY__AT_LEVEL(BY__LEVEL));
     call->work_bytes = plan_product(p, call, context->threads);
     call->state = p;
     return BY_OK;
@@ -46,22 +49,32 @@ static by_status run(const by__call *call, const by__context *context)
     return BY_OK;
 }
 
+/* The state of a call with groups is a plan of which `tiles` alone is set. */
+static size_t plan_group(plan *p, const by__call *product, int threads)
+{
+    *p = (plan){.tiles = ((const plan *)product->state)->tiles};
+    return plan_product(p, product, threads);
+}
+
 static size_t group_work(const by__call *product, int threads)
 {
-    plan p = {0};
-    return plan_product(&p, product, threads);
+    plan p;
+    return plan_group(&p, product, threads);
 }
 
 static void multiply_group(const by__call *product, int threads)
 {
-    plan p = {0};
-    (void)plan_product(&p, product, threads);
+    plan p;
+    (void)plan_group(&p, product, threads);
     multiply(&p, product);
 }
 
 static by_status prepare_groups(by__call *call, const by__context *context, by_error *error)
 {
-    BY_UNUSED(error);
+    plan *p = NULL;
+    BY_TRY(by__alloc((void **)&p, 1, sizeof *p, "a product", error));
+    p->tiles = by__panel_tiles(BY__AT_LEVEL(BY__LEVEL));
+    call->state = p;
     by__packed_groups_prepare(call, context->threads, group_work);
     return BY_OK;
 }

@@ -2,9 +2,10 @@
  * when they were loaded (banyan/packing.h), and look-ups in them.
  *
  * Row invariance. Every element of the result is one chain of f32 additions along k, from the first
- * input to the last: a fused multiply-add for each input, or vdpbf16ps for each pair of bf16. Where
- * loops are divided along k, the chain continues from the stored f32 sum. The number of rows, the
- * division of rows and columns, and the number of threads thus cannot change a bit of a row.
+ * input to the last: a fused multiply-add for each input, vdpbf16ps for each pair of bf16, or an
+ * AMX instruction for each 16 pairs (tiles.h), then with any number of rows. Where loops are
+ * divided along k, the chain continues from the stored f32 sum. The number of rows, the division of
+ * rows and columns, and the number of threads thus cannot change a bit of a row.
  *
  * Loop order. With few rows every panel is read once, from end to end, and all panels of a thread
  * are one stream of memory. With more rows than a register tile has, panels are processed in groups
@@ -21,6 +22,7 @@
 #include "device/cpu/kernels/packed_tile.h"
 #include "device/cpu/kernels/panel_pack.h"
 #include "device/cpu/kernels/step.h"
+#include "device/cpu/kernels/tiles.h"
 #include "device/cpu/panel.h"
 #include "device/cpu/work_range.h"
 
@@ -50,6 +52,8 @@ typedef struct plan {
     by_packing packing;
     by__arithmetic kind;
     bool is_f8;
+    bool tiles;        /* AMX tiles are used */
+    int64_t tile_rows; /* most rows of a register tile */
     int64_t m;
     int64_t steps;      /* steps of a panel */
     int64_t step_bytes; /* bytes per step of a panel */
@@ -243,6 +247,20 @@ static void scale_sums(const plan *p, const char *panel, float *sums, int64_t he
     }
 }
 
+#if defined(BY__HAS_TILES)
+BY__TILES_TARGET static void add_tiles(const plan *p, const char *panel, const by__unit *x,
+                                       int64_t steps, float *sums, bool resume, int height,
+                                       int *open)
+{
+    if (*open != height) {
+        by__tiles_open(height);
+        *open = height;
+    }
+    by__tiles_add(true, sums, (const char *)x, (size_t)p->row_units * sizeof *x, panel, steps,
+                  resume, height);
+}
+#endif
+
 /* ---- tasks ---- */
 
 typedef struct job {
@@ -252,13 +270,14 @@ typedef struct job {
     by__panel_target target;
 } job;
 
-/* Multiplies rows of a block with the panels of a group. */
-static void run_task(const job *j, int64_t block, int64_t group, float *sums)
+/* Multiplies rows of a block with the panels of a group. *open is the number of rows for which this
+ * thread's AMX tiles are open, 0 for none. */
+static void run_task(const job *j, int64_t block, int64_t group, float *sums, int *open)
 {
     const plan *p = j->p;
     int64_t i0 = block * p->block_rows;
     int64_t rows = by__min_i64(p->block_rows, p->m - i0);
-    int64_t tiles = by__ceil_div(rows, TILE_ROWS);
+    int64_t tiles = by__ceil_div(rows, p->tile_rows);
     int64_t tall = by__ceil_div(rows, tiles);
     int64_t first = group * p->group;
     int64_t panels = by__min_i64(p->group, by__ceil_div(p->packing.n, BY_PACKED_COLUMNS) - first);
@@ -270,10 +289,18 @@ static void run_task(const job *j, int64_t block, int64_t group, float *sums)
             for (int64_t t = 0; t < tiles; t++) {
                 int64_t i = i0 + t * tall;
                 int64_t height = by__min_i64(tall, i0 + rows - i);
-                float *tile = sums + (b * tiles + t) * TILE_ROWS * BY_PACKED_COLUMNS;
-                add_rows_of(p, panel + s * p->step_bytes,
-                            j->x + i * p->row_units + s * p->step_units, steps, tile, s > 0,
-                            height);
+                float *tile = sums + (b * tiles + t) * p->tile_rows * BY_PACKED_COLUMNS;
+                const char *piece = panel + s * p->step_bytes;
+                const by__unit *x = j->x + i * p->row_units + s * p->step_units;
+#if defined(BY__HAS_TILES)
+                if (p->tiles) {
+                    add_tiles(p, piece, x, steps, tile, s > 0, (int)height, open);
+                } else
+#endif
+                {
+                    BY_UNUSED(open);
+                    add_rows_of(p, piece, x, steps, tile, s > 0, height);
+                }
                 if (s + steps == p->steps) {
                     if (p->is_f8) {
                         scale_sums(p, panel, tile, height);
@@ -327,7 +354,7 @@ static void multiply(const plan *p, const by__call *call)
         by__work_range_open(ranges, p->blocks * p->groups, thread, p->threads);
     }
     /* rows that are not worth dividing among threads */
-    int64_t serial = p->m <= TILE_ROWS ? p->m : 0;
+    int64_t serial = p->m <= p->tile_rows ? p->m : 0;
     for (int64_t i = 0; i < serial && p->copies; i++) {
         copy_row(p, x, copies, i);
     }
@@ -342,9 +369,15 @@ static void multiply(const plan *p, const by__call *call)
             }
         }
         int64_t t;
+        int open = 0;
         while ((t = by__work_range_take(ranges, me, p->threads)) >= 0) {
-            run_task(&j, t % p->blocks, t / p->blocks, sums);
+            run_task(&j, t % p->blocks, t / p->blocks, sums, &open);
         }
+#if defined(BY__HAS_TILES)
+        if (open != 0) {
+            by__tiles_close();
+        }
+#endif
     }
 }
 
@@ -377,13 +410,13 @@ static void plan_tasks(plan *p)
     p->group = TAKEN_BYTES / (int64_t)p->panel_bytes;
     int64_t most = panels / (8 * (int64_t)p->threads);
     p->group = by__min_i64(p->group < 1 ? 1 : p->group, most < 1 ? 1 : most);
-    if (p->m > TILE_ROWS && p->m <= FEW_TILES * TILE_ROWS) {
+    if (p->m > p->tile_rows && p->m <= FEW_TILES * p->tile_rows) {
         p->piece_steps = FEW_STEPS;
         p->group = 1;
-    } else if (p->m > TILE_ROWS) {
+    } else if (p->m > p->tile_rows) {
         p->piece_steps = PIECE_STEPS;
-        p->blocks = by__ceil_div(p->m, BLOCK_TILES * TILE_ROWS);
-        p->block_rows = by__ceil_div(by__ceil_div(p->m, p->blocks), TILE_ROWS) * TILE_ROWS;
+        p->blocks = by__ceil_div(p->m, BLOCK_TILES * p->tile_rows);
+        p->block_rows = by__ceil_div(by__ceil_div(p->m, p->blocks), p->tile_rows) * p->tile_rows;
         p->blocks = by__ceil_div(p->m, p->block_rows);
         p->group = by__min_i64(GROUP_PANELS, most < 1 ? 1 : most);
     }
@@ -399,12 +432,17 @@ static size_t plan_product(plan *p, const by__call *call, int threads)
     p->m = by__tensor_rows(&call->in[0]);
     p->threads = threads;
     plan_rows(p, &call->in[0]);
+    p->tile_rows = TILE_ROWS;
+#if defined(BY__HAS_TILES)
+    p->tiles = p->tiles && p->kind == BY__PAIRS_BF16 && !p->is_f8 && p->steps % BY__TILE == 0;
+    p->tile_rows = p->tiles ? BY__TILES_ROWS : TILE_ROWS;
+#endif
     plan_tasks(p);
     size_t copied = p->copies ? (size_t)(p->m * p->row_units) * 4 : 0;
-    int64_t tiles = p->group * by__ceil_div(p->block_rows, TILE_ROWS);
+    int64_t tiles = p->group * by__ceil_div(p->block_rows, p->tile_rows);
     p->rows = by__round_up((size_t)p->threads * sizeof(by__work_range), BY_CACHE_LINE);
     p->sums = p->rows + by__round_up(copied, BY_CACHE_LINE);
-    p->sums_bytes = (size_t)tiles * TILE_ROWS * BY_PACKED_COLUMNS * sizeof(float);
+    p->sums_bytes = (size_t)(tiles * p->tile_rows) * BY_PACKED_COLUMNS * sizeof(float);
     return p->sums + (size_t)p->threads * p->sums_bytes;
 }
 
@@ -425,7 +463,7 @@ BY__KERNEL(packed_grouped_matmul) = {BY_OP_PACKED_GROUPED_MATMUL,
                                      BY__KERNEL_NAME("packed grouped matmul"),
                                      takes,
                                      prepare_groups,
-                                     NULL,
+                                     release,
                                      run_groups};
 
 /* ---- look-ups ---- */

@@ -1,11 +1,11 @@
 /* PACKED_MATMUL and PACKED_GROUPED_MATMUL with 8-bit weights and rows (W8A8, banyan/packing.h).
  *
  * A row of x is quantized to signed bytes with one scale, its largest magnitude / 127, so that an
- * element of the result is one exact integer sum over all of k: by vpdpbusd, or by 16-bit
- * multiplications. Weights are unsigned codes c with w = t (c - 128), as vpdpbusd's first operand
- * requires; with x = s q the element is s t (sum of q c - 128 sum of q), and the last sum is
- * computed with the row. Integer sums do not depend on their order: a row's bits depend on no other
- * row, no thread, and no division of rows, columns and inputs.
+ * element of the result is one exact integer sum over all of k: by AMX tiles, by vpdpbusd, or by
+ * 16-bit multiplications. Weights are unsigned codes c with w = t (c - 128), as vpdpbusd's first
+ * operand requires; with x = s q the element is s t (sum of q c - 128 sum of q), and the last sum
+ * is computed with the row. Integer sums do not depend on their order: a row's bits depend on no
+ * other row, no thread, and no division of rows, columns and inputs.
  *
  * Loop order: blocks of rows stay in the second-level cache while panels stream past them; panels
  * are divided into pieces of inputs that stay in the first-level cache while they are combined with
@@ -20,6 +20,7 @@
 #include "device/cpu/kernels/packed_tile.h"
 #include "device/cpu/kernels/quad_words.h"
 #include "device/cpu/kernels/simd_math.h"
+#include "device/cpu/kernels/tiles.h"
 #include "device/cpu/panel.h"
 #include "device/cpu/work_range.h"
 
@@ -34,6 +35,13 @@
 #else
 #define HEIGHT     2
 #define QUAD_WORDS 2
+#endif
+/* With more rows than this, AMX tiles are faster than vpdpbusd; most rows of any tile. */
+#define FEW_ROWS 4
+#if defined(BY__HAS_TILES)
+#define MOST_ROWS BY__TILES_ROWS
+#else
+#define MOST_ROWS HEIGHT
 #endif
 #define LARGEST 127.0f
 /* Rows whose largest magnitude is smaller are quantized to zeros, because its inverse would not be
@@ -50,6 +58,8 @@ typedef by__vi codes __attribute__((aligned(4), may_alias));
 
 typedef struct plan {
     by_packing packing;
+    bool tiles;        /* AMX tiles are used */
+    int64_t tile_rows; /* most rows of a register tile */
     int64_t m;
     int64_t quads; /* groups of four inputs in a panel */
     size_t panel_bytes;
@@ -221,6 +231,20 @@ static void add_rows(const plan *p, const char *panel, const int32_t *x, int64_t
     }
 }
 
+#if defined(BY__HAS_TILES)
+BY__TILES_TARGET static void add_tiles(const plan *p, const char *panel, const int32_t *x,
+                                       int64_t quads, int32_t *sums, bool resume, int height,
+                                       int *open)
+{
+    if (*open != height) {
+        by__tiles_open(height);
+        *open = height;
+    }
+    by__tiles_add(false, sums, (const char *)x, (size_t)p->row_words * sizeof *x, panel, quads,
+                  resume, height);
+}
+#endif
+
 /* Stores the sums of a tile at their destination. */
 static void store_tile(const plan *p, const by__call *call, const by__panel_target *all,
                        const char *panel, const int32_t *sums, int64_t i, int64_t column,
@@ -230,7 +254,7 @@ static void store_tile(const plan *p, const by__call *call, const by__panel_targ
     const float *scales = (const float *)(const void *)(work + p->scales) + i;
     const int32_t *offsets = (const int32_t *)(const void *)(work + p->offsets) + i;
     const char *factors = panel + p->panel_bytes - BY_PACKED_COLUMNS * sizeof(float);
-    float y[HEIGHT * BY_PACKED_COLUMNS];
+    float y[MOST_ROWS * BY_PACKED_COLUMNS];
     for (int64_t j = 0; j < BY_PACKED_COLUMNS; j += BY__LANES) {
         by__vf factor = by__load(factors, j, BY_F32);
         for (int64_t r = 0; r < height; r++) {
@@ -244,24 +268,34 @@ static void store_tile(const plan *p, const by__call *call, const by__panel_targ
     (&at, y, BY_PACKED_COLUMNS, height, by__min_i64(BY_PACKED_COLUMNS, p->packing.n - column));
 }
 
-/* Multiplies a panel with a block of rows. */
+/* Multiplies a panel with a block of rows. *open is the number of rows for which this thread's AMX
+ * tiles are open, 0 for none. */
 static void run_task(const plan *p, const by__call *call, const by__panel_target *all,
-                     int64_t block, int64_t column, int32_t *sums)
+                     int64_t block, int64_t column, int32_t *sums, int *open)
 {
     const char *panel =
         (const char *)call->in[1].data + (size_t)(column / BY_PACKED_COLUMNS) * p->panel_bytes;
     const int32_t *x = (const int32_t *)(const void *)((const char *)call->work + p->words);
     int64_t first = block * p->block_rows;
     int64_t rows = by__min_i64(p->block_rows, p->m - first);
-    int64_t tiles = by__ceil_div(rows, HEIGHT);
+    int64_t tiles = by__ceil_div(rows, p->tile_rows);
     int64_t tall = by__ceil_div(rows, tiles);
     for (int64_t s = 0; s < p->quads; s += PIECE / 4) {
         int64_t quads = by__min_i64(PIECE / 4, p->quads - s);
         for (int64_t i = 0; i < rows; i += tall) {
             int64_t height = by__min_i64(tall, rows - i);
             int32_t *tile = sums + i * BY_PACKED_COLUMNS;
-            add_rows(p, panel + s * 4 * BY_PACKED_COLUMNS,
-                     x + (first + i) * p->row_words + s * QUAD_WORDS, quads, tile, s > 0, height);
+            const char *piece = panel + s * 4 * BY_PACKED_COLUMNS;
+            const int32_t *row = x + (first + i) * p->row_words + s * QUAD_WORDS;
+#if defined(BY__HAS_TILES)
+            if (p->tiles) {
+                add_tiles(p, piece, row, quads, tile, s > 0, (int)height, open);
+            } else
+#endif
+            {
+                BY_UNUSED(open);
+                add_rows(p, piece, row, quads, tile, s > 0, height);
+            }
             if (s + quads == p->quads) {
                 store_tile(p, call, all, panel, tile, first + i, column, height);
             }
@@ -296,10 +330,16 @@ static void multiply(const plan *p, const by__call *call)
             }
         }
         int64_t t;
+        int open = 0;
         while ((t = by__work_range_take(ranges, me, p->threads)) >= 0) {
             run_task(p, call, &all, t / p->panels, t % p->panels * BY_PACKED_COLUMNS,
-                     (int32_t *)(void *)sums);
+                     (int32_t *)(void *)sums, &open);
         }
+#if defined(BY__HAS_TILES)
+        if (open != 0) {
+            by__tiles_close();
+        }
+#endif
     }
 }
 
@@ -315,14 +355,14 @@ static bool takes(const by__call *call)
 /* As many rows as a block's bytes allow, fewer if threads would get too few tasks. */
 static void plan_blocks(plan *p)
 {
-    int64_t tiles = BLOCK_BYTES / (p->row_words * 4 * HEIGHT);
-    int64_t all = by__ceil_div(p->m, HEIGHT);
+    int64_t tiles = BLOCK_BYTES / (p->row_words * 4 * p->tile_rows);
+    int64_t all = by__ceil_div(p->m, p->tile_rows);
     tiles = tiles < 1 ? 1 : by__min_i64(tiles, all);
     while (tiles > 4 && by__ceil_div(all, tiles) * p->panels < LEAST_TASKS * (int64_t)p->threads) {
         tiles = by__ceil_div(tiles, 2);
     }
     p->blocks = by__ceil_div(all, tiles);
-    p->block_rows = by__ceil_div(all, p->blocks) * HEIGHT;
+    p->block_rows = by__ceil_div(all, p->blocks) * p->tile_rows;
 }
 
 static size_t plan_product(plan *p, const by__call *call, int threads)
@@ -330,6 +370,8 @@ static size_t plan_product(plan *p, const by__call *call, int threads)
     p->packing = call->attrs.packing;
     p->m = by__tensor_rows(&call->in[0]);
     p->threads = threads;
+    p->tiles = p->tiles && p->m > FEW_ROWS;
+    p->tile_rows = p->tiles ? MOST_ROWS : HEIGHT;
     p->quads = by__ceil_div(p->packing.k, BY__PACKED_BLOCK) * BY__PACKED_BLOCK / 4;
     p->panel_bytes = by__packed_panel_bytes(&p->packing);
     p->panels = by__ceil_div(p->packing.n, BY_PACKED_COLUMNS);
@@ -353,5 +395,5 @@ BY__KERNEL(packed_grouped_w8a8) = {BY_OP_PACKED_GROUPED_MATMUL,
                                    BY__KERNEL_NAME("packed grouped w8a8"),
                                    takes,
                                    prepare_groups,
-                                   NULL,
+                                   release,
                                    run_groups};

@@ -6,13 +6,13 @@
 
 #if defined(__AVX512BF16__) && defined(__linux__)
 
-#include <immintrin.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "device/cpu/kernels/panel_pack.h"
+#include "device/cpu/kernels/tiles.h"
 
-enum { TILE = 16, BLOCK = 2 * TILE, TILE_UNITS = TILE * TILE };
+enum { TILE = BY__TILE, BLOCK = BY__TILES_ROWS, TILE_UNITS = TILE * TILE };
 
 /* Units of k, padded to whole tiles. */
 static int64_t steps_of(int64_t k)
@@ -58,17 +58,9 @@ static void pack_b(void *out, size_t stride, const void *b, int64_t column_strid
     pack(out, stride, x, steps_of(k), BLOCK);
 }
 
-typedef struct tile_config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-} tile_config;
-
 /* to[32, 32] = A B (+ c). */
-__attribute__((target("amx-tile,amx-bf16"))) static void block(float *to, int64_t ldt,
-                                                               const float *c, int64_t ldc,
-                                                               const char *a, const char *b,
-                                                               int64_t steps)
+BY__TILES_TARGET static void block(float *to, int64_t ldt, const float *c, int64_t ldc,
+                                   const char *a, const char *b, int64_t steps)
 {
     size_t row = (size_t)ldc * 4;
     if (c != NULL) {
@@ -101,16 +93,11 @@ __attribute__((target("amx-tile,amx-bf16"))) static void block(float *to, int64_
     _tile_stored(3, to + TILE * ldt + TILE, row);
 }
 
-__attribute__((target("amx-tile,amx-bf16"))) static void
-multiply(float *c, int64_t ldc, const void *a, size_t a_stride, const void *b, size_t b_stride,
-         int64_t m, int64_t n, int64_t k, bool accumulate, const by__panel_target *target)
+BY__TILES_TARGET static void multiply(float *c, int64_t ldc, const void *a, size_t a_stride,
+                                      const void *b, size_t b_stride, int64_t m, int64_t n,
+                                      int64_t k, bool accumulate, const by__panel_target *target)
 {
-    tile_config config = {.palette = 1};
-    for (int i = 0; i < 8; i++) {
-        config.row_bytes[i] = 64;
-        config.rows[i] = TILE;
-    }
-    _tile_loadconfig(&config);
+    by__tiles_open(BLOCK);
     int64_t steps = steps_of(k);
     for (int64_t j = 0; j < n; j += BLOCK) {
         const char *bj = (const char *)b + (size_t)(j / BLOCK) * b_stride;
@@ -132,7 +119,7 @@ multiply(float *c, int64_t ldc, const void *a, size_t a_stride, const void *b, s
             BY__AT_LEVEL(by__panel_store)(&at, sums, BLOCK, rows, columns);
         }
     }
-    _tile_release();
+    by__tiles_close();
 }
 
 static const by__panel panel = {"panel bf16 amx",
@@ -153,7 +140,7 @@ const by__panel *by__panel_amx(void)
 {
     unsigned eax = 7, ebx = 0, ecx = 0, edx = 0;
     __asm__("cpuid" : "+a"(eax), "=b"(ebx), "+c"(ecx), "=d"(edx));
-    bool tiles = (edx >> 24 & 1) != 0 && (edx >> 22 & 1) != 0;
+    bool tiles = (edx >> 24 & 1) != 0 && (edx >> 22 & 1) != 0 && (edx >> 25 & 1) != 0;
     return tiles && syscall(SYS_arch_prctl, 0x1023, 18) == 0 ? &panel : NULL;
 }
 
