@@ -26,8 +26,9 @@ enum { STEPS = 8, CHAINS = 4 };
 /* Prefetch distance in bytes for more rows of x: into the second-level cache (the first would evict
  * data in use), and one page ahead, because the hardware prefetcher stops at page ends. */
 #define AHEAD 4096
-/* Vectors of B [k, n] whose sums are kept in registers. */
-enum { STRIP = 4 };
+/* Vectors of B [k, n] whose sums are kept in registers: with several rows of x, with one. A strip
+ * that is narrower than a row of B reads a part of every line, in several passes. */
+enum { STRIP = 4, WIDE_STRIP = 8 };
 
 /* m rows x_i, in f32, or in bf16 like B. */
 typedef struct rows {
@@ -192,9 +193,9 @@ static inline __attribute__((always_inline)) void add_strip(float *sums, int64_t
                                                             int64_t row_bytes, int64_t j,
                                                             int vectors, int n, int64_t k)
 {
-    by__vf total[STRIP][BY__GEMV_ROWS] = {{{0}}};
+    by__vf total[WIDE_STRIP][BY__GEMV_ROWS] = {{{0}}};
     for (int64_t at = 0; at < k; at++) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int v = 0; v < vectors; v++) {
             by__vf lanes = by__load_n(b + at * row_bytes, j + v * BY__LANES, dtype,
                                       v == vectors - 1 ? n : BY__LANES);
@@ -219,6 +220,9 @@ static inline __attribute__((always_inline)) void add_rows(float *sums, int64_t 
 {
     int64_t row_bytes = ldb * (dtype == BY_F32 ? 4 : 2);
     int64_t j = 0;
+    for (; x.m == 1 && j + WIDE_STRIP * BY__LANES <= n; j += WIDE_STRIP * BY__LANES) {
+        add_strip(sums, lds, x, b, dtype, row_bytes, j, WIDE_STRIP, BY__LANES, k);
+    }
     for (; j + STRIP * BY__LANES <= n; j += STRIP * BY__LANES) {
         add_strip(sums, lds, x, b, dtype, row_bytes, j, STRIP, BY__LANES, k);
     }

@@ -46,8 +46,8 @@
 #define SMALLEST 0x1p-100f
 /* Up to this many inputs are quantized by one thread, which is faster than a barrier. */
 #define SERIAL_INPUTS 4096
-/* Prefetch distance in bytes, into the first-level cache, for a single row of 4-bit codes with
- * AVX2: with so many instructions a byte, the core does not run far enough ahead of the stream by
+/* Prefetch distance in bytes, into the first-level cache, for a single row with AVX2: with so many
+ * instructions a byte, the core does not run far enough ahead of the stream by
  * itself. */
 #define FETCH_AHEAD 2048
 /* 4-byte words for four inputs of a row. */
@@ -219,13 +219,13 @@ BY__INLINE void add_block(by__vi sums[HEIGHT][BY__PANEL_VECTORS][2], by_packing_
         {
             w[v] = at[v];
         }
-        if (kind == BY_PACKING_INT8) {
-            add_codes(sums, w, xs, p->row_words, height);
-            continue;
-        }
         if (height == 1 && BY__LANES == 8) {
             __builtin_prefetch((const char *)at + FETCH_AHEAD, 0, 3);
             __builtin_prefetch((const char *)at + FETCH_AHEAD + BY_CACHE_LINE, 0, 3);
+        }
+        if (kind == BY_PACKING_INT8) {
+            add_codes(sums, w, xs, p->row_words, height);
+            continue;
         }
         const by__vi lower = (by__vi){0} + 0x0f0f0f0f;
         by__vi half[BY__PANEL_VECTORS];
