@@ -2,8 +2,8 @@
 
 const by__product by__products[] = {
     {256, 256, 256, false, false},    {1024, 1024, 1024, false, false},
-    {2048, 2048, 2048, false, false}, {4096, 3072, 768, false, true},
-    {4096, 768, 3072, false, false},
+    {2048, 2048, 2048, false, false}, {2048, 3072, 768, false, true},
+    {2048, 768, 3072, false, false},
 };
 const size_t by__product_count = BY_ARRAY_LENGTH(by__products);
 
