@@ -2,6 +2,8 @@
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
+#include <omp.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +39,31 @@ static void print_help(FILE *out)
         fprintf(out, "  %-11d %s\n", rows[i].code, rows[i].meaning);
     }
     fprintf(out, "  %-11s a signal ended the process\n", "128 + N");
+}
+
+/* With OMP_PROC_BIND or OMP_PLACES, GNU OpenMP binds the thread that loads it to the processor of
+ * the first place. What this thread starts, a program or a thread of its own, would have that one
+ * alone: it gets those of all places back. Threads of teams are bound when they are created. */
+static void unbind_main_thread(void)
+{
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    for (int place = 0; place < omp_get_num_places(); place++) {
+        int count = omp_get_place_num_procs(place);
+        int *ids = calloc((size_t)count + 1, sizeof *ids);
+        if (ids != NULL) {
+            omp_get_place_proc_ids(place, ids);
+        }
+        for (int i = 0; ids != NULL && i < count; i++) {
+            if (ids[i] >= 0 && ids[i] < CPU_SETSIZE) {
+                CPU_SET((size_t)ids[i], &all);
+            }
+        }
+        free(ids);
+    }
+    if (CPU_COUNT(&all) > 0) {
+        (void)sched_setaffinity(0, sizeof all, &all);
+    }
 }
 
 /* By default, idle threads of GNU OpenMP poll for milliseconds, about as long as a scheduler time
@@ -108,6 +135,7 @@ int main(int argc, char **argv)
 {
     cli_guard_streams();
     return_large_memory();
+    unbind_main_thread();
     if (argc >= 2 && argv[1][0] != '-') {
         limit_spinning(argv);
     }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The number of threads does not change a bit of the weights.
+# The number of threads does not change a bit of the weights, and they are not all bound to one processor.
 . "$(dirname "$0")/../support/shell.sh"
 
 for setting in "gpt2 f32" "gpt2 bf16" "llama f32" "llama bf16"; do
@@ -15,4 +15,13 @@ for setting in "gpt2 f32" "gpt2 bf16" "llama f32" "llama bf16"; do
             same "runs/t1/checkpoints/step-00000010/$file" "runs/t$threads/checkpoints/step-00000010/$file"
         done
     done
+done
+
+say "threads that OpenMP is to bind have all processors, in a program that executes itself again too"
+run 0 "$banyan" doctor
+grep '^cores' out >free
+for setting in OMP_PROC_BIND=close OMP_PLACES=cores; do
+    run 0 env -u OMP_WAIT_POLICY "$setting" "$banyan" doctor
+    grep '^cores' out >bound
+    same free bound
 done
