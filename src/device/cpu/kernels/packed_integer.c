@@ -34,11 +34,7 @@
  * them, as with 8-bit codes. */
 #define FEW_ROWS 4
 /* The most rows of any tile. */
-#if defined(BY__HAS_TILES)
-#define MOST_ROWS BY__TILES_ROWS
-#else
-#define MOST_ROWS HEIGHT
-#endif
+enum { MOST_ROWS = BY__TILES_ROWS > HEIGHT ? BY__TILES_ROWS : HEIGHT };
 /* The largest magnitude of x's integers: both digits fit in a signed byte. */
 #define LARGEST 32639.0f
 /* Blocks whose largest magnitude is smaller are quantized to zeros, because its inverse would not
@@ -302,26 +298,20 @@ BY__INLINE void compute_rows(by_packing_kind kind, const tile *t, float *y, int6
     }
 }
 
-#if defined(BY__HAS_TILES)
 /* The same with 8-bit codes, on AMX tiles, which are open for *open rows: the sums of both digits
  * are exact, and what follows is compute_tile's. */
-BY__TILES_TARGET static void compute_tiles(const tile *t, float *y, int height, int *open)
+static void compute_tiles(const tile *t, float *y, int height, int *open)
 {
     const plan *p = t->p;
     const int64_t quads = p->block / 4;
     const size_t row_bytes = (size_t)p->row_words * sizeof *t->x;
-    int32_t low[BY__TILES_ROWS * BY_PACKED_COLUMNS];
-    int32_t high[BY__TILES_ROWS * BY_PACKED_COLUMNS];
-    if (*open != height) {
-        by__tiles_open(height);
-        *open = height;
-    }
+    int32_t low[MOST_ROWS * BY_PACKED_COLUMNS];
+    int32_t high[MOST_ROWS * BY_PACKED_COLUMNS];
     for (int64_t b = 0; b < p->blocks; b++) {
         const char *block = t->panel + (size_t)b * p->block_bytes;
         const int32_t *x = t->x + b * 2 * quads;
-        by__tiles_add(false, low, (const char *)x, row_bytes, block, quads, false, height);
-        by__tiles_add(false, high, (const char *)(x + quads), row_bytes, block, quads, false,
-                      height);
+        by__tiles_add_bytes(low, x, row_bytes, block, quads, false, height, open);
+        by__tiles_add_bytes(high, x + quads, row_bytes, block, quads, false, height, open);
         for (int64_t at = 0; at < height * BY_PACKED_COLUMNS; at += BY__LANES) {
             int64_t r = at / BY_PACKED_COLUMNS;
             const by__vi sums[2] = {*(const codes *)(low + at), *(const codes *)(high + at)};
@@ -337,7 +327,6 @@ BY__TILES_TARGET static void compute_tiles(const tile *t, float *y, int height, 
         by__store(y, at, by__load(y, at, BY_F32) * scale, BY_F32);
     }
 }
-#endif
 
 /* Multiplies a panel with all rows. *open is the number of rows for which this thread's AMX tiles
  * are open, 0 for none. */
@@ -354,13 +343,9 @@ static void run_panel(const plan *p, const by__call *call, const by__panel_targe
                   .x = (const int32_t *)(work + p->words) + i * p->row_words,
                   .scales = (const float *)(work + p->scales) + i * p->blocks,
                   .offsets = (const int32_t *)(work + p->offsets) + i * p->blocks};
-        BY_UNUSED(open);
-#if defined(BY__HAS_TILES)
-        if (p->tiles) {
+        if (BY__TILES_ROWS > 0 && p->tiles) {
             compute_tiles(&t, y, (int)height, open);
-        } else
-#endif
-            if (p->packing.kind == BY_PACKING_INT8) {
+        } else if (p->packing.kind == BY_PACKING_INT8) {
             compute_rows(BY_PACKING_INT8, &t, y, height);
         } else {
             compute_rows(BY_PACKING_INT4, &t, y, height);
@@ -402,11 +387,7 @@ static void multiply(const plan *p, const by__call *call)
         while ((panel = by__work_range_take(ranges, omp_get_thread_num(), p->threads)) >= 0) {
             run_panel(p, call, &all, panel, &open);
         }
-#if defined(BY__HAS_TILES)
-        if (open != 0) {
-            by__tiles_close();
-        }
-#endif
+        by__tiles_close(&open);
     }
 }
 

@@ -247,20 +247,6 @@ static void scale_sums(const plan *p, const char *panel, float *sums, int64_t he
     }
 }
 
-#if defined(BY__HAS_TILES)
-BY__TILES_TARGET static void add_tiles(const plan *p, const char *panel, const by__unit *x,
-                                       int64_t steps, float *sums, bool resume, int height,
-                                       int *open)
-{
-    if (*open != height) {
-        by__tiles_open(height);
-        *open = height;
-    }
-    by__tiles_add(true, sums, (const char *)x, (size_t)p->row_units * sizeof *x, panel, steps,
-                  resume, height);
-}
-#endif
-
 /* ---- tasks ---- */
 
 typedef struct job {
@@ -292,13 +278,10 @@ static void run_task(const job *j, int64_t block, int64_t group, float *sums, in
                 float *tile = sums + (b * tiles + t) * p->tile_rows * BY_PACKED_COLUMNS;
                 const char *piece = panel + s * p->step_bytes;
                 const by__unit *x = j->x + i * p->row_units + s * p->step_units;
-#if defined(BY__HAS_TILES)
-                if (p->tiles) {
-                    add_tiles(p, piece, x, steps, tile, s > 0, (int)height, open);
-                } else
-#endif
-                {
-                    BY_UNUSED(open);
+                if (BY__TILES_ROWS > 0 && p->tiles) {
+                    by__tiles_add_bf16(tile, x, (size_t)p->row_units * sizeof *x, piece, steps,
+                                       s > 0, height, open);
+                } else {
                     add_rows_of(p, piece, x, steps, tile, s > 0, height);
                 }
                 if (s + steps == p->steps) {
@@ -373,11 +356,7 @@ static void multiply(const plan *p, const by__call *call)
         while ((t = by__work_range_take(ranges, me, p->threads)) >= 0) {
             run_task(&j, t % p->blocks, t / p->blocks, sums, &open);
         }
-#if defined(BY__HAS_TILES)
-        if (open != 0) {
-            by__tiles_close();
-        }
-#endif
+        by__tiles_close(&open);
     }
 }
 
@@ -432,11 +411,8 @@ static size_t plan_product(plan *p, const by__call *call, int threads)
     p->m = by__tensor_rows(&call->in[0]);
     p->threads = threads;
     plan_rows(p, &call->in[0]);
-    p->tile_rows = TILE_ROWS;
-#if defined(BY__HAS_TILES)
     p->tiles = p->tiles && p->kind == BY__PAIRS_BF16 && !p->is_f8 && p->steps % BY__TILE == 0;
     p->tile_rows = p->tiles ? BY__TILES_ROWS : TILE_ROWS;
-#endif
     plan_tasks(p);
     size_t copied = p->copies ? (size_t)(p->m * p->row_units) * 4 : 0;
     int64_t tiles = p->group * by__ceil_div(p->block_rows, p->tile_rows);

@@ -38,11 +38,7 @@
 #endif
 /* With more rows than this, AMX tiles are faster than vpdpbusd; most rows of any tile. */
 #define FEW_ROWS 4
-#if defined(BY__HAS_TILES)
-#define MOST_ROWS BY__TILES_ROWS
-#else
-#define MOST_ROWS HEIGHT
-#endif
+enum { MOST_ROWS = BY__TILES_ROWS > HEIGHT ? BY__TILES_ROWS : HEIGHT };
 #define LARGEST 127.0f
 /* Rows whose largest magnitude is smaller are quantized to zeros, because its inverse would not be
  * finite. */
@@ -231,20 +227,6 @@ static void add_rows(const plan *p, const char *panel, const int32_t *x, int64_t
     }
 }
 
-#if defined(BY__HAS_TILES)
-BY__TILES_TARGET static void add_tiles(const plan *p, const char *panel, const int32_t *x,
-                                       int64_t quads, int32_t *sums, bool resume, int height,
-                                       int *open)
-{
-    if (*open != height) {
-        by__tiles_open(height);
-        *open = height;
-    }
-    by__tiles_add(false, sums, (const char *)x, (size_t)p->row_words * sizeof *x, panel, quads,
-                  resume, height);
-}
-#endif
-
 /* Stores the sums of a tile at their destination. */
 static void store_tile(const plan *p, const by__call *call, const by__panel_target *all,
                        const char *panel, const int32_t *sums, int64_t i, int64_t column,
@@ -287,13 +269,10 @@ static void run_task(const plan *p, const by__call *call, const by__panel_target
             int32_t *tile = sums + i * BY_PACKED_COLUMNS;
             const char *piece = panel + s * 4 * BY_PACKED_COLUMNS;
             const int32_t *row = x + (first + i) * p->row_words + s * QUAD_WORDS;
-#if defined(BY__HAS_TILES)
-            if (p->tiles) {
-                add_tiles(p, piece, row, quads, tile, s > 0, (int)height, open);
-            } else
-#endif
-            {
-                BY_UNUSED(open);
+            if (BY__TILES_ROWS > 0 && p->tiles) {
+                by__tiles_add_bytes(tile, row, (size_t)p->row_words * sizeof *row, piece, quads,
+                                    s > 0, height, open);
+            } else {
                 add_rows(p, piece, row, quads, tile, s > 0, height);
             }
             if (s + quads == p->quads) {
@@ -335,11 +314,7 @@ static void multiply(const plan *p, const by__call *call)
             run_task(p, call, &all, t / p->panels, t % p->panels * BY_PACKED_COLUMNS,
                      (int32_t *)(void *)sums, &open);
         }
-#if defined(BY__HAS_TILES)
-        if (open != 0) {
-            by__tiles_close();
-        }
-#endif
+        by__tiles_close(&open);
     }
 }
 

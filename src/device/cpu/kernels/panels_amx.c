@@ -97,7 +97,8 @@ BY__TILES_TARGET static void multiply(float *c, int64_t ldc, const void *a, size
                                       const void *b, size_t b_stride, int64_t m, int64_t n,
                                       int64_t k, bool accumulate, const by__panel_target *target)
 {
-    by__tiles_open(BLOCK);
+    int open = 0;
+    by__tiles_open(&open, BLOCK);
     int64_t steps = steps_of(k);
     for (int64_t j = 0; j < n; j += BLOCK) {
         const char *bj = (const char *)b + (size_t)(j / BLOCK) * b_stride;
@@ -119,7 +120,7 @@ BY__TILES_TARGET static void multiply(float *c, int64_t ldc, const void *a, size
             BY__AT_LEVEL(by__panel_store)(&at, sums, BLOCK, rows, columns);
         }
     }
-    by__tiles_close();
+    by__tiles_close(&open);
 }
 
 static const by__panel panel = {"panel bf16 amx",
