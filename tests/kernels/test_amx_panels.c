@@ -1,6 +1,6 @@
-/* The panels for AMX tiles on a processor without them: packing and loops are the device's own, the
- * tile instructions are stood in for by plain C. Machines with AMX are rare where tests run, and
- * this is all of that path but the instructions themselves. */
+/* The panels for AMX tiles, and rows by packed panels, on a processor without them: packing and
+ * loops are the device's own, the tile instructions are stood in for by plain C. Machines with AMX
+ * are rare where tests run, and this is all of that path but the instructions themselves. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,12 +18,19 @@
 #if defined(__AVX512BF16__) && defined(__linux__)
 #include <immintrin.h>
 
-/* Eight tiles, each 16 rows of 64 bytes. */
+/* Eight tiles, each up to 16 rows of 64 bytes. */
 static uint32_t registers[8][16][16];
+static uint8_t heights[8];
+
+/* The numbers of rows are behind 16 bytes and 16 numbers of bytes. */
+static void configure(const void *config)
+{
+    memcpy(heights, (const char *)config + 48, sizeof heights);
+}
 
 static void load_tile(int tile, const void *from, int64_t stride)
 {
-    for (int row = 0; row < 16; row++) {
+    for (int row = 0; row < heights[tile]; row++) {
         memcpy(registers[tile][row], (const char *)from + row * stride,
                sizeof registers[tile][row]);
     }
@@ -31,7 +38,7 @@ static void load_tile(int tile, const void *from, int64_t stride)
 
 static void store_tile(int tile, void *to, int64_t stride)
 {
-    for (int row = 0; row < 16; row++) {
+    for (int row = 0; row < heights[tile]; row++) {
         memcpy((char *)to + row * stride, registers[tile][row], sizeof registers[tile][row]);
     }
 }
@@ -39,7 +46,8 @@ static void store_tile(int tile, void *to, int64_t stride)
 /* TDPBF16PS: c[m][n] += the pair a[m][k] times the pair b[k][n], over k. */
 static void multiply_tiles(int c, int a, int b)
 {
-    for (int i = 0; i < 16 * 16 * 16; i++) {
+    assert_int_equal(heights[a], heights[c]);
+    for (int i = 0; i < heights[c] * 16 * 16; i++) {
         uint32_t *sum = &registers[c][i / 256][i / 16 % 16];
         uint32_t x = registers[a][i / 256][i % 16];
         uint32_t y = registers[b][i % 16][i / 16 % 16];
@@ -49,18 +57,34 @@ static void multiply_tiles(int c, int a, int b)
     }
 }
 
+/* TDPBSUD: four signed bytes by four that are not. */
+static void multiply_bytes(int c, int a, int b)
+{
+    assert_int_equal(heights[a], heights[c]);
+    for (int i = 0; i < heights[c] * 16 * 16; i++) {
+        uint32_t x = registers[a][i / 256][i % 16];
+        uint32_t y = registers[b][i % 16][i / 16 % 16];
+        for (int byte = 0; byte < 4; byte++) {
+            int product = (int8_t)(x >> 8 * byte & 0xff) * (int)(y >> 8 * byte & 0xff);
+            registers[c][i / 256][i / 16 % 16] += (uint32_t)product;
+        }
+    }
+}
+
 #undef _tile_loadconfig
 #undef _tile_release
 #undef _tile_zero
 #undef _tile_loadd
 #undef _tile_stored
 #undef _tile_dpbf16ps
-#define _tile_loadconfig(config)        ((void)(config))
+#undef _tile_dpbsud
+#define _tile_loadconfig(config)        configure(config)
 #define _tile_release()                 ((void)0)
 #define _tile_zero(tile)                memset(registers[tile], 0, sizeof registers[tile])
 #define _tile_loadd(tile, from, stride) load_tile(tile, from, (int64_t)(stride))
 #define _tile_stored(tile, to, stride)  store_tile(tile, to, (int64_t)(stride))
 #define _tile_dpbf16ps(c, a, b)         multiply_tiles(c, a, b)
+#define _tile_dpbsud(c, a, b)           multiply_bytes(c, a, b)
 #define by__panel_amx                   emulated_panel
 #include "device/cpu/kernels/panels_amx.c"
 
@@ -129,6 +153,72 @@ static void check(int64_t m, int64_t n, int64_t k, int64_t first, bool along, bo
     free(y);
 }
 
+enum { STEPS = 48, STRIDE = STEPS + 16, COLUMNS = BY__TILES_ROWS };
+
+/* Sums of `height` rows by a packed panel, in two pieces, of which the second goes on with the sums
+ * of the first; nothing is written behind them. */
+static void check_rows(int height, bool is_bf16)
+{
+    static uint32_t x[BY__TILES_ROWS * STRIDE];
+    static uint32_t b[STEPS * COLUMNS];
+    uint32_t sums[(BY__TILES_ROWS + 1) * COLUMNS];
+    int open = 0;
+    for (uint32_t i = 0; i < BY_ARRAY_LENGTH(x); i++) {
+        x[i] = is_bf16 ? value_at(2 * i) | (uint32_t)value_at(2 * i + 1) << 16 : i * 2654435761u;
+    }
+    for (uint32_t i = 0; i < BY_ARRAY_LENGTH(b); i++) {
+        b[i] = is_bf16 ? value_at(3 * i) | (uint32_t)value_at(3 * i + 1) << 16 : i * 2246822519u;
+    }
+    memset(sums, 0xa5, sizeof sums);
+    for (int piece = 0; piece < 2; piece++) {
+        int first = piece * BY__TILE;
+        int64_t steps = piece == 0 ? BY__TILE : STEPS - BY__TILE;
+        const char *from = (const char *)(b + first * COLUMNS);
+        if (is_bf16) {
+            by__tiles_add_bf16((float *)sums, x + first, sizeof *x * STRIDE, from, steps, piece > 0,
+                               height, &open);
+        } else {
+            by__tiles_add_bytes((int32_t *)sums, x + first, sizeof *x * STRIDE, from, steps,
+                                piece > 0, height, &open);
+        }
+    }
+    for (int i = 0; i < height * COLUMNS; i++) {
+        double wanted = 0.0;
+        uint32_t bits = 0;
+        for (int s = 0; s < STEPS; s++) {
+            uint32_t u = x[i / COLUMNS * STRIDE + s];
+            uint32_t w = b[s * COLUMNS + i % COLUMNS];
+            for (int part = 0; part < 2; part++) {
+                wanted += (double)by__bf16_to_f32((uint16_t)(u >> 16 * part)) *
+                          (double)by__bf16_to_f32((uint16_t)(w >> 16 * part));
+            }
+            for (int byte = 0; byte < 4; byte++) {
+                bits += (uint32_t)((int8_t)(u >> 8 * byte & 0xff) * (int)(w >> 8 * byte & 0xff));
+            }
+        }
+        if (is_bf16) {
+            assert_true(fabs((double)by__bits_float(sums[i]) - wanted) < 1e-4);
+        } else {
+            assert_true(sums[i] == bits);
+        }
+    }
+    for (size_t i = (size_t)(height * COLUMNS); i < BY_ARRAY_LENGTH(sums); i++) {
+        assert_true(sums[i] == 0xa5a5a5a5u);
+    }
+}
+
+static void test_rows(void **state)
+{
+    BY_UNUSED(state);
+    if (!__builtin_cpu_supports("avx512bf16")) {
+        skip();
+    }
+    for (int height = 1; height <= BY__TILES_ROWS; height++) {
+        check_rows(height, true);
+        check_rows(height, false);
+    }
+}
+
 static void test_panels(void **state)
 {
     BY_UNUSED(state);
@@ -150,10 +240,16 @@ static void test_panels(void **state)
     BY_UNUSED(state);
     skip();
 }
+
+static void test_rows(void **state)
+{
+    BY_UNUSED(state);
+    skip();
+}
 #endif
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_panels)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_panels), cmocka_unit_test(test_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
