@@ -43,8 +43,7 @@ enum { MOST_ROWS = BY__TILES_ROWS > HEIGHT ? BY__TILES_ROWS : HEIGHT };
 /* Up to this many inputs are quantized by one thread, which is faster than a barrier. */
 #define SERIAL_INPUTS 4096
 /* Prefetch distance in bytes, into the first-level cache, for a single row with AVX2: with so many
- * instructions a byte, the core does not run far enough ahead of the stream by
- * itself. */
+ * instructions a byte, the core does not run far enough ahead of the stream by itself. */
 #define FETCH_AHEAD 2048
 /* 4-byte words for four inputs of a row. */
 #define QUAD_WORDS 2
