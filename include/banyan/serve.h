@@ -31,6 +31,9 @@ typedef struct by_broker_options {
     const char *tasks;     /* file of tasks, created if necessary; NULL: tasks are not kept */
     size_t queue_requests; /* maximum of requests waiting for a worker; 0: 1024 */
     int64_t queue_tokens;  /* maximum of estimated prompt and answer tokens waiting; 0: 4,000,000 */
+    /* Maximum of tasks, and of responses, stored for each key name; 0: 100,000. Beyond it new tasks
+     * are refused, and the oldest responses that have ended are deleted. */
+    int64_t stored;
     /* Maximum seconds of waiting: a request that would wait longer, by recent measurements, is
      * refused at once; tasks are not. 0: the time of 8 sequences (0.1 to 2 s), and an eighth of
      * that while more than a quarter of the requests are refused. */
@@ -108,9 +111,9 @@ typedef struct by_gateway_options {
     /* Path of the broker's socket, or the address of a Redis server through which gateways and
      * workers on any number of hosts meet:
      * "redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE][?OPTION=VALUE[&...]]", with options queue,
-     * queue_tokens, wait, silence, hang and attempts (see by_broker_options; gateways and workers
-     * should use the same) and password_file, whose first line is the password. Without either, the
-     * password is BANYAN_REDIS_PASSWORD or REDISCLI_AUTH of the environment. */
+     * queue_tokens, stored, wait, silence, hang and attempts (see by_broker_options; gateways and
+     * workers should use the same) and password_file, whose first line is the password. Without
+     * either, the password is BANYAN_REDIS_PASSWORD or REDISCLI_AUTH of the environment. */
     const char *broker;
     const char *listen;            /* "127.0.0.1:8080", "[::1]:8080", "unix:PATH" */
     const char *keys;              /* file of keys, one "SHA-256 NAME" per line;

@@ -64,10 +64,11 @@ typedef struct by_serve_scaling_config {
 
 /* The queue between gateway and workers. */
 typedef struct by_serve_broker_config {
-    char *address; /* "redis://HOST": use Redis; default "": start a broker */
-    int64_t queue; /* maximum number of waiting requests; default 1024 */
-    double wait;   /* maximum seconds of waiting; default 0: by load */
-    char *tasks;   /* file of tasks; default "": DIR/tasks.sqlite */
+    char *address;  /* "redis://HOST": use Redis; default "": start a broker */
+    int64_t queue;  /* maximum number of waiting requests; default 1024 */
+    int64_t stored; /* maximum of tasks, and of responses, for each key name; default 100,000 */
+    double wait;    /* maximum seconds of waiting; default 0: by load */
+    char *tasks;    /* file of tasks; default "": DIR/tasks.sqlite */
 } by_serve_broker_config;
 
 /* Limits of a key; 0 (default): none. */

@@ -139,15 +139,15 @@ static arguments begin(const char *program, const char *command, const char *dir
 /* The values of the flags; NULL: the default of the part that uses them. */
 typedef struct choices {
     const char *listen, *keys, *name, *precision, *sessions, *context, *threads, *nice;
-    const char *directory, *broker, *queue, *wait, *deadline, *traces, *tasks, *config, *rate,
-        *silence, *window;
+    const char *directory, *broker, *queue, *stored, *wait, *deadline, *traces, *tasks, *config,
+        *rate, *silence, *window;
     const char *pool, *batch, *delay;
     const char *workers; /* "N" or "MIN:MAX"; NULL: the config's */
     const char *target;  /* "200ms", "0.2s", "0.2"; NULL: the config's */
     double calm, idle, grace, drain;
     size_t least, most;
     double target_seconds;
-    char numbers[8][24]; /* numbers from the config, as text */
+    char numbers[9][24]; /* numbers from the config, as text */
     cli_list sets;
     bool insecure, open;
 } choices;
@@ -216,6 +216,7 @@ static void use_config(choices *c, const by_serve_config *config)
     c->nice = number_of(c->numbers[6], w->nice);
     c->window = c->window != NULL ? c->window : number_of(c->numbers[4], w->drift_window);
     c->queue = c->queue != NULL ? c->queue : number_of(c->numbers[3], config->broker.queue);
+    c->stored = number_of(c->numbers[8], config->broker.stored);
     if (c->wait == NULL && config->broker.wait > 0.0) {
         (void)snprintf(c->numbers[7], sizeof c->numbers[7], "%.9g", config->broker.wait);
         c->wait = c->numbers[7];
@@ -273,6 +274,7 @@ static arguments broker_of(const choices *c, const char *program, const char *di
 {
     arguments broker = begin(program, "broker", directory, NULL);
     add_value(&broker, "--queue", c->queue);
+    add_value(&broker, "--stored", c->stored);
     add_value(&broker, "--wait", c->wait);
     add_value(&broker, "--tasks", c->tasks == NULL ? own_tasks : c->tasks);
     add(&broker, "--supervised");

@@ -16,6 +16,8 @@ static int run(int argc, char **argv)
          "requests that may wait in the queue, at most (default 1024)"},
         {"queue-tokens", CLI_INTEGER, &options.queue_tokens, "N",
          "estimated tokens of prompts and answers that may wait, at most (default 4000000)"},
+        {"stored", CLI_INTEGER, &options.stored, "N",
+         "tasks and responses that are stored for each key name, at most (default 100000)"},
         {"wait", CLI_NUMBER, &options.queue_wait, "SECONDS", CLI_WAIT_HELP},
         {"silence", CLI_NUMBER, &options.silence_seconds, "SECONDS", CLI_SILENCE_HELP},
         {"hang", CLI_NUMBER, &options.hang_seconds, "SECONDS",
@@ -31,9 +33,10 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (rest_count != 0 || queue < 0 || options.queue_wait < 0.0) {
+    if (rest_count != 0 || queue < 0 || options.stored < 0 || options.queue_wait < 0.0) {
         return cli_misuse(&cli_broker,
-                          "this command takes flags only; --queue and --wait must not be negative");
+                          "this command takes flags only; --queue, --stored and --wait must not be "
+                          "negative");
     }
     char *own = directory == NULL ? cli_serve_directory() : NULL;
     char *socket = NULL;

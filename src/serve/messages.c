@@ -82,6 +82,10 @@ const by__refusal *by__refusal_of(const char *why)
          "a request for this model would wait too long now; try again later"},
         {"late", 429, "queue_deadline", NULL,
          "the request could not begin before its deadline; try again later"},
+        {"stored", 429, "too_many_stored", NULL,
+         "this key stores as many tasks as it may: delete tasks that have ended, or wait until "
+         "some "
+         "expire"},
         {"unknown", 404, "model_not_found", "model", "no model of this name is served here"},
         {"starting", 503, "starting", NULL, "no model is ready yet"},
         {"broker_full", 503, "broker_full", NULL,

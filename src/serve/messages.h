@@ -103,12 +103,15 @@ bool by__event_is_fault(const json_t *event);
 
 /* Why a broker does not take a request. */
 typedef struct by__refusal {
-    const char *why; /* "full", "wait", "late", "unknown", "starting", "broker_full" */
+    const char *why; /* "full", "wait", "late", "stored", "unknown", "starting", "broker_full" */
     int status;      /* HTTP status */
     const char *code;
     const char *param;
     const char *message;
 } by__refusal;
+
+/* Retry-After of the refusal "stored": when tasks expire is up to the client. */
+#define BY__STORED_RETRY 60.0
 
 /* The refusal with this reason; NULL for an unknown one. */
 const by__refusal *by__refusal_of(const char *why);

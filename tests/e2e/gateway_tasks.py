@@ -24,8 +24,8 @@ def start(*command, **more):
     return processes[-1]
 
 
-def start_broker():
-    return start("broker", "--silence", "60", "--tasks", "gateway_tasks.sqlite")
+def start_broker(*more):
+    return start("broker", "--silence", "60", "--tasks", "gateway_tasks.sqlite", *more)
 
 
 def wait_for(what):
@@ -46,11 +46,11 @@ def connect():
         return None  # the broker is not there yet
 
 
-def call(path, body=None, **headers):
+def call(path, body=None, method=None, **headers):
     """Status and body of an answer."""
     data = None if body is None else json.dumps(body).encode()
     headers = {name.replace("_", "-"): value for name, value in headers.items()}
-    request = urllib.request.Request(url + path, data, {"Content-Type": "application/json", **headers})
+    request = urllib.request.Request(url + path, data, {"Content-Type": "application/json", **headers}, method=method)
     try:
         with urllib.request.urlopen(request) as answer:
             return answer.status, json.loads(answer.read())
@@ -179,6 +179,37 @@ try:
     wait_for(lambda: seen[-1] is None)
     assert seen[-2]["status"] == "completed" and seen[-2]["attempts"] == 3, seen[-2]
     assert seen[-2]["result"]["choices"][0]["text"] == "a", seen[-2]
+
+    # A key stores so many tasks, which are deleted by request, and so many responses, of which new ones replace old ones.
+    broker.kill()
+    broker.wait()
+    worker.close()
+    broker = start_broker("--stored", "2")
+    worker = wait_for(connect)
+    wait_for(lambda: call("/v1/tasks/" + first["id"])[0] == 200)
+    kept, more = [call("/v1/tasks", {**task, "body": {**task["body"], "seed": seed}}) for seed in (1, 2)]
+    assert kept[0] == 202 and more[0] == 429, (kept, more)
+    assert more[1]["error"]["code"] == "too_many_stored", more
+    status, dropped = call("/v1/tasks/" + kept[1]["id"], method="DELETE")  # an open one is cancelled
+    assert status == 200 and dropped["status"] == "cancelled", dropped
+    assert call("/v1/tasks", task)[1]["error"]["code"] == "too_many_stored"
+    assert call("/v1/tasks/" + kept[1]["id"], method="DELETE")[0] == 200
+    assert call("/v1/tasks/" + kept[1]["id"])[0] == 404
+    status, fresh = call("/v1/tasks", task)
+    assert status == 202, fresh
+    wait_for(lambda: any(given["id"] == fresh["id"] for given in worker.work()))
+    for given in worker.jobs:
+        end(given, 1, 1)
+    worker.jobs.clear()
+    responses = []
+    for seed in range(3):
+        thread = threading.Thread(
+            target=lambda: responses.append(call("/v1/responses", {"model": "m", "input": "a", "seed": seed})[1]["id"])
+        )
+        thread.start()
+        end(job(), 1, 1)
+        thread.join()
+    assert [call("/v1/responses/" + id)[0] for id in responses] == [404, 200, 200], responses
 finally:
     for process in processes:
         process.kill()

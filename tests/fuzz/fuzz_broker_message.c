@@ -85,6 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     by__link links[PEERS] = {{0}};
     by__broker broker = {.options = {.queue_requests = 8,
                                      .queue_tokens = 1000,
+                                     .stored = 3,
                                      .attempts = 2,
                                      .silence_seconds = 5.0,
                                      .hang_seconds = 60.0},

@@ -122,7 +122,11 @@ static void keep_result(by__broker *b, by__peer *from, const json_t *message)
 {
     const char *id = by__get_text(message, "id");
     by_error error = {0};
-    by_status status = by__tasks_add(b->tasks, message, &error);
+    by_status status = by__tasks_make_room(b->tasks, id, by__get_text(message, "owner"),
+                                           b->options.stored, &error);
+    if (status == BY_OK) {
+        status = by__tasks_add(b->tasks, message, &error);
+    }
     if (status == BY_OK) {
         status = by__tasks_set(b->tasks, id, BY__TASK_COMPLETED, 1,
                                json_object_get(message, "result"), NULL, &error);
@@ -164,6 +168,12 @@ static void add_task(by__broker *b, by__peer *from, const json_t *message)
     }
     double left = by__get_number(message, "expires", 0.0) - by__wall_clock();
     const by__refusal *why = by__broker_refusal(b, from, pool, task, left, true, &seconds);
+    if (why == NULL && status == BY_OK) {
+        status = by__tasks_make_room(b->tasks, id, by__get_text(message, "owner"),
+                                     b->options.stored, &error);
+        why = status == BY_EARG ? by__refusal_of("stored") : NULL;
+        seconds = BY__STORED_RETRY;
+    }
     if (why != NULL) {
         hold(from, by__task_refused(message, why, seconds));
         return;
@@ -187,18 +197,22 @@ static void add_task(by__broker *b, by__peer *from, const json_t *message)
     by__broker_give(b, pool);
 }
 
-/* kind: "task_get", "task_cancel" or "task_delete". */
+/* kind: "task_get", "task_cancel", "task_delete", or "task_drop", which cancels a task that has not
+ * ended, and deletes one that has. */
 static void tell_task(by__broker *b, by__peer *from, const json_t *message, const char *kind)
 {
     const char *id = by__get_text(message, "id");
     const char *owner = by__get_text(message, "owner");
-    bool deletes = strcmp(kind, "task_delete") == 0;
     json_t *task = NULL;
     by_error error = {0};
     if (id == NULL || owner == NULL || by__tasks_get(b->tasks, id, owner, &task, &error) != BY_OK) {
         refuse(from, message, 503, "not_read", "the tasks could not be read");
         return;
     }
+    const char *state = by__get_text(task, "status");
+    bool ended = state != NULL && strcmp(state, by__task_state_name(BY__TASK_QUEUED)) != 0 &&
+                 strcmp(state, by__task_state_name(BY__TASK_RUNNING)) != 0;
+    bool deletes = strcmp(kind, "task_delete") == 0 || (strcmp(kind, "task_drop") == 0 && ended);
     if (task != NULL && strcmp(kind, "task_get") != 0) {
         by__job *job = by__broker_job(b, id);
         if (job != NULL) {
@@ -211,7 +225,7 @@ static void tell_task(by__broker *b, by__peer *from, const json_t *message, cons
         refuse(from, message, 503, "not_written", "the task could not be deleted");
         return;
     }
-    if (task != NULL && strcmp(kind, "task_cancel") == 0) {
+    if (task != NULL && !deletes && strcmp(kind, "task_get") != 0) {
         json_decref(task);
         task = NULL;
         (void)by__tasks_get(b->tasks, id, owner, &task, &error);

@@ -17,12 +17,28 @@ static const char schema[] =
     "CREATE INDEX IF NOT EXISTS states ON tasks (state);"
     /* Else each look for what has expired would read all that is kept, while tokens wait. */
     "CREATE INDEX IF NOT EXISTS expiry ON tasks (expires);"
+    /* How many of each kind, the beginning of its id, every owner has: a count over the tasks for
+     * each new one would take longer with each. */
+    "CREATE INDEX IF NOT EXISTS owned ON tasks (owner, substr(id, 1, 4), number);"
+    "CREATE TABLE IF NOT EXISTS stored ("
+    " owner TEXT, kind TEXT, count INTEGER NOT NULL, PRIMARY KEY (owner, kind)) WITHOUT ROWID;"
+    "CREATE TRIGGER IF NOT EXISTS stores AFTER INSERT ON tasks BEGIN"
+    " INSERT INTO stored VALUES (NEW.owner, substr(NEW.id, 1, 4), 1)"
+    " ON CONFLICT DO UPDATE SET count = count + 1; END;"
+    "CREATE TRIGGER IF NOT EXISTS forgets AFTER DELETE ON tasks BEGIN"
+    " UPDATE stored SET count = count - 1"
+    " WHERE owner = OLD.owner AND kind = substr(OLD.id, 1, 4); END;"
+    /* Of files that were written before there was a count. */
+    "INSERT OR IGNORE INTO stored"
+    " SELECT owner, substr(id, 1, 4), COUNT(*) FROM tasks GROUP BY 1, 2;"
     /* A webhook: due is NULL before the task's end, and when nothing is left to be sent. */
     "CREATE TABLE IF NOT EXISTS hooks ("
     " id TEXT PRIMARY KEY, outcome INTEGER NOT NULL, tries INTEGER NOT NULL, due REAL, ended REAL);"
     "CREATE INDEX IF NOT EXISTS hooks_due ON hooks (due) WHERE due IS NOT NULL;";
 
 enum {
+    TRIM,
+    COUNT,
     ADD,
     ADD_HOOK,
     GET,
@@ -50,6 +66,11 @@ enum {
 #define WITH_HOOKS " FROM tasks LEFT JOIN hooks USING (id)"
 
 static const char *const texts[STATEMENTS] = {
+    /* A limit below 0 would be none. */
+    [TRIM] = "DELETE FROM tasks WHERE number IN (SELECT number FROM tasks WHERE owner = ?1"
+             " AND substr(id, 1, 4) = ?2 AND state >= 2 ORDER BY number LIMIT max(0, 1 - ?3 +"
+             " ifnull((SELECT count FROM stored WHERE owner = ?1 AND kind = ?2), 0)))",
+    [COUNT] = "SELECT count FROM stored WHERE owner = ?1 AND kind = ?2",
     [ADD] = "INSERT INTO tasks (id, owner, key, state, attempts, created, expires, task)"
             " VALUES (?1, ?2, ?3, 0, 0, ?4, ?5, ?6)",
     [ADD_HOOK] = "INSERT INTO hooks (id, outcome, tries) VALUES (?1, 0, 0)",
@@ -226,6 +247,33 @@ by_status by__tasks_find(by__tasks *tasks, const json_t *task, json_t **out, by_
     const char *key = by__get_text(task, "key");
     *out = NULL;
     return key == NULL ? BY_OK : find(tasks, GET_KEY, by__get_text(task, "owner"), key, out, error);
+}
+
+by_status by__tasks_make_room(by__tasks *tasks, const char *id, const char *owner, int64_t most,
+                              by_error *error)
+{
+    sqlite3_stmt *s = tasks->statements[TRIM];
+    char kind[5];
+    (void)snprintf(kind, sizeof kind, "%s", id);
+    if (strcmp(kind, "resp") == 0) {
+        BY_TRY(begin(tasks, error));
+        bind_text(s, 1, owner);
+        bind_text(s, 2, kind);
+        (void)sqlite3_bind_int64(s, 3, most);
+        BY_TRY(finish(tasks, s, "delete", error));
+    }
+    s = tasks->statements[COUNT];
+    bind_text(s, 1, owner);
+    bind_text(s, 2, kind);
+    int code = sqlite3_step(s);
+    int64_t count = code == SQLITE_ROW ? sqlite3_column_int64(s, 0) : 0;
+    by_status status =
+        code == SQLITE_ROW || code == SQLITE_DONE ? BY_OK : db_error(tasks, "count", error);
+    (void)sqlite3_reset(s);
+    (void)sqlite3_clear_bindings(s);
+    return status == BY_OK && count >= most
+               ? by_error_set(error, BY_EARG, "%lld tasks are stored already", (long long)count)
+               : status;
 }
 
 by_status by__tasks_add(by__tasks *tasks, const json_t *task, by_error *error)

@@ -23,6 +23,11 @@ const char *by__task_state_name(by__task_state state);
 by_status by__tasks_open(by__tasks **out, const char *path, by_error *error);
 void by__tasks_close(by__tasks **tasks);
 
+/* Makes room for a new task or response with this id, of which the owner may have `most`: deletes
+ * the oldest responses that have ended as far as needed. BY_EARG: there is no room, because the
+ * owner has `most` tasks, or responses that have not ended. */
+by_status by__tasks_make_room(by__tasks *tasks, const char *id, const char *owner, int64_t most,
+                              by_error *error);
 /* Writes a new task: {"id", "owner", "key" (of idempotency, or absent), "model", "expires", "task":
  * the message that created it, with "webhook": a URL to notify of its end, if any}. */
 by_status by__tasks_add(by__tasks *tasks, const json_t *task, by_error *error);

@@ -413,5 +413,5 @@ void by__answer_task(by__gateway *g, by__exchange *x, const by__http_request *r,
 void by__answer_task_cancel(by__gateway *g, by__exchange *x, const by__http_request *r,
                             const char *key)
 {
-    answer_named(g, x, r, key, "task_cancel");
+    answer_named(g, x, r, key, strcmp(r->method, "POST") == 0 ? "task_cancel" : "task_drop");
 }

@@ -121,6 +121,7 @@ static by_status read_option(by__redis_address *a, const char *text, size_t leng
         int64_t most;
     } integers[] = {{"queue=", &a->queue, 1000000000},
                     {"queue_tokens=", &a->queue_tokens, 1000000000000},
+                    {"stored=", &a->stored, 1000000000},
                     {"attempts=", &a->attempts, 100}};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(integers); i++) {
         size_t n = strlen(integers[i].name);
@@ -167,6 +168,7 @@ by_status by__redis_address_read(by__redis_address *out, const char *url, by_err
     by__redis_address a = {.port = 6379,
                            .queue = 1024,
                            .queue_tokens = 4000000,
+                           .stored = 100000,
                            .silence = 5.0,
                            .hang = 60.0,
                            .attempts = 3};

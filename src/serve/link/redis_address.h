@@ -18,6 +18,7 @@ typedef struct by__redis_address {
     int database;
     int64_t queue;        /* most requests that wait for a model; 1024 */
     int64_t queue_tokens; /* most estimated tokens of prompts and answers that wait; 4,000,000 */
+    int64_t stored;       /* most tasks, and most responses, stored for each key name; 100,000 */
     double wait;          /* most seconds that a request may wait; 0: by load (admission.h) */
     /* seconds without a beat after which a worker's requests are given to others; 5 */
     double silence;

@@ -190,8 +190,37 @@ local function row(id, owner)
     return {'task', id, v[2], v[3], v[4], v[5], v[6], v[7] or '', v[8] or '', v[9] or '', v[10] or ''}
 end
 
+-- The tasks or responses (by the beginning of the id) of an owner, by the time at which they expire.
+local function stored_of(id, owner) return P .. 'stored:' .. string.sub(id, 1, 4) .. ':' .. owner end
+
+-- Makes room for a new task or response, of which the owner may have `most`: deletes the oldest
+-- responses that have ended as far as needed. Returns false if there is none.
+local function make_room(id, owner, most)
+    local key = stored_of(id, owner)
+    call('ZREMRANGEBYSCORE', key, '-inf', text(clock()))
+    local more = call('ZCARD', key) - tonumber(most) + 1
+    if more > 0 and string.sub(id, 1, 4) == 'resp' then
+        for _, old in ipairs(call('ZRANGE', key, 0, more + 63)) do
+            local state = call('HGET', P .. 'job:' .. old, 's')
+            if more > 0 and state ~= 'queued' and state ~= 'in_progress' then
+                call('DEL', P .. 'job:' .. old)
+                call('ZREM', key, old)
+                more = more - 1
+            end
+        end
+    end
+    return more <= 0
+end
+
+local function note_stored(id, owner, expires)
+    local key = stored_of(id, owner)
+    call('ZADD', key, expires, id)
+    -- The set goes with its last member.
+    call('PEXPIREAT', key, call('ZRANGE', key, -1, -1, 'WITHSCORES')[2])
+end
+
 function ops.task_add(id, owner, idempotency, model, level, cost, sequences, left, seen, most, most_cost, limit, why,
-                      task, request, hook)
+                      stored, task, request, hook)
     local now = clock()
     local named = P .. 'key:' .. #owner .. ':' .. owner .. ':' .. idempotency
     local route = route_of(model)
@@ -199,7 +228,9 @@ function ops.task_add(id, owner, idempotency, model, level, cost, sequences, lef
     if earlier and call('EXISTS', P .. 'job:' .. earlier) == 1 then return row(earlier, owner) end
     local no = refusal(id, '', model, route, level, cost, seen, most, most_cost, limit, why)
     if no then return no end
+    if not make_room(id, owner, stored) then return {'stored'} end
     local d = text(now + tonumber(left))
+    note_stored(id, owner, d)
     call('HSET', P .. 'job:' .. id, 'a', 0, 'm', model, 'p', level, 'c', cost, 'd', d, 'l', 0, 'o', 'o' .. owner,
          'b', text(now), 't', task, 'since', text(now), 'r', request, 'x', sequences)
     if hook == '1' then call('HSET', P .. 'job:' .. id, 'h', 'pending', 'k', 0) end
@@ -210,10 +241,13 @@ function ops.task_add(id, owner, idempotency, model, level, cost, sequences, lef
 end
 
 -- Stores a result that a gateway has computed.
-function ops.task_keep(id, owner, left, task, result)
+function ops.task_keep(id, owner, left, stored, task, result)
     local now = clock()
     local key = P .. 'job:' .. id
-    call('HSET', key, 'a', 1, 's', 'completed', 'd', text(now + tonumber(left)), 'o', 'o' .. owner, 'b', text(now),
+    local d = text(now + tonumber(left))
+    if not make_room(id, owner, stored) then return {'stored'} end
+    note_stored(id, owner, d)
+    call('HSET', key, 'a', 1, 's', 'completed', 'd', d, 'o', 'o' .. owner, 'b', text(now),
          't', task, 'v', result)
     call('PEXPIRE', key, left)
     return row(id, owner)
@@ -235,8 +269,16 @@ function ops.task_delete(id, owner)
     if was[1] == 'task' then
         call('DEL', P .. 'job:' .. id)
         call('ZREM', P .. 'hooks', id)
+        call('ZREM', stored_of(id, owner), id)
     end
     return was
+end
+
+-- Cancels a task that has not ended, and deletes one that has.
+function ops.task_drop(id, owner)
+    local state = call('HGET', P .. 'job:' .. id, 's')
+    local open = state == 'queued' or state == 'in_progress'
+    return open and ops.task_cancel(id, owner) or ops.task_delete(id, owner)
 end
 
 -- Leases webhooks that are due; they are due again after the lease, because the gateway may die.

@@ -87,7 +87,10 @@ static const by__refusal *refusal_of(const by__redis_link *l, const redisReply *
     if (refusal != NULL && refusal->status == 429) {
         const measured *m = find(g, model);
         int64_t ahead = (int64_t)by__redis_number(reply, 1);
-        *seconds = by__retry_after(m == NULL ? 0.0 : by__admission_wait(&m->admission, ahead));
+        *seconds =
+            strcmp(refusal->why, "stored") == 0
+                ? BY__STORED_RETRY
+                : by__retry_after(m == NULL ? 0.0 : by__admission_wait(&m->admission, ahead));
     }
     return refusal;
 }
@@ -214,6 +217,7 @@ static void add_task(const by__redis_link *l, by__redis_call *call, const json_t
     by__redis_add_integer(call, left > 0.001 ? (int64_t)(left * 1000.0) : 1);
     by__redis_add_text(call, json_is_true(json_object_get(m, "seen")) ? "1" : "0");
     add_limits(l, call, model == NULL ? "" : model, task, left, true);
+    by__redis_add_integer(call, l->address.stored);
     /* The request is stored separately, and deleted when the task ends. */
     json_t *rest = json_copy((json_t *)(uintptr_t)task);
     (void)json_object_del(rest, "request");
@@ -223,10 +227,11 @@ static void add_task(const by__redis_link *l, by__redis_call *call, const json_t
     by__redis_add_text(call, by__get_text(task, "webhook") == NULL ? "0" : "1");
 }
 
-static void keep_task(by__redis_call *call, const json_t *m)
+static void keep_task(const by__redis_link *l, by__redis_call *call, const json_t *m)
 {
     double left = by__get_number(m, "expires", 0.0) - by__wall_clock();
     by__redis_add_integer(call, left > 0.001 ? (int64_t)(left * 1000.0) : 1);
+    by__redis_add_integer(call, l->address.stored);
     by__redis_add_json(call, json_object_get(m, "task"));
     by__redis_add_json(call, json_object_get(m, "result"));
 }
@@ -244,7 +249,7 @@ static void ask_task(by__redis_link *l, const char *kind, const json_t *m)
     by__redis_add_text(&call, id == NULL ? "" : id);
     by__redis_add_text(&call, owner == NULL ? "" : owner);
     if (adds && keeps) {
-        keep_task(&call, m);
+        keep_task(l, &call, m);
     } else if (adds) {
         add_task(l, &call, m);
     }

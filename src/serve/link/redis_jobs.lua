@@ -26,6 +26,8 @@
 --                             times
 --   banyan:deadlines          sorted set: requests by the time at which they end unanswered
 --   banyan:key:N:OWNER:KEY    string: the task with an idempotency key; N is the owner's length
+--   banyan:stored:KIND:OWNER  sorted set: an owner's tasks (KIND task) or responses (resp) by the time
+--                             at which they expire
 --   banyan:hooks              sorted set: tasks that have ended by the time at which their webhook
 --                             is due
 --   banyan:refused:GATEWAY    string: its last refused request, without the number of its part

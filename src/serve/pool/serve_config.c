@@ -182,6 +182,9 @@ static const by__key keys[] = {
      .help = "longest time in seconds that a request is expected to wait for a worker; requests "
              "that would wait longer are rejected with 429 at once (docs/serving.md); 0: 0.1 to 2 "
              "s, by the load"},
+    {"broker", "stored", BY__KEY_INT, OWN(broker.stored), "100000", 1, BY__MI30,
+     .help = "tasks, and responses, that are stored for each key name, at most; further tasks are "
+             "rejected with 429, and further responses replace the oldest ones"},
     {"broker", "tasks", BY__KEY_TEXT, OWN(broker.tasks), "\"\"",
      .help = "SQLite file that stores tasks; empty: tasks.sqlite in the server's directory"},
 
