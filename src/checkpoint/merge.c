@@ -131,6 +131,12 @@ static by_status open_source(source *s, const char *path, bool average, const ch
         config != NULL && manifest != NULL && by__path_exists(config) && !by__path_exists(manifest);
     if (config == NULL || manifest == NULL) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: path");
+    } else if (by__path_exists(path) && !by__path_is_dir(path)) {
+        status = by_error_set(error, BY_EARG,
+                              "%s is a file; give a run, a checkpoint or a directory in Hugging "
+                              "Face format (`banyan export FILE --format safetensors` converts a "
+                              "GGUF file)",
+                              path);
     } else if (!plain) {
         status = by_checkpoint_open(&s->checkpoint, path, true, error);
     }

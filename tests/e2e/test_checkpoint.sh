@@ -156,6 +156,8 @@ same grows.digest out
 say "nothing is overwritten, and what is wrong is said"
 run 2 "$banyan" checkpoint merge runs/tiny merged
 holds err "merged already exists"
+run 2 "$banyan" checkpoint merge text.txt other
+holds err "text.txt is a file; give a run"
 run 2 "$banyan" checkpoint
 run 2 "$banyan" checkpoint digest
 run 1 "$banyan" checkpoint digest nowhere
