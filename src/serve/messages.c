@@ -74,6 +74,33 @@ bool by__event_is_fault(const json_t *event)
            (code != NULL && strcmp(code, BY__UNWRITABLE) == 0);
 }
 
+json_t *by__request_text(const json_t *request)
+{
+    by__text text = {0};
+    by__text_dump(&text, request, JSON_COMPACT);
+    json_t *out = text.failed ? NULL : json_stringn(text.data, text.length);
+    by__text_free(&text);
+    return out;
+}
+
+by_status by__request_parse(json_t *message, by_error *error)
+{
+    const json_t *given = json_object_get(message, "request");
+    if (json_is_object(given)) {
+        return BY_OK;
+    }
+    json_t *request = json_is_string(given)
+                          ? json_loadb(json_string_value(given), json_string_length(given),
+                                       JSON_REJECT_DUPLICATES, NULL)
+                          : NULL;
+    if (!json_is_object(request) || json_object_set(message, "request", request) != 0) {
+        json_decref(request);
+        return by_error_set(error, BY_EFORMAT, "a request that is no JSON object");
+    }
+    json_decref(request);
+    return BY_OK;
+}
+
 const by__refusal *by__refusal_of(const char *why)
 {
     static const by__refusal refusals[] = {

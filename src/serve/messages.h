@@ -8,19 +8,21 @@
  *
  * From a gateway:
  *
- *   submit    "id", "model", "request" (the worker's input, worker_request.h), "cost" (estimated
- *             tokens), and optionally "sequences" (that follow the prompt; 1), "follows": true for
- *             every prompt of a request but its first one, "left" (seconds until it expires),
- *             "priority" (higher first), "seen": true for a model that an earlier state of the
- *             broker named; "whole": true when the client receives nothing before the end, so that
- *             another version may start over; "version": the only one that may answer, "again":
- *             true for a request that was accepted before the link was reconnected
+ *   submit    "id", "model", "request" (the worker's input, worker_request.c, as a text of JSON,
+ *             which the broker passes on unparsed), "cost" (estimated tokens), and optionally
+ *             "sequences" (that follow the prompt; 1), "follows": true for every prompt of a
+ *             request but its first one, "left" (seconds until it expires), "priority" (higher
+ *             first), "seen": true for a model that an earlier state of the broker named; "whole":
+ *             true when the client receives nothing before the end, so that another version may
+ *             start over; "version": the only one that may answer, "again": true for a request that
+ *             was accepted before the link was reconnected
  *   cancel    "id": no client waits for it any more; no event follows
  *   task_add  "ref", "id", "owner", "expires", "seen", "task": a request to keep on disk ("model",
  *             "cost", "sequences", "priority", "request", "webhook": a URL to notify of the end,
  *             and members that are returned to the gateway), and optionally "key";
  *             or, with "result", one that has ended, to keep
  *   task_get, task_cancel, task_delete   "ref", "id", "owner"
+ *   task_drop the same: cancels a task, or deletes one that has ended
  *   task_hooks   requests up to "most" webhooks that are due, leased for "lease" seconds
  *   task_hook    the outcome of one: "id", "try", "state" ("delivered", "failed" or "pending": due
  *             again in "delay" seconds)
@@ -88,6 +90,13 @@ json_t *by__copy_object(const json_t *object);
 /* Appends a value as JSON; flags: of jansson. The text becomes `failed` when memory is exhausted;
  * json_dumps would leave keys out. */
 void by__text_dump(by__text *out, const json_t *value, size_t flags);
+
+/* The text of a request, as JSON, in a string of JSON: what takes a request in between neither
+ * parses it nor needs the memory of its values, up to 80 times that of the text. NULL: memory is
+ * exhausted. */
+json_t *by__request_text(const json_t *request);
+/* Replaces the text by the request, also when it is one already. BY_EFORMAT: it is none. */
+by_status by__request_parse(json_t *message, by_error *error);
 
 /* A new event or message; NULL when memory is exhausted. */
 json_t *by__event_new(const char *id, const char *kind);

@@ -132,7 +132,7 @@ try:
     broker.result(broker.wait_for(lambda m: m["t"] == "submit"), json.dumps({"list": [4]}))
     client.join()
     assert answers[1]["predictions"] == [4]
-    asked = [m["request"]["rows"] for m in broker.messages[1:]]
+    asked = [json.loads(m["request"])["rows"] for m in broker.messages[1:]]
     assert asked == [[[3]]], broker.messages
 finally:
     gateway.terminate()

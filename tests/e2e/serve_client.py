@@ -289,6 +289,11 @@ def check_errors():
     deep = b'{"model":"tiny","prompt":' + b"[" * 3000 + b"]" * 3000 + b"}"
     answer = raw(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(deep) + deep)
     assert answer.startswith(b"HTTP/1.1 400 "), answer
+    # What would take far more memory than its text is refused unparsed; characters of a string are no structure.
+    for many in ([{}] * 70000, [1] * 300000):
+        message = error(400, "invalid_request", path, completion(prompt=many))[0]["message"]
+        assert "objects and lists" in message, message
+    assert call(path, completion(prompt='[{,"' * 100000))[0] == 400  # too long for the model
 
 
 def check_connection():

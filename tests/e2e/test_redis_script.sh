@@ -22,7 +22,7 @@ for worker in w1 w2 w3; do
 done
 i=1
 while [ $i -le 30 ]; do
-    answers "task t$i queued *" task_add t$i o "" m 2 5 1 60000000 0 1000 1000 999 wait '{}' '{"r":1}'
+    answers "task t$i queued *" task_add t$i o "" m 2 5 1 60000000 0 1000 1000 999 wait 100000 '{}' '{"r":1}'
     i=$((i + 1))
 done
 answers "t1 1 *t29 1 *" take w1 m v 29 0 3 99
@@ -37,7 +37,7 @@ route() { answers 1 route r s "{\"versions\":[$1]}" ''; }
 route '{"version":"v","share":0},{"version":"w","share":1}'
 i=1
 while [ $i -le 300 ]; do
-    answers "task r$i queued *" task_add r$i o "" r 2 5 1 60000000 0 1000 1000000 999 wait '{}' '{"r":1}'
+    answers "task r$i queued *" task_add r$i o "" r 2 5 1 60000000 0 1000 1000000 999 wait 100000 '{}' '{"r":1}'
     i=$((i + 1))
 done
 [ "$(ask xlen banyan:queue:r:normal@w)" = 300 ] || fail "they do not wait for w"

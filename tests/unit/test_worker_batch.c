@@ -46,52 +46,86 @@ static void on_wake(uv_async_t *async)
     BY_UNUSED(async);
 }
 
-/* A job that is cancelled takes no further batch from those behind it. */
-static void test_cancelled(void **state)
+/* Gives the job "a" of 100 examples, and "b" of 3 when the first batch of "a" runs. Calls `ended`
+ * with each job as it ends. */
+static void run_two(ran *r, bool cancels, void (*ended)(void *user, const by__batch_job *job),
+                    void *user)
 {
-    BY_UNUSED(state);
     uv_loop_t loop;
     uv_async_t wake;
-    ran r = {.batches = 0};
     by__batcher *batcher;
     by_error error = {0};
-    const by__batch_options options = {.most = 2, .run = run, .user = &r};
-    bool cancelled[2] = {false, false};
+    const by__batch_options options = {.most = 2, .run = run, .user = r};
     assert_int_equal(uv_loop_init(&loop), 0);
     assert_int_equal(uv_async_init(&loop, &wake, on_wake), 0);
-    assert_int_equal(uv_sem_init(&r.began, 0), 0);
-    assert_int_equal(uv_sem_init(&r.go, 0), 0);
+    assert_int_equal(uv_sem_init(&r->began, 0), 0);
+    assert_int_equal(uv_sem_init(&r->go, 0), 0);
     assert_int_equal(by__batcher_open(&batcher, &options, &wake, &error), BY_OK);
     give(batcher, "a", 100);
-    uv_sem_wait(&r.began);
+    uv_sem_wait(&r->began);
     give(batcher, "b", 3);
-    by__batcher_cancel(batcher, "a");
-    uv_sem_post(&r.go);
-    for (int ended = 0; ended < 2;) {
+    if (cancels) {
+        by__batcher_cancel(batcher, "a");
+    }
+    uv_sem_post(&r->go);
+    for (int count = 0; count < 2;) {
         by__batch_job *job = by__batcher_take(batcher);
         if (job == NULL) {
             (void)uv_run(&loop, UV_RUN_ONCE);
             continue;
         }
-        cancelled[job->id[0] == 'b'] = job->cancelled;
+        ended(user, job);
         by__batch_job_free(job);
-        ended++;
+        count++;
     }
     by__batcher_close(&batcher);
-    assert_true(cancelled[0] && !cancelled[1]);
-    assert_int_equal(r.examples[0], 2);
-    assert_int_equal(r.examples[1], 3);
     uv_close((uv_handle_t *)&wake, NULL);
     (void)uv_run(&loop, UV_RUN_DEFAULT);
     assert_int_equal(uv_loop_close(&loop), 0);
-    uv_sem_destroy(&r.began);
-    uv_sem_destroy(&r.go);
+    uv_sem_destroy(&r->began);
+    uv_sem_destroy(&r->go);
+}
+
+static void note_cancelled(void *user, const by__batch_job *job)
+{
+    ((bool *)user)[job->id[0] == 'b'] = job->cancelled;
+}
+
+/* A job that is cancelled takes no further batch from those behind it. */
+static void test_cancelled(void **state)
+{
+    ran r = {.batches = 0};
+    bool cancelled[2] = {false, false};
+    BY_UNUSED(state);
+    run_two(&r, true, note_cancelled, cancelled);
+    assert_true(cancelled[0] && !cancelled[1]);
+    assert_int_equal(r.examples[0], 2);
+    assert_int_equal(r.examples[1], 3);
+}
+
+static void note_order(void *user, const by__batch_job *job)
+{
+    char *order = user;
+    order[strlen(order)] = job->id[0];
+}
+
+/* A short job ends before a long one that came first. */
+static void test_turns(void **state)
+{
+    ran r = {.batches = 0};
+    char order[3] = "";
+    BY_UNUSED(state);
+    run_two(&r, false, note_order, order);
+    assert_string_equal(order, "ba");
+    assert_int_equal(r.examples[0], 100);
+    assert_int_equal(r.examples[1], 3);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cancelled),
+        cmocka_unit_test(test_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

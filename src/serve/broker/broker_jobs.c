@@ -154,7 +154,7 @@ void by__broker_submit(by__broker *b, by__peer *from, const json_t *message)
     }
     /* The gateway has reconnected before its former link ended. */
     by__broker_cancel(b, id);
-    if (pool == NULL || !json_is_object(request)) {
+    if (pool == NULL || request == NULL) {
         const by__refusal *none = by__broker_no_pool(b, &seconds);
         tell_new(from, by__event_refused(id, none, seconds));
         return;

@@ -145,7 +145,7 @@ static void add_task(by__broker *b, by__peer *from, const json_t *message)
     json_t *earlier = NULL;
     by_error error = {0};
     if (id == NULL || !by__id_valid(id) || by__get_text(message, "owner") == NULL ||
-        model == NULL || !json_is_object(json_object_get(task, "request"))) {
+        model == NULL || json_object_get(task, "request") == NULL) {
         refuse(from, message, 400, "invalid_request", "not a task");
         return;
     }

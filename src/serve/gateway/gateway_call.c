@@ -45,7 +45,12 @@ static void submit_part(by__gateway *g, by__part *part)
         (void)json_object_set_new(part->message, "seen", json_boolean(seen));
         (void)json_object_set_new(part->message, "again", json_boolean(part->submitted));
         (void)json_object_set_new(part->message, "left", json_real(left > 0.001 ? left : 0.001));
-        part->submitted = by__broker_link_send(&g->broker, part->message) || part->submitted;
+        json_t *message = json_copy(part->message);
+        json_t *request = by__request_text(json_object_get(part->message, "request"));
+        bool sent = json_object_set_new(message, "request", request) == 0 &&
+                    by__broker_link_send(&g->broker, message);
+        part->submitted = sent || part->submitted;
+        json_decref(message);
     }
 }
 

@@ -261,14 +261,14 @@ json_t *by__task_message(const by__call *call, const char *id, const char *idemp
 {
     const json_t *m = call->parts[0].message;
     double now = by__wall_clock();
-    return json_pack("{ss ss ss ss? sf sb s{ss ss ss sI sI sO sO sO sO? ss*}}", "t", "task_add",
+    return json_pack("{ss ss ss ss? sf sb s{ss ss ss sI sI sO sO so sO? ss*}}", "t", "task_add",
                      "id", id, "owner", call->key, "key", idempotency, "expires", now + expires,
                      "seen", (int)(by__gateway_model(call->gateway, call->model) != NULL), "task",
                      "kind", call->form->name, "call", call->id, "model", call->model, "created",
                      (json_int_t)call->created, "sequences", (json_int_t)call->n, "cost",
                      json_object_get(m, "cost"), "priority", json_object_get(m, "priority"),
-                     "request", json_object_get(m, "request"), "own", call->own, "webhook",
-                     webhook);
+                     "request", by__request_text(json_object_get(m, "request")), "own", call->own,
+                     "webhook", webhook);
 }
 
 /* Makes the message that adds a task from a body that its own route would accept. */

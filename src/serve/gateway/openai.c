@@ -7,7 +7,6 @@
 #include "serve/messages.h"
 
 /* Most levels of nesting in a body. */
-#define MOST_DEPTH 100
 /* Most top tokens that are reported for each token. */
 #define MOST_TOP 20
 
@@ -77,32 +76,6 @@ static const by__field chat_fields[] = {
     BY__IGNORED("prompt_cache_key")};
 
 /* ---- reading ---- */
-
-static bool is_deep(const json_t *value, int left)
-{
-    const char *name;
-    json_t *item;
-    size_t i;
-    if (!json_is_array(value) && !json_is_object(value)) {
-        return false;
-    }
-    if (left == 0) {
-        return true;
-    }
-    json_array_foreach(value, i, item)
-    {
-        if (is_deep(item, left - 1)) {
-            return true;
-        }
-    }
-    json_object_foreach((json_t *)(uintptr_t)value, name, item)
-    {
-        if (is_deep(item, left - 1)) {
-            return true;
-        }
-    }
-    return false;
-}
 
 /* Reads "logprobs" and "top_logprobs". */
 static by_status read_logprobs(by__call *call, const asked *a, const char **param, by_error *error)
@@ -342,22 +315,6 @@ by_status by__openai_read(by__call *call, const json_t *body, size_t length, con
     }
     json_decref(request);
     return status;
-}
-
-by_status by__openai_parse(json_t **out, const char *body, size_t length, by_error *error)
-{
-    json_error_t where;
-    json_t *object = json_loadb(body, length, JSON_REJECT_DUPLICATES, &where);
-    if (object == NULL) {
-        return by_error_set(error, BY_EARG, "the body is not JSON (line %d, column %d)", where.line,
-                            where.column);
-    }
-    if (is_deep(object, MOST_DEPTH)) {
-        json_decref(object);
-        return by_error_set(error, BY_EARG, "the body is nested more than %d deep", MOST_DEPTH);
-    }
-    *out = object;
-    return BY_OK;
 }
 
 /* ---- answering ---- */

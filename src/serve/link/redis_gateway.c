@@ -114,6 +114,12 @@ static void on_submitted(void *user, const char *about, const redisReply *reply)
     }
 }
 
+static const char *request_of(const json_t *message)
+{
+    const char *text = by__get_text(message, "request");
+    return text == NULL ? "" : text;
+}
+
 static void submit(by__redis_link *l, const json_t *m)
 {
     by__redis_call call = {0};
@@ -139,7 +145,7 @@ static void submit(by__redis_link *l, const json_t *m)
     add_limits(l, &call, model, m, left, false);
     by__redis_add_text(&call, version == NULL ? "" : version);
     by__redis_add_text(&call, json_is_true(json_object_get(m, "whole")) ? "1" : "0");
-    by__redis_add_json(&call, json_object_get(m, "request"));
+    by__redis_add_text(&call, request_of(m));
     (void)snprintf(about, sizeof about, "%s %s", id, model);
     by__redis_run(l->redis, &call, !again, on_submitted, l, about);
 }
@@ -223,7 +229,7 @@ static void add_task(const by__redis_link *l, by__redis_call *call, const json_t
     (void)json_object_del(rest, "request");
     by__redis_add_json(call, rest);
     json_decref(rest);
-    by__redis_add_json(call, json_object_get(task, "request"));
+    by__redis_add_text(call, request_of(task));
     by__redis_add_text(call, by__get_text(task, "webhook") == NULL ? "0" : "1");
 }
 

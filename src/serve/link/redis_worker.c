@@ -112,7 +112,7 @@ static void take_row(by__redis_link *l, const redisReply *row)
     h->attempt = (int64_t)by__redis_number(row, 1);
     h->sequences = (int64_t)by__redis_number(row, 3);
     w->sequences += h->sequences;
-    json_t *request = json_loads(by__redis_text(row, 5), 0, NULL);
+    json_t *request = json_string(by__redis_text(row, 5));
     by__redis_tell(l, json_pack("{ss ss sI sf so}", "t", "work", "id", id, "attempt",
                                 (json_int_t)h->attempt, "left",
                                 left < 0.0   ? 0.0

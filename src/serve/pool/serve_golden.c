@@ -39,7 +39,8 @@ void by__golden_ask(by__golden_run *g, const by__golden_target *target, size_t w
                       TOKENS, "temperature", 0.0, "n", 1, "logprobs", 1, "ignore_eos", 1);
         json_t *message = json_pack("{ss ss ss ss si si so}", "t", "submit", "id", id, "model",
                                     target->model, "version", target->version, "cost", TOKENS,
-                                    "priority", 100, "request", request);
+                                    "priority", 100, "request", by__request_text(request));
+        json_decref(request);
         (void)json_object_set_new(g->answers, id, json_pack("{ss s[]}", "text", "", "logprobs"));
         g->asked += by__broker_link_send(target->link, message);
         json_decref(message);

@@ -13,7 +13,7 @@ struct by__batcher {
     uv_async_t *wake;
     by__thread thread;
     /* Under its lock: */
-    by__batch_job *waiting; /* jobs with examples in no batch yet, oldest first */
+    by__batch_job *waiting; /* jobs with examples in no batch yet, in turn */
     by__batch_job *running; /* the other unfinished jobs */
     by__batch_job *done;    /* oldest first */
     size_t count;           /* number of jobs in the first two lists */
@@ -62,28 +62,24 @@ static void end_waiting(by__batcher *b, by__batch_job *job)
     b->count--;
 }
 
-/* Takes examples of the oldest jobs. Jobs past their deadline before their first example, and
- * cancelled ones, are done at once. Called between batches. */
+/* Takes one example of each job in turn, so that a short job does not wait for the end of a long
+ * one. Jobs past their deadline before their first example, and cancelled ones, are done at once.
+ * Called between batches. */
 static size_t fill(by__batcher *b)
 {
     double now = by__now();
     size_t count = 0;
-    for (by__batch_job *job = b->waiting, *next; job != NULL && count < b->options.most;
-         job = next) {
-        next = job->next;
+    while (b->waiting != NULL && count < b->options.most) {
+        by__batch_job *job = b->waiting;
         bool late = job->taken == 0 && job->deadline > 0.0 && now > job->deadline;
         if (job->cancelled || late) {
             job->late = late;
             end_waiting(b, job);
             continue;
         }
-        while (job->taken < job->count && count < b->options.most) {
-            b->places[count++] = (by__batch_place){job, job->taken++};
-        }
-        if (job->taken == job->count) {
-            unlink_job(&b->waiting, job);
-            append(&b->running, job);
-        }
+        b->waiting = job->next;
+        b->places[count++] = (by__batch_place){job, job->taken++};
+        append(job->taken == job->count ? &b->running : &b->waiting, job);
     }
     return count;
 }

@@ -1,0 +1,86 @@
+/* JSON bodies of requests, parsed within bounds.
+ *
+ * A parsed value takes up to 80 times the memory of its text ("{}," becomes a hash table), and as
+ * much time, in which the loop serves nobody else. So the text is searched for objects, lists and
+ * commas first, which takes a millisecond for the longest body. */
+#include <string.h>
+
+#include "serve/gateway/gateway.h"
+
+#define MOST_DEPTH 100
+/* Objects and lists, and values, of a body: more than the longest conversation, or a table of a
+ * quarter of a million cells. */
+#define MOST_CONTAINERS 65536
+#define MOST_VALUES     262144
+
+/* The end of the string that begins at `s`, behind its quote; `end` if it has none. */
+static const char *skip_string(const char *s, const char *end)
+{
+    for (s++; s < end && *s != '"'; s++) {
+        s += *s == '\\';
+    }
+    return s < end ? s + 1 : end;
+}
+
+static by_status check_size(const char *text, size_t length, by_error *error)
+{
+    const char *end = text + length;
+    size_t containers = 0;
+    size_t values = 0;
+    for (const char *s = text; s < end; s++) {
+        if (*s == '"') {
+            s = skip_string(s, end) - 1;
+        }
+        containers += *s == '{' || *s == '[';
+        values += *s == ',';
+    }
+    return containers <= MOST_CONTAINERS && values <= MOST_VALUES
+               ? BY_OK
+               : by_error_set(error, BY_EARG,
+                              "the body has %zu objects and lists and %zu commas; %d and %d are "
+                              "allowed: send several requests",
+                              containers, values, MOST_CONTAINERS, MOST_VALUES);
+}
+
+static bool is_deep(const json_t *value, int left)
+{
+    const char *name;
+    json_t *item;
+    size_t i;
+    if (!json_is_array(value) && !json_is_object(value)) {
+        return false;
+    }
+    if (left == 0) {
+        return true;
+    }
+    json_array_foreach(value, i, item)
+    {
+        if (is_deep(item, left - 1)) {
+            return true;
+        }
+    }
+    json_object_foreach((json_t *)(uintptr_t)value, name, item)
+    {
+        if (is_deep(item, left - 1)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+by_status by__openai_parse(json_t **out, const char *body, size_t length, by_error *error)
+{
+    json_error_t where;
+    BY_TRY(check_size(body, length, error));
+    json_t *object = json_loadb(body, length, JSON_REJECT_DUPLICATES, &where);
+    if (object == NULL) {
+        return by_error_set(error, BY_EARG, "the body is not JSON (line %d, column %d)", where.line,
+                            where.column);
+    }
+    if (is_deep(object, MOST_DEPTH)) {
+        json_decref(object);
+        return by_error_set(error, BY_EARG, "the body is nested more than %d deep", MOST_DEPTH);
+    }
+    *out = object;
+    return BY_OK;
+}
