@@ -11,8 +11,10 @@ typedef enum by__gguf_order {
     /* Interleaves the two halves of each head's rows, because the rotary positions of llama.cpp
      * pair neighbours, while those of transformers pair row i with row i of the other half. */
     BY__GGUF_HEADS,
-    BY__GGUF_KV_HEADS,  /* the same for the heads of keys */
-    BY__GGUF_TRANSPOSED /* GPT-2's Conv1D stores [in, out] */
+    BY__GGUF_KV_HEADS,   /* the same for the heads of keys */
+    BY__GGUF_TRANSPOSED, /* GPT-2's Conv1D stores [in, out] */
+    /* One tensor of all experts, [experts, out, in]; `other` has a '*' for the expert's number. */
+    BY__GGUF_EXPERTS
 } by__gguf_order;
 
 /* A layer in both formats, named without ".weight" and ".bias". */
@@ -22,6 +24,9 @@ typedef struct by__gguf_layer {
     by__gguf_order order;
     bool in_f32; /* always f32, whatever the type of the matrices */
 } by__gguf_layer;
+
+/* Key of the number of experts, without "ARCHITECTURE.". */
+#define BY__GGUF_EXPERT_COUNT "expert_count"
 
 typedef enum by__gguf_key_kind { BY__GGUF_WHOLE, BY__GGUF_REAL } by__gguf_key_kind;
 
@@ -45,12 +50,15 @@ typedef struct by__gguf_architecture {
     const by__gguf_layer *blocks;
     const by__gguf_key *keys;
     bool rotary;
-    bool pairs; /* its rotary positions pair neighbours */
+    bool pairs;   /* its rotary positions pair neighbours */
+    bool experts; /* a mixture of experts */
 } by__gguf_architecture;
 
 /* Returns NULL if llama.cpp has no such architecture. */
 const by__gguf_architecture *by__gguf_architecture_of(const char *model_type);
-const by__gguf_architecture *by__gguf_architecture_named(const char *name);
+/* Mixtures are their own row of the same name, since llama.cpp's "llama" is both: a file is one if
+ * it has experts. */
+const by__gguf_architecture *by__gguf_architecture_named(const char *name, bool experts);
 /* Returns the names of all architectures for messages. Freed with free(). */
 by_status by__gguf_architectures(char **out, by_error *error);
 

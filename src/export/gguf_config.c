@@ -167,7 +167,7 @@ static by_status read_rotary(const reading *r, by_error *error)
     }
     /* In transformers, Llama needs a head width of width / heads; Mistral, otherwise equal, does
      * not. */
-    if (strcmp(r->architecture->name, "llama") == 0 && heads > 0 &&
+    if (strcmp(r->architecture->model_types[0], "llama") == 0 && heads > 0 &&
         number(r->root, "hidden_size") % heads != 0) {
         json_t *classes = json_pack("[s]", "MistralForCausalLM");
         (void)json_object_set_new(r->root, "model_type", json_string("mistral"));

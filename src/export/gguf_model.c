@@ -27,6 +27,7 @@ struct by__gguf_model {
     char *path;
     char *config;
     const by__gguf_architecture *architecture;
+    int64_t experts; /* 0: no mixture */
     tensor *tensors;
     by__tensor_entry *entries;
     size_t count;
@@ -100,15 +101,21 @@ static const by__gguf_layer *find_layer(const by__gguf_architecture *a, const ch
 }
 
 static by_status name_entry(by__tensor_entry *entry, const by__gguf_architecture *a,
-                            const by__gguf_layer *layer, int64_t block, const char *part,
-                            by_error *error)
+                            const by__gguf_layer *layer, int64_t block, int64_t expert,
+                            const char *part, by_error *error)
 {
     by__text text = {0};
     by__text_add(&text, strcmp(layer->other, "lm_head") == 0 ? "" : a->prefix);
     if (block >= 0) {
         by__text_format(&text, "%s%" PRId64 ".", a->block, block);
     }
-    by__text_format(&text, "%s%s", layer->other, part);
+    if (layer->order == BY__GGUF_EXPERTS) {
+        int before = (int)strcspn(layer->other, "*");
+        by__text_format(&text, "%.*s%" PRId64 "%s%s", before, layer->other, expert,
+                        layer->other + before + 1, part);
+    } else {
+        by__text_format(&text, "%s%s", layer->other, part);
+    }
     return by__text_take(&text, &entry->name, error);
 }
 
@@ -142,21 +149,20 @@ static by_status head_width(int64_t *out, const by__gguf_model *m, const by__ggu
     return BY_OK;
 }
 
-static by_status set_shape(by__tensor_entry *entry, tensor *t, const by__gguf_description *d)
+static void set_shape(by__tensor_entry *entry, tensor *t, const by__gguf_description *d)
 {
-    entry->rank = (size_t)d->rank;
+    entry->rank = d->rank == 1 ? 1 : 2;
     t->inner = d->size[0];
     if (d->rank == 1) {
         entry->shape[0] = d->size[0];
         t->rows = d->size[0];
         t->columns = 1;
         t->inner = 1;
-        return BY_OK;
+        return;
     }
     bool turned = t->order == BY__GGUF_TRANSPOSED;
     t->rows = entry->shape[0] = d->size[turned ? 0 : 1];
     t->columns = entry->shape[1] = d->size[turned ? 1 : 0];
-    return BY_OK;
 }
 
 static by_dtype dtype_of(const by__gguf_type *type)
@@ -164,6 +170,39 @@ static by_dtype dtype_of(const by__gguf_type *type)
     return strcmp(type->name, "f16") == 0    ? BY_F16
            : strcmp(type->name, "bf16") == 0 ? BY_BF16
                                              : BY_F32;
+}
+
+/* Adds a tensor of the file, or the matrix of one of its experts. */
+static by_status add_matrix(by__gguf_model *m, const by__gguf_description *d,
+                            const by__gguf_layer *layer, const by__gguf_type *type, int64_t expert,
+                            by__tensor_entry **added, by_error *error)
+{
+    tensor *t = &m->tensors[m->count];
+    by__tensor_entry *entry = &m->entries[m->count];
+    bool by_heads = layer->order == BY__GGUF_HEADS || layer->order == BY__GGUF_KV_HEADS;
+    bool plain = layer->order == BY__GGUF_PLAIN || layer->order == BY__GGUF_EXPERTS ||
+                 (by_heads && !m->architecture->pairs) || (d->rank == 1 && !by_heads);
+    *t = (tensor){.computed = {read_elements},
+                  .type = type,
+                  .order = plain ? BY__GGUF_PLAIN : layer->order,
+                  .dtype = dtype_of(type)};
+    set_shape(entry, t, d);
+    /* Rows consist of whole blocks, so that a matrix does, too. */
+    t->data = d->data + (size_t)(expert * t->rows * t->columns) / type->elements * type->bytes;
+    if (t->order == BY__GGUF_HEADS || t->order == BY__GGUF_KV_HEADS) {
+        BY_TRY(head_width(&t->head, m, d, t->rows, t->order == BY__GGUF_KV_HEADS, error));
+    }
+    entry->dtype = (int)t->dtype;
+    entry->type = by__type_name(t->dtype);
+    entry->file = m->path;
+    entry->end = (uint64_t)(t->rows * t->columns) * by_dtype_size(t->dtype);
+    if (plain && !type->is_quantized) {
+        entry->data = t->data;
+    } else {
+        entry->computed = &t->computed;
+    }
+    *added = entry;
+    return BY_OK;
 }
 
 static by_status add_tensor(by__gguf_model *m, const by__gguf_description *d, by_error *error)
@@ -176,8 +215,12 @@ static by_status add_tensor(by__gguf_model *m, const by__gguf_description *d, by
                             "%s: tensor '%s' has no place in the family of architecture %s",
                             m->path, d->name, m->architecture->name);
     }
-    if (d->rank < 1 || d->rank > 2) {
-        return bad(m, d, "is neither a vector nor a matrix", error);
+    bool experts = layer->order == BY__GGUF_EXPERTS;
+    if (experts ? d->rank != 3 || d->size[2] != m->experts : d->rank < 1 || d->rank > 2) {
+        return bad(m, d,
+                   experts ? "is not one matrix for each expert"
+                           : "is neither a vector nor a matrix",
+                   error);
     }
     const by__gguf_type *type = by__gguf_type_of(d->type);
     if (type == NULL) {
@@ -186,31 +229,12 @@ static by_status add_tensor(by__gguf_model *m, const by__gguf_description *d, by
                    "are",
                    error);
     }
-    tensor *t = &m->tensors[m->count];
-    by__tensor_entry *entry = &m->entries[m->count];
-    bool by_heads = layer->order == BY__GGUF_HEADS || layer->order == BY__GGUF_KV_HEADS;
-    bool plain = layer->order == BY__GGUF_PLAIN || (by_heads && !m->architecture->pairs) ||
-                 (d->rank == 1 && !by_heads);
-    *t = (tensor){.computed = {read_elements},
-                  .data = d->data,
-                  .type = type,
-                  .order = plain ? BY__GGUF_PLAIN : layer->order,
-                  .dtype = dtype_of(type)};
-    BY_TRY(set_shape(entry, t, d));
-    if (t->order == BY__GGUF_HEADS || t->order == BY__GGUF_KV_HEADS) {
-        BY_TRY(head_width(&t->head, m, d, t->rows, t->order == BY__GGUF_KV_HEADS, error));
+    for (int64_t i = 0; i < (experts ? m->experts : 1); i++) {
+        by__tensor_entry *entry;
+        BY_TRY(add_matrix(m, d, layer, type, i, &entry, error));
+        BY_TRY(name_entry(entry, m->architecture, layer, block, i, part, error));
+        m->count++;
     }
-    entry->dtype = (int)t->dtype;
-    entry->type = by__type_name(t->dtype);
-    entry->file = m->path;
-    entry->end = (uint64_t)(t->rows * t->columns) * by_dtype_size(t->dtype);
-    if (plain && !type->is_quantized) {
-        entry->data = d->data;
-    } else {
-        entry->computed = &t->computed;
-    }
-    BY_TRY(name_entry(entry, m->architecture, layer, block, part, error));
-    m->count++;
     return BY_OK;
 }
 
@@ -224,13 +248,18 @@ static by_status find_architecture(by__gguf_model *m, by_error *error)
         memcpy(name, text, length);
         name[length] = '\0';
     }
-    m->architecture = by__gguf_architecture_named(name);
+    uint64_t experts = 0;
+    char key[96];
+    (void)snprintf(key, sizeof key, "%s.%s", name, BY__GGUF_EXPERT_COUNT);
+    (void)by__gguf_whole(&m->file, key, &experts);
+    m->experts = experts > INT32_MAX ? INT32_MAX : (int64_t)experts;
+    m->architecture = by__gguf_architecture_named(name, experts > 0);
     if (m->architecture != NULL) {
         return BY_OK;
     }
     BY_TRY(by__gguf_architectures(&names, error));
-    (void)by_error_set(error, BY_EFORMAT, "%s: general.architecture is '%s'; read are %s", m->path,
-                       name, names);
+    (void)by_error_set(error, BY_EFORMAT, "%s: general.architecture is '%s'%s; read are %s",
+                       m->path, name, experts > 0 ? " with experts" : "", names);
     free(names);
     return BY_EFORMAT;
 }
@@ -240,10 +269,14 @@ static by_status read_model(by__gguf_model *m, const uint8_t *data, size_t size,
     BY_TRY(by__gguf_parse(&m->file, m->path, data, size, error));
     BY_TRY(find_architecture(m, error));
     BY_TRY(by__gguf_read_config(&m->config, m->architecture, m->path, &m->file, error));
-    BY_TRY(by__alloc((void **)&m->tensors, m->file.tensor_count, sizeof *m->tensors, "tensors",
-                     error));
-    BY_TRY(by__alloc((void **)&m->entries, m->file.tensor_count, sizeof *m->entries, "tensors",
-                     error));
+    size_t count = 0;
+    for (size_t i = 0; i < m->file.tensor_count; i++) {
+        const by__gguf_description *d = &m->file.tensors[i];
+        /* A matrix has at least one byte, so that there are at most as many as the file's bytes. */
+        count += d->rank == 3 && d->size[2] == m->experts ? (size_t)m->experts : 1;
+    }
+    BY_TRY(by__alloc((void **)&m->tensors, count, sizeof *m->tensors, "tensors", error));
+    BY_TRY(by__alloc((void **)&m->entries, count, sizeof *m->entries, "tensors", error));
     for (size_t i = 0; i < m->file.tensor_count; i++) {
         const by__gguf_description *d = &m->file.tensors[i];
         if (strcmp(d->name, "rope_freqs.weight") != 0) {

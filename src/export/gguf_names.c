@@ -38,6 +38,36 @@ static const by__gguf_key llama_keys[] = {
     {0},
 };
 
+/* llama.cpp computes the router and its choice in f32. */
+static const by__gguf_layer mixtral_blocks[] = {
+    {"attn_norm", "input_layernorm", BY__GGUF_PLAIN, true},
+    {"attn_q", "self_attn.q_proj", BY__GGUF_HEADS, false},
+    {"attn_k", "self_attn.k_proj", BY__GGUF_KV_HEADS, false},
+    {"attn_v", "self_attn.v_proj", BY__GGUF_PLAIN, false},
+    {"attn_output", "self_attn.o_proj", BY__GGUF_PLAIN, false},
+    {"ffn_norm", "post_attention_layernorm", BY__GGUF_PLAIN, true},
+    {"ffn_gate_inp", "block_sparse_moe.gate", BY__GGUF_PLAIN, true},
+    {"ffn_gate_exps", "block_sparse_moe.experts.*.w1", BY__GGUF_EXPERTS, false},
+    {"ffn_up_exps", "block_sparse_moe.experts.*.w3", BY__GGUF_EXPERTS, false},
+    {"ffn_down_exps", "block_sparse_moe.experts.*.w2", BY__GGUF_EXPERTS, false},
+    {0},
+};
+
+static const by__gguf_key mixtral_keys[] = {
+    {"context_length", "max_position_embeddings", BY__GGUF_WHOLE, false},
+    {"embedding_length", "hidden_size", BY__GGUF_WHOLE, false},
+    {"block_count", "num_hidden_layers", BY__GGUF_WHOLE, false},
+    {"feed_forward_length", "intermediate_size", BY__GGUF_WHOLE, false},
+    {"attention.head_count", "num_attention_heads", BY__GGUF_WHOLE, false},
+    {"attention.head_count_kv", "num_key_value_heads", BY__GGUF_WHOLE, true},
+    {"attention.key_length", "head_dim", BY__GGUF_WHOLE, true},
+    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", BY__GGUF_REAL, false},
+    {"rope.freq_base", "rope_theta", BY__GGUF_REAL, true},
+    {BY__GGUF_EXPERT_COUNT, "num_local_experts", BY__GGUF_WHOLE, false},
+    {"expert_used_count", "num_experts_per_tok", BY__GGUF_WHOLE, false},
+    {0},
+};
+
 static const by__gguf_layer gpt2_layers[] = {
     {"token_embd", "wte", BY__GGUF_PLAIN, false},
     {"position_embd", "wpe", BY__GGUF_PLAIN, true},
@@ -75,6 +105,7 @@ static const by__gguf_architecture architectures[] = {
      gpt2_blocks,
      gpt2_keys,
      false,
+     false,
      false},
     {"llama",
      {"llama", "mistral"},
@@ -84,6 +115,18 @@ static const by__gguf_architecture architectures[] = {
      llama_layers,
      llama_blocks,
      llama_keys,
+     true,
+     true,
+     false},
+    {"llama",
+     {"mixtral"},
+     "MixtralForCausalLM",
+     "model.",
+     "layers.",
+     llama_layers,
+     mixtral_blocks,
+     mixtral_keys,
+     true,
      true,
      true},
     {"qwen2",
@@ -95,6 +138,7 @@ static const by__gguf_architecture architectures[] = {
      llama_blocks,
      llama_keys,
      true,
+     false,
      false},
     {"qwen3",
      {"qwen3"},
@@ -105,6 +149,7 @@ static const by__gguf_architecture architectures[] = {
      llama_blocks,
      llama_keys,
      true,
+     false,
      false},
     {"smollm3",
      {"smollm3"},
@@ -115,7 +160,8 @@ static const by__gguf_architecture architectures[] = {
      llama_blocks,
      llama_keys,
      true,
-     true},
+     true,
+     false},
 };
 
 const by__gguf_architecture *by__gguf_architecture_of(const char *model_type)
@@ -130,10 +176,10 @@ const by__gguf_architecture *by__gguf_architecture_of(const char *model_type)
     return NULL;
 }
 
-const by__gguf_architecture *by__gguf_architecture_named(const char *name)
+const by__gguf_architecture *by__gguf_architecture_named(const char *name, bool experts)
 {
     for (size_t i = 0; i < BY_ARRAY_LENGTH(architectures); i++) {
-        if (strcmp(architectures[i].name, name) == 0) {
+        if (strcmp(architectures[i].name, name) == 0 && architectures[i].experts == experts) {
             return &architectures[i];
         }
     }
@@ -144,7 +190,8 @@ by_status by__gguf_architectures(char **out, by_error *error)
 {
     by__text text = {0};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(architectures); i++) {
-        by__text_format(&text, "%s%s", i == 0 ? "" : ", ", architectures[i].name);
+        by__text_format(&text, "%s%s%s", i == 0 ? "" : ", ", architectures[i].name,
+                        architectures[i].experts ? " with experts" : "");
     }
     return by__text_take(&text, out, error);
 }

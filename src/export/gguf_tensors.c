@@ -55,6 +55,37 @@ static by_status add(by__gguf_plan *plan, const by__gguf_tensor *tensor, const b
     return BY_OK;
 }
 
+/* Adds the experts of a layer as one tensor. */
+static by_status add_experts(by__gguf_plan *plan, const by__export *e, const char *gguf,
+                             const char *other, const by__gguf_type *type, by_error *error)
+{
+    const by_weights *weights = e->source->weights;
+    const char *star = strchr(other, '*');
+    char name[256];
+    by_tensor_view view;
+    by__gguf_tensor tensor = {.order = BY__GGUF_EXPERTS, .rank = 3};
+    tensor.experts = json_integer_value(json_object_get(e->config, "num_local_experts"));
+    (void)snprintf(name, sizeof name, "%.*s0%s.weight", (int)(star - other), other, star + 1);
+    const char *first = by__export_find(weights, plan->architecture->prefix, name);
+    if (first == NULL || tensor.experts < 1) {
+        return by_error_set(error, BY_EFORMAT, "the model has no tensor '%s', or no experts", name);
+    }
+    size_t before = strlen(first) - strlen(name) + (size_t)(star - other);
+    (void)snprintf(tensor.name, sizeof tensor.name, "%.50s.weight", gguf);
+    (void)snprintf(tensor.parts, sizeof tensor.parts, "%.*s*%s", (int)before, first,
+                   first + before + 1);
+    BY_TRY(by__weights_describe(weights, first, &view, error));
+    if (view.rank != 2) {
+        return by_error_set(error, BY_EFORMAT, "tensor '%s' has rank %d, not 2", first, view.rank);
+    }
+    by_shape shape = BY_SHAPE(tensor.experts, view.shape[0], view.shape[1]);
+    by_tensor_slice whole = {.shape = {tensor.experts, view.shape[0], view.shape[1]}};
+    BY_TRY(by__stacked_read(NULL, weights, tensor.parts, &shape, &whole, error));
+    tensor.rows = tensor.experts * view.shape[0];
+    tensor.columns = view.shape[1];
+    return add(plan, &tensor, type, false, error);
+}
+
 /* Adds the weight and the bias of a layer, if the model has them. */
 static by_status add_layer(by__gguf_plan *plan, const by__export *e, const by__gguf_layer *layer,
                            const char *gguf, const char *other, const by__gguf_type *type,
@@ -66,7 +97,7 @@ static by_status add_layer(by__gguf_plan *plan, const by__export *e, const by__g
     for (size_t i = 0; i < BY_ARRAY_LENGTH(parts); i++) {
         char name[256];
         by_tensor_view view;
-        by__gguf_tensor tensor = {.order = layer->order, .head = model->head_dim};
+        by__gguf_tensor tensor = {.order = layer->order, .head = model->head_dim, .experts = 1};
         (void)snprintf(name, sizeof name, "%s.%s", other, parts[i]);
         const char *prefix = strcmp(other, "lm_head") == 0 ? "" : a->prefix;
         tensor.source = by__export_find(e->source->weights, prefix, name);
@@ -94,7 +125,6 @@ static by_status add_layer(by__gguf_plan *plan, const by__export *e, const by__g
         tensor.rows = view.rank == 1 ? 1 : view.shape[is_turned ? 1 : 0];
         tensor.columns = view.rank == 1 ? view.shape[0] : view.shape[is_turned ? 0 : 1];
         BY_TRY(add(plan, &tensor, type, layer->in_f32, error));
-        plan->taken++;
     }
     return BY_OK;
 }
@@ -112,15 +142,29 @@ static by_status add_frequencies(by__gguf_plan *plan, const by__export *e, by_er
                      "factors of frequencies", error));
     by__gguf_frequency_factors(plan->values, width, e->config);
     by__gguf_tensor tensor = {
-        .name = "rope_freqs.weight", .values = plan->values, .rank = 1, .rows = 1};
+        .name = "rope_freqs.weight", .values = plan->values, .rank = 1, .experts = 1, .rows = 1};
     tensor.columns = width / 2;
     return add(plan, &tensor, by__gguf_type_named("f32"), true, error);
+}
+
+/* Returns true for the name of one of the experts. */
+static bool is_part(const by__gguf_tensor *t, const char *name)
+{
+    size_t before = strcspn(t->parts, "*");
+    char *end;
+    if (t->order != BY__GGUF_EXPERTS || strncmp(name, t->parts, before) != 0 ||
+        name[before] < '0' || name[before] > '9') {
+        return false;
+    }
+    long long part = strtoll(name + before, &end, 10);
+    return part < t->experts && strcmp(end, t->parts + before + 1) == 0;
 }
 
 static bool is_in_plan(const by__gguf_plan *plan, const char *name)
 {
     for (size_t i = 0; i < plan->count; i++) {
-        if (plan->tensors[i].source != NULL && strcmp(plan->tensors[i].source, name) == 0) {
+        const by__gguf_tensor *t = &plan->tensors[i];
+        if ((t->source != NULL && strcmp(t->source, name) == 0) || is_part(t, name)) {
             return true;
         }
     }
@@ -170,7 +214,9 @@ by_status by__gguf_plan_make(by__gguf_plan *out, const by__export *e, const by__
             (void)snprintf(gguf, sizeof gguf, "blk.%" PRId64 ".%s", i, l->gguf);
             (void)snprintf(other, sizeof other, "%s%" PRId64 ".%s", plan.architecture->block, i,
                            l->other);
-            status = add_layer(&plan, e, l, gguf, other, type, error);
+            status = l->order == BY__GGUF_EXPERTS
+                         ? add_experts(&plan, e, gguf, other, type, error)
+                         : add_layer(&plan, e, l, gguf, other, type, error);
         }
     }
     if (status == BY_OK) {
@@ -232,9 +278,29 @@ static by_status read_columns(float *out, float *scratch, const by_weights *weig
     return BY_OK;
 }
 
+/* Reads rows of one expert after another. */
+static by_status read_experts(float *out, const by_weights *weights, const by__gguf_tensor *t,
+                              int64_t first, int64_t count, by_error *error)
+{
+    int64_t rows = t->rows / t->experts;
+    by_shape shape = BY_SHAPE(t->experts, rows, t->columns);
+    for (int64_t at = first; at < first + count;) {
+        int64_t row = at % rows;
+        int64_t n = first + count - at < rows - row ? first + count - at : rows - row;
+        by_tensor_slice slice = {.offset = {at / rows, row}, .shape = {1, n, t->columns}};
+        BY_TRY(by__stacked_read(out, weights, t->parts, &shape, &slice, error));
+        out += n * t->columns;
+        at += n;
+    }
+    return BY_OK;
+}
+
 by_status by__gguf_rows(float *out, float *scratch, const by__gguf_tensor *t,
                         const by_weights *weights, int64_t first, int64_t count, by_error *error)
 {
+    if (t->order == BY__GGUF_EXPERTS) {
+        return read_experts(out, weights, t, first, count, error);
+    }
     if (t->source == NULL) {
         memcpy(out, t->values, (size_t)t->columns * sizeof *out);
         return BY_OK;

@@ -91,8 +91,11 @@ static by_status make_header(by__text *out, uint64_t *size, by__gguf_plan *plan,
         add_string(out, t->name, strlen(t->name));
         add_little(out, (uint64_t)t->rank, 4);
         add_little(out, (uint64_t)t->columns, 8);
-        if (t->rank == 2) {
-            add_little(out, (uint64_t)t->rows, 8);
+        if (t->rank >= 2) {
+            add_little(out, (uint64_t)(t->rows / t->experts), 8);
+        }
+        if (t->rank == 3) {
+            add_little(out, (uint64_t)t->experts, 8);
         }
         add_little(out, t->type->id, 4);
         add_little(out, offset, 8);

@@ -26,11 +26,13 @@ void by__gguf_add_text(by__gguf_pairs *pairs, const char *text, size_t length);
 typedef struct by__gguf_tensor {
     char name[64];
     const char *source; /* name among the weights, borrowed; NULL: `values` */
+    char parts[256];    /* instead of a source, the name of experts with '*' for their number */
     const float *values;
     by__gguf_order order;
     int64_t head; /* width of a head, if rows are ordered by heads */
     int rank;
-    int64_t rows;
+    int64_t experts; /* 1 for a tensor of no experts */
+    int64_t rows;    /* of all experts */
     int64_t columns;
     const by__gguf_type *type;
     uint64_t bytes;
@@ -42,7 +44,6 @@ typedef struct by__gguf_plan {
     by__gguf_tensor *tensors;
     size_t count;
     size_t capacity;
-    size_t taken;  /* tensors of the weights that the file contains */
     float *values; /* of the only tensor that is not a weight: factors of frequencies */
     size_t widened;
 } by__gguf_plan;

@@ -15,6 +15,7 @@ END
 }
 config gpt2 "kind: gpt2" "tokenizer: bpe, tokenizer_vocab: 300"
 config llama "kind: llama, kv_heads: 2" "tokenizer: char"
+config mixtral "kind: mixtral, kv_heads: 2, experts: 3" "tokenizer: char"
 # says MODEL NAME: its text, and its logits of the tokens in tokens.safetensors.
 says() {
     run 0 "$banyan" generate "$1" --prompt "apple bay" --temperature 0 --tokens 24
@@ -22,7 +23,7 @@ says() {
     run 0 "$banyan" eval "$1" --tokens tokens.safetensors --logits-out "$2.safetensors"
 }
 
-for name in gpt2 llama; do
+for name in gpt2 llama mixtral; do
     say "$name: a GGUF file in f32 is read back bit for bit, and so is the directory made of it"
     run 0 "$banyan" train "$name.yaml"
     run 0 "$banyan" eval "runs/$name" --logits-out tokens.safetensors
@@ -95,6 +96,9 @@ run 2 "$banyan" export runs/llama --format safetensors --dtype q8_0 --output x
 holds err "one of f32 bf16 f16"
 run 2 "$banyan" export runs/llama --format safetensors --output half
 holds err "half already exists"
+sed 's/llama\.expert_count\(....\)\x03/llama.expert_count\1\x02/' mixtral.gguf >experts.gguf
+run 1 "$banyan" generate experts.gguf --prompt x
+holds err "tensor 'blk.0.ffn_gate_exps.weight' is not one matrix for each expert"
 head -c 3000 llama.gguf >cut.gguf
 run 1 "$banyan" generate cut.gguf --prompt x
 holds err "cut.gguf: tensor"

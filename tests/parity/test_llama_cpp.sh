@@ -22,9 +22,10 @@ END
 }
 config gpt2 "kind: gpt2" "tokenizer: bpe, tokenizer_vocab: 320"
 config llama "kind: llama, kv_heads: 2" "tokenizer: char"
+config mixtral "kind: mixtral, kv_heads: 2, experts: 4" "tokenizer: char"
 
 # llama.cpp rounds what goes through GPT-2's activation, and what comes out, to f16.
-for pair in gpt2:2e-3 llama:1e-5; do
+for pair in gpt2:2e-3 llama:1e-5 mixtral:1e-5; do
     name=${pair%:*}
     bound=${pair#*:}
     say "$name: logits, text and perplexity in llama.cpp"
