@@ -18,7 +18,7 @@ extern const cli_command cli_bench_machine, cli_bench_train, cli_bench_generate,
 #define CLI_DEFAULT_VOCAB 65
 
 /* Maximum number of steps to time. */
-#define CLI_MAX_STEPS 10000
+#define CLI_STEPS CLI_INTEGER_IN(1, 10000)
 
 /* A model to measure: of a run or model directory, or a config with random initial weights. */
 typedef struct cli_measured_model {

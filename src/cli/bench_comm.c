@@ -226,9 +226,10 @@ static int run(int argc, char **argv)
     int64_t most = 256;
     bool json = false;
     const cli_flag flags[] = {
-        {"ranks", CLI_INTEGER, &ranks, "N",
+        {"ranks", CLI_INTEGER_IN(1, 1024), &ranks, "N",
          "run this many ranks as threads of this process (default: the ranks of mpirun)"},
-        {"largest", CLI_INTEGER, &most, "MIB", "largest message in MiB (default 256)"},
+        {"largest", CLI_INTEGER_IN(1, MOST_MIB), &most, "MIB",
+         "largest message in MiB (default 256)"},
         {"json", CLI_SWITCH, &json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
@@ -240,10 +241,6 @@ static int run(int argc, char **argv)
     }
     if (count != 0) {
         return cli_misuse(&cli_bench_comm, "unexpected argument '%s'", rest[0]);
-    }
-    if (ranks < 0 || ranks > 1024 || most < 1 || most > MOST_MIB) {
-        return cli_misuse(&cli_bench_comm, "--ranks must be 1 to 1024, --largest 1 to %d",
-                          MOST_MIB);
     }
     bench settings = {.most = (size_t)most << 20, .json = json};
     by_status status = ranks > 0

@@ -290,14 +290,9 @@ by_status cli_engine_measure(const cli_engine_request *request, const char *path
     return status;
 }
 
-static bool is_right(const cli_engine_request *r)
+static bool can_combine(const cli_engine_request *r)
 {
-    return r->prompt <= MAX_TOKENS && r->tokens <= MAX_TOKENS && r->shared >= 0 &&
-           r->pattern >= 0 && r->beside >= 0 && r->beside <= MAX_TOKENS && r->threads >= 0 &&
-           r->threads <= 4096 && r->sessions >= 1 && r->sessions <= 4096 &&
-           r->requests <= MAX_REQUESTS && r->requests != 0 && r->rate >= 0.0 && r->rate < 1e6 &&
-           r->temperature >= 0.0 && r->temperature <= 100.0 &&
-           !(r->beside > 0 && (r->rate > 0.0 || r->shared > 0)) &&
+    return !(r->beside > 0 && (r->rate > 0.0 || r->shared > 0)) &&
            (r->sweep == NULL ? r->picture == NULL
                              : r->beside == 0 && r->rate == 0.0 && !r->profile);
 }
@@ -306,35 +301,35 @@ static int run(int argc, char **argv)
 {
     cli_engine_request r = {.prompt = -1, .tokens = -1, .requests = -1, .sessions = 16};
     const cli_flag flags[] = {
-        {"sessions", CLI_INTEGER, &r.sessions, "N",
+        {"sessions", CLI_INTEGER_IN(1, 4096), &r.sessions, "N",
          "sequences that run at the same time; each is followed by the next request (default 16)"},
         {"sweep", CLI_STRING, &r.sweep, "N,N,...",
          "run once for each of these numbers of sessions, with as many requests as sessions"},
         {"out", CLI_STRING, &r.picture, "FILE",
          "plot the sweep and its limits to a .png or .svg file"},
-        {"rate", CLI_NUMBER, &r.rate, "R",
+        {"rate", CLI_NUMBER_ABOVE(0, 1e6), &r.rate, "R",
          "instead: R requests per second arrive at random times (Poisson process)"},
-        {"beside", CLI_INTEGER, &r.beside, "N",
+        {"beside", CLI_INTEGER_IN(1, MAX_TOKENS), &r.beside, "N",
          "instead: one request at a time while a prompt of N tokens is being prefilled"},
-        {"requests", CLI_INTEGER, &r.requests, "N",
+        {"requests", CLI_INTEGER_IN(1, MAX_REQUESTS), &r.requests, "N",
          "requests in all (default: four times --sessions)"},
-        {"prompt-tokens", CLI_INTEGER, &r.prompt, "N",
+        {"prompt-tokens", CLI_INTEGER_IN(1, MAX_TOKENS), &r.prompt, "N",
          "tokens of a prompt (default 512, or what fits the context; with --beside 64)"},
-        {"shared-tokens", CLI_INTEGER, &r.shared, "N",
+        {"shared-tokens", CLI_INTEGER_IN(0, MAX_TOKENS), &r.shared, "N",
          "tokens at the beginning of all prompts that are equal (default 0)"},
-        {"tokens", CLI_INTEGER, &r.tokens, "N",
+        {"tokens", CLI_INTEGER_IN(1, MAX_TOKENS), &r.tokens, "N",
          "tokens to generate per request (default 64, or what fits the context)"},
-        {"pattern-tokens", CLI_INTEGER, &r.pattern, "N",
+        {"pattern-tokens", CLI_INTEGER_IN(0, MAX_TOKENS), &r.pattern, "N",
          "prompts repeat themselves after N tokens (default 0: never)"},
-        {"temperature", CLI_NUMBER, &r.temperature, "T",
+        {"temperature", CLI_NUMBER_IN(0, 100), &r.temperature, "T",
          "sampling temperature; at 0, untrained models repeat themselves (default 0)"},
-        {"rows", CLI_INTEGER, &r.rows, "N",
+        {"rows", CLI_INTEGER_IN(1, 65536), &r.rows, "N",
          "tokens that an engine step processes, at most (default 256)"},
         {"speculate", CLI_STRING, &r.speculate, "ngram|MODEL", CLI_SPECULATE_HELP},
         {"precision", CLI_STRING, &r.precision, "TYPE",
          CLI_PRECISION_HELP " (default: the model's)"},
         {"kv", CLI_STRING, &r.kv, "int8", CLI_KV_HELP},
-        {"threads", CLI_INTEGER, &r.threads, "N",
+        {"threads", CLI_THREADS, &r.threads, "N",
          "compute threads (default: the model's train.threads)"},
         {"profile", CLI_SWITCH, &r.profile, NULL, "print the time of the steps by operation"},
         {"set", CLI_LIST, &r.overrides, "KEY=VALUE",
@@ -351,13 +346,10 @@ static int run(int argc, char **argv)
     if (count != 1) {
         return cli_misuse(&cli_bench_engine, "name one run, model directory or config file");
     }
-    if (!is_right(&r)) {
+    if (!can_combine(&r)) {
         return cli_misuse(&cli_bench_engine,
-                          "--sessions and --threads must be 1 to 4096, --requests 1 to %d, tokens "
-                          "at most %d, --rate and --beside not negative, --temperature 0 to 100; "
                           "--beside goes without --rate and --shared-tokens, --sweep without "
-                          "--beside, --rate and --profile, --out with --sweep only",
-                          MAX_REQUESTS, MAX_TOKENS);
+                          "--beside, --rate and --profile, --out with --sweep only");
     }
     r.sessions = r.beside > 0 ? 1 : r.sessions;
     if ((code = cli_check_precision(&cli_bench_engine, r.precision)) >= 0) {

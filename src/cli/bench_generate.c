@@ -259,13 +259,13 @@ static by_status measure(request *r, const char *path, by_error *error)
 static int run(int argc, char **argv)
 {
     request r = {.prompt = -1, .tokens = -1};
-    const cli_flag flags[] = {{"prompt-tokens", CLI_INTEGER, &r.prompt, "N",
+    const cli_flag flags[] = {{"prompt-tokens", CLI_INTEGER_IN(1, MAX_TOKENS), &r.prompt, "N",
                                "tokens of the prompt (default 512, or what fits the context)"},
-                              {"tokens", CLI_INTEGER, &r.tokens, "N",
+                              {"tokens", CLI_INTEGER_IN(1, MAX_TOKENS), &r.tokens, "N",
                                "tokens to generate (default 128, or what fits the context)"},
                               {"precision", CLI_STRING, &r.precision, "TYPE",
                                CLI_PRECISION_HELP " (default: the model's)"},
-                              {"threads", CLI_INTEGER, &r.threads, "N",
+                              {"threads", CLI_THREADS, &r.threads, "N",
                                "compute threads (default: the model's train.threads)"},
                               {"set", CLI_LIST, &r.overrides, "KEY=VALUE",
                                "override a key of a config file; may be repeated"},
@@ -280,10 +280,6 @@ static int run(int argc, char **argv)
     }
     if (count != 1) {
         return cli_misuse(&cli_bench_generate, "name one run, model directory or config file");
-    }
-    if (r.prompt > MAX_TOKENS || r.tokens > MAX_TOKENS || r.threads < 0 || r.threads > 4096) {
-        return cli_misuse(&cli_bench_generate, "--threads must be 1 to 4096, tokens at most %d",
-                          MAX_TOKENS);
     }
     if ((code = cli_check_precision(&cli_bench_generate, r.precision)) >= 0) {
         return code;

@@ -140,10 +140,10 @@ static int run(int argc, char **argv)
     figures f = {0};
     int64_t threads = -1;
     bool json = false;
-    const cli_flag flags[] = {
-        {"threads", CLI_INTEGER, &threads, "N", "compute threads (default: one per core)"},
-        {"json", CLI_SWITCH, &json, NULL, CLI_JSON_HELP},
-        {NULL, CLI_SWITCH, NULL, NULL, NULL}};
+    const cli_flag flags[] = {{"threads", CLI_INTEGER_IN(1, 4096), &threads, "N",
+                               "compute threads (default: one per core)"},
+                              {"json", CLI_SWITCH, &json, NULL, CLI_JSON_HELP},
+                              {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
     by_error error = {0};
@@ -151,9 +151,8 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (count != 0 || threads == 0 || threads < -1 || threads > 4096) {
-        return cli_misuse(&cli_bench_machine, count != 0 ? "this command takes no arguments"
-                                                         : "--threads must be 1 to 4096");
+    if (count != 0) {
+        return cli_misuse(&cli_bench_machine, "this command takes no arguments");
     }
     by_status status = measure(&f, (int)threads, &error);
     if (status == BY_OK) {

@@ -77,9 +77,9 @@ static int run(int argc, char **argv)
         {"tokenizer", CLI_STRING, &tokenizer, "PATH",
          "existing tokenizer: a tokenizer.json, a *.tiktoken file, or a directory with one or with "
          "GPT-2's files"},
-        {"train-bpe", CLI_INTEGER, &vocab, "VOCAB",
+        {"train-bpe", CLI_INTEGER_FROM(1), &vocab, "VOCAB",
          "train a BPE tokenizer with a vocabulary of this size first, and time that too"},
-        {"threads", CLI_INTEGER, &threads, "N", "threads (default: one per core)"},
+        {"threads", CLI_THREADS, &threads, "N", "threads (default: one per core)"},
         {"json", CLI_SWITCH, &json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
@@ -95,9 +95,6 @@ static int run(int argc, char **argv)
     }
     if ((tokenizer == NULL) == (vocab == 0)) {
         return cli_misuse(&cli_bench_pack, "give one of --tokenizer and --train-bpe");
-    }
-    if (vocab < 0 || threads < 0) {
-        return cli_misuse(&cli_bench_pack, "--train-bpe and --threads must not be negative");
     }
     cli_catch_signals();
     by_pack_options options = {.inputs = (const char *const *)rest,

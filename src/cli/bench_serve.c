@@ -197,23 +197,26 @@ static int run(int argc, char **argv)
     options.vocab = 50;
     const cli_flag flags[] = {
         {"model", CLI_STRING, &options.model, "NAME", "name of the model to request (required)"},
-        {"requests", CLI_INTEGER, &requests, "N", "number of requests (default 100)"},
-        {"concurrency", CLI_INTEGER, &concurrency, "N",
+        {"requests", CLI_INTEGER_IN(1, 10000000), &requests, "N",
+         "number of requests (default 100)"},
+        {"concurrency", CLI_INTEGER_IN(1, 100000), &concurrency, "N",
          "requests in flight at the same time, with --rate at most (default 8)"},
-        {"rate", CLI_NUMBER, &options.rate, "R",
+        {"rate", CLI_NUMBER_ABOVE(0, INFINITY), &options.rate, "R",
          "send R requests per second at random times, whatever the server does (open loop); by "
          "default, each answer is followed by the next request"},
-        {"prompt-tokens", CLI_INTEGER, &prompt, "N", "tokens of a prompt (default 32)"},
-        {"tokens", CLI_INTEGER, &tokens, "N", "tokens of an answer (default 32)"},
-        {"vocab", CLI_INTEGER, &options.vocab, "N",
+        {"prompt-tokens", CLI_INTEGER_IN(1, 1 << 20), &prompt, "N",
+         "tokens of a prompt (default 32)"},
+        {"tokens", CLI_INTEGER_FROM(1), &tokens, "N", "tokens of an answer (default 32)"},
+        {"vocab", CLI_INTEGER_FROM(1), &options.vocab, "N",
          "prompts are random token ids below N (default 50)"},
         {"whole", CLI_SWITCH, &options.whole, NULL, "request whole answers instead of streams"},
         {"key", CLI_STRING, &options.key, "KEY", "API key"},
         {"seed", CLI_SEED, &options.seed, "S",
          "seed of prompts and arrival times (default: a new one, so that no prompt is in the "
          "server's prefix cache)"},
-        {"ttft", CLI_NUMBER, &goal.first, "SECONDS", "goodput: time to the first text, at most"},
-        {"e2e", CLI_NUMBER, &goal.end, "SECONDS",
+        {"ttft", CLI_NUMBER_ABOVE(0, INFINITY), &goal.first, "SECONDS",
+         "goodput: time to the first text, at most"},
+        {"e2e", CLI_NUMBER_ABOVE(0, INFINITY), &goal.end, "SECONDS",
          "goodput: time to the end of the answer, at most"},
         {"out", CLI_STRING, &picture, "FILE",
          "plot the latencies by percentile to a .png or .svg file"},
@@ -227,9 +230,8 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (rest_count != 1 || options.model == NULL || requests < 1 || requests > 10000000 ||
-        concurrency < 1 || concurrency > 100000 || prompt < 1 || prompt > (1 << 20) || tokens < 1) {
-        return cli_misuse(&cli_bench_serve, "give a URL and --model; counts must be at least 1");
+    if (rest_count != 1 || options.model == NULL) {
+        return cli_misuse(&cli_bench_serve, "give a URL and --model");
     }
     options.url = rest[0];
     options.requests = (size_t)requests;

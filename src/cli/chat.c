@@ -413,10 +413,11 @@ static int run(int argc, char **argv)
         {"system", CLI_STRING, &r.system, "TEXT", "system message"},
         {"template", CLI_STRING, &r.template_file, "FILE",
          "chat template (default: the model's own)"},
-        {"tokens", CLI_INTEGER, &r.tokens, "N", "tokens of an answer, at most (default 512)"},
+        {"tokens", CLI_INTEGER_FROM(1), &r.tokens, "N",
+         "tokens of an answer, at most (default 512)"},
         {"temperature", CLI_NUMBER, &r.sampling.temperature, "T",
          "sampling temperature; 0 always takes the most probable token (default 0.8)"},
-        {"top-k", CLI_INTEGER, &r.sampling.top_k, "K",
+        {"top-k", CLI_INTEGER_FROM(0), &r.sampling.top_k, "K",
          "sample from the K most probable tokens only; 0: from all (default 0)"},
         {"top-p", CLI_NUMBER, &r.sampling.top_p, "P",
          "sample from the most probable tokens whose probabilities add up to P; 1: from all "
@@ -425,11 +426,11 @@ static int run(int argc, char **argv)
          "end an answer where the model writes TEXT, which is not printed; may be repeated"},
         {"seed", CLI_SEED, &r.sampling.seed, "N",
          "random seed; equal seeds give equal answers (default 0)"},
-        {"context", CLI_INTEGER, &r.context, "N",
+        {"context", CLI_INTEGER_FROM(1), &r.context, "N",
          "tokens of a conversation, at most (default: the model's context)"},
         {"precision", CLI_STRING, &r.precision, "TYPE",
          CLI_PRECISION_HELP " (default: the model's)"},
-        {"threads", CLI_INTEGER, &r.threads, "N",
+        {"threads", CLI_THREADS, &r.threads, "N",
          "compute threads (default: the model's train.threads)"},
         {"adapter", CLI_STRING, &r.adapter, "DIR", CLI_ADAPTER_HELP},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
@@ -442,10 +443,6 @@ static int run(int argc, char **argv)
     }
     if (count != 1) {
         return cli_misuse(&cli_chat, "name one run or model directory");
-    }
-    if (r.tokens < 1 || r.threads < 0 || r.threads > 4096 || r.context < 0) {
-        return cli_misuse(
-            &cli_chat, "--tokens must be at least 1, --threads 0 to 4096, --context not negative");
     }
     for (size_t i = 0; i < r.stops.count; i++) {
         if (r.stops.items[i][0] == '\0') {

@@ -191,10 +191,11 @@ static int run(int argc, char **argv)
     const cli_flag flags[] = {
         {"json", CLI_SWITCH, &r.json, NULL,
          "print one JSON line per checkpoint or tensor; for digest, one in all"},
-        {"keep", CLI_INTEGER, &r.keep, "N", "prune: keep the N newest checkpoints (default 3)"},
-        {"keep-best", CLI_INTEGER, &r.keep_best, "N",
+        {"keep", CLI_INTEGER_FROM(1), &r.keep, "N",
+         "prune: keep the N newest checkpoints (default 3)"},
+        {"keep-best", CLI_INTEGER_FROM(0), &r.keep_best, "N",
          "prune: keep also the N with the lowest validation loss (default 0)"},
-        {"keep-every", CLI_INTEGER, &r.keep_every, "N",
+        {"keep-every", CLI_INTEGER_FROM(0), &r.keep_every, "N",
          "prune: keep also those of steps that are multiples of N (default 0: none)"},
         {"ema", CLI_SWITCH, &r.ema, NULL,
          "merge: use the moving average of the weights (optimizer.ema)"},
@@ -208,10 +209,6 @@ static int run(int argc, char **argv)
     int code = cli_parse(&cli_checkpoint, flags, argc, argv, &rest, &count);
     if (code >= 0) {
         return code;
-    }
-    if (r.keep < 1 || r.keep_best < 0 || r.keep_every < 0) {
-        return cli_misuse(&cli_checkpoint,
-                          "--keep must be at least 1, --keep-best and --keep-every at least 0");
     }
     for (size_t i = 0; i < sizeof deeds / sizeof *deeds; i++) {
         if (count == deeds[i].paths + 1 && strcmp(rest[0], deeds[i].name) == 0) {

@@ -122,11 +122,12 @@ static int run(int argc, char **argv)
     const cli_flag flags[] = {
         {"batch", CLI_STRING, &r.file, "FILE",
          "file with one text per line (text or {\"text\": ...}); - for standard input"},
-        {"batch-size", CLI_INTEGER, &r.batch, "N", "texts that are computed together (default 8)"},
-        {"context", CLI_INTEGER, &r.context, "N",
+        {"batch-size", CLI_INTEGER_IN(1, CLI_TEXT_BATCH), &r.batch, "N",
+         "texts that are computed together (default 8)"},
+        {"context", CLI_INTEGER_FROM(1), &r.context, "N",
          "tokens of the longest text (default: the model's context)"},
         {"precision", CLI_STRING, &r.precision, "TYPE", CLI_PRECISION_HELP " (default f32)"},
-        {"threads", CLI_INTEGER, &r.threads, "N", "compute threads (default: one per core)"},
+        {"threads", CLI_THREADS, &r.threads, "N", "compute threads (default: one per core)"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
@@ -137,7 +138,7 @@ static int run(int argc, char **argv)
     if (count != 1 || r.file == NULL) {
         return cli_misuse(&cli_classify, "name one model directory, and texts with --batch");
     }
-    code = cli_check_text_flags(&cli_classify, r.batch, r.context, r.threads, r.precision);
+    code = cli_check_precision(&cli_classify, r.precision);
     return code >= 0 ? code : classify(&r, rest[0]);
 }
 

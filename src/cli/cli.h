@@ -17,6 +17,7 @@
 #ifndef BY_CLI_CLI_H
 #define BY_CLI_CLI_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -42,14 +43,60 @@ enum cli_exit {
     CLI_INTERRUPTED = BY_EXIT_INTERRUPTED
 };
 
-typedef enum cli_flag_kind {
-    CLI_SWITCH,  /* bool */
-    CLI_STRING,  /* const char * */
-    CLI_INTEGER, /* int64_t */
-    CLI_SEED,    /* uint64_t */
-    CLI_NUMBER,  /* double */
-    CLI_LIST     /* cli_list: the flag may be repeated */
+typedef enum cli_value_type {
+    CLI_TYPE_SWITCH,  /* bool */
+    CLI_TYPE_STRING,  /* const char * */
+    CLI_TYPE_INTEGER, /* int64_t */
+    CLI_TYPE_SEED,    /* uint64_t */
+    CLI_TYPE_NUMBER,  /* double, always finite */
+    CLI_TYPE_LIST,    /* cli_list: the flag may be repeated */
+    CLI_TYPE_KEY      /* cli_settings: a value for a key of a server's configuration */
+} cli_value_type;
+
+typedef struct cli_flag_kind {
+    cli_value_type type;
+    double least; /* range of an integer or a number, which may be infinite */
+    double most;
+    bool above;      /* the range excludes `least` */
+    const char *key; /* CLI_TYPE_KEY: "worker.threads" */
 } cli_flag_kind;
+
+/* What a row of a table of flags says of its value: its type and its range. */
+#define CLI_SWITCH                                                                                 \
+    {                                                                                              \
+        .type = CLI_TYPE_SWITCH                                                                    \
+    }
+#define CLI_STRING                                                                                 \
+    {                                                                                              \
+        .type = CLI_TYPE_STRING                                                                    \
+    }
+#define CLI_LIST                                                                                   \
+    {                                                                                              \
+        .type = CLI_TYPE_LIST                                                                      \
+    }
+#define CLI_SEED                                                                                   \
+    {                                                                                              \
+        .type = CLI_TYPE_SEED                                                                      \
+    }
+#define CLI_INTEGER_IN(first, last)                                                                \
+    {                                                                                              \
+        .type = CLI_TYPE_INTEGER, .least = (first), .most = (last)                                 \
+    }
+#define CLI_INTEGER_FROM(first) CLI_INTEGER_IN(first, INFINITY)
+#define CLI_THREADS             CLI_INTEGER_IN(0, 4096) /* 0: the default */
+#define CLI_NUMBER_IN(first, last)                                                                 \
+    {                                                                                              \
+        .type = CLI_TYPE_NUMBER, .least = (first), .most = (last)                                  \
+    }
+#define CLI_NUMBER_ABOVE(bound, last)                                                              \
+    {                                                                                              \
+        .type = CLI_TYPE_NUMBER, .least = (bound), .most = (last), .above = true                   \
+    }
+#define CLI_NUMBER CLI_NUMBER_IN(-INFINITY, INFINITY)
+#define CLI_KEY(path)                                                                              \
+    {                                                                                              \
+        .type = CLI_TYPE_KEY, .key = (path)                                                        \
+    }
 
 #define CLI_LIST_MAX 64
 typedef struct cli_list {
@@ -57,10 +104,21 @@ typedef struct cli_list {
     size_t count;
 } cli_list;
 
+/* Values of flags that stand for keys of a server's configuration, whose schema checks them. */
+#define CLI_SETTINGS_MAX 32
+typedef struct cli_settings {
+    struct cli_setting {
+        const char *flag; /* without dashes */
+        const char *key;
+        const char *value;
+    } items[CLI_SETTINGS_MAX];
+    size_t count;
+} cli_settings;
+
 typedef struct cli_flag {
     const char *name; /* without dashes: "top-k", or one letter for "-n" */
     cli_flag_kind kind;
-    void *target;      /* of the kind's type; left unchanged if the flag is absent */
+    void *target;      /* of the kind's type; left unchanged if the flag is absent or refused */
     const char *value; /* name of the value in --help; NULL for a switch */
     const char *help;
 } cli_flag;
@@ -154,6 +212,8 @@ by_dtype cli_compute_dtype(const by_config *config);
 /* Refuses a --precision (NULL: not given) that by_infer_precision does not know. Returns an exit
  * code, or -1 to continue. */
 int cli_check_precision(const cli_command *command, const char *precision);
+/* Refuses a --pool (NULL: not given) that is neither "mean" nor "last". Likewise. */
+int cli_check_pool(const cli_command *command, const char *pool);
 /* Returns the name of a precision (NULL: the config's) whose programs compute in `computes`. */
 const char *cli_precision_name(const char *precision, by_dtype computes);
 /* Prints s as a quoted JSON string; bytes that are not UTF-8 become U+FFFD. */

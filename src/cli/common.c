@@ -215,6 +215,13 @@ int cli_check_precision(const cli_command *command, const char *precision)
     return cli_misuse(command, "--precision %s", error.message);
 }
 
+int cli_check_pool(const cli_command *command, const char *pool)
+{
+    return pool == NULL || strcmp(pool, "mean") == 0 || strcmp(pool, "last") == 0
+               ? -1
+               : cli_misuse(command, "--pool %s: must be mean or last", pool);
+}
+
 const char *cli_precision_name(const char *precision, by_dtype computes)
 {
     by_dtype dtype;

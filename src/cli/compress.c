@@ -247,7 +247,7 @@ static int run(int argc, char **argv)
         {"out", CLI_STRING, &r.out, "DIR", "directory to create; it must not exist yet"},
         {"data", CLI_STRING, &r.options.data, "WHAT",
          "calibration data, as for `banyan eval --data` (default: the run's training data)"},
-        {"samples", CLI_INTEGER, &r.options.samples, "N",
+        {"samples", CLI_INTEGER_FROM(1), &r.options.samples, "N",
          "sequences to calibrate on (default 128)"},
         {"seed", CLI_SEED, &r.options.seed, "N", "seed that selects these sequences (default 0)"},
         {"eval", CLI_STRING, &r.eval, "WHAT",
@@ -275,9 +275,6 @@ static int run(int argc, char **argv)
                                          : r.options.method == NULL
                                              ? "--method is required; --methods lists the methods"
                                              : "--out is required: the directory to create");
-    }
-    if (r.options.samples < 0) {
-        return cli_misuse(&cli_compress, "--samples must be at least 1");
     }
     cli_catch_signals();
     by_status status = cli_open_pretrained(&model, &found, rest[0], r.best, r.ema, NULL, &error);

@@ -238,10 +238,10 @@ static int run(int argc, char **argv)
 {
     request r = {.seed = 1337, .top = 10};
     const cli_flag flags[] = {
-        {"context", CLI_INTEGER, &r.context, "N",
+        {"context", CLI_INTEGER_FROM(1), &r.context, "N",
          "stats: also examine windows of N tokens and the order of an epoch"},
-        {"seed", CLI_INTEGER, &r.seed, "N", "stats: seed of the order (default 1337)"},
-        {"top", CLI_INTEGER, &r.top, "N",
+        {"seed", CLI_INTEGER_FROM(0), &r.seed, "N", "stats: seed of the order (default 1337)"},
+        {"top", CLI_INTEGER_IN(0, MAX_TOP), &r.top, "N",
          "stats: most frequent tokens to list, 0 to 100 (default 10)"},
         {"json", CLI_SWITCH, &r.json, NULL, "print one JSON line per directory"},
         {0}};
@@ -255,10 +255,6 @@ static int run(int argc, char **argv)
     bool verifies = count > 0 && strcmp(rest[0], "verify") == 0;
     if (count < 2 || (!verifies && strcmp(rest[0], "stats") != 0)) {
         return cli_misuse(&cli_data, "name an action and a directory: verify DIR or stats DIR");
-    }
-    if (r.context < 0 || r.seed < 0 || r.top < 0 || r.top > MAX_TOP) {
-        return cli_misuse(&cli_data,
-                          "--context and --seed must not be negative, --top must be 0 to 100");
     }
     cli_catch_signals();
     for (int i = 1; i < count; i++) {

@@ -383,7 +383,7 @@ static int run(int argc, char **argv)
     int64_t ranks = 0;
     bool json = false;
     const cli_flag flags[] = {
-        {"ranks", CLI_INTEGER, &ranks, "N", "start N ranks and check all of them"},
+        {"ranks", CLI_INTEGER_IN(1, 65536), &ranks, "N", "start N ranks and check all of them"},
         {"hostfile", CLI_STRING, &hostfile, "FILE",
          "start them on these hosts: one per line, NAME slots=N"},
         {"json", CLI_SWITCH, &json, NULL, CLI_JSON_HELP},
@@ -396,9 +396,8 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (count != 0 || ranks < 0) {
-        return cli_misuse(&cli_doctor, count != 0 ? "this command takes no arguments"
-                                                  : "--ranks must be at least 1");
+    if (count != 0) {
+        return cli_misuse(&cli_doctor, "this command takes no arguments");
     }
     if (hostfile != NULL || ranks > 0) {
         return launch_self(ranks, hostfile, json);

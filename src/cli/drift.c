@@ -89,10 +89,11 @@ static int run(int argc, char **argv)
          "(required)"},
         {"field", CLI_STRING, &field, "NAME",
          "field of JSON lines that holds the text (default: prompt, else text)"},
-        {"window", CLI_INTEGER, &window, "N", "rows or texts per window (default 500)"},
-        {"threshold", CLI_NUMBER, &options.threshold, "X",
+        {"window", CLI_INTEGER_IN(1, 1 << 30), &window, "N",
+         "rows or texts per window (default 500)"},
+        {"threshold", CLI_NUMBER_ABOVE(0, INFINITY), &options.threshold, "X",
          "threshold of the PSI, Jensen-Shannon and Wasserstein distances (default 0.1)"},
-        {"alpha", CLI_NUMBER, &options.alpha, "P",
+        {"alpha", CLI_NUMBER_ABOVE(0, 1), &options.alpha, "P",
          "false-alarm rate: share of windows without drift that may raise an alarm (default "
          "0.0001)"},
         {"out", CLI_STRING, &page, "FILE", "write an HTML page with charts"},
@@ -107,10 +108,6 @@ static int run(int argc, char **argv)
     }
     if (count != 2 || strcmp(rest[0], "report") != 0 || data == NULL) {
         return cli_misuse(&cli_drift, "give report, one run or directory, and --data");
-    }
-    if (window < 0 || options.threshold < 0.0 || options.alpha < 0.0 || options.alpha > 1.0) {
-        return cli_misuse(&cli_drift,
-                          "--window and --threshold must not be negative, --alpha must be 0 to 1");
     }
     options.requests = (size_t)window;
     by_status status = report_on(rest[1], data, field, page, &options, json, &error);

@@ -102,12 +102,13 @@ static int run(int argc, char **argv)
         {"pool", CLI_STRING, &r.pool, "mean|last",
          "mean of the hidden states of all tokens, or that of the last token (default mean)"},
         {"normalize", CLI_SWITCH, &r.normalize, NULL, "scale the vectors to length 1"},
-        {"batch-size", CLI_INTEGER, &r.batch, "N", "texts that are computed together (default 8)"},
-        {"context", CLI_INTEGER, &r.context, "N",
+        {"batch-size", CLI_INTEGER_IN(1, CLI_TEXT_BATCH), &r.batch, "N",
+         "texts that are computed together (default 8)"},
+        {"context", CLI_INTEGER_FROM(1), &r.context, "N",
          "tokens of the longest text (default: the model's context)"},
         {"precision", CLI_STRING, &r.precision, "TYPE",
          CLI_PRECISION_HELP " (default: the model's)"},
-        {"threads", CLI_INTEGER, &r.threads, "N",
+        {"threads", CLI_THREADS, &r.threads, "N",
          "compute threads (default: the model's train.threads)"},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {"ema", CLI_SWITCH, &r.ema, NULL, CLI_EMA_HELP},
@@ -122,14 +123,9 @@ static int run(int argc, char **argv)
     if (count != 1 || r.file == NULL) {
         return cli_misuse(&cli_embed, "name one run or model directory, and texts with --batch");
     }
-    if (strcmp(r.pool, "mean") != 0 && strcmp(r.pool, "last") != 0) {
-        return cli_misuse(&cli_embed, "--pool %s: must be mean or last", r.pool);
-    }
-    code = cli_check_text_flags(&cli_embed, r.batch, r.context, r.threads, r.precision);
-    if (code >= 0) {
-        return code;
-    }
-    return embed(&r, rest[0]);
+    code = cli_check_pool(&cli_embed, r.pool);
+    code = code >= 0 ? code : cli_check_precision(&cli_embed, r.precision);
+    return code >= 0 ? code : embed(&r, rest[0]);
 }
 
 const cli_command cli_embed = {

@@ -23,7 +23,6 @@ typedef struct request {
 /* Number of sequences whose logits are written if --tokens is not given. */
 #define LOGITS_BATCH 2
 /* Value of --batches if it is not given. */
-#define ALL_BATCHES INT64_MIN
 
 static void show_note(void *user, const by_train_event *event)
 {
@@ -96,11 +95,11 @@ static by_status evaluate(const request *r, const by_pretrained *model, by_error
     if (status != BY_OK) {
         return status;
     }
-    config->train.eval_batches = r->batches == ALL_BATCHES ? -1 : r->batches;
+    config->train.eval_batches = r->batches == 0 ? -1 : r->batches;
     status = open_data(&data, r, model, config, error);
     if (status == BY_OK) {
         const by_weights *weights = by_pretrained_weights(model);
-        int64_t batches = r->batches == ALL_BATCHES ? -1 : r->batches;
+        int64_t batches = r->batches == 0 ? -1 : r->batches;
         status = r->precision != NULL || cli_has_integer_rows(config, weights)
                      ? cli_evaluate_inference(&result, config, weights, data, r->precision, batches,
                                               error)
@@ -227,12 +226,12 @@ static by_status write_logits(const request *r, const by_pretrained *model, by_e
 
 static int run(int argc, char **argv)
 {
-    request r = {.batches = ALL_BATCHES};
+    request r = {0};
     const cli_flag flags[] = {
         {"data", CLI_STRING, &r.data, "WHAT",
          "packed directory, text file, JSON lines, a directory of them, or - for standard input "
          "(default: the held-out data of the run)"},
-        {"batches", CLI_INTEGER, &r.batches, "N",
+        {"batches", CLI_INTEGER_FROM(1), &r.batches, "N",
          "micro-batches to evaluate, at most (default: all)"},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {"ema", CLI_SWITCH, &r.ema, NULL, CLI_EMA_HELP},
@@ -258,9 +257,8 @@ static int run(int argc, char **argv)
     if (count != 1) {
         return cli_misuse(&cli_eval, "name one run directory");
     }
-    if (r.batches != ALL_BATCHES && (r.batches < 1 || r.logits_out != NULL)) {
-        return cli_misuse(&cli_eval, r.batches < 1 ? "--batches must be at least 1"
-                                                   : "--batches cannot be used with --logits-out");
+    if (r.batches > 0 && r.logits_out != NULL) {
+        return cli_misuse(&cli_eval, "--batches cannot be used with --logits-out");
     }
     if (r.tokens != NULL && r.logits_out == NULL) {
         return cli_misuse(&cli_eval,

@@ -77,29 +77,95 @@ static int misuse_unknown(const cli_command *command, const cli_flag *flags, con
                       near == NULL ? "" : "'?", command->name);
 }
 
-/* Stores a flag's value. Returns -1 to continue, or an exit code. */
-static int store(const cli_command *command, const cli_flag *flag, const char *text)
+/* Says "--steps '0' is not a whole number from 1 to 10000". */
+static int misuse_number(const cli_command *command, const cli_flag *flag, const char *text)
+{
+    const cli_flag_kind *kind = &flag->kind;
+    const char *what = kind->type == CLI_TYPE_NUMBER ? "number" : "whole number";
+    bool ends = isfinite(kind->most);
+    char range[96];
+    if (kind->type == CLI_TYPE_SEED) {
+        (void)snprintf(range, sizeof range, "from 0 to 18446744073709551615");
+    } else if (!isfinite(kind->least)) {
+        (void)snprintf(range, sizeof range, "that is finite");
+    } else if (!ends) {
+        (void)snprintf(range, sizeof range, "%s %.10g", kind->above ? "above" : "of at least",
+                       kind->least);
+    } else {
+        (void)snprintf(range, sizeof range,
+                       kind->above ? "above %.10g and at most %.10g" : "from %.10g to %.10g",
+                       kind->least, kind->most);
+    }
+    return cli_misuse(command, "%s%s '%s' is not a %s %s", dashes(flag), flag->name, text, what,
+                      range);
+}
+
+/* Returns true if a number was parsed from all of the text. */
+static bool takes_all(const char *text, const char *end)
+{
+    return end != text && *end == '\0' && errno == 0;
+}
+
+static bool in_range(const cli_flag_kind *kind, double value)
+{
+    return (kind->above ? value > kind->least : value >= kind->least) && value <= kind->most;
+}
+
+/* Stores a number. Returns false if the text is none, or it is out of range. */
+static bool store_number(const cli_flag *flag, const char *text)
 {
     char *end = NULL;
     errno = 0;
-    switch (flag->kind) {
-    case CLI_SWITCH:
+    if (flag->kind.type == CLI_TYPE_INTEGER) {
+        int64_t value = strtoll(text, &end, 10);
+        if (!takes_all(text, end) || !in_range(&flag->kind, (double)value)) {
+            return false;
+        }
+        *(int64_t *)flag->target = value;
+    } else if (flag->kind.type == CLI_TYPE_SEED) {
+        uint64_t value = strtoull(text, &end, 10);
+        if (!takes_all(text, end) || text[strspn(text, " \t")] == '-') {
+            return false;
+        }
+        *(uint64_t *)flag->target = value;
+    } else {
+        double value = strtod(text, &end);
+        if (!takes_all(text, end) || !isfinite(value) || !in_range(&flag->kind, value)) {
+            return false;
+        }
+        *(double *)flag->target = value;
+    }
+    return true;
+}
+
+/* Of a flag that is given twice, the last value counts. */
+static void store_setting(const cli_flag *flag, const char *text)
+{
+    cli_settings *settings = flag->target;
+    size_t at = 0;
+    while (at < settings->count && strcmp(settings->items[at].key, flag->kind.key) != 0) {
+        at++;
+    }
+    assert(at < CLI_SETTINGS_MAX);
+    settings->items[at] = (struct cli_setting){flag->name, flag->kind.key, text};
+    settings->count += at == settings->count;
+}
+
+/* Stores a flag's value. Returns -1 to continue, or an exit code. */
+static int store(const cli_command *command, const cli_flag *flag, const char *text)
+{
+    switch (flag->kind.type) {
+    case CLI_TYPE_SWITCH:
         *(bool *)flag->target = true;
         return -1;
-    case CLI_STRING:
+    case CLI_TYPE_STRING:
         *(const char **)flag->target = text;
         return -1;
-    case CLI_INTEGER:
-        *(int64_t *)flag->target = strtoll(text, &end, 10);
-        break;
-    case CLI_SEED:
-        *(uint64_t *)flag->target = strtoull(text, &end, 10);
-        errno = text[strspn(text, " \t")] == '-' ? ERANGE : errno;
-        break;
-    case CLI_NUMBER:
-        *(double *)flag->target = strtod(text, &end);
-        break;
-    case CLI_LIST: {
+    case CLI_TYPE_INTEGER:
+    case CLI_TYPE_SEED:
+    case CLI_TYPE_NUMBER:
+        return store_number(flag, text) ? -1 : misuse_number(command, flag, text);
+    case CLI_TYPE_LIST: {
         cli_list *list = flag->target;
         if (list->count == CLI_LIST_MAX) {
             return cli_misuse(command, "%s%s is given more than %d times", dashes(flag), flag->name,
@@ -108,13 +174,9 @@ static int store(const cli_command *command, const cli_flag *flag, const char *t
         list->items[list->count++] = text;
         return -1;
     }
-    }
-    if (end == text || *end != '\0' || errno != 0) {
-        return cli_misuse(command, "%s%s '%s' is not a%s number%s", dashes(flag), flag->name, text,
-                          flag->kind == CLI_NUMBER ? "" : " whole",
-                          flag->kind == CLI_SEED      ? " from 0 to 18446744073709551615"
-                          : flag->kind == CLI_INTEGER ? " below 2^63"
-                                                      : "");
+    case CLI_TYPE_KEY:
+        store_setting(flag, text);
+        return -1;
     }
     return -1;
 }
@@ -128,12 +190,13 @@ int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char 
     int count = 0;
     for (; flags[count].name != NULL && count < MAX_FLAGS; count++) {
         options[count].name = flags[count].name;
-        options[count].has_arg = flags[count].kind == CLI_SWITCH ? no_argument : required_argument;
+        options[count].has_arg =
+            flags[count].kind.type == CLI_TYPE_SWITCH ? no_argument : required_argument;
         options[count].val = count;
         if (flags[count].name[1] == '\0') {
             options[count].val = (unsigned char)flags[count].name[0];
             letters[letter++] = flags[count].name[0];
-            if (flags[count].kind != CLI_SWITCH) {
+            if (flags[count].kind.type != CLI_TYPE_SWITCH) {
                 letters[letter++] = ':';
             }
         }

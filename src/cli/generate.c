@@ -352,9 +352,6 @@ static int check_beams(const cli_generation *r)
     bool shaped = r->schema != NULL || r->regex != NULL || r->json_object ||
                   r->rules.repetition != 0.0 || r->rules.presence != 0.0 ||
                   r->rules.frequency != 0.0;
-    if (r->beams < 0 || r->beams > BY_BEAMS) {
-        return cli_misuse(&cli_generate, "--beams must be 1 to %d", BY_BEAMS);
-    }
     if (r->beams > 0 && (on_engine(r) || r->stops.count > 0 || shaped)) {
         return cli_misuse(&cli_generate,
                           "--beams cannot be combined with --batch, --speculate, --kv, --best-of, "
@@ -366,18 +363,15 @@ static int check_beams(const cli_generation *r)
 /* Checks the number of texts of a prompt, and what is reported about them. */
 static int check_texts(const cli_generation *r)
 {
-    if (r->best_of < 1 || r->best_of > r->sessions * 4) {
-        return cli_misuse(&cli_generate, "--best-of must be 1 to four times --sessions");
+    if (r->best_of > r->sessions * 4) {
+        return cli_misuse(&cli_generate, "--best-of must be at most four times --sessions");
     }
-    if (r->texts < 1 || r->texts > r->sessions * 4) {
-        return cli_misuse(&cli_generate, "-n must be 1 to four times --sessions");
+    if (r->texts > r->sessions * 4) {
+        return cli_misuse(&cli_generate, "-n must be at most four times --sessions");
     }
     if (r->texts > 1 && r->best_of > 1) {
         return cli_misuse(&cli_generate, "-n and --best-of cannot be combined: the first prints "
                                          "all texts of a prompt, the second the best one");
-    }
-    if (r->logprobs < -1 || r->logprobs > BY_TOP_TOKENS) {
-        return cli_misuse(&cli_generate, "--logprobs must be 0 to %d", BY_TOP_TOKENS);
     }
     if (r->logprobs >= 0 && r->batch == NULL && !r->json) {
         return cli_misuse(&cli_generate,
@@ -386,7 +380,7 @@ static int check_texts(const cli_generation *r)
     return -1;
 }
 
-/* Checks combinations and ranges of flags. Returns an exit code, or -1 to continue. */
+/* Checks combinations of flags. Returns an exit code, or -1 to continue. */
 static int check(const cli_generation *r)
 {
     if (r->file != NULL && r->prompt[0] != '\0') {
@@ -397,17 +391,9 @@ static int check(const cli_generation *r)
             &cli_generate,
             "--batch cannot be combined with --prompt, --file, --json or --no-prompt");
     }
-    if (r->sessions < 1 || r->sessions > 4096) {
-        return cli_misuse(&cli_generate, "--sessions must be 1 to 4096");
-    }
     if (r->tokens < 1 && (on_engine(r) || r->beams > 0)) {
         return cli_misuse(&cli_generate, "--tokens must be at least 1 with --batch, --speculate, "
                                          "--kv, --best-of, -n, --logprobs and --beams");
-    }
-    if (r->tokens < 0 || r->threads < 0 || r->threads > 4096 || r->context < 0) {
-        return cli_misuse(
-            &cli_generate,
-            "--tokens and --context must not be negative, --threads must be 0 to 4096");
     }
     if ((r->schema != NULL) + (r->regex != NULL) + (r->json_object ? 1 : 0) > 1) {
         return cli_misuse(&cli_generate, "--schema, --regex and --json-object exclude each other");
@@ -458,23 +444,25 @@ static int run(int argc, char **argv)
         {"batch", CLI_STRING, &r.batch, "FILE",
          "continue every prompt of a file, one per line (text or {\"prompt\": ...}), and print one "
          "JSON line each"},
-        {"n", CLI_INTEGER, &r.texts, "N",
+        {"n", CLI_INTEGER_FROM(1), &r.texts, "N",
          "generate N texts per prompt and print all of them (default 1)"},
-        {"best-of", CLI_INTEGER, &r.best_of, "N",
+        {"best-of", CLI_INTEGER_FROM(1), &r.best_of, "N",
          "generate N texts per prompt and print the most likely one (default 1)"},
-        {"beams", CLI_INTEGER, &r.beams, "N", "beam search with N beams instead of sampling"},
+        {"beams", CLI_INTEGER_IN(1, BY_BEAMS), &r.beams, "N",
+         "beam search with N beams instead of sampling"},
         {"length-penalty", CLI_NUMBER, &r.length_penalty, "X",
          "with --beams: divide log-probabilities by length to the power of X (default 1)"},
         {"early-stopping", CLI_SWITCH, &r.early_stopping, NULL,
          "with --beams: stop as soon as N texts have ended"},
         {"speculate", CLI_STRING, &r.speculate, "ngram|MODEL", CLI_SPECULATE_HELP},
         {"kv", CLI_STRING, &r.kv, "int8", CLI_KV_HELP},
-        {"sessions", CLI_INTEGER, &r.sessions, "N",
+        {"sessions", CLI_INTEGER_IN(1, 4096), &r.sessions, "N",
          "prompts of a batch that run at the same time (default 16)"},
-        {"tokens", CLI_INTEGER, &r.tokens, "N", "tokens to generate, at most (default 200)"},
+        {"tokens", CLI_INTEGER_FROM(0), &r.tokens, "N",
+         "tokens to generate, at most (default 200)"},
         {"temperature", CLI_NUMBER, &r.sampling.temperature, "T",
          "sampling temperature; 0 always takes the most probable token (default 0.8)"},
-        {"top-k", CLI_INTEGER, &r.sampling.top_k, "K",
+        {"top-k", CLI_INTEGER_FROM(0), &r.sampling.top_k, "K",
          "sample from the K most probable tokens only; 0: from all (default 0)"},
         {"top-p", CLI_NUMBER, &r.sampling.top_p, "P",
          "sample from the most probable tokens whose probabilities add up to P; 1: from all "
@@ -500,11 +488,11 @@ static int run(int argc, char **argv)
          "end the text where the model writes TEXT, which is not printed; may be repeated"},
         {"seed", CLI_SEED, &r.sampling.seed, "N",
          "random seed; equal seeds give equal texts (default 0)"},
-        {"context", CLI_INTEGER, &r.context, "N",
+        {"context", CLI_INTEGER_FROM(1), &r.context, "N",
          "tokens of the context window (default: the model's)"},
         {"precision", CLI_STRING, &r.precision, "TYPE",
          CLI_PRECISION_HELP " (default: the model's)"},
-        {"threads", CLI_INTEGER, &r.threads, "N",
+        {"threads", CLI_THREADS, &r.threads, "N",
          "compute threads (default: the model's train.threads)"},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {"ema", CLI_SWITCH, &r.ema, NULL, CLI_EMA_HELP},
@@ -513,7 +501,7 @@ static int run(int argc, char **argv)
         {"no-prompt", CLI_SWITCH, &r.no_prompt, NULL, "print the continuation without the prompt"},
         {"verbose", CLI_SWITCH, &r.verbose, NULL,
          "print the speed even when standard error is not a terminal"},
-        {"logprobs", CLI_INTEGER, &r.logprobs, "K",
+        {"logprobs", CLI_INTEGER_IN(0, BY_TOP_TOKENS), &r.logprobs, "K",
          "with --json or --batch: report the log-probability of each token and of the K most "
          "probable alternatives"},
         {"json", CLI_SWITCH, &r.json, NULL, "print one JSON line at the end instead of the text"},

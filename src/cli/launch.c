@@ -230,18 +230,6 @@ static int count_own(const cli_flag *flags, int argc, char **argv)
     return i < argc ? i : argc;
 }
 
-static int check_flags(const launch *l)
-{
-    if (l->ranks < 0 || l->ranks > 65536 || l->threads < 0 || l->threads > 4096) {
-        return cli_misuse(&cli_launch, "-n must be 1 to 65536, --threads at most 4096");
-    }
-    if (l->max_restarts < 0 || l->max_restarts > 1000000 || l->host_faults < 1 ||
-        l->host_faults > 1000000) {
-        return cli_misuse(&cli_launch, "--max-restarts must be at least 0, --host-faults 1");
-    }
-    return -1;
-}
-
 static int read_hosts(launch *l)
 {
     by_error error = {0};
@@ -268,14 +256,14 @@ static int run(int argc, char **argv)
     launch l = {
         .max_restarts = 10, .host_faults = 3, .grace = "30s", .timeout = "10m", .silence = "1m"};
     const cli_flag flags[] = {
-        {"ranks", CLI_INTEGER, &l.ranks, "N",
+        {"ranks", CLI_INTEGER_IN(1, 65536), &l.ranks, "N",
          "number of ranks, also -n N (default: the slots of the host file, else 1)"},
         {"hostfile", CLI_STRING, &l.hostfile, "FILE", "file with one host per line: NAME slots=N"},
-        {"threads", CLI_INTEGER, &l.threads, "N",
+        {"threads", CLI_THREADS, &l.threads, "N",
          "compute threads of each rank (default: cores divided by ranks)"},
-        {"max-restarts", CLI_INTEGER, &l.max_restarts, "N",
+        {"max-restarts", CLI_INTEGER_IN(0, 1000000), &l.max_restarts, "N",
          "restarts in a row without a new checkpoint before giving up (default 10)"},
-        {"host-faults", CLI_INTEGER, &l.host_faults, "N",
+        {"host-faults", CLI_INTEGER_IN(1, 1000000), &l.host_faults, "N",
          "failures of a host after which it is no longer used (default 3)"},
         {"grace", CLI_STRING, &l.grace, "TIME",
          "time to save a checkpoint after SIGTERM or Ctrl-C (default 30s)"},
@@ -295,9 +283,6 @@ static int run(int argc, char **argv)
     int code = cli_parse(&cli_launch, flags, own, argv, &rest, &count);
     if (code < 0 && own == argc) {
         code = cli_misuse(&cli_launch, "name a command to launch, e.g. train CONFIG");
-    }
-    if (code < 0) {
-        code = check_flags(&l);
     }
     if (code < 0) {
         code = read_hosts(&l);

@@ -100,16 +100,13 @@ static bool parse_dedup(const char *text, by_pack_dedup *out)
 }
 
 /* Returns what is wrong with the arguments, or NULL. */
-static const char *find_misuse(int count, const char *output, bool negative, const char *corrupt)
+static const char *find_misuse(int count, const char *output, const char *corrupt)
 {
     if (count == 0) {
         return "name the files or directories to pack";
     }
     if (output == NULL) {
         return "--output DIR is missing";
-    }
-    if (negative) {
-        return "--vocab, --threads and --shard-tokens are not negative";
     }
     if (strcmp(corrupt, "fail") != 0 && strcmp(corrupt, "skip") != 0) {
         return "--corrupt is fail or skip";
@@ -140,22 +137,23 @@ static int run(int argc, char **argv)
         {"tokenizer", CLI_STRING, &tokenizer, "WHAT",
          "bpe (trained on this text), char, or an existing one: a tokenizer.json, a .tiktoken file "
          "or a directory (default bpe)"},
-        {"vocab", CLI_INTEGER, &vocab, "N",
+        {"vocab", CLI_INTEGER_FROM(1), &vocab, "N",
          "vocabulary size of a BPE tokenizer that is trained here (default 8192)"},
         {"field", CLI_STRING, &field, "NAME",
          "field of JSON lines, or column of Parquet files, that holds the text (default text)"},
-        {"valid-fraction", CLI_NUMBER, &valid, "F",
+        {"valid-fraction", CLI_NUMBER_IN(0, 1), &valid, "F",
          "hold out this share at the end of the text; writes DIR/train and DIR/valid (default 0)"},
         {"dedup", CLI_STRING, &dedup, "WHAT",
          "remove duplicate documents: none, exact, or near (MinHash) (default none)"},
         {"corrupt", CLI_STRING, &corrupt, "WHAT",
          "what to do about JSON lines without text: fail, or skip and report file and line "
          "(default fail)"},
-        {"corrupt-budget", CLI_NUMBER, &budget, "N",
+        {"corrupt-budget", CLI_NUMBER_IN(0, INFINITY), &budget, "N",
          "lines that --corrupt skip may leave out; below 1, a share of all lines (default 0.01)"},
-        {"shard-tokens", CLI_INTEGER, &shard, "N", "tokens per shard file (default 134217728)"},
+        {"shard-tokens", CLI_INTEGER_FROM(1), &shard, "N",
+         "tokens per shard file (default 134217728)"},
         {"no-eos", CLI_SWITCH, &no_eos, NULL, "add no end-of-text token after each document"},
-        {"threads", CLI_INTEGER, &threads, "N", "threads (default: one per core)"},
+        {"threads", CLI_THREADS, &threads, "N", "threads (default: one per core)"},
         {"json", CLI_SWITCH, &json, NULL, CLI_JSON_HELP},
         {0}};
     char **rest;
@@ -164,7 +162,7 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    const char *misuse = find_misuse(count, output, vocab < 0 || threads < 0 || shard < 0, corrupt);
+    const char *misuse = find_misuse(count, output, corrupt);
     if (misuse == NULL && !parse_dedup(dedup, &options.dedup)) {
         misuse = "--dedup must be none, exact or near";
     }

@@ -194,12 +194,6 @@ typedef struct schedule_flags {
     int64_t chunks;
 } schedule_flags;
 
-/* Limits a number to the range of int; anything beyond is out of range for its purpose anyway. */
-static int in_int(int64_t n)
-{
-    return n < 0 || n > INT_MAX ? -1 : (int)n;
-}
-
 /* Draws a pipeline schedule to a file, or prints it. */
 static by_status draw_schedule(const schedule_flags *s, const char *out, by_error *error)
 {
@@ -210,8 +204,8 @@ static by_status draw_schedule(const schedule_flags *s, const char *out, by_erro
         return status;
     }
     const by_pipeline_options options = {.kind = kind,
-                                         .ranks = in_int(s->ranks),
-                                         .chunks = in_int(s->chunks),
+                                         .ranks = (int)s->ranks,
+                                         .chunks = (int)s->chunks,
                                          .micro_batches = s->micro_batches};
     status = by_pipeline_open(&pipeline, &options, error);
     if (status != BY_OK) {
@@ -245,10 +239,11 @@ static int run(int argc, char **argv)
         {"log", CLI_SWITCH, &log_y, NULL, "logarithmic loss axis"},
         {"schedule", CLI_STRING, &schedule.kind, "KIND",
          "draw a pipeline schedule: gpipe, 1f1b, interleaved or zero_bubble"},
-        {"ranks", CLI_INTEGER, &schedule.ranks, "N", "schedule: ranks of the pipeline (default 4)"},
-        {"micro-batches", CLI_INTEGER, &schedule.micro_batches, "N",
+        {"ranks", CLI_INTEGER_IN(1, INT_MAX), &schedule.ranks, "N",
+         "schedule: ranks of the pipeline (default 4)"},
+        {"micro-batches", CLI_INTEGER_FROM(1), &schedule.micro_batches, "N",
          "schedule: micro-batches per step (default 8)"},
-        {"chunks", CLI_INTEGER, &schedule.chunks, "N",
+        {"chunks", CLI_INTEGER_IN(1, INT_MAX), &schedule.chunks, "N",
          "schedule: model chunks per rank (default 1)"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;

@@ -329,12 +329,11 @@ static int run(int argc, char **argv)
 {
     request q = {.steps = 5};
     const cli_flag flags[] = {
-        {"steps", CLI_INTEGER, &q.steps, "N",
-         "steps to record, after one warm-up step (default 5)"},
+        {"steps", CLI_STEPS, &q.steps, "N", "steps to record, after one warm-up step (default 5)"},
         {"trace", CLI_STRING, &q.trace, "FILE",
          "write a Chrome trace, for https://ui.perfetto.dev"},
         {"out", CLI_STRING, &q.out, "FILE", "draw the table of operations to an .svg or .png file"},
-        {"ranks", CLI_INTEGER, &q.ranks, "N",
+        {"ranks", CLI_INTEGER_IN(1, 1024), &q.ranks, "N",
          "run this many ranks as threads of this process (default 1)"},
         {"random", CLI_SWITCH, &q.random, NULL, "train on random data, whatever the config says"},
         {"set", CLI_LIST, &q.overrides, "KEY=VALUE", CLI_SET_HELP},
@@ -346,11 +345,8 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (count != 1 || q.steps < 1 || q.steps > CLI_MAX_STEPS || q.ranks < 0 || q.ranks > 1024) {
-        return cli_misuse(&cli_profile, count != 1 ? "name one config file or run directory"
-                                        : q.steps < 1 || q.steps > CLI_MAX_STEPS
-                                            ? "--steps must be 1 to 10000"
-                                            : "--ranks must be 0 to 1024");
+    if (count != 1) {
+        return cli_misuse(&cli_profile, "name one config file or run directory");
     }
     cli_catch_signals();
     return cli_with_config(&cli_profile, rest[0], &q.overrides, profile, &q);

@@ -12,15 +12,15 @@ static int run(int argc, char **argv)
         {"dir", CLI_STRING, &directory, "DIR", CLI_DIR_HELP},
         {"tasks", CLI_STRING, &options.tasks, "FILE",
          "SQLite file that stores tasks (default: none, tasks are refused)"},
-        {"queue", CLI_INTEGER, &queue, "N",
+        {"queue", CLI_INTEGER_IN(1, 1 << 20), &queue, "N",
          "requests that may wait in the queue, at most (default 1024)"},
-        {"queue-tokens", CLI_INTEGER, &options.queue_tokens, "N",
+        {"queue-tokens", CLI_INTEGER_FROM(1), &options.queue_tokens, "N",
          "estimated tokens of prompts and answers that may wait, at most (default 4000000)"},
-        {"stored", CLI_INTEGER, &options.stored, "N",
+        {"stored", CLI_INTEGER_IN(1, 1 << 30), &options.stored, "N",
          "tasks and responses that are stored for each key name, at most (default 100000)"},
-        {"wait", CLI_NUMBER, &options.queue_wait, "SECONDS", CLI_WAIT_HELP},
-        {"silence", CLI_NUMBER, &options.silence_seconds, "SECONDS", CLI_SILENCE_HELP},
-        {"hang", CLI_NUMBER, &options.hang_seconds, "SECONDS",
+        {"wait", CLI_NUMBER_IN(0, 86400), &options.queue_wait, "SECONDS", CLI_WAIT_HELP},
+        {"silence", CLI_SILENCE, &options.silence_seconds, "SECONDS", CLI_SILENCE_HELP},
+        {"hang", CLI_NUMBER_ABOVE(0, 1e6), &options.hang_seconds, "SECONDS",
          "time without an engine step after which a worker with work counts as dead (default 60)"},
         {"supervised", CLI_SWITCH, &options.supervised, NULL,
          "give workers no requests before `banyan serve` has said which versions get them"},
@@ -33,10 +33,8 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (rest_count != 0 || queue < 0 || options.stored < 0 || options.queue_wait < 0.0) {
-        return cli_misuse(&cli_broker,
-                          "this command takes flags only; --queue, --stored and --wait must not be "
-                          "negative");
+    if (rest_count != 0) {
+        return cli_misuse(&cli_broker, "this command takes flags only");
     }
     char *own = directory == NULL ? cli_serve_directory() : NULL;
     char *socket = NULL;

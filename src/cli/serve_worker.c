@@ -36,27 +36,27 @@ static int run(int argc, char **argv)
          "checkpoint of RUN to load (default: the newest)"},
         {"adapter", CLI_STRING, &options.adapter, "DIR", CLI_ADAPTER_HELP},
         {"pool", CLI_STRING, &pool, "mean|last", CLI_POOL_HELP},
-        {"batch", CLI_INTEGER, &options.batch, "N", CLI_BATCH_HELP},
-        {"delay", CLI_NUMBER, &options.delay, "SECONDS", CLI_DELAY_HELP},
+        {"batch", CLI_BATCH, &options.batch, "N", CLI_BATCH_HELP},
+        {"delay", CLI_DELAY, &options.delay, "SECONDS", CLI_DELAY_HELP},
         {"precision", CLI_STRING, &options.precision, "P",
          CLI_PRECISION_HELP " (default: the model's)"},
-        {"sessions", CLI_INTEGER, &options.sessions, "N",
+        {"sessions", CLI_INTEGER_IN(0, 65536), &options.sessions, "N",
          "sequences that run at the same time (default 16)"},
-        {"context", CLI_INTEGER, &options.context, "N",
+        {"context", CLI_INTEGER_IN(0, 1 << 24), &options.context, "N",
          "longest sequence in tokens, prompt and answer together (default: the model's context)"},
-        {"rows", CLI_INTEGER, &options.rows, "N",
+        {"rows", CLI_INTEGER_IN(1, 65536), &options.rows, "N",
          "tokens that an engine step processes, at most (default 256)"},
-        {"threads", CLI_INTEGER, &threads, "N", "compute threads (default: one per core)"},
-        {"nice", CLI_INTEGER, &niceness, "N",
+        {"threads", CLI_THREADS, &threads, "N", "compute threads (default: one per core)"},
+        {"nice", CLI_INTEGER_IN(0, 19), &niceness, "N",
          "how far to yield to other processes, as nice(1), 0 to 19 (default 0)"},
-        {"max-rate", CLI_NUMBER, &options.max_rate, "N",
+        {"max-rate", CLI_NUMBER_IN(0, 1e6), &options.max_rate, "N",
          "requests per second that the worker starts, at most (default: no limit)"},
         {"ready-file", CLI_STRING, &options.ready_file, "FILE",
          "file that is not empty while the worker accepts requests, for readiness probes"},
-        {"hang", CLI_NUMBER, &options.hang_seconds, "SECONDS",
+        {"hang", CLI_NUMBER_ABOVE(0, 1e6), &options.hang_seconds, "SECONDS",
          "time with work but without an engine step after which the worker exits with code 4 "
          "(default 60)"},
-        {"drift-window", CLI_INTEGER, &window, "N", CLI_DRIFT_HELP},
+        {"drift-window", CLI_INTEGER_IN(1, 1 << 30), &window, "N", CLI_DRIFT_HELP},
         {"no-sandbox", CLI_SWITCH, &options.open, NULL,
          "run without the sandbox, where the kernel or the container does not allow one"},
         {"child", CLI_SWITCH, &options.child, NULL, CLI_CHILD_HELP},
@@ -68,17 +68,11 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (rest_count != 1 || window < 0 || options.hang_seconds < 0.0) {
-        return cli_misuse(&cli_worker, "%s",
-                          window < 0                   ? "--drift-window must be at least 1"
-                          : options.hang_seconds < 0.0 ? "--hang must be above 0"
-                                                       : "name one run or model directory");
+    if (rest_count != 1) {
+        return cli_misuse(&cli_worker, "name one run or model directory");
     }
-    if (niceness < 0 || niceness > 19) {
-        return cli_misuse(&cli_worker, "--nice must be 0 to 19");
-    }
-    if (strcmp(pool, "mean") != 0 && strcmp(pool, "last") != 0) {
-        return cli_misuse(&cli_worker, "--pool %s: must be mean or last", pool);
+    if ((code = cli_check_pool(&cli_worker, pool)) >= 0) {
+        return code;
     }
     options.pool_last = strcmp(pool, "last") == 0;
     cli_hide_password(address, NULL);

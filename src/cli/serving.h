@@ -32,6 +32,11 @@
 #define CLI_INSECURE_HELP "allow an address that other machines reach without --keys"
 #define CLI_REDIS_HELP    "use the Redis server at redis://HOST[:PORT] as the broker"
 
+/* Ranges of flags that these commands share and that are no keys of the configuration. */
+#define CLI_BATCH   CLI_INTEGER_IN(1, 4096)
+#define CLI_DELAY   CLI_NUMBER_ABOVE(0, 60)
+#define CLI_SILENCE CLI_NUMBER_ABOVE(0, 3600)
+
 /* A by_serve_log that writes to standard error. */
 void cli_serve_log(void *user, const char *line);
 /* Makes SIGTERM and SIGINT end the program at once until a loop watches them: by default, process 1

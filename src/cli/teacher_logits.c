@@ -29,15 +29,15 @@ static int run(int argc, char **argv)
         {"data", CLI_STRING, &o.data, "DIR",
          "packed directory that the student will be trained on (required)"},
         {"out", CLI_STRING, &out, "DIR", "directory to create; it must not exist yet (required)"},
-        {"top", CLI_INTEGER, &o.top, "K",
+        {"top", CLI_INTEGER_FROM(1), &o.top, "K",
          "most probable tokens to store per position (default 64)"},
-        {"temperature", CLI_NUMBER, &o.temperature, "T",
+        {"temperature", CLI_NUMBER_ABOVE(0, INFINITY), &o.temperature, "T",
          "the student's distill.temperature (default 2)"},
-        {"context", CLI_INTEGER, &o.context, "N",
+        {"context", CLI_INTEGER_FROM(1), &o.context, "N",
          "the student's model.context (default: the teacher's)"},
         {"precision", CLI_STRING, &o.precision, "NAME",
          CLI_PRECISION_HELP " (default: the model's)"},
-        {"threads", CLI_INTEGER, &threads, "N",
+        {"threads", CLI_THREADS, &threads, "N",
          "compute threads (default: the model's train.threads)"},
         {"best", CLI_SWITCH, &best, NULL, CLI_BEST_HELP},
         {"ema", CLI_SWITCH, &ema, NULL, CLI_EMA_HELP},
@@ -57,9 +57,6 @@ static int run(int argc, char **argv)
                                        : o.data == NULL
                                            ? "--data is required: the packed data of the student"
                                            : "--out is required: the directory to create");
-    }
-    if (threads < 0 || threads > 4096 || o.context < 0) {
-        return cli_misuse(&cli_logits, "--threads must be 0 to 4096, --context not negative");
     }
     o.threads = (int)threads;
     o.progress = show_progress;

@@ -149,14 +149,3 @@ by_status cli_print_text_rows(const cli_text_rows *r, bool *failed, by_error *er
     *failed = s.failed;
     return status;
 }
-
-int cli_check_text_flags(const cli_command *command, int64_t batch, int64_t context,
-                         int64_t threads, const char *precision)
-{
-    if (batch < 1 || batch > CLI_TEXT_BATCH || threads < 0 || threads > 4096 || context < 0) {
-        return cli_misuse(
-            command, "--batch-size must be 1 to %d, --threads 0 to 4096, --context not negative",
-            CLI_TEXT_BATCH);
-    }
-    return cli_check_precision(command, precision);
-}

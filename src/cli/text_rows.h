@@ -26,8 +26,5 @@ typedef struct cli_text_rows {
 
 /* Prints a line for each text of r->file, in order. *failed: some lines report an error. */
 by_status cli_print_text_rows(const cli_text_rows *r, bool *failed, by_error *error);
-/* Checks flags that these commands share. Returns -1 to continue, or an exit code. */
-int cli_check_text_flags(const cli_command *command, int64_t batch, int64_t context,
-                         int64_t threads, const char *precision);
 
 #endif

@@ -14,8 +14,17 @@ refused() {
     run 2 "$banyan" "$@"
     holds err "$text"
 }
-refused "--batches must be at least 1" eval runs/a --batches -7
-refused "--batches must be at least 1" eval runs/a --batches 0
+refused "--batches '-7' is not a whole number of at least 1" eval runs/a --batches -7
+refused "--batches '0' is not a whole number of at least 1" eval runs/a --batches 0
+for rate in nan -3 0 inf 1e999 x; do
+    refused "--rate '$rate' is not a number above 0" bench serve http://127.0.0.1:1 --model a --requests 1 --rate $rate
+done
+refused "--threshold 'nan' is not a number above 0" drift report runs/a --data text.txt --threshold nan
+refused "--alpha '1.5' is not a number above 0 and at most 1" drift report runs/a --data text.txt --alpha 1.5
+refused "--steps '10001' is not a whole number from 1 to 10000" profile c.yaml --steps 10001
+refused "--top-p 'nan' is not a number that is finite" generate runs/a --top-p nan
+refused "--threads '1e3' is not a whole number from 0 to 4096" generate runs/a --threads 1e3
+refused "--context '-1' is not a whole number of at least 1" chat runs/a --context -1
 refused "--tokens needs --logits-out" eval runs/a --tokens tokens.safetensors
 refused "--batches cannot be used with --logits-out" eval runs/a --logits-out l.safetensors --batches 1
 refused "--precision 'f16' is not a precision: must be f32, bf16, fp16" generate runs/a --precision f16

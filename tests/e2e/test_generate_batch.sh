@@ -176,9 +176,11 @@ for with in '--speculate ngram' '--kv int8' '--best-of 2' '--beams 2' '-n 2'; do
     holds err "--tokens must be at least 1"
 done
 run 2 "$banyan" generate runs --prompt t --best-of 2 --sessions 9223372036854775807
-holds err "--sessions must be 1 to 4096"
+holds err "--sessions '9223372036854775807' is not a whole number from 1 to 4096"
 run 2 "$banyan" generate runs --prompt t -n 0
-holds err "-n must be 1 to four times --sessions"
+holds err "-n '0' is not a whole number of at least 1"
+run 2 "$banyan" generate runs --prompt t -n 65
+holds err "-n must be at most four times --sessions"
 run 2 "$banyan" generate runs --prompt t -n x
 holds err "-n 'x' is not a whole number"
 run 2 "$banyan" generate runs --prompt t -n 2 --best-of 3
@@ -186,4 +188,4 @@ holds err "-n and --best-of cannot be combined"
 run 2 "$banyan" generate runs --prompt t --logprobs 2
 holds err "needs --json or --batch"
 run 2 "$banyan" generate runs --prompt t --logprobs 21 --json
-holds err "--logprobs must be 0 to 20"
+holds err "--logprobs '21' is not a whole number from 0 to 20"

@@ -495,9 +495,12 @@ by_status by_load_run(by_load_report *out, const by_load_options *options, by_er
     by_error own = {0};
     *out = (by_load_report){0};
     if (options->requests < 1 || options->concurrency < 1 || options->vocab < 1 ||
-        options->prompt_tokens < 1 || options->tokens < 1) {
-        return by_error_set(error, BY_EARG,
-                            "requests, concurrency, vocabulary and tokens must be at least 1");
+        options->prompt_tokens < 1 || options->tokens < 1 || !(options->rate >= 0.0) ||
+        isinf(options->rate)) {
+        return by_error_set(
+            error, BY_EARG,
+            "requests, concurrency, vocabulary and tokens must be at least 1, and the "
+            "rate must be finite and not negative");
     }
     BY_TRY(by__alloc((void **)&l, 1, sizeof *l, "a load", error));
     l->options = *options;
