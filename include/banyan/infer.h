@@ -144,6 +144,10 @@ BY_API by_status by_infer_precision(by_dtype *compute, const char *name, by_erro
 /* Returns the default precision: config.precision.compute or, if the weights (may be NULL) are
  * quantized, "int4", "fp8", "w8a8" or "int8" accordingly. Static, or owned by the config. */
 BY_API const char *by_infer_precision_of(const by_config *config, const by_weights *weights);
+/* Refuses a context, in tokens, in which the model cannot continue a text: longer than its learned
+ * positions, or than its family allows. Returns BY_EARG. */
+BY_API by_status by_infer_check_context(const by_model_config *config, int64_t context,
+                                        by_error *error);
 
 /* ---- generation ---- */
 

@@ -95,6 +95,10 @@ typedef struct by_worker_options {
  * BY_EARG for an invalid option, errors of opening the model or of the engine, or BY_ESTATE if the
  * broker refuses the connection. */
 BY_API by_status by_worker_run(const by_worker_options *options, by_error *error);
+/* Checks what by_worker_run checks before it builds an engine: the model and its adapter can be
+ * opened, and the model supports `context`. Verifies the checkpoint of a run, if none is given, and
+ * thereby reads all of it. Errors as by_worker_run. */
+BY_API by_status by_worker_check(const by_worker_options *options, by_error *error);
 
 /* ---- Redis addresses ---- */
 
@@ -137,8 +141,8 @@ typedef struct by_gateway_options {
 } by_gateway_options;
 
 /* Checks what by_gateway_run checks before listening: the address is valid and not reachable by
- * others without keys, the keys are readable, and the broker's address (may be NULL) is valid.
- * Returns BY_ECONFIG. */
+ * others without keys, the keys are readable, and the addresses of the broker (may be NULL) and of
+ * the collector of traces are valid. Returns BY_ECONFIG. */
 BY_API by_status by_gateway_check(const by_gateway_options *options, by_error *error);
 /* Runs a gateway, and raises the process's soft limit of open files to what its connections need.
  * Errors as by_gateway_check; BY_EIO if it cannot listen. */

@@ -192,10 +192,16 @@ BY_API by_status by_serve_config_open(by_serve_config **out, const char *path,
 /* Reads a configuration from memory; `name` stands for the file in messages. */
 BY_API by_status by_serve_config_parse(by_serve_config **out, const char *name, const char *text,
                                        size_t length, by_error *error);
+/* Sets a key, such as "worker.threads", to what a flag says. The value is taken as it is, not as
+ * YAML; `where` ("--threads") starts messages. Returns BY_ECONFIG if the key does not accept it,
+ * BY_EARG if there is no such key. */
+BY_API by_status by_serve_config_set(by_serve_config *config, const char *key, const char *value,
+                                     const char *where, by_error *error);
 BY_API void by_serve_config_close(by_serve_config **config);
 /* Checks what single keys cannot: the file of keys is readable, limits are for keys it contains,
- * features refer to named views and entities, a public address has keys, and there can be a worker.
- * Returns BY_ECONFIG. */
+ * features refer to named views and entities, a public address has keys, there can be a worker, the
+ * addresses of the broker and of the collector of traces are valid, and files can be created in the
+ * directories. Returns BY_ECONFIG. by_worker_check (banyan/serve.h) checks models. */
 BY_API by_status by_serve_config_check(const by_serve_config *config, by_error *error);
 /* Generates docs/serve_config.md; free it with free(). */
 BY_API by_status by_serve_config_reference(char **out, by_error *error);

@@ -1,5 +1,6 @@
 #include "serving.h"
 
+#include <assert.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,12 +9,16 @@
 #include <unistd.h>
 
 #define MOST_ARGUMENTS 192
+#define MOST_NUMBERS   16
 #define MOST_WORKERS   256
 #define MOST_MODELS    16
 
+/* A command line. Not copied, because items may point to its numbers. */
 typedef struct arguments {
     const char *items[MOST_ARGUMENTS];
     size_t count;
+    char numbers[MOST_NUMBERS][32];
+    size_t number_count;
 } arguments;
 
 void cli_serve_log(void *user, const char *line)
@@ -104,13 +109,22 @@ static void add(arguments *a, const char *item)
     }
 }
 
-/* Adds --NAME VALUE, unless value is NULL. */
+/* Adds --NAME VALUE, unless value is NULL or empty. */
 static void add_value(arguments *a, const char *name, const char *value)
 {
-    if (value != NULL) {
+    if (value != NULL && value[0] != '\0') {
         add(a, name);
         add(a, value);
     }
+}
+
+/* Adds --NAME VALUE, unless value is 0, which stands for the part's default. */
+static void add_number(arguments *a, const char *name, double value)
+{
+    assert(a->number_count < MOST_NUMBERS);
+    char *text = a->numbers[a->number_count++];
+    (void)snprintf(text, sizeof a->numbers[0], "%.17g", value);
+    add_value(a, name, value == 0.0 ? NULL : text);
 }
 
 /* The server's files in its directory. */
@@ -124,33 +138,40 @@ typedef struct files {
     char *listening;
 } files;
 
-/* Begins a part's command line, with the directory or the address by which it finds the broker. */
-static arguments begin(const char *program, const char *command, const char *directory,
-                       const char *broker)
-{
-    arguments a = {0};
-    add(&a, program);
-    add(&a, command);
-    add(&a, "--child");
-    add_value(&a, broker == NULL ? "--dir" : "--broker", broker == NULL ? directory : broker);
-    return a;
-}
-
-/* The values of the flags; NULL: the default of the part that uses them. */
+/* What the flags say. Those that stand for keys are in `config` once it is open. */
 typedef struct choices {
-    const char *listen, *keys, *name, *precision, *sessions, *context, *threads, *nice;
-    const char *directory, *broker, *queue, *stored, *wait, *deadline, *traces, *tasks, *config,
-        *rate, *silence, *window;
-    const char *pool, *batch, *delay;
+    const char *path; /* of the configuration */
+    cli_list sets;
+    cli_settings settings;
+    by_serve_config *config;
+    const char *directory;
     const char *workers; /* "N" or "MIN:MAX"; NULL: the config's */
     const char *target;  /* "200ms", "0.2s", "0.2"; NULL: the config's */
-    double calm, idle, grace, drain;
+    const char *pool;
+    int64_t batch; /* 0: the default, as in the next two */
+    double delay;
+    double silence;
     size_t least, most;
     double target_seconds;
-    char numbers[9][24]; /* numbers from the config, as text */
-    cli_list sets;
-    bool insecure, open;
+    bool insecure, open, checks;
 } choices;
+
+/* The address of a broker that is not started here; NULL: one is. */
+static const char *shared_broker(const choices *c)
+{
+    return c->config->broker.address[0] == '\0' ? NULL : c->config->broker.address;
+}
+
+/* Begins a part's command line, with the directory or the address by which it finds the broker. */
+static void begin(arguments *a, const char *program, const char *command, const char *directory,
+                  const char *broker)
+{
+    *a = (arguments){0};
+    add(a, program);
+    add(a, command);
+    add(a, "--child");
+    add_value(a, broker == NULL ? "--dir" : "--broker", broker == NULL ? directory : broker);
+}
 
 /* Parses "2" or "1:8". Returns false if it is neither. */
 static bool read_workers(const char *text, size_t *least, size_t *most)
@@ -177,116 +198,94 @@ static double read_seconds(const char *text)
     char *end;
     double value = strtod(text, &end);
     bool milli = strcmp(end, "ms") == 0;
-    bool good = end != text && value > 0.0 && (milli || *end == '\0' || strcmp(end, "s") == 0);
+    bool good = end != text && value > 0.0 && value <= 1e6 &&
+                (milli || *end == '\0' || strcmp(end, "s") == 0);
     return !good ? -1.0 : milli ? value * 1e-3 : value;
 }
 
-/* Formats a number of the config as a flag's value; NULL for 0. */
-static const char *number_of(char out[24], int64_t value)
+/* Opens the configuration and applies the flags that stand for more than one key. */
+static by_status open_config(choices *c, by_error *error)
 {
-    (void)snprintf(out, 24, "%lld", (long long)value);
-    return value == 0 ? NULL : out;
-}
-
-/* Fills values that no flag sets from the config. The gateway reads its own part. */
-static void use_config(choices *c, const by_serve_config *config)
-{
-    const by_serve_worker_config *w = &config->worker;
-    c->open = c->open || w->sandbox == 0;
-    if (c->workers == NULL) {
-        c->least = (size_t)w->count;
-        c->most = (size_t)config->scaling.most;
+    by_status status = cli_serve_config_open(&c->config, c->path, &c->sets, &c->settings, error);
+    by_serve_config *config = c->config;
+    if (status == BY_OK && c->insecure) {
+        config->gateway.insecure = 1;
     }
-    c->target_seconds = c->target != NULL ? c->target_seconds : config->scaling.target_p95;
-    c->calm = c->calm > 0.0 ? c->calm : config->scaling.calm;
-    c->idle = c->idle > 0.0 ? c->idle : config->scaling.idle;
-    c->grace = c->grace > 0.0 ? c->grace : w->grace;
-    c->drain = config->gateway.drain;
-    if (c->rate == NULL && w->max_rate > 0.0) {
-        (void)snprintf(c->numbers[5], sizeof c->numbers[5], "%.17g", w->max_rate);
-        c->rate = c->numbers[5];
+    if (status == BY_OK && c->open) {
+        config->worker.sandbox = 0;
     }
-    c->name = c->name != NULL || w->name[0] == '\0' ? c->name : w->name;
-    c->precision = c->precision != NULL || w->precision[0] == '\0' ? c->precision : w->precision;
-    c->sessions = c->sessions != NULL ? c->sessions : number_of(c->numbers[0], w->sessions);
-    c->context = c->context != NULL ? c->context : number_of(c->numbers[1], w->context);
-    c->threads = c->threads != NULL ? c->threads : number_of(c->numbers[2], w->threads);
-    c->broker =
-        c->broker != NULL || config->broker.address[0] == '\0' ? c->broker : config->broker.address;
-    c->nice = number_of(c->numbers[6], w->nice);
-    c->window = c->window != NULL ? c->window : number_of(c->numbers[4], w->drift_window);
-    c->queue = c->queue != NULL ? c->queue : number_of(c->numbers[3], config->broker.queue);
-    c->stored = number_of(c->numbers[8], config->broker.stored);
-    if (c->wait == NULL && config->broker.wait > 0.0) {
-        (void)snprintf(c->numbers[7], sizeof c->numbers[7], "%.9g", config->broker.wait);
-        c->wait = c->numbers[7];
+    if (status == BY_OK && c->target != NULL) {
+        config->scaling.target_p95 = c->target_seconds;
     }
-    c->tasks =
-        c->tasks != NULL || config->broker.tasks[0] == '\0' ? c->tasks : config->broker.tasks;
+    if (status == BY_OK && c->workers != NULL) {
+        config->worker.count = (int64_t)c->least;
+        config->scaling.most = (int64_t)c->most;
+    }
+    return status;
 }
 
 /* Composes a worker's command line, except for what by_serve_run adds. */
-static arguments worker_of(const choices *c, const char *program, const char *directory,
-                           const cli_served *model)
+static void worker_of(arguments *a, const choices *c, const char *program, const char *directory,
+                      const cli_served *model)
 {
-    arguments worker = begin(program, "worker", directory, c->broker);
-    add_value(&worker, "--name", model->name);
-    add_value(&worker, "--adapter", model->adapter);
-    add_value(&worker, "--max-rate", c->rate);
-    add_value(&worker, "--nice", c->nice);
-    add_value(&worker, "--precision", c->precision);
-    add_value(&worker, "--sessions", c->sessions);
-    add_value(&worker, "--context", c->context);
-    add_value(&worker, "--threads", c->threads);
-    add_value(&worker, "--drift-window", c->window);
-    add_value(&worker, "--pool", c->pool);
-    add_value(&worker, "--batch", c->batch);
-    add_value(&worker, "--delay", c->delay);
-    if (c->open) {
-        add(&worker, "--no-sandbox");
+    const by_serve_worker_config *w = &c->config->worker;
+    begin(a, program, "worker", directory, shared_broker(c));
+    add_value(a, "--name", model->name);
+    add_value(a, "--adapter", model->adapter);
+    add_number(a, "--max-rate", w->max_rate);
+    add_number(a, "--nice", (double)w->nice);
+    add_value(a, "--precision", w->precision);
+    add_number(a, "--sessions", (double)w->sessions);
+    add_number(a, "--context", (double)w->context);
+    add_number(a, "--threads", (double)w->threads);
+    add_number(a, "--drift-window", (double)w->drift_window);
+    add_value(a, "--pool", c->pool);
+    add_number(a, "--batch", (double)c->batch);
+    add_number(a, "--delay", c->delay);
+    if (w->sandbox == 0) {
+        add(a, "--no-sandbox");
     }
-    return worker;
 }
 
-static arguments gateway_of(const choices *c, const char *program, const char *directory,
-                            const files *f)
+static void gateway_of(arguments *a, const choices *c, const char *program, const char *directory,
+                       const files *f)
 {
-    arguments gateway = begin(program, "gateway", directory, c->broker);
-    add_value(&gateway, "--config", c->config);
+    const by_serve_config *config = c->config;
+    begin(a, program, "gateway", directory, shared_broker(c));
+    add_value(a, "--config", c->path);
     for (size_t i = 0; i < c->sets.count; i++) {
-        add_value(&gateway, "--set", c->sets.items[i]);
+        add_value(a, "--set", c->sets.items[i]);
     }
-    add_value(&gateway, "--quota", f->quota);
-    add_value(&gateway, "--control", f->control);
-    add_value(&gateway, "--ready-file", f->listening);
-    add_value(&gateway, "--listen", c->listen);
-    add_value(&gateway, "--keys", c->keys);
-    add_value(&gateway, "--deadline", c->deadline);
-    add_value(&gateway, "--traces", c->traces);
-    if (c->insecure) {
-        add(&gateway, "--insecure");
+    add_value(a, "--quota", f->quota);
+    add_value(a, "--control", f->control);
+    add_value(a, "--ready-file", f->listening);
+    add_value(a, "--listen", config->gateway.listen);
+    add_value(a, "--keys", config->gateway.keys);
+    add_number(a, "--deadline", config->gateway.deadline);
+    add_value(a, "--traces", config->tracing.endpoint);
+    if (config->gateway.insecure != 0) {
+        add(a, "--insecure");
     }
-    return gateway;
 }
 
-static arguments broker_of(const choices *c, const char *program, const char *directory,
-                           const char *own_tasks)
+static void broker_of(arguments *a, const choices *c, const char *program, const char *directory,
+                      const char *own_tasks)
 {
-    arguments broker = begin(program, "broker", directory, NULL);
-    add_value(&broker, "--queue", c->queue);
-    add_value(&broker, "--stored", c->stored);
-    add_value(&broker, "--wait", c->wait);
-    add_value(&broker, "--tasks", c->tasks == NULL ? own_tasks : c->tasks);
-    add(&broker, "--supervised");
-    add_value(&broker, "--silence", c->silence);
-    return broker;
+    const by_serve_broker_config *b = &c->config->broker;
+    begin(a, program, "broker", directory, NULL);
+    add_number(a, "--queue", (double)b->queue);
+    add_number(a, "--stored", (double)b->stored);
+    add_number(a, "--wait", b->wait);
+    add_value(a, "--tasks", b->tasks[0] == '\0' ? own_tasks : b->tasks);
+    add(a, "--supervised");
+    add_number(a, "--silence", c->silence);
 }
 
 static by_status name_files(files *f, const choices *c, const char *directory, by_error *error)
 {
     by_status status = cli_serve_socket(&f->local, directory, error);
     if (status == BY_OK) {
-        status = cli_serve_broker(&f->socket, c->broker, directory, error);
+        status = cli_serve_broker(&f->socket, shared_broker(c), directory, error);
     }
     if (status != BY_OK) {
         return status;
@@ -319,24 +318,26 @@ static by_status serve(const choices *c, const cli_served *models, size_t count,
 {
     char program[4096] = {0};
     files f = {0};
-    arguments workers[MOST_MODELS];
+    arguments broker, gateway, workers[MOST_MODELS];
     by_serve_other others[MOST_MODELS];
+    const by_serve_config *config = c->config;
     by_status status =
         readlink("/proc/self/exe", program, sizeof program - 1) < 0
             ? by_error_set(error, BY_EIO, "cannot find the path of the running program")
             : name_files(&f, c, directory, error);
     if (status == BY_OK) {
-        const arguments broker = broker_of(c, program, directory, f.tasks);
-        const arguments gateway = gateway_of(c, program, directory, &f);
+        size_t least = (size_t)config->worker.count;
+        broker_of(&broker, c, program, directory, f.tasks);
+        gateway_of(&gateway, c, program, directory, &f);
         for (size_t i = 0; i < count; i++) {
-            workers[i] = worker_of(c, program, directory, &models[i]);
+            worker_of(&workers[i], c, program, directory, &models[i]);
             others[i] = (by_serve_other){.worker = workers[i].items,
                                          .model = models[i].path,
                                          .name = models[i].name,
                                          .settings = models[i].settings,
-                                         .workers = c->least > 0 ? c->least : 1};
+                                         .workers = least > 0 ? least : 1};
         }
-        by_serve_options options = {.broker = c->broker == NULL ? broker.items : NULL,
+        by_serve_options options = {.broker = shared_broker(c) == NULL ? broker.items : NULL,
                                     .gateway = gateway.items,
                                     .worker = workers[0].items,
                                     .model = models[0].path,
@@ -344,13 +345,13 @@ static by_status serve(const choices *c, const cli_served *models, size_t count,
                                     .settings = models[0].settings,
                                     .others = others + 1,
                                     .other_count = count - 1,
-                                    .workers = c->least,
-                                    .most = c->most,
-                                    .target_p95 = c->target_seconds,
-                                    .calm = c->calm,
-                                    .idle = c->idle,
-                                    .grace = c->grace,
-                                    .drain = c->drain,
+                                    .workers = least,
+                                    .most = (size_t)config->scaling.most,
+                                    .target_p95 = config->scaling.target_p95,
+                                    .calm = config->scaling.calm,
+                                    .idle = config->scaling.idle,
+                                    .grace = config->worker.grace,
+                                    .drain = config->gateway.drain,
                                     .address = f.socket,
                                     .control = f.control,
                                     .golden = f.golden,
@@ -362,84 +363,68 @@ static by_status serve(const choices *c, const cli_served *models, size_t count,
     return status;
 }
 
-/* Parses the models to serve, and serves them. */
-static by_status serve_all(const choices *c, char *const *texts, size_t count,
-                           const char *directory, by_error *error)
+/* Parses the last of the models to serve. */
+static by_status parse_model(cli_served *models, size_t last, const char *text,
+                             const by_serve_worker_config *config, by_error *error)
 {
-    cli_served models[MOST_MODELS] = {{0}};
-    by_status status = BY_OK;
-    for (size_t i = 0; i < count && status == BY_OK; i++) {
-        status = cli_served_parse(&models[i], texts[i], error);
-        if (status == BY_OK && i == 0 && c->name != NULL) {
-            models[0].name = c->name;
-        }
-        for (size_t k = 0; k < i && status == BY_OK; k++) {
-            if (strcmp(models[k].name, models[i].name) == 0) {
-                status =
-                    by_error_set(error, BY_EARG,
-                                 "two models are named '%s': give one another name with NAME=RUN",
-                                 models[i].name);
-            }
-        }
-        if (status == BY_OK) {
-            status = cli_served_settings(&models[i], c->precision, error);
+    cli_served *model = &models[last];
+    by_status status = cli_served_parse(model, text, error);
+    if (status == BY_OK && last == 0 && config->name[0] != '\0') {
+        model->name = config->name;
+    }
+    for (size_t i = 0; i < last && status == BY_OK; i++) {
+        if (strcmp(models[i].name, model->name) == 0) {
+            status = by_error_set(error, BY_EARG,
+                                  "two models are named '%s': give one another name with NAME=RUN",
+                                  model->name);
         }
     }
+    const char *precision = config->precision[0] == '\0' ? NULL : config->precision;
+    return status == BY_OK ? cli_served_settings(model, precision, error) : status;
+}
+
+static by_status check_model(const cli_served *model, const by_serve_worker_config *config,
+                             by_error *error)
+{
+    const by_worker_options options = {
+        .model = model->path, .adapter = model->adapter, .context = config->context};
+    return by_worker_check(&options, error);
+}
+
+/* A check needs no models: the configuration may leave them to the command line. */
+static by_status check_or_serve(choices *c, char *const *texts, size_t count, by_error *error)
+{
+    cli_served models[MOST_MODELS] = {{0}};
+    char *own = c->directory == NULL ? cli_serve_directory() : NULL;
+    const char *directory = c->directory == NULL ? own : c->directory;
+    by_status status = directory == NULL ? by_error_set(error, BY_EMEMORY, "out of memory")
+                                         : open_config(c, error);
     if (status == BY_OK) {
+        status = by_serve_config_check(c->config, error);
+    }
+    if (status == BY_OK && count == 0 && c->config->worker.model[0] != '\0') {
+        texts = &c->config->worker.model;
+        count = 1;
+    }
+    if (status == BY_OK && count == 0 && !c->checks) {
+        status = by_error_set(error, BY_EARG,
+                              "name a run or a model directory, or set worker.model in --config");
+    }
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        status = parse_model(models, i, texts[i], &c->config->worker, error);
+        if (status == BY_OK && c->checks) {
+            status = check_model(&models[i], &c->config->worker, error);
+        }
+    }
+    if (status == BY_OK && !c->checks) {
         status = serve(c, models, count, directory, error);
+    } else if (status == BY_OK) {
+        printf("%s is valid\n", c->path == NULL ? "the configuration" : c->path);
     }
     for (size_t i = 0; i < count; i++) {
         cli_served_free(&models[i]);
     }
-    return status;
-}
-
-/* Checks before starting any part what the parts would refuse. */
-static by_status check_parts(const choices *c, const by_serve_config *config, by_error *error)
-{
-    by_gateway_options gateway = {.listen = c->listen, .keys = c->keys, .insecure = c->insecure};
-    by_dtype dtype;
-    const char *precision = c->precision != NULL ? c->precision : config->worker.precision;
-    by_status status = precision[0] == '\0' ? BY_OK : by_infer_precision(&dtype, precision, error);
-    if (status != BY_OK) {
-        return by_error_prefix(error, status,
-                               c->precision != NULL ? "--precision" : "worker.precision");
-    }
-    cli_gateway_use_config(&gateway, config);
-    return by_gateway_check(&gateway, error);
-}
-
-static by_status check_or_serve(choices *c, bool checks, char *const *models, size_t count,
-                                by_error *error)
-{
-    by_serve_config *config = NULL;
-    char *own = c->directory == NULL ? cli_serve_directory() : NULL;
-    const char *directory = c->directory == NULL ? own : c->directory;
-    by_status status = directory == NULL ? by_error_set(error, BY_EMEMORY, "out of memory")
-                                         : by_serve_config_open(&config, c->config, c->sets.items,
-                                                                c->sets.count, error);
-    if (status == BY_OK && checks) {
-        status = by_serve_config_check(config, error);
-    }
-    if (status == BY_OK) {
-        status = check_parts(c, config, error);
-    }
-    if (status == BY_OK && !checks) {
-        if (c->broker == NULL) {
-            cli_hide_password(config->broker.address, NULL);
-        }
-        use_config(c, config);
-        models = count > 0 ? models : &config->worker.model;
-        status =
-            models[0][0] == '\0'
-                ? by_error_set(error, BY_EARG,
-                               "name a run or a model directory, or set worker.model in --config")
-                : serve_all(c, models, count > 0 ? count : 1, directory, error);
-    }
-    if (status == BY_OK && checks) {
-        printf("%s is valid\n", c->config == NULL ? "the configuration" : c->config);
-    }
-    by_serve_config_close(&config);
+    by_serve_config_close(&c->config);
     free(own);
     return status;
 }
@@ -447,58 +432,59 @@ static by_status check_or_serve(choices *c, bool checks, char *const *models, si
 static int run(int argc, char **argv)
 {
     choices c = {0};
-    bool checks = false;
     const cli_flag flags[] = {
-        {"config", CLI_STRING, &c.config, "FILE",
+        {"config", CLI_STRING, &c.path, "FILE",
          "configuration of the server in YAML (docs/serve_config.md); flags override its keys"},
         {"set", CLI_LIST, &c.sets, "KEY=VALUE",
          "override a key of the configuration, e.g. gateway.page=false; may be repeated"},
-        {"check", CLI_SWITCH, &checks, NULL, "check the configuration and exit"},
-        {"listen", CLI_STRING, &c.listen, "ADDRESS",
+        {"check", CLI_SWITCH, &c.checks, NULL,
+         "check the configuration, the models and what else they name, and exit"},
+        {"listen", CLI_KEY("gateway.listen"), &c.settings, "ADDRESS",
          "HOST:PORT or unix:PATH to listen on (default 127.0.0.1:8080)"},
         {"workers", CLI_STRING, &c.workers, "N",
          "worker processes of each model (default 1); LEAST:MOST starts and stops workers with the "
          "load, e.g. 1:8"},
         {"target-p95", CLI_STRING, &c.target, "TIME",
          "autoscaling: wanted 95th percentile of the time to the first text (default 200ms)"},
-        {"calm", CLI_NUMBER, &c.calm, "SECONDS",
+        {"calm", CLI_KEY("scaling.calm"), &c.settings, "SECONDS",
          "autoscaling: cool-down, the time an idle worker is kept before it is stopped (default "
          "15)"},
-        {"idle", CLI_NUMBER, &c.idle, "SECONDS",
+        {"idle", CLI_KEY("scaling.idle"), &c.settings, "SECONDS",
          "autoscaling from 0: time without requests before the last worker is stopped (default "
          "60)"},
-        {"grace", CLI_NUMBER, &c.grace, "SECONDS",
+        {"grace", CLI_KEY("worker.grace"), &c.settings, "SECONDS",
          "time a worker may take to finish its requests after SIGTERM (default 60)"},
-        {"max-rate", CLI_STRING, &c.rate, "N",
+        {"max-rate", CLI_KEY("worker.max_rate"), &c.settings, "N",
          "requests per second that each worker starts, at most (default: no limit)"},
-        {"silence", CLI_STRING, &c.silence, "SECONDS", CLI_SILENCE_HELP},
-        {"name", CLI_STRING, &c.name, "NAME",
+        {"silence", CLI_SILENCE, &c.silence, "SECONDS", CLI_SILENCE_HELP},
+        {"name", CLI_KEY("worker.name"), &c.settings, "NAME",
          "model name that clients use (default: the last part of the path)"},
-        {"precision", CLI_STRING, &c.precision, "P", CLI_PRECISION_HELP " (default: the model's)"},
-        {"sessions", CLI_STRING, &c.sessions, "N",
+        {"precision", CLI_KEY("worker.precision"), &c.settings, "P",
+         CLI_PRECISION_HELP " (default: the model's)"},
+        {"sessions", CLI_KEY("worker.sessions"), &c.settings, "N",
          "sequences that a worker runs at the same time (default 16)"},
-        {"context", CLI_STRING, &c.context, "N",
+        {"context", CLI_KEY("worker.context"), &c.settings, "N",
          "longest sequence in tokens, prompt and answer together (default: the model's context)"},
-        {"threads", CLI_STRING, &c.threads, "N",
+        {"threads", CLI_KEY("worker.threads"), &c.settings, "N",
          "compute threads of each worker (default: one per core)"},
-        {"drift-window", CLI_STRING, &c.window, "N", CLI_DRIFT_HELP},
+        {"drift-window", CLI_KEY("worker.drift_window"), &c.settings, "N", CLI_DRIFT_HELP},
         {"pool", CLI_STRING, &c.pool, "mean|last", CLI_POOL_HELP},
-        {"batch", CLI_STRING, &c.batch, "N", CLI_BATCH_HELP},
-        {"delay", CLI_STRING, &c.delay, "SECONDS", CLI_DELAY_HELP},
-        {"tasks", CLI_STRING, &c.tasks, "FILE",
+        {"batch", CLI_BATCH, &c.batch, "N", CLI_BATCH_HELP},
+        {"delay", CLI_DELAY, &c.delay, "SECONDS", CLI_DELAY_HELP},
+        {"tasks", CLI_KEY("broker.tasks"), &c.settings, "FILE",
          "SQLite file that stores tasks (default DIR/tasks.sqlite)"},
-        {"queue", CLI_STRING, &c.queue, "N",
+        {"queue", CLI_KEY("broker.queue"), &c.settings, "N",
          "requests that may wait in the queue, at most (default 1024)"},
-        {"wait", CLI_STRING, &c.wait, "SECONDS", CLI_WAIT_HELP},
-        {"deadline", CLI_STRING, &c.deadline, "SECONDS",
-         "time in which a request must be answered, else it fails with 504 (default 600)"},
-        {"traces", CLI_STRING, &c.traces, "URL", CLI_TRACES_HELP},
-        {"keys", CLI_STRING, &c.keys, "FILE", CLI_KEYS_HELP},
+        {"wait", CLI_KEY("broker.wait"), &c.settings, "SECONDS", CLI_WAIT_HELP},
+        {"deadline", CLI_KEY("gateway.deadline"), &c.settings, "SECONDS", CLI_DEADLINE_HELP},
+        {"traces", CLI_KEY("tracing.endpoint"), &c.settings, "URL", CLI_TRACES_HELP},
+        {"keys", CLI_KEY("gateway.keys"), &c.settings, "FILE", CLI_KEYS_HELP},
         {"no-sandbox", CLI_SWITCH, &c.open, NULL,
          "run workers without their sandbox (docs/security.md)"},
         {"insecure", CLI_SWITCH, &c.insecure, NULL, CLI_INSECURE_HELP},
         {"dir", CLI_STRING, &c.directory, "DIR", CLI_DIR_HELP},
-        {"broker", CLI_STRING, &c.broker, "ADDRESS", CLI_REDIS_HELP ", instead of starting one"},
+        {"broker", CLI_KEY("broker.address"), &c.settings, "ADDRESS",
+         CLI_REDIS_HELP ", instead of starting one"},
         {0}};
     char **rest;
     int rest_count;
@@ -506,7 +492,6 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    cli_hide_password(c.broker, &c.sets);
     c.target_seconds = c.target == NULL ? 0.0 : read_seconds(c.target);
     if (rest_count > MOST_MODELS || c.target_seconds < 0.0 ||
         (c.workers != NULL && !read_workers(c.workers, &c.least, &c.most))) {
@@ -516,8 +501,11 @@ static int run(int argc, char **argv)
                               ? "--target-p95 must be a time, such as 200ms"
                               : "--workers must be 1 to 256, or LEAST:MOST such as 1:8");
     }
+    if ((code = cli_check_pool(&cli_serve, c.pool)) >= 0) {
+        return code;
+    }
     by_error error = {0};
-    by_status status = check_or_serve(&c, checks, rest, (size_t)rest_count, &error);
+    by_status status = check_or_serve(&c, rest, (size_t)rest_count, &error);
     return status == BY_OK ? CLI_DONE : cli_fail(&cli_serve, &error);
 }
 

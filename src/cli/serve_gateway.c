@@ -20,15 +20,15 @@ static void tell_url(void *user, const char *url)
     }
 }
 
-void cli_gateway_use_config(by_gateway_options *o, const by_serve_config *config)
+static void use_config(by_gateway_options *o, const by_serve_config *config)
 {
     const by_serve_gateway_config *c = &config->gateway;
     o->config = config;
-    o->listen = o->listen != NULL ? o->listen : c->listen;
-    o->keys = o->keys != NULL || c->keys[0] == '\0' ? o->keys : c->keys;
-    o->insecure = o->insecure || c->insecure != 0;
-    o->deadline = o->deadline > 0.0 ? o->deadline : c->deadline;
-    o->drain_seconds = o->drain_seconds > 0.0 ? o->drain_seconds : c->drain;
+    o->listen = c->listen;
+    o->keys = c->keys[0] == '\0' ? NULL : c->keys;
+    o->insecure = c->insecure != 0;
+    o->deadline = c->deadline;
+    o->drain_seconds = c->drain;
     o->body = (size_t)c->body;
     o->connections = (size_t)c->connections;
 }
@@ -38,12 +38,13 @@ static int run(int argc, char **argv)
     const char *ready_file = NULL;
     by_gateway_options options = {.log = cli_serve_log, .ready = tell_url, .user = &ready_file};
     const char *directory = NULL;
-    const char *address = NULL;
     const char *path = NULL;
     cli_list sets = {0};
+    cli_settings settings = {0};
+    bool insecure = false;
     const cli_flag flags[] = {
         {"dir", CLI_STRING, &directory, "DIR", CLI_DIR_HELP},
-        {"broker", CLI_STRING, &address, "ADDRESS", CLI_REDIS_HELP},
+        {"broker", CLI_KEY("broker.address"), &settings, "ADDRESS", CLI_REDIS_HELP},
         {"config", CLI_STRING, &path, "FILE",
          "configuration of the server in YAML (docs/serve_config.md); flags override its keys"},
         {"set", CLI_LIST, &sets, "KEY=VALUE",
@@ -52,16 +53,15 @@ static int run(int argc, char **argv)
          "file that stores how many tokens each API key has used today"},
         {"control", CLI_STRING, &options.control, "FILE",
          "control socket of `banyan serve`, which the routes /v1/admin/... need"},
-        {"listen", CLI_STRING, &options.listen, "ADDRESS",
+        {"listen", CLI_KEY("gateway.listen"), &settings, "ADDRESS",
          "HOST:PORT or unix:PATH to listen on (default 127.0.0.1:8080)"},
         {"ready-file", CLI_STRING, &ready_file, "FILE",
          "file to which the address is written once the gateway listens"},
-        {"keys", CLI_STRING, &options.keys, "FILE", CLI_KEYS_HELP},
-        {"insecure", CLI_SWITCH, &options.insecure, NULL, CLI_INSECURE_HELP},
-        {"traces", CLI_STRING, &options.traces, "URL", CLI_TRACES_HELP},
-        {"deadline", CLI_NUMBER, &options.deadline, "SECONDS",
-         "time in which a request must be answered, else it fails with 504 (default 600)"},
-        {"drain", CLI_NUMBER, &options.drain_seconds, "SECONDS",
+        {"keys", CLI_KEY("gateway.keys"), &settings, "FILE", CLI_KEYS_HELP},
+        {"insecure", CLI_SWITCH, &insecure, NULL, CLI_INSECURE_HELP},
+        {"traces", CLI_KEY("tracing.endpoint"), &settings, "URL", CLI_TRACES_HELP},
+        {"deadline", CLI_KEY("gateway.deadline"), &settings, "SECONDS", CLI_DEADLINE_HELP},
+        {"drain", CLI_KEY("gateway.drain"), &settings, "SECONDS",
          "time to answer accepted requests after SIGTERM (default 45)"},
         {"child", CLI_SWITCH, &options.child, NULL, CLI_CHILD_HELP},
         {0}};
@@ -75,18 +75,17 @@ static int run(int argc, char **argv)
     if (rest_count != 0) {
         return cli_misuse(&cli_gateway, "this command takes flags only");
     }
-    cli_hide_password(address, &sets);
     char *broker = NULL;
     by_serve_config *config = NULL;
-    by_status status = by_serve_config_open(&config, path, sets.items, sets.count, &error);
+    by_status status = cli_serve_config_open(&config, path, &sets, &settings, &error);
     if (status == BY_OK) {
-        address =
-            address != NULL || config->broker.address[0] == '\0' ? address : config->broker.address;
-        status = cli_serve_broker(&broker, address, directory, &error);
+        const char *address = config->broker.address;
+        config->gateway.insecure = insecure ? 1 : config->gateway.insecure;
+        status = cli_serve_broker(&broker, address[0] == '\0' ? NULL : address, directory, &error);
     }
     if (status == BY_OK) {
         options.broker = broker;
-        cli_gateway_use_config(&options, config);
+        use_config(&options, config);
         status = by_gateway_run(&options, &error);
     }
     by_serve_config_close(&config);

@@ -23,6 +23,8 @@
 #define CLI_SILENCE_HELP                                                                           \
     "time without a heartbeat after which a worker counts as dead and its requests run on "        \
     "another one (default 5)"
+#define CLI_DEADLINE_HELP                                                                          \
+    "time in which a request must be answered, else it fails with 504 (default 600)"
 #define CLI_CHILD_HELP "exit when standard input is closed, for a parent such as `banyan serve`"
 #define CLI_KEYS_HELP                                                                              \
     "file with the SHA-256 hashes and names of the API keys that clients need (default: no key "   \
@@ -54,8 +56,10 @@ void cli_hide_password(const char *address, const cli_list *sets);
 /* Returns "$XDG_RUNTIME_DIR/banyan", else "/tmp/banyan-UID". Freed with free(). */
 char *cli_serve_directory(void);
 
-/* Fills options that no flag of a gateway sets from the config (serve_gateway.c). */
-void cli_gateway_use_config(by_gateway_options *options, const by_serve_config *config);
+/* Opens a configuration (NULL: the defaults), applies overrides and then flags, and takes the
+ * password out of its broker's address, as cli_hide_password does (serve_settings.c). */
+by_status cli_serve_config_open(by_serve_config **out, const char *path, const cli_list *sets,
+                                const cli_settings *settings, by_error *error);
 
 /* A model as given on the command line: [NAME=]RUN[+ADAPTER] (serve_models.c). */
 typedef struct cli_served {

@@ -147,12 +147,7 @@ by_status by_beam_open(by_beam **out, const by_config *config, const by_weights 
             error, BY_EARG, "%d beams (1 to %d), a context of %lld or a vocabulary of %lld",
             (int)options->beams, BY_BEAMS, (long long)context, (long long)options->vocab);
     }
-    if (!by_model_is_rotary(&config->model) && context > config->model.context) {
-        return by_error_set(error, BY_EARG,
-                            "context %lld: the model has only %lld learned positions",
-                            (long long)context, (long long)config->model.context);
-    }
-    BY_TRY(by__model_check_context(&config->model, context, error));
+    BY_TRY(by_infer_check_context(&config->model, context, error));
     BY_TRY(by__alloc((void **)&b, 1, sizeof *b, "beam search", error));
     b->width = options->beams;
     b->context = context;

@@ -85,14 +85,8 @@ static by_status look_at_model(by_engine *e, size_t *page_bytes, by_error *error
     by_status status = o->builder != NULL
                            ? o->builder(o->user, &model, graph, o->config, &request, error)
                            : by_model_build(&model, graph, o->config, &request, error);
-    if (status == BY_OK && !by_model_is_rotary(o->config) && o->builder == NULL &&
-        e->context > o->config->context) {
-        status =
-            by_error_set(error, BY_EARG, "context %lld: the model has only %lld learned positions",
-                         (long long)e->context, (long long)o->config->context);
-    }
     if (status == BY_OK && o->builder == NULL) {
-        status = by__model_check_context(o->config, e->context, error);
+        status = by_infer_check_context(o->config, e->context, error);
     }
     if (status == BY_OK) {
         status = by_passes_run(graph, BY_PURPOSE_INFER, &passes, NULL, error);

@@ -147,6 +147,16 @@ by_status by__forward_options_read(by__forward_options *out, const by_config *co
     return BY_OK;
 }
 
+by_status by_infer_check_context(const by_model_config *config, int64_t context, by_error *error)
+{
+    if (!by_model_is_rotary(config) && context > config->context) {
+        return by_error_set(error, BY_EARG,
+                            "context %lld: the model has only %lld learned positions",
+                            (long long)context, (long long)config->context);
+    }
+    return by__model_check_context(config, context, error);
+}
+
 by_status by__forward_open(by__forward *out, const by__forward_options *options, by_error *error)
 {
     by__forward forward = {.options = *options, .device = options->device};

@@ -38,6 +38,45 @@ for command in train info profile "bench train" "bench kernels" "bench generate"
     refused "config file nowhere.yaml does not exist" $command nowhere.yaml
 done
 
+say "serve --check: what its flags, keys and models say"
+mkdir payload empty
+cat >serve.yaml <<END
+worker: {model: runs/a, context: 64}
+payload: {directory: payload/new/deep}
+feedback: {directory: payload}
+END
+run 0 "$banyan" serve --config serve.yaml --check
+[ -z "$(ls payload)" ] || fail "the check left files: $(ls payload)"
+run 0 "$banyan" serve --check
+run 0 "$banyan" serve b=runs/a runs/a --check --threads 2 --workers 0:4 --target-p95 200ms
+checked() {
+    text=$1
+    shift
+    refused "$text" serve --check "$@"
+}
+checked "runs/nope: there is no such run" runs/nope
+checked "runs/nope: there is no such run" --config serve.yaml --set worker.model=runs/nope
+checked "runs/nope: there is no such run" runs/a b=runs/nope
+checked "context 999999: the model has only 64 learned positions" runs/a --context 999999
+checked "context 65: the model has only 64 learned positions" --config serve.yaml --set worker.context=65
+checked "--broker: broker.address http://x: must be redis://HOST[:PORT]" runs/a --broker http://x
+checked "its port is not a number" runs/a --set broker.address=redis://h:x
+checked "--traces: tracing.endpoint is foo: it must be a URL" runs/a --traces foo
+checked "payload.directory /proc/nope: cannot create anything in /proc" --set payload.directory=/proc/nope
+checked "feedback.directory text.txt/a: cannot create anything in text.txt: Not a directory" \
+    --config serve.yaml --set feedback.directory=text.txt/a
+checked '--keys: gateway.keys: no value' runs/a --keys ''
+for flag in queue sessions context drift-window threads calm wait max-rate deadline; do
+    checked "--$flag: " runs/a --$flag -1
+    holds err "\"-1\" is not a "
+done
+checked '--calm: scaling.calm: "nan" is not a number above 0' runs/a --calm nan
+checked "--batch '-1' is not a whole number from 1 to 4096" runs/a --batch -1
+checked "--delay 'nan' is not a number above 0 and at most 60" runs/a --delay nan
+checked "--target-p95 must be a time" runs/a --target-p95 inf
+run 1 "$banyan" serve runs/a+empty --check
+holds err "empty"
+
 say "a run that has no loss of held-out data"
 run 0 "$banyan" train c.yaml --quiet --set name=none --set train.steps=1 --set optimizer.warmup=1 --set data.valid_fraction=0
 run 0 "$banyan" runs ls --name none

@@ -72,6 +72,7 @@ wrong() {
 }
 run 0 "$banyan" serve --config redis.yaml --check
 wrong 's/ttl: 86400/tll: 1/' 'did you mean "ttl"'
+wrong 's/driver_stats:share/vx/' 'the feature "vx" of column share is not VIEW:FEATURE'
 wrong 's/entities: driver_id/entities: driver/' 'the view driver_stats has the entity "driver"'
 wrong 's/zone_use:active/zones:active/' "a view that features.views does not name"
 wrong 's/column: trips/column: rate/' "names rate twice"

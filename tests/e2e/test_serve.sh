@@ -212,12 +212,14 @@ holds err "reachable by other machines"
 run 2 "$banyan" serve runs/tiny --listen nonsense --dir "$work/sock"
 holds err "'nonsense' is not an address to listen on: write ADDRESS:PORT"
 for refused in '--listen [::1:80' '--listen example.org:80' '--listen 127.0.0.1:65536' '--precision int9' \
-    '--keys none.txt' '--set gateway.listen=x --check' '--set worker.precision=f64' '--precision f64 --check'; do
+    '--keys none.txt' '--pool sum --check' '--set worker.precision=f64' '--precision f64 --check'; do
     # shellcheck disable=SC2086
     run 2 "$banyan" serve runs/tiny --listen 127.0.0.1:0 --dir "$work/unused" $refused
     ! grep -q '"event"' err || fail "processes were started: $(cat err)"
 done
 [ ! -e "$work/unused" ] || fail "a directory was made"
+run 2 "$banyan" serve runs/tiny --set gateway.listen=x --check
+holds err "gateway.listen: 'x' is not an address to listen on"
 run 2 "$banyan" serve runs/none --listen 127.0.0.1:0 --dir "$work/sock"
 holds err "runs/none"
 python3 -c 'import socket, time

@@ -272,6 +272,15 @@ static void test_config(void **state)
          "serve.yaml:2: limits.keys names a, which is not in gateway.keys"},
         {"cors:\n  origins: [example.com]", "serve.yaml:2: cors.origins has example.com"},
         {"cors:\n  origins: [https://a/]", "serve.yaml:2: cors.origins has https://a/"},
+        {"tracing:\n  endpoint: foo", "serve.yaml:2: tracing.endpoint is foo"},
+        {"broker:\n  address: http://x", "serve.yaml:2: broker.address http://x: must be redis://"},
+        {"broker:\n  address: redis://h:x", "serve.yaml:2: broker.address: "},
+        {"worker:\n  precision: f64", "serve.yaml:2: worker.precision"},
+        {"payload:\n  directory: /proc/nope", "serve.yaml:2: payload.directory /proc/nope: cannot"},
+        {"feedback:\n  directory: /proc/nope",
+         "serve.yaml:2: feedback.directory /proc/nope: cannot"},
+        {"features:\n  store: redis://h\n  columns: [{column: a, feature: vx}]",
+         "\"vx\" of column a is not VIEW:FEATURE"},
     };
     (void)state;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
@@ -297,6 +306,17 @@ static void test_config(void **state)
     assert_int_equal(config->worker.count, 1);
     assert_int_equal(config->scaling.most, 8);
     assert_true(config->scaling.target_p95 == 0.3 && config->scaling.idle == 60.0);
+    /* What looks like a list in YAML is text in a flag. */
+    by_error error = {0};
+    assert_int_equal(by_serve_config_set(config, "gateway.listen", "[::1]:81", "--listen", &error),
+                     BY_OK);
+    assert_string_equal(config->gateway.listen, "[::1]:81");
+    assert_int_equal(by_serve_config_set(config, "worker.threads", "-1", "--threads", &error),
+                     BY_ECONFIG);
+    assert_string_equal(error.message,
+                        "--threads: worker.threads: \"-1\" is not a whole number from 0 to 4096");
+    assert_int_equal(by_serve_config_set(config, "worker.thread", "1", "--threads", &error),
+                     BY_EARG);
     by_serve_config_close(&config);
 }
 

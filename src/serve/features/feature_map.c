@@ -145,8 +145,9 @@ static by_status read_columns(by__feature_map *m, const by_serve_config *c, by_e
                                        .required = rows[i].required != 0,
                                        .time_unit = unit_named(rows[i].time_unit)};
         if (length == 0 || colon[1] == '\0') {
-            return by_error_set(error, BY_ECONFIG, "%s: the feature \"%s\" is not VIEW:FEATURE", at,
-                                rows[i].feature);
+            return by_error_set(error, BY_ECONFIG,
+                                "%s: the feature \"%s\" of column %s is not VIEW:FEATURE", at,
+                                rows[i].feature, rows[i].column);
         }
         column->feature = colon + 1;
         column->view = find_view(m, rows[i].feature, length);

@@ -209,6 +209,10 @@ by_status by_gateway_check(const by_gateway_options *o, by_error *error)
         BY_TRY(by__keys_open(&keys, o->keys, error));
         by__keys_close(&keys);
     }
+    if (o->traces != NULL || o->config != NULL) {
+        BY_TRY(by__trace_endpoint_check(o->traces != NULL ? o->traces : o->config->tracing.endpoint,
+                                        error));
+    }
     return o->broker == NULL ? BY_OK : by__link_check(o->broker, error);
 }
 

@@ -8,6 +8,17 @@
 /* Most bytes of tracestate that are passed on: the standard requires at least 512. */
 #define MOST_STATE 512
 
+by_status by__trace_endpoint_check(const char *url, by_error *error)
+{
+    if (url[0] != '\0' && strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "tracing.endpoint is %s: it must be a URL such as "
+                            "http://127.0.0.1:4318/v1/traces",
+                            url);
+    }
+    return BY_OK;
+}
+
 by_status by__request_trace_begin(by__request_trace *trace, const by__gateway_tracing *tracing,
                                   by__exchange *x, const by__http_request *r, by_error *error)
 {

@@ -19,6 +19,8 @@ typedef struct by__request_trace {
     double clock;
 } by__request_trace;
 
+/* Refuses an address of a collector, "" or a URL, that spans cannot be sent to. BY_ECONFIG. */
+by_status by__trace_endpoint_check(const char *url, by_error *error);
 /* Reads the request's trace headers and adds those of the answer. */
 by_status by__request_trace_begin(by__request_trace *trace, const by__gateway_tracing *tracing,
                                   by__exchange *x, const by__http_request *r, by_error *error);

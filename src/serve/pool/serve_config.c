@@ -5,11 +5,6 @@
 #include <string.h>
 
 #include "config/schema.h"
-#include "serve/features/feature_map.h"
-#include "serve/gateway/keys.h"
-#include "serve/gateway/webhook.h"
-#include "serve/http/client_address.h"
-#include "serve/http/http_server.h"
 #include "serve/serve.h"
 
 static const by__section sections[] = {
@@ -74,7 +69,7 @@ static const by__key column_fields[] = {
     {"features.columns", "column", BY__KEY_TEXT, BY__OWN(by_feature_column_config, column), NULL,
      .min = 1, .help = "name of the model's column"},
     {"features.columns", "feature", BY__KEY_TEXT, BY__OWN(by_feature_column_config, feature), NULL,
-     .min = 3, .help = "feature that fills it, as `VIEW:FEATURE`"},
+     .min = 1, .help = "feature that fills it, as `VIEW:FEATURE`"},
     {"features.columns", "model", BY__KEY_TEXT, BY__OWN(by_feature_column_config, model), "\"\"",
      .help = "model that has the column; empty: every model that is queried with entities"},
     {"features.columns", "default", BY__KEY_TEXT, BY__OWN(by_feature_column_config, otherwise),
@@ -321,6 +316,25 @@ by_status by_serve_config_parse(by_serve_config **out, const char *name, const c
     return BY_OK;
 }
 
+by_status by_serve_config_set(by_serve_config *config, const char *key, const char *value,
+                              const char *where, by_error *error)
+{
+    by__config *whole = (by__config *)config->config;
+    by__entry *entry = by__entry_at(whole, key);
+    by__config_node node = {0};
+    if (entry == NULL) {
+        return by_error_set(error, BY_EARG, "%s: there is no key %s", where, key);
+    }
+    /* Quoted, a text is taken as it is; an empty one is refused as a missing value. */
+    bool quoted = entry->key.type == BY__KEY_TEXT && value[0] != '\0';
+    by_status status = by__node_add(&node, value, strlen(value), quoted, error);
+    if (status == BY_OK) {
+        status = by__config_assign(whole, entry, &node, where, true, error);
+    }
+    by__node_free(&node);
+    return status;
+}
+
 void by_serve_config_close(by_serve_config **config)
 {
     if (*config != NULL) {
@@ -330,171 +344,13 @@ void by_serve_config_close(by_serve_config **config)
     }
 }
 
-/* ---- checks ---- */
-
-bool by__listens_locally(const char *listen)
-{
-    return strncmp(listen, "unix:", 5) == 0 || strncmp(listen, "127.", 4) == 0 ||
-           strncmp(listen, "localhost:", 10) == 0 || strncmp(listen, "[::1]:", 6) == 0;
-}
-
-static bool has_name(const by__keys *file, const char *name)
-{
-    for (size_t i = 0; i < by__keys_count(file); i++) {
-        if (strcmp(by__keys_at(file, i)->name, name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static by_status check_limits(const by_serve_config *c, const by__keys *file, by_error *error)
-{
-    const by_limit_config *rows = c->limits.keys.items;
-    const char *where = by__config_where(c->config, "limits.keys", "limits.keys");
-    for (size_t i = 0; i < c->limits.keys.count; i++) {
-        if (file == NULL || !has_name(file, rows[i].name)) {
-            return by_error_set(
-                error, BY_ECONFIG, "%s: limits.keys names %s, which is not in gateway.keys%s%s",
-                where, rows[i].name, file == NULL ? "" : " ", file == NULL ? "" : c->gateway.keys);
-        }
-        for (size_t k = 0; k < i; k++) {
-            if (strcmp(rows[k].name, rows[i].name) == 0) {
-                return by_error_set(error, BY_ECONFIG, "%s: limits.keys names %s twice", where,
-                                    rows[i].name);
-            }
-        }
-    }
-    return BY_OK;
-}
-
-static by_status check_origins(const by_serve_config *c, by_error *error)
-{
-    for (size_t i = 0; i < c->cors.origins.count; i++) {
-        const char *origin = c->cors.origins.items[i];
-        const char *host = strncmp(origin, "https://", 8) == 0  ? origin + 8
-                           : strncmp(origin, "http://", 7) == 0 ? origin + 7
-                                                                : "";
-        if (strcmp(origin, "*") != 0 && (host[0] == '\0' || strpbrk(host, "/?#* ") != NULL)) {
-            return by_error_set(error, BY_ECONFIG,
-                                "%s: cors.origins has %s, which is not an origin: write it as "
-                                "https://app.example.com, without a path, or *",
-                                by__config_where(c->config, "cors.origins", "cors.origins"),
-                                origin);
-        }
-    }
-    return BY_OK;
-}
-
-static by_status check_scaling(const by_serve_config *c, by_error *error)
-{
-    if (c->scaling.most == 0 ? c->worker.count > 0 : c->scaling.most >= c->worker.count) {
-        return BY_OK;
-    }
-    return by_error_set(error, BY_ECONFIG,
-                        "%s: scaling.most is %lld, but worker.count is %lld: scaling.most must be "
-                        "at least worker.count, and at least 1 if that is 0",
-                        by__config_where(c->config, "scaling.most", "worker.count"),
-                        (long long)c->scaling.most, (long long)c->worker.count);
-}
-
-static by_status check_tracing(const by_serve_config *c, by_error *error)
-{
-    const char *url = c->tracing.endpoint;
-    if (url[0] != '\0' && strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s: tracing.endpoint is %s: it must be a URL such as "
-                            "http://127.0.0.1:4318/v1/traces",
-                            by__config_where(c->config, "tracing.endpoint", "tracing.endpoint"),
-                            url);
-    }
-    return BY_OK;
-}
-
-static by_status check_metrics(const by_serve_config *c, by_error *error)
-{
-    const char *names = c->gateway.metrics_names;
-    return strcmp(names, "banyan") == 0 || strcmp(names, "vllm") == 0
-               ? BY_OK
-               : by_error_set(
-                     error, BY_ECONFIG, "%s: gateway.metrics_names is %s: must be banyan or vllm",
-                     by__config_where(c->config, "gateway.metrics_names", "gateway.metrics_names"),
-                     names);
-}
-
-static by_status check_proxies(const by_serve_config *c, by_error *error)
-{
-    by__addresses *addresses = NULL;
-    by_status status = by__addresses_open(&addresses, 0, &c->gateway.proxies, error);
-    by__addresses_close(&addresses);
-    return status;
-}
-
-static by_status check_webhooks(const by_serve_config *c, by_error *error)
-{
-    by__webhook_rules *rules = NULL;
-    by_status status = by__webhook_rules_open(&rules, &c->webhooks, error);
-    by__webhook_rules_close(&rules);
-    return status;
-}
-
-by_status by_serve_config_check(const by_serve_config *config, by_error *error)
-{
-    const by_serve_config *c = config;
-    by__keys *file = NULL;
-    by__feature_map *features = NULL;
-    struct sockaddr_storage address;
-    by_status status = by__listen_address(&address, c->gateway.listen, error);
-    if (status != BY_OK) {
-        return by_error_prefix(error, status, "%s: gateway.listen",
-                               by__config_where(c->config, "gateway.listen", "gateway.listen"));
-    }
-    if (c->gateway.keys[0] == '\0' && c->gateway.insecure == 0 &&
-        !by__listens_locally(c->gateway.listen)) {
-        return by_error_set(error, BY_ECONFIG,
-                            "%s: gateway.listen %s is reachable by other machines: give "
-                            "gateway.keys, listen on 127.0.0.1, or set gateway.insecure: true",
-                            by__config_where(c->config, "gateway.listen", "gateway.keys"),
-                            c->gateway.listen);
-    }
-    if (c->gateway.keys[0] != '\0') {
-        status = by__keys_open(&file, c->gateway.keys, error);
-    }
-    if (status == BY_OK) {
-        status = check_limits(c, file, error);
-    }
-    if (status == BY_OK) {
-        status = check_origins(c, error);
-    }
-    if (status == BY_OK) {
-        status = check_tracing(c, error);
-    }
-    if (status == BY_OK) {
-        status = check_webhooks(c, error);
-    }
-    if (status == BY_OK) {
-        status = check_scaling(c, error);
-    }
-    if (status == BY_OK) {
-        status = check_proxies(c, error);
-    }
-    if (status == BY_OK) {
-        status = check_metrics(c, error);
-    }
-    if (status == BY_OK) {
-        status = by__feature_map_open(&features, c, error);
-    }
-    by__feature_map_close(&features);
-    by__keys_close(&file);
-    return status;
-}
-
 static const char reference_head[] =
     "# Configuration of a server\n\n"
     "All keys of the YAML file that `banyan serve --config serve.yaml` reads. The rules are those\n"
     "of a run's [config](config.md): `base:` includes another file, `--set section.key=value`\n"
     "overrides a key, and errors are reported with file and line. Other flags of the command line\n"
-    "override keys too. `--check` checks the file, and the files that it names, and exits.\n\n"
+    "override keys too. `--check` checks the file and the flags, with the models, files and\n"
+    "directories that they name, and exits.\n\n"
     "<!-- Generated from the declarations of all keys; regenerate it with\n"
     "     `build/debug/tests/test_config --write`. -->\n";
 

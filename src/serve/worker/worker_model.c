@@ -137,6 +137,11 @@ by_status by__served_encode(by_token_buffer *out, const by__served_model *model,
 static by_status open_pretrained(by_pretrained **out, const by_worker_options *options,
                                  by_error *error)
 {
+    /* A restart would not help. */
+    if (!by__path_exists(options->model)) {
+        return by_error_set(error, BY_ECONFIG, "%s: there is no such run or directory",
+                            options->model);
+    }
     BY_TRY(options->checkpoint == NULL
                ? by_pretrained_open(out, options->model, false, error)
                : by_pretrained_open_checkpoint(out, options->model, options->checkpoint, error));
@@ -148,22 +153,33 @@ static by_status open_pretrained(by_pretrained **out, const by_worker_options *o
     return status;
 }
 
+static bool reads_text(const by_pretrained *pretrained)
+{
+    return strcmp(by_model_reads(&by_pretrained_config(pretrained)->model), "tokens") == 0;
+}
+
+by_status by_worker_check(const by_worker_options *options, by_error *error)
+{
+    by_pretrained *pretrained = NULL;
+    BY_TRY(open_pretrained(&pretrained, options, error));
+    by_status status = options->context > 0 && reads_text(pretrained)
+                           ? by_infer_check_context(&by_pretrained_config(pretrained)->model,
+                                                    options->context, error)
+                           : BY_OK;
+    by_pretrained_close(&pretrained);
+    return status;
+}
+
 by_status by__served_open(by__served_model *m, const by_worker_options *options, const by__log *log,
                           by_error *error)
 {
     by_pretrained *pretrained = NULL;
     struct stat facts;
-    /* A restart would not help. */
-    if (stat(options->model, &facts) != 0) {
-        return by_error_set(error, BY_ECONFIG, "%s: there is no such run or directory",
-                            options->model);
-    }
     by_status status = open_pretrained(&pretrained, options, error);
     if (status == BY_OK && stat(by_pretrained_directory(pretrained), &facts) == 0) {
         m->created = (int64_t)facts.st_mtime;
     }
-    bool text = status == BY_OK &&
-                strcmp(by_model_reads(&by_pretrained_config(pretrained)->model), "tokens") == 0;
+    bool text = status == BY_OK && reads_text(pretrained);
     if (status == BY_OK && !text) {
         m->slots = PREDICTING;
         status = by__predicting_open(&m->predicting, pretrained, options, error);
