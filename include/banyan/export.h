@@ -6,8 +6,10 @@
  *   onnx         a graph (opset 18) and a separate file of weights, in f32
  *
  * Tensors are read, converted and written a few rows at a time, whatever the size of the model. The
- * output replaces an earlier file only when it is complete. by_pretrained_open (banyan/infer.h)
- * reads GGUF files back. docs/export.md lists types, architectures and limits.
+ * output records the origin of the weights that state.json or config.json next to them states: name
+ * of the run, hash of its config, hash of its training data. It appears under its name only when it
+ * is complete. by_pretrained_open (banyan/infer.h) reads GGUF files back. docs/export.md lists
+ * types, architectures and limits.
  */
 #ifndef BANYAN_EXPORT_H
 #define BANYAN_EXPORT_H
@@ -29,10 +31,6 @@ typedef struct by_export_source {
     const by_config *config;   /* resolved */
     const by_weights *weights; /* of its model */
     const char *directory;     /* with tokenizer.json and related files, or a GGUF file */
-    const char *run;           /* name of the run; this and the next two are recorded in the
-                                  file; NULL: not */
-    const char *config_hash;   /* by_config_hash of its config */
-    const char *data_hash;     /* hash of its training data */
 } by_export_source;
 
 typedef struct by_export_options {

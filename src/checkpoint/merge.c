@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "checkpoint/adapter.h"
+#include "checkpoint/origin.h"
 
 by_status by__weights_copy(const char *directory, const by_weights *weights, uint64_t shard_bytes,
                            by_error *error)
@@ -158,21 +159,31 @@ static by_status open_source(source *s, const char *path, bool average, const ch
     return by_weights_adapt(s->weights, &added, true, error);
 }
 
-/* Writes config.json of a quantized model whose values are written unquantized. */
-static by_status write_config_of_values(const source *s, const char *directory, by_error *error)
+/* Writes config.json with the origin of the weights, and without the quantization of codes, whose
+ * values are written. */
+static by_status write_config(const source *s, const char *directory, by_error *error)
 {
+    by__origin origin = {0};
     const char *config = by_weights_config(s->weights);
     json_t *root = config == NULL ? NULL : json_loads(config, 0, NULL);
-    if (json_object_get(root, "quantization_config") == NULL) {
-        json_decref(root);
-        return BY_OK;
+    json_t *copied = json_deep_copy(root);
+    if (by_weights_in_codes(s->weights)) {
+        (void)json_object_del(root, "quantization_config");
     }
-    (void)json_object_del(root, "quantization_config");
-    char *text = json_dumps(root, JSON_INDENT(2));
-    json_decref(root);
-    by_status status =
-        text == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: config.json")
+    by_status status = by__origin_read(&origin, s->weights, error);
+    if (status == BY_OK && json_is_object(root)) {
+        status = by__origin_put(root, &origin, error);
+    }
+    bool changes = status == BY_OK && !json_equal(root, copied) && json_is_object(root);
+    char *text = changes ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    if (changes) {
+        status = text == NULL
+                     ? by_error_set(error, BY_EMEMORY, "out of memory: config.json")
                      : by__sink_put(directory, "config.json", text, strlen(text), NULL, error);
+    }
+    by__origin_free(&origin);
+    json_decref(copied);
+    json_decref(root);
     free(text);
     return status;
 }
@@ -188,8 +199,8 @@ static by_status write_source(const source *s, const char *directory, const char
     if (status == BY_OK) {
         status = (s->checkpoint != NULL ? copy_files : by__copy_along)(temporary, s->path, error);
     }
-    if (status == BY_OK && by_weights_in_codes(s->weights)) {
-        status = write_config_of_values(s, temporary, error);
+    if (status == BY_OK) {
+        status = write_config(s, temporary, error);
     }
     if (status == BY_OK) {
         status = by__sync_dir(temporary, error);

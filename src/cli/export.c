@@ -1,6 +1,5 @@
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "banyan/export.h"
 #include "banyan/infer.h"
@@ -8,7 +7,6 @@
 
 typedef struct request {
     const char *path;
-    const char *run; /* run directory; NULL: a directory in Hugging Face format, or a file */
     const char *format;
     const char *dtype;
     const char *output;
@@ -19,38 +17,15 @@ typedef struct request {
     bool json;
 } request;
 
-/* Removes trailing slashes and returns the last component of a path. */
-static const char *last_part(char *path)
-{
-    size_t n = strlen(path);
-    while (n > 1 && path[n - 1] == '/') {
-        path[--n] = '\0';
-    }
-    const char *slash = strrchr(path, '/');
-    return slash == NULL ? path : slash + 1;
-}
-
-/* Writes the model, with its origin from its run and its checkpoint. */
 static by_status write(by_export_report *report, const request *r, const by_pretrained *model,
                        by_error *error)
 {
-    const char *directory = by_pretrained_directory(model);
-    by_checkpoint *checkpoint = NULL;
-    char *run = r->run == NULL ? NULL : strdup(r->run);
-    by_export_source source = {.config = by_pretrained_config(model),
-                               .weights = by_pretrained_weights(model),
-                               .directory = directory};
+    const by_export_source source = {.config = by_pretrained_config(model),
+                                     .weights = by_pretrained_weights(model),
+                                     .directory = by_pretrained_directory(model)};
     const by_export_options options = {
         .format = r->format, .dtype = r->dtype, .output = r->output, .without_cache = r->no_cache};
-    source.run = run == NULL ? NULL : last_part(run);
-    if (run != NULL && by_checkpoint_open(&checkpoint, directory, false, NULL) == BY_OK) {
-        (void)by_checkpoint_value_string(checkpoint, "config_hash", &source.config_hash, NULL);
-        (void)by_checkpoint_value_string(checkpoint, "train_hash", &source.data_hash, NULL);
-    }
-    by_status status = by_export(report, &source, &options, error);
-    by_checkpoint_close(&checkpoint);
-    free(run);
-    return status;
+    return by_export(report, &source, &options, error);
 }
 
 static int export_model(const request *r)
@@ -61,10 +36,8 @@ static int export_model(const request *r)
     by_export_report report = {0};
     by_status status =
         cli_open_pretrained(&model, &run, r->path, r->best, r->ema, r->adapter, &error);
-    request with_run = *r;
-    with_run.run = run;
     if (status == BY_OK) {
-        status = write(&report, &with_run, model, &error);
+        status = write(&report, r, model, &error);
     }
     if (status == BY_OK && r->json) {
         printf("{\"output\":");

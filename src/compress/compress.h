@@ -25,6 +25,7 @@
 #include "banyan/compress.h"
 #include "banyan/tokenizer.h"
 #include "base/coded.h"
+#include "checkpoint/origin.h"
 #include "checkpoint/storage.h"
 #include "graph/graph.h"
 
@@ -63,6 +64,7 @@ typedef struct by__compression {
     size_t linear_count, linear_capacity;
     int threads;
     json_t *json;            /* config.json of the new directory; a method may change it */
+    by__origin origin;       /* of the model */
     by__text notes;          /* for state.json: what calibration read */
     by_tokenizer *tokenizer; /* of a GGUF file, which has it next to the weights; else NULL */
     json_t *settings;        /* its tokenizer_config.json */

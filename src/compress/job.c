@@ -51,6 +51,8 @@ by_status by__job_look(by__compression *c, const by_pretrained *model,
     }
     /* It describes the codes of the original; the new directory gets its own, or none. */
     (void)json_object_del(c->json, "quantization_config");
+    BY_TRY(by__origin_read(&c->origin, c->weights, error));
+    BY_TRY(by__origin_put(c->json, &c->origin, error));
     return by__linears_list(c, error);
 }
 
@@ -140,6 +142,7 @@ void by__job_close(by__compression *c)
     free(c->temporary);
     free(c->directory);
     by__text_free(&c->notes);
+    by__origin_free(&c->origin);
     json_decref(c->json);
     json_decref(c->settings);
     by_tokenizer_close(&c->tokenizer);

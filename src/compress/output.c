@@ -114,6 +114,22 @@ static by_status copy_files(const by__compression *c, by__file_list *written, by
     return status;
 }
 
+/* Appends what is known of the run that trained the weights, under the keys of its checkpoints.
+ * Returns the number of values. */
+static size_t add_origin(by_checkpoint_value *values, size_t count, const by__compression *c)
+{
+    const char *const known[][2] = {{"run", c->origin.run},
+                                    {"config_hash", c->origin.config_hash},
+                                    {"train_hash", c->origin.data_hash}};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(known); i++) {
+        if (known[i][1] != NULL) {
+            values[count++] =
+                (by_checkpoint_value){known[i][0], BY_VALUE_STRING, {.string = known[i][1]}};
+        }
+    }
+    return count;
+}
+
 static by_status write_state(by__compression *c, by__file_list *written, by_error *error)
 {
     char hash[33];
@@ -131,7 +147,7 @@ static by_status write_state(by__compression *c, by__file_list *written, by_erro
     by__text_add(&settings, "");
     by__text_add(&c->notes, "");
     BY_TRY(by__text_take(&settings, &text, error));
-    const by_checkpoint_value values[] = {
+    by_checkpoint_value values[8] = {
         {"compress.method", BY_VALUE_STRING, {.string = method->name}},
         {"compress.settings", BY_VALUE_STRING, {.string = text}},
         {"compress.source", BY_VALUE_STRING, {.string = directory}},
@@ -140,7 +156,8 @@ static by_status write_state(by__compression *c, by__file_list *written, by_erro
          BY_VALUE_STRING,
          {.string = c->notes.data == NULL ? "" : c->notes.data}},
     };
-    by_status status = by__state_print(0, values, BY_ARRAY_LENGTH(values), &state, &length, error);
+    size_t count = add_origin(values, 5, c);
+    by_status status = by__state_print(0, values, count, &state, &length, error);
     if (status == BY_OK) {
         status = by__sink_put(c->temporary, "state.json", state, length, written, error);
     }

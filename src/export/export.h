@@ -32,6 +32,7 @@
 #include "banyan/model.h"
 #include "banyan/tokenizer.h"
 #include "base/base.h"
+#include "checkpoint/origin.h"
 #include "checkpoint/storage.h"
 
 /* The state of a running export. */
@@ -39,6 +40,7 @@ typedef struct by__export {
     const by_export_source *source;
     const by_export_options *options;
     by_export_report report;
+    by__origin origin;       /* of the weights; the file records it */
     json_t *config;          /* config.json of the model, in the format of by_model_config_json */
     by_tokenizer *tokenizer; /* NULL: the model has none */
     json_t *settings;        /* tokenizer_config.json, or NULL */

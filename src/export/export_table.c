@@ -205,6 +205,7 @@ static by_status open_source(by__export *e, by_error *error)
 {
     char *text;
     json_error_t problem;
+    BY_TRY(by__origin_read(&e->origin, e->source->weights, error));
     BY_TRY(read_tokenizer(e, error));
     BY_TRY(by_model_config_json(&text, &e->source->config->model, by__export_eos(e), error));
     e->config = json_loads(text, 0, &problem);
@@ -229,6 +230,7 @@ by_status by_export(by_export_report *report, const by_export_source *source,
     json_decref(export.config);
     json_decref(export.settings);
     by_tokenizer_close(&export.tokenizer);
+    by__origin_free(&export.origin);
     free(export.template);
     return status;
 }

@@ -179,6 +179,24 @@ static by_status read_rotary(const reading *r, by_error *error)
     return status;
 }
 
+/* The origin that by_export records, in the form that a config.json has it. */
+static void read_origin(const reading *r)
+{
+    static const char *const keys[] = {"banyan.run", "banyan.config_hash", "banyan.data_hash"};
+    json_t *origin = json_object();
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(keys); i++) {
+        const char *text;
+        size_t length;
+        if (by__gguf_text(r->file, keys[i], &text, &length)) {
+            (void)json_object_set_new(origin, strchr(keys[i], '.') + 1, json_stringn(text, length));
+        }
+    }
+    if (json_object_size(origin) > 0) {
+        (void)json_object_set(r->root, "banyan", origin);
+    }
+    json_decref(origin);
+}
+
 static by_status read_all(const reading *r, by_error *error)
 {
     uint64_t id;
@@ -202,6 +220,7 @@ static by_status read_all(const reading *r, by_error *error)
     if (by__gguf_whole(r->file, "tokenizer.ggml.eos_token_id", &id) && id <= INT32_MAX) {
         (void)json_object_set_new(r->root, "eos_token_id", json_integer((json_int_t)id));
     }
+    read_origin(r);
     if (r->architecture->rotary) {
         return read_rotary(r, error);
     }

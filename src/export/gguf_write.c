@@ -212,7 +212,7 @@ static by_status write_file(by__export *e, by__gguf_plan *plan, const by__gguf_p
 static void put_general(by__gguf_pairs *pairs, const by__export *e,
                         const by__gguf_architecture *architecture, const by__gguf_type *type)
 {
-    const by_export_source *s = e->source;
+    const by__origin *s = &e->origin;
     by__gguf_put_text(pairs, "general.architecture", architecture->name);
     by__gguf_put_text(pairs, "general.type", "model");
     by__gguf_put_u32(pairs, "general.alignment", (uint32_t)ALIGNMENT);

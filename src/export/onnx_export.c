@@ -284,17 +284,17 @@ static void add_outputs(state *s)
  * 2), metadata_props 14 (key 1, value 2). */
 static void make_model(by__text *out, state *s)
 {
-    const by_export_source *source = s->export->source;
-    const char *const pairs[][2] = {{"banyan.run", source->run},
-                                    {"banyan.config_hash", source->config_hash},
-                                    {"banyan.data_hash", source->data_hash},
+    const by__origin *origin = &s->export->origin;
+    const char *const pairs[][2] = {{"banyan.run", origin->run},
+                                    {"banyan.config_hash", origin->config_hash},
+                                    {"banyan.data_hash", origin->data_hash},
                                     {s->examples.key, s->examples.text},
                                     {"banyan.id2label", s->examples.labels}};
     by__text part = {0};
     by__proto_int(out, 1, 8);
     by__proto_string(out, 2, "banyan");
     by__proto_string(out, 3, BY_VERSION);
-    by__proto_string(&s->writer.graph, 2, source->run == NULL ? "model" : source->run);
+    by__proto_string(&s->writer.graph, 2, origin->run == NULL ? "model" : origin->run);
     by__proto_message(out, 7, &s->writer.graph);
     by__proto_int(&part, 2, 18);
     by__proto_message(out, 8, &part);

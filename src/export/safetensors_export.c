@@ -116,13 +116,6 @@ static by_status check_values(const converted *made, size_t count, by_error *err
     return BY_OK;
 }
 
-static void set_text(json_t *object, const char *key, const char *text)
-{
-    if (text != NULL) {
-        (void)json_object_set_new(object, key, json_string(text));
-    }
-}
-
 /* Writes the existing config.json with changed dtype and origin. */
 static by_status write_config(const by__export *e, const char *directory, by_dtype dtype,
                               by_error *error)
@@ -131,7 +124,6 @@ static by_status write_config(const by__export *e, const char *directory, by_dty
     const char *name = names[dtype == BY_F32 ? 0 : dtype == BY_BF16 ? 1 : 2];
     const char *own = by_weights_config(e->source->weights);
     json_t *root = own == NULL ? NULL : json_loads(own, 0, NULL);
-    json_t *origin = json_object();
     if (!json_is_object(root)) {
         json_decref(root);
         root = json_deep_copy(e->config);
@@ -139,19 +131,16 @@ static by_status write_config(const by__export *e, const char *directory, by_dty
     if (by_weights_in_codes(e->source->weights)) { /* the export stores their values */
         (void)json_object_del(root, "quantization_config");
     }
-    set_text(root, json_object_get(root, "dtype") != NULL ? "dtype" : "torch_dtype", name);
-    set_text(origin, "run", e->source->run);
-    set_text(origin, "config_hash", e->source->config_hash);
-    set_text(origin, "data_hash", e->source->data_hash);
-    if (json_object_size(origin) > 0) {
-        (void)json_object_set(root, "banyan", origin);
-    }
-    char *text = json_dumps(root, JSON_INDENT(2));
-    json_decref(origin);
+    const char *key = json_object_get(root, "dtype") != NULL ? "dtype" : "torch_dtype";
+    (void)json_object_set_new(root, key, json_string(name));
+    by_status status = by__origin_put(root, &e->origin, error);
+    char *text = status == BY_OK ? json_dumps(root, JSON_INDENT(2)) : NULL;
     json_decref(root);
-    by_status status =
-        text == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: config.json")
+    if (status == BY_OK) {
+        status = text == NULL
+                     ? by_error_set(error, BY_EMEMORY, "out of memory: config.json")
                      : by__sink_put(directory, "config.json", text, strlen(text), NULL, error);
+    }
     free(text);
     return status;
 }

@@ -82,6 +82,33 @@ says file-codes codes
 same direct.text codes.text
 same direct.safetensors codes.safetensors
 
+say "the origin of the weights goes along, whatever is written of them"
+sed -n 's/.*"\(config\|train\)_hash": {"string": "\(.*\)"}.*/\1 \2/p' runs/llama/checkpoints/step-*3/state.json >hashes
+config=$(sed -n 's/config //p' hashes)
+train=$(sed -n 's/train //p' hashes)
+# origin DIRECTORY RUN: the directory, and a GGUF file that is made of it, name the run and its hashes.
+origin() {
+    holds "$1/config.json" "\"config_hash\": \"$config\""
+    holds "$1/config.json" "\"data_hash\": \"$train\""
+    run 0 "$banyan" export "$1" --format gguf --output "$1-origin.gguf"
+    run 0 "$banyan" info "$1-origin.gguf" --json
+    holds out "\"run\":\"$2\",\"config_hash\":\"$config\",\"data_hash\":\"$train\""
+}
+[ ${#config} = 32 ] && [ ${#train} = 32 ] || fail "$(cat hashes)"
+for name in codes merged values llama-hf file-codes; do
+    origin $name llama
+done
+run 0 "$banyan" export runs/llama/checkpoints/step-*3 --format safetensors --output step
+origin step llama
+run 0 "$banyan" checkpoint merge runs/llama whole
+origin whole llama
+cp -r runs/llama/checkpoints/step-*3 moved
+run 0 "$banyan" export moved --format safetensors --output of-moved
+holds of-moved/config.json "$config"
+! grep -q '"run"' of-moved/config.json || fail "a copy of a checkpoint names a run"
+run 0 "$banyan" export codes --format onnx --output codes.onnx
+grep -aq "$train" codes.onnx || fail "codes.onnx lacks its origin"
+
 say "info says what a file holds"
 run 0 "$banyan" info llama-q8_0.gguf
 holds out "architecture     llama"
