@@ -155,16 +155,11 @@ static by_status take_memory(job *j, by_error *error)
 static by_status check_tokenizer(const by_pretrained *model, const by_dataset *data,
                                  const char *name, by_error *error)
 {
-    bool there;
-    by_tokenizer *tokenizer;
+    bool same;
+    char own[9];
     const char *directory = by_pretrained_directory(model);
-    BY_TRY(by__model_has_tokenizer(&there, directory, error));
-    if (!there) {
-        return BY_OK;
-    }
-    BY_TRY(by_tokenizer_open(&tokenizer, directory, error));
-    bool same = strcmp(by_tokenizer_hash(tokenizer), by_dataset_tokenizer_hash(data)) == 0;
-    by_tokenizer_close(&tokenizer);
+    BY_TRY(by__model_has_same_tokenizer(&same, own, directory, by_dataset_tokenizer_hash(data),
+                                        error));
     return same ? BY_OK
                 : by_error_set(error, BY_ECONFIG,
                                "%s was packed with another tokenizer than the model's: pack it "

@@ -8,6 +8,7 @@
 #include "banyan/adapter.h"
 #include "checkpoint/storage.h"
 #include "data/formats/logit_store.h"
+#include "data/tokenizer/vocabulary.h"
 
 struct by__teacher {
     by__store *store;
@@ -103,6 +104,31 @@ static by_status read_config(by_config **out, const by_config *config, by_error 
     }
     *out = theirs;
     return BY_OK;
+}
+
+by_status by__teacher_check_tokenizer(const by_config *config, const char *hash, by_error *error)
+{
+    bool same = true;
+    char own[9];
+    char *directory = NULL;
+    if (!by__has_teacher(config)) {
+        return BY_OK;
+    }
+    by_status status = find_directory(&directory, config, error);
+    if (status == BY_OK) {
+        status = by__model_has_same_tokenizer(&same, own, directory, hash, error);
+    }
+    if (status != BY_OK) {
+        status = by_error_prefix(error, status, "distill.teacher");
+    } else if (!same) {
+        status =
+            by_error_set(error, BY_ECONFIG,
+                         "distill.teacher=%s has another tokenizer (%s) than the training data "
+                         "(%.8s): set data.tokenizer=%s, or pack the data with --tokenizer %s",
+                         config->distill.teacher, own, hash, directory, directory);
+    }
+    free(directory);
+    return status;
 }
 
 /* ---- the graph ---- */

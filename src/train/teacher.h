@@ -20,6 +20,8 @@
 
 /* Returns true if the graph of gradients contains a teacher. */
 bool by__has_teacher(const by_config *config);
+/* BY_ECONFIG if the teacher has a tokenizer and its hash is not that of the training data. */
+by_status by__teacher_check_tokenizer(const by_config *config, const char *hash, by_error *error);
 /* Sets model->loss of a student of tokens according to the section distill, relative to the
  * teacher, whose graph is added. BY_ECONFIG: the models do not fit. */
 by_status by__teacher_loss(const by_config *config, const by_model_request *request,

@@ -77,6 +77,9 @@ run 2 "$banyan" "$@" --set data.train=one --set distill.logits=said --set name=n
 holds err "was made from other data"
 tr a-z A-Z <text.txt >foreign.txt
 run 0 "$banyan" pack foreign.txt --tokenizer char --output foreign
+run 2 "$banyan" train c.yaml --set data.text=[] --set data.train=foreign --set train.eval_every=0 --set name=no \
+    --set distill.teacher=kept
+holds err "distill.teacher=kept has another tokenizer"
 run 0 "$banyan" export kept --format gguf --output kept.gguf
 for model in kept kept.gguf; do
     run 2 "$banyan" logits "$model" --data foreign --out no --top 4

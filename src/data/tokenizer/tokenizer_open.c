@@ -1,4 +1,5 @@
 /* by_tokenizer_open: detects the format of a tokenizer from its file or directory. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -75,5 +76,22 @@ by_status by__model_has_tokenizer(bool *out, const char *model, by_error *error)
     }
     *out = by__path_exists(path);
     free(path);
+    return BY_OK;
+}
+
+by_status by__model_has_same_tokenizer(bool *same, char found[9], const char *model,
+                                       const char *hash, by_error *error)
+{
+    bool there;
+    by_tokenizer *tokenizer;
+    BY_TRY(by__model_has_tokenizer(&there, model, error));
+    *same = true;
+    found[0] = '\0';
+    if (there) {
+        BY_TRY(by_tokenizer_open(&tokenizer, model, error));
+        *same = strcmp(hash, by_tokenizer_hash(tokenizer)) == 0;
+        (void)snprintf(found, 9, "%.8s", by_tokenizer_hash(tokenizer));
+        by_tokenizer_close(&tokenizer);
+    }
     return BY_OK;
 }

@@ -179,5 +179,9 @@ by_status by__tokenizer_parse_tiktoken(by_tokenizer **out, const char *name, con
 /* Finds out whether a model, a directory or a GGUF file, comes with a tokenizer; one of token ids
  * alone does not. */
 by_status by__model_has_tokenizer(bool *out, const char *model, by_error *error);
+/* Compares the hash of the tokenizer that a model comes with to another. `found` gets its first
+ * digits, or "" if the model has none: its tokens are unknown, and *same is true. */
+by_status by__model_has_same_tokenizer(bool *same, char found[9], const char *model,
+                                       const char *hash, by_error *error);
 
 #endif

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "banyan/tokenizer.h"
 #include "checkpoint/storage.h"
 #include "config/kind.h"
 #include "data/formats/token_manifest.h"
+#include "data/tokenizer/vocabulary.h"
 #include "train/tasks/language.h"
 
 static bool relay_progress(void *user, const by_pack_progress *progress)
@@ -290,28 +290,16 @@ static by_status read_tokenizer_hash(char out[33], const char *directory, by_err
 
 by_status by__same_tokenizer(const char *data, const char *model, by_error *error)
 {
+    bool same;
     char hash[33];
-    char *path;
-    by_tokenizer *tokenizer;
-    BY_TRY(find_tokenizer(&path, model, error));
-    if (path == NULL) { /* weights without a tokenizer: their tokens are unknown */
-        return BY_OK;
-    }
-    by_status status = read_tokenizer_hash(hash, data, error);
-    if (status == BY_OK) {
-        status = by_tokenizer_open(&tokenizer, path, error);
-    }
-    if (status == BY_OK) {
-        if (strcmp(hash, by_tokenizer_hash(tokenizer)) != 0) {
-            status = by_error_set(error, BY_ECONFIG,
-                                  "%s was packed with another tokenizer (%.8s) than that of the "
-                                  "model, %s (%.8s): pack it with --tokenizer %s",
-                                  data, hash, path, by_tokenizer_hash(tokenizer), path);
-        }
-        by_tokenizer_close(&tokenizer);
-    }
-    free(path);
-    return status;
+    char own[9];
+    BY_TRY(read_tokenizer_hash(hash, data, error));
+    BY_TRY(by__model_has_same_tokenizer(&same, own, model, hash, error));
+    return same ? BY_OK
+                : by_error_set(error, BY_ECONFIG,
+                               "%s was packed with another tokenizer (%.8s) than that of the "
+                               "model, %s (%s): pack it with --tokenizer %s",
+                               data, hash, model, own, model);
 }
 
 /* Checks that `path`, the value of `key`, has the same tokenizer as the training data. */

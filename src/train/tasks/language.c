@@ -134,6 +134,7 @@ static by_status open_training(language_data *d, const by_task_request *r, by_er
         BY_TRY(open_packed(d, &d->train[i], d->paths.train[i], r, error));
         d->base.train_examples += by_dataset_tokens(d->train[i]);
     }
+    BY_TRY(by__teacher_check_tokenizer(r->config, by_dataset_tokenizer_hash(d->train[0]), error));
     BY_TRY(open_valid(d, d->paths.valid, d->paths.valid_count, r, error));
     BY_TRY(by__open_logits(&d->logits, r->config, d->paths.train_count, error));
     return by__find_eos(&d->eos, &d->eos_token, d->paths.tokenizer, error);

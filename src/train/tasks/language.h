@@ -54,8 +54,8 @@ by_status by__evaluation_data_open(by__evaluation_data *out, const char *path,
                                    const by_train_options *progress, by_error *error);
 void by__evaluation_data_close(by__evaluation_data *data);
 
-/* BY_ECONFIG if packed data were made by a tokenizer other than the tokenizer.json in a model's
- * directory (data_paths.c). A directory without one fits any data. */
+/* BY_ECONFIG if packed data were made by a tokenizer other than that of a model, a directory or a
+ * GGUF file (data_paths.c). A model without one fits any data. */
 by_status by__same_tokenizer(const char *data, const char *model, by_error *error);
 /* Verifies a packed directory at its first use, reporting to `progress` (may be NULL). */
 by_status by__verify_data(const char *directory, const by_config *config,
