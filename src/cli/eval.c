@@ -229,8 +229,8 @@ static int run(int argc, char **argv)
     request r = {0};
     const cli_flag flags[] = {
         {"data", CLI_STRING, &r.data, "WHAT",
-         "packed directory, text file, JSON lines, a directory of them, or - for standard input "
-         "(default: the held-out data of the run)"},
+         "packed directory, text file, JSON lines, a directory of them, or - for standard input; "
+         "table; IMAGES,LABELS (default: the held-out data of the run)"},
         {"batches", CLI_INTEGER_FROM(1), &r.batches, "N",
          "micro-batches to evaluate, at most (default: all)"},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},

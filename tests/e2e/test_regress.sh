@@ -118,6 +118,15 @@ END
 run 0 "$banyan" predict runs/rooms rooms_new.csv --csv
 [ "$(head -n 1 out)" = index,value ] || fail "$(head -n 1 out)"
 
+say "weights without their run's config are evaluated with the columns and the target that they were trained with"
+run 0 "$banyan" eval runs/rooms --data rooms.csv --json
+loss=$(field valid_loss <out)
+run 0 "$banyan" compress runs/rooms --method int8 --out rooms8 --eval rooms.csv --json
+near "$(field loss_before <out)" "$loss" 1e-6
+after=$(field loss_after <out)
+run 0 "$banyan" eval rooms8 --data rooms.csv --json
+near "$(field valid_loss <out)" "$after" 1e-6
+
 say "smooth L1, another file to evaluate on, bf16"
 head -n 100 rooms.csv >few.csv
 run 0 "$banyan" train rooms.yaml --set task.loss=smooth_l1 --set task.beta=0.5 --set data.valid_table=few.csv \

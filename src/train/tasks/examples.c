@@ -167,16 +167,37 @@ static by_status open_image_path(by_array_set **out, by__examples *d, const char
     return status;
 }
 
+/* Lists the columns that are categories even if they are numbers: those of data.category_columns
+ * or, since weights may come without the config of their run, those that were learned as such. The
+ * list has room for one more. */
+static by_status list_categories(by_column_type **out, size_t *count, const by__examples *d,
+                                 by_error *error)
+{
+    const by_string_list *named = &d->keys->category_columns;
+    size_t all = d->encoding == NULL ? named->count : by_encoding_categories(d->encoding);
+    BY_TRY(by__alloc((void **)out, all + 1, sizeof **out, "column types", error));
+    *count = 0;
+    for (size_t i = 0; d->encoding == NULL && i < all; i++) {
+        (*out)[(*count)++] = (by_column_type){named->items[i], BY_COLUMN_CATEGORY};
+    }
+    if (d->encoding != NULL) {
+        by_column_kind kind;
+        const char *name;
+        for (size_t i = 0; (name = by_encoding_feature(d->encoding, i, &kind)) != NULL; i++) {
+            if (kind == BY_COLUMN_CATEGORY) {
+                (*out)[(*count)++] = (by_column_type){name, BY_COLUMN_CATEGORY};
+            }
+        }
+    }
+    return BY_OK;
+}
+
 static by_status open_table(by_table **out, by__examples *d, const char *path,
                             const by_column_type *target, by_error *error)
 {
-    const by__examples_keys *keys = d->keys;
     by_column_type *types;
-    size_t count = keys->category_columns.count;
-    BY_TRY(by__alloc((void **)&types, count + 1, sizeof *types, "column types", error));
-    for (size_t i = 0; i < count; i++) {
-        types[i] = (by_column_type){keys->category_columns.items[i], BY_COLUMN_CATEGORY};
-    }
+    size_t count;
+    BY_TRY(list_categories(&types, &count, d, error));
     if (target != NULL) {
         types[count++] = *target;
     }
@@ -317,8 +338,7 @@ static by_status open_path(by__examples *d, const by_task_request *r, const by_c
 
 static by_status open_set(by__examples *d, const by_task_request *r, bool classes, by_error *error)
 {
-    const by_column_type target = {d->keys->target,
-                                   classes ? BY_COLUMN_CATEGORY : BY_COLUMN_NUMBER};
+    by_column_type target = {d->keys->target, classes ? BY_COLUMN_CATEGORY : BY_COLUMN_NUMBER};
     bool images = has_images(d->keys);
     if (r->path != NULL && r->learned == NULL) {
         return by_error_set(error, BY_EARG,
@@ -329,6 +349,9 @@ static by_status open_set(by__examples *d, const by_task_request *r, bool classe
     if (r->learned != NULL) {
         BY_TRY(by__examples_read_learned(d, r->learned, images, error));
         images = d->encoding == NULL;
+    }
+    if (d->encoding != NULL && target.name[0] == '\0' && by_encoding_target(d->encoding) != NULL) {
+        target.name = by_encoding_target(d->encoding); /* weights without their run's config */
     }
     if (r->purpose == BY_TASK_PREDICT && r->path == NULL) {
         return r->learned != NULL
@@ -349,8 +372,9 @@ static by_status open_set(by__examples *d, const by_task_request *r, bool classe
     const by_array_set *set = d->train != NULL ? d->train : d->valid;
     return by_array_set_find(set, array) != NULL
                ? by__examples_name_labels(d, error)
-               : by_error_set(error, BY_ECONFIG, "%s: there are no labels: set data.labels=FILE",
-                              by_array_set_name(set));
+               : by_error_set(
+                     error, BY_ECONFIG, "%s: there are no labels: %s", by_array_set_name(set),
+                     r->path == NULL ? "set data.labels=FILE" : "name both files, IMAGES,LABELS");
 }
 
 by_status by__examples_open(by__examples **out, const by__task_row *row,
