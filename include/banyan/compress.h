@@ -74,10 +74,15 @@ typedef struct by_compressed {
     size_t layers;         /* number of layers that the method changed */
 } by_compressed;
 
-/* Applies a method to a model and writes `directory`; `out` may be NULL. Returns BY_EARG if
- * `directory` exists, for an unknown method or setting or an invalid value, or if the method does
- * not support the model; BY_ESTATE if a weight is not finite; BY_ESTOPPED, in which case nothing is
- * left behind. */
+/* Checks, without computing anything, what by_compress checks before its work: the method, its
+ * settings, the model and the name of the new directory. Returns BY_EARG if `directory` exists or
+ * its parent does not, for an unknown method or setting or an invalid value, or if the method does
+ * not support the model. */
+BY_API by_status by_compress_check(const char *directory, const by_pretrained *model,
+                                   const by_compress_options *options, by_error *error);
+/* Applies a method to a model and writes `directory`; `out` may be NULL. Returns BY_EARG as
+ * by_compress_check does; BY_ESTATE if a weight is not finite; BY_ESTOPPED, in which case nothing
+ * is left behind. */
 BY_API by_status by_compress(by_compressed *out, const char *directory, const by_pretrained *model,
                              const by_compress_options *options, by_error *error);
 

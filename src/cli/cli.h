@@ -191,6 +191,9 @@ by_status cli_copy_config(by_config **out, const by_pretrained *model, by_error 
 /* Returns true if the inputs of products with these weights are rounded to integers too (w8a8), so
  * that the loss cannot be computed from the weights' values alone. */
 bool cli_has_integer_rows(const by_config *config, const by_weights *weights);
+/* Returns BY_EARG if by_evaluate cannot be replaced by cli_evaluate_inference: the model does not
+ * read tokens, or documents are masked. `what` begins the message. */
+by_status cli_check_inference(const by_config *config, const char *what, by_error *error);
 /* by_evaluate of a language model with the kernels of inference, in `precision` (NULL: chosen by
  * by_logits_open). Data in several parts only gives a total. */
 by_status cli_evaluate_inference(by_evaluation *out, const by_config *config,

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "banyan/compress.h"
 #include "banyan/infer.h"
@@ -119,13 +120,17 @@ static by_status compress(request *r, const by_pretrained *model, by_error *erro
     by_compressed made;
     double before = 0.0;
     double after = 0.0;
-    by_status status = BY_OK;
     r->options.settings = r->settings.items;
     r->options.setting_count = r->settings.count;
     r->options.run = r->run;
     r->options.stop = cli_stop_requested;
     r->options.progress = show_progress;
-    if (r->eval != NULL) {
+    by_status status = by_compress_check(r->out, model, &r->options, error);
+    if (status == BY_OK && r->eval != NULL && strcmp(r->options.method, "w8a8") == 0) {
+        status =
+            cli_check_inference(by_pretrained_config(model), "--eval with --method w8a8", error);
+    }
+    if (status == BY_OK && r->eval != NULL) {
         status = measure(&before, r, model, error);
     }
     if (status == BY_OK) {
@@ -218,6 +223,14 @@ static by_status plan(request *r, const by_pretrained *model, by_error *error)
     return status;
 }
 
+/* Returns true for data that can be read only once. */
+static bool is_stream(const char *path)
+{
+    struct stat info;
+    return strcmp(path, "-") == 0 ||
+           (stat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode));
+}
+
 static void list_methods(void)
 {
     const by_compress_method *m;
@@ -251,7 +264,7 @@ static int run(int argc, char **argv)
          "sequences to calibrate on (default 128)"},
         {"seed", CLI_SEED, &r.options.seed, "N", "seed that selects these sequences (default 0)"},
         {"eval", CLI_STRING, &r.eval, "WHAT",
-         "print the loss on this data before and after; " HELD_OUT
+         "print the loss on this data, which may not be a stream, before and after; " HELD_OUT
          ": the data that the run held out"},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {"ema", CLI_SWITCH, &r.ema, NULL, CLI_EMA_HELP},
@@ -275,6 +288,12 @@ static int run(int argc, char **argv)
                                          : r.options.method == NULL
                                              ? "--method is required; --methods lists the methods"
                                              : "--out is required: the directory to create");
+    }
+    if (r.eval != NULL && is_stream(r.eval)) {
+        return cli_misuse(&cli_compress,
+                          "--eval %s: the data is read before and after; name a file instead of a "
+                          "stream",
+                          r.eval);
     }
     cli_catch_signals();
     by_status status = cli_open_pretrained(&model, &found, rest[0], r.best, r.ema, NULL, &error);

@@ -31,11 +31,6 @@ static by_status add_batch(sums *s, by_logits *model, const by_batch *batch, int
     const by_array *tokens = by_batch_array(batch, "tokens");
     const by_array *targets = by_batch_array(batch, "targets");
     const float *logits;
-    if (tokens == NULL || targets == NULL || batch->array_count != 2) {
-        return by_error_set(error, BY_EARG,
-                            "--precision does not support data with document masks (data.documents "
-                            "mask): leave it out");
-    }
     by_status status = by_logits_run(model, tokens->data, &logits, error);
     const int32_t *target = targets->data;
     int64_t count = status == BY_OK ? by_shape_count(&targets->shape) : 0;
@@ -67,6 +62,23 @@ static by_status add_all(sums *s, by_logits *model, by_loader *loader, int64_t b
     return status;
 }
 
+by_status cli_check_inference(const by_config *config, const char *what, by_error *error)
+{
+    const by_model_config *model = &config->model;
+    if (strcmp(by_model_reads(model), "tokens") != 0) {
+        return by_error_set(error, BY_EARG,
+                            "%s: the kernels of inference evaluate models that read tokens, and "
+                            "model.kind %s reads %s",
+                            what, model->kind, by_model_reads(model));
+    }
+    return strcmp(config->data.documents, "mask") != 0
+               ? BY_OK
+               : by_error_set(error, BY_EARG,
+                              "%s: the kernels of inference evaluate without masks between "
+                              "documents, and data.documents is mask; leave it out",
+                              what);
+}
+
 bool cli_has_integer_rows(const by_config *config, const by_weights *weights)
 {
     return strcmp(by_infer_precision_of(config, weights), "w8a8") == 0;
@@ -80,8 +92,12 @@ by_status cli_evaluate_inference(by_evaluation *out, const by_config *config,
     by_logits *model = NULL;
     by_loader *loader = NULL;
     by_evaluation result = {.task = data->task};
-    by_status status = by_logits_open(&model, config, weights, config->train.micro_batch,
-                                      config->model.context, precision, 0, error);
+    by_status status = cli_check_inference(
+        config, precision != NULL ? "--precision" : "a model quantized to w8a8", error);
+    if (status == BY_OK) {
+        status = by_logits_open(&model, config, weights, config->train.micro_batch,
+                                config->model.context, precision, 0, error);
+    }
     if (status == BY_OK) {
         status = by_task_loader(&loader, data, config, false, error);
     }

@@ -56,20 +56,36 @@ by_status by__job_look(by__compression *c, const by_pretrained *model,
     return by__linears_list(c, error);
 }
 
-static by_status open_directory(by__compression *c, const char *directory, by_error *error)
+/* Sets the name of the new directory, and checks that it is free and has a parent. */
+static by_status name_directory(by__compression *c, const char *directory, by_error *error)
 {
-    by__text text = {0};
     size_t length = strlen(directory);
     while (length > 1 && directory[length - 1] == '/') {
         length--;
     }
     c->directory = by__strndup(directory, length);
-    if (c->directory == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: a path");
+    while (length > 0 && directory[length - 1] != '/') {
+        length--;
     }
-    if (by__path_exists(c->directory)) {
-        return by_error_set(error, BY_EARG, "%s already exists; name a new directory", directory);
+    char *parent = length == 0 ? by__strdup(".") : by__strndup(directory, length);
+    by_status status = BY_OK;
+    if (c->directory == NULL || parent == NULL) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: a path");
+    } else if (c->directory[0] == '\0') {
+        status = by_error_set(error, BY_EARG, "the name of the new directory is empty");
+    } else if (by__path_exists(c->directory)) {
+        status = by_error_set(error, BY_EARG, "%s already exists; name a new directory", directory);
+    } else if (!by__path_is_dir(parent)) {
+        status = by_error_set(error, BY_EARG, "%s: there is no directory %s; make it first",
+                              directory, parent);
     }
+    free(parent);
+    return status;
+}
+
+static by_status open_directory(by__compression *c, by_error *error)
+{
+    by__text text = {0};
     by__text_format(&text, "%s.tmp-%ld", c->directory, (long)getpid());
     BY_TRY(by__text_take(&text, &c->temporary, error));
     if (mkdir(c->temporary, 0777) != 0) {
@@ -110,8 +126,27 @@ by_status by__job_open(by__compression *c, const char *directory, const by_pretr
 {
     BY_TRY(by__job_look(c, model, options, error));
     BY_TRY(by__method_takes(c, error));
+    BY_TRY(name_directory(c, directory, error));
     BY_TRY(open_vocabulary(c, error));
-    return open_directory(c, directory, error);
+    return open_directory(c, error);
+}
+
+by_status by_compress_check(const char *directory, const by_pretrained *model,
+                            const by_compress_options *options, by_error *error)
+{
+    by__compression c = {0};
+    by_status status = by__job_look(&c, model, options, error);
+    if (status == BY_OK) {
+        status = by__method_takes(&c, error);
+    }
+    if (status == BY_OK) {
+        status = name_directory(&c, directory, error);
+    }
+    if (status == BY_OK) {
+        status = open_vocabulary(&c, error);
+    }
+    by__job_close(&c);
+    return status;
 }
 
 void by__job_close(by__compression *c)

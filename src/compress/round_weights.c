@@ -66,6 +66,19 @@ static by_status run_w8a8(by__compression *c, by_error *error)
     return round_all(c, BY__CODE_INT8, 0, BY__SCALE_LARGEST, true, error);
 }
 
+/* Only the programs of language models quantize what weights are multiplied with. */
+static by_status takes_w8a8(by__compression *c, by_error *error)
+{
+    const by_model_config *model = &c->config->model;
+    return strcmp(by_model_reads(model), "tokens") == 0
+               ? BY_OK
+               : by_error_set(
+                     error, BY_EARG,
+                     "model.kind %s reads %s, and activations are quantized only in models "
+                     "that read tokens: use int8, which has the same codes",
+                     model->kind, by_model_reads(model));
+}
+
 static by_status run_int4(by__compression *c, by_error *error)
 {
     return round_all(c, BY__CODE_INT4, by__group_setting(c), by__scale_setting(c), false, error);
@@ -113,6 +126,7 @@ const by__method by__method_w8a8 = {
                          "too, a scale for each row",
               .settings = int8_settings},
     .run = run_w8a8,
+    .takes = takes_w8a8,
     .store = store_int8};
 const by__method by__method_int4 = {
     .shown = {.name = "int4",

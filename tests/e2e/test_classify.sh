@@ -179,6 +179,7 @@ for from in images table; do
         rm -rf small
         run $((${#why} > 0 ? 2 : 0)) "$banyan" compress runs/$from --method "$method" --out small
         [ -z "$why" ] || holds err "$why"
+        [ "$method" != w8a8 ] || holds err "use int8"
         [ ! -e small ] || run 0 "$banyan" predict small "$([ $from = images ] && echo images.idx || echo table.csv)"
     done <plan
 done

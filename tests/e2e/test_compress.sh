@@ -1,0 +1,38 @@
+#!/bin/sh
+# What `banyan compress` refuses, it refuses before it evaluates or writes anything.
+. "$(dirname "$0")/../support/shell.sh"
+
+tiny llama >c.yaml
+run 0 "$banyan" train c.yaml --set name=l --set model.kv_heads=2
+# refused WORDS ARGUMENTS...: an error that holds the words, before a loss is computed.
+refused() {
+    words=$1
+    shift
+    run 2 "$banyan" compress "$@"
+    holds err "$words"
+    [ ! -s out ] || fail "$(cat out)"
+    [ -z "$(find . -name 'no*')" ] || fail "$(find . -name 'no*')"
+}
+
+say "names that a new directory cannot have, before the data is opened"
+mkdir taken
+for name in taken taken/ c.yaml; do
+    refused "$name already exists" runs/l --method int8 --out $name --eval nowhere.txt
+done
+refused "there is no directory no/where/" runs/l --method int8 --out no/where/new --eval nowhere.txt
+refused "the name of the new directory is empty" runs/l --method int8 --out "" --eval nowhere.txt
+refused "int8: head is '9'" runs/l --method int8 --set head=9 --out no --eval nowhere.txt
+
+say "data that can be read only once"
+mkfifo pipe
+for data in - pipe; do
+    refused "the data is read before and after" runs/l --method int8 --out no --eval $data <text.txt
+done
+run 0 "$banyan" compress runs/l --method gptq --samples 4 --data - --out from-input --eval text.txt <text.txt
+
+say "w8a8 with masks between documents"
+run 0 "$banyan" train c.yaml --set name=masked --set data.documents=mask --set train.steps=6
+refused "--eval with --method w8a8: " runs/masked --method w8a8 --out no --eval held-out
+run 2 "$banyan" eval runs/masked --precision int8
+holds err "--precision: "
+run 0 "$banyan" compress runs/masked --method w8a8 --out masked
