@@ -69,7 +69,7 @@ typedef struct by_compress_options {
 
 /* Result of a compression. */
 typedef struct by_compressed {
-    uint64_t bytes_before; /* of all tensors */
+    uint64_t bytes_before; /* of all tensors as they are stored */
     uint64_t bytes_after;  /* of all tensors */
     size_t layers;         /* number of layers that the method changed */
 } by_compressed;
@@ -95,8 +95,10 @@ typedef struct by_compress_forecast {
     char refused[512];
 } by_compress_forecast;
 
-/* Computes a forecast from shapes and settings alone, without calibration data. Returns BY_EARG for
- * an unknown method or setting or an invalid value. */
+/* Computes a forecast from shapes and settings alone, without calibration data; options->method
+ * NULL: of the model as it is. Memory and bytes per token are those of inference in the default
+ * precision (by_infer_precision_of). Returns BY_EARG for an unknown method or setting or an invalid
+ * value. */
 BY_API by_status by_compress_forecast_make(by_compress_forecast *out, const by_pretrained *model,
                                            const by_compress_options *options, by_error *error);
 

@@ -192,6 +192,18 @@ const by__coded *by__entry_coded(const by__tensor_entry *entry)
     return coded ? &((const by__coded_tensor *)(const void *)entry->computed)->coded : NULL;
 }
 
+/* The bytes of a layer's codes, scales and shape in the file. */
+static uint64_t bytes_of_codes(const reading *r, const by__tensor_entry *codes, size_t layer)
+{
+    static const char *const ends[] = {".weight_scale", ".weight_shape"};
+    uint64_t bytes = codes->end - codes->begin;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(ends); i++) {
+        const by__tensor_entry *part = find(r, codes->name, layer, ends[i]);
+        bytes += part == NULL ? 0 : part->end - part->begin;
+    }
+    return bytes;
+}
+
 static by_status read_layer(const reading *r, by__tensor_entry *own, by__coded_tensor *coded,
                             const by__tensor_entry *codes)
 {
@@ -224,7 +236,8 @@ static by_status read_layer(const reading *r, by__tensor_entry *own, by__coded_t
                               .shape = {coded->in_out ? k : n, coded->in_out ? n : k},
                               .end = bytes,
                               .file = codes->file,
-                              .computed = &coded->computed};
+                              .computed = &coded->computed,
+                              .code_bytes = bytes_of_codes(r, codes, layer)};
     return by__text_take(&name, &own->name, r->error);
 }
 

@@ -112,6 +112,8 @@ typedef struct by__tensor_entry {
     by__pieces *pieces;           /* its slices in files; or NULL */
     by__delta *delta;             /* what it is computed from; or NULL */
     const by__computed *computed; /* borrowed; or NULL */
+    uint64_t code_bytes; /* in the file, of the quantized values and scales that it is computed
+                            from; 0: it is not quantized */
 } by__tensor_entry;
 
 typedef struct by__safetensors {

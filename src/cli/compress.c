@@ -163,13 +163,47 @@ static by_status tell_refusal(const request *r, const char *method, const char *
     return BY_OK;
 }
 
-static by_status plan_one(const request *r, const by_pretrained *model, const char *method,
-                          double gbps, by_error *error)
+/* Returns true if the method has the setting of "NAME=VALUE". */
+static bool has_setting(const by_compress_method *method, const char *setting)
+{
+    size_t length = strcspn(setting, "=");
+    for (const by_compress_setting *s = method->settings; s != NULL && s->name != NULL; s++) {
+        if (strlen(s->name) == length && strncmp(s->name, setting, length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Computes the forecast of a method; NULL: of the model as it is. Of the settings those that it
+ * has are used, or all if it was named. */
+static by_status forecast(by_compress_forecast *out, const request *r, const by_pretrained *model,
+                          const by_compress_method *method, by_error *error)
+{
+    by_compress_options options = r->options;
+    const char **settings = calloc(r->settings.count + 1, sizeof *settings);
+    if (settings == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: settings");
+    }
+    options.method = method == NULL ? NULL : method->name;
+    options.settings = settings;
+    options.setting_count = 0;
+    for (size_t i = 0; i < r->settings.count && method != NULL; i++) {
+        if (r->options.method != NULL || has_setting(method, r->settings.items[i])) {
+            settings[options.setting_count++] = r->settings.items[i];
+        }
+    }
+    by_status status = by_compress_forecast_make(out, model, &options, error);
+    free(settings);
+    return status;
+}
+
+static by_status plan_one(const request *r, const by_pretrained *model,
+                          const by_compress_method *row, double gbps, by_error *error)
 {
     by_compress_forecast f;
-    by_compress_options options = r->options;
-    options.method = method;
-    by_status status = by_compress_forecast_make(&f, model, &options, error);
+    const char *method = row == NULL ? "none" : row->name;
+    by_status status = forecast(&f, r, model, row, error);
     if (status != BY_OK) {
         return status;
     }
@@ -195,25 +229,48 @@ static by_status plan_one(const request *r, const by_pretrained *model, const ch
     return BY_OK;
 }
 
-/* Plans all methods, or the one named with its settings. */
+/* Refuses a setting that no method has. */
+static by_status check_settings(const request *r, by_error *error)
+{
+    const by_compress_method *m;
+    for (size_t i = 0; i < r->settings.count; i++) {
+        bool known = false;
+        for (size_t k = 0; (m = by_compress_method_at(k)) != NULL; k++) {
+            known = known || has_setting(m, r->settings.items[i]);
+        }
+        if (!known) {
+            return by_error_set(error, BY_EARG,
+                                "--set %s: no method has such a setting; --methods lists them",
+                                r->settings.items[i]);
+        }
+    }
+    return BY_OK;
+}
+
+/* Plans the model as it is and all methods, or the one named with its settings. */
 static by_status plan(request *r, const by_pretrained *model, by_error *error)
 {
     by_machine machine;
     const by_compress_method *m;
-    by_status status = BY_OK;
+    by_status status = check_settings(r, error);
     int threads = (int)by_pretrained_config(model)->train.threads;
     bool known = by_machine_load(&machine, threads, 0, NULL) == BY_OK && machine.read_gbps > 0.0;
-    r->options.settings = r->settings.items;
-    r->options.setting_count = r->settings.count;
+    if (status != BY_OK) {
+        return status;
+    }
     if (r->options.method != NULL && by_compress_method_find(r->options.method) == NULL) {
         return by_compress_forecast_make(&(by_compress_forecast){0}, model, &r->options, error);
     }
     if (!r->json) {
         printf("%-10s %14s %14s %12s\n", "method", "bytes on disk", "memory", "tokens/s");
     }
+    double gbps = known ? machine.read_gbps : 0.0;
+    if (r->options.method == NULL) {
+        status = plan_one(r, model, NULL, gbps, error);
+    }
     for (size_t i = 0; (m = by_compress_method_at(i)) != NULL && status == BY_OK; i++) {
         if (r->options.method == NULL || strcmp(r->options.method, m->name) == 0) {
-            status = plan_one(r, model, m->name, known ? machine.read_gbps : 0.0, error);
+            status = plan_one(r, model, m, gbps, error);
         }
     }
     if (!known && !r->json) {
@@ -255,7 +312,8 @@ static int run(int argc, char **argv)
          "compression method; --methods lists them"},
         {"methods", CLI_SWITCH, &list, NULL, "list the methods and their settings"},
         {"plan", CLI_SWITCH, &only_plan, NULL,
-         "print size, memory and decode speed for each method, and write nothing"},
+         "print size, memory and decode speed of the model (none) and for each method, and write "
+         "nothing"},
         {"set", CLI_LIST, &r.settings, "NAME=VALUE", "setting of the method; may be repeated"},
         {"out", CLI_STRING, &r.out, "DIR", "directory to create; it must not exist yet"},
         {"data", CLI_STRING, &r.options.data, "WHAT",

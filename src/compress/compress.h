@@ -102,6 +102,8 @@ struct by__method {
 
 /* Returns row i of the table, or NULL past the last one. */
 const by__method *by__method_at(size_t i);
+/* The method of a forecast without one, which is not in the table: the model as it is. */
+extern const by__method by__method_none;
 /* Checks that a job's method supports its model; BY_EARG says why not. */
 by_status by__method_takes(by__compression *c, by_error *error);
 

@@ -14,15 +14,33 @@ static uint64_t bytes_of_codes(const by__linear *l, const by__stored_as *how)
            (narrow ? 2 * sizeof(int32_t) : 0);
 }
 
-/* Returns the bytes of a layer as packed for inference. */
-static uint64_t bytes_packed(const by__linear *l, const by__stored_as *how)
+/* Finds out the format in which inference computes with the result: bf16 with codes; else the
+ * model's own, or the default for a directory, which has no precision.compute. */
+static by_status read_compute(by_dtype *out, const by__compression *c, by_error *error)
 {
-    by_packing packing = {.kind = BY_PACKING_PACKED, .dtype = BY_BF16, .n = l->n, .k = l->k};
+    by_config *plain;
+    *out = BY_BF16;
+    if (c->method->store != NULL || by_weights_in_codes(c->weights)) {
+        return BY_OK;
+    }
+    if (c->method == &by__method_none) {
+        return by_precision_parse(out, c->config->precision.compute, error);
+    }
+    BY_TRY(by_config_default(&plain, error));
+    by_status status = by_precision_parse(out, plain->precision.compute, error);
+    by_config_close(&plain);
+    return status;
+}
+
+/* Returns the bytes of a layer as packed for inference. */
+static uint64_t bytes_packed(const by__linear *l, const by__stored_as *how, by_dtype compute)
+{
+    by_packing packing = {.kind = BY_PACKING_PACKED, .dtype = compute, .n = l->n, .k = l->k};
     if (how->coded && how->kind == BY__CODE_INT8) {
         packing.kind = BY_PACKING_INT8;
     } else if (how->coded && how->kind == BY__CODE_INT4) {
         packing.kind = BY_PACKING_INT4;
-        packing.group = how->group;
+        packing.group = how->group < l->k ? how->group : BY__PACKED_BLOCK; /* one for a row */
     } else if (how->coded) {
         packing.kind = BY_PACKING_FP8;
     }
@@ -40,12 +58,25 @@ static const by__linear *linear_of(const by__compression *c, const char *name)
     return NULL;
 }
 
-static by_status add_tensor(by_compress_forecast *out, const by__compression *c, const char *name,
-                            by_error *error)
+/* Returns how a layer is stored: as the method predicts, or as it is. */
+static by__stored_as stored_as(const by__compression *c, const by__linear *l)
+{
+    if (c->method->store != NULL) {
+        return c->method->store(c, l);
+    }
+    const by__coded *coded = by__weights_coded(c->weights, l->weight);
+    return coded == NULL
+               ? (by__stored_as){0}
+               : (by__stored_as){.coded = true, .kind = coded->kind, .group = coded->group};
+}
+
+static by_status add_tensor(by_compress_forecast *out, const by__compression *c, size_t tensor,
+                            by_dtype compute, by_error *error)
 {
     by_tensor_view view;
     size_t count;
     size_t bytes;
+    const char *name = by_weights_name(c->weights, tensor);
     const by__linear *found = linear_of(c, name);
     by__stored_as how = {0};
     BY_TRY(by__weights_describe(c->weights, name, &view, error));
@@ -57,16 +88,20 @@ static by_status add_tensor(by_compress_forecast *out, const by__compression *c,
     }
     const by__linear *l = found == NULL ? NULL : &sized;
     BY_TRY(by_tensor_size(&view, &count, &bytes, error));
-    if (l != NULL && c->method->store != NULL) {
-        how = c->method->store(c, l);
+    if (l != NULL) {
+        how = stored_as(c, l);
     }
-    if (how.coded) {
+    uint64_t code_bytes = by__weights_entry(c->weights, tensor)->code_bytes;
+    if (code_bytes > 0) { /* only the model as it is has codes before the work */
+        out->bytes += code_bytes;
+    } else if (how.coded) {
         out->bytes += bytes_of_codes(l, &how);
     } else {
         bool narrowed = c->method->store != NULL && view.rank >= 2 && view.dtype == BY_F32;
         out->bytes += narrowed ? count * 2 : bytes;
     }
-    uint64_t memory = l != NULL ? bytes_packed(l, &how) : view.rank >= 2 ? count * 2 : count * 4;
+    size_t element = view.rank >= 2 ? by_dtype_size(compute) : sizeof(float);
+    uint64_t memory = l != NULL ? bytes_packed(l, &how, compute) : count * element;
     out->memory += memory;
     double share = l != NULL ? l->share : view.rank < 2 ? 1.0 : 0.0;
     out->token_bytes += (uint64_t)(share * (double)memory);
@@ -79,6 +114,7 @@ by_status by_compress_forecast_make(by_compress_forecast *out, const by_pretrain
     by__compression c = {0};
     by_compress_forecast forecast = {0};
     by_error why = {0};
+    by_dtype compute;
     by_status status = by__job_look(&c, model, options, error);
     if (status == BY_OK && by__method_takes(&c, &why) != BY_OK) {
         by__job_close(&c);
@@ -89,8 +125,11 @@ by_status by_compress_forecast_make(by_compress_forecast *out, const by_pretrain
         *out = forecast;
         return BY_OK;
     }
+    if (status == BY_OK) {
+        status = read_compute(&compute, &c, error);
+    }
     for (size_t i = 0; status == BY_OK && i < by_weights_count(c.weights); i++) {
-        status = add_tensor(&forecast, &c, by_weights_name(c.weights, i), error);
+        status = add_tensor(&forecast, &c, i, compute, error);
     }
     by__job_close(&c);
     if (status == BY_OK) {

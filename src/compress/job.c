@@ -16,11 +16,11 @@ by_status by__job_look(by__compression *c, const by_pretrained *model,
     c->options = options;
     c->model = model;
     c->weights = by_pretrained_weights(model);
-    while (by__method_at(row) != NULL &&
+    while (options->method != NULL && by__method_at(row) != NULL &&
            strcmp(by__method_at(row)->shown.name, options->method) != 0) {
         row++;
     }
-    c->method = by__method_at(row);
+    c->method = options->method == NULL ? &by__method_none : by__method_at(row);
     if (c->method == NULL) {
         by__text names = {0};
         for (size_t i = 0; by__method_at(i) != NULL; i++) {
@@ -121,13 +121,23 @@ static by_status open_vocabulary(by__compression *c, by_error *error)
     return by__tokenizer_open_gguf(&c->tokenizer, path, error);
 }
 
-by_status by__job_open(by__compression *c, const char *directory, const by_pretrained *model,
-                       const by_compress_options *options, by_error *error)
+/* Everything that may be refused before the work. */
+static by_status prepare(by__compression *c, const char *directory, const by_pretrained *model,
+                         const by_compress_options *options, by_error *error)
 {
+    if (options->method == NULL) {
+        return by_error_set(error, BY_EARG, "no method is named");
+    }
     BY_TRY(by__job_look(c, model, options, error));
     BY_TRY(by__method_takes(c, error));
     BY_TRY(name_directory(c, directory, error));
-    BY_TRY(open_vocabulary(c, error));
+    return open_vocabulary(c, error);
+}
+
+by_status by__job_open(by__compression *c, const char *directory, const by_pretrained *model,
+                       const by_compress_options *options, by_error *error)
+{
+    BY_TRY(prepare(c, directory, model, options, error));
     return open_directory(c, error);
 }
 
@@ -135,16 +145,7 @@ by_status by_compress_check(const char *directory, const by_pretrained *model,
                             const by_compress_options *options, by_error *error)
 {
     by__compression c = {0};
-    by_status status = by__job_look(&c, model, options, error);
-    if (status == BY_OK) {
-        status = by__method_takes(&c, error);
-    }
-    if (status == BY_OK) {
-        status = name_directory(&c, directory, error);
-    }
-    if (status == BY_OK) {
-        status = open_vocabulary(&c, error);
-    }
+    by_status status = prepare(&c, directory, model, options, error);
     by__job_close(&c);
     return status;
 }

@@ -14,27 +14,50 @@ const by__method *by__method_at(size_t i)
     return i < BY_ARRAY_LENGTH(methods) ? methods[i] : NULL;
 }
 
-/* Refuses weights in codes: encoding them again adds to their errors and gains nothing over
- * encoding the original. 8-bit floats are accepted, because some models are published only as
- * such. */
+static bool is_quantized(const by_weights *weights)
+{
+    for (size_t i = 0; i < by_weights_count(weights); i++) {
+        if (by__weights_entry(weights, i)->code_bytes > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Refuses quantized weights, in codes or in the blocks of a GGUF file: encoding them again adds to
+ * their errors and gains nothing over encoding the original, and the other methods would write
+ * their values, which take several times the bytes. */
 static by_status refuse_codes(const by__compression *c, by_error *error)
 {
-    bool makes_codes = c->method->store != NULL;
-    if (!makes_codes || !by_weights_in_codes(c->weights)) {
+    const char *path = by_pretrained_directory(c->model);
+    const char *precision = by_weights_in_codes(c->weights)
+                                ? by_infer_precision_of(c->config, c->weights)
+                                : "GGUF blocks";
+    if (!is_quantized(c->weights)) {
         return BY_OK;
     }
-    const char *precision = by_infer_precision_of(c->config, c->weights);
-    return strcmp(precision, "bf16") == 0
-               ? BY_OK
-               : by_error_set(error, BY_EARG,
-                              "%s: its weights are already quantized (%s), and quantizing them "
-                              "again would add error; compress the original model",
-                              by_pretrained_directory(c->model), precision);
+    if (c->method->store != NULL) {
+        return by_error_set(error, BY_EARG,
+                            "%s: its weights are already quantized (%s), and quantizing them again "
+                            "would add error; compress the original model",
+                            path, precision);
+    }
+    return by_error_set(error, BY_EARG,
+                        "%s: its weights are quantized (%s), and pruning would write them as wider "
+                        "numbers; prune the original model and quantize the result, or write the "
+                        "values first (banyan export %s --format safetensors --output DIR)",
+                        path, precision, path);
 }
+
+const by__method by__method_none = {
+    .shown = {.name = "none", .summary = "the model as it is", .settings = NULL}};
 
 by_status by__method_takes(by__compression *c, by_error *error)
 {
     const by_model_config *config = &c->config->model;
+    if (c->method == &by__method_none) {
+        return BY_OK;
+    }
     BY_TRY(refuse_codes(c, error));
     if (c->method->shown.calibrates && strcmp(by_model_reads(config), "tokens") != 0) {
         return by_error_set(error, BY_EARG,

@@ -51,11 +51,12 @@ static by_status collect(content *x, const by__compression *c, by_compressed *ou
         by_tensor_view *view = &x->views[x->count];
         BY_TRY(by__weights_describe(c->weights, by_weights_name(c->weights, i), view, error));
         BY_TRY(by_tensor_size(view, NULL, &bytes, error));
-        out->bytes_before += bytes;
+        const by__tensor_entry *entry = by__weights_entry(c->weights, i);
+        out->bytes_before += entry->code_bytes > 0 ? entry->code_bytes : bytes;
         if (!c->dropped[i]) {
             view->name = c->renamed[i] != NULL ? c->renamed[i] : view->name;
             out->bytes_after += bytes;
-            x->entries[x->count++] = by__weights_entry(c->weights, i);
+            x->entries[x->count++] = entry;
         }
     }
     for (size_t i = 0; i < c->put_count; i++) {

@@ -255,6 +255,18 @@ static by__prune_rule rule_of(const by__compression *c)
                             .sparsity = by__setting_number(c, "sparsity")};
 }
 
+/* 2:4 sets half of the weights to 0, so another share contradicts it. */
+static by_status takes(by__compression *c, by_error *error)
+{
+    const by__prune_rule rule = rule_of(c);
+    return !rule.pairs || rule.sparsity == 0.5
+               ? BY_OK
+               : by_error_set(error, BY_EARG,
+                              "%s: pattern=2:4 sets half of the weights to 0, not sparsity=%s: "
+                              "leave one of the two out",
+                              c->method->shown.name, by__setting_text(c, "sparsity"));
+}
+
 static by_status run_magnitude(by__compression *c, by_error *error)
 {
     const by__prune_rule rule = rule_of(c);
@@ -335,16 +347,19 @@ static by_status run_sparsegpt(by__compression *c, by_error *error)
 const by__method by__method_magnitude = {.shown = {.name = "magnitude",
                                                    .summary = "the smallest weights become 0",
                                                    .settings = plain_settings},
-                                         .run = run_magnitude};
+                                         .run = run_magnitude,
+                                         .takes = takes};
 const by__method by__method_wanda = {
     .shown = {.name = "wanda",
               .summary = "the smallest |w| ||x|| of each output become 0",
               .settings = plain_settings,
               .calibrates = true},
-    .run = run_wanda};
+    .run = run_wanda,
+    .takes = takes};
 const by__method by__method_sparsegpt = {
     .shown = {.name = "sparsegpt",
               .summary = "weights become 0, and the others make up for them",
               .settings = sparsegpt_settings,
               .calibrates = true},
-    .run = run_sparsegpt};
+    .run = run_sparsegpt,
+    .takes = takes};

@@ -196,6 +196,9 @@ static by_status add_matrix(by__gguf_model *m, const by__gguf_description *d,
     entry->type = by__type_name(t->dtype);
     entry->file = m->path;
     entry->end = (uint64_t)(t->rows * t->columns) * by_dtype_size(t->dtype);
+    if (type->is_quantized) {
+        entry->code_bytes = (uint64_t)(t->rows * t->columns) / type->elements * type->bytes;
+    }
     if (plain && !type->is_quantized) {
         entry->data = t->data;
     } else {

@@ -176,6 +176,7 @@ for from in images table; do
     while read -r line; do
         method=$(echo "$line" | field method)
         why=$(echo "$line" | field refused)
+        [ "$method" != none ] || continue
         rm -rf small
         run $((${#why} > 0 ? 2 : 0)) "$banyan" compress runs/$from --method "$method" --out small
         [ -z "$why" ] || holds err "$why"

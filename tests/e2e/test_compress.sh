@@ -23,6 +23,18 @@ refused "there is no directory no/where/" runs/l --method int8 --out no/where/ne
 refused "the name of the new directory is empty" runs/l --method int8 --out "" --eval nowhere.txt
 refused "int8: head is '9'" runs/l --method int8 --set head=9 --out no --eval nowhere.txt
 
+say "a plan says what the model itself takes, and gives a setting to the methods that have it"
+run 0 "$banyan" compress runs/l --plan --json
+cp out plain
+run 0 "$banyan" compress runs/l --plan --json --set group=32
+[ "$(grep -c '"bytes"' out)" = "$(grep -c '"bytes"' plain)" ] || fail "$(cat out)"
+[ "$(diff plain out | grep -c '^> {"method":"\(int4\|awq\|gptq\)"')" = 3 ] || fail "$(cat out)"
+head -n 1 out >first
+run 0 "$banyan" compress runs/l --method int8 --out l8 --json
+[ "$(field method <first) $(field bytes <first)" = "none $(field bytes_before <out)" ] || fail "$(cat first out)"
+run 2 "$banyan" compress runs/l --plan --set grop=32
+holds err "no method has such a setting"
+
 say "data that can be read only once"
 mkfifo pipe
 for data in - pipe; do

@@ -17,56 +17,10 @@
 #include "banyan/passes.h"
 #include "checkpoint/storage.h"
 #include "compress/compress.h"
+#include "compress_fixture.h"
 #include "infer/infer.h"
 #include "runner.h"
-#include "temporary.h"
 #include "tiny_model.h"
-
-#define VOCAB 61
-#define TIME  16
-
-static const char *const gpt2[] = {
-    "model.kind=gpt2",    "model.layers=2",        "model.heads=4",
-    "model.width=96",     "model.context=16",      "model.vocab=61",
-    "model.init_std=0.3", "precision.compute=f32", "train.threads=2"};
-static const char *const llama[] = {
-    "model.kind=llama",   "model.layers=2",        "model.heads=4",    "model.kv_heads=2",
-    "model.mlp_width=88", "model.width=96",        "model.context=16", "model.vocab=61",
-    "model.init_std=0.3", "precision.compute=f32", "train.threads=2"};
-
-#define EXPERTS 3
-static const char *const mixtral[] = {
-    "model.kind=mixtral",        "model.layers=1",        "model.heads=4",
-    "model.kv_heads=2",          "model.mlp_width=88",    "model.width=96",
-    "model.context=16",          "model.vocab=61",        "model.experts=3",
-    "model.experts_per_token=2", "precision.compute=f32", "train.threads=2"};
-
-typedef struct fixture {
-    by_config *config;
-    char *directory;
-    char *out; /* a directory in it that is not there yet */
-    by_pretrained *model;
-} fixture;
-
-static void open_fixture(fixture *f, const char *const *settings, size_t count)
-{
-    by_error error = {0};
-    f->config = tiny_config(settings, count);
-    f->directory = temporary_make();
-    assert_non_null(f->directory);
-    tiny_model_write(f->config, f->directory);
-    f->out = by__path_join(f->directory, "made");
-    assert_non_null(f->out);
-    check_ok(by_pretrained_open(&f->model, f->directory, false, &error), &error);
-}
-
-static void close_fixture(fixture *f)
-{
-    by_pretrained_close(&f->model);
-    by_config_close(&f->config);
-    free(f->out);
-    temporary_remove(f->directory);
-}
 
 static void compress(const fixture *f, const char *method, const char *const *settings,
                      size_t count)
@@ -204,35 +158,6 @@ static void rounding_is_to_nearest(void **state)
     assert_true(errors[1] < errors[0]);
 }
 
-/* A forecast is what will be there, to the byte. */
-static void forecasts_are_kept(void **state)
-{
-    static const char *const methods[] = {"int8", "int4", "fp8"};
-    (void)state;
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(methods); i++) {
-        by_error error = {0};
-        by_compressed made;
-        by_compress_forecast forecast;
-        fixture f;
-        const by_compress_options options = {.method = methods[i], .threads = 1};
-        if (i == 1) {
-            open_fixture(&f, gpt2, BY_ARRAY_LENGTH(gpt2));
-        } else if (i == 2) {
-            open_fixture(&f, mixtral, BY_ARRAY_LENGTH(mixtral));
-        } else {
-            open_fixture(&f, llama, BY_ARRAY_LENGTH(llama));
-        }
-        check_ok(by_compress_forecast_make(&forecast, f.model, &options, &error), &error);
-        check_ok(by_compress(&made, f.out, f.model, &options, &error), &error);
-        assert_int_equal(forecast.bytes, made.bytes_after);
-        assert_true(forecast.token_bytes <= forecast.memory);
-        float *logits = logits_of(&f, f.out, NULL);
-        assert_true(isfinite(logits[0]));
-        free(logits);
-        close_fixture(&f);
-    }
-}
-
 static void directories_are_whole_checkpoints(void **state)
 {
     by_error error = {0};
@@ -360,7 +285,7 @@ static void an_expert_without_codes_keeps_its_numbers(void **state)
     close_fixture(&f);
 }
 
-/* What is made of codes and has none says so: a merge, and zeros in the place of codes. */
+/* What is made of codes and has none says so. */
 static void what_was_codes_is_numbers(void **state)
 {
     by_error error = {0};
@@ -370,8 +295,7 @@ static void what_was_codes_is_numbers(void **state)
     open_fixture(&f, gpt2, BY_ARRAY_LENGTH(gpt2));
     compress(&f, "int8", NULL, 0);
     char *merged = by__path_join(f.directory, "merged");
-    char *sparse = by__path_join(f.directory, "sparse");
-    assert_true(merged != NULL && sparse != NULL);
+    assert_non_null(merged);
     check_ok(by_checkpoint_merge(f.out, merged, 0, false, NULL, &error), &error);
     check_no_codes(merged);
     float *codes = logits_of(&f, f.out, "f32");
@@ -380,9 +304,6 @@ static void what_was_codes_is_numbers(void **state)
     check_ok(by_pretrained_open(&made, f.out, false, &error), &error);
     assert_string_equal(by_infer_precision_of(f.config, by_pretrained_weights(made)), "int8");
     assert_string_equal(by_infer_precision_of(f.config, NULL), "f32");
-    const by_compress_options options = {.method = "magnitude", .threads = 2};
-    check_ok(by_compress(NULL, sparse, made, &options, &error), &error);
-    check_no_codes(sparse);
     const by_compress_options again = {.method = "int4", .threads = 2};
     assert_int_equal(by_compress(NULL, merged, made, &again, &error), BY_EARG);
     assert_non_null(strstr(error.message, "already quantized (int8)"));
@@ -391,7 +312,6 @@ static void what_was_codes_is_numbers(void **state)
     free(codes);
     free(numbers);
     free(merged);
-    free(sparse);
     close_fixture(&f);
 }
 
@@ -791,7 +711,6 @@ int main(void)
         cmocka_unit_test(codes_of_8_bits_are_multiplied_as_they_are),
         cmocka_unit_test(codes_of_4_bits_are_not_rounded_again),
         cmocka_unit_test(rounding_is_to_nearest),
-        cmocka_unit_test(forecasts_are_kept),
         cmocka_unit_test(directories_are_whole_checkpoints),
         cmocka_unit_test(a_head_without_codes_is_named_twice),
         cmocka_unit_test(experts_are_layers),
