@@ -4,6 +4,10 @@
 
 #include "cli.h"
 
+/* Value of --top if it is not given, and what it then means, if the vocabulary has as many. */
+#define NO_TOP      INT64_MIN
+#define DEFAULT_TOP 64
+
 static bool show_progress(void *user, uint64_t done, uint64_t windows)
 {
     uint64_t *shown = user;
@@ -19,7 +23,7 @@ static bool show_progress(void *user, uint64_t done, uint64_t windows)
 static int run(int argc, char **argv)
 {
     uint64_t shown = 0;
-    by_store_logits_options o = {.top = 64, .temperature = 2.0, .user = &shown};
+    by_store_logits_options o = {.top = NO_TOP, .temperature = 2.0, .user = &shown};
     const char *out = NULL;
     int64_t threads = 0;
     bool best = false;
@@ -30,7 +34,8 @@ static int run(int argc, char **argv)
          "packed directory that the student will be trained on (required)"},
         {"out", CLI_STRING, &out, "DIR", "directory to create; it must not exist yet (required)"},
         {"top", CLI_INTEGER_FROM(1), &o.top, "K",
-         "most probable tokens to store per position (default 64)"},
+         "most probable tokens to store per position (default 64, or the whole vocabulary if it is "
+         "smaller)"},
         {"temperature", CLI_NUMBER_ABOVE(0, INFINITY), &o.temperature, "T",
          "the student's distill.temperature (default 2)"},
         {"context", CLI_INTEGER_FROM(1), &o.context, "N",
@@ -62,6 +67,10 @@ static int run(int argc, char **argv)
     o.progress = show_progress;
     cli_catch_signals();
     by_status status = cli_open_pretrained(&model, &found, rest[0], best, ema, NULL, &error);
+    if (status == BY_OK && o.top == NO_TOP) {
+        int64_t vocab = by_pretrained_config(model)->model.vocab;
+        o.top = vocab >= 1 && vocab < DEFAULT_TOP ? vocab : DEFAULT_TOP;
+    }
     if (status == BY_OK) {
         status = by_store_logits(out, model, &o, &error);
     }

@@ -52,6 +52,10 @@ head -c 65 text.txt >one.txt
 run 0 "$banyan" pack one.txt --tokenizer "$tokenizer" --output one --json
 vocab=$(field vocab <out)
 run 0 "$banyan" logits kept --data one --out all --top "$vocab" --json
+run 0 "$banyan" logits kept --data one --out usual --json
+holds out "\"top\":$vocab"
+same usual/ids-00000.npy all/ids-00000.npy
+run 2 "$banyan" logits kept --data one --out no --top 0
 run 2 "$banyan" logits kept --data one --out all --top "$vocab"
 holds err "already exists"
 set -- train c.yaml --json --set data.text=[] --set train.eval_every=0 --set model.dropout=0
