@@ -68,6 +68,8 @@ int64_t by__export_bos(const by__export *export);
 const char *by__export_find(const by_weights *weights, const char *prefix, const char *name);
 /* Returns the dtype that most elements of the weights have. */
 by_dtype by__export_dtype(const by_weights *weights);
+/* Returns BY_EARG if the output, with `end` appended to its name, exists. */
+by_status by__export_refuse_existing(const by__export *export, const char *end, by_error *error);
 /* Splits a file's path into directory and name, both freed with free(). */
 by_status by__export_place(char **directory, char **name, const char *path, by_error *error);
 

@@ -201,6 +201,21 @@ by_status by__export_place(char **directory, char **name, const char *path, by_e
     return BY_OK;
 }
 
+/* Every format refuses to replace what is there, before the work. `end` completes the name. */
+by_status by__export_refuse_existing(const by__export *e, const char *end, by_error *error)
+{
+    by__text text = {0};
+    char *path;
+    by__text_format(&text, "%s%s", e->options->output, end);
+    BY_TRY(by__text_take(&text, &path, error));
+    by_status status = by__path_exists(path)
+                           ? by_error_set(error, BY_EARG, "%s already exists; name a new %s", path,
+                                          by__path_is_dir(path) ? "directory" : "file")
+                           : BY_OK;
+    free(path);
+    return status;
+}
+
 static by_status open_source(by__export *e, by_error *error)
 {
     char *text;
@@ -220,6 +235,7 @@ by_status by_export(by_export_report *report, const by_export_source *source,
     by__export export = {.source = source, .options = options};
     const by__export_row *row;
     BY_TRY(check_options(&row, options, error));
+    BY_TRY(by__export_refuse_existing(&export, "", error));
     by_status status = open_source(&export, error);
     if (status == BY_OK) {
         status = row->write(&export, error);

@@ -358,6 +358,7 @@ by_status by__export_onnx(by__export *e, by_error *error)
     char *directory;
     char *name;
     by__text data = {0};
+    BY_TRY(by__export_refuse_existing(e, "_data", error));
     BY_TRY(by__export_place(&directory, &name, e->options->output, error));
     by__onnx_writer_begin(&s.writer);
     by__text_format(&data, "%s_data", name);

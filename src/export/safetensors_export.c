@@ -229,9 +229,6 @@ by_status by__export_safetensors(by__export *e, by_error *error)
     if (status == BY_OK && directory == NULL) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: path");
     }
-    if (status == BY_OK && by__path_exists(directory)) {
-        status = by_error_set(error, BY_EARG, "%s already exists; name a new directory", directory);
-    }
     if (status == BY_OK) {
         status = convert_all(&weights, &made, &entries, e->source->weights, dtype, error);
     }

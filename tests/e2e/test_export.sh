@@ -126,6 +126,16 @@ holds err "half already exists"
 sed 's/llama\.expert_count\(....\)\x03/llama.expert_count\1\x02/' mixtral.gguf >experts.gguf
 run 1 "$banyan" generate experts.gguf --prompt x
 holds err "tensor 'blk.0.ffn_gate_exps.weight' is not one matrix for each expert"
+echo mine >mine
+cp mine mine.onnx_data
+run 2 "$banyan" export runs/llama --format gguf --output mine
+holds err "mine already exists; name a new file"
+for name in mine mine.onnx; do
+    run 2 "$banyan" export runs/llama --format onnx --output $name
+done
+holds err "mine.onnx_data already exists"
+same mine mine.onnx_data
+[ "$(cat mine)" = mine ] && [ ! -e mine.onnx ] || fail "an export replaced a file"
 head -c 3000 llama.gguf >cut.gguf
 run 1 "$banyan" generate cut.gguf --prompt x
 holds err "cut.gguf: tensor"
