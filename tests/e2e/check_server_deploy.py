@@ -4,6 +4,7 @@ installed), what schemas do not say, the metrics that alerts and panels ask for,
 usage: check_server_deploy.py DEPLOY METRICS       DEPLOY: that folder; METRICS: what GET /metrics says
        check_server_deploy.py DEPLOY commands      prints the commands of banyan in it, one a line
 """
+import copy
 import glob
 import json
 import os
@@ -68,9 +69,12 @@ except ImportError:
     print("kubernetes-validate is not installed: schemas are not looked at")
 try:
     # Made from the CRDs of KEDA 2.16: what it reads is typed, and what it does not know is missing when it is written.
+    # There is none of a newer one: fallback.behavior came with 2.17, and is compared below.
     from cloudcoil.models.keda import v1alpha1
 
     path, keda = objects["ScaledObject/banyan-worker"]
+    keda = copy.deepcopy(keda)
+    keda["spec"]["fallback"].pop("behavior", None)
     try:
         known = v1alpha1.ScaledObject.model_validate(keda).model_dump(mode="json", by_alias=True, exclude_unset=True)
         need(known == keda, path, "the schema of ScaledObject has no such field: " + json.dumps(keda))
@@ -136,6 +140,8 @@ need(triggers["p95"]["metadata"]["threshold"] == "0.2", path, "the target is 0.2
 for name in ("p95", "refused"):
     need(triggers[name]["metricType"] == "Value", path, f"{name} must not be divided by replicas")
     need(triggers[name]["metadata"]["ignoreNullValues"] == "false" and "fallback" in keda["spec"], path, "a lost Prometheus looks like no latency")
+need(keda["spec"]["fallback"].get("behavior") == "currentReplicasIfHigher", path, "a lost Prometheus scales a large pool in")
+need(triggers["lag"].get("metricType") == "AverageValue", path, "lagCount is what one replica takes")
 need({"consumerGroup", "lagCount", "activationLagCount"} <= set(triggers["lag"]["metadata"]), path, "without lagCount it counts what workers have")
 need(keda["spec"]["minReplicaCount"] >= 1, path, "one request that waits does not start the first worker")
 need(all(isinstance(v, str) for t in keda["spec"]["triggers"] for v in t["metadata"].values()), path, "metadata of triggers is text")

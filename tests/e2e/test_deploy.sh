@@ -91,7 +91,9 @@ run 0 "$python" "$server" "$root/deploy" metrics
 cp -r "$root/deploy" copy
 for change in 'gateway.yaml s/periodSeconds: 2$/periodSecond: 2/' 'worker.yaml s/terminationGracePeriodSeconds: 90/terminationGracePeriodSeconds: 30/' \
     'network.yaml s/app: banyan-redis/app: redis/' 'autoscale-keda.yaml s/metricType: Value/metricType: AverageValue/' \
-    'autoscale-keda.yaml s/banyan_time_to_first/banyan_first/' 'autoscale-keda.yaml s/replicas: 4/replica: 4/'; do
+    'autoscale-keda.yaml s/metricType: AverageValue/metricType: Value/' 'autoscale-keda.yaml s/IfHigher/IfLower/' \
+    'autoscale-keda.yaml s/behavior: current/behaviour: current/' 'autoscale-keda.yaml s/banyan_time_to_first/banyan_first/' \
+    'autoscale-keda.yaml s/replicas: 4/replica: 4/'; do
     file=copy/kubernetes/${change%% *}
     sed -i "${change#* }" "$file"
     # A wrong name of a field is found by the schemas alone.
