@@ -93,9 +93,9 @@ holds out '"documents": 2'
 
 say "traces"
 traces=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-serve --traces "http://127.0.0.1:$traces/v1/traces"
+serve --traces "http://user:secret@127.0.0.1:$traces/v1/traces?key=secret"
 check ready "$url"
-python3 "$root/tests/e2e/trace_client.py" "$url" "$traces" || { tail -n 20 log >&2; fail "traces"; }
+python3 "$root/tests/e2e/trace_client.py" "$url" "$traces" log || { tail -n 20 log >&2; fail "traces"; }
 for event in request traced_request; do
     grep "\"event\":\"$event\"" log | grep -q '"trace_id":"4bf92f3577b34da6a3ce929d0e0e4736"' || fail "$(cat log)"
 done
@@ -109,6 +109,7 @@ serve --set tracing.endpoint="http://127.0.0.1:$(cat silent)/v1/traces" --set tr
 check ready "$url"
 python3 "$root/tests/e2e/trace_client.py" "$url" dead || fail "traces without a collector"
 stop
+grep '"traces_unavailable"' log | grep -q '"reason":"[^"]' || fail "the log does not say that no span is taken"
 kill "$aside"
 aside=
 run 2 "$banyan" serve runs/tiny --set tracing.endpoint=collector:4318 --check

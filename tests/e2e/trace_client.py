@@ -1,6 +1,6 @@
 """Checks of a server's traces, with a collector of its own: Python's library alone.
 
-usage: trace_client.py URL PORT
+usage: trace_client.py URL PORT [LOG]    LOG: what the gateway logs
        trace_client.py URL dead
 """
 import http.server
@@ -22,7 +22,7 @@ SPAN = "00f067aa0ba902b7"
 class Collector(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        assert self.path == "/v1/traces" and self.headers["Content-Type"] == "application/json"
+        assert self.path.split("?")[0] == "/v1/traces" and self.headers["Content-Type"] == "application/json"
         status = answers.pop(0) if answers else 200
         if status == 200:
             for group in body["resourceSpans"]:
@@ -140,6 +140,27 @@ def check_contexts():
     assert counter("banyan_trace_spans_dropped_total") == 0
 
 
+def check_log(path):
+    """A collector that refuses a batch, and takes the next one."""
+
+    def events(name):
+        with open(path, encoding="utf-8") as file:
+            lines = [json.loads(line) for line in file if line.startswith("{") and line.endswith("}\n")]
+        return [line for line in lines if line["event"] == name]
+
+    assert not events("traces_unavailable")
+    answers.append(400)
+    complete()
+    wait_for(lambda: events("traces_unavailable"))
+    complete()
+    wait_for(lambda: events("traces_available"))
+    dropped = counter("banyan_trace_spans_dropped_total")
+    endpoint = f"http://127.0.0.1:{sys.argv[2]}/v1/traces"
+    (lost,), (back,) = events("traces_unavailable"), events("traces_available")
+    assert lost["endpoint"] == back["endpoint"] == endpoint, lost
+    assert lost["reason"] == "the collector answered 400" and lost["dropped"] == dropped > 0, lost
+
+
 if sys.argv[2] == "dead":
     # The server's queue takes 8 spans, and its collector takes none.
     for _ in range(12):
@@ -151,3 +172,5 @@ else:
     threading.Thread(target=collector.serve_forever, daemon=True).start()
     check_spans()
     check_contexts()
+    if len(sys.argv) > 3:
+        check_log(sys.argv[3])

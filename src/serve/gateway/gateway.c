@@ -167,6 +167,7 @@ static void on_tick(uv_timer_t *timer)
     }
     by__calls_expire(g);
     by__calls_keep_open(g);
+    by__trace_export_tell(g->tracing.exports, &g->log);
     save_quota(g);
 }
 
@@ -350,7 +351,7 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     save_quota(&g); /* includes tokens that the last requests did not use */
     (void)uv_run(&g.loop, UV_RUN_DEFAULT);
     (void)uv_loop_close(&g.loop);
-    by__trace_export_close(&g.tracing.exports);
+    by__trace_export_close(&g.tracing.exports, &g.log);
     by__text_free(&g.frame);
     by__id_table_free(&g.parts);
     by__addresses_close(&g.addresses);

@@ -20,6 +20,8 @@
 #define CONNECT_TIME 3000L
 #define ANSWER_TIME  10000L
 #define CLOSING_TIME 2000L
+/* Seconds between two log entries about a collector that does not take spans. */
+#define REMINDER 60.0
 
 struct by__trace_export {
     by__thread thread;
@@ -30,8 +32,13 @@ struct by__trace_export {
     size_t count;
     uint64_t sent;
     uint64_t dropped;
+    char failure[CURL_ERROR_SIZE + 32]; /* why the last batch was not taken; "": it was */
+    /* Used by the caller of by__trace_export_tell: */
+    char *endpoint; /* URL without user, password and query, which may hold secrets; curl_free */
+    double told;    /* by__now of the last traces_unavailable; 0: none since a batch was taken */
     /* Used by the thread only: */
     CURL *curl;
+    char curl_error[CURL_ERROR_SIZE];
     struct curl_slist *headers;
     double closed; /* by__now when `closing` was first seen; 0: not yet */
     by__text head; /* beginning of every request: the resource */
@@ -97,20 +104,26 @@ static size_t ignore_answer(char *data, size_t size, size_t count, void *user)
     return size * count;
 }
 
-/* Sends a body. *again: it failed, but a retry may succeed (by OTLP's list of such answers). */
-static bool post(by__trace_export *t, const by__text *body, bool *again)
+/* Sends a body. code: the answer's status, 0 without one. *again: it failed, but a retry may
+ * succeed (by OTLP's list of such answers). */
+static bool post(by__trace_export *t, const by__text *body, long *code, bool *again)
 {
-    long code = 0;
     bool closing = t->closed > 0.0;
     (void)curl_easy_setopt(t->curl, CURLOPT_CONNECTTIMEOUT_MS,
                            closing ? CLOSING_TIME : CONNECT_TIME);
     (void)curl_easy_setopt(t->curl, CURLOPT_TIMEOUT_MS, closing ? CLOSING_TIME : ANSWER_TIME);
     (void)curl_easy_setopt(t->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body->length);
     (void)curl_easy_setopt(t->curl, CURLOPT_POSTFIELDS, body->data);
+    t->curl_error[0] = '\0';
     CURLcode result = curl_easy_perform(t->curl);
-    (void)curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &code);
-    *again = result != CURLE_OK || code == 429 || code == 502 || code == 503 || code == 504;
-    return result == CURLE_OK && code >= 200 && code < 300;
+    *code = 0;
+    if (result == CURLE_OK) {
+        (void)curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, code);
+    } else if (t->curl_error[0] == '\0') {
+        (void)snprintf(t->curl_error, sizeof t->curl_error, "%s", curl_easy_strerror(result));
+    }
+    *again = *code == 0 || *code == 429 || *code == 502 || *code == 503 || *code == 504;
+    return *code >= 200 && *code < 300;
 }
 
 /* Pauses, but not beyond the end of the process. Called with the lock held. Returns false if the
@@ -170,6 +183,7 @@ static void send_batch(by__trace_export *t)
     by__text body = {0};
     bool sent = false;
     bool again = true;
+    long code = 0;
     double pause = FIRST_PAUSE;
     size_t count = take_batch(t, &body);
     for (int i = 0; i < ATTEMPTS && !sent && again && !body.failed; i++) {
@@ -178,11 +192,20 @@ static void send_batch(by__trace_export *t)
         }
         pause *= i > 0 ? 2.0 : 1.0;
         uv_mutex_unlock(&t->thread.lock);
-        sent = post(t, &body, &again);
+        sent = post(t, &body, &code, &again);
         uv_mutex_lock(&t->thread.lock);
     }
     t->sent += sent ? count : 0;
     t->dropped += sent ? 0 : count;
+    if (sent) {
+        t->failure[0] = '\0';
+    } else if (body.failed) {
+        (void)snprintf(t->failure, sizeof t->failure, "no memory for a batch");
+    } else if (code != 0) {
+        (void)snprintf(t->failure, sizeof t->failure, "the collector answered %ld", code);
+    } else {
+        (void)snprintf(t->failure, sizeof t->failure, "%s", t->curl_error);
+    }
     by__text_free(&body);
 }
 
@@ -216,21 +239,39 @@ static void release(by__trace_export *t)
     }
     curl_slist_free_all(t->headers);
     curl_easy_cleanup(t->curl);
+    curl_free(t->endpoint);
     by__text_free(&t->head);
     free(t->spans);
     free(t);
 }
 
+/* The endpoint as it may be logged. */
+static char *print_endpoint(const char *url)
+{
+    char *out = NULL;
+    CURLU *u = curl_url();
+    bool good = u != NULL && curl_url_set(u, CURLUPART_URL, url, 0) == CURLUE_OK &&
+                curl_url_set(u, CURLUPART_USER, NULL, 0) == CURLUE_OK &&
+                curl_url_set(u, CURLUPART_PASSWORD, NULL, 0) == CURLUE_OK &&
+                curl_url_set(u, CURLUPART_QUERY, NULL, 0) == CURLUE_OK &&
+                curl_url_set(u, CURLUPART_FRAGMENT, NULL, 0) == CURLUE_OK &&
+                curl_url_get(u, CURLUPART_URL, &out, 0) == CURLUE_OK;
+    curl_url_cleanup(u);
+    return good ? out : NULL;
+}
+
 static bool set_up(by__trace_export *t, const char *url, const char *service)
 {
     t->curl = curl_easy_init();
+    t->endpoint = print_endpoint(url);
     t->headers = curl_slist_append(NULL, "Content-Type: application/json");
     by__text_add(&t->head, "{\"resourceSpans\":[{\"resource\":{\"attributes\":[{\"key\":"
                            "\"service.name\",\"value\":{\"stringValue\":");
     by__text_json(&t->head, service, strlen(service));
     by__text_add(&t->head, "}}]},\"scopeSpans\":[{\"scope\":{\"name\":\"banyan\"},\"spans\":[");
-    return t->curl != NULL && t->headers != NULL && !t->head.failed &&
+    return t->curl != NULL && t->endpoint != NULL && t->headers != NULL && !t->head.failed &&
            curl_easy_setopt(t->curl, CURLOPT_URL, url) == CURLE_OK &&
+           curl_easy_setopt(t->curl, CURLOPT_ERRORBUFFER, t->curl_error) == CURLE_OK &&
            curl_easy_setopt(t->curl, CURLOPT_HTTPHEADER, t->headers) == CURLE_OK &&
            curl_easy_setopt(t->curl, CURLOPT_POST, 1L) == CURLE_OK &&
            curl_easy_setopt(t->curl, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
@@ -270,7 +311,35 @@ by_status by__trace_export_open(by__trace_export **out, const char *url, const c
     return BY_OK;
 }
 
-void by__trace_export_close(by__trace_export **traces)
+static void tell(by__trace_export *t, const char *failure, json_int_t dropped, const by__log *log)
+{
+    double now = by__now();
+    if (failure[0] != '\0' && (t->told == 0.0 || now - t->told >= REMINDER)) {
+        by__log_event(log, "traces_unavailable", "{ss ss sI}", "endpoint", t->endpoint, "reason",
+                      failure, "dropped", dropped);
+        t->told = now;
+    } else if (failure[0] == '\0' && t->told > 0.0) {
+        by__log_event(log, "traces_available", "{ss sI}", "endpoint", t->endpoint, "dropped",
+                      dropped);
+        t->told = 0.0;
+    }
+}
+
+void by__trace_export_tell(by__trace_export *traces, const by__log *log)
+{
+    by__trace_export *t = traces;
+    char failure[sizeof t->failure];
+    if (t == NULL) {
+        return;
+    }
+    uv_mutex_lock(&t->thread.lock);
+    memcpy(failure, t->failure, sizeof failure);
+    json_int_t dropped = (json_int_t)t->dropped;
+    uv_mutex_unlock(&t->thread.lock);
+    tell(t, failure, dropped, log);
+}
+
+void by__trace_export_close(by__trace_export **traces, const by__log *log)
 {
     by__trace_export *t = *traces;
     if (t == NULL) {
@@ -278,6 +347,7 @@ void by__trace_export_close(by__trace_export **traces)
     }
     *traces = NULL;
     by__thread_end(&t->thread);
+    tell(t, t->failure, (json_int_t)t->dropped, log);
     release(t);
 }
 

@@ -7,6 +7,7 @@
 #ifndef BY_SERVE_TRACE_EXPORT_H
 #define BY_SERVE_TRACE_EXPORT_H
 
+#include "serve/observe/log.h"
 #include "serve/observe/trace_context.h"
 
 typedef struct by__trace_export by__trace_export;
@@ -31,8 +32,13 @@ typedef struct by__span {
  * shown by the collector; both strings are copied. */
 by_status by__trace_export_open(by__trace_export **out, const char *url, const char *service,
                                 size_t queue, by_error *error);
-/* Sends pending spans, for about two seconds at most, and ends the thread. */
-void by__trace_export_close(by__trace_export **traces);
+/* Sends pending spans, for about two seconds at most, ends the thread, and logs a failure that
+ * by__trace_export_tell has not logged yet. */
+void by__trace_export_close(by__trace_export **traces, const by__log *log);
+/* Called at intervals by the thread that the log belongs to: logs `traces_unavailable` with the
+ * reason when a batch is not taken, again each minute while it lasts, and `traces_available` when
+ * one is. traces may be NULL: nothing is done. */
+void by__trace_export_tell(by__trace_export *traces, const by__log *log);
 /* Queues a span; never waits for the collector. traces may be NULL: nothing is done. */
 void by__trace_export_add(by__trace_export *traces, const by__span *span);
 /* Prints its counters. traces may be NULL. */
