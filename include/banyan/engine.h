@@ -185,13 +185,20 @@ BY_API by_status by_engine_step(by_engine *engine, const by_event **events, size
 /* Returns whether a step has work to do or events to report. */
 BY_API bool by_engine_busy(const by_engine *engine);
 
+/* Number of classes in by_engine_statistics.step_sizes. */
+#define BY_STEP_SIZES 10
+
 /* Totals since the engine was opened and, from `running` on, its current state. */
 typedef struct by_engine_statistics {
-    uint64_t steps;        /* steps run */
-    uint64_t rows;         /* tokens that went through the model */
-    uint64_t padding;      /* rows of programs that held no token */
+    uint64_t steps;     /* steps run */
+    uint64_t rows;      /* tokens that went through the model */
+    uint64_t padding;   /* rows of programs that held no token */
+    uint64_t sequences; /* sequences of each step, added */
+    /* Steps by their number of sequences: at most 1, 2, 4, ..., 256, and more. */
+    uint64_t step_sizes[BY_STEP_SIZES];
     uint64_t generated;    /* tokens chosen */
-    uint64_t found;        /* prompt tokens found in the prefix cache */
+    uint64_t looked_up;    /* tokens of the sequences that were looked up in the prefix cache */
+    uint64_t found;        /* of them, tokens found there */
     uint64_t recomputed;   /* tokens computed again after a preemption */
     uint64_t preemptions;  /* sequences that lost their pages */
     uint64_t evictions;    /* pages dropped from the prefix cache */

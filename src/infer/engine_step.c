@@ -34,6 +34,17 @@ static void end_late(by_engine *e)
     }
 }
 
+/* Counts a step by its number of sequences. */
+static void count_sequences(by_engine_statistics *st, uint64_t sequences)
+{
+    size_t k = 0;
+    while (k + 1 < BY_STEP_SIZES && sequences > (uint64_t)1 << k) {
+        k++;
+    }
+    st->step_sizes[k]++;
+    st->sequences += sequences;
+}
+
 /* Writes the rows of the plan to the inputs and returns their number. */
 static int64_t fill_rows(by_engine *e)
 {
@@ -42,10 +53,12 @@ static int64_t fill_rows(by_engine *e)
     int64_t rows = 0;
     double keys = 0.0;
     double window_keys = 0.0;
+    uint64_t sequences = 0;
     e->wanted_count = 0;
     for (int64_t i = 0; i < e->live; i++) {
         int32_t slot = e->order[i];
         by__sequence *s = &e->slots[slot];
+        sequences += s->rows > 0;
         for (int64_t k = 0; k < s->rows; k++, rows++) {
             int64_t position = s->cached + k;
             p->tokens[rows] = s->tokens[position];
@@ -60,6 +73,7 @@ static int64_t fill_rows(by_engine *e)
             }
         }
     }
+    count_sequences(st, sequences);
     st->flops += p->row_flops * (double)rows + p->wanted_flops * (double)e->wanted_count +
                  p->key_flops * keys + p->window_flops * window_keys;
     st->bytes += p->weight_bytes + p->key_bytes * keys + p->window_bytes * window_keys;

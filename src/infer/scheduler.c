@@ -173,6 +173,7 @@ static bool admit(by_engine *e, int64_t at)
     }
     s->pages = s->registered = (int32_t)found;
     s->cached = found * BY_PAGE_TOKENS;
+    e->statistics.looked_up += e->options.no_prefix_cache ? 0 : (uint64_t)s->count;
     e->statistics.found += (uint64_t)s->cached;
     return true;
 }

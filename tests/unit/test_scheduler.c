@@ -311,6 +311,28 @@ static void test_prefix_is_found(void **state)
     check(by_engine_submit(f.engine, &other, &session, &error), &error);
     finish(&f);
     assert_int_equal(by_engine_statistics_now(f.engine).found, 32 + 48);
+    assert_int_equal(by_engine_statistics_now(f.engine).looked_up, 48 + 48 + 49 + 49);
+    close_fixture(&f);
+}
+
+/* Steps are counted by how many sequences they have, without those that wait. */
+static void test_step_sizes(void **state)
+{
+    fixture f;
+    by_engine_options options = {.sessions = 3, .waiting = 8, .rows = 64};
+    BY_UNUSED(state);
+    open_fixture(&f, &options);
+    for (int i = 0; i < 4; i++) {
+        (void)submit(&f, 5, i < 3 ? 2 + 2 * i : 1, 0, false);
+    }
+    finish(&f);
+    /* Three for two steps; the fourth in the place of the first one; then two, and one. */
+    by_engine_statistics st = by_engine_statistics_now(f.engine);
+    assert_int_equal(st.steps, 6);
+    assert_int_equal(st.sequences, 3 * 3 + 2 + 2 * 1);
+    assert_int_equal(st.step_sizes[0], 2);
+    assert_int_equal(st.step_sizes[1], 1);
+    assert_int_equal(st.step_sizes[2], 3);
     close_fixture(&f);
 }
 
@@ -367,6 +389,7 @@ int main(void)
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_smallest_pool),
         cmocka_unit_test(test_prefix_is_found),
+        cmocka_unit_test(test_step_sizes),
         cmocka_unit_test(test_cancel_frees_at_once),
         cmocka_unit_test(test_steps_do_not_allocate),
     };
