@@ -371,7 +371,10 @@ curl -sf "$url/metrics" >metrics
 grep 'banyan_shadow_different_total{' metrics | grep -qv ' 0$' || fail "no copy was compared: $(grep shadow metrics)"
 grep 'banyan_worker_restarts_total{model="tiny",reason="crash"' metrics | grep -q ' [12]$' ||
     fail "restarts are not counted: $(grep restarts metrics)"
-grep 'banyan_version_requests_total{' metrics | grep -qv ' 0$' || fail "no requests of versions were counted"
+for name in banyan_version_requests_total banyan_version_generated_tokens_total banyan_model_queue_time_seconds_count \
+    banyan_engine_step_sequences_sum; do
+    grep "$name{" metrics | grep -qv ' 0$' || fail "$name: nothing was counted"
+done
 run 0 deploy --rollback
 [ "$(python3 "$update" answer "$url")" = "$answer" ] || fail "the former version has another answer"
 # By Redis, from any host: the server does it.

@@ -229,6 +229,8 @@ bool by__large_read(by__gateway *g, const by__event *event);
 bool by__large_print(by__call *call);
 /* A model's object in the broker's state; NULL: no worker has named the model. */
 const json_t *by__gateway_model(const by__gateway *g, const char *name);
+/* The metrics of a model; NULL: no worker has named it, since clients must not create metrics. */
+by__model_metrics *by__gateway_counts(by__gateway *g, const char *name);
 /* Replies with an error of OpenAI's API: {"error": {"message", "type", "param", "code"}}. */
 void by__reply_error(by__gateway *g, by__exchange *x, int status, const char *code,
                      const char *param, const char *message);

@@ -124,8 +124,8 @@ static void count_ends(by__call *call)
         by__histogram_add(&call->counts->first, seconds);
     }
     for (size_t i = 0; i < call->part_count; i++) {
-        call->counts->prompt_tokens += (uint64_t)call->parts[i].prompt_tokens;
-        call->counts->generated_tokens += (uint64_t)call->parts[i].generated;
+        const by__part *part = &call->parts[i];
+        by__model_metrics_tokens(call->counts, part->version, part->prompt_tokens, part->generated);
     }
     for (size_t i = 0; i < call->part_count * call->n; i++) {
         bool cut = strcmp(call->choices[i].reason, "length") == 0;
@@ -200,7 +200,10 @@ static void fail_with(by__call *call, const failure *f)
 {
     by__gateway *g = call->gateway;
     by__exchange *x = call->exchange;
-    by__metrics_refused(&g->metrics, f->code);
+    by__metrics_refused(g->metrics.rejected, f->code);
+    if (call->counts != NULL) {
+        by__metrics_refused(call->counts->rejected, f->code);
+    }
     g->metrics.failed += f->status >= 500;
     count_end(call, BY__FINISH_ERROR);
     log_call(call, f->code);
@@ -264,10 +267,7 @@ void by__call_start(by__call *call)
     }
     g->calls = call;
     g->metrics.running++;
-    /* Unknown model names must not create metrics. */
-    call->counts = by__gateway_model(g, call->model) == NULL
-                       ? NULL
-                       : by__model_metrics_of(&g->models, call->model);
+    call->counts = by__gateway_counts(g, call->model);
     call->queued = true;
     call->kept = by__payload_wants(g->payload, call->id);
     const char *trace = by__gateway_trace(g, call->exchange);
@@ -488,7 +488,8 @@ static void take_begin(by__part *part, const json_t *event)
 {
     by__call *call = part->call;
     if (call->queued && call->counts != NULL) {
-        by__histogram_add(&call->counts->queue, by__now() - call->since);
+        double queue = by__now() - call->since - by__get_number(event, "seconds", 0.0);
+        by__histogram_add(&call->counts->queue, queue > 0.0 ? queue : 0.0);
     }
     call->queued = false;
     if (take_version(part, event)) {

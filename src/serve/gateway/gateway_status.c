@@ -96,6 +96,11 @@ const json_t *by__gateway_model(const by__gateway *g, const char *name)
     return NULL;
 }
 
+by__model_metrics *by__gateway_counts(by__gateway *g, const char *name)
+{
+    return by__gateway_model(g, name) == NULL ? NULL : by__model_metrics_of(&g->models, name);
+}
+
 static json_t *model_of(const json_t *m)
 {
     json_t *info = json_object_get(m, "info");
@@ -170,45 +175,6 @@ void by__answer_model(by__gateway *g, by__exchange *x, const by__http_request *r
 
 /* ---- metrics ---- */
 
-static void print_workers(const json_t *workers, by__text *out)
-{
-    static const struct {
-        const char *name;
-        const char *key;
-        const char *help;
-        const char *type;
-    } rows[] = {
-        {"banyan_engine_running", "running", "Sequences that run.", "gauge"},
-        {"banyan_engine_waiting", "waiting", "Sequences that wait in the engine.", "gauge"},
-        {"banyan_cache_pages", "pages", "Pages of keys and values.", "gauge"},
-        {"banyan_cache_pages_used", "pages_used", "Pages of running sequences.", "gauge"},
-        {"banyan_batches_total", "batches", "Batches of embeddings and predictions.", "counter"},
-        {"banyan_batch_examples_total", "examples", "Texts, rows and images in them.", "counter"},
-        {"banyan_engine_preemptions_total", "preemptions", "Sequences that lost their pages.",
-         "counter"},
-    };
-    for (size_t row = 0; row < BY_ARRAY_LENGTH(rows); row++) {
-        size_t i;
-        json_t *w;
-        by__text_format(out, "# HELP %s %s\n# TYPE %s %s\n", rows[row].name, rows[row].help,
-                        rows[row].name, rows[row].type);
-        json_array_foreach(workers, i, w)
-        {
-            by__text label = {0};
-            by__text_add(&label, "model=\"");
-            by__metrics_label(&label, by__get_text(w, "model"));
-            by__text_format(&label, "\",version=\"%s\",worker=\"%s\"", by__get_text(w, "version"),
-                            by__get_text(w, "name"));
-            if (!label.failed) {
-                by__metrics_sample(
-                    out, rows[row].name, label.data,
-                    by__get_number(json_object_get(w, "engine"), rows[row].key, 0.0));
-            }
-            by__text_free(&label);
-        }
-    }
-}
-
 static void print_refusals(const by__gateway *g, by__text *out)
 {
     by__http_refusals refused = by__http_server_refusals(g->server);
@@ -217,6 +183,28 @@ static void print_refusals(const by__gateway *g, by__text *out)
                        "counter");
     by__metrics_sample(out, name, "limit=\"all\"", (double)refused.connections);
     by__metrics_sample(out, name, "limit=\"address\"", (double)refused.addresses);
+}
+
+/* Makes the metrics of the models and versions that are served, so that they are 0 before the first
+ * request: a rate does not see the value that a counter begins with. */
+static void know_models(by__gateway *g)
+{
+    size_t i;
+    size_t j;
+    json_t *m;
+    json_t *v;
+    json_array_foreach(json_object_get(g->state, "models"), i, m)
+    {
+        const char *id = by__get_text(m, "id");
+        by__model_metrics *counts = id == NULL ? NULL : by__gateway_counts(g, id);
+        json_array_foreach(json_object_get(m, "versions"), j, v)
+        {
+            const char *version = by__get_text(v, "version");
+            if (counts != NULL && version != NULL) {
+                by__model_metrics_tokens(counts, version, 0, 0);
+            }
+        }
+    }
 }
 
 static void print_own(by__gateway *g, by__text *out)
@@ -245,7 +233,8 @@ static void print_own(by__gateway *g, by__text *out)
     by__metrics_counter(out, "banyan_connections", "Connections of clients.", "gauge", NULL,
                         (double)by__http_server_connections(g->server));
     print_refusals(g, out);
-    print_workers(all, out);
+    by__metrics_workers(out, all);
+    by__model_metrics_print(out, g->models);
     by__metrics_models(out, state);
     by__served_drift_print(out, all);
     by__feedback_print(g->feedback, out);
@@ -277,6 +266,7 @@ void by__answer_metrics(by__gateway *g, by__exchange *x, const by__http_request 
                         "the query of this route is empty, names=banyan or names=vllm");
         return;
     }
+    know_models(g);
     if (strcmp(names, "vllm") == 0) {
         by__metrics_vllm(&out, g->models, present_state(g));
         by__metrics_process(&out);

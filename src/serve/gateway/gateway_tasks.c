@@ -161,7 +161,11 @@ static void answer(struct by__ask *a, const json_t *message)
         int status = (int)by__get_integer(error, "status");
         const char *code = by__get_text(error, "code");
         const char *text = by__get_text(error, "message");
-        by__metrics_refused(&g->metrics, code);
+        by__model_metrics *counts = by__gateway_counts(g, a->model);
+        by__metrics_refused(g->metrics.rejected, code);
+        if (counts != NULL) {
+            by__metrics_refused(counts->rejected, code);
+        }
         by__gateway_used(a->exchange, 0);
         if (code != NULL && strcmp(code, "model_not_found") == 0) {
             by__reply_no_model(g, a->exchange, a->model);

@@ -11,12 +11,12 @@ const double by__edges[BY__EDGES] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.
                                      0.15,  0.2,    0.25,  0.3,  0.4,   0.5,  0.75,  1.0,
                                      2.5,   5.0,    10.0,  30.0, 60.0,  300.0};
 
-static const char *const refusals[BY__REFUSALS] = {"queue_full", "queue_wait", "queue_deadline"};
+const char *const by__refusals[BY__REFUSALS] = {"queue_full", "queue_wait", "queue_deadline"};
 
-void by__metrics_refused(by__metrics *metrics, const char *code)
+void by__metrics_refused(uint64_t rejected[BY__REFUSALS], const char *code)
 {
     for (size_t i = 0; i < BY__REFUSALS; i++) {
-        metrics->rejected[i] += code != NULL && strcmp(code, refusals[i]) == 0;
+        rejected[i] += code != NULL && strcmp(code, by__refusals[i]) == 0;
     }
 }
 
@@ -151,7 +151,7 @@ static void print_rejected(by__text *out, const by__metrics *m)
     add_head(out, name, "Requests that were refused, by reason.", "counter");
     for (size_t i = 0; i < BY__REFUSALS; i++) {
         char label[48];
-        (void)snprintf(label, sizeof label, "reason=\"%s\"", refusals[i]);
+        (void)snprintf(label, sizeof label, "reason=\"%s\"", by__refusals[i]);
         by__metrics_sample(out, name, label, (double)m->rejected[i]);
     }
     by__metrics_sample(out, name, "reason=\"key\"", (double)m->rejected_key);

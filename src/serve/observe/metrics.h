@@ -1,6 +1,6 @@
-/* observe: what a server reports about itself: metrics (this file, metrics_vllm.h), log entries
- * (log.h), lines appended to files (append_log.h), traces (trace_context.h, trace_export.h) and
- * drift of requests (served_drift.h).
+/* observe: what a server reports about itself: metrics (this file, model_metrics.h,
+ * metrics_vllm.h), log entries (log.h), lines appended to files (append_log.h), traces
+ * (trace_context.h, trace_export.h) and drift of requests (served_drift.h).
  *
  * This file has the counters and histograms of a process, printed in Prometheus' text format 0.0.4.
  * A histogram has fixed edges, so that histograms of several processes can be added, and sent in
@@ -41,6 +41,7 @@ double by__histogram_quantile(const by__histogram *histogram, double p);
 /* Reasons for which a broker refuses a request temporarily, by the codes of its errors
  * (messages.c). */
 #define BY__REFUSALS 3
+extern const char *const by__refusals[BY__REFUSALS];
 
 /* Counts of engine requests by outcome, and of HTTP answers by class. */
 typedef struct by__metrics {
@@ -66,12 +67,14 @@ void by__metrics_counter(by__text *out, const char *name, const char *help, cons
 void by__metrics_histogram(by__text *out, const char *name, const char *help,
                            const by__histogram *histogram);
 /* Counts an error of a broker with this code if it is a refusal. */
-void by__metrics_refused(by__metrics *metrics, const char *code);
+void by__metrics_refused(uint64_t rejected[BY__REFUSALS], const char *code);
 /* Prints HELP and TYPE of a family whose samples follow. */
 void by__metrics_family(by__text *out, const char *name, const char *help, const char *type);
 /* Prints the samples of a histogram; labels may be NULL. */
 void by__metrics_buckets(by__text *out, const char *name, const char *labels,
                          const by__histogram *histogram);
+/* Prints the metrics of workers, an array from the state of a broker (metrics_workers.c). */
+void by__metrics_workers(by__text *out, const json_t *workers);
 /* Prints the metrics of models and their versions from the state of a broker (metrics_models.c). */
 void by__metrics_models(by__text *out, const json_t *state);
 /* Prints all of `metrics`, and process_*. */

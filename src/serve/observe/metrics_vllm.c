@@ -1,62 +1,26 @@
 #include "serve/observe/metrics_vllm.h"
 
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "serve/messages.h"
 
-by__model_metrics *by__model_metrics_of(by__model_metrics **list, const char *model)
-{
-    by__model_metrics *m = *list;
-    by_error ignored = {0};
-    while (m != NULL && strcmp(m->model, model) != 0) {
-        m = m->next;
-    }
-    if (m == NULL && strlen(model) < sizeof m->model &&
-        by__alloc((void **)&m, 1, sizeof *m, "metrics", &ignored) == BY_OK) {
-        memcpy(m->model, model, strlen(model) + 1);
-        m->next = *list;
-        *list = m;
-    }
-    return m;
-}
-
-void by__model_metrics_free(by__model_metrics **list)
-{
-    while (*list != NULL) {
-        by__model_metrics *m = *list;
-        *list = m->next;
-        free(m);
-    }
-}
-
-static const struct {
-    const char *name;
-    const char *help;
-    size_t offset; /* offset of a by__histogram */
-} histograms[] = {
+static const by__model_family families[] = {
+    {"vllm:prompt_tokens_total", "Tokens of prompts.", offsetof(by__model_metrics, prompt_tokens),
+     false},
+    {"vllm:generation_tokens_total", "Tokens of answers.",
+     offsetof(by__model_metrics, generated_tokens), false},
     {"vllm:time_to_first_token_seconds", "From a request to its first text.",
-     offsetof(by__model_metrics, first)},
+     offsetof(by__model_metrics, first), true},
     {"vllm:inter_token_latency_seconds", "Between two texts of a request.",
-     offsetof(by__model_metrics, token)},
+     offsetof(by__model_metrics, token), true},
     /* The same under its former name. */
     {"vllm:time_per_output_token_seconds", "Between two texts of a request.",
-     offsetof(by__model_metrics, token)},
+     offsetof(by__model_metrics, token), true},
     {"vllm:e2e_request_latency_seconds", "From a request to its end.",
-     offsetof(by__model_metrics, whole)},
+     offsetof(by__model_metrics, whole), true},
     {"vllm:request_queue_time_seconds", "From a request to its acceptance by a worker.",
-     offsetof(by__model_metrics, queue)},
-};
-
-static const struct {
-    const char *name;
-    const char *help;
-    size_t offset; /* offset of a uint64_t */
-} counters[] = {
-    {"vllm:prompt_tokens_total", "Tokens of prompts.", offsetof(by__model_metrics, prompt_tokens)},
-    {"vllm:generation_tokens_total", "Tokens of answers.",
-     offsetof(by__model_metrics, generated_tokens)},
+     offsetof(by__model_metrics, queue), true},
 };
 
 /* Values from the broker's state: sums over the workers of a model. */
@@ -74,6 +38,8 @@ static const struct {
      "pages_used", NULL, "pages"},
     {"vllm:num_preemptions_total", "Sequences that lost their pages.", "counter", "preemptions",
      NULL, NULL},
+    {"vllm:prefix_cache_queries_total", "Tokens that were looked up in the prefix cache.",
+     "counter", "looked_up", NULL, NULL},
     {"vllm:prefix_cache_hits_total", "Tokens that were in the prefix cache.", "counter", "found",
      NULL, NULL},
 };
@@ -148,31 +114,6 @@ static void print_finished(by__text *out, const by__model_metrics *list)
 void by__metrics_vllm(by__text *out, const by__model_metrics *list, const json_t *state)
 {
     print_sums(out, state);
-    for (size_t row = 0; row < BY_ARRAY_LENGTH(counters); row++) {
-        by__metrics_family(out, counters[row].name, counters[row].help, "counter");
-        for (const by__model_metrics *m = list; m != NULL; m = m->next) {
-            by__text labels = {0};
-            uint64_t value;
-            memcpy(&value, (const char *)m + counters[row].offset, sizeof value);
-            add_labels(&labels, m->model);
-            if (!labels.failed) {
-                by__metrics_sample(out, counters[row].name, labels.data, (double)value);
-            }
-            by__text_free(&labels);
-        }
-    }
+    by__model_metrics_families(out, list, families, BY_ARRAY_LENGTH(families), add_labels);
     print_finished(out, list);
-    for (size_t row = 0; row < BY_ARRAY_LENGTH(histograms); row++) {
-        by__metrics_family(out, histograms[row].name, histograms[row].help, "histogram");
-        for (const by__model_metrics *m = list; m != NULL; m = m->next) {
-            by__text labels = {0};
-            add_labels(&labels, m->model);
-            if (!labels.failed) {
-                by__metrics_buckets(out, histograms[row].name, labels.data,
-                                    (const by__histogram *)(const void *)((const char *)m +
-                                                                          histograms[row].offset));
-            }
-            by__text_free(&labels);
-        }
-    }
 }

@@ -236,11 +236,17 @@ static void send_beat(by__worker *w)
         uv_stop(&w->loop);
         return;
     }
+    json_t *sizes = json_array();
+    for (size_t i = 0; i < BY_STEP_SIZES; i++) {
+        (void)json_array_append_new(sizes, json_integer((json_int_t)s.step_sizes[i]));
+    }
     json_t *engine = json_pack(
-        "{sI sI sI sI sI sI sI sI sI}", "running", (json_int_t)s.running, "waiting",
+        "{sI sI sI sI sI sI sI sI sI sI sI so}", "running", (json_int_t)s.running, "waiting",
         (json_int_t)s.waiting, "pages", (json_int_t)s.pages, "pages_used", (json_int_t)s.pages_used,
         "pages_cached", (json_int_t)s.pages_cached, "generated", (json_int_t)s.generated, "found",
-        (json_int_t)s.found, "preemptions", (json_int_t)s.preemptions, "rows", (json_int_t)s.rows);
+        (json_int_t)s.found, "preemptions", (json_int_t)s.preemptions, "rows", (json_int_t)s.rows,
+        "looked_up", (json_int_t)s.looked_up, "sequences", (json_int_t)s.sequences, "step_sizes",
+        sizes);
     (void)json_object_set_new(engine, "batches", json_integer((json_int_t)batches.batches));
     (void)json_object_set_new(engine, "examples", json_integer((json_int_t)batches.examples));
     json_t *drift = by__served_drift_state(w->model.drift);
