@@ -186,6 +186,8 @@ BY_API bool by_drift_watch_end(by_drift_watch *watch);
 BY_API const by_drift_window *by_drift_watch_last(const by_drift_watch *watch);
 /* Returns the number of requests in the current window. */
 BY_API size_t by_drift_watch_filled(const by_drift_watch *watch);
+/* Returns the number of requests from which by_drift_watch_end compares a window. */
+BY_API size_t by_drift_watch_least(const by_drift_watch *watch);
 
 #ifdef __cplusplus
 }

@@ -12,14 +12,19 @@ extern "C" {
 
 typedef struct by_drift_report by_drift_report;
 
-/* Compares a file with the reference stored with a model's weights. For a model of tables, `data`
- * is a table (CSV or Parquet), whose rows are also predicted if it has all columns the model reads.
- * For any model it may be JSON lines (.jsonl, .ndjson), or a directory of them (a payload log),
- * with the text in member `field` (NULL: "prompt", or else "text"); a line without text is a row,
- * the prediction for one (as printed by `banyan predict`), or {"row", "prediction"}. The last
- * window is compared if it has options->least requests. `options` may be NULL. Returns BY_ESTATE if
- * the weights have no reference, BY_EFORMAT if the data is malformed or has none of the reference's
- * features. */
+/* Compares a file with the reference stored with a model's weights. `data` is
+ *
+ * - a table (CSV, Parquet, or a directory of the parts of one). Its rows are also predicted if it
+ *   has all columns that the model reads; cells of a column that it lacks count as missing. A model
+ *   of text reads the column `field` (NULL: "prompt", or else "text").
+ * - JSON lines (.jsonl, .ndjson), with the text in member `field` (as above). A line without text
+ *   is a row, the prediction for one (as printed by `banyan predict`, with its "index"), or {"row",
+ *   "prediction"}; other lines are left out.
+ * - a directory of JSON lines (a payload log), or else of CSV files.
+ *
+ * The last window is compared if it has options->least requests. `options` may be NULL. Returns
+ * BY_ESTATE if the weights have no reference; BY_EFORMAT if the data is malformed, has none of the
+ * reference's features, or has too few rows or texts for a single window. */
 BY_API by_status by_drift_report_open(by_drift_report **out, const by_pretrained *model,
                                       const char *data, const char *field,
                                       const by_drift_options *options, by_error *error);

@@ -88,7 +88,7 @@ static int run(int argc, char **argv)
          "table (CSV, Parquet), JSON lines, or a directory of them such as a payload log "
          "(required)"},
         {"field", CLI_STRING, &field, "NAME",
-         "field of JSON lines that holds the text (default: prompt, else text)"},
+         "field of JSON lines, or column, that holds the text (default: prompt, else text)"},
         {"window", CLI_INTEGER_IN(1, 1 << 30), &window, "N",
          "rows or texts per window (default 500)"},
         {"threshold", CLI_NUMBER_ABOVE(0, INFINITY), &options.threshold, "X",

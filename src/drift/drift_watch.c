@@ -194,3 +194,8 @@ size_t by_drift_watch_filled(const by_drift_watch *watch)
 {
     return watch->requests;
 }
+
+size_t by_drift_watch_least(const by_drift_watch *watch)
+{
+    return watch->options.least;
+}

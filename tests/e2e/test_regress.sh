@@ -66,6 +66,37 @@ holds out "with_drift	2"
 grep -q '<tr><td>prediction</td><td class="yes">' report.html || fail "$(cat report.html)"
 run 1 "$banyan" drift report runs/rooms --data none.csv
 holds err none.csv
+
+say "drift: directories of tables, a column that is gone, and data of which nothing can be compared"
+mkdir csvs parts lines nothing
+for part in 0 1 2 3; do
+    { head -n 1 moved.csv && tail -n +$((2 + 100 * part)) moved.csv | head -n 100; } >csvs/$part.csv
+    python3 "$root/tests/support/write_parquet.py" csvs/$part.csv parts/$part.parquet
+done
+for data in csvs parts; do
+    run 0 "$banyan" drift report runs/rooms --data $data --window 200 --json
+    sed 's/.*"name":"prediction".*"psi":\[\([^]]*\)\].*/\1/' out >of-parts
+    same of-rows of-parts
+done
+sed '1s/area/size/' rooms_new.csv >renamed.csv
+python3 "$root/tests/support/write_parquet.py" renamed.csv renamed.parquet
+sed 's/"area"/"size"/' rows.jsonl >renamed.jsonl
+for data in renamed.csv renamed.parquet renamed.jsonl; do
+    run 0 "$banyan" drift report runs/rooms --data $data --window 200
+    [ "$(awk -F '\t' 'NR > 3 && $2 == "yes" && $8 == 2 { print $1 }' out)" = area ] || fail "$data: $(cat out)"
+done
+nothing() { # nothing DATA MESSAGE
+    run 1 "$banyan" drift report runs/rooms --data "$1"
+    holds err "$2"
+}
+head -n 60 rooms_new.csv >few.csv
+nothing few.csv "few.csv has 59 rows, and a window is compared from 100 on: give --window a smaller number"
+run 0 "$banyan" drift report runs/rooms --data few.csv --window 59
+: >empty.jsonl
+nothing empty.jsonl "empty.jsonl has no rows"
+nothing nothing "nothing holds no file that ends in .jsonl, "
+echo '{"time":"2026-01-01T00:00:00Z","id":"pred-1","key":"","label":3,"rating":1}' >lines/feedback-000001.jsonl
+nothing lines "lines: no line is a row with a column that the model was trained on, or a prediction"
 run 2 "$banyan" drift report runs/rooms
 
 say "the same bits with two threads, and resumed"

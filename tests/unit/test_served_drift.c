@@ -9,6 +9,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "banyan/table.h"
 #include "base/base.h"
 #include "serve/observe/served_drift.h"
 #include "temporary.h"
@@ -37,6 +38,27 @@ static void write_reference(const char *directory)
     free(path);
 }
 
+/* The encoding of a model that predicts `code`. */
+static void write_encoding(const char *directory)
+{
+    static const char csv[] = "age,place,code\n10,coast,a\n20,hill,b\n30,coast,a\n40,hill,b\n";
+    const by_encoding_options options = {.target = "code"};
+    char *path = by__path_join(directory, "encoding.json");
+    by_encoding *encoding = NULL;
+    by_table *table = NULL;
+    by_error error = {0};
+    char *text;
+    assert_int_equal(by_table_parse(&table, "t.csv", csv, strlen(csv), NULL, &error), BY_OK);
+    const by_part all = {.count = by_table_rows(table), .total = by_table_rows(table)};
+    assert_int_equal(by_encoding_learn(&encoding, table, &all, &options, &error), BY_OK);
+    assert_int_equal(by_encoding_print(encoding, &text, &error), BY_OK);
+    assert_int_equal(by__file_write(path, text, strlen(text), &error), BY_OK);
+    by_encoding_close(&encoding);
+    by_table_close(&table);
+    free(text);
+    free(path);
+}
+
 /* A window of one row again and again: shares of a feature that are missing and not known. */
 static void check(const char *row_text, size_t feature, double missing, double unknown)
 {
@@ -49,6 +71,7 @@ static void check(const char *row_text, size_t feature, double missing, double u
     assert_non_null(directory);
     assert_non_null(row);
     write_reference(directory);
+    write_encoding(directory);
     assert_int_equal(by__served_drift_open(&d, directory, &options, &log, &error), BY_OK);
     for (int i = 0; i < ROWS; i++) {
         by__served_drift_example(d, row, NULL);
@@ -86,9 +109,20 @@ static void test_categories(void **state)
     check("{\"code\": 8}", 2, 0.0, 1.0);
 }
 
+/* A column that the model reads is missing where a row does not have it; a target is not. */
+static void test_absent(void **state)
+{
+    (void)state;
+    check("{\"place\": \"hill\"}", 0, 1.0, 0.0);
+    check("{\"age\": 20}", 1, 1.0, 0.0);
+    check("{\"age\": 20}", 2, 0.0, 0.0);
+    check("[20, \"hill\"]", 0, 0.0, 0.0); /* cells without names */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_numbers),
-                                       cmocka_unit_test(test_categories)};
+                                       cmocka_unit_test(test_categories),
+                                       cmocka_unit_test(test_absent)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,7 +78,7 @@ static by_status replay_table(by_drift_report *r, const by_pretrained *model, co
     by_table *table;
     size_t known = 0;
     BY_TRY(by__alloc((void **)&types, r->features + 1, sizeof *types, "columns", error));
-    /* Categories of digits stay categories; missing columns are reported later. */
+    /* Categories of digits stay categories; cells of missing columns count as missing. */
     by_status status = by_table_open(&table, data, NULL, error);
     for (size_t i = 0; i < r->features && status == BY_OK; i++) {
         by_drift_kind kind;
@@ -114,13 +114,57 @@ static by_status replay_table(by_drift_report *r, const by_pretrained *model, co
     return status;
 }
 
-/* ---- JSON lines ---- */
+/* ---- texts ---- */
 
 typedef struct reader {
     by_drift_report *report;
+    const by_pretrained *model;
     by_tokenizer *tokenizer; /* NULL: rows of a table */
-    const char *field;
+    const char *field;       /* NULL: "prompt", or else "text" */
+    uint64_t lines;          /* that were read, with or without what is compared */
 } reader;
+
+static by_status count_text(const reader *in, const char *text, by_error *error)
+{
+    by_token_buffer tokens = {0};
+    by_status status =
+        by_tokenizer_encode(in->tokenizer, text, strlen(text), &tokens, BY_ENCODE_SPECIAL, error);
+    if (status == BY_OK) {
+        /* Ids are below 2^31, so they are the same as int32_t. */
+        by__served_drift_tokens(in->report->drift, (const int32_t *)(const void *)tokens.ids,
+                                tokens.count);
+        in->report->requests++;
+        status = take_window(in->report, error);
+    }
+    by_token_buffer_free(&tokens);
+    return status;
+}
+
+/* Counts the column of texts of a table. */
+static by_status replay_texts(const reader *in, const char *data, by_error *error)
+{
+    by_table *table;
+    const char *const names[] = {in->field != NULL ? in->field : "prompt",
+                                 in->field != NULL ? in->field : "text"};
+    BY_TRY(by_table_open(&table, data, NULL, error));
+    const by_column *c = by_table_find(table, names[0]);
+    c = c == NULL ? by_table_find(table, names[1]) : c;
+    by_status status = BY_OK;
+    if (c == NULL || c->kind != BY_COLUMN_CATEGORY) {
+        status =
+            by_error_set(error, BY_EFORMAT, "%s has no column of texts '%s'%s: name it by --field",
+                         data, names[0], in->field != NULL ? "" : " or 'text'");
+    }
+    for (uint64_t i = 0; status == BY_OK && i < by_table_rows(table); i++) {
+        if (c->categories[i] >= 0) {
+            status = count_text(in, c->values[c->categories[i]], error);
+        }
+    }
+    by_table_close(&table);
+    return status;
+}
+
+/* ---- JSON lines ---- */
 
 static const char *text_of(const reader *in, const json_t *line)
 {
@@ -129,36 +173,34 @@ static const char *text_of(const reader *in, const json_t *line)
     return text != NULL || in->field != NULL ? text : by__get_text(line, "text");
 }
 
-static by_status count_line(const reader *in, const json_t *line, by_error *error)
+/* A line that holds neither a row nor a prediction is left out. */
+static by_status count_example(const reader *in, const json_t *line, by_error *error)
 {
-    by_token_buffer tokens = {0};
-    const char *text = text_of(in, line);
-    if (in->tokenizer == NULL) {
-        const json_t *row = json_object_get(line, "row");
-        const json_t *predicted = json_object_get(line, "prediction");
-        row = json_is_object(row) ? row : line;
-        if (!json_is_object(predicted) && !by__served_drift_knows(in->report->drift, row)) {
-            predicted = line; /* in the format of `banyan predict` */
-        }
-        by__served_drift_example(in->report->drift, row, predicted);
-    } else if (text != NULL) {
-        by_status status = by_tokenizer_encode(in->tokenizer, text, strlen(text), &tokens,
-                                               BY_ENCODE_SPECIAL, error);
-        if (status == BY_OK) {
-            /* Ids are below 2^31, so they are the same as int32_t. */
-            by__served_drift_tokens(in->report->drift, (const int32_t *)(const void *)tokens.ids,
-                                    tokens.count);
-        }
-        by_token_buffer_free(&tokens);
-        BY_TRY(status);
-    } else {
+    const json_t *row = json_object_get(line, "row");
+    const json_t *predicted = json_object_get(line, "prediction");
+    row = json_is_object(row) ? row : by__served_drift_knows(in->report->drift, line) ? line : NULL;
+    if (!json_is_object(predicted)) {
+        /* The index tells a line of `banyan predict` from others with a label. */
+        predicted = row == NULL && json_object_get(line, "index") != NULL ? line : NULL;
+    }
+    if (row == NULL && predicted == NULL) {
         return BY_OK;
     }
+    by__served_drift_example(in->report->drift, row, predicted);
     in->report->requests++;
     return take_window(in->report, error);
 }
 
-static by_status replay_lines(const reader *in, const char *path, by_error *error)
+static by_status count_line(const reader *in, const json_t *line, by_error *error)
+{
+    if (in->tokenizer == NULL) {
+        return count_example(in, line, error);
+    }
+    const char *text = text_of(in, line);
+    return text == NULL ? BY_OK : count_text(in, text, error);
+}
+
+static by_status replay_lines(reader *in, const char *path, by_error *error)
 {
     FILE *file = fopen(path, "re");
     char *line = NULL;
@@ -175,6 +217,7 @@ static by_status replay_lines(const reader *in, const char *path, by_error *erro
                      : by_error_set(error, BY_EFORMAT, "%s:%zu: not a JSON object", path, number);
         json_decref(value);
     }
+    in->lines += number;
     free(line);
     if (file != NULL) {
         (void)fclose(file);
@@ -182,50 +225,122 @@ static by_status replay_lines(const reader *in, const char *path, by_error *erro
     return status;
 }
 
-static by_status replay_directory(const reader *in, const char *data, by_error *error)
+/* ---- all of it ---- */
+
+static bool is_lines(const char *name)
+{
+    return by__ends_with(name, ".jsonl") || by__ends_with(name, ".ndjson");
+}
+
+static bool is_csv(const char *name)
+{
+    return by__ends_with(name, ".csv") || by__ends_with(name, ".csv.gz");
+}
+
+static by_status replay_file(reader *in, const char *path, by_error *error)
+{
+    return is_lines(path)          ? replay_lines(in, path, error)
+           : in->tokenizer != NULL ? replay_texts(in, path, error)
+                                   : replay_table(in->report, in->model, path, error);
+}
+
+typedef bool name_test(const char *name);
+
+/* Replays those files of a directory whose names pass the test, and counts them. */
+static by_status replay_named(reader *in, const char *data, char **names, size_t count,
+                              name_test *wanted, size_t *replayed, by_error *error)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (wanted(names[i])) {
+            char *path = by__path_join(data, names[i]);
+            by_status status = path == NULL
+                                   ? by_error_set(error, BY_EMEMORY, "out of memory: a path")
+                                   : replay_file(in, path, error);
+            free(path);
+            BY_TRY(status);
+            (*replayed)++;
+        }
+    }
+    return BY_OK;
+}
+
+static bool has_parquet(char **names, size_t count)
+{
+    bool found = false;
+    for (size_t i = 0; i < count; i++) {
+        found = found || by__ends_with(names[i], ".parquet");
+    }
+    return found;
+}
+
+/* The JSON lines of a directory, else its CSV files, else the parts of one table. */
+static by_status replay_directory(reader *in, const char *data, by_error *error)
 {
     char **names;
     size_t count;
+    size_t replayed = 0;
     BY_TRY(by__list_dir(&names, &count, data, error));
-    by_status status = BY_OK;
-    for (size_t i = 0; i < count && status == BY_OK; i++) {
-        if (by__ends_with(names[i], ".jsonl") || by__ends_with(names[i], ".ndjson")) {
-            char *path = by__path_join(data, names[i]);
-            status = path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path")
-                                  : replay_lines(in, path, error);
-            free(path);
-        }
+    by_status status = replay_named(in, data, names, count, is_lines, &replayed, error);
+    if (status == BY_OK && replayed == 0) {
+        status = replay_named(in, data, names, count, is_csv, &replayed, error);
+    }
+    if (status == BY_OK && replayed == 0) {
+        status = has_parquet(names, count)
+                     ? replay_file(in, data, error)
+                     : by_error_set(error, BY_EFORMAT,
+                                    "%s holds no file that ends in .jsonl, .ndjson, .csv, .csv.gz "
+                                    "or .parquet",
+                                    data);
     }
     by__names_free(names, count);
     return status;
 }
 
-/* ---- all of it ---- */
+/* Without a window nothing was compared, which must not look like the absence of drift. */
+static by_status fail_empty(const reader *in, const char *data, by_error *error)
+{
+    const char *what = in->tokenizer != NULL ? "texts" : "rows";
+    unsigned long long requests = in->report->requests;
+    if (requests > 0) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s has %llu %s, and a window is compared from %zu on: give --window "
+                            "a smaller number",
+                            data, requests, what, by__served_drift_least(in->report->drift));
+    }
+    if (in->lines == 0) {
+        return by_error_set(error, BY_EFORMAT, "%s has no %s", data, what);
+    }
+    if (in->tokenizer == NULL) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: no line is a row with a column that the model was trained on, or "
+                            "a prediction",
+                            data);
+    }
+    return by_error_set(error, BY_EFORMAT, "%s: no line has a text in '%s'%s: name it by --field",
+                        data, in->field != NULL ? in->field : "prompt",
+                        in->field != NULL ? "" : " or 'text'");
+}
 
 static by_status replay(by_drift_report *r, const by_pretrained *model, const char *data,
                         const char *field, by_error *error)
 {
-    reader in = {.report = r, .field = field};
+    reader in = {.report = r, .model = model, .field = field};
     by_drift_kind kind = BY_DRIFT_NUMBER;
-    bool lines =
-        by__path_is_dir(data) || by__ends_with(data, ".jsonl") || by__ends_with(data, ".ndjson");
     for (size_t i = 0; i < r->features && kind != BY_DRIFT_TOKENS; i++) {
         (void)by__served_drift_feature(r->drift, i, &kind);
-    }
-    if (kind == BY_DRIFT_TOKENS && !lines) {
-        return by_error_set(error, BY_EFORMAT,
-                            "%s: the model reads text: name JSON lines (.jsonl) or a directory of "
-                            "them",
-                            data);
-    }
-    if (!lines) {
-        return replay_table(r, model, data, error);
     }
     if (kind == BY_DRIFT_TOKENS) {
         BY_TRY(by_tokenizer_open(&in.tokenizer, by_pretrained_directory(model), error));
     }
     by_status status =
-        by__path_is_dir(data) ? replay_directory(&in, data, error) : replay_lines(&in, data, error);
+        by__path_is_dir(data) ? replay_directory(&in, data, error) : replay_file(&in, data, error);
+    if (status == BY_OK) {
+        by__served_drift_end(r->drift);
+        status = take_window(r, error);
+    }
+    if (status == BY_OK && r->windows == 0) {
+        status = fail_empty(&in, data, error);
+    }
     by_tokenizer_close(&in.tokenizer);
     return status;
 }
@@ -261,11 +376,7 @@ by_status by_drift_report_open(by_drift_report **out, const by_pretrained *model
         r->features = by__served_drift_features(r->drift);
         status = replay(r, model, data, field, error);
     }
-    if (status == BY_OK) {
-        by__served_drift_end(r->drift);
-        status = take_window(r, error);
-    }
-    if (status == BY_OK && r->windows > 0 && !has_values(r)) {
+    if (status == BY_OK && !has_values(r)) {
         status = by_error_set(error, BY_EFORMAT,
                               "%s has none of the fields that the model was trained on", data);
     }

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "banyan/table.h"
+#include "base/paths.h"
 #include "data/table_parts.h"
 #include "serve/messages.h"
 #include "serve/observe/metrics.h"
@@ -11,13 +13,51 @@
 
 /* Most features in the state: every state of the broker contains them. */
 #define MOST_FEATURES 128
+/* Bytes of an encoding that is read. */
+#define MOST_ENCODING ((size_t)64 << 20)
 
 struct by__served_drift {
     by_drift_reference *reference;
     by_drift_watch *watch;
     const by__log *log;
     size_t tokens; /* index of the feature of tokens; the number of features if there is none */
+    bool *read;    /* [features] whether the model reads that column of a table */
 };
+
+/* Marks the columns that the encoding next to the weights has; other models have no encoding. The
+ * reference also has the target, which requests need not have. */
+static by_status mark_columns(by__served_drift *d, const char *directory, by_error *error)
+{
+    size_t features = by_drift_reference_features(d->reference);
+    by_encoding *encoding = NULL;
+    char *text = NULL;
+    const char *name;
+    size_t length;
+    by_column_kind kind;
+    BY_TRY(by__alloc((void **)&d->read, features + 1, sizeof *d->read, "columns", error));
+    char *path = by__path_join(directory, "encoding.json");
+    if (path == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a path");
+    }
+    by_status status = BY_OK;
+    if (by__path_exists(path)) {
+        status = by__file_read(&text, &length, path, MOST_ENCODING, error);
+        if (status == BY_OK) {
+            status = by_encoding_parse(&encoding, path, text, length, error);
+        }
+    }
+    for (size_t i = 0; encoding != NULL && (name = by_encoding_feature(encoding, i, &kind)) != NULL;
+         i++) {
+        size_t feature = by_drift_reference_find(d->reference, name);
+        if (feature < features) {
+            d->read[feature] = true;
+        }
+    }
+    by_encoding_close(&encoding);
+    free(text);
+    free(path);
+    return status;
+}
 
 by_status by__served_drift_open(by__served_drift **out, const char *directory,
                                 const by_drift_options *options, const by__log *log,
@@ -39,7 +79,10 @@ by_status by__served_drift_open(by__served_drift **out, const char *directory,
     }
     *d = (by__served_drift){.reference = reference, .log = log};
     d->tokens = by_drift_reference_find(reference, "tokens");
-    status = by_drift_watch_open(&d->watch, reference, options, error);
+    status = mark_columns(d, directory, error);
+    if (status == BY_OK) {
+        status = by_drift_watch_open(&d->watch, reference, options, error);
+    }
     if (status != BY_OK) {
         by__served_drift_close(&d);
         return status;
@@ -55,6 +98,7 @@ void by__served_drift_close(by__served_drift **drift)
         *drift = NULL;
         by_drift_watch_close(&d->watch);
         by_drift_reference_close(&d->reference);
+        free(d->read);
         free(d);
     }
 }
@@ -62,6 +106,11 @@ void by__served_drift_close(by__served_drift **drift)
 const by_drift_window *by__served_drift_last(const by__served_drift *drift)
 {
     return by_drift_watch_last(drift->watch);
+}
+
+size_t by__served_drift_least(const by__served_drift *drift)
+{
+    return by_drift_watch_least(drift->watch);
 }
 
 size_t by__served_drift_features(const by__served_drift *drift)
@@ -135,8 +184,8 @@ static void count_value(by__served_drift *d, size_t feature, by_drift_kind kind,
                         const json_t *value)
 {
     char digits[BY__CELL_DIGITS];
-    if (value == NULL) {
-        return; /* not an input: a target, for example */
+    if (value == NULL && (predicted || !d->read[feature])) {
+        return; /* a row without a prediction, or a target, which requests do not have */
     }
     if (kind == BY_DRIFT_NUMBER) {
         by_drift_watch_number(d->watch, feature, number_of(value));
@@ -156,6 +205,9 @@ void by__served_drift_example(by__served_drift *drift, const json_t *row, const 
         const char *name = by_drift_reference_feature(drift->reference, i, &kind);
         const json_t *value = NULL;
         by_drift_role role = by_drift_reference_role(drift->reference, i);
+        if (role == BY_DRIFT_INPUT && !json_is_object(row)) {
+            continue; /* cells without names */
+        }
         switch (role) {
         case BY_DRIFT_INPUT:
             value = json_object_get(row, name);

@@ -18,8 +18,9 @@ void by__served_drift_close(by__served_drift **drift);
 /* Counts a request by the tokens of its prompt, */
 void by__served_drift_tokens(by__served_drift *drift, const int32_t *ids, size_t count);
 /* or a row by the names of its fields with its prediction as in an answer of /v1/predict ("label"
- * or "value", "probability"); either may be NULL. null: missing; fields that are absent, or not in
- * the reference, are ignored. */
+ * or "value", "probability"); either may be NULL. In a row, null and the absence of a column that
+ * the model reads count as missing cells, as the model reads them; other absent fields, and those
+ * that are not in the reference, are ignored. */
 void by__served_drift_example(by__served_drift *drift, const json_t *row, const json_t *predicted);
 /* Counts a request for predictions: its rows (NULL: images), of which objects have field names, and
  * its answer in the same order. Ignored for models that predict nothing. */
@@ -32,8 +33,10 @@ bool by__served_drift_predicts(const by__served_drift *drift);
 bool by__served_drift_knows(const by__served_drift *drift, const json_t *row);
 /* At the end of a file: compares the remaining incomplete window if it is large enough. */
 void by__served_drift_end(by__served_drift *drift);
-/* The last window that was compared, and the features of the reference. drift is not NULL. */
+/* The last window that was compared, the requests that one needs at least, and the features of the
+ * reference. drift is not NULL. */
 const by_drift_window *by__served_drift_last(const by__served_drift *drift);
+size_t by__served_drift_least(const by__served_drift *drift);
 size_t by__served_drift_features(const by__served_drift *drift);
 const char *by__served_drift_feature(const by__served_drift *drift, size_t index,
                                      by_drift_kind *kind);
