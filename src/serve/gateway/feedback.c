@@ -1,17 +1,22 @@
 #include "serve/gateway/feedback.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/fields.h"
+#include "serve/gateway/quality.h"
 #include "serve/messages.h"
 #include "serve/observe/append_log.h"
 
-/* Number of ratings averaged in /metrics. */
-#define RECENT 100
 /* Bytes of a comment, and of a label. */
 #define MOST_TEXT  4096
 #define MOST_LABEL 256
+/* Magnitude of a rating, and of a label that is a number: their sums and squares stay finite. */
+#define MOST_RATING 1e6
+#define MOST_NUMBER 1e100
+/* Index of a prediction in an answer. */
+#define MOST_INDEX 1000000
 
 /* A client that waits until its record is on disk. */
 typedef struct waiting {
@@ -27,9 +32,9 @@ struct by__feedback {
     by__append_log *lines;
     waiting *first; /* in the order of lines */
     waiting **last;
-    uint64_t ratings;
     uint64_t labels;
-    double recent[RECENT]; /* a ring buffer */
+    by__ratings ratings;
+    by__quality *quality;
 };
 
 static void on_gone(by__waiter *waiter)
@@ -74,8 +79,12 @@ by_status by__feedback_open(by__feedback **out, by__gateway *gateway, const char
     f->last = &f->first;
     const by__append_options options = {
         .directory = directory, .name = "feedback", .sync = true, .done = on_done, .user = f};
-    by_status status = by__append_log_open(&f->lines, &gateway->loop, &options, error);
+    by_status status = by__quality_open(&f->quality, error);
+    if (status == BY_OK) {
+        status = by__append_log_open(&f->lines, &gateway->loop, &options, error);
+    }
     if (status != BY_OK) {
+        by__quality_close(&f->quality);
         free(f);
         return status;
     }
@@ -87,8 +96,16 @@ void by__feedback_close(by__feedback **feedback)
 {
     if (*feedback != NULL) {
         by__append_log_close(&(*feedback)->lines); /* answers all waiting clients */
+        by__quality_close(&(*feedback)->quality);
         free(*feedback);
         *feedback = NULL;
+    }
+}
+
+void by__feedback_answer(by__feedback *feedback, const by__call *call)
+{
+    if (feedback != NULL) {
+        by__quality_answer(feedback->quality, call);
     }
 }
 
@@ -100,6 +117,7 @@ typedef struct asked {
     const char *comment;
     const json_t *label;
     const json_t *rating;
+    int64_t index; /* -1: none was given */
 } asked;
 
 static const by__field fields[] = {
@@ -108,6 +126,7 @@ static const by__field fields[] = {
     BY__STRING("comment", asked, comment, MOST_TEXT),
     BY__ANY("label", asked, label),
     BY__ANY("rating", asked, rating),
+    BY__INTEGER("index", asked, index, 0, MOST_INDEX),
 };
 
 static by_status read_body(asked *a, const json_t *body, const char **param, by_error *error)
@@ -121,11 +140,19 @@ static by_status read_body(asked *a, const json_t *body, const char **param, by_
     if (a->rating != NULL && !json_is_number(a->rating)) {
         return by_error_set(error, BY_EARG, "'rating' is a number");
     }
+    if (fabs(json_number_value(a->rating)) > MOST_RATING) {
+        return by_error_set(error, BY_EARG, "'rating' is %g; it must be between %g and %g",
+                            json_number_value(a->rating), -MOST_RATING, MOST_RATING);
+    }
     *param = "label";
     if (a->label != NULL && (json_is_object(a->label) || json_is_array(a->label) ||
                              json_string_length(a->label) > MOST_LABEL)) {
         return by_error_set(error, BY_EARG, "'label' is a text of at most %d bytes, or a number",
                             MOST_LABEL);
+    }
+    if (fabs(json_number_value(a->label)) > MOST_NUMBER) {
+        return by_error_set(error, BY_EARG, "'label' is %g; it must be between %g and %g",
+                            json_number_value(a->label), -MOST_NUMBER, MOST_NUMBER);
     }
     *param = NULL;
     return a->rating != NULL || a->label != NULL
@@ -145,7 +172,8 @@ static json_t *record_of(const asked *a, const char *key)
     by__utc_now(now);
     json_t *record = json_pack("{ss ss ss sO* sO*}", "time", now, "id", a->id, "key", key, "label",
                                a->label, "rating", a->rating);
-    if (!add_text(record, "model", a->model) || !add_text(record, "comment", a->comment)) {
+    if (!add_text(record, "model", a->model) || !add_text(record, "comment", a->comment) ||
+        (a->index >= 0 && json_object_set_new(record, "index", json_integer(a->index)) != 0)) {
         json_decref(record);
         record = NULL;
     }
@@ -154,10 +182,14 @@ static json_t *record_of(const asked *a, const char *key)
 
 static void count(by__feedback *f, const asked *a)
 {
-    f->labels += a->label != NULL;
+    if (a->label != NULL) {
+        f->labels++;
+        by__quality_label(f->quality, a->id, a->index, a->label);
+    }
     if (a->rating != NULL) {
-        f->recent[f->ratings % RECENT] = json_number_value(a->rating);
-        f->ratings++;
+        double rating = json_number_value(a->rating);
+        by__ratings_add(&f->ratings, rating);
+        by__quality_rate(f->quality, a->id, rating);
     }
 }
 
@@ -184,7 +216,7 @@ static by_status keep(by__feedback *f, by__exchange *x, const asked *a, const ch
 void by__answer_feedback(by__gateway *g, by__exchange *x, const by__http_request *r,
                          const char *key)
 {
-    asked a = {0};
+    asked a = {.index = -1};
     by_error error = {0};
     const char *param = NULL;
     if (g->feedback == NULL) {
@@ -211,20 +243,16 @@ void by__answer_feedback(by__gateway *g, by__exchange *x, const by__http_request
 void by__feedback_print(const by__feedback *feedback, by__text *out)
 {
     const by__feedback *f = feedback;
-    double sum = 0.0;
     if (f == NULL) {
         return;
     }
-    size_t recent = f->ratings < RECENT ? (size_t)f->ratings : RECENT;
-    for (size_t i = 0; i < recent; i++) {
-        sum += f->recent[i];
-    }
-    by__text_add(out, "# HELP banyan_feedback_total Records of clients about answers.\n"
-                      "# TYPE banyan_feedback_total counter\n");
-    by__metrics_sample(out, "banyan_feedback_total", "kind=\"rating\"", (double)f->ratings);
+    by__metrics_family(out, "banyan_feedback_total", "Records of clients about answers.",
+                       "counter");
+    by__metrics_sample(out, "banyan_feedback_total", "kind=\"rating\"", (double)f->ratings.count);
     by__metrics_sample(out, "banyan_feedback_total", "kind=\"label\"", (double)f->labels);
-    if (recent > 0) {
+    if (f->ratings.count > 0) {
         by__metrics_counter(out, "banyan_feedback_rating_mean", "Of the last 100 ratings.", "gauge",
-                            NULL, sum / (double)recent);
+                            NULL, by__ratings_mean(&f->ratings));
     }
+    by__quality_print(f->quality, out);
 }

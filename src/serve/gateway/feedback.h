@@ -12,10 +12,12 @@ by_status by__feedback_open(by__feedback **out, by__gateway *gateway, const char
                             by_error *error);
 /* Flushes pending records. */
 void by__feedback_close(by__feedback **feedback);
+/* Remembers an answer that feedback may be about. feedback may be NULL. */
+void by__feedback_answer(by__feedback *feedback, const by__call *call);
 /* Prints the counters, and the mean of the last hundred ratings. feedback may be NULL. */
 void by__feedback_print(const by__feedback *feedback, by__text *out);
 
-/* {"id", "rating" and/or "label", "model", "comment"}; 200 once the record is on disk. */
+/* {"id", "rating" and/or "label", "index", "model", "comment"}; 200 once the record is on disk. */
 by__route_answer by__answer_feedback;
 
 #endif

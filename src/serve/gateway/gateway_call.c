@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/gateway/feedback.h"
 #include "serve/gateway/gateway_routes.h"
 #include "serve/gateway/payload_log.h"
 #include "serve/messages.h"
@@ -161,6 +162,7 @@ static void finish(by__call *call)
     log_call(call, NULL);
     leave(call);
     by__call_keep_best(call);
+    by__feedback_answer(g->feedback, call);
     if (call->kept && call->whole == NULL) { /* embeddings and predictions have no text */
         by__payload_log_call(g->payload, call);
     }

@@ -1,0 +1,38 @@
+/* What feedback says about recent answers: labels compared with predictions, and ratings, by model
+ * and version. A gateway remembers the predictions of its own answers only, up to a bound; the
+ * oldest answers are forgotten first. */
+#ifndef BY_SERVE_QUALITY_H
+#define BY_SERVE_QUALITY_H
+
+#include "serve/gateway/gateway.h"
+
+/* Number of ratings of which /metrics has the mean. */
+#define BY__RECENT_RATINGS 100
+
+/* The last ratings, in a ring. */
+typedef struct by__ratings {
+    double values[BY__RECENT_RATINGS];
+    uint64_t count; /* of all ratings so far */
+} by__ratings;
+
+void by__ratings_add(by__ratings *ratings, double rating);
+/* The mean of the last ones; NaN if there are none. */
+double by__ratings_mean(const by__ratings *ratings);
+
+typedef struct by__quality by__quality;
+
+by_status by__quality_open(by__quality **out, by_error *error);
+void by__quality_close(by__quality **quality);
+/* Remembers the predictions of an answer, of which there are none but for /v1/predict. An answer
+ * that memory is exhausted for is not remembered. */
+void by__quality_answer(by__quality *quality, const by__call *call);
+/* Counts a rating of the answer with this id. */
+void by__quality_rate(by__quality *quality, const char *id, double rating);
+/* Compares a label, a text or a number, with prediction `index` of the answer with this id; -1: the
+ * only one. A class is correct if it has the text of the label; a number has an error. The first
+ * label of a prediction counts. */
+void by__quality_label(by__quality *quality, const char *id, int64_t index, const json_t *label);
+/* Prints the counters. */
+void by__quality_print(const by__quality *quality, by__text *out);
+
+#endif
