@@ -284,6 +284,80 @@ def check_predict():
     same_predictions(call("/v1/tasks/" + task["id"])[1]["result"]["predictions"], lines("houses.lines")[:2])
 
 
+def metrics(name):
+    """The values of a metric, by the text of its labels."""
+    with urllib.request.urlopen(url + "/metrics") as page:
+        return {m: float(v) for m, v in re.findall("^" + name + r"(?:\{(.*)\})? (\S+)$", page.read().decode(), re.M)}
+
+
+def kept(id, count):
+    """The lines of the payload log with this id."""
+    end = time.time() + 20
+    while True:
+        with open("payload/payload-000001.jsonl", encoding="utf-8") as f:
+            found = [json.loads(line) for line in f if line.endswith("\n")]
+        found = [line for line in found if line["id"] == id]
+        if len(found) == count:
+            return found
+        assert time.time() < end, found
+        time.sleep(0.05)
+
+
+def check_feedback():
+    new = [{k: v for k, v in row.items() if k != "price"} for row in rows(50, 2)]
+    houses = call("/v1/predict", {"model": "houses", "rows": new})[1]
+    cells = call("/v1/predict", {"model": "houses", "rows": [[row["rooms"], row["age"], row["place"]] for row in new[:2]]})[1]
+    images = [base64.b64encode(png(p)).decode() for p in pictures(20, 4)]
+    digits = call("/v1/predict", {"model": "digits", "images": images[:2]})[1]
+    one = call("/v1/predict", {"model": "digits", "images": images[:1]})[1]
+    lines = kept(houses["id"], 50)
+    assert [(line["row"], line["index"]) for line in lines] == [(row, i) for i, row in enumerate(new)], lines
+    assert all(abs(line["prediction"]["value"] - p["value"]) < 1e-6 for line, p in zip(lines, houses["predictions"]))
+    assert [line["row"] for line in kept(cells["id"], 2)] == new[:2]
+    assert [line["prediction"]["label"] for line in kept(digits["id"], 2)] == [p["label"] for p in digits["predictions"]]
+    with open("rows.jsonl", "w") as f:
+        f.writelines(json.dumps(line) + "\n" for line in lines)
+    status, answer = call("/v1/embeddings", {"model": "tiny", "input": ["apple", "bay"]})
+    assert status == 200, answer
+    end = time.time() + 20
+    while True:
+        with open("payload/payload-000001.jsonl", encoding="utf-8") as f:
+            texts = [json.loads(line).get("text") for line in f if '"id":"embd-' in line]
+        if texts[-2:] == ["apple", "bay"]:
+            break
+        assert time.time() < end, texts
+        time.sleep(0.05)
+
+    def say(id, **more):
+        return call("/v1/feedback", {"id": id, **more})[0]
+
+    # The truth is 3 more than what was predicted for the first house, and 1 less for the second.
+    for i, away in ((0, 3), (1, -1)):
+        assert say(houses["id"], index=i, label=houses["predictions"][i]["value"] + away) == 200
+    assert say(one["id"], label=int(one["predictions"][0]["label"])) == 200
+    for i in range(2):
+        assert say(digits["id"], index=i, label="3" if i else digits["predictions"][0]["label"]) == 200
+    unmatched = [("none", {"label": 1}), (digits["id"], {"label": "1"}), (houses["id"], {"label": "dear", "index": 2}),
+                 (one["id"], {"label": "1"})]
+    for id, more in unmatched:
+        assert say(id, **more) == 200, more
+    for rating in (1, 0.5):
+        assert say(houses["id"], rating=rating) == 200
+    for wrong in ({"rating": 1e308}, {"rating": -1e7}, {"label": 1e300}, {"label": 1, "index": -1}):
+        assert say("x", **wrong) == 400, wrong
+
+    def of(name, model):
+        return [v for labels, v in metrics("banyan_feedback_" + name).items() if f'model="{model}"' in labels]
+
+    assert of("correct_total", "digits") == [2.0] and of("wrong_total", "digits") == [1.0]
+    assert of("errors_total", "houses") == [2.0] and of("correct_total", "houses") == []
+    assert abs(of("absolute_error_total", "houses")[0] - 4) < 1e-4 and abs(of("squared_error_total", "houses")[0] - 10) < 1e-3
+    assert of("version_rating_mean", "houses") == [0.75] and of("version_rating_mean", "digits") == []
+    assert metrics("banyan_feedback_unmatched_total") == {
+        f'reason="{r}"': 1.0 for r in ("unknown_id", "no_prediction", "other_type", "repeated")
+    }
+
+
 def check_probabilities():
     """The most probable tokens: the chosen one is among them where it is greedy, and all of them sum to 1."""
     ask = {"model": "tiny", "prompt": "apple", "max_tokens": 6, "temperature": 0}

@@ -66,11 +66,30 @@ run 0 "$banyan" generate talk --adapter adapter --prompt "apple " --no-prompt --
 mv out adapted.text
 
 say "a server of six models"
-serve_models runs/tiny talk adapted=talk+adapter ended runs/houses runs/digits/
+serve_models runs/tiny talk adapted=talk+adapter ended runs/houses runs/digits/ --set feedback.directory=feedback \
+    --set payload.directory=payload --set payload.fraction=1
 for what in models embeddings predict probabilities parts encoding; do
     say "$what"
     check python3 "$client" "$what" "$url"
 done
+
+say "what is kept of predictions is what a report of drift reads, and feedback tells how good they are"
+check python3 "$client" feedback "$url"
+run 0 "$banyan" drift report runs/houses --data rows.jsonl --window 50 --json
+holds out '"requests":50,"windows":1,"alarms":0,'
+holds out '"name":"prediction","kind":"number"'
+
+say "drift of texts in a column of a table, and what has none"
+{ echo said && yes "apple bay cedar" | head -n 60; } >said.csv
+python3 "$root/tests/support/write_parquet.py" said.csv said.parquet
+for data in said.csv said.parquet; do
+    run 0 "$banyan" drift report runs/tiny --data $data --field said --window 60 --json
+    holds out '"requests":60,"windows":1,"alarms":1,'
+done
+run 1 "$banyan" drift report runs/tiny --data said.csv
+holds err "said.csv has no column of texts 'prompt' or 'text': name it by --field"
+run 1 "$banyan" drift report runs/tiny --data payload --field nosuch
+holds err "payload: no line has a text in 'nosuch': name it by --field"
 
 say "the examples of the reference"
 check python3 "$client" reference "$url" "$root/docs/api.md"

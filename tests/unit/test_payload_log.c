@@ -336,6 +336,23 @@ static json_t *record_of(const by_serve_payload_config *config, json_t *request)
     return record;
 }
 
+/* The fields that a log adds by itself are dropped and hashed like those of the request. */
+static void test_head(void **state)
+{
+    char *drop[] = {"id", "time"};
+    char *hash[] = {"model", "prompt"};
+    const by_serve_payload_config config = {
+        .fraction = 1.0, .drop = {drop, 2}, .hash = {hash, 2}, .redact = 1};
+    (void)state;
+    json_t *record = record_of(&config, json_pack("{ss}", "prompt", "hello"));
+    assert_null(json_object_get(record, "id"));
+    assert_null(json_object_get(record, "time"));
+    assert_int_equal(json_string_length(json_object_get(record, "model")), 16);
+    assert_int_equal(json_string_length(json_object_get(record, "prompt")), 16);
+    assert_string_equal(json_string_value(json_object_get(record, "finish_reason")), "stop");
+    json_decref(record);
+}
+
 /* A record is kept whole or not at all, and what was kept before it stays. */
 static void test_no_memory(void **state)
 {
@@ -477,6 +494,7 @@ int main(void)
         cmocka_unit_test(test_removed_file), cmocka_unit_test(test_fields),
         cmocka_unit_test(test_text),         cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_feedback),     cmocka_unit_test(test_waiting_lines),
+        cmocka_unit_test(test_head),
     };
     json_set_alloc_funcs(json_malloc, free);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -163,7 +163,7 @@ static void finish(by__call *call)
     leave(call);
     by__call_keep_best(call);
     by__feedback_answer(g->feedback, call);
-    if (call->kept && call->whole == NULL) { /* embeddings and predictions have no text */
+    if (call->kept) {
         by__payload_log_call(g->payload, call);
     }
     if (call->stream) {

@@ -9,6 +9,9 @@
 #include "serve/messages.h"
 #include "serve/observe/append_log.h"
 
+/* Most lines of one request: a row takes microseconds, and the loop serves streams meanwhile. */
+#define MOST_LINES 256
+
 struct by__payload_log {
     const by_serve_payload_config *config;
     by__append_log *lines;
@@ -144,14 +147,31 @@ static json_t *clean(const by__payload_log *log, const json_t *value)
 
 /* ---- records ---- */
 
+/* Adds what is not redacted, such as ids with many digits, unless it is dropped or hashed. Returns
+ * false when out of memory. */
+static bool add_head(const by__payload_log *log, json_t *kept, const json_t *head)
+{
+    const char *key;
+    json_t *value;
+    int code = kept == NULL || head == NULL;
+    json_object_foreach((json_t *)(uintptr_t)head, key, value)
+    {
+        if (code == 0 && !lists(&log->config->drop, key)) {
+            code = json_object_set_new(kept, key,
+                                       lists(&log->config->hash, key) ? hash_of(log, value)
+                                                                      : json_incref(value));
+        }
+    }
+    return code == 0;
+}
+
 void by__payload_log_add(by__payload_log *log, json_t *head, json_t *body)
 {
     char now[24];
     json_t *kept = clean(log, body);
     json_decref(body);
     by__utc_now(now);
-    if (json_object_set_new(kept, "time", json_string(now)) != 0 ||
-        json_object_update(kept, head) != 0) {
+    if (json_object_set_new(head, "time", json_string(now)) != 0 || !add_head(log, kept, head)) {
         json_decref(kept);
         kept = NULL;
     }
@@ -205,7 +225,7 @@ static by_text said_of(const by__choice *c)
     return (by_text){c->text.data == NULL ? "" : c->text.data + echo, c->text.length - echo};
 }
 
-void by__payload_log_call(by__payload_log *log, const by__call *call)
+static void add_texts(by__payload_log *log, const by__call *call)
 {
     for (size_t p = 0; p < call->part_count; p++) {
         const json_t *request = json_object_get(call->parts[p].message, "request");
@@ -225,6 +245,63 @@ void by__payload_log_call(by__payload_log *log, const by__call *call)
             }
             by__payload_log_add(log, head, body);
         }
+    }
+}
+
+/* A row as an object: one in the order of columns gets their names. NULL: out of memory, or there
+ * is none (an image). */
+static json_t *named_row(const json_t *row, const json_t *columns)
+{
+    size_t i;
+    json_t *column;
+    if (json_is_object(row)) {
+        return json_incref((json_t *)(uintptr_t)row);
+    }
+    json_t *out = json_is_array(row) ? json_object() : NULL;
+    json_array_foreach(columns, i, column)
+    {
+        const char *name = by__get_text(column, "name");
+        if (out != NULL && name != NULL) {
+            (void)json_object_set(out, name, json_array_get(row, i));
+        }
+    }
+    return out;
+}
+
+/* Whole answers: each row with its prediction, or each text of which a vector was computed. */
+static void add_examples(by__payload_log *log, const by__call *call)
+{
+    const json_t *request = json_object_get(call->parts[0].message, "request");
+    const json_t *rows = json_object_get(request, "rows");
+    const json_t *texts = json_object_get(request, "input");
+    const json_t *columns = json_object_get(
+        json_object_get(by__gateway_model(call->gateway, call->model), "info"), "columns");
+    const json_t *answers = json_object_get(call->whole, "list");
+    size_t count = json_array_size(answers);
+    for (size_t i = 0; i < count && i < MOST_LINES; i++) {
+        const json_t *text = json_array_get(texts, i);
+        json_t *head = json_pack("{ss ss ss sI}", "id", call->id, "model", call->model, "version",
+                                 call->parts[0].version, "index", (json_int_t)i);
+        json_t *body =
+            call->form->kind == BY__CALL_PREDICT
+                ? json_pack("{so* sO}", "row", named_row(json_array_get(rows, i), columns),
+                            "prediction", json_array_get(answers, i))
+                : json_pack("{sO}", "prompt", text);
+        if (json_is_string(text) && shows(log, "prompt") &&
+            json_object_set(body, "text", (json_t *)(uintptr_t)text) != 0) {
+            json_decref(body);
+            body = NULL; /* counted as lost */
+        }
+        by__payload_log_add(log, head, body);
+    }
+}
+
+void by__payload_log_call(by__payload_log *log, const by__call *call)
+{
+    if (call->whole == NULL) {
+        add_texts(log, call);
+    } else {
+        add_examples(log, call);
     }
 }
 
