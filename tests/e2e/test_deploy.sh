@@ -71,7 +71,8 @@ python=$root/build/venv-deploy/bin/python
 "$banyan" broker --dir "$work/sock" 2>log &
 broker=$!
 began=$(date +%s)
-"$banyan" gateway --dir "$work/sock" --listen 127.0.0.1:0 >url 2>>log &
+"$banyan" gateway --dir "$work/sock" --listen 127.0.0.1:0 --set feedback.directory=feedback \
+    --set payload.directory=payload >url 2>>log &
 gateway=$!
 on_exit="kill $broker $gateway"
 until [ -s url ]; do sleep 0.1; done

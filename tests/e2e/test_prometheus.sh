@@ -14,7 +14,7 @@ train_tiny
 mkdir -p deploy/compose
 printf secret >deploy/compose/key
 eval "$(sed -n 's/^#   \(echo .*keys.txt\)$/\1/p' "$root/deploy/compose/compose.yaml")"
-serve --keys deploy/compose/keys.txt
+serve --keys deploy/compose/keys.txt --drift-window 20 --set feedback.directory=feedback --set payload.directory=payload
 
 say "a Prometheus with the configuration of deploy/prometheus, which finds the gateway by its address"
 port=$(free_port)
@@ -27,6 +27,10 @@ python3 "$queries" "http://127.0.0.1:$port" scraped 'sum(banyan_http_requests_to
 
 say "every query, under load"
 run 0 "$banyan" bench serve "$url" --key secret --model tiny --requests 40 --concurrency 4 --prompt-tokens 5 --tokens 20 --vocab 20
+run 0 curl -sf -H "Authorization: Bearer secret" -H "Content-Type: application/json" "$url/v1/completions" \
+    -d '{"model": "tiny", "prompt": "apple", "max_tokens": 1}'
+id=$(sed 's/^{"id":"\([^"]*\)".*/\1/' out)
+run 0 curl -sf -H "Authorization: Bearer secret" -H "Content-Type: application/json" "$url/v1/feedback" -d "{\"id\": \"$id\", \"rating\": 1}"
 python3 "$queries" "http://127.0.0.1:$port" all "$root/deploy" || { cat prometheus.log >&2; fail "queries"; }
 kill -TERM "$background"
 wait "$background"
