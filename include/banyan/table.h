@@ -59,15 +59,18 @@ typedef struct by_table_options {
  * - a Parquet file (src/data/formats/parquet.h describes the subset): integers, floats and
  *   timestamps are numbers, strings are categories; nulls, NaN and the texts above are missing.
  *   `skip` does not apply.
+ * - a file of JSON lines (.jsonl, .ndjson): a row is an object of texts, numbers and nulls, or the
+ *   object `row` of a line, as in a payload log. Absent cells and the texts above are missing;
+ *   columns are in order of first appearance. `skip` does not apply.
  * - a directory of Parquet files, the parts of one table as written by Spark and Dask: all files
- *   ending in .parquet, in byte order of their names.
+ *   ending in .parquet, in byte order of their names; or of JSON lines if it has none.
  *
  * Returns BY_EFORMAT with line and column of the problem, BY_EARG if a column in `types` is absent.
  */
 BY_API by_status by_table_open(by_table **out, const char *path, const by_table_options *options,
                                by_error *error);
-/* Like by_table_open for the content of a CSV or Parquet file in memory. `name` is used in
- * messages. */
+/* Like by_table_open for the content of a file in memory. `name` is used in messages, and tells
+ * JSON lines from CSV. */
 BY_API by_status by_table_parse(by_table **out, const char *name, const char *text, size_t length,
                                 const by_table_options *options, by_error *error);
 BY_API void by_table_close(by_table **table);

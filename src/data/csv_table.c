@@ -269,6 +269,9 @@ by_status by_table_parse(by_table **out, const char *name, const char *text, siz
         t->name == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: name") : BY_OK;
     if (status == BY_OK && by__parquet_is((const uint8_t *)text, length)) {
         status = by__table_read_parquet(t, (const uint8_t *)text, length, &o, error);
+    } else if (status == BY_OK && by__table_is_json(name)) {
+        const by__table_text part = {name, text, length};
+        status = by__table_read_json(t, &part, 1, &o, error);
     } else if (status == BY_OK) {
         by__csv_begin(&csv, t->name, text, length, o.separator == '\0' ? ',' : o.separator);
         status = read_header(t, &csv, error);

@@ -1,4 +1,5 @@
-/* Tables stored as a directory of parts, one Parquet file each, as Spark and Dask write them. */
+/* Tables stored as a directory of parts: Parquet files, as Spark and Dask write them, or JSON
+ * lines. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +23,11 @@ static bool is_part(const char *name)
     return name[0] != '.' && name[0] != '_' && by__ends_with(name, ".parquet");
 }
 
+static bool is_json_part(const char *name)
+{
+    return name[0] != '.' && name[0] != '_' && by__table_is_json(name);
+}
+
 static by_status add_part(parts *p, const char *path, const by_table_options *o, by_error *error)
 {
     uint8_t *data;
@@ -42,11 +48,9 @@ static by_status add_part(parts *p, const char *path, const by_table_options *o,
     return status;
 }
 
-static by_status read_parts(parts *p, const char *path, const by_table_options *o, by_error *error)
+static by_status read_parts(parts *p, const char *path, char *const *names, size_t count,
+                            const by_table_options *o, by_error *error)
 {
-    char **names;
-    size_t count;
-    BY_TRY(by__list_dir(&names, &count, path, error));
     by_status status = BY_OK;
     for (size_t i = 0; i < count && status == BY_OK; i++) {
         char *part = is_part(names[i]) ? by__path_join(path, names[i]) : NULL;
@@ -57,10 +61,10 @@ static by_status read_parts(parts *p, const char *path, const by_table_options *
         }
         free(part);
     }
-    by__names_free(names, count);
     if (status == BY_OK && p->count == 0) {
         status = by_error_set(error, BY_EFORMAT,
-                              "%s: the directory holds no file that ends in .parquet and has rows",
+                              "%s: the directory holds no file that ends in .parquet, .jsonl or "
+                              ".ndjson and has rows",
                               path);
     }
     return status;
@@ -178,11 +182,11 @@ static by_status join_column(const parts *p, size_t index, by_error *error)
     return BY_OK;
 }
 
-by_status by__table_open_directory(by_table **out, const char *path,
-                                   const by_table_options *options, by_error *error)
+static by_status open_parquet(by_table **out, const char *path, char *const *names, size_t count,
+                              const by_table_options *options, by_error *error)
 {
     parts p = {0};
-    by_status status = read_parts(&p, path, options, error);
+    by_status status = read_parts(&p, path, names, count, options, error);
     char *name = status == BY_OK ? by__strdup(path) : NULL;
     if (status == BY_OK && name == NULL) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: name");
@@ -204,5 +208,93 @@ by_status by__table_open_directory(by_table **out, const char *path,
         by_table_close(&p.tables[i]);
     }
     free(p.tables);
+    return status;
+}
+
+/* ---- JSON lines ---- */
+
+static by_status add_text(by__table_text *part, const char *directory, const char *name,
+                          by_error *error)
+{
+    uint8_t *data;
+    size_t size;
+    char *path = by__path_join(directory, name);
+    if (path == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    by_status status = by__array_file_read(&data, &size, path, BY__ARRAY_FILE_LIMIT, error);
+    if (status != BY_OK) {
+        free(path);
+        return status;
+    }
+    *part = (by__table_text){path, (const char *)data, size};
+    return BY_OK;
+}
+
+static by_status read_texts(by_table **out, const char *path, const by__table_text *texts,
+                            size_t count, const by_table_options *options, by_error *error)
+{
+    by_table *t;
+    by_table_options o = options == NULL ? (by_table_options){0} : *options;
+    BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "a table", error));
+    t->name = by__strdup(path);
+    by_status status = t->name == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: name")
+                                       : by__table_read_json(t, texts, count, &o, error);
+    if (status != BY_OK) {
+        by_table_close(&t);
+        return status;
+    }
+    *out = t;
+    return BY_OK;
+}
+
+/* Reads all files of JSON lines of a directory as one table: rows need not have the same fields, so
+ * neither need the files. */
+static by_status open_json(by_table **out, const char *path, char *const *names, size_t count,
+                           const by_table_options *options, by_error *error)
+{
+    by__table_text *texts;
+    size_t read = 0;
+    BY_TRY(by__alloc((void **)&texts, count, sizeof *texts, "parts", error));
+    by_status status = BY_OK;
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        if (is_json_part(names[i])) {
+            status = add_text(&texts[read], path, names[i], error);
+            read += status == BY_OK;
+        }
+    }
+    if (status == BY_OK) {
+        status = read_texts(out, path, texts, read, options, error);
+    }
+    for (size_t i = 0; i < read; i++) {
+        free((void *)(uintptr_t)texts[i].name);
+        free((void *)(uintptr_t)texts[i].text);
+    }
+    free(texts);
+    return status;
+}
+
+static bool has_json_only(char *const *names, size_t count)
+{
+    bool json = false;
+    for (size_t i = 0; i < count; i++) {
+        if (is_part(names[i])) {
+            return false;
+        }
+        json = json || is_json_part(names[i]);
+    }
+    return json;
+}
+
+by_status by__table_open_directory(by_table **out, const char *path,
+                                   const by_table_options *options, by_error *error)
+{
+    char **names;
+    size_t count;
+    BY_TRY(by__list_dir(&names, &count, path, error));
+    by_status status = has_json_only(names, count)
+                           ? open_json(out, path, names, count, options, error)
+                           : open_parquet(out, path, names, count, options, error);
+    by__names_free(names, count);
     return status;
 }

@@ -1,5 +1,5 @@
-/* Internal records of tables, shared by table_columns.c and the readers, csv_table.c and
- * parquet_table.c. */
+/* Internal records of tables, shared by table_columns.c and the readers, csv_table.c,
+ * parquet_table.c and json_table.c. */
 #ifndef BY_DATA_TABLE_PARTS_H
 #define BY_DATA_TABLE_PARTS_H
 
@@ -49,8 +49,22 @@ void by__table_finish(by_table *table);
 /* Reads a Parquet file in memory (parquet_table.c); table->name is set already. */
 by_status by__table_read_parquet(by_table *table, const uint8_t *data, size_t size,
                                  const by_table_options *options, by_error *error);
-/* Reads a directory of Parquet files, in the byte order of their names (table_directory.c).
- * BY_EFORMAT: none has rows, or columns differ in name or type. */
+/* The content of a file; the name is used in messages. */
+typedef struct by__table_text {
+    const char *name;
+    const char *text;
+    size_t length;
+} by__table_text;
+
+/* Returns true for the name of a file of JSON lines. */
+bool by__table_is_json(const char *name);
+/* Reads the JSON lines of one or more files as one table (json_table.c); table->name is set
+ * already. */
+by_status by__table_read_json(by_table *table, const by__table_text *parts, size_t count,
+                              const by_table_options *options, by_error *error);
+/* Reads a directory of Parquet files, or of JSON lines if there are none, in the byte order of their
+ * names (table_directory.c). BY_EFORMAT: none has rows, or columns of Parquet files differ in name
+ * or type. */
 by_status by__table_open_directory(by_table **out, const char *path,
                                    const by_table_options *options, by_error *error);
 

@@ -78,6 +78,13 @@ check python3 "$client" feedback "$url"
 run 0 "$banyan" drift report runs/houses --data rows.jsonl --window 50 --json
 holds out '"requests":50,"windows":1,"alarms":0,'
 holds out '"name":"prediction","kind":"number"'
+mkdir kept
+head -n 20 rows.jsonl >kept/payload-000001.jsonl
+tail -n +21 rows.jsonl >kept/payload-000002.jsonl
+for data in rows.jsonl kept; do
+    run 0 "$banyan" predict runs/houses $data
+    same out houses.lines
+done
 
 say "drift of texts in a column of a table, and what has none"
 { echo said && yes "apple bay cedar" | head -n 60; } >said.csv

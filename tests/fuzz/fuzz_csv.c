@@ -1,4 +1,4 @@
-/* CSV tables: read with every cell in its place, or refused; what is read can be learned from. */
+/* Tables of CSV and of JSON lines: read with every cell in its place, or refused; what is read can be learned from. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -25,13 +25,13 @@ static void check_column(const by_column *c, uint64_t rows)
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void check_table(const char *name, const uint8_t *data, size_t size)
 {
     by_error error;
     by_table *table;
     by_encoding *encoding;
-    if (by_table_parse(&table, "f", (const char *)data, size, NULL, &error) != BY_OK) {
-        return 0;
+    if (by_table_parse(&table, name, (const char *)data, size, NULL, &error) != BY_OK) {
+        return;
     }
     for (size_t i = 0; i < by_table_column_count(table); i++) {
         check_column(by_table_column(table, i), by_table_rows(table));
@@ -47,5 +47,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         by_encoding_close(&encoding);
     }
     by_table_close(&table);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    check_table("f", data, size);
+    check_table("f.jsonl", data, size);
     return 0;
 }

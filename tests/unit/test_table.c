@@ -1,5 +1,5 @@
-/* CSV tables: what RFC 4180 allows is read, what it does not is refused with line and column; and
- * encodings, which know the training part alone. */
+/* CSV tables: what RFC 4180 allows is read, what it does not is refused with line and column; JSON
+ * lines, where fields may be absent; and encodings, which know the training part alone. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -385,9 +385,59 @@ static void test_many_values(void **state)
     by__text_free(&text);
 }
 
+/* ---- JSON lines ---- */
+
+static void test_json(void **state)
+{
+    static const char text[] =
+        "{\"a\": 1, \"b\": \"x\"}\n\n"
+        "{\"id\": \"p\", \"row\": {\"b\": 7, \"c\": \"2.5\", \"a\": null}}\r\n"
+        "{\"c\": \"NA\", \"a\": \" 3 \"}";
+    static const struct {
+        const char *text;
+        const char *message;
+    } wrong[] = {
+        {"", "t.jsonl: there are no rows"},
+        {"{}", "t.jsonl: there are no rows"},
+        {"{\"a\": 1}\n[1]", "t.jsonl:2: not a JSON object"},
+        {"{\"a\": 1}\n\n{\"a\": tru}", "t.jsonl:3: "},
+        {"{\"a\": [1]}", "t.jsonl:1: 'a': a cell is a text, a number or null"},
+        {"{\"a\": true}", "t.jsonl:1: 'a': a cell is a text, a number or null"},
+        {"{\"\": 1}", "t.jsonl:1: a column has no name"},
+    };
+    by_table *t;
+    by_error error = {0};
+    BY_UNUSED(state);
+    assert_int_equal(by_table_parse(&t, "t.jsonl", text, strlen(text), NULL, &error), BY_OK);
+    assert_int_equal(by_table_rows(t), 3);
+    assert_int_equal(by_table_column_count(t), 3);
+    const by_column *a = by_table_find(t, "a");
+    const by_column *c = by_table_find(t, "c");
+    assert_true(a->numbers[0] == 1.0 && isnan(a->numbers[1]) && a->numbers[2] == 3.0);
+    assert_true(isnan(c->numbers[0]) && c->numbers[1] == 2.5 && isnan(c->numbers[2]));
+    assert_true(a->missing == 1 && c->missing == 2 && by_table_find(t, "b")->missing == 1);
+    assert_string_equal(value_of(t, "b", 0), "x");
+    assert_string_equal(value_of(t, "b", 1), "7");
+    assert_null(value_of(t, "b", 2));
+    by_table_close(&t);
+
+    const by_column_type types[] = {{"b", BY_COLUMN_NUMBER}};
+    const by_table_options options = {.types = types, .type_count = 1};
+    assert_int_equal(by_table_parse(&t, "t.ndjson", text, strlen(text), &options, &error),
+                     BY_EFORMAT);
+    assert_string_equal(error.message, "t.ndjson:1: 'b': 'x' is not a number");
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(wrong); i++) {
+        assert_int_equal(
+            by_table_parse(&t, "t.jsonl", wrong[i].text, strlen(wrong[i].text), NULL, &error),
+            BY_EFORMAT);
+        assert_int_equal(strncmp(error.message, wrong[i].message, strlen(wrong[i].message)), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_json),
         cmocka_unit_test(test_csv),
         cmocka_unit_test(test_csv_errors),
         cmocka_unit_test(test_damaged_rows),
