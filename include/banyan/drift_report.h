@@ -19,7 +19,7 @@ typedef struct by_drift_report by_drift_report;
  *   of text reads the column `field` (NULL: "prompt", or else "text").
  * - JSON lines (.jsonl, .ndjson), with the text in member `field` (as above). A line without text
  *   is a row, the prediction for one (as printed by `banyan predict`, with its "index"), or {"row",
- *   "prediction"}; other lines are left out.
+ *   "prediction"}; other lines, and rows with none of the reference's columns, are left out.
  * - a directory of JSON lines (a payload log), or else of CSV files.
  *
  * The last window is compared if it has options->least requests. `options` may be NULL. Returns

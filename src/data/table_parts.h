@@ -62,9 +62,9 @@ bool by__table_is_json(const char *name);
  * already. */
 by_status by__table_read_json(by_table *table, const by__table_text *parts, size_t count,
                               const by_table_options *options, by_error *error);
-/* Reads a directory of Parquet files, or of JSON lines if there are none, in the byte order of their
- * names (table_directory.c). BY_EFORMAT: none has rows, or columns of Parquet files differ in name
- * or type. */
+/* Reads a directory of Parquet files, or of JSON lines if there are none, in the byte order of
+ * their names (table_directory.c). BY_EFORMAT: none has rows, or columns of Parquet files differ in
+ * name or type. */
 by_status by__table_open_directory(by_table **out, const char *path,
                                    const by_table_options *options, by_error *error);
 

@@ -95,7 +95,8 @@ run 0 "$banyan" drift report runs/rooms --data few.csv --window 59
 : >empty.jsonl
 nothing empty.jsonl "empty.jsonl has no rows"
 nothing nothing "nothing holds no file that ends in .jsonl, "
-echo '{"time":"2026-01-01T00:00:00Z","id":"pred-1","key":"","label":3,"rating":1}' >lines/feedback-000001.jsonl
+echo '{"time":"2026-01-01T00:00:00Z","id":"pred-1","key":"","label":3,"rating":1,"index":0}' >lines/feedback-000001.jsonl
+echo '{"time":"2026-01-01T00:00:00Z","id":"pred-2","row":{"x":1},"prediction":{"index":0,"value":2}}' >>lines/feedback-000001.jsonl
 nothing lines "lines: no line is a row with a column that the model was trained on, or a prediction"
 run 2 "$banyan" drift report runs/rooms
 

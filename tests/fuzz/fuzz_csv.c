@@ -1,4 +1,5 @@
-/* Tables of CSV and of JSON lines: read with every cell in its place, or refused; what is read can be learned from. */
+/* Tables of CSV and of JSON lines: read with every cell in its place, or refused; what is read can
+ * be learned from. */
 #include <math.h>
 #include <stdlib.h>
 

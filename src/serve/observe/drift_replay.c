@@ -173,17 +173,23 @@ static const char *text_of(const reader *in, const json_t *line)
     return text != NULL || in->field != NULL ? text : by__get_text(line, "text");
 }
 
-/* A line that holds neither a row nor a prediction is left out. */
+/* A line that holds neither a row nor a prediction is left out, and a row with no known column: the
+ * requests of other models may be in the same log. */
 static by_status count_example(const reader *in, const json_t *line, by_error *error)
 {
     const json_t *row = json_object_get(line, "row");
     const json_t *predicted = json_object_get(line, "prediction");
-    row = json_is_object(row) ? row : by__served_drift_knows(in->report->drift, line) ? line : NULL;
-    if (!json_is_object(predicted)) {
-        /* The index tells a line of `banyan predict` from others with a label. */
-        predicted = row == NULL && json_object_get(line, "index") != NULL ? line : NULL;
+    bool apart = json_is_object(row) || json_is_object(predicted);
+    row = json_is_object(row) ? row : apart ? NULL : line;
+    bool known = row != NULL && by__served_drift_knows(in->report->drift, row);
+    if (!apart && !known) {
+        /* `banyan predict` prints an index, and unlike feedback no time. */
+        bool printed =
+            json_object_get(line, "index") != NULL && json_object_get(line, "time") == NULL;
+        row = NULL;
+        predicted = printed ? line : NULL;
     }
-    if (row == NULL && predicted == NULL) {
+    if ((row != NULL && !known) || (row == NULL && predicted == NULL)) {
         return BY_OK;
     }
     by__served_drift_example(in->report->drift, row, predicted);

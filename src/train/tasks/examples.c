@@ -41,8 +41,9 @@ const by__key_list by__image_data_keys = BY__KEY_LIST(image_keys);
 
 static const by__key table_keys[] = {
     {"data", "table", BY__KEY_TEXT, BY__OWN(by__examples_keys, table), "\"\"",
-     .help = "CSV file (optionally gzipped) whose first row has the column names, a Parquet file, "
-             "JSON lines of rows (.jsonl, .ndjson), or a directory of Parquet files or of JSON lines"},
+     .help =
+         "CSV file (optionally gzipped) whose first row has the column names, a Parquet file, "
+         "JSON lines of rows (.jsonl, .ndjson), or a directory of Parquet files or of JSON lines"},
     {"data", "valid_table", BY__KEY_TEXT, BY__OWN(by__examples_keys, valid_table), "\"\"",
      .help = "table to evaluate on, instead of valid_fraction"},
     {"data", "target", BY__KEY_TEXT, BY__OWN(by__examples_keys, target), "\"\"",
