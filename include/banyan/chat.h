@@ -34,7 +34,7 @@ typedef struct by_chat_source {
 
 /* Reads a template and the special tokens of its tokenizer. Returns BY_ESTATE if there is no
  * template, BY_EFORMAT if a file is malformed or the template uses an unsupported construct (the
- * message has its line). */
+ * message has its path and line; those of by_chat_render have "chat template" for the path). */
 BY_API by_status by_chat_open(by_chat **out, const by_chat_source *source, by_error *error);
 /* Parses a template from memory, without special tokens. `name` is used in messages. Returns
  * BY_EFORMAT as by_chat_open. */

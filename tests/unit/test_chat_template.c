@@ -301,6 +301,17 @@ static void test_files(void **state)
     source.file = by__path_join(directory, "mine.jinja");
     check_text(&source, "mine");
     free((char *)(uintptr_t)source.file);
+    /* What fails in a template is told without the path, which a server's clients would see. */
+    write_file(directory, "wrong.jinja", "\n{{ x.y }}");
+    source.file = by__path_join(directory, "wrong.jinja");
+    const by_chat_request request = {.messages = "[]", .messages_length = 2};
+    char *text;
+    size_t length;
+    assert_int_equal(by_chat_open(&chat, &source, &error), BY_OK);
+    assert_int_equal(by_chat_render(chat, &request, &text, &length, &error), BY_EARG);
+    assert_int_equal(strncmp(error.message, "chat template:2: ", 17), 0);
+    by_chat_close(&chat);
+    free((char *)(uintptr_t)source.file);
     temporary_remove(directory);
 }
 

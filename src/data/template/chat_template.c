@@ -180,6 +180,19 @@ static by_status open_template(by_chat *c, const by_chat_source *s, const json_t
     return status;
 }
 
+/* What a rendering reports goes to the author of the conversation, possibly a client of a server,
+ * whom the paths of this machine do not concern. */
+static by_status forget_path(by_chat *c, by_error *error)
+{
+    char *name = by__strdup("chat template");
+    if (name == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: chat template");
+    }
+    free(c->tpl.name);
+    c->tpl.name = name;
+    return BY_OK;
+}
+
 by_status by_chat_open(by_chat **out, const by_chat_source *source, by_error *error)
 {
     by_chat *c;
@@ -201,6 +214,9 @@ by_status by_chat_open(by_chat **out, const by_chat_source *source, by_error *er
         status = open_template(c, source, config, error);
     }
     json_decref(config);
+    if (status == BY_OK) {
+        status = forget_path(c, error);
+    }
     if (status != BY_OK) {
         by_chat_close(&c);
         return status;
