@@ -166,7 +166,7 @@ static void test_continue(void **state)
 {
     static const char head[] =
         "POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nConnection: close\r\n"
-        "Content-Length: 1\r\n\r\n";
+        "Connection: keep-alive\r\nContent-Length: 1\r\n\r\n"; /* two lines are one list */
     by__http_parser *p = by__http_parser_open(&limits);
     size_t used;
     (void)state;

@@ -252,6 +252,7 @@ static by_status open_gateway(by__gateway *g, by_error *error)
                              .head = by__gateway_head,
                              .request = by__gateway_request,
                              .gone = by__gateway_gone,
+                             .refused = by__gateway_refused,
                              .done = by__gateway_done,
                              .user = g};
     BY_TRY(by_gateway_check(o, error));

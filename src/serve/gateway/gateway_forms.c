@@ -151,7 +151,6 @@ void by__answer_call(by__gateway *g, by__exchange *x, const by__http_request *r,
         return;
     }
     if (g->draining) {
-        by__exchange_header(x, "Retry-After", "1");
         by__reply_error(g, x, 503, "draining", NULL, "the server is going down; try another one");
         return;
     }
@@ -167,8 +166,8 @@ void by__answer_call(by__gateway *g, by__exchange *x, const by__http_request *r,
         (form->start == NULL ? by__call_start : form->start)(call);
         return;
     }
-    if (call != NULL) {
-        by__call_free(call);
-    }
     by__reply_refused(g, x, status, param, &error);
+    if (call != NULL) {
+        by__call_free(call); /* after the reply: it may hold the text of `param` */
+    }
 }

@@ -61,6 +61,9 @@ void by__reply_error(by__gateway *g, by__exchange *x, int status, const char *co
     BY_UNUSED(g);
     by__openai_error(&out, status, code, param, message);
     by__exchange_set(x, NULL);
+    if (status == 503 && !by__exchange_has_header(x, "Retry-After")) {
+        by__exchange_header(x, "Retry-After", "1");
+    }
     by__exchange_reply(x, status, "application/json", out.failed ? "{}" : out.data,
                        out.failed ? 2 : out.length);
     by__text_free(&out);
@@ -181,11 +184,11 @@ static bool takes_host(const by__gateway *g, const by__route *route, const by__h
            g->options.insecure || strncmp(g->options.listen, "unix:", 5) == 0 || has_own_host(r);
 }
 
-/* Creates the record of an exchange; NULL when memory or random numbers are exhausted. */
-static visit *open_visit(const by__gateway *g, by__exchange *x, const by__http_request *r)
+/* Creates the record of an exchange without its trace; given: the id that the client gave, NULL for
+ * none. NULL when memory or random numbers are exhausted. */
+static visit *new_visit(by__exchange *x, const char *given, const char *method, const char *path)
 {
-    const char *given = by__http_header_of(r, "x-request-id");
-    size_t length = strlen(r->path);
+    size_t length = strlen(path);
     char id[BY__ID_BYTES];
     visit *v = calloc(1, sizeof *v + length + 1);
     if (v == NULL) {
@@ -199,15 +202,23 @@ static visit *open_visit(const by__gateway *g, by__exchange *x, const by__http_r
         free(v);
         return NULL;
     }
-    if (by__request_trace_begin(&v->trace, &g->tracing, x, r, NULL) != BY_OK) {
-        free(v);
-        return NULL;
-    }
-    (void)snprintf(v->method, sizeof v->method, "%s", r->method);
-    memcpy(v->path, r->path, length + 1);
+    (void)snprintf(v->method, sizeof v->method, "%s", method);
+    memcpy(v->path, path, length + 1);
     v->since = by__now();
     by__exchange_note(x, v);
     by__exchange_header(x, "X-Request-Id", v->id);
+    return v;
+}
+
+/* The same, with its trace. */
+static visit *open_visit(const by__gateway *g, by__exchange *x, const by__http_request *r)
+{
+    visit *v = new_visit(x, by__http_header_of(r, "x-request-id"), r->method, r->path);
+    if (v != NULL && by__request_trace_begin(&v->trace, &g->tracing, x, r, NULL) != BY_OK) {
+        by__exchange_note(x, NULL);
+        free(v);
+        return NULL;
+    }
     return v;
 }
 
@@ -292,6 +303,18 @@ void by__gateway_used(by__exchange *x, int64_t tokens)
 
 /* ---- callbacks of the server ---- */
 
+/* True if a request's body is compressed, or otherwise coded. */
+static bool is_coded(const by__http_request *r)
+{
+    for (size_t i = 0; i < r->header_count; i++) {
+        if (strcmp(r->headers[i].name, "content-encoding") == 0 &&
+            strcasecmp(r->headers[i].value, "identity") != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool by__gateway_head(void *user, by__exchange *x, const by__http_request *r)
 {
     by__gateway *g = user;
@@ -331,10 +354,26 @@ bool by__gateway_head(void *user, by__exchange *x, const by__http_request *r)
         (void)snprintf(message, sizeof message, "the key lacks the scope '%s' of this route",
                        by__scope_name(route->scope));
         by__reply_error(g, x, 403, "insufficient_scope", NULL, message);
+    } else if (is_coded(r)) {
+        by__exchange_header(x, "Accept-Encoding", "identity");
+        by__reply_error(g, x, 415, "encoded_body", NULL,
+                        "a body with a Content-Encoding is not decoded: send it as it is");
     } else {
         return take_request(g, x, v);
     }
     return false;
+}
+
+void by__gateway_refused(void *user, by__exchange *x, const char *code, const char *reason)
+{
+    visit *v = by__exchange_noted(x);
+    BY_UNUSED(user);
+    if (v == NULL) {
+        v = new_visit(x, NULL, "", "");
+    }
+    if (v != NULL) {
+        by__gateway_detail(x, json_pack("{ss ss}", "code", code, "reason", reason));
+    }
 }
 
 void by__gateway_request(void *user, by__exchange *x, const by__http_request *r)

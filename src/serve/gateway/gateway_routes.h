@@ -27,6 +27,8 @@ extern const size_t by__route_count;
 bool by__gateway_head(void *user, by__exchange *x, const by__http_request *r);
 void by__gateway_request(void *user, by__exchange *x, const by__http_request *r);
 void by__gateway_gone(void *user, by__exchange *x);
+/* A request could not be read: gives it an id, and the access log the reason. */
+void by__gateway_refused(void *user, by__exchange *x, const char *code, const char *reason);
 /* The exchange has ended: writes the line of the access log. */
 void by__gateway_done(void *user, by__exchange *x, int status, size_t bytes);
 

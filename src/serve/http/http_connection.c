@@ -139,12 +139,24 @@ void by__connection_finish(by__exchange *x)
 
 void by__connection_refuse(by__exchange *x, int status, const char *reason)
 {
+    const by__http_options *o = &x->server->options;
+    const char *type = status == 429   ? "rate_limit_error"
+                       : status == 503 ? "unavailable_error"
+                                       : "invalid_request_error";
+    const char *code = status == 429   ? "too_many_connections"
+                       : status == 503 ? "unavailable"
+                                       : "bad_http";
     char body[256];
     int n = snprintf(body, sizeof body,
                      "{\"error\":{\"message\":\"%s\",\"type\":\"%s\","
                      "\"param\":null,\"code\":\"%s\"}}",
-                     reason, status == 429 ? "rate_limit_error" : "invalid_request_error",
-                     status == 429 ? "too_many_connections" : "bad_http");
+                     reason, type, code);
+    if (o->refused != NULL) {
+        o->refused(o->user, x, code, reason);
+    }
+    if (status == 429 || status == 503) {
+        by__exchange_header(x, "Retry-After", "1");
+    }
     x->told = false;
     x->keep_alive = false;
     x->bodyless = false;
@@ -202,7 +214,6 @@ static bool find_peer(by__exchange *x, struct in6_addr *out)
 static void refuse_address(by__exchange *x)
 {
     x->server->refusals.addresses++;
-    by__exchange_header(x, "Retry-After", "1");
     by__connection_refuse(x, 429, "this address has too many connections or requests at a time");
 }
 

@@ -200,6 +200,20 @@ void by__exchange_header(by__exchange *exchange, const char *name, const char *v
     by__text_format(&exchange->headers, "%s: %s\r\n", name, value);
 }
 
+bool by__exchange_has_header(const by__exchange *exchange, const char *name)
+{
+    size_t length = strlen(name);
+    const char *line = exchange->headers.data;
+    while (line != NULL) {
+        if (strncmp(line, name, length) == 0 && line[length] == ':') {
+            return true;
+        }
+        line = strchr(line, '\n');
+        line = line == NULL ? NULL : line + 1;
+    }
+    return false;
+}
+
 /* Prints the status line and headers, except those that frame the body. */
 static void add_head(by__text *text, by__exchange *x, int status, const char *type)
 {

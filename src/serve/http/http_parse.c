@@ -218,8 +218,11 @@ static bool parse_framing(by__http_parser *p)
     if (hosts > 1 || (hosts == 0 && !r->old)) {
         return bad(p, 400, "exactly one Host is needed");
     }
-    if (count_header(r, "connection", &text) > 0 && has_word(text, "close")) {
-        r->keep_alive = false;
+    for (size_t i = 0; i < r->header_count; i++) { /* lines of one name are one list */
+        if (strcmp(r->headers[i].name, "connection") == 0 &&
+            has_word(r->headers[i].value, "close")) {
+            r->keep_alive = false;
+        }
     }
     size_t expects = count_header(r, "expect", &text);
     if (expects > 0 && (expects > 1 || strcasecmp(text, "100-continue") != 0)) {

@@ -44,6 +44,10 @@ typedef struct by__http_options {
     /* The head of a request is complete; a body may follow. Returns false if it has answered the
      * request, which refuses it: the body is not read. May be NULL. */
     bool (*head)(void *user, by__exchange *exchange, const by__http_request *request);
+    /* A request that could not be read, or a connection above a limit, is about to be answered with
+     * an error; code: its name, reason: a sentence. `head` was called for it only if it had come
+     * that far. It may add headers. May be NULL. */
+    void (*refused)(void *user, by__exchange *exchange, const char *code, const char *reason);
     /* A complete request; it and its strings are valid during the call. The exchange is valid until
      * it has been answered completely, or `gone` was called for it. */
     void (*request)(void *user, by__exchange *exchange, const by__http_request *request);
@@ -102,6 +106,8 @@ void by__exchange_note(by__exchange *exchange, void *note);
 void *by__exchange_noted(const by__exchange *exchange);
 /* Adds a header to the answer, before it begins. Values with control bytes are skipped. */
 void by__exchange_header(by__exchange *exchange, const char *name, const char *value);
+/* Returns true if a header, spelled in the same way, was added to the answer. */
+bool by__exchange_has_header(const by__exchange *exchange, const char *name);
 /* Sends a whole answer. The exchange is invalid afterwards. */
 void by__exchange_reply(by__exchange *exchange, int status, const char *type, const char *body,
                         size_t length);
