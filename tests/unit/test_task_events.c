@@ -75,28 +75,72 @@ static int client_of(const by__http_server *server)
     return client;
 }
 
-static void test_no_memory(void **state)
+/* A client that waits for the first event, at a broker that does not answer by itself. Returns its
+ * socket. */
+static int begin(by__http_server **server)
 {
     static const by__link_kind kind = {.send = send_nothing, .close = close_nothing};
-    by__link link = {.kind = &kind};
-    by__http_server *server = NULL;
+    static by__link link = {.kind = &kind};
     by_error error = {0};
     const by__http_options options = {.listen = "127.0.0.1:0",
                                       .limits = {.head = 4096, .body = 4096, .chunks = 16},
                                       .request = on_request,
                                       .gone = by__gateway_gone,
                                       .user = &gateway};
-    json_t *answer = json_pack("{ss si s{ss ss si}}", "t", "task", "ref", 1, "task", "id", "task_1",
-                               "status", "queued", "attempts", 0);
-    (void)state;
+    gateway = (by__gateway){.broker = {.link = &link}};
     assert_int_equal(uv_loop_init(&gateway.loop), 0);
     (void)uv_timer_init(&gateway.loop, &gateway.watching);
-    gateway.broker.link = &link;
-    assert_int_equal(by__http_server_open(&server, &gateway.loop, &options, &error), BY_OK);
-    int client = client_of(server);
+    assert_int_equal(by__http_server_open(server, &gateway.loop, &options, &error), BY_OK);
+    int client = client_of(*server);
     while (gateway.watches == NULL) {
         uv_run(&gateway.loop, UV_RUN_ONCE);
     }
+    return client;
+}
+
+static void finish(by__http_server **server, int client)
+{
+    by__http_server_close(server);
+    uv_close((uv_handle_t *)&gateway.watching, NULL);
+    uv_run(&gateway.loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&gateway.loop), 0);
+    close(client);
+}
+
+/* A broker that cannot answer is no task without events. */
+static void test_refused(void **state)
+{
+    (void)state;
+    for (int lost = 0; lost < 2; lost++) {
+        by__http_server *server = NULL;
+        char text[1024] = "";
+        int client = begin(&server);
+        json_t *answer = json_pack("{ss si s{si ss ss}}", "t", "task", "ref", 1, "error", "status",
+                                   501, "code", "no_tasks", "message", "none");
+        if (lost) {
+            by__watches_lost(&gateway);
+        } else {
+            by__watch_answer(&gateway, answer);
+        }
+        while (gateway.watches != NULL) {
+            uv_run(&gateway.loop, UV_RUN_ONCE);
+        }
+        assert_true(read(client, text, sizeof text - 1) > 12);
+        assert_int_equal(atoi(text + 9), lost ? 503 : 501);
+        assert_non_null(strstr(text, lost ? "\"unavailable\"" : "\"no_tasks\""));
+        assert_int_equal(strstr(text, "Retry-After: 1\r\n") != NULL, lost);
+        json_decref(answer);
+        finish(&server, client);
+    }
+}
+
+static void test_no_memory(void **state)
+{
+    by__http_server *server = NULL;
+    json_t *answer = json_pack("{ss si s{ss ss si}}", "t", "task", "ref", 1, "task", "id", "task_1",
+                               "status", "queued", "attempts", 0);
+    (void)state;
+    int client = begin(&server);
     exhausted = true;
     by__watch_answer(&gateway, answer);
     exhausted = false;
@@ -109,15 +153,12 @@ static void test_no_memory(void **state)
         __real_free(kept[i]);
     }
     json_decref(answer);
-    by__http_server_close(&server);
-    uv_close((uv_handle_t *)&gateway.watching, NULL);
-    uv_run(&gateway.loop, UV_RUN_DEFAULT);
-    assert_int_equal(uv_loop_close(&gateway.loop), 0);
-    close(client);
+    finish(&server, client);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_no_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

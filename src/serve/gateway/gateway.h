@@ -37,6 +37,9 @@
 #define BY__MOST_PARTS 16
 #define BY__MOST_N     8
 
+/* Size of a text that names a place in a request, "messages[3].content". */
+#define BY__PLACE_BYTES 64
+
 /* Size in bytes from which an answer is parsed and printed on another thread; smaller ones take the
  * loop less than a millisecond. */
 #define BY__LARGE ((size_t)64 << 10)
@@ -106,7 +109,7 @@ typedef struct by__call_form {
     bool any_type; /* any content type is accepted, not JSON alone */
     bool keeps;    /* text is kept even if it is streamed */
     /* Reads a request into a call that has an exchange, a key and an id. BY_EARG: a sentence for
-     * the client; *param as by__fields_read sets it. */
+     * the client; *param as by__fields_read sets it, or the call's `place`. */
     by_status (*read)(struct by__call *call, const by__http_request *request, const char **param,
                       by_error *error);
     /* Starts a call that was read; NULL: by__call_start. */
@@ -132,6 +135,7 @@ typedef struct by__choice {
     char reason[16];  /* "": not finished */
     size_t echo;      /* leading bytes of the text that are the prompt; known at its end */
     double score;     /* the mean log-probability of its tokens, if requested */
+    size_t shown;     /* bytes of the text in the stream, of one that has calls of functions */
     size_t sent;      /* pieces of text sent to the client, including empty ones */
     size_t passed;    /* pieces of these that were generated again after a worker was lost */
 } by__choice;
@@ -169,16 +173,18 @@ typedef struct by__call {
     bool stream;
     bool usage; /* the last chunk of a stream includes usage */
     bool logprobs;
+    bool gathers; /* the text of a stream is kept for its end */
     bool kept;    /* it is recorded in the payload log: the text of a stream is gathered too */
     int64_t top;  /* number of most probable tokens reported for each token */
     bool began;   /* the head of the stream has been sent */
     double spoke; /* by__now when something was last sent to the stream */
     json_t *own;  /* owned by the form; NULL: none */
-    bool fetches; /* its rows are fetched for the entities in `own` when it starts */
-    by__feature_fetch *fetch; /* the fetch in progress; NULL: none */
-    json_t *whole;            /* "result" of a worker's last event */
-    bool large;               /* the result was parsed on another thread */
-    uint64_t frames;          /* counter used by the form */
+    char place[BY__PLACE_BYTES]; /* where *param of `read` may point to; "" otherwise */
+    bool fetches;                /* its rows are fetched for the entities in `own` when it starts */
+    by__feature_fetch *fetch;    /* the fetch in progress; NULL: none */
+    json_t *whole;               /* "result" of a worker's last event */
+    bool large;                  /* the result was parsed on another thread */
+    uint64_t frames;             /* counter used by the form */
     by__text head; /* common beginning of the stream's frames, where the form keeps one */
     size_t part_count;
     size_t n;
@@ -231,7 +237,8 @@ bool by__large_print(by__call *call);
 const json_t *by__gateway_model(const by__gateway *g, const char *name);
 /* The metrics of a model; NULL: no worker has named it, since clients must not create metrics. */
 by__model_metrics *by__gateway_counts(by__gateway *g, const char *name);
-/* Replies with an error of OpenAI's API: {"error": {"message", "type", "param", "code"}}. */
+/* Replies with an error of OpenAI's API: {"error": {"message", "type", "param", "code"}}. A 503
+ * gets the header Retry-After: 1, unless it has one already. */
 void by__reply_error(by__gateway *g, by__exchange *x, int status, const char *code,
                      const char *param, const char *message);
 /* Appends the message of a 404: the model that was requested, and those that are served, up to a
@@ -283,8 +290,10 @@ void by__task_ask(by__gateway *g, by__exchange *x, by__task_show *show, const ch
                   json_t *message);
 /* The answer that the request of a task would have had at its own route. */
 json_t *by__task_result(const json_t *task, const json_t *result);
-/* Handles the broker's answer to a question; fails the unanswered questions when the link is
- * lost. */
+/* Replies with an error of the broker; model: the one that was asked for. */
+void by__task_refuse(by__gateway *g, by__exchange *x, const char *model, const json_t *error);
+/* Handles the broker's answer to a question; fails the unanswered questions, and the clients that
+ * wait for the first event of a task, when the link is lost. */
 void by__task_answer(by__gateway *g, const json_t *message);
 void by__tasks_lost(by__gateway *g);
 /* A task as clients see it, made from the broker's object; a new reference. */
@@ -292,15 +301,22 @@ json_t *by__task_view(const json_t *row);
 /* Streams the events of the task `id` (gateway_task_events.c). */
 void by__answer_task_events(by__gateway *g, by__exchange *x, const by__http_request *r,
                             const char *id, const char *key);
-/* Handles the broker's answer to a question of that file. */
+/* Handle the broker's answer to a question of that file, and the loss of the link. */
 void by__watch_answer(by__gateway *g, const json_t *message);
+void by__watches_lost(by__gateway *g);
 
-/* ---- OpenAI's API (openai.c) ---- */
+/* ---- OpenAI's API (openai.c, openai_answer.c) ---- */
 
 extern const by__call_form by__completion_form;
 extern const by__call_form by__chat_form;
 /* Parses the JSON of a body. BY_EARG: it is malformed, or nested too deep. */
 by_status by__openai_parse(json_t **out, const char *body, size_t length, by_error *error);
+/* The same as the `read` of a form. */
+by_status by__openai_read_text(by__call *call, const by__http_request *request, const char **param,
+                               by_error *error);
+/* Checks the messages of a chat; *param names what is wrong, in `place` (openai_messages.c). */
+by_status by__openai_messages(const json_t *messages, char place[BY__PLACE_BYTES],
+                              const char **param, by_error *error);
 /* Reads the body, of about `length` bytes, of a completion or (another kind) a chat. */
 by_status by__openai_read(by__call *call, const json_t *body, size_t length, const char **param,
                           by_error *error);

@@ -31,6 +31,7 @@ struct by__watch {
     double spoke;   /* by__now of the last bytes sent to the client */
     long long last; /* number of the last event sent; -1: none */
     bool began;     /* the head of the stream has been sent */
+    bool lost;      /* the link was lost before that */
     char id[65];
 };
 
@@ -77,16 +78,31 @@ static long long number_of(const json_t *row, bool *last)
 static void ask(struct by__watch *w, double now)
 {
     by__gateway *g = w->gateway;
+    w->due = now + w->pause;
+    w->pause = w->pause * 1.2 < MOST ? w->pause * 1.2 : MOST;
+    if (g->broker.link == NULL) {
+        return;
+    }
     w->ref = ++g->asked;
     w->asked = now;
     json_t *message = json_pack("{ss sI ss ss}", "t", "task_get", "ref", (json_int_t)w->ref, "id",
                                 w->id, "owner", w->owner);
-    if (!by__broker_link_send(&g->broker, message)) {
-        w->ref = 0;
-    }
+    (void)by__broker_link_send(&g->broker, message);
     json_decref(message);
-    w->due = now + w->pause;
-    w->pause = w->pause * 1.2 < MOST ? w->pause * 1.2 : MOST;
+}
+
+/* Answers with an error, before the stream has begun. */
+static void refuse(struct by__watch *w, const json_t *error)
+{
+    by__gateway *g = w->gateway;
+    by__exchange *x = w->exchange;
+    by__exchange_set(x, NULL);
+    leave(w);
+    if (error != NULL) {
+        by__task_refuse(g, x, "", error);
+    } else {
+        by__reply_error(g, x, 503, "unavailable", NULL, "the broker does not answer");
+    }
 }
 
 /* The first reply decides how the exchange is answered. Returns false if the watch has ended. */
@@ -146,12 +162,24 @@ void by__watch_answer(by__gateway *g, const json_t *message)
     uint64_t ref = (uint64_t)by__get_integer(message, "ref");
     for (struct by__watch *w = g->watches; w != NULL && ref != 0; w = w->next) {
         if (w->ref == ref) {
+            const json_t *error = json_object_get(message, "error");
             w->ref = 0;
-            if (json_object_get(message, "error") == NULL) {
+            if (error == NULL) {
                 tell(w, json_object_get(message, "task"));
-            }
+            } else if (!w->began) {
+                refuse(w, error);
+            } /* else it is asked again */
             return;
         }
+    }
+}
+
+void by__watches_lost(by__gateway *g)
+{
+    /* The link may be lost while a watch is asking: the next tick answers. */
+    for (struct by__watch *w = g->watches; w != NULL; w = w->next) {
+        w->ref = 0;
+        w->lost = !w->began;
     }
 }
 
@@ -161,10 +189,11 @@ static void on_tick(uv_timer_t *timer)
     double now = by__now();
     for (struct by__watch *w = g->watches, *next; w != NULL; w = next) {
         next = w->next;
-        if (w->ref != 0 && now - w->asked > LOST) {
-            w->ref = 0;
-        }
-        if (g->draining && w->began) {
+        bool late = w->ref != 0 && now - w->asked > LOST;
+        w->ref = late ? 0 : w->ref;
+        if (!w->began && (w->lost || late || g->draining)) {
+            refuse(w, NULL);
+        } else if (g->draining) {
             end(w); /* the client can resume at another gateway */
         } else if (w->began && now - w->spoke > BY__QUIET) {
             w->spoke = now;
@@ -181,6 +210,10 @@ void by__answer_task_events(by__gateway *g, by__exchange *x, const by__http_requ
     const char *last = by__http_header_of(r, "last-event-id");
     struct by__watch *w = NULL;
     by_error error = {0};
+    if (g->broker.link == NULL || g->draining) {
+        by__reply_error(g, x, 503, "unavailable", NULL, "the broker is not reached");
+        return;
+    }
     if (by__alloc((void **)&w, 1, sizeof *w, "a watch", &error) != BY_OK) {
         by__reply_error(g, x, 503, "out_of_memory", NULL, "no memory for a request");
         return;

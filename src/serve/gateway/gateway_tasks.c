@@ -44,7 +44,6 @@ void by__task_ask(by__gateway *g, by__exchange *x, by__task_show *show, const ch
     by_error error = {0};
     if (g->broker.link == NULL || g->draining) {
         by__gateway_used(x, 0);
-        by__exchange_header(x, "Retry-After", "1");
         by__reply_error(g, x, 503, "unavailable", NULL, "the broker is not reached");
     } else if (message == NULL ||
                by__alloc((void **)&a, 1, sizeof *a, "a question", &error) != BY_OK) {
@@ -152,30 +151,33 @@ static bool conflicts(const struct by__ask *a, const json_t *row)
     return a->digest[0] != '\0' && known != NULL && strcmp(known, a->digest) != 0;
 }
 
+void by__task_refuse(by__gateway *g, by__exchange *x, const char *model, const json_t *error)
+{
+    int status = (int)by__get_integer(error, "status");
+    const char *code = by__get_text(error, "code");
+    const char *text = by__get_text(error, "message");
+    by__model_metrics *counts = by__gateway_counts(g, model);
+    by__metrics_refused(g->metrics.rejected, code);
+    if (counts != NULL) {
+        by__metrics_refused(counts->rejected, code);
+    }
+    if (code != NULL && strcmp(code, "model_not_found") == 0) {
+        by__reply_no_model(g, x, model);
+        return;
+    }
+    by__gateway_retry_after(x, by__get_number(error, "retry_after", 0.0));
+    by__reply_error(g, x, status < 400 || status > 599 ? 500 : status,
+                    code == NULL ? "server_error" : code, NULL, text == NULL ? "" : text);
+}
+
 static void answer(struct by__ask *a, const json_t *message)
 {
     by__gateway *g = a->gateway;
     const json_t *row = json_object_get(message, "task");
     const json_t *error = json_object_get(message, "error");
     if (json_is_object(error)) {
-        int status = (int)by__get_integer(error, "status");
-        const char *code = by__get_text(error, "code");
-        const char *text = by__get_text(error, "message");
-        by__model_metrics *counts = by__gateway_counts(g, a->model);
-        by__metrics_refused(g->metrics.rejected, code);
-        if (counts != NULL) {
-            by__metrics_refused(counts->rejected, code);
-        }
         by__gateway_used(a->exchange, 0);
-        if (code != NULL && strcmp(code, "model_not_found") == 0) {
-            by__reply_no_model(g, a->exchange, a->model);
-            return;
-        }
-        /* Refusals give a delay; after other errors a 503 may be retried. */
-        by__gateway_retry_after(a->exchange,
-                                by__get_number(error, "retry_after", status == 503 ? 1.0 : 0.0));
-        by__reply_error(g, a->exchange, status < 400 || status > 599 ? 500 : status,
-                        code == NULL ? "server_error" : code, NULL, text == NULL ? "" : text);
+        by__task_refuse(g, a->exchange, a->model, error);
         return;
     }
     if (by__get_text(row, "id") == NULL) {
@@ -236,12 +238,12 @@ void by__tasks_lost(by__gateway *g)
         g->asks = a->next;
         if (a->exchange != NULL) {
             /* The task may have been written: with an idempotency key a retry is safe. */
-            by__exchange_header(a->exchange, "Retry-After", "1");
             by__reply_error(g, a->exchange, 503, "unavailable", NULL,
                             "the broker was lost before it answered");
         }
         free(a);
     }
+    by__watches_lost(g);
 }
 
 /* ---- routes ---- */
@@ -251,6 +253,7 @@ typedef struct asked {
     const json_t *body;
     const char *webhook;
     double expires;
+    char place[BY__PLACE_BYTES]; /* the field of the body that is wrong */
 } asked;
 
 static const by__field fields[] = {
@@ -276,7 +279,7 @@ json_t *by__task_message(const by__call *call, const char *id, const char *idemp
 }
 
 /* Makes the message that adds a task from a body that its own route would accept. */
-static by_status make_task(json_t **out, by__gateway *g, const asked *a, const char *key,
+static by_status make_task(json_t **out, by__gateway *g, asked *a, const char *key,
                            const char *idempotency, const char **param, by_error *error)
 {
     const by__call_form *form = by__form_of_route(a->endpoint);
@@ -291,11 +294,14 @@ static by_status make_task(json_t **out, by__gateway *g, const asked *a, const c
         return by_error_set(error, BY_EARG,
                             "'endpoint' must be a route that computes, such as /v1/completions");
     }
-    by__text body = {0};
-    if (a->body != NULL) {
-        by__text_dump(&body, a->body, JSON_COMPACT);
+    *param = "body";
+    if (!json_is_object(a->body)) {
+        return by_error_set(error, BY_EARG,
+                            "'body' must be an object: what the endpoint would be sent");
     }
-    by__text_add(&body, "");
+    *param = NULL;
+    by__text body = {0};
+    by__text_dump(&body, a->body, JSON_COMPACT);
     if (body.failed) {
         by__text_free(&body);
         return by_error_set(error, BY_EMEMORY, "out of memory: a task");
@@ -331,6 +337,10 @@ static by_status make_task(json_t **out, by__gateway *g, const asked *a, const c
     }
     by__text_free(&body);
     if (call != NULL) {
+        if (status != BY_OK && *param == call->place) {
+            memcpy(a->place, call->place, sizeof a->place); /* which outlives the call */
+            *param = a->place;
+        }
         by__call_free(call);
     }
     return status;
@@ -359,12 +369,15 @@ void by__answer_task_new(by__gateway *g, by__exchange *x, const by__http_request
     const char *param = NULL;
     const char *idempotency = by__http_header_of(r, "idempotency-key");
     json_t *message = NULL;
+    json_t *body = NULL;
     by_error error = {0};
     if (!by__gateway_takes_json(g, x, r)) {
         return;
     }
-    json_t *body = json_loadb(r->body, r->body_length, JSON_REJECT_DUPLICATES, NULL);
-    by_status status = by__fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, &param, &error);
+    by_status status = by__openai_parse(&body, r->body, r->body_length, &error);
+    if (status == BY_OK) {
+        status = by__fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, &param, &error);
+    }
     if (status == BY_OK && idempotency != NULL &&
         (idempotency[0] == '\0' || strlen(idempotency) > 255 ||
          !by__utf8_valid(idempotency, strlen(idempotency)))) {
