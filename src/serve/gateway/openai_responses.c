@@ -54,6 +54,7 @@ static const by__field fields[] = {
     BY__IGNORED("safety_identifier"),
     BY__IGNORED("prompt_cache_key"),
     BY__IGNORED("prompt_cache_retention"),
+    BY__IGNORED("prompt_cache_options"),
 };
 
 /* ---- reading: a response as a chat ---- */
@@ -497,6 +498,29 @@ static void show_deleted(by__gateway *g, by__exchange *x, const json_t *row)
                              "response.deleted", "deleted", 1));
 }
 
+/* Returns false, after replying, if a query asks for what these routes do not do. A client that
+ * asked for a stream would read the whole response as one without events. */
+static bool takes_query(by__gateway *g, by__exchange *x, const char *query)
+{
+    while (*query != '\0') {
+        size_t length = strcspn(query, "&");
+        bool whole = length == strlen("stream=false") && memcmp(query, "stream=false", length) == 0;
+        if (length > 0 && !whole) {
+            char name[40];
+            char message[160];
+            (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(query, "=&"), query);
+            (void)snprintf(message, sizeof message,
+                           "the query parameter '%s' is not supported: fetch the whole response "
+                           "until its status is completed",
+                           name);
+            by__reply_error(g, x, 400, "invalid_request", name, message);
+            return false;
+        }
+        query += length + (query[length] == '&');
+    }
+    return true;
+}
+
 /* Handles "/v1/responses/ID" and "/v1/responses/ID/cancel". */
 void by__answer_response(by__gateway *g, by__exchange *x, const by__http_request *r,
                          const char *key)
@@ -507,6 +531,9 @@ void by__answer_response(by__gateway *g, by__exchange *x, const by__http_request
     bool deletes = strcmp(r->method, "DELETE") == 0;
     if (rest == NULL || strcmp(rest, post ? "/cancel" : "") != 0 || strncmp(id, "resp_", 5) != 0) {
         by__reply_error(g, x, 404, "response_not_found", NULL, "there is no such response");
+        return;
+    }
+    if (!takes_query(g, x, r->query)) {
         return;
     }
     by__task_ask(g, x, deletes ? show_deleted : show, "response",
