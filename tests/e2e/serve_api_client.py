@@ -407,6 +407,13 @@ def check_parts():
     parts = [{"type": "text", "text": "apple"}, {"type": "text", "text": "bay"}]
     (status, listed), (_, plain) = ask(parts), ask("apple\nbay")
     assert status == 200 and listed["choices"] == plain["choices"] and listed["usage"] == plain["usage"], listed
+    # Variables of the template.
+    said = {"messages": [{"role": "user", "content": "apple"}], "max_tokens": 1}
+    lengths = [
+        call(path, {"model": "talk", **said, "chat_template_kwargs": more})[1]["usage"]["prompt_tokens"]
+        for more in (None, {"more": "bay"})
+    ]
+    assert lengths[1] == lengths[0] + 3, lengths
     # What is wrong with the tools is the client's fault.
     for tools in ("x", 5, {}):
         status, refused = call(
@@ -598,6 +605,11 @@ def check_responses(client):
         time.sleep(0.02)
         later = client.responses.retrieve(later.id)
     assert later.output_text == whole.output_text
+    try:
+        client.responses.retrieve(later.id, stream=True)
+        raise AssertionError("a stream of a response that is kept")
+    except openai.BadRequestError as error:
+        assert error.param == "stream", error
     many = [client.responses.create(**{**ask, "max_output_tokens": 200}, background=True) for _ in range(30)]
     assert client.responses.cancel(many[-1].id).status in ("cancelled", "incomplete", "completed")
     for kept in many:
@@ -620,6 +632,54 @@ def check_responses(client):
             raise AssertionError(wrong)
         except openai.BadRequestError:
             pass
+
+
+def check_tools(client):
+    """Calls of functions: of one that is named, of one of two, and none."""
+    import openai
+
+    where = {"type": "object", "properties": {"at": {"$ref": "#/$defs/tree"}}, "required": ["at"]}
+    where = {**where, "additionalProperties": False, "$defs": {"tree": {"enum": ["oak", "elm"]}}}
+    functions = [{"name": "bay", "strict": True, "parameters": where}, {"name": "hill", "strict": True}]
+    ask = {
+        "model": "talk",
+        "messages": [{"role": "user", "content": "apple"}],
+        "tools": [{"type": "function", "function": f} for f in functions],
+        "seed": 3,
+    }
+    named = {"type": "function", "function": {"name": "bay"}}
+    for choice in (named, "required"):
+        whole = client.chat.completions.create(**ask, tool_choice=choice).choices[0]
+        assert whole.finish_reason == "tool_calls" and whole.message.content is None, whole
+        (called,) = whole.message.tool_calls
+        arguments = json.loads(called.function.arguments)
+        if called.function.name == "bay":
+            assert arguments["at"] in ("oak", "elm") and len(arguments) == 1, called
+        else:
+            assert choice == "required" and called.function.name == "hill" and arguments == {}, called
+        with client.chat.completions.stream(**ask, tool_choice=choice) as events:
+            last = events.get_final_completion().choices[0]
+        assert last.finish_reason == "tool_calls" and last.message.content is None
+        (streamed,) = last.message.tool_calls
+        assert (streamed.function.name, streamed.function.arguments) == (
+            called.function.name,
+            called.function.arguments,
+        )
+    text = client.chat.completions.create(**ask, max_tokens=5).choices[0]
+    assert text.finish_reason == "length" and len(text.message.content) == 5 and not text.message.tool_calls
+    try:
+        client.chat.completions.create(**ask, tool_choice={"type": "function", "function": {"name": "nut"}})
+        raise AssertionError("nut")
+    except openai.BadRequestError as error:
+        assert error.param == "tool_choice" and "'nut'" in error.message, error
+    # A call in the background keeps how its text is read.
+    status, task = call("/v1/tasks", {"endpoint": "/v1/chat/completions", "body": {**ask, "tool_choice": named}})
+    assert status == 202, task
+    while task["status"] not in ("completed", "failed"):
+        time.sleep(0.02)
+        task = call("/v1/tasks/" + task["id"])[1]
+    (kept,) = task["result"]["choices"][0]["message"]["tool_calls"]
+    assert kept["function"]["name"] == "bay" and json.loads(kept["function"]["arguments"])["at"] in ("oak", "elm")
 
 
 def check_openai():
@@ -673,6 +733,7 @@ def check_openai():
     packed = client.embeddings.create(model="tiny", input=["apple", "bay"]).data
     assert all(abs(a - b) < 1e-7 for x, y in zip(floats, packed) for a, b in zip(x.embedding, y.embedding))
     check_responses(client)
+    check_tools(client)
     for error, wrong in (
         (openai.NotFoundError, {"model": "none"}),
         (openai.BadRequestError, {"prompt": [99999]}),

@@ -13,7 +13,7 @@ tiny gpt2 >c.yaml
 set -- --quiet --set train.threads=1 --set optimizer.warmup=1 --set train.steps=2
 run 0 "$banyan" train c.yaml "$@" --set model.context=256 --set train.batch=1
 cp -r "$(ls -d runs/tiny/checkpoints/step-* | tail -n 1)" talk
-printf '%s' '{% for m in messages %}{{ m.content + " " }}{% endfor %}' >talk/chat_template.jinja
+printf '%s' '{% for m in messages %}{{ m.content + " " }}{% endfor %}{{ more | default("") }}' >talk/chat_template.jinja
 run 0 "$banyan" train c.yaml "$@" --set model.context=256 --set train.batch=1 --set name=adapted \
     --set model.from=talk --set lora.rank=2 --set optimizer.lr=1
 cp -r "$(ls -d runs/adapted/checkpoints/step-* | tail -n 1)" adapter

@@ -78,6 +78,16 @@ typedef struct row {
     "{\"token\":\"a\",\"logprob\":-0.5,\"bytes\":[97]},"                                           \
     "{\"token\":\"b\",\"logprob\":-1.5,\"bytes\":[98]}]}]"
 
+#define CALLING(choice)                                                                            \
+    "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"seed\":1,"            \
+    "\"logprobs\":true,"                                                                           \
+    "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":"     \
+    "\"object\","                                                                                  \
+    "\"properties\":{\"a\":{\"$ref\":\"#\"}}}}},{\"type\":\"function\",\"function\":{\"name\":"    \
+    "\"g\"}}],"                                                                                    \
+    "\"tool_choice\":" choice "}"
+#define CALL "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":{}}}</tool_call>"
+
 static const row rows[] = {
     {"/v1/completions",
      "{\"model\":\"m\",\"prompt\":[\"a\",\"b\"],\"seed\":1,\"n\":2,\"stop\":[\"x\"],"
@@ -86,7 +96,8 @@ static const row rows[] = {
      TOKENS, NULL},
     {"/v1/chat/completions",
      "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"seed\":1,"
-     "\"logprobs\":true,\"top_logprobs\":2,\"tools\":[{}],"
+     "\"logprobs\":true,\"top_logprobs\":2,\"chat_template_kwargs\":{\"a\":1},\"tools\":["
+     "{\"type\":\"function\",\"function\":{\"name\":\"f\"}}],"
      "\"response_format\":{\"type\":\"regex\",\"pattern\":\"a\"}}",
      TOKENS, NULL},
     {"/v1/responses",
@@ -104,6 +115,10 @@ static const row rows[] = {
      "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"seed\":1,"
      "\"guided_json\":\"{}\"}",
      NULL, NULL},
+    {"/v1/chat/completions", CALLING("\"required\""), NULL, NULL},
+    {"/v1/chat/completions", CALLING("{\"type\":\"function\",\"function\":{\"name\":\"f\"}}"), NULL,
+     NULL},
+    {"/v1/chat/completions", CALLING("\"auto\""), TOKENS, NULL},
     {"/v1/embeddings", "{\"model\":\"m\",\"input\":[\"a\",\"b\"]}", NULL,
      "{\"list\":[\"AACAPwAAAEA=\",\"AAAAAAAAAAA=\"]}"},
     {"/v1/embeddings", "{\"model\":\"m\",\"input\":\"a\",\"encoding_format\":\"base64\"}", NULL,
@@ -171,39 +186,44 @@ static void test_priority(void **state)
     by__call_free(call);
 }
 
+static void check_read(const row *r)
+{
+    by__call *call;
+    by_error error = {0};
+    assert_int_equal(read_row(&call, r, &error), BY_OK);
+    char *whole = print_read(call);
+    by__call_free(call);
+    size_t failed = 0;
+    for (size_t k = 0;; k++) {
+        left = k;
+        by_status status = read_row(&call, r, &error);
+        bool reached = left == NEVER;
+        left = NEVER;
+        if (status == BY_OK) {
+            char *now = print_read(call);
+            assert_string_equal(now, whole);
+            free(now);
+            by__call_free(call);
+        } else {
+            /* Of the parser's errors nothing says which is of memory. */
+            if (status != BY_EMEMORY && strstr(error.message, "is not JSON") == NULL) {
+                fail_msg("%s: allocation %zu: %s", r->route, k, error.message);
+            }
+            failed++;
+        }
+        if (!reached) {
+            break;
+        }
+    }
+    assert_true(failed > 10);
+    free(whole);
+}
+
 static void test_read(void **state)
 {
     BY_UNUSED(state);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
-        by__call *call;
-        by_error error = {0};
-        assert_int_equal(read_row(&call, &rows[i], &error), BY_OK);
-        char *whole = print_read(call);
-        by__call_free(call);
-        size_t failed = 0;
-        for (size_t k = 0;; k++) {
-            left = k;
-            by_status status = read_row(&call, &rows[i], &error);
-            bool reached = left == NEVER;
-            left = NEVER;
-            if (status == BY_OK) {
-                char *now = print_read(call);
-                assert_string_equal(now, whole);
-                free(now);
-                by__call_free(call);
-            } else {
-                /* Of the parser's errors nothing says which is of memory. */
-                if (status != BY_EMEMORY && strstr(error.message, "is not JSON") == NULL) {
-                    fail_msg("%s: allocation %zu: %s", rows[i].route, k, error.message);
-                }
-                failed++;
-            }
-            if (!reached) {
-                break;
-            }
-        }
-        assert_true(failed > 10);
-        free(whole);
+        check_read(&rows[i]);
     }
 }
 
@@ -216,7 +236,7 @@ static void fill(by__call *call, const row *r)
     }
     for (size_t i = 0; i < call->part_count * call->n; i++) {
         by__choice *c = &call->choices[i];
-        by__text_add(&c->text, "an \"answer\"");
+        by__text_add(&c->text, strstr(r->body, "\"auto\"") != NULL ? CALL : "an \"answer\"");
         (void)snprintf(c->reason, sizeof c->reason, "stop");
         c->logprobs = r->logprobs == NULL ? NULL : json_loads(r->logprobs, 0, NULL);
     }
@@ -239,6 +259,7 @@ static void print_stream(by__call *call, by__text *out)
         return;
     }
     for (size_t i = 0; i < call->part_count * call->n; i++) {
+        call->choices[i].shown = 0;
         form->first(call, i, out);
         form->text(call, i, "piece", 5, call->choices[i].logprobs, out);
         form->stop(call, i, "stop", out);

@@ -249,8 +249,11 @@ static void test_log(void **state)
                                "Connection: close\r\nContent-Length: 0\r\n\r\n"),
                      403);
     assert_true(gateway_logs(&run, "\"event\":\"audit\""));
+    /* Also what is no request has an id, and a reason in the log. */
     assert_int_equal(ask(&run, "GET /\x01 HTTP/1.1\r\nHost: localhost\r\n\r\n"), 400);
+    assert_non_null(strstr(answer, "X-Request-Id: req_"));
     assert_true(gateway_logs(&run, "\"status\":400"));
+    assert_true(gateway_logs(&run, "\"code\":\"bad_http\",\"reason\":\"the target has a byte"));
     assert_true(gateway_logs(&run, "\"status\":404"));
     assert_true(gateway_logs(&run, "\"request_id\":\"mine-1\""));
     for (char *line = run.log, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
@@ -263,6 +266,76 @@ static void test_log(void **state)
         json_decref(value);
     }
     assert_int_equal(count, 4);
+    gateway_end(&run);
+}
+
+/* Asks with a body. */
+static int send_body(const gateway_run *run, const char *path, const char *headers,
+                     const char *body)
+{
+    char request[512];
+    int n = snprintf(request, sizeof request,
+                     "POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                     "Content-Type: application/json\r\nContent-Length: %zu\r\n%s\r\n%s",
+                     path, strlen(body), headers, body);
+    return gateway_ask(run, request, (size_t)n, answer, sizeof answer);
+}
+
+static void test_bodies(void **state)
+{
+    gateway_run run;
+    (void)state;
+    gateway_begin(&run, &(by_gateway_options){0});
+    assert_int_equal(
+        send_body(&run, "/v1/tasks", "", "{\"endpoint\":\"/v1/completions\",\"body\":\"x\"}"), 400);
+    assert_non_null(strstr(answer, "'body' must be an object"));
+    assert_non_null(strstr(answer, "\"param\":\"body\""));
+    assert_int_equal(send_body(&run, "/v1/tasks", "", "{\"endpoint\":"), 400);
+    assert_non_null(strstr(answer, "the body is not JSON (line 1, column 12)"));
+    assert_int_equal(send_body(&run, "/v1/tasks", "",
+                               "{\"endpoint\":\"/v1/chat/completions\",\"body\":{\"model\":\"m\","
+                               "\"messages\":[{\"role\":\"user\",\"content\":5}]}}"),
+                     400);
+    assert_non_null(strstr(answer, "\"param\":\"messages[0].content\""));
+    assert_int_equal(send_body(&run, "/v1/chat/completions", "",
+                               "{\"model\":\"m\",\"messages\":[{\"role\":\"user\"}]}"),
+                     400);
+    assert_non_null(strstr(answer, "\"param\":\"messages[0].content\""));
+    assert_int_equal(send_body(&run, "/v1/completions", "",
+                               "{\"model\":\"m\",\"prompt\":\"a\",\"suffix\":\"b\"}"),
+                     400);
+    assert_non_null(strstr(answer, "'suffix' is not supported"));
+    assert_int_equal(send_body(&run, "/v1/completions", "Content-Encoding: gzip\r\n", "{}"), 415);
+    assert_non_null(strstr(answer, "encoded_body"));
+    assert_int_equal(send_body(&run, "/v1/completions", "Content-Encoding: identity\r\n", "{}"),
+                     400);
+    gateway_end(&run);
+}
+
+#define GET(target) "GET " target " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+
+/* Nobody answers what is asked of tasks: each question gets a 503, and when to ask again. */
+static void test_no_broker(void **state)
+{
+    gateway_run run;
+    (void)state;
+    gateway_begin(&run, &(by_gateway_options){0});
+    assert_int_equal(ask(&run, GET("/v1/tasks/task_1")), 503);
+    assert_non_null(strstr(answer, "Retry-After: 1\r\n"));
+    assert_int_equal(ask(&run, GET("/v1/tasks/task_1/events")), 503);
+    assert_non_null(strstr(answer, "Retry-After: 1\r\n"));
+    assert_int_equal(send_body(&run, "/v1/tasks", "",
+                               "{\"endpoint\":\"/v1/completions\",\"body\":{\"model\":\"m\","
+                               "\"prompt\":\"a\"}}"),
+                     503);
+    const char *wait = strstr(answer, "Retry-After: 1\r\n");
+    assert_non_null(wait);
+    assert_null(strstr(wait + 1, "Retry-After"));
+    assert_int_equal(ask(&run, GET("/v1/responses/resp_1?stream=false")), 503);
+    assert_int_equal(ask(&run, GET("/v1/responses/resp_1?stream=true")), 400);
+    assert_non_null(strstr(answer, "\"param\":\"stream\""));
+    assert_int_equal(ask(&run, GET("/v1/responses/resp_1?stream=false&starting_after=3")), 400);
+    assert_non_null(strstr(answer, "the query parameter 'starting_after' is not supported"));
     gateway_end(&run);
 }
 
@@ -499,12 +572,13 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_routes),   cmocka_unit_test(test_before_the_body),
-        cmocka_unit_test(test_host),     cmocka_unit_test(test_log),
-        cmocka_unit_test(test_head),     cmocka_unit_test(test_too_large),
-        cmocka_unit_test(test_cors),     cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_bad_keys), cmocka_unit_test(test_connections_per_address),
-        cmocka_unit_test(test_proxies),
+        cmocka_unit_test(test_routes),    cmocka_unit_test(test_before_the_body),
+        cmocka_unit_test(test_host),      cmocka_unit_test(test_log),
+        cmocka_unit_test(test_head),      cmocka_unit_test(test_too_large),
+        cmocka_unit_test(test_cors),      cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_bad_keys),  cmocka_unit_test(test_connections_per_address),
+        cmocka_unit_test(test_proxies),   cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_no_broker),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -418,7 +418,7 @@ static void take_text(by__part *part, size_t choice, const char *text, size_t le
         by__histogram_add(first ? &call->counts->first : &call->counts->token, seconds);
     }
     call->last_text = now;
-    if (!call->stream || call->form->keeps || call->kept) {
+    if (!call->stream || call->form->keeps || call->gathers || call->kept) {
         keep_text(call, choice, text, length, logprobs);
     }
     if (call->stream && begin(call)) {

@@ -1,12 +1,11 @@
-/* OpenAI's API: requests for completions and chats, their answers, and the frames of streams. */
+/* OpenAI's API: requests for completions and chats; openai_answer.c answers them. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "serve/fields.h"
-#include "serve/gateway/gateway.h"
+#include "serve/gateway/openai_tools.h"
 #include "serve/messages.h"
 
-/* Most levels of nesting in a body. */
 /* Most top tokens that are reported for each token. */
 #define MOST_TOP 20
 
@@ -16,6 +15,10 @@ typedef struct asked {
     const json_t *prompt;
     const json_t *messages;
     const json_t *tools;
+    const json_t *tool_choice;
+    const json_t *modalities;
+    const json_t *variables;                                           /* of the chat template */
+    const json_t *suffix, *functions, *function_call, *audio, *search; /* not supported */
     const json_t *stop;
     const json_t *bias;
     const json_t *stop_ids;
@@ -60,20 +63,31 @@ typedef struct asked {
 
 static const by__field completion_fields[] = {SHARED, ANY("prompt", prompt),
                                               INTEGER("best_of", best_of, 1, BY__MOST_N),
-                                              BOOL("echo", echo), BY__IGNORED("suffix")};
+                                              BOOL("echo", echo), ANY("suffix", suffix)};
 static const by__field chat_fields[] = {
     SHARED,
     ANY("messages", messages),
     ANY("tools", tools),
     INTEGER("max_completion_tokens", completion_tokens, 1, 1 << 24),
     INTEGER("top_logprobs", top_logprobs, 0, MOST_TOP),
-    BY__IGNORED("tool_choice"),
+    ANY("tool_choice", tool_choice),
+    ANY("modalities", modalities),
+    ANY("chat_template_kwargs", variables),
+    ANY("functions", functions),
+    ANY("function_call", function_call),
+    ANY("audio", audio),
+    ANY("web_search_options", search),
     BY__IGNORED("parallel_tool_calls"),
+    BY__IGNORED("reasoning_effort"),
+    BY__IGNORED("verbosity"),
+    BY__IGNORED("prediction"),
     BY__IGNORED("metadata"),
     BY__IGNORED("store"),
     BY__IGNORED("service_tier"),
     BY__IGNORED("safety_identifier"),
-    BY__IGNORED("prompt_cache_key")};
+    BY__IGNORED("prompt_cache_key"),
+    BY__IGNORED("prompt_cache_retention"),
+    BY__IGNORED("prompt_cache_options")};
 
 /* ---- reading ---- */
 
@@ -99,6 +113,48 @@ static by_status read_logprobs(by__call *call, const asked *a, const char **para
     return call->logprobs || call->top == 0
                ? BY_OK
                : by_error_set(error, BY_EARG, "'top_logprobs' needs 'logprobs' to be true");
+}
+
+/* Fields of OpenAI's API whose effect an answer would lack. */
+static by_status refuse_others(const asked *a, const char **param, by_error *error)
+{
+    const struct {
+        const char *name;
+        const json_t *value;
+        const char *instead;
+    } rows[] = {
+        {"suffix",
+         json_string_length(a->suffix) > 0 || !json_is_string(a->suffix) ? a->suffix : NULL,
+         "the model continues a prompt"},
+        {"functions", a->functions, "send 'tools'"},
+        {"function_call", a->function_call, "send 'tool_choice'"},
+        {"audio", a->audio, "the model writes text"},
+        {"web_search_options", a->search, "send what is known in 'messages'"},
+    };
+    size_t i;
+    json_t *one;
+    for (i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        if (rows[i].value != NULL) {
+            *param = rows[i].name;
+            return by_error_set(error, BY_EARG, "'%s' is not supported: %s", rows[i].name,
+                                rows[i].instead);
+        }
+    }
+    *param = "modalities";
+    if (a->modalities != NULL && !json_is_array(a->modalities)) {
+        return by_error_set(error, BY_EARG, "'modalities' must be a list");
+    }
+    json_array_foreach(a->modalities, i, one)
+    {
+        if (!json_is_string(one) || strcmp(json_string_value(one), "text") != 0) {
+            return by_error_set(error, BY_EARG,
+                                "'modalities' has only text: the model writes text");
+        }
+    }
+    *param = "chat_template_kwargs";
+    return a->variables == NULL || json_is_object(a->variables)
+               ? BY_OK
+               : by_error_set(error, BY_EARG, "'chat_template_kwargs' must be an object");
 }
 
 /* Number of tokens requested for the answer; 0: as many as fit. */
@@ -147,7 +203,9 @@ static bool add_rare(json_t *request, const by__call *call, const asked *a)
          a->stop_ids != NULL ? json_incref((json_t *)(uintptr_t)a->stop_ids) : json_null()},
         {"priority", a->priority != 0 ? json_integer(a->priority) : json_null()},
         {"echo", a->echo ? json_true() : json_null()},
-        {"score", call->own != NULL ? json_true() : json_null()},
+        {"score", by__get_integer(call->own, "best") > 0 ? json_true() : json_null()},
+        {"chat_template_kwargs",
+         a->variables != NULL ? json_incref((json_t *)(uintptr_t)a->variables) : json_null()},
     };
     bool added = request != NULL;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
@@ -159,8 +217,34 @@ static bool add_rare(json_t *request, const by__call *call, const asked *a)
     return added;
 }
 
+/* Makes the constraint of the text, for a call of a function or as the client asks; NULL: none. */
+static by_status make_format(json_t **out, by__call *call, asked *a, const char **param,
+                             by_error *error)
+{
+    json_t *function = NULL;
+    BY_TRY(by__openai_tools(call, &a->tools, a->tool_choice, &function, param, error));
+    if (function != NULL) {
+        a->forms.response = NULL; /* is about texts, and the answer is a call */
+    }
+    by_status status = by__openai_format(out, &a->forms, param, error);
+    if (function == NULL) {
+        return status;
+    }
+    if (status == BY_OK && *out != NULL) {
+        json_decref(*out);
+        status =
+            by_error_set(error, BY_EARG, "'%s' and a required call cannot both be given", *param);
+    }
+    *out = function;
+    if (status != BY_OK) {
+        json_decref(function);
+        *out = NULL;
+    }
+    return status;
+}
+
 /* Makes the request for a worker (worker_request.c), except the prompt. */
-static by_status make_request(json_t **out, by__call *call, const asked *a, const char **param,
+static by_status make_request(json_t **out, by__call *call, asked *a, const char **param,
                               by_error *error)
 {
     json_t *format;
@@ -170,7 +254,7 @@ static by_status make_request(json_t **out, by__call *call, const asked *a, cons
         BY_TRY(by__random_bytes(&seed, sizeof seed, error));
         seed >>= 2;
     }
-    BY_TRY(by__openai_format(&format, &a->forms, param, error));
+    BY_TRY(make_format(&format, call, a, param, error));
     *param = NULL;
     *out = json_pack(
         "{sI sI sI sI sf sf sf sf sf sf sf sb sI sb sO* sO* sO* sO* so* ss}", "seed",
@@ -294,6 +378,8 @@ by_status by__openai_read(by__call *call, const json_t *body, size_t length, con
                             chat ? "'messages' must be a list with at least one message"
                                  : "'prompt' is missing");
     }
+    BY_TRY(by__openai_messages(a.messages, call->place, param, error));
+    BY_TRY(refuse_others(&a, param, error));
     BY_TRY(read_logprobs(call, &a, param, error));
     BY_TRY(read_best(call, &a, param, error));
     *param = "min_tokens";
@@ -317,176 +403,8 @@ by_status by__openai_read(by__call *call, const json_t *body, size_t length, con
     return status;
 }
 
-/* ---- answering ---- */
-
-static void add_head(const by__call *call, const char *object, by__text *out)
-{
-    by__text_format(out, "{\"id\":\"%s\",\"object\":\"%s\",\"created\":%lld,\"model\":", call->id,
-                    object, (long long)call->created);
-    by__text_json(out, call->model, strlen(call->model));
-}
-
-static const char *chunk_of(const by__call *call)
-{
-    return call->form->kind == BY__CALL_CHAT ? "chat.completion.chunk" : "text_completion";
-}
-
-/* Prints log-probabilities in the format of the kind. */
-static void add_logprobs(const by__call *call, const json_t *list, by__text *out)
-{
-    if (!call->logprobs || json_array_size(list) == 0) {
-        by__text_add(out, "null");
-        return;
-    }
-    if (call->form->kind == BY__CALL_CHAT) {
-        by__text_add(out, "{\"content\":");
-        by__openai_tokens(list, out);
-        by__text_add(out, ",\"refusal\":null}");
-        return;
-    }
-    by__openai_places(list, call->top > 0, out);
-}
-
-/* Everything except the index of the choice is the same in each frame of a stream, and is printed
- * once. */
-static void begin_frame(by__call *call, size_t choice, by__text *out)
-{
-    char digits[8];
-    size_t at = sizeof digits;
-    if (call->head.length == 0) {
-        by__text_add(&call->head, "data: ");
-        add_head(call, chunk_of(call), &call->head);
-        by__text_add(&call->head, ",\"choices\":[{\"index\":");
-    }
-    out->failed = out->failed || call->head.failed;
-    digits[--at] = ',';
-    do {
-        digits[--at] = (char)('0' + choice % 10);
-        choice /= 10;
-    } while (choice > 0 && at > 0);
-    if (!out->failed) {
-        by__text_add_bytes(out, call->head.data, call->head.length);
-    }
-    by__text_add_bytes(out, digits + at, sizeof digits - at);
-}
-
-static void end_frame(const by__call *call, by__text *out)
-{
-    by__text_add(out, call->usage ? "}],\"usage\":null}\n\n" : "}]}\n\n");
-}
-
-static void first(by__call *call, size_t choice, by__text *out)
-{
-    if (call->form->kind == BY__CALL_CHAT) {
-        begin_frame(call, choice, out);
-        by__text_add(out, "\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"logprobs\":null,"
-                          "\"finish_reason\":null");
-        end_frame(call, out);
-    }
-}
-
-static void add_piece(by__call *call, size_t choice, const char *text, size_t length,
-                      const json_t *logprobs, by__text *out)
-{
-    begin_frame(call, choice, out);
-    by__text_add(out, call->form->kind == BY__CALL_CHAT ? "\"delta\":{\"content\":" : "\"text\":");
-    by__text_json(out, text, length);
-    by__text_add(out, call->form->kind == BY__CALL_CHAT ? "},\"logprobs\":" : ",\"logprobs\":");
-    add_logprobs(call, logprobs, out);
-    by__text_add(out, ",\"finish_reason\":null");
-    end_frame(call, out);
-}
-
-static void add_stop(by__call *call, size_t choice, const char *reason, by__text *out)
-{
-    begin_frame(call, choice, out);
-    by__text_format(out, "%s,\"logprobs\":null,\"finish_reason\":\"%s\"",
-                    call->form->kind == BY__CALL_CHAT ? "\"delta\":{}" : "\"text\":\"\"", reason);
-    end_frame(call, out);
-}
-
-static void add_usage(const by__call *call, by__text *out)
-{
-    int64_t prompt = 0;
-    int64_t generated = 0;
-    for (size_t i = 0; i < call->part_count; i++) {
-        prompt += call->parts[i].prompt_tokens;
-        generated += call->parts[i].generated;
-    }
-    by__text_format(out,
-                    "\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,"
-                    "\"total_tokens\":%lld}",
-                    (long long)prompt, (long long)generated, (long long)(prompt + generated));
-}
-
-static void add_end(by__call *call, by__text *out)
-{
-    if (call->usage) {
-        by__text_add(out, "data: ");
-        add_head(call, chunk_of(call), out);
-        by__text_add(out, ",\"choices\":[],");
-        add_usage(call, out);
-        by__text_add(out, "}\n\n");
-    }
-    by__text_add(out, "data: [DONE]\n\n");
-}
-
-static void add_failure(by__call *call, int status, const char *code, const char *param,
-                        const char *message, by__text *out)
-{
-    BY_UNUSED(call);
-    by__text_add(out, "data: ");
-    by__openai_error(out, status, code, param, message);
-    by__text_add(out, "\n\ndata: [DONE]\n\n");
-}
-
-static void add_answer(by__call *call, by__text *out)
-{
-    bool chat = call->form->kind == BY__CALL_CHAT;
-    add_head(call, chat ? "chat.completion" : "text_completion", out);
-    by__text_add(out, ",\"choices\":[");
-    for (size_t i = 0; i < call->part_count * call->n; i++) {
-        const by__choice *c = &call->choices[i];
-        by__text_format(out, "%s{\"index\":%zu,", i > 0 ? "," : "", i);
-        by__text_add(out, chat ? "\"message\":{\"role\":\"assistant\",\"content\":" : "\"text\":");
-        by__text_json(out, c->text.data == NULL ? "" : c->text.data, c->text.length);
-        out->failed = out->failed || c->text.failed;
-        by__text_add(out, chat ? ",\"refusal\":null},\"logprobs\":" : ",\"logprobs\":");
-        add_logprobs(call, c->logprobs, out);
-        by__text_format(out, ",\"finish_reason\":\"%s\"}", c->reason);
-    }
-    by__text_add(out, "],");
-    add_usage(call, out);
-    by__text_add(out, "}");
-}
-
-void by__openai_error(by__text *out, int status, const char *code, const char *param,
-                      const char *message)
-{
-    const char *type = status == 401   ? "authentication_error"
-                       : status == 403 ? "permission_error"
-                       : status == 404 ? "not_found_error"
-                       : status == 429 ? "rate_limit_error"
-                       : status == 503 ? "unavailable_error"
-                       : status >= 500 ? "server_error"
-                                       : "invalid_request_error";
-    by__text_add(out, "{\"error\":{\"message\":");
-    by__text_json(out, message, strlen(message));
-    by__text_format(out, ",\"type\":\"%s\",\"param\":", type);
-    if (param == NULL) {
-        by__text_add(out, "null");
-    } else {
-        by__text_json(out, param, strlen(param));
-    }
-    by__text_add(out, ",\"code\":");
-    by__text_json(out, code, strlen(code));
-    by__text_add(out, "}}");
-}
-
-/* ---- the forms ---- */
-
-static by_status read_text(by__call *call, const by__http_request *request, const char **param,
-                           by_error *error)
+by_status by__openai_read_text(by__call *call, const by__http_request *request, const char **param,
+                               by_error *error)
 {
     json_t *body;
     BY_TRY(by__openai_parse(&body, request->body, request->body_length, error));
@@ -494,19 +412,3 @@ static by_status read_text(by__call *call, const by__http_request *request, cons
     json_decref(body);
     return status;
 }
-
-/* Common to both kinds. */
-#define FORM                                                                                       \
-    .read = read_text, .first = first, .text = add_piece, .stop = add_stop, .end = add_end,        \
-    .fail = add_failure, .answer = add_answer, .apart = true
-
-const by__call_form by__completion_form = {.name = "completion",
-                                           .route = "/v1/completions",
-                                           .prefix = "cmpl-",
-                                           .kind = BY__CALL_COMPLETION,
-                                           FORM};
-const by__call_form by__chat_form = {.name = "chat",
-                                     .route = "/v1/chat/completions",
-                                     .prefix = "chatcmpl-",
-                                     .kind = BY__CALL_CHAT,
-                                     FORM};

@@ -74,9 +74,11 @@ by_status by__served_encode(by_token_buffer *out, const by__served_model *model,
 by_status by__served_ids(by_token_buffer *out, const by__served_model *model, const json_t *list,
                          const char *name, by_error *error);
 /* Encodes a conversation, with what its template ends it with (worker_messages.c). The parts of a
- * content are joined unless the template iterates over them. */
+ * content are joined unless the template iterates over them. tools, variables (of the template):
+ * NULL for none. */
 by_status by__served_messages(by_token_buffer *out, const by__served_model *model,
-                              const json_t *messages, const json_t *tools, by_error *error);
+                              const json_t *messages, const json_t *tools, const json_t *variables,
+                              by_error *error);
 
 /* A request in the worker. The engine's thread owns it from by__engine_submit until it returns it
  * with BY__OUT_LAST, but reads only `request` and writes only `session`. */

@@ -42,7 +42,8 @@ static by_status level(json_t **out, const json_t *messages, bool parts, by_erro
 }
 
 by_status by__served_messages(by_token_buffer *out, const by__served_model *model,
-                              const json_t *messages, const json_t *tools, by_error *error)
+                              const json_t *messages, const json_t *tools, const json_t *variables,
+                              by_error *error)
 {
     char *text = NULL;
     size_t length;
@@ -56,15 +57,19 @@ by_status by__served_messages(by_token_buffer *out, const by__served_model *mode
     BY_TRY(level(&even, messages, by_chat_takes_parts(model->chat), error));
     char *said = json_dumps(even, JSON_COMPACT);
     char *known = tools == NULL ? NULL : json_dumps(tools, JSON_COMPACT);
+    char *more = variables == NULL ? NULL : json_dumps(variables, JSON_COMPACT);
     json_decref(even);
-    by_status status = said == NULL || (tools != NULL && known == NULL)
-                           ? by_error_set(error, BY_EMEMORY, "out of memory: a conversation")
-                           : BY_OK;
+    by_status status =
+        said == NULL || (tools != NULL && known == NULL) || (variables != NULL && more == NULL)
+            ? by_error_set(error, BY_EMEMORY, "out of memory: a conversation")
+            : BY_OK;
     if (status == BY_OK) {
         by_chat_request chat = {.messages = said,
                                 .messages_length = strlen(said),
                                 .tools = known,
                                 .tools_length = known == NULL ? 0 : strlen(known),
+                                .variables = more,
+                                .variables_length = more == NULL ? 0 : strlen(more),
                                 .add_generation_prompt = true};
         status = by_chat_render(model->chat, &chat, &text, &length, error);
     }
@@ -73,6 +78,7 @@ by_status by__served_messages(by_token_buffer *out, const by__served_model *mode
     }
     free(said);
     free(known);
+    free(more);
     free(text);
     return status;
 }

@@ -16,6 +16,7 @@ typedef struct asked {
     const json_t *prompt;   /* a string or a list of tokens */
     const json_t *messages; /* of a conversation; exactly one of the two is given */
     const json_t *tools;
+    const json_t *variables; /* of the template */
     int64_t tokens;
     int64_t n;
     int64_t top_k;
@@ -41,6 +42,7 @@ static const by__field fields[] = {
     BY__ANY("prompt", asked, prompt),
     BY__ANY("messages", asked, messages),
     BY__ANY("tools", asked, tools),
+    BY__ANY("chat_template_kwargs", asked, variables),
     BY__INTEGER("max_tokens", asked, tokens, 0, 1 << 24),
     BY__INTEGER("n", asked, n, 1, BY__MOST_N),
     BY__INTEGER("top_k", asked, top_k, 0, 1 << 24),
@@ -76,7 +78,7 @@ static by_status take_prompt(by__work *w, const by__served_model *model, const a
         return by_error_set(error, BY_EARG, "one of 'prompt' and 'messages' is needed");
     }
     if (a->messages != NULL) {
-        return by__served_messages(&w->prompt, model, a->messages, a->tools, error);
+        return by__served_messages(&w->prompt, model, a->messages, a->tools, a->variables, error);
     }
     if (json_is_array(a->prompt)) {
         return by__served_ids(&w->prompt, model, a->prompt, "prompt", error);

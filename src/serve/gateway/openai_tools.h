@@ -1,0 +1,43 @@
+/* OpenAI's API: the functions of a chat, `tools` and `tool_choice` (openai_tools.c), for openai.c
+ * and openai_answer.c. */
+#ifndef BY_SERVE_GATEWAY_OPENAI_TOOLS_H
+#define BY_SERVE_GATEWAY_OPENAI_TOOLS_H
+
+#include "serve/gateway/gateway.h"
+
+/* How a text has calls of functions. */
+typedef enum by__openai_calling {
+    BY__CALLS_NONE,
+    BY__CALLS_NAMED,  /* it is the arguments of one function */
+    BY__CALLS_CHOSEN, /* it is an object with the name of a function and its arguments */
+    BY__CALLS_MARKED  /* it may have such objects between marks */
+} by__openai_calling;
+
+/* Checks *tools (NULL: none were given) and the choice (NULL: auto), sets call->own and
+ * call->gathers, and *tools to NULL if the model is not to be shown them. *format: the constraint
+ * for a worker if a call is required, else NULL; a new reference. BY_EARG: *param names what is
+ * wrong. */
+by_status by__openai_tools(by__call *call, const json_t **tools, const json_t *choice,
+                           json_t **format, const char **param, by_error *error);
+by__openai_calling by__openai_calls_as(const by__call *call);
+/* A call of a function in the answer. */
+typedef struct by__openai_called {
+    size_t choice;
+    size_t index; /* among the calls of the choice */
+    bool streams; /* the index is printed */
+    const char *name;
+    size_t name_length;
+    const char *arguments;
+    size_t length;
+} by__openai_called;
+
+/* Prints a call: its id, type and function. */
+void by__openai_add_call(const by__call *call, const by__openai_called *called, by__text *out);
+/* Prints the calls in the complete text of a choice, separated by commas, and returns their number.
+ * *before: leading bytes of the text that are the content of the message. */
+size_t by__openai_add_calls(const by__call *call, size_t choice, bool streams, by__text *out,
+                            size_t *before);
+/* Leading bytes of an incomplete text that cannot become part of a marked call. */
+size_t by__openai_shown(const by__text *text);
+
+#endif
