@@ -4,8 +4,7 @@
 
 #include "cli.h"
 
-/* Value of --top if it is not given, and what it then means, if the vocabulary has as many. */
-#define NO_TOP      INT64_MIN
+/* Most tokens to store for each position if --top is not given. */
 #define DEFAULT_TOP 64
 
 static bool show_progress(void *user, uint64_t done, uint64_t windows)
@@ -23,7 +22,7 @@ static bool show_progress(void *user, uint64_t done, uint64_t windows)
 static int run(int argc, char **argv)
 {
     uint64_t shown = 0;
-    by_store_logits_options o = {.top = NO_TOP, .temperature = 2.0, .user = &shown};
+    by_store_logits_options o = {.temperature = 2.0, .user = &shown};
     const char *out = NULL;
     int64_t threads = 0;
     bool best = false;
@@ -67,7 +66,7 @@ static int run(int argc, char **argv)
     o.progress = show_progress;
     cli_catch_signals();
     by_status status = cli_open_pretrained(&model, &found, rest[0], best, ema, NULL, &error);
-    if (status == BY_OK && o.top == NO_TOP) {
+    if (status == BY_OK && o.top == 0) {
         int64_t vocab = by_pretrained_config(model)->model.vocab;
         o.top = vocab >= 1 && vocab < DEFAULT_TOP ? vocab : DEFAULT_TOP;
     }

@@ -83,6 +83,17 @@ json_t *by__request_text(const json_t *request)
     return out;
 }
 
+json_t *by__message_with_text(const json_t *message)
+{
+    json_t *out = by__copy_object(message);
+    json_t *text = by__request_text(json_object_get(message, "request"));
+    if (json_object_set_new(out, "request", text) != 0) {
+        json_decref(out);
+        out = NULL;
+    }
+    return out;
+}
+
 by_status by__request_parse(json_t *message, by_error *error)
 {
     const json_t *given = json_object_get(message, "request");

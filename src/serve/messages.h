@@ -96,6 +96,8 @@ void by__text_dump(by__text *out, const json_t *value, size_t flags);
  * parses it nor needs the memory of its values, up to 80 times that of the text. NULL: memory is
  * exhausted. */
 json_t *by__request_text(const json_t *request);
+/* A shallow copy of a message, with its request as text. NULL: memory is exhausted. */
+json_t *by__message_with_text(const json_t *message);
 /* Replaces the text by the request, also when it is one already. BY_EFORMAT: it is none. */
 by_status by__request_parse(json_t *message, by_error *error);
 

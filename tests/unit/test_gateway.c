@@ -161,28 +161,28 @@ static void test_before_the_body(void **state)
     free(keys);
 }
 
-/* A body that is allowed may still be more than a message to a worker: a number of three bytes
- * takes nineteen there. */
+/* A body that is allowed may still be more than a message to a worker: an escaped quote of two
+ * bytes takes four there. */
 static void test_too_large(void **state)
 {
     static const char head[] =
         "POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
         "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n"
-        "{\"model\":\"a\",\"rows\":[[";
-    const size_t count = (size_t)4 << 20;
+        "{\"model\":\"a\",\"rows\":[[\"";
+    const size_t count = (size_t)20 << 20;
     gateway_run run;
     (void)state;
-    char *request = malloc(sizeof head + 32 + 4 * count + 4);
+    char *request = malloc(sizeof head + 32 + 2 * count + 4);
     assert_non_null(request);
     size_t n =
-        (size_t)sprintf(request, head, sizeof "{\"model\":\"a\",\"rows\":[[" + 4 * count + 1);
+        (size_t)sprintf(request, head, sizeof "{\"model\":\"a\",\"rows\":[[\"" - 1 + 2 * count + 4);
     for (size_t i = 0; i < count; i++) {
-        memcpy(request + n, i + 1 < count ? "0.1," : "0.1]", 4);
-        n += 4;
+        memcpy(request + n, "\\\"", 2);
+        n += 2;
     }
-    memcpy(request + n, "]}", 2);
-    gateway_begin(&run, &(by_gateway_options){.body = (size_t)32 << 20});
-    assert_int_equal(gateway_ask(&run, request, n + 2, answer, sizeof answer), 400);
+    memcpy(request + n, "\"]]}", 4);
+    gateway_begin(&run, &(by_gateway_options){.body = (size_t)64 << 20});
+    assert_int_equal(gateway_ask(&run, request, n + 4, answer, sizeof answer), 400);
     assert_non_null(strstr(answer, "send less at a time"));
     gateway_end(&run);
     free(request);

@@ -46,10 +46,8 @@ static void submit_part(by__gateway *g, by__part *part)
         (void)json_object_set_new(part->message, "seen", json_boolean(seen));
         (void)json_object_set_new(part->message, "again", json_boolean(part->submitted));
         (void)json_object_set_new(part->message, "left", json_real(left > 0.001 ? left : 0.001));
-        json_t *message = json_copy(part->message);
-        json_t *request = by__request_text(json_object_get(part->message, "request"));
-        bool sent = json_object_set_new(message, "request", request) == 0 &&
-                    by__broker_link_send(&g->broker, message);
+        json_t *message = by__message_with_text(part->message);
+        bool sent = message != NULL && by__broker_link_send(&g->broker, message);
         part->submitted = sent || part->submitted;
         json_decref(message);
     }

@@ -84,7 +84,12 @@ by_status by__call_one_part(by__call *call, json_t *request, int64_t cost, int64
 by_status by__call_check(const by__call *call, size_t length, by_error *error)
 {
     for (size_t i = 0; i < call->part_count && length > BY__LINK_MESSAGE / 16; i++) {
-        size_t bytes = json_dumpb(call->parts[i].message, NULL, 0, JSON_COMPACT);
+        json_t *message = by__message_with_text(call->parts[i].message);
+        size_t bytes = json_dumpb(message, NULL, 0, JSON_COMPACT);
+        json_decref(message);
+        if (message == NULL) {
+            return by_error_set(error, BY_EMEMORY, "out of memory: a request");
+        }
         if (bytes > BY__LINK_MESSAGE - AROUND) {
             return by_error_set(error, BY_EARG,
                                 "the request takes %zu bytes for a worker, and %zu are possible: "

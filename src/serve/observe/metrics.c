@@ -11,7 +11,8 @@ const double by__edges[BY__EDGES] = {0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.
                                      0.15,  0.2,    0.25,  0.3,  0.4,   0.5,  0.75,  1.0,
                                      2.5,   5.0,    10.0,  30.0, 60.0,  300.0};
 
-const char *const by__refusals[BY__REFUSALS] = {"queue_full", "queue_wait", "queue_deadline"};
+const char *const by__refusals[BY__REFUSALS] = {"queue_full", "queue_wait", "queue_deadline",
+                                                "too_many_stored"};
 
 void by__metrics_refused(uint64_t rejected[BY__REFUSALS], const char *code)
 {

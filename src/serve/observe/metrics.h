@@ -40,7 +40,7 @@ double by__histogram_quantile(const by__histogram *histogram, double p);
 
 /* Reasons for which a broker refuses a request temporarily, by the codes of its errors
  * (messages.c). */
-#define BY__REFUSALS 3
+#define BY__REFUSALS 4
 extern const char *const by__refusals[BY__REFUSALS];
 
 /* Counts of engine requests by outcome, and of HTTP answers by class. */
