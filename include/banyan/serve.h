@@ -205,7 +205,7 @@ BY_API by_status by_serve_run(const by_serve_options *options, by_error *error);
 
 /* ---- deployment ---- */
 
-/* Deployment of another version of the model. */
+/* Deployment of another version of the model. by_deploy_defaults sets everything but `control`. */
 typedef struct by_deploy_options {
     const char *control; /* as in by_serve_options */
     /* Absolute path of the version to deploy; NULL: what is served now, if its run has a newer
@@ -217,21 +217,27 @@ typedef struct by_deploy_options {
     /* Fraction of requests that the new version gets first, < 1; it then gets 25 %, 50 % and all.
      * 0: all at once. */
     double canary;
-    double hold;   /* seconds of each fraction, and of shadow traffic; 0: 30 */
+    double hold;   /* seconds of each fraction, and of shadow traffic, >= 0; default 30 */
     bool shadow;   /* first send it copies of requests and compare the answers */
-    double errors; /* permitted excess of its error rate over the previous version's; 0: 0.02 */
-    /* Permitted ratio of its 95th percentile of time to first text to the previous version's; 0:
-     * 1.5. */
-    double slower;
+    double errors; /* permitted excess of its error rate over the previous version's, 0 to 1;
+                      default 0.02 */
+    double slower; /* permitted ratio of its 95th percentile of time to first text to the previous
+                      version's, >= 1; default 1.5 */
+    bool force;    /* deploy it even if it answers other requests than the version that serves */
 } by_deploy_options;
 
-/* Deploys a version: starts its workers, sends them the golden request (a fixed prompt whose answer
- * must be finite, equal on all workers, and equal to that of the version's first use on this
- * machine), shifts requests to them, and ends the previous workers when they have answered theirs.
- * Rolls back by itself if the workers do not start, the golden request fails, or requests fail or
- * take longer than before. Returns once the workers are being started; by_deploy_status_now reports
- * the progress. Returns BY_ESTATE if the deployment cannot start (the message says why), BY_EIO if
- * no server answers. */
+/* Sets the defaults: the newest checkpoint of what is served, all requests at once. */
+BY_API void by_deploy_defaults(by_deploy_options *out);
+
+/* Deploys a version: starts its workers, sends them the golden request (a fixed prompt, or a row of
+ * missing values, whose answer must be finite, equal on all workers, and equal to that of the
+ * version's first use on this machine), shifts requests to them, and ends the previous workers when
+ * they have answered theirs. Rolls back by itself if the workers do not start, if without `force`
+ * the version reads another kind of input or other columns, or has no chat template where the
+ * previous one has one, if the golden request fails, or if requests fail or take longer than
+ * before. Returns once the workers are being started; by_deploy_status_now reports the progress.
+ * Returns BY_EARG for an option out of range, BY_ESTATE if the deployment cannot start (the message
+ * says why), BY_EIO if no server answers. */
 BY_API by_status by_deploy(const by_deploy_options *options, by_error *error);
 
 /* State of a served model and its deployment. */
@@ -266,15 +272,11 @@ BY_API by_status by_deploy_status_now(by_deploy_status *out, const char *control
 typedef struct by_shared_deploy_options {
     const char *broker;  /* address, as in by_gateway_options */
     const char *model;   /* name of the model */
-    const char *version; /* version to deploy, whose workers are running */
-    /* Return to the previous version; a deployment in progress is ended, by its own process if that
-     * is running. The other fields except `phase` are ignored. */
-    bool rollback;
-    double canary; /* this and the next four are as in by_deploy_options */
-    double hold;
-    bool shadow;
-    double errors;
-    double slower;
+    const char *version; /* version to deploy, whose workers are running; of a rollback NULL */
+    /* Canary, shadow traffic and limits; `control` and `path` are not used. `rollback` returns to
+     * the previous version; a deployment in progress is ended, by its own process if that is
+     * running. */
+    by_deploy_options how;
     /* Reports each phase and share of the new version; may be NULL. */
     void (*phase)(void *user, const char *version, const char *phase, double share);
     void *user;
@@ -285,8 +287,8 @@ typedef struct by_shared_deploy_options {
  * by_deploy, based on the counts of all gateways in Redis. If no other version has workers, later
  * ones get no requests until they are deployed. Returns when the version gets all requests. Returns
  * BY_ESTATE if it was rolled back (the previous version gets all requests again), could not begin,
- * or on SIGTERM or SIGINT; BY_EARG for an invalid version; BY_EIO if Redis cannot be reached. If
- * the process dies, the shares stay until the next deployment. */
+ * or on SIGTERM or SIGINT; BY_EARG for an invalid version or option; BY_EIO if Redis cannot be
+ * reached. If the process dies, the shares stay until the next deployment. */
 BY_API by_status by_deploy_shared(const by_shared_deploy_options *options, by_error *error);
 
 /* Gets the same state for a model whose gateways and workers meet at a Redis server, whoever

@@ -168,12 +168,7 @@ static int shift(const by_deploy_options *o, const char *broker, const char *mod
     const by_shared_deploy_options options = {.broker = broker,
                                               .model = model,
                                               .version = version,
-                                              .rollback = o->rollback,
-                                              .canary = o->canary,
-                                              .hold = o->hold,
-                                              .shadow = o->shadow,
-                                              .errors = o->errors,
-                                              .slower = o->slower,
+                                              .how = *o,
                                               .phase = tell_phase,
                                               .user = &told};
     if (by_deploy_shared(&options, &error) != BY_OK) {
@@ -240,6 +235,9 @@ static int run(int argc, char **argv)
         {"slower", CLI_NUMBER, &o->slower, "TIMES",
          "roll back when the p95 to the first text is more than this many times the previous "
          "version's (default 1.5)"},
+        {"force", CLI_SWITCH, &o->force, NULL,
+         "deploy it even if it reads another kind of input or other columns than the version that "
+         "serves"},
         {"rollback", CLI_SWITCH, &o->rollback, NULL,
          "return to the previous version, or end a deployment in progress"},
         {"detach", CLI_SWITCH, &d.detach, NULL,
@@ -251,6 +249,7 @@ static int run(int argc, char **argv)
     char **rest;
     int rest_count;
     by_error error = {0};
+    by_deploy_defaults(o);
     int code = cli_parse(&cli_deploy, flags, argc, argv, &rest, &rest_count);
     if (code >= 0) {
         return code;
@@ -303,8 +302,8 @@ const cli_command cli_deploy = {
     "\n"
     "The server starts workers of the new version, checks them with a golden request,\n"
     "shifts requests to them, and stops the previous workers once they have finished. It\n"
-    "rolls back when workers do not start, when the check fails, or when more requests fail\n"
-    "or take longer than before.\n"
+    "rolls back when workers do not start, when the version answers other requests, when the\n"
+    "check fails, or when more requests fail or take longer than before.\n"
     "\n"
     "With --broker, workers of VERSION (`banyan worker --version`) must already run; the\n"
     "command shifts requests to them while it runs. --rollback then returns to the\n"

@@ -33,6 +33,9 @@ expect 400 admin POST /v1/admin/deploy '{"path": "first"}'
 holds answer "must begin with /"
 expect 400 admin POST /v1/admin/deploy '{"where": "/"}'
 expect 400 admin POST /v1/admin/deploy '[]'
+expect 400 admin POST /v1/admin/deploy '{"hold": -5}'
+holds answer "hold -5: give seconds"
+expect 400 admin POST /v1/admin/deploy '{"slower": 0.1}'
 expect 400 admin POST /v1/admin/deploy "{\"path\": \"$work/none\"}"
 expect 409 admin POST /v1/admin/deploy "{\"path\": \"$work/runs/tiny\"}"
 holds answer "is already live"

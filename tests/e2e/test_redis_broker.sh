@@ -264,6 +264,18 @@ answers "begun 2 *" take wa two a 1 0 3 99
 kill $background
 background=
 
+# What workers report describes the model once their version serves, and before that the version alone.
+for v in a b; do
+    answers "" hello w$v told $v "{\"of\":\"$v\"}"
+    answers "" beat w$v told $v "{\"model\":\"told\",\"version\":\"$v\"}"
+    answers "1" route told s1 "$(only a)" ''
+    answers '*told {"of":"a"} *"info":{"of":"a"}*' state g 5000
+done
+answers "1" route told s1 "$(route 1 0)" ''
+answers '*told {"of":"a"} *"info":{"of":"b"}*' state g 5000
+answers "1" route told s1 "$(only b)" '{"of":"a"}'
+answers '*told {"of":"b"} *' state g 5000
+
 # Copies count nowhere: they neither came from clients nor are in front of them. What is at a version without a share is not
 # in front of new requests either.
 answers "" hello wa copied a '{}'

@@ -35,19 +35,33 @@ for run in tiny other; do
     run 0 "$banyan" train c.yaml --quiet --set name=$run --set model.context=128 --set train.batch=1 --set train.steps=2 --set optimizer.warmup=1 --set train.threads=1 \
         --set seed=$([ $run = tiny ] && echo 1 || echo 2)
 done
-# Weights that are no numbers: every checksum is right, and the model is useless.
-python3 - runs/other broken <<'END'
-import glob, json, os, shutil, struct, sys
-source = sorted(glob.glob(sys.argv[1] + "/checkpoints/step-*"))[-1]
-os.mkdir(sys.argv[2])
-for name in ("config.json", "tokenizer.json", "model.safetensors"):
-    shutil.copy(os.path.join(source, name), sys.argv[2])
-path = os.path.join(sys.argv[2], "model.safetensors")
-data = bytearray(open(path, "rb").read())
+# break_weights RUN DIRECTORY: weights that are no numbers: every checksum is right, and the model is useless.
+break_weights() {
+    cp -r "$(ls -d "$1"/checkpoints/step-* | tail -n 1)" "$2"
+    rm "$2/manifest.json"
+    python3 - "$2/model.safetensors" <<'END'
+import struct, sys
+data = bytearray(open(sys.argv[1], "rb").read())
 head = 8 + struct.unpack("<Q", data[:8])[0]
 data[head:] = b"\xff\xff\xff\x7f" * ((len(data) - head) // 4)
-open(path, "wb").write(data)
+open(sys.argv[1], "wb").write(data)
 END
+}
+break_weights runs/other broken
+# Two tables of other columns.
+awk 'BEGIN { print "size,age,kind,price"; for (i = 0; i < 60; i++) print i % 7 "," i % 5 "," (i % 2 ? "flat" : "house") "," 3 * (i % 7) - i % 5 }' >houses.csv
+sed '1s/age/rooms/' houses.csv >towns.csv
+for table in houses towns; do
+    cat >table.yaml <<END
+name: $table
+task: {kind: regress}
+model: {kind: mlp, hidden: [16], activation: relu}
+data: {table: $table.csv, target: price, valid_fraction: 0.2}
+train: {steps: 10, batch: 8}
+run: {dir: runs}
+END
+    run 0 "$banyan" train table.yaml --quiet --set train.threads=1 --set optimizer.warmup=1
+done
 
 say "a version that serves, is replaced and comes back, under load"
 serve_ready --workers 2
@@ -64,8 +78,16 @@ run 0 deploy --rollback
 say "what fails is rolled back: weights, a path, an order"
 run 1 deploy broken
 holds err "golden request"
+run 1 deploy runs/houses --canary 30%
+holds err "it answers other requests: it reads rows of a table, not text"
 run 1 deploy "$work/none"
 holds err "there is no such run"
+say "values out of range, and 0 that means 0"
+for wrong in "hold -5" "errors 7" "slower 0.1"; do
+    # shellcheck disable=SC2086
+    run 2 deploy runs/other --$wrong
+    holds err "$wrong: give"
+done
 run 1 deploy --detach
 holds err "is already live"
 say "copies, then a share"
@@ -101,6 +123,24 @@ is version "$before" || fail "$(cat status)"
 stop
 run 0 "$banyan" checkpoint prune runs/tiny --keep 1
 [ ! -d runs/tiny/checkpoints/step-00000002 ] || fail "a server that has ended keeps a checkpoint"
+
+say "a table: a golden row, and columns that stay what they are unless that is intended"
+break_weights runs/houses broken-houses
+cp -r "$(ls -d runs/houses/checkpoints/step-* | tail -n 1)" same
+serve_models m=runs/houses
+await_ready
+predicts() { curl -sf "$url/v1/predict" -H "Content-Type: application/json" -d "{\"model\": \"m\", \"rows\": [{\"size\": 3, \"$1\": 2, \"kind\": \"flat\"}]}" >out; }
+run 1 deploy broken-houses
+holds err "the predictions of the golden request are not finite"
+run 1 deploy runs/towns
+holds err "it answers other requests: it reads no column 'age'"
+predicts age || fail "the live version does not answer"
+run 0 deploy same
+run 0 deploy runs/towns --force
+predicts rooms || fail "the forced version does not answer: $(tail log)"
+run 0 deploy --rollback
+predicts age || fail "the former version does not answer"
+stop
 
 say "none while nothing comes, more than one under load, then fewer"
 cat >serve.yaml <<END

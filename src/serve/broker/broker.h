@@ -42,6 +42,8 @@ struct by__version {
     double share; /* share of new requests; those of a pool's versions sum to 1, or to 0 */
     bool shadow;  /* it gets copies of requests */
     bool listed;  /* listed in the supervisor's route */
+    bool serves;  /* the first one there */
+    json_t *info; /* as reported by its workers; NULL: none has connected yet */
     size_t workers;
     double seen;         /* by__now when it last had a worker */
     uint64_t requests;   /* requests that ended */
@@ -85,7 +87,7 @@ struct by__peer {
 /* The workers of one model, and the requests that wait for them. */
 struct by__pool {
     char model[256];
-    json_t *info;     /* NULL: no worker has connected yet */
+    json_t *info;     /* of the version that serves; NULL: no worker has connected yet */
     json_t *restarts; /* as reported by a supervisor; NULL: not yet */
     by__version *versions;
     bool routed;      /* a supervisor says which versions get requests */
@@ -145,9 +147,9 @@ void by__broker_release(by__broker *b);
 
 /* ---- jobs (broker_jobs.c) ---- */
 
-/* Finds or creates the pool of a model; info is copied, NULL leaves it as it is. Returns NULL when
- * memory is exhausted or the name is too long. */
-by__pool *by__broker_pool(by__broker *b, const char *model, const json_t *info);
+/* Finds or creates the pool of a model. Returns NULL when memory is exhausted or the name is too
+ * long. */
+by__pool *by__broker_pool(by__broker *b, const char *model);
 /* The pool of a model that a worker has named, or that one is expected to name soon: `seen` means
  * that the gateway knows the model. Returns NULL for any other: clients cannot create pools. */
 by__pool *by__broker_known_pool(by__broker *b, const char *model, bool seen);
@@ -197,6 +199,9 @@ double by__broker_wait(const by__broker *b, const by__pool *pool);
 
 /* Finds a version of the pool, or creates it if `make`. NULL: there is none. */
 by__version *by__broker_version(by__pool *pool, const char *name, bool make);
+/* Takes what a worker reports of its version, which describes the model if that version serves, or
+ * if none does yet. */
+void by__broker_describe(by__pool *pool, by__version *version, const json_t *info);
 void by__broker_versions_free(by__pool *pool);
 /* Picks the version for a new request from the shares and the request's id; NULL: no version has a
  * share. */

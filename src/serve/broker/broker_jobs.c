@@ -94,7 +94,7 @@ void by__broker_fail(by__broker *b, by__job *job, int status, const char *code, 
 
 /* ---- new ones ---- */
 
-by__pool *by__broker_pool(by__broker *b, const char *model, const json_t *info)
+by__pool *by__broker_pool(by__broker *b, const char *model)
 {
     by__pool *p = b->pools;
     by_error ignored = {0};
@@ -111,10 +111,6 @@ by__pool *by__broker_pool(by__broker *b, const char *model, const json_t *info)
         p->next = b->pools;
         b->pools = p;
     }
-    if (info != NULL) {
-        json_decref(p->info);
-        p->info = json_deep_copy(info);
-    }
     return p;
 }
 
@@ -126,7 +122,7 @@ by__pool *by__broker_known_pool(by__broker *b, const char *model, bool seen)
     }
     bool gathering = by__now() - b->began < BY__GATHERING;
     if (p == NULL && gathering && seen) {
-        p = by__broker_pool(b, model, NULL);
+        p = by__broker_pool(b, model);
     }
     return p != NULL && (p->info != NULL || gathering) ? p : NULL;
 }

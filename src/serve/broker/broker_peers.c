@@ -75,7 +75,7 @@ static bool greet(by__broker *b, by__peer *p, const json_t *m)
         p->slots = by__get_integer(m, "slots");
         p->sessions = by__get_integer(m, "sessions");
         p->sessions = p->sessions > 0 ? p->sessions : p->slots;
-        p->pool = model == NULL ? NULL : by__broker_pool(b, model, json_object_get(m, "info"));
+        p->pool = model == NULL ? NULL : by__broker_pool(b, model);
         p->version = p->pool == NULL || version == NULL || p->slots < 1
                          ? NULL
                          : by__broker_version(p->pool, version, true);
@@ -83,6 +83,7 @@ static bool greet(by__broker *b, by__peer *p, const json_t *m)
             p->pool = NULL;
             return false;
         }
+        by__broker_describe(p->pool, p->version, json_object_get(m, "info"));
         p->pool->workers++;
         p->version->workers++;
         p->role = BY__WORKER;

@@ -88,7 +88,7 @@ static by_status enqueue(by__broker *b, const char *id, const json_t *task, doub
                          int64_t attempts, by_error *error)
 {
     const char *model = by__get_text(task, "model");
-    by__pool *pool = model == NULL ? NULL : by__broker_pool(b, model, NULL);
+    by__pool *pool = model == NULL ? NULL : by__broker_pool(b, model);
     by__job *job = NULL;
     if (pool == NULL || !by__id_valid(id) || by__broker_job(b, id) != NULL) {
         return by_error_set(error, BY_EFORMAT, "a task that cannot be run");

@@ -30,12 +30,40 @@ by__version *by__broker_version(by__pool *pool, const char *name, bool make)
     return v;
 }
 
+static void free_version(by__version *v)
+{
+    json_decref(v->info);
+    free(v);
+}
+
 void by__broker_versions_free(by__pool *pool)
 {
     while (pool->versions != NULL) {
         by__version *v = pool->versions;
         pool->versions = v->next;
-        free(v);
+        free_version(v);
+    }
+}
+
+static void describe_pool(by__pool *pool, const json_t *info)
+{
+    json_decref(pool->info);
+    pool->info = json_deep_copy(info);
+}
+
+void by__broker_describe(by__pool *pool, by__version *version, const json_t *info)
+{
+    bool other = false;
+    if (!json_is_object(info)) {
+        return;
+    }
+    json_decref(version->info);
+    version->info = json_deep_copy(info);
+    for (const by__version *v = pool->versions; v != NULL; v = v->next) {
+        other = other || (v->serves && v != version);
+    }
+    if (!other || pool->info == NULL) {
+        describe_pool(pool, info);
     }
 }
 
@@ -107,7 +135,7 @@ static void sweep(by__broker *b, by__pool *pool)
             continue;
         }
         *at = v->next;
-        free(v);
+        free_version(v);
     }
 }
 
@@ -128,8 +156,7 @@ void by__broker_route(by__broker *b, const json_t *message)
 {
     const char *model = by__get_text(message, "model");
     const json_t *info = json_object_get(message, "info");
-    by__pool *pool =
-        model == NULL ? NULL : by__broker_pool(b, model, json_is_object(info) ? info : NULL);
+    by__pool *pool = model == NULL ? NULL : by__broker_pool(b, model);
     size_t i;
     json_t *row;
     if (pool == NULL) {
@@ -143,7 +170,7 @@ void by__broker_route(by__broker *b, const json_t *message)
     pool->elastic = json_is_true(json_object_get(message, "elastic"));
     for (by__version *v = pool->versions; v != NULL; v = v->next) {
         v->share = 0.0;
-        v->listed = v->shadow = false;
+        v->listed = v->shadow = v->serves = false;
     }
     json_array_foreach(json_object_get(message, "versions"), i, row)
     {
@@ -154,7 +181,12 @@ void by__broker_route(by__broker *b, const json_t *message)
             v->share = share > 0.0 && share <= 1.0 ? share : 0.0;
             v->shadow = json_is_true(json_object_get(row, "shadow"));
             v->listed = true;
+            v->serves = i == 0;
+            info = i == 0 && v->info != NULL ? v->info : info;
         }
+    }
+    if (json_is_object(info)) {
+        describe_pool(pool, info);
     }
     by__broker_measure(b);
     by__broker_reroute(b, pool);
@@ -189,10 +221,10 @@ json_t *by__broker_versions_state(const by__pool *pool)
     json_t *out = json_array();
     for (const by__version *v = pool->versions; v != NULL; v = v->next) {
         (void)json_array_append_new(
-            out, json_pack("{ss sf sb sI sI sI so so s{sI sI sI sI}}", "version", v->name, "share",
-                           v->share, "shadow", (int)v->shadow, "workers", (json_int_t)v->workers,
-                           "requests", (json_int_t)v->requests, "errors", (json_int_t)v->errors,
-                           "first", by__histogram_json(&v->first), "whole",
+            out, json_pack("{ss sf sb sO? sI sI sI so so s{sI sI sI sI}}", "version", v->name,
+                           "share", v->share, "shadow", (int)v->shadow, "info", v->info, "workers",
+                           (json_int_t)v->workers, "requests", (json_int_t)v->requests, "errors",
+                           (json_int_t)v->errors, "first", by__histogram_json(&v->first), "whole",
                            by__histogram_json(&v->whole), "mirrored", "sent",
                            (json_int_t)v->mirrored, "same", (json_int_t)v->same, "different",
                            (json_int_t)v->different, "failed", (json_int_t)v->mirror_failed));

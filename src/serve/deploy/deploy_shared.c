@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "serve/deploy/golden.h"
+#include "serve/deploy/interface.h"
 #include "serve/deploy/model_state.h"
 #include "serve/deploy/shared_session.h"
+#include "serve/deploy_options.h"
 
 /* Seconds to wait for the broker to name the model, and to accept a decision. */
 #define PATIENCE 15.0
@@ -97,9 +99,7 @@ static bool choose(shifting *s, const json_t *model)
 /* Returns false if the rollout cannot begin yet, or at all. */
 static bool begin(shifting *s, const json_t *model)
 {
-    const by_shared_deploy_options *o = s->options;
-    by__rollout_options options = {
-        .hold = o->hold, .shadow = o->shadow, .errors = o->errors, .slower = o->slower};
+    by__rollout_options options;
     const json_t *own = by__state_version(model, s->version);
     const char *former = by__state_serving(model, s->version);
     bool serves = by__get_number(own, "share", 0.0) >= 1.0;
@@ -112,7 +112,7 @@ static bool begin(shifting *s, const json_t *model)
         look_patiently(s);
         return false;
     }
-    by__rollout_canary(&options, o->canary);
+    by__rollout_plan(&options, &s->options->how);
     by__rollout_begin(&s->rollout, &options, by__now());
     s->since = by__now();
     copy(s->former, sizeof s->former, alone ? s->version : former);
@@ -197,12 +197,16 @@ static by__golden_target golden_of(shifting *s)
 static void step(shifting *s, const json_t *model)
 {
     by__rollout *r = &s->rollout;
-    bool text = json_object_get(json_object_get(model, "info"), "context") != NULL;
+    char why[BY__INTERFACE_REASON];
+    const json_t *info = by__state_info(model, s->version, true);
+    bool differs = by__interface_differs(why, by__state_info(model, s->former, true),
+                                         by__state_info(model, s->version, false));
     size_t total = workers_of(model, s->former);
     by__rollout_input in = {.now = by__now(),
                             .total = total > 0 ? total : 1,
                             .ready = workers_of(model, s->version),
-                            .golden = text ? s->golden.result : BY__GOLDEN_GOOD,
+                            .differs = differs ? why : NULL,
+                            .golden = by__golden_exists(info) ? s->golden.result : BY__GOLDEN_GOOD,
                             .golden_reason = s->golden.reason};
     by__rollout_phase phase = r->phase;
     double share = r->share;
@@ -212,9 +216,9 @@ static void step(shifting *s, const json_t *model)
     if (!decides(s, model)) {
         by__rollout_fail(r, "another server or deployment controls the model's requests");
     }
-    if (r->phase == BY__ROLLOUT_CHECKING && text) {
+    if (r->phase == BY__ROLLOUT_CHECKING && by__golden_exists(info)) {
         by__golden_target target = golden_of(s);
-        by__golden_ask(&s->golden, &target, in.ready);
+        by__golden_ask(&s->golden, &target, info, in.ready);
     }
     if (phase != r->phase || share != r->share) {
         tell(s, s->version, by__rollout_name(r->phase), r->share);
@@ -315,12 +319,14 @@ by_status by_deploy_shared(const by_shared_deploy_options *options, by_error *er
     shifting s = {.options = options, .since = by__now()};
     const by__broker_link_handler handler = {
         .message = on_message, .events = on_events, .lost = on_lost};
-    if (!options->rollback && !by__id_valid(options->version)) {
+    bool rollback = options->how.rollback;
+    BY_TRY(by__deploy_check(&options->how, error));
+    if (!rollback && !by__id_valid(options->version)) {
         return by_error_set(error, BY_EARG,
                             "version '%s' does not exist: /metrics lists the running ones",
                             options->version);
     }
-    copy(s.version, sizeof s.version, options->rollback ? "" : options->version);
+    copy(s.version, sizeof s.version, rollback ? "" : options->version);
     by_status status = by__session_run(&s.session, options->broker, &handler, on_stop, error);
     if (status == BY_OK && s.rollout.phase != BY__ROLLOUT_DONE) {
         status =

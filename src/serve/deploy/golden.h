@@ -1,6 +1,7 @@
-/* The golden request: a fixed prompt that every worker of a new version answers greedily before
- * clients reach it. Its log-probabilities must be finite, all workers must give the same answer,
- * and it must equal the answer that the version gave when it was first used on this machine. */
+/* The golden request, which every worker of a new version answers before clients reach it: a fixed
+ * prompt, decoded greedily, or a row of which every cell is missing. The log-probabilities or
+ * predictions must be finite, all workers must give the same answer, and it must equal the answer
+ * that the version gave when it was first used on this machine. */
 #ifndef BY_SERVE_GOLDEN_H
 #define BY_SERVE_GOLDEN_H
 
@@ -12,7 +13,7 @@ typedef struct by__golden_run {
     bool sent;
     size_t asked; /* number of requests sent, one for each worker */
     size_t answered;
-    json_t *answers; /* by id: {"text", "logprobs"} */
+    json_t *answers; /* by id: {"text", "logprobs"}, or {"result"} */
     by__golden result;
     char reason[160];
 } by__golden_run;
@@ -26,8 +27,12 @@ typedef struct by__golden_target {
     const by__log *log;
 } by__golden_target;
 
-/* Sends the golden requests to the version, once. */
-void by__golden_ask(by__golden_run *run, const by__golden_target *target, size_t workers);
+/* Returns true if there is a golden request for models of this kind (`info`, messages.h): for all
+ * but those that read images. */
+bool by__golden_exists(const json_t *info);
+/* Sends the golden requests to the version, which `info` describes, once. */
+void by__golden_ask(by__golden_run *run, const by__golden_target *target, const json_t *info,
+                    size_t workers);
 /* Handles a list of events (event_list.h) of the broker; those of other requests are ignored. */
 void by__golden_events(by__golden_run *run, const by__golden_target *target, const char *list,
                        size_t length);

@@ -41,6 +41,13 @@ void by__state_load(by__version_load *out, const json_t *model, const char *vers
     by__histogram_read(&out->first, json_object_get(v, "first"));
 }
 
+const json_t *by__state_info(const json_t *model, const char *version, bool or_model)
+{
+    const json_t *own = json_object_get(by__state_version(model, version), "info");
+    const json_t *info = own == NULL && or_model ? json_object_get(model, "info") : own;
+    return json_is_object(info) ? info : NULL;
+}
+
 const char *by__state_serving(const json_t *model, const char *except)
 {
     const char *best = NULL;

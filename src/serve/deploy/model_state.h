@@ -12,6 +12,9 @@ const json_t *by__state_model(const json_t *state, const char *name);
 const json_t *by__state_version(const json_t *model, const char *version);
 /* Totals of a version; all 0 if there is no such version. */
 void by__state_load(by__version_load *out, const json_t *model, const char *version);
+/* What the workers of a version report of it ("info"). Of one that has told nothing yet, NULL, or,
+ * with `or_model`, what the model answers now. */
+const json_t *by__state_info(const json_t *model, const char *version, bool or_model);
 /* The version with the largest share of requests, or else the most workers, other than `except`;
  * NULL: there is none. */
 const char *by__state_serving(const json_t *model, const char *except);

@@ -17,33 +17,31 @@ const char *by__rollout_name(by__rollout_phase phase)
     return names[phase];
 }
 
-void by__rollout_canary(by__rollout_options *options, double canary)
+void by__rollout_plan(by__rollout_options *out, const by_deploy_options *options)
 {
     static const double later[] = {0.25, 0.5};
-    if (canary > 0.0 && canary < 1.0) {
-        options->shares[options->share_count++] = canary;
+    *out = (by__rollout_options){.hold = options->hold,
+                                 .shadow = options->shadow,
+                                 .force = options->force || options->rollback,
+                                 .start = 300.0,
+                                 .check = 60.0,
+                                 .requests = 20,
+                                 .errors = options->errors,
+                                 .slower = options->slower};
+    if (options->canary > 0.0) {
+        out->shares[out->share_count++] = options->canary;
         for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
-            if (later[i] > canary) {
-                options->shares[options->share_count++] = later[i];
+            if (later[i] > options->canary) {
+                out->shares[out->share_count++] = later[i];
             }
         }
     }
+    out->shares[out->share_count++] = 1.0;
 }
 
 void by__rollout_begin(by__rollout *r, const by__rollout_options *options, double now)
 {
-    by__rollout_options o = *options;
-    if (o.share_count == 0 || o.shares[o.share_count - 1] < 1.0) {
-        o.share_count += o.share_count < BY__ROLLOUT_STEPS;
-        o.shares[o.share_count - 1] = 1.0;
-    }
-    o.hold = o.hold > 0.0 ? o.hold : 30.0;
-    o.start = o.start > 0.0 ? o.start : 300.0;
-    o.check = o.check > 0.0 ? o.check : 60.0;
-    o.requests = o.requests > 0 ? o.requests : 20;
-    o.errors = o.errors > 0.0 ? o.errors : 0.02;
-    o.slower = o.slower > 0.0 ? o.slower : 1.5;
-    *r = (by__rollout){.options = o, .since = now};
+    *r = (by__rollout){.options = *options, .since = now};
 }
 
 void by__rollout_fail(by__rollout *r, const char *reason)
@@ -203,6 +201,13 @@ void by__rollout_step(by__rollout *r, const by__rollout_input *in)
     if (in->hopeless || in->exits >= MOST_EXITS) {
         by__rollout_fail(r, in->hopeless ? "its workers cannot start (their message is in the log)"
                                          : "its workers exited repeatedly");
+        return;
+    }
+    if (in->differs != NULL && !r->options.force) {
+        char text[sizeof r->reason];
+        (void)snprintf(text, sizeof text, "it answers other requests: %s (--force deploys it)",
+                       in->differs);
+        by__rollout_fail(r, text);
         return;
     }
     switch (r->phase) {

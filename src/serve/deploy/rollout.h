@@ -4,8 +4,9 @@
  *     STARTING -> CHECKING -> (SHADOWING) -> HOLDING a share, step by step -> DONE
  *                        any of them -> FAILED: the former version keeps, or gets back, everything
  *
- * A version fails when its workers exit during their start or are not ready in time, when the
- * golden request (golden.h) has a wrong answer, or when at one of its shares more of its requests
+ * A version fails when its workers exit during their start or are not ready in time, when it
+ * answers other requests than the former one, when the golden request (golden.h) has a wrong
+ * answer, or when at one of its shares more of its requests
  * fail, or they are slower, than those of the former version in the same period.
  *
  * Types: by__rollout, the state; by__rollout_input, a measurement; by__version_load, the totals of
@@ -34,13 +35,14 @@ typedef enum by__rollout_phase {
 typedef struct by__rollout_options {
     double shares[BY__ROLLOUT_STEPS]; /* shares of new requests, ascending; the last one is 1 */
     size_t share_count;
-    double hold;       /* seconds at each share below 1, and of shadow traffic; 0: 30 */
+    double hold;       /* seconds at each share below 1, and of shadow traffic */
     bool shadow;       /* copies of requests are sent to it before it gets a share */
-    double start;      /* seconds for workers to become ready; 0: 300 */
-    double check;      /* seconds for the golden request; 0: 60 */
-    uint64_t requests; /* requests of the new version before it is judged; 0: 20 */
-    double errors;     /* how much its error rate may exceed the former one's; 0: 0.02 */
-    double slower;     /* allowed ratio of its 95th percentile to the former one's; 0: 1.5 */
+    bool force;        /* it may answer other requests than the former version */
+    double start;      /* seconds for workers to become ready */
+    double check;      /* seconds for the golden request */
+    uint64_t requests; /* requests of the new version before it is judged */
+    double errors;     /* how much its error rate may exceed the former one's */
+    double slower;     /* allowed ratio of its 95th percentile to the former one's */
 } by__rollout_options;
 
 /* Totals of a version. */
@@ -61,6 +63,8 @@ typedef struct by__rollout_input {
     size_t ready;  /* workers of the new version */
     size_t exits;  /* exits of those workers since they were started */
     bool hopeless; /* a worker has reported that a restart cannot help */
+    /* why it refuses requests that the former version answers (interface.h); NULL: it does not */
+    const char *differs;
     by__golden golden;
     const char *golden_reason; /* of BY__GOLDEN_BAD */
     by__version_load before;   /* of the former version */
@@ -79,9 +83,10 @@ typedef struct by__rollout {
     char reason[160]; /* of BY__ROLLOUT_FAILED */
 } by__rollout;
 
-/* Sets the shares of a version that gets `canary` first: canary, 25 %, 50 % and all; 0: all at
- * once. */
-void by__rollout_canary(by__rollout_options *options, double canary);
+/* Converts the options of a deployment, which are in their ranges. With a canary, the version gets
+ * that share, then 25 %, 50 % and all. A roll-back returns to what the model answered before,
+ * whatever that was. */
+void by__rollout_plan(by__rollout_options *out, const by_deploy_options *options);
 /* "starting", "checking", "shadow", "canary", "done", "failed". Static. */
 const char *by__rollout_name(by__rollout_phase phase);
 void by__rollout_begin(by__rollout *r, const by__rollout_options *options, double now);

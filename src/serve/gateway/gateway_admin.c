@@ -1,8 +1,10 @@
 #include "serve/gateway/gateway_admin.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/deploy_options.h"
 #include "serve/fields.h"
 #include "serve/messages.h"
 
@@ -124,22 +126,15 @@ void by__answer_versions(by__gateway *g, by__exchange *x, const by__http_request
     ask(g, x, json_pack("{ss}", "t", "status"));
 }
 
-typedef struct deployment {
-    const char *path;
-    double canary;
-    double hold;
-    double slower;
-    double errors;
-    bool shadow;
-} deployment;
-
+/* The supervisor checks the numbers, whoever sends them. */
 static const by__field deployment_fields[] = {
-    BY__STRING("path", deployment, path, 4096),
-    BY__NUMBER("canary", deployment, canary, 0, 1),
-    BY__NUMBER("hold", deployment, hold, 0, 86400),
-    BY__NUMBER("slower", deployment, slower, 0, 1e6),
-    BY__NUMBER("errors", deployment, errors, 0, 1),
-    BY__BOOL("shadow", deployment, shadow),
+    BY__STRING("path", by_deploy_options, path, 4096),
+    BY__NUMBER("canary", by_deploy_options, canary, -HUGE_VAL, HUGE_VAL),
+    BY__NUMBER("hold", by_deploy_options, hold, -HUGE_VAL, HUGE_VAL),
+    BY__NUMBER("slower", by_deploy_options, slower, -HUGE_VAL, HUGE_VAL),
+    BY__NUMBER("errors", by_deploy_options, errors, -HUGE_VAL, HUGE_VAL),
+    BY__BOOL("shadow", by_deploy_options, shadow),
+    BY__BOOL("force", by_deploy_options, force),
 };
 
 /* Parses an optional body. */
@@ -151,11 +146,12 @@ static json_t *body_of(const by__http_request *r)
 
 void by__answer_deploy(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
 {
-    deployment d = {0};
+    by_deploy_options d;
     const char *param = NULL;
     by_error error = {0};
     json_t *body = body_of(r);
     BY_UNUSED(key);
+    by_deploy_defaults(&d);
     by_status status = by__fields_read(&d, deployment_fields, BY_ARRAY_LENGTH(deployment_fields),
                                        body, &param, &error);
     if (status == BY_OK && d.path != NULL && d.path[0] != '/') {
@@ -167,10 +163,7 @@ void by__answer_deploy(by__gateway *g, by__exchange *x, const by__http_request *
         by__reply_error(g, x, 400, "invalid_request", param, error.message);
     } else {
         by__gateway_detail(x, json_pack("{ss?}", "deploy", d.path));
-        ask(g, x,
-            json_pack("{ss ss? sf sf sb sf sf}", "t", "deploy", "path", d.path, "canary", d.canary,
-                      "hold", d.hold, "shadow", (int)d.shadow, "slower", d.slower, "errors",
-                      d.errors));
+        ask(g, x, by__deploy_message(&d));
     }
     json_decref(body);
 }
@@ -178,7 +171,8 @@ void by__answer_deploy(by__gateway *g, by__exchange *x, const by__http_request *
 void by__answer_rollback(by__gateway *g, by__exchange *x, const by__http_request *r,
                          const char *key)
 {
-    deployment none = {0};
+    const by_deploy_options back = {.rollback = true};
+    by_deploy_options none;
     const char *param = NULL;
     by_error error = {0};
     json_t *body = body_of(r);
@@ -186,7 +180,7 @@ void by__answer_rollback(by__gateway *g, by__exchange *x, const by__http_request
     if (by__fields_read(&none, NULL, 0, body, &param, &error) != BY_OK) {
         by__reply_error(g, x, 400, "invalid_request", param, error.message);
     } else {
-        ask(g, x, json_pack("{ss}", "t", "rollback"));
+        ask(g, x, by__deploy_message(&back));
     }
     json_decref(body);
 }

@@ -366,7 +366,7 @@ end
 ---- supervisors ----
 
 -- Returns {1} if these are now the versions that get requests, {0} if another process decides.
--- info: of the model, or ''.
+-- info: of the model, or '', for when no worker of the version that serves has told.
 function ops.route(model, by, route, info)
     local now = clock()
     local was = route_of(model)
@@ -377,7 +377,12 @@ function ops.route(model, by, route, info)
     route.restarts = route.restarts or (was and was.restarts)
     route['until'] = #route.versions > 1 and now + HOLD or 0
     call('SET', P .. 'route:' .. model, cjson.encode(route))
-    if info ~= '' then call('HSETNX', P .. 'model:' .. model, 'info', info) end
+    local own = call('HGET', version_key(route.versions[1].version, model), 'info')
+    if own then
+        call('HSET', P .. 'model:' .. model, 'info', own)
+    elseif info ~= '' then
+        call('HSETNX', P .. 'model:' .. model, 'info', info)
+    end
     call('ZADD', P .. 'models', 'NX', now, model)
     for _, v in ipairs(was and was.versions or {}) do
         local listed = lists(route, v.version)
@@ -397,7 +402,11 @@ end
 
 function ops.hello(worker, model, version, info)
     for _, q in ipairs(queues(model, version)) do redis.pcall('XGROUP', 'CREATE', q, 'workers', '0', 'MKSTREAM') end
-    call('HSET', P .. 'model:' .. model, 'info', info)
+    local route = route_of(model)
+    call('HSET', version_key(version, model), 'info', info)
+    -- A version under test says nothing of what the model answers.
+    local serves = not route or route.versions[1].version == version
+    call(serves and 'HSET' or 'HSETNX', P .. 'model:' .. model, 'info', info)
     -- A worker with a new link has no requests any more.
     release(worker, model, version)
     return {}

@@ -12,15 +12,17 @@
 --                             entries are at a worker; an entry is stale if its request is gone or
 --                             has another entry
 --   banyan:queue:MODEL:LEVEL@VERSION  the same for requests that only workers of that version take
---   banyan:model:MODEL        hash: info, n and cost (of what waits), w1, w2, w3 (sequences that
---                             wait at each level, for clients and tasks), and totals: arrived,
---                             refused (requests), ended (sequences that have ended at workers);
---                             given: requests that workers were given since the last task
+--   banyan:model:MODEL        hash: info (of the version that serves), n and cost (of what waits),
+--                             w1, w2, w3 (sequences that wait at each level, for clients and
+--                             tasks), and totals: arrived, refused (requests), ended (sequences
+--                             that have ended at workers); given: requests that workers were given
+--                             since the last task
 --   banyan:tasks:MODEL        sorted set: waiting tasks by time of arrival
 --   banyan:models             sorted set: models by the time at which a worker last named them
 --   banyan:route:MODEL        string: the versions that get new requests (redis_versions.lua)
 --   banyan:named:MODEL        sorted set: versions by the time at which a worker last named them
---   banyan:version:VERSION:MODEL  hash: statistics of a version, and b: sequences at its workers
+--   banyan:version:VERSION:MODEL  hash: statistics of a version, b: sequences at its workers, and
+--                             info: as its workers report it
 --   banyan:mirror:ID          hash: the answers so far of a request and of its copy with this id
 --   banyan:workers            hash: the last beat of each worker; banyan:alive: sorted set of its
 --                             times

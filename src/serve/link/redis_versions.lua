@@ -144,7 +144,8 @@ local function versions_of(model, now, route)
             seen[name] = true
             rows[#rows + 1] = {
                 version = name, share = listed and listed.share or 0, shadow = listed and listed.shadow or false,
-                requests = number('requests'), errors = number('errors'), first = histogram(values, 'first'),
+                info = values.info and cjson.decode(values.info), requests = number('requests'),
+                errors = number('errors'), first = histogram(values, 'first'),
                 whole = histogram(values, 'whole'),
                 mirrored = {sent = number('sent'), same = number('same'), different = number('different'),
                             failed = number('failed')}}

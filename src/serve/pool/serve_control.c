@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/deploy_options.h"
 #include "serve/pool/serve_processes.h"
 
 /* An operator's request while its weights are being found. */
@@ -62,16 +63,16 @@ static void on_found(uv_work_t *work, int code)
     free_request(r);
 }
 
-static void look_for(by__supervisor *s, by__link *link, const char *path,
-                     const by__rollout_options *options)
+static void look_for(by__supervisor *s, by__link *link, const by_deploy_options *options)
 {
+    const char *path = options->path == NULL ? s->current->version.path : options->path;
     by_error error = {0};
     struct by__request_to *r = NULL;
     by_status status = s->request != NULL
                            ? by_error_set(&error, BY_ESTATE, "another deployment has just started")
                            : by__alloc((void **)&r, 1, sizeof *r, "a deployment", &error);
     if (status == BY_OK) {
-        r->options = *options;
+        by__rollout_plan(&r->options, options);
         r->settings = s->options.settings;
         r->path = by__strdup(path);
         s->request = r;
@@ -93,14 +94,19 @@ static void look_for(by__supervisor *s, by__link *link, const char *path,
 
 void by__control_reload(by__supervisor *s)
 {
-    by__rollout_options options = {0};
-    look_for(s, NULL, s->current->version.path, &options);
+    by_deploy_options options;
+    by_deploy_defaults(&options);
+    look_for(s, NULL, &options);
 }
 
 static void roll_back(by__supervisor *s, by__link *link)
 {
-    by__rollout_options options = {0};
+    by_deploy_options how;
+    by__rollout_options options;
     by_error error = {0};
+    by_deploy_defaults(&how);
+    how.rollback = true;
+    by__rollout_plan(&options, &how);
     if (s->coming != NULL) {
         by__rollout_fail(&s->rollout, "it was asked for");
     } else if (s->previous.path == NULL) {
@@ -118,15 +124,6 @@ static void roll_back(by__supervisor *s, by__link *link)
 void by__control_rollback(by__supervisor *s)
 {
     roll_back(s, NULL);
-}
-
-static void read_options(by__rollout_options *out, const json_t *message)
-{
-    *out = (by__rollout_options){.hold = by__get_number(message, "hold", 0.0),
-                                 .shadow = json_is_true(json_object_get(message, "shadow")),
-                                 .slower = by__get_number(message, "slower", 0.0),
-                                 .errors = by__get_number(message, "errors", 0.0)};
-    by__rollout_canary(out, by__get_number(message, "canary", 0.0));
 }
 
 static void tell_status(by__supervisor *s, by__link *link)
@@ -157,12 +154,14 @@ static void on_message(void *user, by__link *link, json_t *message)
 {
     by__supervisor *s = user;
     const char *kind = by__get_text(message, "t");
-    const char *path = by__get_text(message, "path");
     by_error error = {0};
     if (kind != NULL && strcmp(kind, "deploy") == 0) {
-        by__rollout_options options;
-        read_options(&options, message);
-        look_for(s, link, path == NULL ? s->current->version.path : path, &options);
+        by_deploy_options options;
+        if (by__deploy_read(&options, message, &error) == BY_OK) {
+            look_for(s, link, &options);
+        } else {
+            answer(link, &error);
+        }
     } else if (kind != NULL && strcmp(kind, "rollback") == 0) {
         roll_back(s, link);
     } else if (kind != NULL && strcmp(kind, "status") == 0) {
@@ -332,12 +331,8 @@ by_status by_deploy_status_now(by_deploy_status *out, const char *control, by_er
 by_status by_deploy(const by_deploy_options *options, by_error *error)
 {
     json_t *reply = NULL;
-    json_t *message =
-        options->rollback
-            ? json_pack("{ss}", "t", "rollback")
-            : json_pack("{ss ss? sf sf sb sf sf}", "t", "deploy", "path", options->path, "canary",
-                        options->canary, "hold", options->hold, "shadow", (int)options->shadow,
-                        "slower", options->slower, "errors", options->errors);
+    BY_TRY(by__deploy_check(options, error));
+    json_t *message = by__deploy_message(options);
     if (message == NULL) {
         return by_error_set(error, BY_EARG, "the path of a run must be UTF-8");
     }

@@ -21,7 +21,31 @@ void by__golden_reset(by__golden_run *g)
     *g = (by__golden_run){0};
 }
 
-void by__golden_ask(by__golden_run *g, const by__golden_target *target, size_t workers)
+static bool reads_rows(const json_t *info)
+{
+    return json_object_get(info, "columns") != NULL;
+}
+
+bool by__golden_exists(const json_t *info)
+{
+    return json_object_get(info, "context") != NULL || reads_rows(info);
+}
+
+/* The text of the request. */
+static json_t *request_of(const json_t *info)
+{
+    json_t *request = reads_rows(info)
+                          ? json_pack("{ss s[{}]}", "kind", "predict", "rows")
+                          : json_pack("{so si sf si sb sb}", "prompt", json_loads(PROMPT, 0, NULL),
+                                      "max_tokens", TOKENS, "temperature", 0.0, "n", 1, "logprobs",
+                                      1, "ignore_eos", 1);
+    json_t *text = by__request_text(request);
+    json_decref(request);
+    return text;
+}
+
+void by__golden_ask(by__golden_run *g, const by__golden_target *target, const json_t *info,
+                    size_t workers)
 {
     by_error ignored = {0};
     if (g->sent || target->link->link == NULL || workers == 0) {
@@ -34,14 +58,12 @@ void by__golden_ask(by__golden_run *g, const by__golden_target *target, size_t w
         if (by__request_id(id, "golden_", &ignored) != BY_OK) {
             continue;
         }
-        json_t *request =
-            json_pack("{so si sf si sb sb}", "prompt", json_loads(PROMPT, 0, NULL), "max_tokens",
-                      TOKENS, "temperature", 0.0, "n", 1, "logprobs", 1, "ignore_eos", 1);
         json_t *message = json_pack("{ss ss ss ss si si so}", "t", "submit", "id", id, "model",
                                     target->model, "version", target->version, "cost", TOKENS,
-                                    "priority", 100, "request", by__request_text(request));
-        json_decref(request);
-        (void)json_object_set_new(g->answers, id, json_pack("{ss s[]}", "text", "", "logprobs"));
+                                    "priority", 100, "request", request_of(info));
+        json_t *answer =
+            reads_rows(info) ? json_object() : json_pack("{ss s[]}", "text", "", "logprobs");
+        (void)json_object_set_new(g->answers, id, answer);
         g->asked += by__broker_link_send(target->link, message);
         json_decref(message);
     }
@@ -139,6 +161,34 @@ static bool take_text(json_t *answer, const json_t *event)
     return json_array_size(list) > 0;
 }
 
+/* Predictions that are not finite are null. */
+static bool is_finite(const json_t *value)
+{
+    size_t i;
+    const char *key;
+    json_t *one;
+    json_array_foreach(value, i, one)
+    {
+        if (!is_finite(one)) {
+            return false;
+        }
+    }
+    json_object_foreach((json_t *)(uintptr_t)value, key, one)
+    {
+        if (!is_finite(one)) {
+            return false;
+        }
+    }
+    return !json_is_null(value);
+}
+
+static void take_end(by__golden_run *g, const by__golden_target *target)
+{
+    if (++g->answered == g->asked) {
+        compare(g, target);
+    }
+}
+
 static void take(by__golden_run *g, const by__golden_target *target, const json_t *event)
 {
     const char *id = by__get_text(event, "id");
@@ -147,7 +197,7 @@ static void take(by__golden_run *g, const by__golden_target *target, const json_
     if (answer == NULL || kind == NULL || g->result != BY__GOLDEN_PENDING) {
         return;
     }
-    if (strcmp(kind, "again") == 0) {
+    if (strcmp(kind, "again") == 0 && json_object_get(answer, "text") != NULL) {
         (void)json_object_set_new(answer, "text", json_string(""));
         (void)json_array_clear(json_object_get(answer, "logprobs"));
     } else if (strcmp(kind, "text") == 0 && !take_text(answer, event)) {
@@ -158,8 +208,16 @@ static void take(by__golden_run *g, const by__golden_target *target, const json_
         (void)snprintf(reason, sizeof reason, "the golden request failed: %s",
                        message == NULL ? "?" : message);
         fail(g, reason);
-    } else if (strcmp(kind, "end") == 0 && ++g->answered == g->asked) {
-        compare(g, target);
+    } else if (strcmp(kind, "result") == 0) {
+        json_t *result = json_object_get(event, "result");
+        if (result == NULL || !is_finite(result)) {
+            fail(g, "the predictions of the golden request are not finite");
+            return;
+        }
+        (void)json_object_set(answer, "result", result);
+        take_end(g, target);
+    } else if (strcmp(kind, "end") == 0) {
+        take_end(g, target);
     }
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "serve/deploy/interface.h"
 #include "serve/deploy/model_state.h"
 #include "serve/pool/serve_processes.h"
 
@@ -217,12 +218,6 @@ static by__golden_target golden_of(by__supervisor *s)
                                &s->log};
 }
 
-/* The golden request is a text prompt; for other models it is enough that their workers start. */
-static bool asks_golden(const by__supervisor *s)
-{
-    return json_object_get(s->info, "context") != NULL;
-}
-
 /* Returns true if this process decides which versions get requests, where others might: it has
  * claimed that when the rollout began. */
 static bool decides(const by__supervisor *s, const json_t *model)
@@ -238,6 +233,10 @@ static void tend_rollout(by__supervisor *s, const json_t *model)
         return;
     }
     size_t total = s->scale.wanted > 0 ? s->scale.wanted : 1;
+    char why[BY__INTERFACE_REASON];
+    const json_t *info = by__state_info(model, g->version.name, true);
+    bool differs = by__interface_differs(why, by__state_info(model, s->current->version.name, true),
+                                         by__state_info(model, g->version.name, false));
     by__state_load(&s->before, model, s->current->version.name);
     by__state_load(&s->after, model, g->version.name);
     by__rollout_input in = {.now = by__now(),
@@ -245,7 +244,8 @@ static void tend_rollout(by__supervisor *s, const json_t *model)
                             .ready = by__group_ready(s, g),
                             .exits = g->exits,
                             .hopeless = g->hopeless,
-                            .golden = !asks_golden(s) ? BY__GOLDEN_GOOD : s->golden.result,
+                            .differs = differs ? why : NULL,
+                            .golden = by__golden_exists(info) ? s->golden.result : BY__GOLDEN_GOOD,
                             .golden_reason = s->golden.reason,
                             .before = s->before,
                             .after = s->after};
@@ -255,9 +255,9 @@ static void tend_rollout(by__supervisor *s, const json_t *model)
     if (!decides(s, model)) {
         by__rollout_fail(&s->rollout, "another server or deployment controls the model's requests");
     }
-    if (s->rollout.phase == BY__ROLLOUT_CHECKING && asks_golden(s)) {
+    if (s->rollout.phase == BY__ROLLOUT_CHECKING && by__golden_exists(info)) {
         by__golden_target target = golden_of(s);
-        by__golden_ask(&s->golden, &target, in.ready);
+        by__golden_ask(&s->golden, &target, info, in.ready);
     }
     if (phase != s->rollout.phase || share != s->rollout.share) {
         by__log_event(&s->log, "deploy_phase", "{ss ss sf}", "version", g->version.name, "phase",
