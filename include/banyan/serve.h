@@ -162,7 +162,8 @@ typedef struct by_serve_other {
 typedef struct by_serve_options {
     /* These three are command lines, terminated by NULL, of a program that calls by_broker_run
      * (with `supervised`), by_gateway_run or by_worker_run with `address`. That of a worker is
-     * extended by --version V, for a run --checkpoint DIRECTORY, and the path of the model.
+     * extended by --version V, for a run --checkpoint DIRECTORY, and the path of the model; an
+     * --adapter DIRECTORY in it is part of the first version, and replaced by those of later ones.
      * Children write their log to standard error. broker NULL: none is started, because Redis is
      * used. */
     const char *const *broker;
@@ -211,6 +212,9 @@ typedef struct by_deploy_options {
     /* Absolute path of the version to deploy; NULL: what is served now, if its run has a newer
      * checkpoint. */
     const char *path;
+    /* Absolute path of an adapter to merge into it (docs/lora.md); NULL: none, or without `path`
+     * that of the version that serves. */
+    const char *adapter;
     /* Return to the previous version, ending a deployment in progress; the other fields are
      * ignored. */
     bool rollback;

@@ -268,8 +268,10 @@ static int run(int argc, char **argv)
     }
     char *own = d.directory == NULL ? cli_serve_directory() : NULL;
     char *control = NULL;
+    char *given = rest_count == 1 ? cli_served_adapter(rest[0]) : NULL;
+    char *adapter = given == NULL ? NULL : absolute(given);
     char *path = rest_count == 1 ? absolute(rest[0]) : NULL;
-    if ((rest_count == 1 && path == NULL) ||
+    if ((rest_count == 1 && path == NULL) || (given != NULL && adapter == NULL) ||
         asprintf(&control, "%s/control.socket", own == NULL ? d.directory : own) < 0) {
         control = NULL;
         (void)by_error_set(&error, BY_EMEMORY, "out of memory");
@@ -277,8 +279,10 @@ static int run(int argc, char **argv)
     } else {
         o->control = control;
         o->path = path;
+        o->adapter = adapter;
         code = act(o, d.status, d.json, d.detach);
     }
+    free(adapter);
     free(path);
     free(control);
     free(own);
@@ -287,12 +291,12 @@ static int run(int argc, char **argv)
 
 const cli_command cli_deploy = {
     "deploy", "deploy a new version of a served model: canary, shadow traffic, roll-back",
-    "banyan deploy [RUN] [--canary SHARE] [--shadow] [--detach]\n"
+    "banyan deploy [RUN[+ADAPTER]] [--canary SHARE] [--shadow] [--detach]\n"
     "       banyan deploy --rollback | --status [--json]\n"
     "       banyan deploy VERSION | --rollback | --status --broker ADDRESS --name MODEL",
     "Deploys a new version of a model that `banyan serve` serves, and waits until it is\n"
     "live (exit code 0) or was rolled back or refused (1). RUN is a run; by default, the\n"
-    "newest checkpoint of the run that is being served.\n"
+    "newest checkpoint of the run that is being served, with its adapter.\n"
     "\n"
     "examples:\n"
     "  banyan deploy\n"

@@ -21,6 +21,17 @@ static void cut_slashes(char *path)
     }
 }
 
+char *cli_served_adapter(char *path)
+{
+    char *plus = strrchr(path, '+');
+    if (plus == NULL || access(path, F_OK) == 0) {
+        return NULL;
+    }
+    *plus = '\0';
+    cut_slashes(plus + 1);
+    return plus + 1;
+}
+
 /* An existing path is taken as a whole, whatever characters it contains. */
 by_status cli_served_parse(cli_served *out, const char *text, by_error *error)
 {
@@ -35,12 +46,7 @@ by_status cli_served_parse(cli_served *out, const char *text, by_error *error)
         out->name = out->path;
         out->path = equals + 1;
     }
-    char *plus = strrchr(out->path, '+');
-    if (plus != NULL && access(out->path, F_OK) != 0) {
-        *plus = '\0';
-        out->adapter = plus + 1;
-        cut_slashes(plus + 1);
-    }
+    out->adapter = cli_served_adapter(out->path);
     cut_slashes(out->path);
     if (out->path[0] == '\0' || (out->name != NULL && out->name[0] == '\0') ||
         (out->adapter != NULL && out->adapter[0] == '\0')) {
@@ -55,16 +61,10 @@ by_status cli_served_parse(cli_served *out, const char *text, by_error *error)
 
 by_status cli_served_settings(cli_served *served, const char *precision, by_error *error)
 {
-    if (precision == NULL && served->adapter == NULL) {
-        return BY_OK;
-    }
-    if (asprintf(&served->settings, "%s%s%s", precision == NULL ? "" : precision,
-                 served->adapter == NULL ? "" : "+",
-                 served->adapter == NULL ? "" : served->adapter) < 0) {
-        served->settings = NULL;
-        return by_error_set(error, BY_EMEMORY, "out of memory");
-    }
-    return BY_OK;
+    served->settings = precision == NULL ? NULL : strdup(precision);
+    return precision != NULL && served->settings == NULL
+               ? by_error_set(error, BY_EMEMORY, "out of memory")
+               : BY_OK;
 }
 
 void cli_served_free(cli_served *served)

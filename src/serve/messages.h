@@ -56,9 +56,9 @@
  *   task      to a gateway: "ref", "task" as by__tasks_get gives it, or null, and possibly "error"
  *   state     to gateways and supervisors every 250 ms: "workers" and "models", the input of
  *             /health, the page and autoscaling. "info" of a model is that of the version that
- *             serves, and each of its "versions" has its own. Of a model at Redis: "decides": the supervisor
- *             whose route is in effect, "decided": whether it is still connected, and its
- *             "deployment". "restarts" are those of the model's supervisor
+ *             serves, and each of its "versions" has its own. Of a model at Redis: "decides": the
+ *             supervisor whose route is in effect, "decided": whether it is still connected, and
+ *             its "deployment". "restarts" are those of the model's supervisor
  *
  * An event is an object with "id" and "e" (text alone is sent as a piece, event_list.h):
  *

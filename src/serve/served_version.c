@@ -91,31 +91,44 @@ static by_status sample_directory(by__hasher *hasher, const char *path, by_error
     return status;
 }
 
-static by_status hash_weights(char out[33], const char *path, const char *settings, by_error *error)
+static by_status hash_manifest(by__hasher *hasher, const char *directory, by_error *error)
 {
-    by__hasher *hasher = NULL;
-    char *manifest = by__path_join(path, "manifest.json");
+    char *manifest = by__path_join(directory, "manifest.json");
     char *text = NULL;
     size_t length = 0;
     by_status status = manifest == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path")
-                                        : by__hasher_open(&hasher, error);
-    if (status == BY_OK && by__path_exists(manifest)) {
-        status = by__file_read(&text, &length, manifest, MOST, error);
-        if (status == BY_OK) {
-            by__hasher_add(hasher, text, length);
-        }
-    } else if (status == BY_OK) {
-        status = by__path_is_dir(path) ? sample_directory(hasher, path, error)
-                                       : sample_file(hasher, path, error);
+                                        : by__file_read(&text, &length, manifest, MOST, error);
+    if (status == BY_OK) {
+        by__hasher_add(hasher, text, length);
     }
+    free(text);
+    free(manifest);
+    return status;
+}
+
+/* A manifest is believed only where it was verified, in a run: in a directory that was copied and
+ * changed it is that of other weights. */
+static by_status hash_version(char out[33], const by__served_version *v, const char *settings,
+                              by_error *error)
+{
+    by__hasher *hasher = NULL;
+    BY_TRY(by__hasher_open(&hasher, error));
+    by_status status = v->is_run ? hash_manifest(hasher, v->directory, error)
+                       : by__path_is_dir(v->directory)
+                           ? sample_directory(hasher, v->directory, error)
+                           : sample_file(hasher, v->directory, error);
     if (status == BY_OK) {
         by__hasher_add(hasher, settings == NULL ? "" : settings,
                        settings == NULL ? 0 : strlen(settings));
+    }
+    if (status == BY_OK && v->adapter != NULL) {
+        by__hasher_add(hasher, "+", 1);
+        status = sample_directory(hasher, v->adapter, error);
+    }
+    if (status == BY_OK) {
         by__hasher_hex(hasher, out);
     }
     by__hasher_close(&hasher);
-    free(text);
-    free(manifest);
     return status;
 }
 
@@ -168,8 +181,19 @@ static by_status find_directory(by__served_version *v, by_error *error)
                                            : BY_OK;
 }
 
-by_status by__served_version_find(by__served_version *out, const char *path, const char *settings,
-                                  by_error *error)
+static by_status find_adapter(by__served_version *v, const char *adapter, by_error *error)
+{
+    if (!by__path_is_dir(adapter)) {
+        return by_error_set(error, BY_ECONFIG, "%s: there is no such directory of an adapter",
+                            adapter);
+    }
+    v->adapter = by__strdup(adapter);
+    return v->adapter == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a path")
+                              : by__lease_open(&v->adapter_lease, adapter, error);
+}
+
+by_status by__served_version_find(by__served_version *out, const char *path, const char *adapter,
+                                  const char *settings, by_error *error)
 {
     by__served_version v = {.path = by__strdup(path)};
     char *root = by__path_join(path, "checkpoints");
@@ -185,8 +209,11 @@ by_status by__served_version_find(by__served_version *out, const char *path, con
     if (status == BY_OK) {
         status = v.is_run ? find_checkpoint(&v, root, error) : find_directory(&v, error);
     }
+    if (status == BY_OK && adapter != NULL) {
+        status = find_adapter(&v, adapter, error);
+    }
     if (status == BY_OK) {
-        status = hash_weights(hash, v.directory, settings, error);
+        status = hash_version(hash, &v, settings, error);
     }
     free(root);
     if (status != BY_OK) {
@@ -204,10 +231,15 @@ by_status by__served_version_copy(by__served_version *out, const by__served_vers
     by__served_version v = *from;
     v.path = by__strdup(from->path);
     v.directory = by__strdup(from->directory);
-    v.lease = NULL;
-    by_status status = v.path == NULL || v.directory == NULL
-                           ? by_error_set(error, BY_EMEMORY, "out of memory: a version")
-                           : by__lease_share(&v.lease, from->lease, error);
+    v.adapter = from->adapter == NULL ? NULL : by__strdup(from->adapter);
+    v.lease = v.adapter_lease = NULL;
+    bool lacks =
+        v.path == NULL || v.directory == NULL || (v.adapter == NULL) != (from->adapter == NULL);
+    by_status status = lacks ? by_error_set(error, BY_EMEMORY, "out of memory: a version")
+                             : by__lease_share(&v.lease, from->lease, error);
+    if (status == BY_OK) {
+        status = by__lease_share(&v.adapter_lease, from->adapter_lease, error);
+    }
     if (status != BY_OK) {
         by__served_version_free(&v);
         return status;
@@ -220,6 +252,8 @@ void by__served_version_free(by__served_version *version)
 {
     free(version->path);
     free(version->directory);
+    free(version->adapter);
     by__lease_close(&version->lease);
+    by__lease_close(&version->adapter_lease);
     *version = (by__served_version){0};
 }

@@ -31,6 +31,10 @@ expect 200 admin GET /v1/admin/versions
 holds answer '"version":"step-00000003-'
 expect 400 admin POST /v1/admin/deploy '{"path": "first"}'
 holds answer "must begin with /"
+expect 400 admin POST /v1/admin/deploy '{"adapter": "first"}'
+holds answer "'adapter' must begin with /"
+expect 400 admin POST /v1/admin/deploy "{\"adapter\": \"$work/none\"}"
+holds answer "there is no such directory of an adapter"
 expect 400 admin POST /v1/admin/deploy '{"where": "/"}'
 expect 400 admin POST /v1/admin/deploy '[]'
 expect 400 admin POST /v1/admin/deploy '{"hold": -5}'

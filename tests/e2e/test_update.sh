@@ -35,9 +35,10 @@ for run in tiny other; do
     run 0 "$banyan" train c.yaml --quiet --set name=$run --set model.context=128 --set train.batch=1 --set train.steps=2 --set optimizer.warmup=1 --set train.threads=1 \
         --set seed=$([ $run = tiny ] && echo 1 || echo 2)
 done
+newest() { ls -d "$1"/checkpoints/step-* | tail -n 1; }
 # break_weights RUN DIRECTORY: weights that are no numbers: every checksum is right, and the model is useless.
 break_weights() {
-    cp -r "$(ls -d "$1"/checkpoints/step-* | tail -n 1)" "$2"
+    cp -r "$(newest "$1")" "$2"
     rm "$2/manifest.json"
     python3 - "$2/model.safetensors" <<'END'
 import struct, sys
@@ -124,9 +125,33 @@ stop
 run 0 "$banyan" checkpoint prune runs/tiny --keep 1
 [ ! -d runs/tiny/checkpoints/step-00000002 ] || fail "a server that has ended keeps a checkpoint"
 
+say "an adapter that was trained again is another version, and a deployment names its adapter"
+for name in adapted again; do
+    run 0 "$banyan" train c.yaml --quiet --set name=$name --set model.from="$(newest runs/other)" --set model.context=128 --set lora.rank=2 \
+        --set optimizer.lr=1 --set train.batch=1 --set train.steps=2 --set optimizer.warmup=1 --set train.threads=1 --set seed=$([ $name = again ] && echo 5 || echo 6)
+done
+cp -r "$(newest runs/adapted)" adapter
+serve_models tiny=runs/other+adapter
+await_ready
+adapted=$(python3 "$client" answer "$url")
+run 1 deploy
+holds err "is already live"
+cp "$(newest runs/again)"/adapter_* adapter/
+run 0 deploy
+again=$(python3 "$client" answer "$url")
+run 0 deploy runs/other
+plain=$(python3 "$client" answer "$url")
+[ "$plain" = "$second" ] || fail "without the adapter: $plain, not $second"
+[ "$adapted" != "$again" ] && [ "$plain" != "$again" ] && [ "$plain" != "$adapted" ] || fail "answers: $adapted, $again, $plain"
+run 0 deploy runs/other+adapter
+[ "$(python3 "$client" answer "$url")" = "$again" ] || fail "the adapter is not the one that was named"
+run 1 deploy runs/other+nothing
+holds err "/nothing: there is no such directory of an adapter"
+stop
+
 say "a table: a golden row, and columns that stay what they are unless that is intended"
 break_weights runs/houses broken-houses
-cp -r "$(ls -d runs/houses/checkpoints/step-* | tail -n 1)" same
+cp -r "$(newest runs/houses)" same
 serve_models m=runs/houses
 await_ready
 predicts() { curl -sf "$url/v1/predict" -H "Content-Type: application/json" -d "{\"model\": \"m\", \"rows\": [{\"size\": 3, \"$1\": 2, \"kind\": \"flat\"}]}" >out; }

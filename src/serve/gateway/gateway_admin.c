@@ -129,6 +129,7 @@ void by__answer_versions(by__gateway *g, by__exchange *x, const by__http_request
 /* The supervisor checks the numbers, whoever sends them. */
 static const by__field deployment_fields[] = {
     BY__STRING("path", by_deploy_options, path, 4096),
+    BY__STRING("adapter", by_deploy_options, adapter, 4096),
     BY__NUMBER("canary", by_deploy_options, canary, -HUGE_VAL, HUGE_VAL),
     BY__NUMBER("hold", by_deploy_options, hold, -HUGE_VAL, HUGE_VAL),
     BY__NUMBER("slower", by_deploy_options, slower, -HUGE_VAL, HUGE_VAL),
@@ -144,6 +145,12 @@ static json_t *body_of(const by__http_request *r)
                                : json_loadb(r->body, r->body_length, JSON_REJECT_DUPLICATES, NULL);
 }
 
+/* Absent paths have defaults. */
+static bool is_absolute(const char *path)
+{
+    return path == NULL || path[0] == '/';
+}
+
 void by__answer_deploy(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
 {
     by_deploy_options d;
@@ -154,15 +161,16 @@ void by__answer_deploy(by__gateway *g, by__exchange *x, const by__http_request *
     by_deploy_defaults(&d);
     by_status status = by__fields_read(&d, deployment_fields, BY_ARRAY_LENGTH(deployment_fields),
                                        body, &param, &error);
-    if (status == BY_OK && d.path != NULL && d.path[0] != '/') {
-        param = "path";
-        status =
-            by_error_set(&error, BY_EARG, "'path' must begin with /: it is a path on the server");
+    bool good = is_absolute(d.path);
+    if (status == BY_OK && !(good && is_absolute(d.adapter))) {
+        param = good ? "adapter" : "path";
+        status = by_error_set(&error, BY_EARG, "'%s' must begin with /: it is a path on the server",
+                              param);
     }
     if (status != BY_OK) {
         by__reply_error(g, x, 400, "invalid_request", param, error.message);
     } else {
-        by__gateway_detail(x, json_pack("{ss?}", "deploy", d.path));
+        by__gateway_detail(x, json_pack("{ss? ss*}", "deploy", d.path, "adapter", d.adapter));
         ask(g, x, by__deploy_message(&d));
     }
     json_decref(body);

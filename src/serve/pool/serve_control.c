@@ -9,6 +9,7 @@
 /* An operator's request while its weights are being found. */
 struct by__request_to {
     char *path;
+    char *adapter; /* NULL: none */
     by__rollout_options options;
     by__served_version version;
     by_status status;
@@ -35,6 +36,7 @@ static void free_request(struct by__request_to *r)
     if (r != NULL) {
         by__served_version_free(&r->version);
         free(r->path);
+        free(r->adapter);
         free(r);
     }
 }
@@ -43,7 +45,7 @@ static void free_request(struct by__request_to *r)
 static void find(uv_work_t *work)
 {
     struct by__request_to *r = ((by__supervisor *)work->data)->request;
-    r->status = by__served_version_find(&r->version, r->path, r->settings, &r->error);
+    r->status = by__served_version_find(&r->version, r->path, r->adapter, r->settings, &r->error);
 }
 
 static void on_found(uv_work_t *work, int code)
@@ -65,7 +67,10 @@ static void on_found(uv_work_t *work, int code)
 
 static void look_for(by__supervisor *s, by__link *link, const by_deploy_options *options)
 {
-    const char *path = options->path == NULL ? s->current->version.path : options->path;
+    const by__served_version *now = &s->current->version;
+    const char *path = options->path == NULL ? now->path : options->path;
+    const char *adapter =
+        options->path == NULL && options->adapter == NULL ? now->adapter : options->adapter;
     by_error error = {0};
     struct by__request_to *r = NULL;
     by_status status = s->request != NULL
@@ -75,11 +80,12 @@ static void look_for(by__supervisor *s, by__link *link, const by_deploy_options 
         by__rollout_plan(&r->options, options);
         r->settings = s->options.settings;
         r->path = by__strdup(path);
+        r->adapter = adapter == NULL ? NULL : by__strdup(adapter);
         s->request = r;
         s->asker = link;
         s->finding.data = s;
-        int code =
-            r->path == NULL ? UV_ENOMEM : uv_queue_work(&s->loop, &s->finding, find, on_found);
+        bool lacks = r->path == NULL || (r->adapter == NULL) != (adapter == NULL);
+        int code = lacks ? UV_ENOMEM : uv_queue_work(&s->loop, &s->finding, find, on_found);
         if (code < 0) {
             status = by__uv_error(&error, "look for", path, code);
             s->request = NULL;

@@ -245,6 +245,22 @@ static void open_child(by__supervisor *s, by__child *c, const char *role,
 
 /* ---- groups ---- */
 
+static bool is_adapter(const char *const *worker, size_t i)
+{
+    return strcmp(worker[i], "--adapter") == 0 && worker[i + 1] != NULL;
+}
+
+/* The adapter on a worker's command line; NULL: none. */
+static const char *adapter_of(const char *const *worker)
+{
+    for (size_t i = 0; worker[i] != NULL; i++) {
+        if (is_adapter(worker, i)) {
+            return worker[i + 1];
+        }
+    }
+    return NULL;
+}
+
 by_status by__group_add(by__supervisor *s, by__group **out, const by__served_version *version,
                         const by_serve_other *other, by_error *error)
 {
@@ -258,8 +274,16 @@ by_status by__group_add(by__supervisor *s, by__group **out, const by__served_ver
         return status;
     }
     g->other = other;
-    for (; worker[n] != NULL && n < BY__ARGUMENTS - 6; n++) {
-        g->command[n] = worker[n];
+    for (size_t i = 0; worker[i] != NULL && n < BY__ARGUMENTS - 8; i++) {
+        if (is_adapter(worker, i)) {
+            i++; /* that of the first version */
+        } else {
+            g->command[n++] = worker[i];
+        }
+    }
+    if (g->version.adapter != NULL) {
+        g->command[n++] = "--adapter";
+        g->command[n++] = g->version.adapter;
     }
     g->command[n++] = "--version";
     g->command[n++] = g->version.name;
@@ -427,7 +451,8 @@ static by_status add_model(by__supervisor *s, by__group **out, const char *path,
                            const char *settings, const by_serve_other *other, by_error *error)
 {
     by__served_version version = {0};
-    by_status status = by__served_version_find(&version, path, settings, error);
+    const char *adapter = adapter_of(other == NULL ? s->options.worker : other->worker);
+    by_status status = by__served_version_find(&version, path, adapter, settings, error);
     if (status == BY_OK) {
         status = by__group_add(s, out, &version, other, error);
     }

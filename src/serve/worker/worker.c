@@ -363,7 +363,7 @@ static by_status find_weights(by__worker *w, by_error *error)
         BY_TRY(by__lease_open(&w->lease, o->checkpoint, error));
     }
     if (o->version == NULL || o->checkpoint == NULL) {
-        BY_TRY(by__served_version_find(&w->served, o->model, o->precision, error));
+        BY_TRY(by__served_version_find(&w->served, o->model, o->adapter, o->precision, error));
         o->version = o->version == NULL ? w->served.name : o->version;
         o->checkpoint =
             o->checkpoint == NULL && w->served.is_run ? w->served.directory : o->checkpoint;
