@@ -73,8 +73,8 @@ typedef struct cli_served {
 /* Parses a model. If no name is given, it is the last component of the adapter's or the run's path.
  * Freed with cli_served_free. */
 by_status cli_served_parse(cli_served *out, const char *text, by_error *error);
-/* Cuts +ADAPTER off a path, unless the whole is a path that exists, and returns the adapter, a part of
- * the text; NULL: there is none. */
+/* Cuts +ADAPTER off a path, unless the whole is a path that exists, and returns the adapter, a part
+ * of the text; NULL: there is none. */
 char *cli_served_adapter(char *path);
 by_status cli_served_settings(cli_served *served, const char *precision, by_error *error);
 void cli_served_free(cli_served *served);

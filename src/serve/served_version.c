@@ -166,9 +166,14 @@ static by_status find_checkpoint(by__served_version *v, const char *root, by_err
             (void)nanosleep(&pause, NULL);
         }
         free(v->directory);
-        v->directory = NULL;
-        BY_TRY(by_checkpoint_latest(root, &v->directory, NULL, error));
+        free(v->skipped);
+        v->directory = v->skipped = NULL;
+        BY_TRY(by_checkpoint_latest(root, &v->directory, &v->skipped, error));
         status = by__lease_open(&v->lease, v->directory, error);
+    }
+    if (v->skipped != NULL && v->skipped[0] == '\0') {
+        free(v->skipped);
+        v->skipped = NULL;
     }
     return status;
 }
@@ -232,6 +237,7 @@ by_status by__served_version_copy(by__served_version *out, const by__served_vers
     v.path = by__strdup(from->path);
     v.directory = by__strdup(from->directory);
     v.adapter = from->adapter == NULL ? NULL : by__strdup(from->adapter);
+    v.skipped = NULL;
     v.lease = v.adapter_lease = NULL;
     bool lacks =
         v.path == NULL || v.directory == NULL || (v.adapter == NULL) != (from->adapter == NULL);
@@ -253,6 +259,7 @@ void by__served_version_free(by__served_version *version)
     free(version->path);
     free(version->directory);
     free(version->adapter);
+    free(version->skipped);
     by__lease_close(&version->lease);
     by__lease_close(&version->adapter_lease);
     *version = (by__served_version){0};

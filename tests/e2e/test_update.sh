@@ -119,6 +119,13 @@ for _ in $(seq 300); do
     sleep 0.1
 done
 case $(field version <status) in step-00000003-*) ;; *) fail "$(cat status)" ;; esac
+# A checkpoint that is damaged is not passed over in silence.
+cp -r runs/tiny/checkpoints/step-00000003 runs/tiny/checkpoints/step-00000004
+run 1 deploy
+holds err "is already live; a newer checkpoint was skipped: "
+holds err "step-00000004: its manifest is that of step 3"
+grep '"event":"not_deployed"' log | tail -n 1 | grep -q "step-00000004: its manifest" || fail "$(grep not_deployed log)"
+rm -r runs/tiny/checkpoints/step-00000004
 run 0 deploy --rollback
 is version "$before" || fail "$(cat status)"
 stop

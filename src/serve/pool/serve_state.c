@@ -173,13 +173,18 @@ by_status by__supervisor_deploy(by__supervisor *s, const by__served_version *ver
                             s->coming->version.name, by__rollout_name(s->rollout.phase));
     }
     if (strcmp(version->name, s->current->version.name) == 0) {
-        return by_error_set(error, BY_ESTATE, "version %s is already live", version->name);
+        /* Of damaged checkpoints the newest one is named. */
+        const char *why = version->skipped == NULL ? "" : version->skipped;
+        return by_error_set(error, BY_ESTATE, "version %s is already live%s%.*s", version->name,
+                            why[0] == '\0' ? "" : "; a newer checkpoint was skipped: ",
+                            (int)strcspn(why, "\n"), why);
     }
     BY_TRY(by__group_add(s, &s->coming, version, NULL, error));
     by__rollout_begin(&s->rollout, options, by__now());
     by__golden_reset(&s->golden);
     s->rolls_back = back;
-    by__log_event(&s->log, "deploy", "{ss ss}", "version", version->name, "path", version->path);
+    by__log_event(&s->log, "deploy", "{ss ss ss*}", "version", version->name, "path", version->path,
+                  "skipped", version->skipped);
     by__supervisor_reconcile(s);
     return BY_OK;
 }
