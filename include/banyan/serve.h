@@ -172,7 +172,7 @@ typedef struct by_serve_options {
     const char *model;    /* run, directory or GGUF file to serve */
     const char *name;     /* name for clients, whatever is deployed later */
     const char *settings; /* what else determines answers besides the weights; NULL: nothing */
-    /* Further models, served by workers of their own whose number and versions are fixed. */
+    /* Further models, served by workers of their own whose number is fixed. */
     const by_serve_other *others;
     size_t other_count;
     size_t workers; /* minimum of processes; 0: none while there are no requests */
@@ -196,12 +196,12 @@ typedef struct by_serve_options {
 
 /* Starts a broker, a gateway and workers, and restarts those that end, after a pause that doubles
  * up to 10 s while they end soon after their start. Kills workers that the broker has given up.
- * Adapts the number of workers to the load if `most` exceeds `workers`. SIGHUP deploys the current
- * version of `model` (as by_deploy). When told to stop, ends the gateway first, then workers, then
- * the broker. Returns BY_EARG if no worker may run. A child that was ready once is restarted
- * whatever its exit code. Until then restarting does not help: returns BY_ECONFIG if the broker,
- * the gateway or every worker ends with BY_EXIT_CONFIG, and BY_ESTATE if one of them ends five
- * times. */
+ * Adapts the number of workers of `model` to the load if `most` exceeds `workers`. SIGHUP deploys
+ * the current version of each model (as by_deploy). When told to stop, ends the gateway first, then
+ * workers, then the broker. Returns BY_EARG if no worker may run. A child that was ready once is
+ * restarted whatever its exit code. Until then restarting does not help: returns BY_ECONFIG if the
+ * broker, the gateway or every worker ends with BY_EXIT_CONFIG, and BY_ESTATE if one of them ends
+ * five times. */
 BY_API by_status by_serve_run(const by_serve_options *options, by_error *error);
 
 /* ---- deployment ---- */
@@ -209,6 +209,7 @@ BY_API by_status by_serve_run(const by_serve_options *options, by_error *error);
 /* Deployment of another version of the model. by_deploy_defaults sets everything but `control`. */
 typedef struct by_deploy_options {
     const char *control; /* as in by_serve_options */
+    const char *model;   /* name of the model; NULL: the only one that is served */
     /* Absolute path of the version to deploy; NULL: what is served now, if its run has a newer
      * checkpoint. */
     const char *path;
@@ -269,15 +270,17 @@ typedef struct by_deploy_status {
     char reason[160];    /* of a rollback */
 } by_deploy_status;
 
-/* Gets the current state from a server's control socket. Returns BY_EIO if no server answers. */
-BY_API by_status by_deploy_status_now(by_deploy_status *out, const char *control, by_error *error);
+/* Gets the current state of a model (by_deploy_options) from a server's control socket. Returns
+ * BY_EIO if no server answers. */
+BY_API by_status by_deploy_status_now(by_deploy_status *out, const char *control, const char *model,
+                                      by_error *error);
 
 /* Deployment to workers that are started by others and meet at a Redis server. */
 typedef struct by_shared_deploy_options {
     const char *broker;  /* address, as in by_gateway_options */
     const char *model;   /* name of the model */
     const char *version; /* version to deploy, whose workers are running; of a rollback NULL */
-    /* Canary, shadow traffic and limits; `control` and `path` are not used. `rollback` returns to
+    /* Canary, shadow traffic and limits; paths and `model` are not used. `rollback` returns to
      * the previous version; a deployment in progress is ended, by its own process if that is
      * running. */
     by_deploy_options how;

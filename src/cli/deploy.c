@@ -59,14 +59,14 @@ static void print_status(const by_deploy_status *s)
 }
 
 /* Reports each phase on standard error until the deployment has ended. */
-static int follow(const char *control, by_error *error)
+static int follow(const by_deploy_options *o, by_error *error)
 {
     const struct timespec pause = {.tv_nsec = 100 * 1000 * 1000};
     by_deploy_status s = {0};
     char told[64] = "";
     for (;;) {
         char line[64];
-        by_status status = by_deploy_status_now(&s, control, error);
+        by_status status = by_deploy_status_now(&s, o->control, o->model, error);
         if (status != BY_OK) {
             return cli_fail(&cli_deploy, error);
         }
@@ -134,9 +134,9 @@ static int act(by_deploy_options *o, bool status, bool json, bool detach)
         return cli_fail(&cli_deploy, &error);
     }
     if (!status && !detach) {
-        return follow(o->control, &error);
+        return follow(o, &error);
     }
-    if (by_deploy_status_now(&now, o->control, &error) != BY_OK) {
+    if (by_deploy_status_now(&now, o->control, o->model, &error) != BY_OK) {
         return cli_fail(&cli_deploy, &error);
     }
     return print(&now, json);
@@ -160,13 +160,12 @@ static void tell_phase(void *user, const char *version, const char *phase, doubl
 }
 
 /* Deploys among workers that were started by somebody else. version NULL: roll back. */
-static int shift(const by_deploy_options *o, const char *broker, const char *model,
-                 const char *version)
+static int shift(const by_deploy_options *o, const char *broker, const char *version)
 {
     by_error error = {0};
     by_deploy_status told = {0};
     const by_shared_deploy_options options = {.broker = broker,
-                                              .model = model,
+                                              .model = o->model,
                                               .version = version,
                                               .how = *o,
                                               .phase = tell_phase,
@@ -181,7 +180,6 @@ static int shift(const by_deploy_options *o, const char *broker, const char *mod
 typedef struct deployment {
     by_deploy_options options;
     const char *broker;
-    const char *model;
     const char *directory;
     const char *canary;
     bool status;
@@ -202,9 +200,8 @@ static int check_use(const deployment *d, int runs)
         return cli_misuse(&cli_deploy,
                           "give at most one run, and none with --rollback or --status");
     }
-    if ((d->broker == NULL) != (d->model == NULL) ||
-        (d->broker != NULL &&
-         (runs + rollback + d->status != 1 || d->detach || (d->json && !d->status)))) {
+    if (d->broker != NULL && (d->options.model == NULL || (runs + rollback + d->status != 1 ||
+                                                           d->detach || (d->json && !d->status)))) {
         return cli_misuse(&cli_deploy, "--broker needs --name and one of VERSION, --rollback and "
                                        "--status (with or without --json)");
     }
@@ -221,7 +218,8 @@ static int run(int argc, char **argv)
          "`banyan serve`)"},
         {"broker", CLI_STRING, &d.broker, "ADDRESS",
          "redis://HOST[:PORT]: shift requests between workers that already run"},
-        {"name", CLI_STRING, &d.model, "NAME", "with --broker: name of the model"},
+        {"name", CLI_STRING, &o->model, "NAME",
+         "name of the model, where several are served or with --broker"},
         {"canary", CLI_STRING, &d.canary, "SHARE",
          "share of new requests to begin with, e.g. 5%; then 25%, 50% and all (default: all at "
          "once)"},
@@ -261,10 +259,10 @@ static int run(int argc, char **argv)
         return code;
     }
     if (d.broker != NULL && d.status) {
-        return print_shared(d.broker, d.model, d.json);
+        return print_shared(d.broker, o->model, d.json);
     }
     if (d.broker != NULL) {
-        return shift(o, d.broker, d.model, o->rollback ? NULL : rest[0]);
+        return shift(o, d.broker, o->rollback ? NULL : rest[0]);
     }
     char *own = d.directory == NULL ? cli_serve_directory() : NULL;
     char *control = NULL;
@@ -291,8 +289,8 @@ static int run(int argc, char **argv)
 
 const cli_command cli_deploy = {
     "deploy", "deploy a new version of a served model: canary, shadow traffic, roll-back",
-    "banyan deploy [RUN[+ADAPTER]] [--canary SHARE] [--shadow] [--detach]\n"
-    "       banyan deploy --rollback | --status [--json]\n"
+    "banyan deploy [RUN[+ADAPTER]] [--name MODEL] [--canary SHARE] [--shadow] [--detach]\n"
+    "       banyan deploy --rollback | --status [--json] [--name MODEL]\n"
     "       banyan deploy VERSION | --rollback | --status --broker ADDRESS --name MODEL",
     "Deploys a new version of a model that `banyan serve` serves, and waits until it is\n"
     "live (exit code 0) or was rolled back or refused (1). RUN is a run; by default, the\n"

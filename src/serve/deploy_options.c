@@ -34,11 +34,11 @@ by_status by__deploy_check(const by_deploy_options *options, by_error *error)
 json_t *by__deploy_message(const by_deploy_options *options)
 {
     const by_deploy_options *o = options;
-    return o->rollback ? json_pack("{ss}", "t", "rollback")
-                       : json_pack("{ss ss? ss? sf sf sf sf sb sb}", "t", "deploy", "path", o->path,
-                                   "adapter", o->adapter, "canary", o->canary, "hold", o->hold,
-                                   "errors", o->errors, "slower", o->slower, "shadow",
-                                   (int)o->shadow, "force", (int)o->force);
+    return o->rollback ? json_pack("{ss ss*}", "t", "rollback", "model", o->model)
+                       : json_pack("{ss ss* ss? ss? sf sf sf sf sb sb}", "t", "deploy", "model",
+                                   o->model, "path", o->path, "adapter", o->adapter, "canary",
+                                   o->canary, "hold", o->hold, "errors", o->errors, "slower",
+                                   o->slower, "shadow", (int)o->shadow, "force", (int)o->force);
 }
 
 by_status by__deploy_read(by_deploy_options *out, const json_t *message, by_error *error)

@@ -174,6 +174,23 @@ run 0 deploy --rollback
 predicts age || fail "the former version does not answer"
 stop
 
+say "each of several models is deployed by its name"
+serve_models first=runs/houses m=runs/towns
+await_ready
+run 1 deploy same
+holds err "several models are served: name one of first, m"
+run 1 deploy same --name other
+holds err "no model other is served"
+run 1 deploy same --name m
+holds err "it answers other requests"
+run 0 deploy same --name m --force
+predicts age || fail "the second model is not the one that was deployed"
+deploy --status --json --name first >status
+case $(field version <status) in step-*) ;; *) fail "the first model has changed: $(cat status)" ;; esac
+run 0 deploy --rollback --name m
+predicts rooms || fail "the second model is not the former one"
+stop
+
 say "none while nothing comes, more than one under load, then fewer"
 cat >serve.yaml <<END
 worker: {count: 0, max_rate: 6, sessions: 4}

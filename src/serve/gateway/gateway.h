@@ -253,6 +253,8 @@ void by__reply_refused(by__gateway *g, by__exchange *x, by_status status, const 
  * site cannot send that type without a CORS preflight. */
 bool by__gateway_takes_json(by__gateway *g, by__exchange *x, const by__http_request *r);
 
+/* The value of "model" in a query; a new reference. NULL: there is none, or it is too long. */
+json_t *by__query_model(const char *query);
 /* Adds the header Retry-After in whole seconds; none for 0. */
 void by__gateway_retry_after(by__exchange *x, double seconds);
 /* Replies with a JSON text, which is taken; if its memory was exhausted, with an error. */

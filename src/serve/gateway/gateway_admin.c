@@ -121,13 +121,13 @@ void by__admin_close(by__gateway *g)
 void by__answer_versions(by__gateway *g, by__exchange *x, const by__http_request *r,
                          const char *key)
 {
-    BY_UNUSED(r);
     BY_UNUSED(key);
-    ask(g, x, json_pack("{ss}", "t", "status"));
+    ask(g, x, json_pack("{ss so*}", "t", "status", "model", by__query_model(r->query)));
 }
 
 /* The supervisor checks the numbers, whoever sends them. */
 static const by__field deployment_fields[] = {
+    BY__STRING("model", by_deploy_options, model, 256),
     BY__STRING("path", by_deploy_options, path, 4096),
     BY__STRING("adapter", by_deploy_options, adapter, 4096),
     BY__NUMBER("canary", by_deploy_options, canary, -HUGE_VAL, HUGE_VAL),
@@ -170,7 +170,8 @@ void by__answer_deploy(by__gateway *g, by__exchange *x, const by__http_request *
     if (status != BY_OK) {
         by__reply_error(g, x, 400, "invalid_request", param, error.message);
     } else {
-        by__gateway_detail(x, json_pack("{ss? ss*}", "deploy", d.path, "adapter", d.adapter));
+        by__gateway_detail(x, json_pack("{ss? ss* ss*}", "deploy", d.path, "adapter", d.adapter,
+                                        "model", d.model));
         ask(g, x, by__deploy_message(&d));
     }
     json_decref(body);
@@ -179,13 +180,13 @@ void by__answer_deploy(by__gateway *g, by__exchange *x, const by__http_request *
 void by__answer_rollback(by__gateway *g, by__exchange *x, const by__http_request *r,
                          const char *key)
 {
-    const by_deploy_options back = {.rollback = true};
-    by_deploy_options none;
+    static const by__field fields[] = {BY__STRING("model", by_deploy_options, model, 256)};
+    by_deploy_options back = {.rollback = true};
     const char *param = NULL;
     by_error error = {0};
     json_t *body = body_of(r);
     BY_UNUSED(key);
-    if (by__fields_read(&none, NULL, 0, body, &param, &error) != BY_OK) {
+    if (by__fields_read(&back, fields, BY_ARRAY_LENGTH(fields), body, &param, &error) != BY_OK) {
         by__reply_error(g, x, 400, "invalid_request", param, error.message);
     } else {
         ask(g, x, by__deploy_message(&back));

@@ -40,8 +40,7 @@ static json_t *base64_of(const char *data, size_t length)
 
 /* ---- bodies in other formats, converted to JSON ---- */
 
-/* The value of "model" in a query. */
-static json_t *model_of_query(const char *query)
+json_t *by__query_model(const char *query)
 {
     char name[MOST_NAME + 1];
     size_t n = 0;
@@ -65,7 +64,7 @@ static json_t *model_of_query(const char *query)
 
 static by_status read_image(json_t **out, const by__http_request *request, by_error *error)
 {
-    json_t *model = model_of_query(request->query);
+    json_t *model = by__query_model(request->query);
     if (model == NULL) {
         return by_error_set(error, BY_EARG,
                             "an image as a body needs the model's name: /v1/predict?model=NAME");

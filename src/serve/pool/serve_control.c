@@ -8,6 +8,7 @@
 
 /* An operator's request while its weights are being found. */
 struct by__request_to {
+    by__served *model;
     char *path;
     char *adapter; /* NULL: none */
     by__rollout_options options;
@@ -48,26 +49,30 @@ static void find(uv_work_t *work)
     r->status = by__served_version_find(&r->version, r->path, r->adapter, r->settings, &r->error);
 }
 
+static void reload_next(by__supervisor *s);
+
 static void on_found(uv_work_t *work, int code)
 {
     by__supervisor *s = work->data;
     struct by__request_to *r = s->request;
     s->request = NULL;
     if (code == 0 && r->status == BY_OK && !s->ending) {
-        r->status = by__supervisor_deploy(s, &r->version, &r->options, false, &r->error);
+        r->status = by__served_deploy(r->model, &r->version, &r->options, &r->error);
     }
     if (r->status != BY_OK) {
-        by__log_event(&s->log, "not_deployed", "{ss ss}", "path", r->path, "reason",
-                      r->error.message);
+        by__log_event(&s->log, "not_deployed", "{ss ss ss}", "model", r->model->name, "path",
+                      r->path, "reason", r->error.message);
     }
     answer(s->asker, &r->error);
     s->asker = NULL;
     free_request(r);
+    reload_next(s);
 }
 
-static void look_for(by__supervisor *s, by__link *link, const by_deploy_options *options)
+static void look_for(by__served *m, by__link *link, const by_deploy_options *options)
 {
-    const by__served_version *now = &s->current->version;
+    by__supervisor *s = m->all;
+    const by__served_version *now = &m->current->version;
     const char *path = options->path == NULL ? now->path : options->path;
     const char *adapter =
         options->path == NULL && options->adapter == NULL ? now->adapter : options->adapter;
@@ -78,7 +83,8 @@ static void look_for(by__supervisor *s, by__link *link, const by_deploy_options 
                            : by__alloc((void **)&r, 1, sizeof *r, "a deployment", &error);
     if (status == BY_OK) {
         by__rollout_plan(&r->options, options);
-        r->settings = s->options.settings;
+        r->model = m;
+        r->settings = m->settings;
         r->path = by__strdup(path);
         r->adapter = adapter == NULL ? NULL : by__strdup(adapter);
         s->request = r;
@@ -98,14 +104,23 @@ static void look_for(by__supervisor *s, by__link *link, const by_deploy_options 
     }
 }
 
-void by__control_reload(by__supervisor *s)
+/* Goes on with a SIGHUP: one search for weights runs at a time. */
+static void reload_next(by__supervisor *s)
 {
     by_deploy_options options;
     by_deploy_defaults(&options);
-    look_for(s, NULL, &options);
+    if (s->reloaded < s->model_count && s->request == NULL && !s->ending) {
+        look_for(&s->models[s->reloaded++], NULL, &options);
+    }
 }
 
-static void roll_back(by__supervisor *s, by__link *link)
+void by__control_reload(by__supervisor *s)
+{
+    s->reloaded = 0;
+    reload_next(s);
+}
+
+static void roll_back(by__served *m, by__link *link)
 {
     by_deploy_options how;
     by__rollout_options options;
@@ -113,65 +128,91 @@ static void roll_back(by__supervisor *s, by__link *link)
     by_deploy_defaults(&how);
     how.rollback = true;
     by__rollout_plan(&options, &how);
-    if (s->coming != NULL) {
-        by__rollout_fail(&s->rollout, "it was asked for");
-    } else if (s->previous.path == NULL) {
+    if (m->coming != NULL) {
+        by__rollout_fail(&m->rollout, "it was asked for");
+    } else if (m->previous.path == NULL) {
         (void)by_error_set(&error, BY_ESTATE, "there is no previous version");
     } else {
         by__served_version back = {0};
-        if (by__served_version_copy(&back, &s->previous, &error) == BY_OK) {
-            (void)by__supervisor_deploy(s, &back, &options, true, &error);
+        if (by__served_version_copy(&back, &m->previous, &error) == BY_OK) {
+            (void)by__served_deploy(m, &back, &options, &error);
         }
         by__served_version_free(&back);
     }
     answer(link, &error);
 }
 
-void by__control_rollback(by__supervisor *s)
+void by__control_rollback(by__served *model)
 {
-    roll_back(s, NULL);
+    roll_back(model, NULL);
 }
 
-static void tell_status(by__supervisor *s, by__link *link)
+static void tell_status(by__served *m, by__link *link)
 {
-    const by__group *coming = s->coming;
+    const by__group *coming = m->coming;
     json_t *message = json_pack(
-        "{ss ss ss ss? sI sI sI sI sI sf sf ss ss ss}", "t", "status", "model", s->model, "version",
-        s->current->version.name, "previous", s->previous.path == NULL ? NULL : s->previous.name,
-        "wanted", (json_int_t)s->current->wanted, "ready",
-        (json_int_t)by__group_ready(s, s->current), "least", (json_int_t)s->options.workers, "most",
-        (json_int_t)s->options.most, "waiting", (json_int_t)s->load.waiting, "p95", s->load.p95,
-        "capacity", s->scale.capacity, "last", s->last, "outcome", s->outcome, "reason", s->reason);
+        "{ss ss ss ss? sI sI sI sI sI sf sf ss ss ss}", "t", "status", "model", m->name, "version",
+        m->current->version.name, "previous", m->previous.path == NULL ? NULL : m->previous.name,
+        "wanted", (json_int_t)m->current->wanted, "ready",
+        (json_int_t)by__group_ready(m->all, m->current), "least", (json_int_t)m->least, "most",
+        (json_int_t)m->most, "waiting", (json_int_t)m->load.waiting, "p95", m->load.p95, "capacity",
+        m->scale.capacity, "last", m->last, "outcome", m->outcome, "reason", m->reason);
     if (coming != NULL) {
         (void)json_object_set_new(
             message, "coming",
             json_pack("{ss ss sf sI sI sI sI sI sI}", "version", coming->version.name, "phase",
-                      by__rollout_name(s->rollout.phase), "share", s->rollout.share, "ready",
-                      (json_int_t)by__group_ready(s, coming), "requests",
-                      (json_int_t)s->after.requests, "errors", (json_int_t)s->after.errors, "same",
-                      (json_int_t)s->after.same, "different", (json_int_t)s->after.different,
-                      "failed", (json_int_t)s->after.failed));
+                      by__rollout_name(m->rollout.phase), "share", m->rollout.share, "ready",
+                      (json_int_t)by__group_ready(m->all, coming), "requests",
+                      (json_int_t)m->after.requests, "errors", (json_int_t)m->after.errors, "same",
+                      (json_int_t)m->after.same, "different", (json_int_t)m->after.different,
+                      "failed", (json_int_t)m->after.failed));
     }
     (void)by__link_send(link, message);
     json_decref(message);
 }
 
+/* The model that a message names, which a server of one model need not. */
+static by_status choose(by__served **out, by__supervisor *s, const json_t *message, by_error *error)
+{
+    const char *name = by__get_text(message, "model");
+    by__text names = {0};
+    *out = name != NULL          ? by__supervisor_model(s, name)
+           : s->model_count == 1 ? &s->models[0]
+                                 : NULL;
+    if (*out != NULL) {
+        return BY_OK;
+    }
+    for (size_t i = 0; i < s->model_count; i++) {
+        by__text_format(&names, "%s%s", i == 0 ? "" : ", ", s->models[i].name);
+    }
+    const char *list = names.data == NULL ? "" : names.data;
+    (void)(name == NULL
+               ? by_error_set(error, BY_EARG, "several models are served: name one of %s (--name)",
+                              list)
+               : by_error_set(error, BY_EARG, "no model %s is served: there are %s", name, list));
+    by__text_free(&names);
+    return error->status;
+}
+
 static void on_message(void *user, by__link *link, json_t *message)
 {
-    by__supervisor *s = user;
+    by__served *m;
     const char *kind = by__get_text(message, "t");
+    by_deploy_options options;
     by_error error = {0};
-    if (kind != NULL && strcmp(kind, "deploy") == 0) {
-        by_deploy_options options;
+    kind = kind == NULL ? "" : kind;
+    if (choose(&m, user, message, &error) != BY_OK) {
+        answer(link, &error);
+    } else if (strcmp(kind, "deploy") == 0) {
         if (by__deploy_read(&options, message, &error) == BY_OK) {
-            look_for(s, link, &options);
+            look_for(m, link, &options);
         } else {
             answer(link, &error);
         }
-    } else if (kind != NULL && strcmp(kind, "rollback") == 0) {
-        roll_back(s, link);
-    } else if (kind != NULL && strcmp(kind, "status") == 0) {
-        tell_status(s, link);
+    } else if (strcmp(kind, "rollback") == 0) {
+        roll_back(m, link);
+    } else if (strcmp(kind, "status") == 0) {
+        tell_status(m, link);
     } else {
         (void)by_error_set(&error, BY_EARG, "an unknown question");
         answer(link, &error);
@@ -303,10 +344,14 @@ static void copy_text(char *out, size_t size, const json_t *from, const char *ke
     (void)snprintf(out, size, "%s", text == NULL ? "" : text);
 }
 
-by_status by_deploy_status_now(by_deploy_status *out, const char *control, by_error *error)
+by_status by_deploy_status_now(by_deploy_status *out, const char *control, const char *model,
+                               by_error *error)
 {
     json_t *reply = NULL;
-    json_t *message = json_pack("{ss}", "t", "status");
+    json_t *message = json_pack("{ss ss*}", "t", "status", "model", model);
+    if (message == NULL) {
+        return by_error_set(error, BY_EARG, "the name of a model must be UTF-8");
+    }
     by_status status = ask(&reply, control, message, error);
     json_decref(message);
     BY_TRY(status);
@@ -340,7 +385,7 @@ by_status by_deploy(const by_deploy_options *options, by_error *error)
     BY_TRY(by__deploy_check(options, error));
     json_t *message = by__deploy_message(options);
     if (message == NULL) {
-        return by_error_set(error, BY_EARG, "the path of a run must be UTF-8");
+        return by_error_set(error, BY_EARG, "paths and the name of a model must be UTF-8");
     }
     by_status status = ask(&reply, options->control, message, error);
     json_decref(message);

@@ -87,18 +87,18 @@ static bool is_hopeless(const by__supervisor *s, const by__child *c, int code)
     }
     for (const by__child *w = s->workers; w != NULL && c->group != NULL; w = w->next) {
         bool same = w->group == c->group;
-        if (w != c && (same ? w->running : w->group->other == NULL && c->group->other == NULL)) {
+        if (w != c && (same ? w->running : w->group->model == c->group->model)) {
             return false;
         }
     }
-    return c->group == NULL || c->group == s->current || c->group->other != NULL;
+    return c->group == NULL || c->group == c->group->model->current;
 }
 
 /* Returns true if a process that was never ready has exited too often; a rollout counts its own
  * workers. */
-static bool gives_up(const by__supervisor *s, by__child *c)
+static bool gives_up(by__child *c)
 {
-    if (is_proven(c) || (c->group != NULL && c->group->other == NULL && c->group != s->current)) {
+    if (is_proven(c) || (c->group != NULL && c->group != c->group->model->current)) {
         return false;
     }
     return ++c->failed >= MOST_FAILED;
@@ -112,28 +112,27 @@ static void start_later(by__child *c, double lived)
     (void)uv_timer_start(&c->timer, on_again, (uint64_t)(c->pause * 1000.0), 0);
 }
 
-json_t *by__group_restarts(by__supervisor *s, const by__group *group)
+json_t *by__served_restarts(by__served *model)
 {
-    const char *model = group->other != NULL ? group->other->name : s->model;
-    json_t *own = json_object_get(s->restarts, model);
+    by__supervisor *s = model->all;
+    json_t *own = json_object_get(s->restarts, model->name);
     if (own == NULL) {
         /* Starts from 0, so that the first one is seen as an increase. */
         s->restarts = s->restarts == NULL ? json_object() : s->restarts;
         own = json_pack("{si si si si}", by_exit_name(BY_EXIT_FAILED), 0,
                         by_exit_name(BY_EXIT_HANG), 0, CRASH, 0, SILENT, 0);
-        (void)json_object_set_new(s->restarts, model, own);
-        own = json_object_get(s->restarts, model);
+        (void)json_object_set_new(s->restarts, model->name, own);
+        own = json_object_get(s->restarts, model->name);
     }
     return own;
 }
 
-static void count_restart(by__supervisor *s, const by__child *c, int code)
+static void count_restart(const by__child *c, int code)
 {
-    json_t *own = by__group_restarts(s, c->group);
+    json_t *own = by__served_restarts(c->group->model);
     const char *reason = c->killed ? SILENT : by_exit_name(code);
     json_int_t count = json_integer_value(json_object_get(own, reason));
     (void)json_object_set_new(own, reason, json_integer(count + 1));
-    c->group->routed = false; /* so that the route is sent again */
 }
 
 /* Returns true if the last gateway has reported that it listens. */
@@ -158,7 +157,7 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signal_number)
     if (c->group != NULL && c->wanted) {
         c->group->exits++;
         c->group->hopeless = c->group->hopeless || code == BY_EXIT_CONFIG;
-        count_restart(s, c, code);
+        count_restart(c, code);
     }
     if (s->ending) {
         go_on_ending(s);
@@ -169,7 +168,7 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signal_number)
         (void)by_error_set(&s->failure, BY_ECONFIG, "the %s cannot start (see its message above)",
                            c->role);
         end_all(s);
-    } else if (gives_up(s, c)) {
+    } else if (gives_up(c)) {
         (void)by_error_set(&s->failure, BY_ESTATE,
                            "the %s exited %u times without becoming ready, the last time with code "
                            "%d (%s): see its messages above",
@@ -261,19 +260,20 @@ static const char *adapter_of(const char *const *worker)
     return NULL;
 }
 
-by_status by__group_add(by__supervisor *s, by__group **out, const by__served_version *version,
-                        const by_serve_other *other, by_error *error)
+by_status by__group_add(by__served *model, by__group **out, const by__served_version *version,
+                        by_error *error)
 {
+    by__supervisor *s = model->all;
     by__group *g = NULL;
     size_t n = 0;
-    const char *const *worker = other == NULL ? s->options.worker : other->worker;
+    const char *const *worker = model->worker;
     BY_TRY(by__alloc((void **)&g, 1, sizeof *g, "a version", error));
     by_status status = by__served_version_copy(&g->version, version, error);
     if (status != BY_OK) {
         free(g);
         return status;
     }
-    g->other = other;
+    g->model = model;
     for (size_t i = 0; worker[i] != NULL && n < BY__ARGUMENTS - 8; i++) {
         if (is_adapter(worker, i)) {
             i++; /* that of the first version */
@@ -368,7 +368,7 @@ static void sweep(by__supervisor *s)
     }
     for (by__group **at = &s->groups; *at != NULL;) {
         by__group *g = *at;
-        bool used = g == s->current || g == s->coming || g->other != NULL;
+        bool used = g == g->model->current || g == g->model->coming;
         for (const by__child *c = s->workers; c != NULL && !used; c = c->next) {
             used = c->group == g;
         }
@@ -447,30 +447,58 @@ static void on_hangup(uv_signal_t *handle, int number)
     by__control_reload(handle->data);
 }
 
-static by_status add_model(by__supervisor *s, by__group **out, const char *path,
-                           const char *settings, const by_serve_other *other, by_error *error)
+/* Finds the first version of a model, whose workers have their wanted number. */
+static by_status add_model(by__supervisor *s, const by_serve_other *model, size_t most,
+                           by_error *error)
 {
+    const by_serve_options *o = &s->options;
+    by__served *m = &s->models[s->model_count++];
     by__served_version version = {0};
-    const char *adapter = adapter_of(other == NULL ? s->options.worker : other->worker);
-    by_status status = by__served_version_find(&version, path, adapter, settings, error);
+    *m = (by__served){.all = s,
+                      .name = model->name,
+                      .worker = model->worker,
+                      .settings = model->settings,
+                      .least = model->workers,
+                      .most = most};
+    by__autoscale_options scale = {.least = m->least,
+                                   .most = m->most,
+                                   .target = o->target_p95 > 0.0 ? o->target_p95 : 0.2,
+                                   .calm = o->calm,
+                                   .idle = o->idle};
+    /* One worker, to report what the model is. */
+    by__autoscale_begin(&m->scale, &scale, m->least > 0 ? m->least : 1, by__now());
+    by_status status =
+        by__served_version_find(&version, model->model, adapter_of(m->worker), m->settings, error);
     if (status == BY_OK) {
-        status = by__group_add(s, out, &version, other, error);
+        status = by__group_add(m, &m->current, &version, error);
+    }
+    if (status == BY_OK) {
+        m->current->wanted = m->scale.wanted;
     }
     by__served_version_free(&version);
     return status;
 }
 
-static by_status begin(by__supervisor *s, by_error *error)
+static by_status add_models(by__supervisor *s, by_error *error)
 {
     const by_serve_options *o = &s->options;
-    BY_TRY(add_model(s, &s->current, o->model, o->settings, NULL, error));
-    s->current->wanted = s->scale.wanted;
+    const by_serve_other first = {.worker = o->worker,
+                                  .model = o->model,
+                                  .name = o->name,
+                                  .settings = o->settings,
+                                  .workers = o->workers};
+    BY_TRY(by__alloc((void **)&s->models, 1 + o->other_count, sizeof *s->models, "models", error));
+    BY_TRY(add_model(s, &first, o->most, error));
     for (size_t i = 0; i < o->other_count; i++) {
-        const by_serve_other *other = &o->others[i];
-        by__group *group;
-        BY_TRY(add_model(s, &group, other->model, other->settings, other, error));
-        group->wanted = other->workers;
+        BY_TRY(add_model(s, &o->others[i], o->others[i].workers, error));
     }
+    s->reloaded = s->model_count;
+    return BY_OK;
+}
+
+static by_status begin(by__supervisor *s, by_error *error)
+{
+    BY_TRY(add_models(s, error));
     BY_TRY(by__control_open(s, error));
     int code = uv_signal_start(&s->reload, on_hangup, SIGHUP);
     if (code < 0) {
@@ -493,29 +521,25 @@ static void release(by__supervisor *s)
         by__served_version_free(&g->version);
         free(g);
     }
-    by__served_version_free(&s->previous);
-    by__golden_reset(&s->golden);
-    json_decref(s->info);
+    for (size_t i = 0; i < s->model_count; i++) {
+        by__served *m = &s->models[i];
+        by__served_version_free(&m->previous);
+        by__golden_reset(&m->golden);
+        json_decref(m->info);
+        free(m->routed);
+    }
+    free(s->models);
     json_decref(s->restarts);
-    free(s->routed);
     (void)close(s->lifeline[0]);
     (void)close(s->lifeline[1]);
 }
 
-static void set_options(by__supervisor *s, const by_serve_options *options)
+static void set_options(by__supervisor *s)
 {
     by_serve_options *o = &s->options;
     o->most = o->most > o->workers ? o->most : o->workers;
     o->grace = o->grace > 0.0 ? o->grace : 60.0;
     o->drain = o->drain > 0.0 ? o->drain : 45.0;
-    by__autoscale_options scale = {.least = o->workers,
-                                   .most = o->most,
-                                   .target = o->target_p95 > 0.0 ? o->target_p95 : 0.2,
-                                   .calm = o->calm,
-                                   .idle = o->idle};
-    /* One worker, to report what the model is. */
-    by__autoscale_begin(&s->scale, &scale, o->workers > 0 ? o->workers : 1, by__now());
-    (void)snprintf(s->model, sizeof s->model, "%s", options->name);
 }
 
 by_status by_serve_run(const by_serve_options *options, by_error *error)
@@ -528,7 +552,7 @@ by_status by_serve_run(const by_serve_options *options, by_error *error)
                             "no worker can be started: set scaling.most, or --workers 0:8");
     }
     BY_TRY(by__request_id(s.name, "supervisor_", error));
-    set_options(&s, options);
+    set_options(&s);
     int code = uv_pipe(s.lifeline, 0, 0);
     if (code < 0) {
         return by__uv_error(error, "make", "a pipe", code);

@@ -4,10 +4,11 @@
  * This header has the internal records shared by serve_processes.c (processes), serve_state.c (the
  * broker's state and the decisions based on it) and serve_control.c (operators' requests).
  *
- * Types: by__supervisor; by__group, the workers of one version; by__child, a process.
+ * Types: by__supervisor; by__served, a model; by__group, the workers of one of its versions;
+ * by__child, a process.
  *
- * Who owns what: the supervisor owns groups and children and its link to the broker. A child
- * process ends when the pipe that is its standard input is closed, so that none outlives the
+ * Who owns what: the supervisor owns models, groups and children and its link to the broker. A
+ * child process ends when the pipe that is its standard input is closed, so that none outlives the
  * supervisor.
  *
  * Never put here: the state machines of deploy, the work of the processes that are started. */
@@ -29,12 +30,12 @@
 #define BY__OPERATORS 16
 
 typedef struct by__supervisor by__supervisor;
+typedef struct by__served by__served;
 
 /* The workers of one version. */
 typedef struct by__group {
     by__served_version version;
-    const by_serve_other *other; /* NULL: the model that deployments change */
-    bool routed;                 /* of another model: its version is known to the broker */
+    by__served *model;
     const char *command[BY__ARGUMENTS];
     size_t wanted;
     size_t exits;  /* exits of workers that were not told to end */
@@ -71,6 +72,32 @@ typedef struct by__totals {
     by__histogram first;
 } by__totals;
 
+/* A model: its versions, the deployment of one, and its load. */
+struct by__served {
+    by__supervisor *all;
+    const char *name;
+    const char *const *worker; /* as in by_serve_options, and the next three */
+    const char *settings;
+    size_t least;
+    size_t most;
+    by__group *current;          /* the group that serves */
+    by__group *coming;           /* the group of a rollout in progress; NULL: none */
+    by__served_version previous; /* the version served before `current`; path NULL: none */
+    by__rollout rollout;
+    by__golden_run golden;
+    by__version_load before;
+    by__version_load after;
+    char last[65]; /* version and outcome of the last completed rollout */
+    char outcome[16];
+    char reason[160];
+    json_t *info; /* as reported by workers; NULL: not known yet */
+    char *routed; /* the last "route" that was sent */
+    by__autoscale scale;
+    by__totals window[BY__WINDOW]; /* a ring buffer */
+    size_t window_count;
+    by__autoscale_input load; /* the last measurement */
+};
+
 struct by__supervisor {
     by_serve_options options;
     by__log log;
@@ -81,32 +108,17 @@ struct by__supervisor {
     by__child gateway;
     by__child *workers;
     by__group *groups;
-    by__group *current;          /* the group that serves */
-    by__group *coming;           /* the group of a rollout in progress; NULL: none */
-    by__served_version previous; /* the version served before `current`; path NULL: none */
-    by__rollout rollout;
-    by__golden_run golden;
-    by__version_load before;
-    by__version_load after;
-    bool rolls_back; /* the rollout is a roll-back to the previous version */
-    char last[65];   /* version and outcome of the last completed rollout */
-    char outcome[16];
-    char reason[160];
+    by__served *models; /* [model_count]; the number of workers of the first one may vary */
+    size_t model_count;
     char name[BY__ID_BYTES]; /* name of this process at the broker */
-    char model[256];         /* name of the model */
-    json_t *info;            /* as reported by workers; NULL: not known yet */
     json_t *restarts;        /* {MODEL: {REASON: number of restarted workers}} */
-    char *routed;            /* the last "route" that was sent */
-    by__autoscale scale;
-    by__totals window[BY__WINDOW]; /* a ring buffer */
-    size_t window_count;
-    by__autoscale_input load; /* the last measurement */
     /* Operators: */
     by__link_listener *control;
     by__link *operators[BY__OPERATORS]; /* connected operators; NULL: a free slot */
     by__link *asker;   /* the operator that waits for `request`; NULL: it has disconnected */
     uv_work_t finding; /* finds the weights of a request in the background */
     struct by__request_to *request; /* NULL: none in progress */
+    size_t reloaded;                /* models that the last SIGHUP has looked at */
     by_error failure;
     uv_file lifeline[2]; /* a pipe that is never written to */
     bool ending;
@@ -114,17 +126,15 @@ struct by__supervisor {
 
 /* ---- processes (serve_processes.c) ---- */
 
-/* Adds a group for a version, which is copied, of another model or (NULL) of the one that
- * deployments change; it has no workers yet. */
-by_status by__group_add(by__supervisor *s, by__group **out, const by__served_version *version,
-                        const by_serve_other *other, by_error *error);
+/* Adds a group for a version, which is copied, of a model; it has no workers yet. */
+by_status by__group_add(by__served *model, by__group **out, const by__served_version *version,
+                        by_error *error);
 /* Starts and ends workers until each group has the wanted number. */
 void by__supervisor_reconcile(by__supervisor *s);
 /* Ends everything with an error of BY_ESTATE. */
 void by__supervisor_fail(by__supervisor *s, const char *why);
-/* Restarts of workers of the group's model, by reason; a borrowed reference. NULL: memory is
- * exhausted. */
-json_t *by__group_restarts(by__supervisor *s, const by__group *group);
+/* Restarts of workers of a model, by reason; a borrowed reference. NULL: memory is exhausted. */
+json_t *by__served_restarts(by__served *model);
 /* Number of a group's workers that the broker knows, and of those that run. */
 size_t by__group_ready(const by__supervisor *s, const by__group *group);
 size_t by__group_running(const by__supervisor *s, const by__group *group);
@@ -135,16 +145,19 @@ size_t by__group_running(const by__supervisor *s, const by__group *group);
 void by__supervisor_connect(by__supervisor *s);
 /* Begins a rollout of a version, which is copied. BY_ESTATE: one is in progress, or that version is
  * already served. */
-by_status by__supervisor_deploy(by__supervisor *s, const by__served_version *version,
-                                const by__rollout_options *options, bool back, by_error *error);
+by_status by__served_deploy(by__served *model, const by__served_version *version,
+                            const by__rollout_options *options, by_error *error);
+/* The model with a name; NULL: there is none. */
+by__served *by__supervisor_model(by__supervisor *s, const char *name);
 
 /* ---- operators (serve_control.c) ---- */
 
 by_status by__control_open(by__supervisor *s, by_error *error);
 void by__control_close(by__supervisor *s);
 /* Handles `banyan deploy --rollback` received through the broker. */
-void by__control_rollback(by__supervisor *s);
-/* Handles SIGHUP: deploys what `path` of the current version refers to now. */
+void by__control_rollback(by__served *model);
+/* Handles SIGHUP: deploys, one model after the other, what the path of the live version refers to
+ * now. */
 void by__control_reload(by__supervisor *s);
 
 #endif

@@ -37,23 +37,23 @@ static by__totals totals_of(const json_t *model)
 
 /* Measures the load over the window, which restarts when totals fall: after a restart of the
  * broker, or when a version is forgotten. */
-static void measure(by__supervisor *s, const json_t *model, const json_t *message)
+static void measure(by__served *m, const json_t *model, const json_t *message)
 {
     by__totals t = totals_of(model);
-    const by__totals *newest = &s->window[(s->window_count + BY__WINDOW - 1) % BY__WINDOW];
+    const by__totals *newest = &m->window[(m->window_count + BY__WINDOW - 1) % BY__WINDOW];
     size_t i;
     json_t *w;
-    if (s->window_count > 0 && (t.arrived < newest->arrived || t.ended < newest->ended ||
+    if (m->window_count > 0 && (t.arrived < newest->arrived || t.ended < newest->ended ||
                                 t.first.count < newest->first.count)) {
-        s->window_count = 0;
+        m->window_count = 0;
     }
     const by__totals *oldest =
-        &s->window[s->window_count < BY__WINDOW ? 0 : s->window_count % BY__WINDOW];
-    by__totals from = s->window_count == 0 ? t : *oldest;
+        &m->window[m->window_count < BY__WINDOW ? 0 : m->window_count % BY__WINDOW];
+    by__totals from = m->window_count == 0 ? t : *oldest;
     by__histogram first = t.first;
     by__histogram_subtract(&first, &from.first);
-    s->window[s->window_count++ % BY__WINDOW] = t;
-    by__autoscale_input *in = &s->load;
+    m->window[m->window_count++ % BY__WINDOW] = t;
+    by__autoscale_input *in = &m->load;
     *in = (by__autoscale_input){.now = t.now,
                                 .window = t.now - from.now,
                                 .arrived = t.arrived - from.arrived,
@@ -65,13 +65,13 @@ static void measure(by__supervisor *s, const json_t *model, const json_t *messag
     json_array_foreach(json_object_get(message, "workers"), i, w)
     {
         const char *of = by__get_text(w, "model");
-        bool own = of != NULL && strcmp(of, s->model) == 0;
+        bool own = of != NULL && strcmp(of, m->name) == 0;
         in->running += own ? (size_t)by__get_integer(w, "requests") : 0;
     }
-    for (const by__group *g = s->groups; g != NULL; g = g->next) {
-        bool counts = g->retire == 0.0 && g->other == NULL;
-        in->ready += counts ? by__group_ready(s, g) : 0;
-        in->started += counts ? by__group_running(s, g) : 0;
+    for (const by__group *g = m->all->groups; g != NULL; g = g->next) {
+        bool counts = g->retire == 0.0 && g->model == m;
+        in->ready += counts ? by__group_ready(m->all, g) : 0;
+        in->started += counts ? by__group_running(m->all, g) : 0;
     }
 }
 
@@ -110,82 +110,65 @@ static void look_at_workers(by__supervisor *s, const json_t *message)
 
 /* The "deployment" for Redis; NULL: nothing was deployed, and a deployment of another supervisor
  * stays recorded. */
-static json_t *deployment_of(const by__supervisor *s)
+static json_t *deployment_of(const by__served *m)
 {
-    bool coming = s->coming != NULL;
-    if (!coming && s->last[0] == '\0') {
+    bool coming = m->coming != NULL;
+    if (!coming && m->last[0] == '\0') {
         return NULL;
     }
-    return json_pack("{ss ss ss ss ss ss}", "coming", coming ? s->coming->version.name : "",
-                     "phase", coming ? by__rollout_name(s->rollout.phase) : "", "previous",
-                     s->previous.path == NULL ? "" : s->previous.name, "last", s->last, "outcome",
-                     s->outcome, "reason", s->reason);
+    return json_pack("{ss ss ss ss ss ss}", "coming", coming ? m->coming->version.name : "",
+                     "phase", coming ? by__rollout_name(m->rollout.phase) : "", "previous",
+                     m->previous.path == NULL ? "" : m->previous.name, "last", m->last, "outcome",
+                     m->outcome, "reason", m->reason);
 }
 
-static void send_route(by__supervisor *s)
+static void send_route(by__served *m)
 {
     json_t *versions = json_array();
-    double share = s->coming == NULL ? 0.0 : s->rollout.share;
-    by__route_add(versions, s->current->version.name, 1.0 - share, false);
-    if (s->coming != NULL) {
-        by__route_add(versions, s->coming->version.name, share, s->rollout.mirrors);
+    double share = m->coming == NULL ? 0.0 : m->rollout.share;
+    by__route_add(versions, m->current->version.name, 1.0 - share, false);
+    if (m->coming != NULL) {
+        by__route_add(versions, m->coming->version.name, share, m->rollout.mirrors);
     }
     json_t *route =
-        json_pack("{ss ss so sb sO? so? sO?}", "t", "route", "model", s->model, "versions",
-                  versions, "elastic", (int)(s->options.workers == 0), "info", s->info,
-                  "deployment", deployment_of(s), "restarts", by__group_restarts(s, s->current));
+        json_pack("{ss ss so sb sO? so? sO?}", "t", "route", "model", m->name, "versions", versions,
+                  "elastic", (int)(m->least == 0), "info", m->info, "deployment", deployment_of(m),
+                  "restarts", by__served_restarts(m));
     char *text = json_dumps(route, JSON_COMPACT | JSON_SORT_KEYS);
-    bool news = text != NULL && (s->routed == NULL || strcmp(text, s->routed) != 0);
-    if (news && by__broker_link_send(&s->link, route)) {
-        free(s->routed);
-        s->routed = text;
+    bool news = text != NULL && (m->routed == NULL || strcmp(text, m->routed) != 0);
+    if (news && by__broker_link_send(&m->all->link, route)) {
+        free(m->routed);
+        m->routed = text;
         text = NULL;
     }
     free(text);
     json_decref(route);
 }
 
-/* Sends the single version of every other model. */
-static void send_others(by__supervisor *s)
-{
-    for (by__group *g = s->groups; g != NULL; g = g->next) {
-        if (g->other != NULL && !g->routed) {
-            json_t *versions = json_array();
-            by__route_add(versions, g->version.name, 1.0, false);
-            json_t *route =
-                json_pack("{ss ss so sb sO?}", "t", "route", "model", g->other->name, "versions",
-                          versions, "elastic", 0, "restarts", by__group_restarts(s, g));
-            g->routed = by__broker_link_send(&s->link, route);
-            json_decref(route);
-        }
-    }
-}
-
 /* ---- rollouts ---- */
 
-by_status by__supervisor_deploy(by__supervisor *s, const by__served_version *version,
-                                const by__rollout_options *options, bool back, by_error *error)
+by_status by__served_deploy(by__served *m, const by__served_version *version,
+                            const by__rollout_options *options, by_error *error)
 {
-    if (s->coming != NULL) {
+    if (m->coming != NULL) {
         return by_error_set(error, BY_ESTATE,
                             "version %s is being deployed (%s): wait for it, or end it with "
                             "`banyan deploy --rollback`",
-                            s->coming->version.name, by__rollout_name(s->rollout.phase));
+                            m->coming->version.name, by__rollout_name(m->rollout.phase));
     }
-    if (strcmp(version->name, s->current->version.name) == 0) {
+    if (strcmp(version->name, m->current->version.name) == 0) {
         /* Of damaged checkpoints the newest one is named. */
         const char *why = version->skipped == NULL ? "" : version->skipped;
         return by_error_set(error, BY_ESTATE, "version %s is already live%s%.*s", version->name,
                             why[0] == '\0' ? "" : "; a newer checkpoint was skipped: ",
                             (int)strcspn(why, "\n"), why);
     }
-    BY_TRY(by__group_add(s, &s->coming, version, NULL, error));
-    by__rollout_begin(&s->rollout, options, by__now());
-    by__golden_reset(&s->golden);
-    s->rolls_back = back;
-    by__log_event(&s->log, "deploy", "{ss ss ss*}", "version", version->name, "path", version->path,
-                  "skipped", version->skipped);
-    by__supervisor_reconcile(s);
+    BY_TRY(by__group_add(m, &m->coming, version, error));
+    by__rollout_begin(&m->rollout, options, by__now());
+    by__golden_reset(&m->golden);
+    by__log_event(&m->all->log, "deploy", "{ss ss ss*}", "version", version->name, "path",
+                  version->path, "skipped", version->skipped);
+    by__supervisor_reconcile(m->all);
     return BY_OK;
 }
 
@@ -194,119 +177,135 @@ static void retire(by__group *group)
     group->retire = by__now() + LINGER;
 }
 
-static void end_rollout(by__supervisor *s)
+static void end_rollout(by__served *m)
 {
-    bool done = s->rollout.phase == BY__ROLLOUT_DONE;
-    by__group *group = s->coming;
-    s->coming = NULL;
-    memcpy(s->last, group->version.name, sizeof s->last);
-    (void)snprintf(s->outcome, sizeof s->outcome, "%s", done ? "deployed" : "rolled_back");
-    (void)snprintf(s->reason, sizeof s->reason, "%s", s->rollout.reason);
-    by__log_event(&s->log, done ? "deployed" : "rolled_back", "{ss ss}", "version",
-                  group->version.name, "reason", s->rollout.reason);
+    bool done = m->rollout.phase == BY__ROLLOUT_DONE;
+    by__group *group = m->coming;
+    m->coming = NULL;
+    memcpy(m->last, group->version.name, sizeof m->last);
+    (void)snprintf(m->outcome, sizeof m->outcome, "%s", done ? "deployed" : "rolled_back");
+    (void)snprintf(m->reason, sizeof m->reason, "%s", m->rollout.reason);
+    by__log_event(&m->all->log, done ? "deployed" : "rolled_back", "{ss ss}", "version",
+                  group->version.name, "reason", m->rollout.reason);
     if (done) {
         by_error ignored = {0};
-        by__served_version_free(&s->previous);
-        (void)by__served_version_copy(&s->previous, &s->current->version, &ignored);
-        group->wanted = s->current->wanted;
-        retire(s->current);
-        s->current = group;
+        by__served_version_free(&m->previous);
+        (void)by__served_version_copy(&m->previous, &m->current->version, &ignored);
+        group->wanted = m->current->wanted;
+        retire(m->current);
+        m->current = group;
     } else {
         retire(group);
     }
-    by__golden_reset(&s->golden);
+    by__golden_reset(&m->golden);
 }
 
-static by__golden_target golden_of(by__supervisor *s)
+static by__golden_target golden_of(by__served *m)
 {
-    return (by__golden_target){&s->link, s->model, s->coming->version.name, s->options.golden,
-                               &s->log};
+    return (by__golden_target){&m->all->link, m->name, m->coming->version.name,
+                               m->all->options.golden, &m->all->log};
 }
 
 /* Returns true if this process decides which versions get requests, where others might: it has
  * claimed that when the rollout began. */
-static bool decides(const by__supervisor *s, const json_t *model)
+static bool decides(const by__served *m, const json_t *model)
 {
     const char *who = by__get_text(model, "decides");
-    return who == NULL || strcmp(who, s->name) == 0 || by__now() - s->rollout.since < TAKEOVER;
+    return who == NULL || strcmp(who, m->all->name) == 0 || by__now() - m->rollout.since < TAKEOVER;
 }
 
-static void tend_rollout(by__supervisor *s, const json_t *model)
+static void tend_rollout(by__served *m, const json_t *model)
 {
-    by__group *g = s->coming;
+    by__group *g = m->coming;
     if (g == NULL) {
         return;
     }
-    size_t total = s->scale.wanted > 0 ? s->scale.wanted : 1;
+    size_t total = m->scale.wanted > 0 ? m->scale.wanted : 1;
     char why[BY__INTERFACE_REASON];
     const json_t *info = by__state_info(model, g->version.name, true);
-    bool differs = by__interface_differs(why, by__state_info(model, s->current->version.name, true),
+    bool differs = by__interface_differs(why, by__state_info(model, m->current->version.name, true),
                                          by__state_info(model, g->version.name, false));
-    by__state_load(&s->before, model, s->current->version.name);
-    by__state_load(&s->after, model, g->version.name);
+    by__state_load(&m->before, model, m->current->version.name);
+    by__state_load(&m->after, model, g->version.name);
     by__rollout_input in = {.now = by__now(),
                             .total = total,
-                            .ready = by__group_ready(s, g),
+                            .ready = by__group_ready(m->all, g),
                             .exits = g->exits,
                             .hopeless = g->hopeless,
                             .differs = differs ? why : NULL,
-                            .golden = by__golden_exists(info) ? s->golden.result : BY__GOLDEN_GOOD,
-                            .golden_reason = s->golden.reason,
-                            .before = s->before,
-                            .after = s->after};
-    by__rollout_phase phase = s->rollout.phase;
-    double share = s->rollout.share;
-    by__rollout_step(&s->rollout, &in);
-    if (!decides(s, model)) {
-        by__rollout_fail(&s->rollout, "another server or deployment controls the model's requests");
+                            .golden = by__golden_exists(info) ? m->golden.result : BY__GOLDEN_GOOD,
+                            .golden_reason = m->golden.reason,
+                            .before = m->before,
+                            .after = m->after};
+    by__rollout_phase phase = m->rollout.phase;
+    double share = m->rollout.share;
+    by__rollout_step(&m->rollout, &in);
+    if (!decides(m, model)) {
+        by__rollout_fail(&m->rollout, "another server or deployment controls the model's requests");
     }
-    if (s->rollout.phase == BY__ROLLOUT_CHECKING && by__golden_exists(info)) {
-        by__golden_target target = golden_of(s);
-        by__golden_ask(&s->golden, &target, info, in.ready);
+    if (m->rollout.phase == BY__ROLLOUT_CHECKING && by__golden_exists(info)) {
+        by__golden_target target = golden_of(m);
+        by__golden_ask(&m->golden, &target, info, in.ready);
     }
-    if (phase != s->rollout.phase || share != s->rollout.share) {
-        by__log_event(&s->log, "deploy_phase", "{ss ss sf}", "version", g->version.name, "phase",
-                      by__rollout_name(s->rollout.phase), "share", s->rollout.share);
+    if (phase != m->rollout.phase || share != m->rollout.share) {
+        by__log_event(&m->all->log, "deploy_phase", "{ss ss sf}", "version", g->version.name,
+                      "phase", by__rollout_name(m->rollout.phase), "share", m->rollout.share);
     }
-    g->wanted = by__rollout_workers(&s->rollout, total);
-    if (by__rollout_ended(&s->rollout)) {
-        end_rollout(s);
+    g->wanted = by__rollout_workers(&m->rollout, total);
+    if (by__rollout_ended(&m->rollout)) {
+        end_rollout(m);
     }
 }
 
-static void tend_scale(by__supervisor *s)
+static void tend_scale(by__served *m)
 {
-    size_t before = s->scale.wanted;
-    if (s->options.workers == s->options.most) {
+    size_t before = m->scale.wanted;
+    if (m->least == m->most) {
         return;
     }
-    by__autoscale_decide(&s->scale, &s->load);
-    s->current->wanted = s->scale.wanted;
-    if (before != s->scale.wanted) {
-        by__log_event(&s->log, "scale", "{sI sI sf sI sf sf}", "from", (json_int_t)before, "to",
-                      (json_int_t)s->scale.wanted, "p95", s->load.p95, "waiting",
-                      (json_int_t)s->load.waiting, "arrivals",
-                      s->load.window > 0.0 ? (double)s->load.arrived / s->load.window : 0.0,
-                      "capacity", s->scale.capacity);
+    by__autoscale_decide(&m->scale, &m->load);
+    m->current->wanted = m->scale.wanted;
+    if (before != m->scale.wanted) {
+        by__log_event(&m->all->log, "scale", "{sI sI sf sI sf sf}", "from", (json_int_t)before,
+                      "to", (json_int_t)m->scale.wanted, "p95", m->load.p95, "waiting",
+                      (json_int_t)m->load.waiting, "arrivals",
+                      m->load.window > 0.0 ? (double)m->load.arrived / m->load.window : 0.0,
+                      "capacity", m->scale.capacity);
     }
+}
+
+by__served *by__supervisor_model(by__supervisor *s, const char *name)
+{
+    for (size_t i = 0; i < s->model_count; i++) {
+        if (strcmp(s->models[i].name, name) == 0) {
+            return &s->models[i];
+        }
+    }
+    return NULL;
 }
 
 /* ---- the link ---- */
 
+static void tend(by__served *m, const json_t *message)
+{
+    const json_t *model = by__state_model(message, m->name);
+    const json_t *info = json_object_get(model, "info");
+    if (json_is_object(info) && !json_equal(info, m->info)) {
+        json_decref(m->info);
+        m->info = json_deep_copy(info);
+    }
+    measure(m, model, message);
+    tend_rollout(m, model);
+    tend_scale(m);
+    send_route(m);
+}
+
 static void on_state(by__supervisor *s, const json_t *message)
 {
-    const json_t *model = by__state_model(message, s->model);
-    const json_t *info = json_object_get(model, "info");
     look_at_workers(s, message);
-    if (json_is_object(info) && !json_equal(info, s->info)) {
-        json_decref(s->info);
-        s->info = json_deep_copy(info);
+    for (size_t i = 0; i < s->model_count; i++) {
+        tend(&s->models[i], message);
     }
-    measure(s, model, message);
-    tend_rollout(s, model);
-    tend_scale(s);
-    send_route(s);
-    send_others(s);
     by__supervisor_reconcile(s);
 }
 
@@ -314,21 +313,24 @@ static void on_message(void *user, json_t *message)
 {
     by__supervisor *s = user;
     const char *kind = by__get_text(message, "t");
-    const char *model = by__get_text(message, "model");
+    const char *name = by__get_text(message, "model");
+    by__served *m = name == NULL ? NULL : by__supervisor_model(s, name);
     if (kind != NULL && strcmp(kind, "state") == 0 && !s->ending) {
         on_state(s, message);
-    } else if (kind != NULL && strcmp(kind, "rollback") == 0 && !s->ending && model != NULL &&
-               strcmp(model, s->model) == 0) {
-        by__control_rollback(s);
+    } else if (kind != NULL && strcmp(kind, "rollback") == 0 && !s->ending && m != NULL) {
+        by__control_rollback(m);
     }
 }
 
 static void on_events(void *user, const char *list, size_t length)
 {
     by__supervisor *s = user;
-    if (s->coming != NULL) {
-        by__golden_target target = golden_of(s);
-        by__golden_events(&s->golden, &target, list, length);
+    for (size_t i = 0; i < s->model_count; i++) {
+        by__served *m = &s->models[i];
+        if (m->coming != NULL) {
+            by__golden_target target = golden_of(m);
+            by__golden_events(&m->golden, &target, list, length);
+        }
     }
 }
 
@@ -349,19 +351,21 @@ static void on_ready(void *user)
     for (by__child *c = s->workers; c != NULL; c = c->next) {
         c->known = 0.0;
     }
-    free(s->routed);
-    s->routed = NULL;
-    for (by__group *g = s->groups; g != NULL; g = g->next) {
-        g->routed = false;
+    for (size_t i = 0; i < s->model_count; i++) {
+        by__served *m = &s->models[i];
+        free(m->routed);
+        m->routed = NULL;
+        send_route(m);
     }
-    send_route(s);
-    send_others(s);
 }
 
 static void on_lost(void *user, const char *why)
 {
+    by__supervisor *s = user;
     BY_UNUSED(why);
-    by__golden_reset(&((by__supervisor *)user)->golden);
+    for (size_t i = 0; i < s->model_count; i++) {
+        by__golden_reset(&s->models[i].golden);
+    }
 }
 
 static void on_refused(void *user, const char *why)
