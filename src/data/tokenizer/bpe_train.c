@@ -48,7 +48,6 @@ typedef struct trainer {
     size_t *start;
     uint32_t *length;
     const by__word *words;
-    size_t word_count;
     /* Pairs, and a hash table of them. */
     pair *pairs;
     size_t pair_count;
@@ -274,7 +273,6 @@ static by_status load_words(trainer *t, const by__word_counts *counts, const uin
                             by_error *error)
 {
     t->words = counts->words;
-    t->word_count = counts->count;
     BY_TRY(by__alloc((void **)&t->symbols, counts->used, sizeof *t->symbols, "words", error));
     BY_TRY(by__alloc((void **)&t->start, counts->count, sizeof *t->start, "words", error));
     BY_TRY(by__alloc((void **)&t->length, counts->count, sizeof *t->length, "words", error));
