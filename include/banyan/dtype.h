@@ -29,8 +29,6 @@ BY_API size_t by_dtype_size(by_dtype dtype);
 BY_API const char *by_dtype_name(by_dtype dtype);
 /* Returns true for f32, bf16 and f16. */
 BY_API bool by_dtype_is_float(by_dtype dtype);
-/* Parses a name that by_dtype_name returns. Returns BY_EARG for any other name. */
-BY_API by_status by_dtype_parse(by_dtype *out, const char *name, by_error *error);
 
 #ifdef __cplusplus
 }

@@ -530,8 +530,6 @@ BY_API float by_rotation_frequency(const by_rotation *rotation, int64_t i, int64
 BY_API const char *by_op_name(by_op op);
 /* Returns "gelu", "silu", ...; "?" for an invalid value. */
 BY_API const char *by_function_name(by_function function);
-/* Returns "sub", "select", ...; "?" for an invalid value. */
-BY_API const char *by_map_kind_name(by_map_kind kind);
 
 #ifdef __cplusplus
 }

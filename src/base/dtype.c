@@ -1,9 +1,5 @@
 #include "banyan/dtype.h"
 
-#include <string.h>
-
-#include "base/base.h"
-
 static const struct {
     const char *name;
     size_t size;
@@ -32,16 +28,4 @@ const char *by_dtype_name(by_dtype dtype)
 bool by_dtype_is_float(by_dtype dtype)
 {
     return valid(dtype) && dtypes[dtype].is_float;
-}
-
-by_status by_dtype_parse(by_dtype *out, const char *name, by_error *error)
-{
-    for (int i = 0; i < BY_DTYPE_COUNT; i++) {
-        if (strcmp(name, dtypes[i].name) == 0) {
-            *out = (by_dtype)i;
-            return BY_OK;
-        }
-    }
-    return by_error_set(error, BY_EARG,
-                        "unknown dtype '%s'; one of f32, bf16, f16, i32, u8, bool, i8, f8", name);
 }

@@ -24,11 +24,6 @@ static const kind_row kinds[BY_MAP_KINDS] = {
     [BY_MAP_FINITE] = {"finite", 1, 1.0},     [BY_MAP_FUNCTION] = {"function", 1, 12.0},
 };
 
-const char *by_map_kind_name(by_map_kind kind)
-{
-    return (unsigned)kind < BY_MAP_KINDS ? kinds[kind].name : "?";
-}
-
 /* ---- the program ---- */
 
 /* Returns true if the value exists before step `steps` and is a tensor's element, not an input of

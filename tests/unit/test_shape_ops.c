@@ -1,5 +1,6 @@
 /* Operations that move elements: patches in the order of a convolution's weight, views that share
- * memory, shapes that do not fit. */
+ * memory, shapes that do not fit. And builders that no model of the library uses, but users' graphs
+ * may. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -189,6 +190,98 @@ static void test_tokens_of_a_vision_transformer(void **state)
     by_graph_close(&graph);
 }
 
+static void test_transpose(void **state)
+{
+    BY_UNUSED(state);
+    enum { A = 2, B = 3, C = 4 };
+    runner r;
+    by_graph *graph = open_graph();
+    by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(A, B, C));
+    by_graph_output(graph, by_transpose(graph, x, -1, 0), "y");
+    runner_open(&r, graph, 1);
+    runner_fill(&r, 7, 1);
+    runner_run(&r);
+    const float *from = runner_data(&r, "x");
+    const float *got = runner_data(&r, "y");
+    for (int i = 0; i < A * B * C; i++) {
+        int c = i / (B * A);
+        int b = i / A % B;
+        assert_true(got[i] == from[(i % A * B + b) * C + c]);
+    }
+    runner_close(&r);
+    by_graph_close(&graph);
+    graph = open_graph();
+    (void)by_transpose(graph, by_graph_input(graph, "x", BY_F32, BY_SHAPE(4, 6)), 0, -3);
+    expect_refusal(graph, "no axes 0 and -3");
+}
+
+static void test_softmax_and_its_logarithm(void **state)
+{
+    BY_UNUSED(state);
+    enum { ROWS = 6, C = 5 };
+    runner r;
+    by_graph *graph = open_graph();
+    by_value x = by_graph_input(graph, "x", BY_F32, BY_SHAPE(2, ROWS / 2, C));
+    by_graph_output(graph, by_softmax(graph, x), "p");
+    by_graph_output(graph, by_log_softmax(graph, x), "log");
+    runner_open(&r, graph, 1);
+    runner_fill(&r, 11, 1);
+    runner_run(&r);
+    const float *from = runner_data(&r, "x");
+    const float *p = runner_data(&r, "p");
+    const float *logarithm = runner_data(&r, "log");
+    for (int i = 0; i < ROWS * C; i++) {
+        double sum = 0.0;
+        for (int c = 0; c < C; c++) {
+            sum += exp((double)from[i / C * C + c]);
+        }
+        assert_true(fabs((double)p[i] - exp((double)from[i]) / sum) < 1e-6);
+        assert_true(fabs((double)logarithm[i] - ((double)from[i] - log(sum))) < 1e-6);
+    }
+    runner_close(&r);
+    by_graph_close(&graph);
+}
+
+/* Two heads of queries share one of keys and values, with the equations written out. */
+static void test_attention_of_separate_operands(void **state)
+{
+    BY_UNUSED(state);
+    enum { T = 5, HEADS = 2, D = 4 };
+    runner r;
+    by_graph *graph = open_graph();
+    by_value y = by_attention(graph, by_graph_input(graph, "q", BY_F32, BY_SHAPE(1, T, HEADS * D)),
+                              by_graph_input(graph, "k", BY_F32, BY_SHAPE(1, T, D)),
+                              by_graph_input(graph, "v", BY_F32, BY_SHAPE(1, T, D)), HEADS, 1);
+    by_graph_output(graph, y, "y");
+    runner_open(&r, graph, 1);
+    runner_fill(&r, 13, 1);
+    runner_run(&r);
+    const float *q = runner_data(&r, "q");
+    const float *k = runner_data(&r, "k");
+    const float *v = runner_data(&r, "v");
+    const float *got = runner_data(&r, "y");
+    for (int i = 0; i < T * HEADS; i++) { /* query i / HEADS of head i % HEADS */
+        double total = 0.0;
+        double sum[D] = {0.0};
+        for (int t = 0; t <= i / HEADS; t++) {
+            double score = 0.0;
+            for (int d = 0; d < D; d++) {
+                score += (double)q[i * D + d] * (double)k[t * D + d];
+            }
+            double weight = exp(score / sqrt(D));
+            total += weight;
+            for (int d = 0; d < D; d++) {
+                sum[d] += weight * (double)v[t * D + d];
+            }
+        }
+        for (int d = 0; d < D; d++) {
+            assert_true(fabs((double)got[i * D + d] - sum[d] / total) < 1e-5);
+        }
+    }
+    runner_close(&r);
+    by_graph_close(&graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,6 +290,9 @@ int main(void)
         cmocka_unit_test(test_last_reader_is_a_view),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_tokens_of_a_vision_transformer),
+        cmocka_unit_test(test_transpose),
+        cmocka_unit_test(test_softmax_and_its_logarithm),
+        cmocka_unit_test(test_attention_of_separate_operands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

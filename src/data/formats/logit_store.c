@@ -125,11 +125,6 @@ void by_logit_store_close(by_logit_store **store)
     *store = NULL;
 }
 
-const by__logit_manifest *by__logit_store_manifest(const by_logit_store *store)
-{
-    return &store->manifest;
-}
-
 int64_t by_logit_store_top(const by_logit_store *store)
 {
     return (int64_t)store->manifest.top;

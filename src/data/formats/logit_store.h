@@ -49,7 +49,6 @@ void by__logit_manifest_free(by__logit_manifest *manifest);
 
 /* ---- reading ---- */
 
-const by__logit_manifest *by__logit_store_manifest(const by_logit_store *store);
 /* Copies rows [first, first + count): ids [count, top], logarithms [count, top + 1]. BY_EFORMAT: an
  * id is not below the vocabulary. Thread-safe. */
 by_status by__logit_store_rows(const by_logit_store *store, uint64_t first, size_t count,

@@ -47,8 +47,6 @@ typedef struct by__gemm_operands {
 by_status by__gemm_open(by__gemm **out, const by__gemm_options *options, by_error *error);
 void by__gemm_close(by__gemm **gemm);
 size_t by__gemm_work(const by__gemm *gemm);
-/* Name of the code path, for profiles: "panel bf16 avx512". */
-const char *by__gemm_name(const by__gemm *gemm);
 void by__gemm_run(const by__gemm *gemm, const by__gemm_operands *operands);
 /* Runs the product with m and k of 1 up to those that it was opened for. This can be slower than a
  * product opened for these sizes, because the division of work follows from the sizes at opening. k

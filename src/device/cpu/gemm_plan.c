@@ -229,8 +229,3 @@ size_t by__gemm_work(const by__gemm *gemm)
 {
     return gemm->work;
 }
-
-const char *by__gemm_name(const by__gemm *gemm)
-{
-    return gemm->panel->name;
-}

@@ -40,7 +40,6 @@ typedef struct by__panel_target {
 } by__panel_target;
 
 typedef struct by__panel {
-    const char *name;
     int mr;     /* rows of a panel of A */
     int nr;     /* columns of a panel of B */
     int k_unit; /* k is padded to a multiple of this; offsets in k must be multiples of it */

@@ -373,8 +373,7 @@ MULTIPLY(multiply_f32_rows, multiply_unpacked, PRODUCTS_F32, k)
 PACK(pack_a_f32, SOURCE_F32, k, TILE_ROWS)
 PACK(pack_b_f32, SOURCE_F32, k, TILE_COLUMNS)
 
-const by__panel BY__AT_LEVEL(by__panel_f32) = {BY__KERNEL_NAME("panel f32"),
-                                               TILE_ROWS,
+const by__panel BY__AT_LEVEL(by__panel_f32) = {TILE_ROWS,
                                                TILE_COLUMNS,
                                                1,
                                                1,
@@ -393,8 +392,7 @@ MULTIPLY(multiply_bf16_rows, multiply_unpacked, PAIRS_BF16, k / 2)
 PACK(pack_a_bf16, SOURCE_PAIR, (k + 1) / 2, TILE_ROWS)
 PACK(pack_b_bf16, SOURCE_PAIR, (k + 1) / 2, TILE_COLUMNS)
 
-const by__panel BY__AT_LEVEL(by__panel_bf16) = {BY__KERNEL_NAME("panel bf16"),
-                                                TILE_ROWS,
+const by__panel BY__AT_LEVEL(by__panel_bf16) = {TILE_ROWS,
                                                 TILE_COLUMNS,
                                                 2,
                                                 2,
@@ -411,8 +409,7 @@ const by__panel BY__AT_LEVEL(by__panel_bf16) = {BY__KERNEL_NAME("panel bf16"),
 PACK(pack_a_bf16, SOURCE_BF16, k, TILE_ROWS)
 PACK(pack_b_bf16, SOURCE_BF16, k, TILE_COLUMNS)
 
-const by__panel BY__AT_LEVEL(by__panel_bf16) = {BY__KERNEL_NAME("panel bf16 as f32"),
-                                                TILE_ROWS,
+const by__panel BY__AT_LEVEL(by__panel_bf16) = {TILE_ROWS,
                                                 TILE_COLUMNS,
                                                 1,
                                                 1,
@@ -429,8 +426,7 @@ const by__panel BY__AT_LEVEL(by__panel_bf16) = {BY__KERNEL_NAME("panel bf16 as f
 PACK(pack_a_f16, SOURCE_F16, k, TILE_ROWS)
 PACK(pack_b_f16, SOURCE_F16, k, TILE_COLUMNS)
 
-const by__panel BY__AT_LEVEL(by__panel_f16) = {BY__KERNEL_NAME("panel f16 as f32"),
-                                               TILE_ROWS,
+const by__panel BY__AT_LEVEL(by__panel_f16) = {TILE_ROWS,
                                                TILE_COLUMNS,
                                                1,
                                                1,

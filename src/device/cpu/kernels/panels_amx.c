@@ -123,8 +123,7 @@ BY__TILES_TARGET static void multiply(float *c, int64_t ldc, const void *a, size
     by__tiles_close(&open);
 }
 
-static const by__panel panel = {"panel bf16 amx",
-                                BLOCK,
+static const by__panel panel = {BLOCK,
                                 BLOCK,
                                 BLOCK,
                                 2,
