@@ -17,7 +17,8 @@ struct by_adapter {
     size_t count;
 };
 
-bool by__adapter_owns(const char *name)
+/* Returns true if a tensor of this name belongs to an adapter. */
+static bool is_of_adapter(const char *name)
 {
     return by__ends_with(name, a_end) || by__ends_with(name, b_end);
 }
@@ -108,7 +109,7 @@ static by_status check_tensors(const by_adapter *a, by_error *error)
     for (size_t i = 0; i < by_weights_count(a->weights); i++) {
         const char *name = by_weights_name(a->weights, i);
         bool odd = strstr(name, "lora_") != NULL || strstr(name, ".modules_to_save.") != NULL;
-        if (odd && !by__adapter_owns(name)) {
+        if (odd && !is_of_adapter(name)) {
             return by_error_set(error, BY_EFORMAT,
                                 "%s: tensor '%.200s' belongs to a feature of PEFT that is not "
                                 "supported here",
@@ -125,7 +126,7 @@ static by_status list_layers(by_adapter *a, by_error *error)
     BY_TRY(by__alloc((void **)&a->layers, tensors + 1, sizeof *a->layers, "adapters", error));
     for (size_t i = 0; i < tensors; i++) {
         const char *name = by_weights_name(a->weights, i);
-        if (!by__adapter_owns(name)) {
+        if (!is_of_adapter(name)) {
             continue;
         }
         char *layer = by__strndup(name, strlen(name) - (sizeof a_end - 1));
@@ -299,7 +300,7 @@ static by_status replace_parameters(by_weights *weights, const by_adapter *a, by
 {
     for (size_t i = 0; i < by_weights_count(a->weights); i++) {
         const by__tensor_entry *own = by__weights_entry(a->weights, i);
-        if (by__adapter_owns(own->name)) {
+        if (is_of_adapter(own->name)) {
             continue;
         }
         const by__tensor_entry *base = find_entry(weights, own->name);
@@ -325,7 +326,7 @@ by_status by_weights_adapt(by_weights *weights, by_adapter **adapter, bool same_
         by_adapter_close(&a);
         return status;
     }
-    by__weights_hide(weights, by__adapter_owns);
+    by__weights_hide(weights, is_of_adapter);
     for (size_t i = 0; i < a->count; i++) {
         by__delta *delta;
         const by__tensor_entry *base;

@@ -19,8 +19,6 @@ void by__adapter_config_free(by__adapter_config *config);
 
 /* True if DIRECTORY/adapter_config.json exists. */
 bool by__adapter_is_in(const char *directory);
-/* Returns true if a tensor of this name belongs to an adapter. */
-bool by__adapter_owns(const char *name);
 
 /* ---- a weight with an adapter's product added (delta.c) ---- */
 

@@ -119,7 +119,8 @@ static void copy_common(uint8_t *to, const by__box *to_box, const uint8_t *from,
     }
 }
 
-void by__pieces_read(const by__pieces *p, const by_tensor_slice *slice, void *out)
+/* Copies a checked slice. The pieces must make up the whole tensor. */
+static void read_slice(const by__pieces *p, const by_tensor_slice *slice, void *out)
 {
     by__box boxes[BY__SLICE_BOXES];
     uint8_t *to = out;
@@ -146,7 +147,7 @@ by_status by__pieces_whole(by__pieces *p, const void **data, by_error *error)
         }
         if (status == BY_OK) {
             by_tensor_slice slice = by_tensor_whole(&p->tensor);
-            by__pieces_read(p, &slice, p->whole);
+            read_slice(p, &slice, p->whole);
         }
     }
     *data = p->whole;
@@ -175,7 +176,7 @@ void by__entry_read(const by__tensor_entry *entry, const by_tensor_view *tensor,
         return;
     }
     if (entry->data == NULL) {
-        by__pieces_read(entry->pieces, slice, out);
+        read_slice(entry->pieces, slice, out);
         return;
     }
     by__runs_begin(&runs, tensor, slice, elements);

@@ -246,8 +246,6 @@ void by__pieces_close(by__pieces **pieces);
 /* Adds a checked slice; its data is borrowed. */
 by_status by__pieces_add(by__pieces *pieces, const by_tensor_slice *slice, const uint8_t *data,
                          by_error *error);
-/* Copies a checked slice. The pieces must make up the whole tensor. */
-void by__pieces_read(const by__pieces *pieces, const by_tensor_slice *slice, void *out);
 /* The whole tensor in memory, assembled by the first call; owned by the pieces. */
 by_status by__pieces_whole(by__pieces *pieces, const void **data, by_error *error);
 

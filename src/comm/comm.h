@@ -11,8 +11,8 @@
  * A collective (by__comm_enter) begins with a record that every rank publishes: a header, which the
  * ranks compare, and a payload. Data that fit into the payload need nothing else, so small
  * collectives cost one exchange. For larger data the header says where they are. Each rank counts
- * its progress in a phase (by__comm_step) that near ranks wait for (by__comm_await): "I have
- * arrived and my data may be read", "I no longer access another rank's memory".
+ * its progress in a phase (by__comm_step) that near ranks wait for (by__comm_await_all): "I
+ * have arrived and my data may be read", "I no longer access another rank's memory".
  *
  * Types: by__comm_job, shared by the communicators of one rank (link, ranks of the world, failure);
  * by__comm_block, the memory that the near ranks of one communicator share; by__flight, messages in
@@ -324,8 +324,7 @@ void by__comm_set_beside(by_comm *comm);
 
 /* Advances this rank's phase; near ranks then see everything written before. */
 void by__comm_step(by_comm *comm);
-/* Wait until the phase of a near rank, or of all, has reached this rank's. */
-by_status by__comm_await(by_comm *comm, int rank, by_error *error);
+/* Waits until the phases of all near ranks have reached this rank's. */
 by_status by__comm_await_all(by_comm *comm, by_error *error);
 
 /* Bracket accesses to the memory of near ranks. A rank that leaves because the job failed waits
@@ -360,8 +359,6 @@ by_status by__comm_post(by_comm *comm, by__flight *flight, bool receive, int ran
 /* Waits until all messages have landed, and clears the flight. */
 by_status by__comm_land(by_comm *comm, by__flight *flight, by_error *error);
 
-/* The rank of a host that communicates with a far rank on behalf of the host. */
-int by__comm_relay(const by_comm *comm, int host, int far_rank);
 /* Gathers between hosts: sends `mine` to all far hosts, and receives the data of far ranks into
  * `all`, and into that of near ranks (their header's target), at `begin` of each rank. The caller
  * exchanges the data of near ranks.

@@ -74,7 +74,8 @@ int by__host_of_holder(const by__reduction *r, int holder)
     return owner == BY__EVERY_RANK ? -1 : r->comm->host_of[owner];
 }
 
-const void *by__chunk_of(by__reduction *r, int holder, size_t at, size_t n, by_error *error)
+/* Value of a holder in the chunk of n elements at `at`. */
+static const void *chunk_of(by__reduction *r, int holder, size_t at, size_t n, by_error *error)
 {
     if (r->now[holder] != NULL) {
         return r->now[holder];
@@ -111,8 +112,8 @@ by_status by__merge_chunk(by__reduction *r, size_t at, size_t n, bool all, void 
         if (r->local[m] != here && (r->local[m] >= 0 || !all)) {
             continue;
         }
-        const void *left = by__chunk_of(r, merge->left, at, n, error);
-        const void *right = by__chunk_of(r, merge->right, at, n, error);
+        const void *left = chunk_of(r, merge->left, at, n, error);
+        const void *right = chunk_of(r, merge->right, at, n, error);
         if (left == NULL || right == NULL) {
             return BY_EPEER;
         }
@@ -148,7 +149,7 @@ static by_status keep_chunk(by__reduction *r, size_t at, size_t n, by_error *err
     const by__comm_sum *sum = r->sum;
     BY_TRY(by__merge_chunk(r, at, n, true, NULL, error));
     for (int i = 0; i < sum->kept_count; i++) {
-        if (by__chunk_of(r, sum->kept[i], at, n, error) == NULL) {
+        if (chunk_of(r, sum->kept[i], at, n, error) == NULL) {
             return BY_EPEER;
         }
     }
@@ -166,7 +167,7 @@ static by_status sum_chunk(by__reduction *r, size_t at, size_t n, by_error *erro
     void *out = (unsigned char *)r->sum->own + at * r->size;
     bool half = is_half(r->sum->dtype);
     BY_TRY(by__merge_chunk(r, at, n, true, half ? NULL : out, error));
-    const void *root = by__chunk_of(r, r->sum->plan->root, at, n, error);
+    const void *root = chunk_of(r, r->sum->plan->root, at, n, error);
     if (root == NULL) {
         return BY_EPEER;
     }

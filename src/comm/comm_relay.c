@@ -1,8 +1,7 @@
 /* Communication between hosts, with one message per host instead of one per rank.
  *
  * Data from a host to a far rank, or from a rank to a far host, pass through one rank of that host,
- * its relay, which depends on the far rank, so that all ranks of a host share the work
- * (by__comm_relay).
+ * its relay (relay_of), which depends on the far rank, so that all ranks of a host share the work.
  *
  * Sums: on the far rank's slice, the relay runs those merges of the plan that add holders of its
  * own host only, and sends the remaining values: the sums of the largest subtrees within the host,
@@ -19,7 +18,8 @@
 
 #include "comm/reduction.h"
 
-int by__comm_relay(const by_comm *comm, int host, int far_rank)
+/* The rank of a host that communicates with a far rank on behalf of the host. */
+static int relay_of(const by_comm *comm, int host, int far_rank)
 {
     int begin = comm->host_begin[host];
     return comm->host_ranks[begin + far_rank % (comm->host_begin[host + 1] - begin)];
@@ -33,7 +33,7 @@ static by_status share_slices(by_comm *comm, void *all, const size_t *begin, con
 {
     int here = comm->host_of[comm->rank];
     for (int r = 0; r < comm->size; r++) {
-        if (comm->host_of[r] == here || by__comm_relay(comm, here, r) != comm->rank) {
+        if (comm->host_of[r] == here || relay_of(comm, here, r) != comm->rank) {
             continue;
         }
         for (int i = 1; i < comm->near_count && bytes[r] > 0; i++) {
@@ -52,13 +52,13 @@ by_status by__comm_spread(by_comm *comm, const void *mine, void *all, const size
     int here = comm->host_of[comm->rank];
     for (int host = 0; host < comm->hosts; host++) {
         if (host != here) {
-            BY_TRY(by__comm_post(comm, &comm->sends, false, by__comm_relay(comm, host, comm->rank),
+            BY_TRY(by__comm_post(comm, &comm->sends, false, relay_of(comm, host, comm->rank),
                                  BY__COMM_TAG_DATA, (void *)(uintptr_t)mine, bytes[comm->rank],
                                  error));
         }
     }
     for (int r = 0; r < comm->size; r++) {
-        if (comm->host_of[r] != here && by__comm_relay(comm, here, r) == comm->rank) {
+        if (comm->host_of[r] != here && relay_of(comm, here, r) == comm->rank) {
             BY_TRY(by__comm_post(comm, &comm->receives[0], true, r, BY__COMM_TAG_DATA,
                                  (unsigned char *)all + begin[r], bytes[r], error));
         }
@@ -106,7 +106,7 @@ static by_status receive_segment(by__reduction *r, size_t segment, by_error *err
     size_t n = segment_elements(r->mine, segment);
     for (int h = 0; h < r->sum->plan->holders && n > 0; h++) {
         if (comes_from_far(r, h)) {
-            int relay = by__comm_relay(comm, by__host_of_holder(r, h), comm->rank);
+            int relay = relay_of(comm, by__host_of_holder(r, h), comm->rank);
             BY_TRY(by__comm_post(comm, &comm->receives[segment % BY__COMM_DEPTH], true, relay,
                                  BY__COMM_TAG_DATA, stage_of(r, segment, h), n * wire_size(r, h),
                                  error));
@@ -176,7 +176,7 @@ static by_status send_segments(by__reduction *r, size_t segment, unsigned char *
     BY_TRY(by__comm_land(comm, &comm->relays[segment % BY__COMM_DEPTH], error));
     for (int to = 0; to < comm->size; to++) {
         r->base = by__slice_first(r->sum, to);
-        if (comm->host_of[to] == here || by__comm_relay(comm, here, to) != comm->rank) {
+        if (comm->host_of[to] == here || relay_of(comm, here, to) != comm->rank) {
             continue;
         }
         if (segment_elements(r->sum->slices[to], segment) > 0) {
@@ -196,7 +196,7 @@ static by_status send_result(by__reduction *r, size_t segment, by_error *error)
     unsigned char *own = (unsigned char *)r->sum->own + segment * BY__SEGMENT * r->size;
     for (int host = 0; host < comm->hosts && n > 0; host++) {
         if (host != comm->host_of[comm->rank]) {
-            BY_TRY(by__comm_post(comm, &comm->sends, false, by__comm_relay(comm, host, comm->rank),
+            BY_TRY(by__comm_post(comm, &comm->sends, false, relay_of(comm, host, comm->rank),
                                  BY__COMM_TAG_RESULT, own, n * r->size, error));
         }
     }
@@ -211,8 +211,7 @@ static by_status receive_results(by__reduction *r, size_t segment, by_error *err
     for (int from = 0; from < comm->size; from++) {
         size_t n = segment_elements(r->sum->slices[from], segment);
         size_t begin = by__slice_first(r->sum, from) + segment * BY__SEGMENT;
-        if (n > 0 && comm->host_of[from] != here &&
-            by__comm_relay(comm, here, from) == comm->rank) {
+        if (n > 0 && comm->host_of[from] != here && relay_of(comm, here, from) == comm->rank) {
             BY_TRY(by__comm_post(comm, &comm->results, true, from, BY__COMM_TAG_RESULT,
                                  (unsigned char *)r->sum->all + begin * r->size, n * r->size,
                                  error));
@@ -265,7 +264,7 @@ static by_status take_stages(by__reduction *r, size_t *most, unsigned char **rel
     *most = 0;
     for (int to = 0; to < comm->size; to++) {
         *most = r->sum->slices[to] > *most ? r->sum->slices[to] : *most;
-        clients += comm->host_of[to] != here && by__comm_relay(comm, here, to) == comm->rank;
+        clients += comm->host_of[to] != here && relay_of(comm, here, to) == comm->rank;
     }
     if (!by__size_mul((size_t)r->sum->plan->holders, BY__SEGMENT * sizeof(float), &stage) ||
         !by__size_mul(stage, BY__COMM_DEPTH * (1 + clients), &bytes)) {

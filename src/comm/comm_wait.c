@@ -232,7 +232,8 @@ void by__comm_step(by_comm *comm)
     by__comm_wake(&slot->phase, &slot->waiters);
 }
 
-by_status by__comm_await(by_comm *comm, int rank, by_error *error)
+/* Waits until the phase of a near rank has reached this rank's. */
+static by_status await_rank(by_comm *comm, int rank, by_error *error)
 {
     by__comm_slot *slot = by__comm_slot_of(comm, comm->members[rank].near);
     double began = 0.0;
@@ -262,7 +263,7 @@ by_status by__comm_await(by_comm *comm, int rank, by_error *error)
 by_status by__comm_await_all(by_comm *comm, by_error *error)
 {
     for (int i = 0; i < comm->near_count; i++) {
-        BY_TRY(by__comm_await(comm, comm->near[i], error));
+        BY_TRY(await_rank(comm, comm->near[i], error));
     }
     return BY_OK;
 }

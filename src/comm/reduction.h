@@ -42,8 +42,6 @@ by_status by__merge_chunk(by__reduction *r, size_t at, size_t n, bool all, void 
                           by_error *error);
 /* Host of a holder; -1: every rank has a slice of it. */
 int by__host_of_holder(const by__reduction *r, int holder);
-/* Value of a holder in the chunk of n elements at `at`. */
-const void *by__chunk_of(by__reduction *r, int holder, size_t at, size_t n, by_error *error);
 /* Sums elements [begin, end) of this rank's slice, stores them and sends them to near ranks. */
 by_status by__sum_range(by__reduction *r, size_t begin, size_t end, by_error *error);
 

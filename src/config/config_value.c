@@ -16,7 +16,8 @@ typedef struct number {
     double real[2];
 } number;
 
-bool by__is_utf8(const char *text)
+/* Returns true if the text is UTF-8; YAML cannot hold anything else. */
+static bool is_utf8(const char *text)
 {
     const unsigned char *s = (const unsigned char *)text;
     while (*s != '\0') {
@@ -273,7 +274,7 @@ static bool int_in_range(const by__key *key, int64_t value)
 static bool text_is_accepted(const by__key *key, const char *text)
 {
     if (key->choices == NULL) {
-        return (double)strlen(text) >= key->min && by__is_utf8(text);
+        return (double)strlen(text) >= key->min && is_utf8(text);
     }
     size_t length = strlen(text);
     for (const char *p = key->choices; p != NULL; p = strchr(p, '|')) {

@@ -165,8 +165,6 @@ void by__value_free(by__entry *entry);
 by_status by__node_add(by__config_node *node, const char *text, size_t length, bool quoted,
                        by_error *error);
 void by__node_free(by__config_node *node);
-/* Returns true if the text is UTF-8; YAML cannot hold anything else. */
-bool by__is_utf8(const char *text);
 
 /* ---- config_records.c: the same for by_record_list ---- */
 

@@ -88,14 +88,10 @@ int64_t by__cut(int64_t extent, int ranks, int rank);
 by__split by__whole(void);
 by__split by__partial(void);
 bool by__split_equal(by__split a, by__split b);
-/* Return the extent of the split axis on one rank, and the shape of the rank's tensor. */
-int64_t by__split_extent(const by_shape *shape, by__split split, int ranks, int rank);
+/* Returns the shape of one rank's tensor. */
 by_shape by__split_shape(const by_shape *shape, by__split split, int ranks, int rank);
 /* Returns true if the tensor is split and every rank's part has the same size. */
 bool by__split_even(const by_shape *shape, by__split split, int ranks);
-/* Returns the number of sections of the tensor's elements, in row-major order, of which each rank
- * has a slice. */
-int64_t by__split_sections(const by_shape *shape, by__split split);
 /* Finds the split of the same elements in another shape. Returns false if no axis of that shape has
  * these slices. */
 bool by__split_moved(const by_shape *from, by__split split, const by_shape *to, int ranks,
@@ -172,8 +168,6 @@ by_value by__sum_axes(by_graph *graph, by_value x, uint32_t axes, bool keep, boo
 /* Reduces the gradient of a broadcast operand: sums it over the broadcast axes to the operand's
  * shape. */
 by_value by__reduce_to(by_graph *graph, by_value gradient, by_value operand);
-/* Returns true for a parameter, or a value that consists of the elements of parameters, moved. */
-bool by__is_of_parameters(const by_graph *graph, by_value value);
 /* Returns the dtype in which gradients of a value are summed: f32 for parameters, else its own. */
 by_dtype by__gradient_dtype(const by_graph *graph, by_value value);
 /* Computes norm and clip factor. in: failed, losses and loss factor (each may be BY_NONE), then the

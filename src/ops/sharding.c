@@ -22,7 +22,8 @@ bool by__split_equal(by__split a, by__split b)
     return a.axis == b.axis && (a.axis < 0 || a.parts == b.parts);
 }
 
-int64_t by__split_extent(const by_shape *shape, by__split split, int ranks, int rank)
+/* Returns the extent of the split axis on one rank. */
+static int64_t split_extent(const by_shape *shape, by__split split, int ranks, int rank)
 {
     int64_t section = shape->dim[split.axis] / split.parts;
     return split.parts * (by__cut(section, ranks, rank + 1) - by__cut(section, ranks, rank));
@@ -32,7 +33,7 @@ by_shape by__split_shape(const by_shape *shape, by__split split, int ranks, int 
 {
     by_shape local = *shape;
     if (split.axis >= 0) {
-        local.dim[split.axis] = by__split_extent(shape, split, ranks, rank);
+        local.dim[split.axis] = split_extent(shape, split, ranks, rank);
     }
     return local;
 }
@@ -52,7 +53,9 @@ static int64_t outer(const by_shape *shape, int axis)
     return product;
 }
 
-int64_t by__split_sections(const by_shape *shape, by__split split)
+/* Returns the number of sections of the tensor's elements, in row-major order, of which each rank
+ * has a slice. */
+static int64_t sections_of(const by_shape *shape, by__split split)
 {
     return outer(shape, split.axis) * split.parts;
 }
@@ -60,7 +63,7 @@ int64_t by__split_sections(const by_shape *shape, by__split split)
 bool by__split_moved(const by_shape *from, by__split split, const by_shape *to, int ranks,
                      by__split *out)
 {
-    int64_t sections = by__split_sections(from, split);
+    int64_t sections = sections_of(from, split);
     int64_t section = by_shape_count(from) / sections;
     int64_t before = 1;
     if (!by__split_even(from, split, ranks)) {

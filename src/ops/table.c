@@ -143,6 +143,10 @@ by_value by__op_add_node(by_graph *graph, by_op op, const by_attrs *attrs, const
 
 /* Weights are made from parameters in one or two steps; the bound keeps the walk short in any
  * graph. */
+#define MOST_MOVES 3
+
+/* Returns true for a parameter, or a value that consists of the elements of parameters, moved in at
+ * most `steps` steps. */
 static bool is_of_parameters(const by_graph *graph, by_value value, int steps)
 {
     const by__value *v = &graph->values[value];
@@ -157,14 +161,9 @@ static bool is_of_parameters(const by_graph *graph, by_value value, int steps)
     return all;
 }
 
-bool by__is_of_parameters(const by_graph *graph, by_value value)
-{
-    return is_of_parameters(graph, value, 3);
-}
-
 by_dtype by__gradient_dtype(const by_graph *graph, by_value value)
 {
-    return by__is_of_parameters(graph, value) ? BY_F32 : graph->values[value].dtype;
+    return is_of_parameters(graph, value, MOST_MOVES) ? BY_F32 : graph->values[value].dtype;
 }
 
 static double type_bytes(const by__type *type)

@@ -42,11 +42,7 @@ void by__gradients_needed(const by_graph *graph, bool frozen_too, bool *needed);
 by_status by__passes_run_behind(by_graph *graph, by_purpose purpose, const by_pass_options *options,
                                 const by__pass *pass, by_error *error);
 
-/* Estimates the seconds that a node takes at these speeds: the longer of computing and of moving
- * its bytes. */
-double by__node_seconds(const by__cost *cost, const by__op_row *row, by_dtype dtype,
-                        const by_speeds *speeds);
-/* Sums the estimates from node `first` on. */
+/* Sums the seconds that the nodes from `first` on take at these speeds, by estimate. */
 by_status by__graph_seconds(double *sum, const by_graph *graph, size_t first,
                             const by_speeds *speeds, by_error *error);
 

@@ -61,8 +61,10 @@ typedef struct chooser {
 #define USUAL_FLOPS 1e11
 #define USUAL_BYTES 1e10
 
-double by__node_seconds(const by__cost *cost, const by__op_row *row, by_dtype dtype,
-                        const by_speeds *speeds)
+/* Estimates the seconds that a node takes at these speeds: the longer of computing and of moving
+ * its bytes. */
+static double node_seconds(const by__cost *cost, const by__op_row *row, by_dtype dtype,
+                           const by_speeds *speeds)
 {
     double given = dtype == BY_BF16 ? speeds->bf16_flops : speeds->f32_flops;
     double flops = given > 0.0 ? given : USUAL_FLOPS;
@@ -92,7 +94,7 @@ by_status by__graph_seconds(double *sum, const by_graph *graph, size_t first,
         by__cost cost;
         const by__node *node = &graph->nodes[n];
         BY_TRY(by__node_cost(graph, n, &cost, error));
-        *sum += by__node_seconds(&cost, by__op_row_of(node->op), dtype_of(graph, node), speeds);
+        *sum += node_seconds(&cost, by__op_row_of(node->op), dtype_of(graph, node), speeds);
     }
     return BY_OK;
 }
@@ -103,8 +105,8 @@ static by_status measure_nodes(chooser *c, by_error *error)
         by__cost cost;
         const by__node *node = &c->graph->nodes[n];
         BY_TRY(by__node_cost(c->graph, n, &cost, error));
-        c->seconds[n] = by__node_seconds(&cost, by__op_row_of(node->op), dtype_of(c->graph, node),
-                                         &c->options->recompute.speeds);
+        c->seconds[n] = node_seconds(&cost, by__op_row_of(node->op), dtype_of(c->graph, node),
+                                     &c->options->recompute.speeds);
     }
     return BY_OK;
 }

@@ -82,6 +82,13 @@ static by_status check_trained(const by_graph *graph, by_error *error)
     return BY_OK;
 }
 
+/* alpha / rank, or alpha / sqrt(rank). */
+static float scale_of(const by_lora_config *lora)
+{
+    double rank = (double)lora->rank;
+    return (float)(lora->alpha / (lora->rslora == 1 ? sqrt(rank) : rank));
+}
+
 by_status by__adapters_apply(by_graph *graph, by_model *model, const by_config *config,
                              by_model_mode mode, by_error *error)
 {
@@ -92,7 +99,7 @@ by_status by__adapters_apply(by_graph *graph, by_model *model, const by_config *
         return BY_OK;
     }
     by_lora_options options = {.rank = lora->rank,
-                               .scale = by__adapters_scale(lora),
+                               .scale = scale_of(lora),
                                .dropout = (float)lora->dropout,
                                .rng = BY_NONE,
                                .head = model->head,
@@ -117,12 +124,6 @@ by_status by__adapters_apply(by_graph *graph, by_model *model, const by_config *
 by_status by__adapters_check(const by_graph *graph, const by_config *config, by_error *error)
 {
     return config->lora.rank == 0 ? BY_OK : check_trained(graph, error);
-}
-
-float by__adapters_scale(const by_lora_config *lora)
-{
-    double rank = (double)lora->rank;
-    return (float)(lora->alpha / (lora->rslora == 1 ? sqrt(rank) : rank));
 }
 
 /* ---- files of a run ---- */

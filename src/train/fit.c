@@ -60,8 +60,9 @@ static void list_changes(by__text *out, const by_plan_change *changes, size_t co
     }
 }
 
-by_status by__refuse_plan(const by__job *job, const by_memory_report *planned,
-                          const by__host_memory *memory, by_error *error)
+/* The error of a plan that needs more bytes than are available. */
+static by_status refuse_plan(const by__job *job, const by_memory_report *planned,
+                             const by__host_memory *memory, by_error *error)
 {
     char text[2][32];
     by__text fits = {0};
@@ -114,5 +115,5 @@ by_status by__job_fits(const by__job *job, by_error *error)
     by__memory_available(&memory);
     bool fits =
         needed(planned, job->comm) <= memory.available && !is_above_budget(planned, job->config);
-    return fits ? BY_OK : by__refuse_plan(job, planned, &memory, error);
+    return fits ? BY_OK : refuse_plan(job, planned, &memory, error);
 }

@@ -327,7 +327,8 @@ bool by__layers_has(const by_trainer *t, by__handle entry)
 #define BUCKET_SHIFT 21 /* low bits of an f32 that a bucket ignores */
 #define HALF         (BY__BUCKETS / 2)
 
-uint32_t by__bucket_of(float value)
+/* The bucket of a finite value. */
+static uint32_t bucket_of(float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -352,7 +353,7 @@ static void count_values(const float *values, size_t n, float factor, double cou
         float single = values[i] * factor;
         double value = (double)single;
         if (isfinite(single)) {
-            counts[by__bucket_of(single)] += 1.0;
+            counts[bucket_of(single)] += 1.0;
             facts[0] += value;
             facts[1] += value * value;
             facts[2] = value < facts[2] ? value : facts[2];

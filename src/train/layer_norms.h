@@ -25,9 +25,7 @@ bool by__layers_has(const by_trainer *t, by__handle entry);
  * ([4]). Values that are not finite are skipped. */
 by_status by__layers_histogram(const by_trainer *t, by__handle entry, bool gradient,
                                double counts[BY__BUCKETS], double facts[4], by_error *error);
-/* The largest value of a bucket. */
+/* The largest value of a bucket; buckets ascend with values. */
 double by__bucket_limit(uint32_t bucket);
-/* The bucket of a finite value; buckets ascend with values. */
-uint32_t by__bucket_of(float value);
 
 #endif

@@ -288,9 +288,6 @@ void by__run_dir_update(by__job *job, const char *status);
 /* BY_EMEMORY if the job's plan needs more memory than is free; the message names settings that
  * would fit, found by planning with them. */
 by_status by__job_fits(const by__job *job, by_error *error);
-/* Its core: `planned` needs more bytes than are available. */
-by_status by__refuse_plan(const by__job *job, const by_memory_report *planned,
-                          const by__host_memory *memory, by_error *error);
 
 /* Evaluates one pass of a loader over the held-out data. `outcomes` (or NULL) receives
  * predictions. */

@@ -65,8 +65,6 @@ by_pass_options by__pass_options(const by_config *config, const by_model *model)
  * does. */
 bool by__is_adapter(const char *name);
 bool by__has_adapters(const by_weights *weights);
-/* alpha / rank, or alpha / sqrt(rank). */
-float by__adapters_scale(const by_lora_config *lora);
 /* Adds the adapters that config.lora asks for, if any, to the forward graph of a model. */
 by_status by__adapters_apply(by_graph *graph, by_model *model, const by_config *config,
                              by_model_mode mode, by_error *error);

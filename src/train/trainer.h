@@ -370,10 +370,8 @@ by_status by__offload_swap(by_trainer *t, bool back, by_error *error);
 
 /* ---- trainer_average.c ---- */
 
-/* Returns true if there is a moving average of the weights (optimizer.ema); the second function
- * returns its flat buffer. */
+/* Returns true if there is a moving average of the weights (optimizer.ema). */
 bool by__has_average(const by_trainer *t);
-int by__average_flat(const by_trainer *t);
 /* Adds its programs, unless windows have their own (trainer_offload.c). */
 by_status by__average_plan(by_trainer *t, by_error *error);
 by_status by__average_open(by_trainer *t, by_error *error);

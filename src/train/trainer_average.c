@@ -9,7 +9,8 @@ bool by__has_average(const by_trainer *t)
     return t->sets > 0 && t->config->optimizer.ema != 0.0;
 }
 
-int by__average_flat(const by_trainer *t)
+/* The flat buffer of the averages. */
+static int average_flat(const by_trainer *t)
 {
     return t->states[by_optimizer_state_count(&t->config->optimizer) - 1];
 }
@@ -57,7 +58,7 @@ static by_status bind(by_trainer *t, by__program_row *row, by_error *error)
         const char *unit = units[i].name;
         BY_TRY(by__row_bind(row, unit, by__unit_memory(t, t->masters, i), error));
         (void)snprintf(name, sizeof name, "%s.%s", BY_AVERAGE_STATE, unit);
-        BY_TRY(by__row_bind(row, name, by__unit_memory(t, by__average_flat(t), i), error));
+        BY_TRY(by__row_bind(row, name, by__unit_memory(t, average_flat(t), i), error));
         (void)snprintf(name, sizeof name, "kept.%s", unit);
         BY_TRY(by__row_bind(row, name, by__unit_memory(t, t->gradient_sets[0], i), error));
     }
