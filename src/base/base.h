@@ -108,7 +108,7 @@ bool by__utf8_valid(const char *s, size_t n);
  * apart. */
 size_t by__edit_distance(const char *a, const char *b);
 
-/* ---- numbers as text (number.c) ---- */
+/* ---- numbers (number.c) ---- */
 
 /* Writes the shortest decimal text that reads back as the same double, independently of the locale
  * ("0.1", "1e-05", "-0.0"), or "nan", "inf", "-inf". */
@@ -116,6 +116,8 @@ void by__format_f64(char out[32], double value);
 /* Reads the output of by__format_f64, or any decimal or hexadecimal floating-point number. Returns
  * false if the text is not a number or is followed by anything. Independent of the locale. */
 bool by__parse_f64(const char *text, double *out);
+/* Compares two doubles, neither of them NaN, for qsort. */
+int by__compare_doubles(const void *a, const void *b);
 
 /* ---- files (file.c) ---- */
 
@@ -163,6 +165,8 @@ void by__hash128_hex(char out[33], const void *data, size_t length);
 typedef struct by__hasher by__hasher;
 by_status by__hasher_open(by__hasher **out, by_error *error);
 void by__hasher_add(by__hasher *hasher, const void *data, size_t length);
+/* Adds the 8 bytes of a number, the lowest first. */
+void by__hasher_add_u64(by__hasher *hasher, uint64_t value);
 void by__hasher_hex(const by__hasher *hasher, char out[33]);
 void by__hasher_close(by__hasher **hasher);
 /* Computes the XXH3-128 hash of a file's content, reading it block by block. */

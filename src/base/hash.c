@@ -44,6 +44,15 @@ void by__hasher_add(by__hasher *hasher, const void *data, size_t length)
     (void)XXH3_128bits_update(hasher->state, data, length);
 }
 
+void by__hasher_add_u64(by__hasher *hasher, uint64_t value)
+{
+    uint8_t bytes[8];
+    for (unsigned i = 0; i < 8; i++) {
+        bytes[i] = (uint8_t)(value >> (8 * i));
+    }
+    by__hasher_add(hasher, bytes, sizeof bytes);
+}
+
 void by__hasher_hex(const by__hasher *hasher, char out[33])
 {
     hex(out, XXH3_128bits_digest(hasher->state));

@@ -59,3 +59,10 @@ bool by__parse_f64(const char *text, double *out)
     *out = value;
     return true;
 }
+
+int by__compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+    return (x > y) - (x < y);
+}

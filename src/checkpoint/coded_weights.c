@@ -33,12 +33,6 @@ static by_status wrong(const reading *r, const char *name, const char *what)
                         name, what);
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp((*(const by__tensor_entry *const *)a)->name,
-                  (*(const by__tensor_entry *const *)b)->name);
-}
-
 static const by__tensor_entry *find(const reading *r, const char *layer, size_t length,
                                     const char *end)
 {
@@ -51,7 +45,7 @@ static const by__tensor_entry *find(const reading *r, const char *layer, size_t 
     (void)snprintf(name, sizeof name, "%.*s%s", (int)length, layer, end);
     key.name = name;
     const by__tensor_entry *const *found =
-        bsearch(&wanted, r->entries, r->count, sizeof *r->entries, by_name);
+        bsearch(&wanted, r->entries, r->count, sizeof *r->entries, by__compare_entries);
     return found == NULL ? NULL : *found;
 }
 
@@ -271,7 +265,7 @@ static by_status make(by__coded_entries *out, const reading *r, size_t coded)
             out->entries[out->count++] = entry;
         }
     }
-    qsort(out->entries, out->count, sizeof *out->entries, by_name);
+    qsort(out->entries, out->count, sizeof *out->entries, by__compare_entries);
     for (size_t i = 1; i < out->count; i++) {
         if (strcmp(out->entries[i - 1]->name, out->entries[i]->name) == 0) {
             return wrong(r, out->entries[i]->name, "the weight is there as well");

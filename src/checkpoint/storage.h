@@ -319,6 +319,8 @@ bool by__weights_rows_as_integers(const by_weights *weights);
 
 /* ---- several files as one (weights.c, weights_entries.c) ---- */
 
+/* Compares pointers to two entries by name, for qsort and bsearch. */
+int by__compare_entries(const void *a, const void *b);
 /* The i-th tensor in byte order of names, of any type. */
 const by__tensor_entry *by__weights_entry(const by_weights *weights, size_t i);
 /* The tensor with that name; NULL: there is none. */

@@ -49,7 +49,7 @@ static by_status add_shard(by_weights *weights, const char *directory, const cha
     return BY_OK;
 }
 
-static int by_name(const void *a, const void *b)
+int by__compare_entries(const void *a, const void *b)
 {
     return strcmp((*(const by__tensor_entry *const *)a)->name,
                   (*(const by__tensor_entry *const *)b)->name);
@@ -59,7 +59,7 @@ static int by_name(const void *a, const void *b)
 static by_status sort_entries(by_weights *weights, by_error *error)
 {
     if (weights->count > 1) {
-        qsort(weights->entries, weights->count, sizeof *weights->entries, by_name);
+        qsort(weights->entries, weights->count, sizeof *weights->entries, by__compare_entries);
     }
     for (size_t i = 1; i < weights->count; i++) {
         const by__tensor_entry *before = weights->entries[i - 1];
@@ -207,7 +207,7 @@ static by_status open_slices(by_weights *weights, const char *directory, const c
         weights->count = count;
     }
     if (count > 1 && status == BY_OK) {
-        qsort(weights->entries, count, sizeof *weights->entries, by_name);
+        qsort(weights->entries, count, sizeof *weights->entries, by__compare_entries);
     }
     return status;
 }

@@ -108,13 +108,6 @@ by_status by_drift_categories(by_drift_scores *out, const double *reference, con
 
 /* ---- numbers ---- */
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static by_status sorted_copy(double **out, const double *values, size_t count, by_error *error)
 {
     for (size_t i = 0; i < count; i++) {
@@ -127,7 +120,7 @@ static by_status sorted_copy(double **out, const double *values, size_t count, b
     }
     BY_TRY(by__alloc((void **)out, count, sizeof **out, "a sample", error));
     memcpy(*out, values, count * sizeof **out);
-    qsort(*out, count, sizeof **out, ascending);
+    qsort(*out, count, sizeof **out, by__compare_doubles);
     return BY_OK;
 }
 

@@ -169,13 +169,6 @@ size_t by__drift_bin_number(const by__drift_feature *f, double value)
     return low;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Sets edges at quantiles, each a value of the sample; equal ones are merged. The first edge is the
  * smallest value, the last one the largest. */
 static by_status fill_number(by__drift_feature *f, const double *sorted, size_t count,
@@ -220,7 +213,7 @@ by_status by_drift_reference_number(by_drift_reference *reference, const char *n
     by_status status =
         there > 0 ? BY_OK : by_error_set(error, BY_EARG, "'%s' has no finite value", name);
     if (status == BY_OK) {
-        qsort(sorted, there, sizeof *sorted, ascending);
+        qsort(sorted, there, sizeof *sorted, by__compare_doubles);
         status = by__drift_feature_add(reference, &f, name, BY_DRIFT_NUMBER, error);
     }
     if (status == BY_OK) {

@@ -105,6 +105,17 @@ static inline bool by__graph_has(const by_graph *graph, by_value value)
     return value >= 0 && (size_t)value < graph->value_count;
 }
 
+/* Returns true if `value` is an operand of the node. */
+static inline bool by__node_reads(const by__node *node, by_value value)
+{
+    for (int i = 0; i < node->input_count; i++) {
+        if (node->in[i] == value) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Records an error of building; only the first one is kept. */
 void by__graph_fail(by_graph *graph, by_status status, const char *format, ...) BY_PRINTF(3, 4);
 /* Allocates zeroed memory for a pointer in an attribute, freed with the graph. A failure is

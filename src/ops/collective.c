@@ -179,11 +179,6 @@ static void gradient_ring_shift(by_graph *graph, const by__node *node, const by_
 
 /* ---- cost: bytes that a rank sends, directly to owners or around a ring ---- */
 
-static double type_bytes(const by__type *type)
-{
-    return (double)by_shape_count(&type->shape) * (double)by_dtype_size(type->dtype);
-}
-
 static double other_share(const by__signature *s)
 {
     return (double)(s->attrs->ranks - 1) / (double)s->attrs->ranks;
@@ -192,33 +187,33 @@ static double other_share(const by__signature *s)
 static void cost_all_reduce(const by__signature *s, const by__type *out, by__cost *cost)
 {
     cost->flops = other_share(s) * (double)by_shape_count(&out[0].shape);
-    cost->bytes_sent = 2.0 * other_share(s) * type_bytes(&out[0]);
+    cost->bytes_sent = 2.0 * other_share(s) * by__type_bytes(&out[0]);
 }
 
 static void cost_all_gather(const by__signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 0.0;
-    cost->bytes_sent = (double)(s->attrs->ranks - 1) * type_bytes(&s->in[0]);
+    cost->bytes_sent = (double)(s->attrs->ranks - 1) * by__type_bytes(&s->in[0]);
 }
 
 static void cost_reduce_scatter(const by__signature *s, const by__type *out, by__cost *cost)
 {
     cost->flops = (double)(s->attrs->ranks - 1) * (double)by_shape_count(&out[0].shape);
-    cost->bytes_sent = other_share(s) * type_bytes(&s->in[0]);
+    cost->bytes_sent = other_share(s) * by__type_bytes(&s->in[0]);
 }
 
 static void cost_all_to_all(const by__signature *s, const by__type *out, by__cost *cost)
 {
     BY_UNUSED(out);
     cost->flops = 0.0;
-    cost->bytes_sent = other_share(s) * type_bytes(&s->in[0]);
+    cost->bytes_sent = other_share(s) * by__type_bytes(&s->in[0]);
 }
 
 static void cost_ring_shift(const by__signature *s, const by__type *out, by__cost *cost)
 {
     cost->flops = 0.0;
-    cost->bytes_sent = s->attrs->ranks > 1 ? type_bytes(&out[0]) : 0.0;
+    cost->bytes_sent = s->attrs->ranks > 1 ? by__type_bytes(&out[0]) : 0.0;
 }
 
 static void cost_reduce_gradients(const by__signature *s, const by__type *out, by__cost *cost)
@@ -227,7 +222,7 @@ static void cost_reduce_gradients(const by__signature *s, const by__type *out, b
     cost->flops = 0.0;
     for (int i = 0; i < s->input_count; i++) {
         cost->flops += other_share(s) * (double)by_shape_count(&s->in[i].shape);
-        cost->bytes_sent += 2.0 * other_share(s) * type_bytes(&s->in[i]);
+        cost->bytes_sent += 2.0 * other_share(s) * by__type_bytes(&s->in[i]);
     }
 }
 
@@ -235,7 +230,7 @@ static void cost_reduce_gradients(const by__signature *s, const by__type *out, b
 static void cost_gather_parameter(const by__signature *s, const by__type *out, by__cost *cost)
 {
     cost->flops = 0.0;
-    cost->bytes_sent = other_share(s) * type_bytes(&out[0]);
+    cost->bytes_sent = other_share(s) * by__type_bytes(&out[0]);
 }
 
 static void cost_nothing(const by__signature *s, const by__type *out, by__cost *cost)

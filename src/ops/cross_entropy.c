@@ -62,15 +62,10 @@ static by_status infer_combine(const by__signature *s, by__type *out, by_error *
     return BY_OK;
 }
 
-static bool is_scalar(const by__type *type)
-{
-    return type->dtype == BY_F32 && by_shape_count(&type->shape) == 1;
-}
-
 static by_status infer_backward(const by__signature *s, by__type *out, by_error *error)
 {
     BY_TRY(check_operands(s, error));
-    if (!is_scalar(&s->in[4])) {
+    if (!by__is_scalar(&s->in[4])) {
         return by__op_refuse(s, error, "the gradient of the loss must be one f32");
     }
     by__type logits = logits_of(s);
@@ -85,7 +80,7 @@ static by_status infer_backward(const by__signature *s, by__type *out, by_error 
 static by_status infer_train(const by__signature *s, by__type *out, by_error *error)
 {
     BY_TRY(check_operands(s, error));
-    if (!is_scalar(&s->in[3])) {
+    if (!by__is_scalar(&s->in[3])) {
         return by__op_refuse(s, error, "the gradient of the loss must be one f32");
     }
     out[0] = (by__type){BY_F32, BY_SHAPE(1)};

@@ -135,12 +135,10 @@ static by_status infer_embedding_grad(const by__signature *s, by__type *out, by_
     return BY_OK;
 }
 
-/* A gather reads as many bytes as it looks up, not the whole table. */
-static void cost_embedding(const by__signature *s, const by__type *out, by__cost *cost)
+void by__cost_embedding(const by__signature *s, const by__type *out, by__cost *cost)
 {
-    double bytes = (double)by_shape_count(&out[0].shape) * (double)by_dtype_size(out[0].dtype);
     cost->flops = 0.0;
-    cost->bytes_read = bytes + 4.0 * (double)by_shape_count(&s->in[0].shape);
+    cost->bytes_read = by__type_bytes(&out[0]) + 4.0 * (double)by_shape_count(&s->in[0].shape);
 }
 
 /* Returns true if the positions of `count` entries are below `rows`. */
@@ -369,7 +367,7 @@ const by__op_row by__op_embedding = {.name = "embedding",
                                      .infer = infer_embedding,
                                      .onnx = onnx_embedding,
                                      .gradient = gradient_embedding,
-                                     .cost = cost_embedding,
+                                     .cost = by__cost_embedding,
                                      .gathers = 1u << 1,
                                      .pack = pack_embedding,
                                      .shard = shard_embedding,

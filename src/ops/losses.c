@@ -4,11 +4,6 @@
 
 #include "ops/ops.h"
 
-static bool is_scalar(const by__type *type)
-{
-    return type->dtype == BY_F32 && by_shape_count(&type->shape) == 1;
-}
-
 /* CROSS_ENTROPY has logits and targets; its gradient also lse and dloss. */
 static by_status infer_cross_entropy(const by__signature *s, by__type *out, by_error *error)
 {
@@ -29,7 +24,7 @@ static by_status infer_cross_entropy(const by__signature *s, by__type *out, by_e
         return BY_OK;
     }
     if (s->in[2].dtype != BY_F32 || by_shape_count(&s->in[2].shape) != rows ||
-        !is_scalar(&s->in[3])) {
+        !by__is_scalar(&s->in[3])) {
         return by__op_refuse(s, error, "lse must be f32 [rows] and dloss one f32");
     }
     out[0] = *logits;
@@ -65,7 +60,7 @@ static by_status infer_difference(const by__signature *s, by__type *out, by_erro
          by_shape_count(&s->in[2].shape) != by__rows(&x->shape))) {
         return by__op_refuse(s, error, "there must be one f32 weight or i32 target for each row");
     }
-    if (backward && !is_scalar(&s->in[3])) {
+    if (backward && !by__is_scalar(&s->in[3])) {
         return by__op_refuse(s, error, "the gradient of the loss must be one f32");
     }
     bool smooth = s->op == BY_OP_SMOOTH_L1 || s->op == BY_OP_SMOOTH_L1_GRAD;

@@ -66,13 +66,19 @@ by_status by__onnx_attention(const by__signature *s, const by__type *out, by__on
                              by_error *error);
 by_status by__onnx_cached_attention(const by__signature *s, const by__type *out, by__onnx *onnx,
                                     by_error *error);
+/* The cost of a gather: it reads as many bytes as it looks up, not the whole table. */
+void by__cost_embedding(const by__signature *s, const by__type *out, by__cost *cost);
 
 /* ---- for shape rules ---- */
 int64_t by__last_dim(const by_shape *shape);
 /* Returns the product of all extents but the last. */
 int64_t by__rows(const by_shape *shape);
 bool by__is_act(by_dtype dtype);
+/* Returns true for one f32. */
+bool by__is_scalar(const by__type *type);
 bool by__type_equal(const by__type *a, const by__type *b);
+/* Returns the bytes of a tensor; 0 for an absent one. */
+double by__type_bytes(const by__type *type);
 /* Returns true if `from` broadcasts to `to`: aligned at the last axis, each extent equal or 1. */
 bool by__broadcasts(const by_shape *from, const by_shape *to);
 static inline bool by__absent(const by__type *type)

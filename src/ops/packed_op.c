@@ -116,13 +116,6 @@ static by_status infer_packed_embedding(const by__signature *s, by__type *out, b
     return BY_OK;
 }
 
-static void cost_packed_embedding(const by__signature *s, const by__type *out, by__cost *cost)
-{
-    double bytes = (double)by_shape_count(&out[0].shape) * (double)by_dtype_size(out[0].dtype);
-    cost->flops = 0.0;
-    cost->bytes_read = bytes + 4.0 * (double)by_shape_count(&s->in[0].shape);
-}
-
 static int64_t outputs_of(const by__signature *s)
 {
     return s->attrs->packing.n;
@@ -161,6 +154,6 @@ const by__op_row by__op_packed_embedding = {.name = "packed_embedding",
                                             .outputs = 1,
                                             .attrs = packed_attrs,
                                             .infer = infer_packed_embedding,
-                                            .cost = cost_packed_embedding,
+                                            .cost = by__cost_embedding,
                                             .gathers = 1u << 1,
                                             .indices = {{.input = 0, .limit = outputs_of}}};

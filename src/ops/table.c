@@ -43,9 +43,21 @@ bool by__is_act(by_dtype dtype)
     return by_dtype_is_float(dtype);
 }
 
+bool by__is_scalar(const by__type *type)
+{
+    return type->dtype == BY_F32 && by_shape_count(&type->shape) == 1;
+}
+
 bool by__type_equal(const by__type *a, const by__type *b)
 {
     return a->dtype == b->dtype && by_shape_equal(&a->shape, &b->shape);
+}
+
+double by__type_bytes(const by__type *type)
+{
+    return by__absent(type)
+               ? 0.0
+               : (double)by_shape_count(&type->shape) * (double)by_dtype_size(type->dtype);
 }
 
 by_status by__op_refuse(const by__signature *s, by_error *error, const char *why)
@@ -166,13 +178,6 @@ by_dtype by__gradient_dtype(const by_graph *graph, by_value value)
     return is_of_parameters(graph, value, MOST_MOVES) ? BY_F32 : graph->values[value].dtype;
 }
 
-static double type_bytes(const by__type *type)
-{
-    return by__absent(type)
-               ? 0.0
-               : (double)by_shape_count(&type->shape) * (double)by_dtype_size(type->dtype);
-}
-
 /* Types of a node's outputs. */
 static void output_types(const by_graph *graph, const by__node *node, by__type *out)
 {
@@ -197,11 +202,11 @@ by_status by__node_cost(const by_graph *graph, size_t n, by__cost *out, by_error
     output_types(graph, node, types);
     uint32_t mutates = by__op_mutates(node->op, &node->attrs);
     for (int i = 0; i < node->input_count; i++) {
-        cost.bytes_read += type_bytes(&in[i]);
-        cost.bytes_written += by__mask_has(mutates, i) ? type_bytes(&in[i]) : 0.0;
+        cost.bytes_read += by__type_bytes(&in[i]);
+        cost.bytes_written += by__mask_has(mutates, i) ? by__type_bytes(&in[i]) : 0.0;
     }
     for (int i = 0; i < node->output_count; i++) {
-        cost.bytes_written += type_bytes(&types[i]);
+        cost.bytes_written += by__type_bytes(&types[i]);
     }
     const by__type *main_type =
         node->output_count > 0 && !by__absent(&types[0]) ? &types[0] : &in[0];

@@ -135,16 +135,6 @@ static by_status check_updates(const by_graph *graph, const int *uses, feeders *
 
 /* ---- collectives: results need a wait node, and operands must live until it ---- */
 
-static bool has_operand(const by__node *node, by_value value)
-{
-    for (int i = 0; i < node->input_count; i++) {
-        if (node->in[i] == value) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Returns the node that makes a value if it is a collective, else NULL. */
 static const by__node *collective_of(const by_graph *graph, by_value value)
 {
@@ -165,7 +155,7 @@ static by_status check_wait(const by_graph *graph, size_t n, by_error *error)
     for (int i = 0; i < collective->input_count; i++) {
         by_value value = collective->in[i];
         if (value != BY_NONE && !by__role_is_external(graph->values[value].role) &&
-            !has_operand(node, value)) {
+            !by__node_reads(node, value)) {
             return by_error_set(error, BY_ESTATE,
                                 "graph: node %zu (%s) does not keep %%%d, which the %s that it "
                                 "waits for reads",

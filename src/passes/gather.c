@@ -38,16 +38,6 @@ static bool is_divided(const gather *g, by_value v)
     return in_list == NULL || !in_list->frozen;
 }
 
-static bool reads(const by__node *node, by_value value)
-{
-    for (int i = 0; i < node->input_count; i++) {
-        if (node->in[i] == value) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Sets places: one for each block and phase (with `keep` one for each block), and outside of blocks
  * one each for the nodes before, between and after blocks. */
 static void find_places(gather *g)
@@ -108,7 +98,7 @@ static by_status run(gather *g, by_error *error)
     find_places(g);
     for (size_t v = 0; v < values; v++) {
         for (size_t n = 0; n < g->old_nodes && is_divided(g, (by_value)v); n++) {
-            if (reads(&g->graph->nodes[n], (by_value)v)) {
+            if (by__node_reads(&g->graph->nodes[n], (by_value)v)) {
                 BY_TRY(gather_for(g, (by_value)v, n, error));
             }
         }

@@ -5,11 +5,6 @@
 
 #include "passes/shard.h"
 
-static double bytes_of(const by__type *type)
-{
-    return (double)by_shape_count(&type->shape) * (double)by_dtype_size(type->dtype);
-}
-
 /* Returns true for activations [batch, time, width], which are split by time if no op prefers
  * another split. */
 static bool may_scatter(const by__sharder *s, const by__type *type)
@@ -69,7 +64,7 @@ static int list_options(const by__sharder *s, by_value v, by__shard_option out[B
         }
         return count;
     }
-    double bytes = bytes_of(&s->whole[v]);
+    double bytes = by__type_bytes(&s->whole[v]);
     bool stored = by__role_is_external(s->graph->values[v].role);
     if (split.axis == BY__PARTIAL && may_scatter(s, &s->whole[v])) {
         out[count++] = (by__shard_option){{1, 1}, bytes};

@@ -255,13 +255,6 @@ static by_status add_run(table *t, const by_profile *p, const by__node_run *even
     return BY_OK;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static int compare_rows(const void *a, const void *b)
 {
     double x = ((const by_profile_row *)a)->seconds;
@@ -281,7 +274,7 @@ static by_status find_medians(const table *t, const by_profile *p, by_error *err
                 seconds[n++] = event->end - event->begin;
             }
         }
-        qsort(seconds, n, sizeof *seconds, compare_doubles);
+        qsort(seconds, n, sizeof *seconds, by__compare_doubles);
         t->rows[r].median_seconds = 0.5 * (seconds[(n - 1) / 2] + seconds[n / 2]);
     }
     free(seconds);

@@ -198,9 +198,14 @@ typedef struct hook {
         after_step;
 } hook;
 
+static bool divides(int64_t interval, int64_t step)
+{
+    return interval > 0 && step % interval == 0;
+}
+
 static bool every(const by__job *job, int64_t step, int64_t interval)
 {
-    return step == job->config->train.steps || (interval > 0 && step % interval == 0);
+    return step == job->config->train.steps || divides(interval, step);
 }
 
 static bool log_is_due(const by__job *job, int64_t step)
@@ -241,8 +246,7 @@ static by_status run_evaluation(by__job *job, const by_step_result *result, by_e
 
 static bool norms_are_due(const by__job *job, int64_t step)
 {
-    int64_t interval = job->config->track.norms_every;
-    return interval > 0 && step % interval == 0;
+    return divides(job->config->track.norms_every, step);
 }
 
 static by_status run_norms(by__job *job, const by_step_result *result, by_error *error)
@@ -252,8 +256,7 @@ static by_status run_norms(by__job *job, const by_step_result *result, by_error 
 
 static bool histograms_are_due(const by__job *job, int64_t step)
 {
-    int64_t interval = job->config->track.histograms_every;
-    return interval > 0 && step % interval == 0;
+    return divides(job->config->track.histograms_every, step);
 }
 
 static by_status run_histograms(by__job *job, const by_step_result *result, by_error *error)
@@ -263,8 +266,7 @@ static by_status run_histograms(by__job *job, const by_step_result *result, by_e
 
 static bool activations_are_due(const by__job *job, int64_t step)
 {
-    int64_t interval = job->config->track.activations_every;
-    return interval > 0 && step % interval == 0;
+    return divides(job->config->track.activations_every, step);
 }
 
 static by_status run_activations(by__job *job, const by_step_result *result, by_error *error)
@@ -274,8 +276,7 @@ static by_status run_activations(by__job *job, const by_step_result *result, by_
 
 static bool system_is_due(const by__job *job, int64_t step)
 {
-    int64_t interval = job->config->track.system_every;
-    return interval > 0 && step % interval == 0;
+    return divides(job->config->track.system_every, step);
 }
 
 /* Statistics of rank 0's machine; unavailable ones are omitted. */
@@ -313,8 +314,7 @@ static by_status run_system(by__job *job, const by_step_result *result, by_error
 
 static bool sample_is_due(const by__job *job, int64_t step)
 {
-    int64_t interval = job->config->track.sample_every;
-    return interval > 0 && step % interval == 0;
+    return divides(job->config->track.sample_every, step);
 }
 
 /* Like an evaluation this is not training time. */

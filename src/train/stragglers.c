@@ -79,13 +79,6 @@ static double total(const by__own_time *time)
     return sum;
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* The median over `n` ranks with the same work, of a kind of time or (BY__OWN_PARTS) of the total.
  * For an even number it is the lower of the two in the middle, so that of two ranks it is the
  * faster one. */
@@ -96,7 +89,7 @@ static double median(by__stragglers *s, const by__own_time *times, const place *
         const by__own_time *time = &times[alike[i].rank];
         s->values[i] = part == BY__OWN_PARTS ? total(time) : (double)time->part[part];
     }
-    qsort(s->values, (size_t)n, sizeof *s->values, compare);
+    qsort(s->values, (size_t)n, sizeof *s->values, by__compare_doubles);
     return s->values[(n - 1) / 2];
 }
 

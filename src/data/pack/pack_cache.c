@@ -6,18 +6,9 @@
 
 #define CACHE_VERSION "banyan-pack-1" /* increase it when the same key would give other bytes */
 
-static void add_number(by__hasher *hasher, uint64_t value)
-{
-    uint8_t bytes[8];
-    for (unsigned i = 0; i < 8; i++) {
-        bytes[i] = (uint8_t)(value >> (8 * i));
-    }
-    by__hasher_add(hasher, bytes, sizeof bytes);
-}
-
 static void add_string(by__hasher *hasher, const char *s)
 {
-    add_number(hasher, strlen(s));
+    by__hasher_add_u64(hasher, strlen(s));
     by__hasher_add(hasher, s, strlen(s));
 }
 
@@ -32,11 +23,12 @@ static by_status make_key(char key[33], const by__pack *pack, const by_tokenizer
     memcpy(&fraction, &o->valid_fraction, sizeof fraction);
     add_string(hasher, CACHE_VERSION);
     add_string(hasher, tokenizer != NULL ? by_tokenizer_hash(tokenizer) : o->tokenizer_kind);
-    add_number(hasher,
-               tokenizer == NULL && strcmp(o->tokenizer_kind, "bpe") == 0 ? o->tokenizer_vocab : 0);
-    add_number(hasher, fraction);
-    add_number(hasher, o->shard_tokens);
-    add_number(hasher, o->no_eos ? 1 : 0);
+    by__hasher_add_u64(hasher, tokenizer == NULL && strcmp(o->tokenizer_kind, "bpe") == 0
+                                   ? o->tokenizer_vocab
+                                   : 0);
+    by__hasher_add_u64(hasher, fraction);
+    by__hasher_add_u64(hasher, o->shard_tokens);
+    by__hasher_add_u64(hasher, o->no_eos ? 1 : 0);
     if (o->dedup != BY_PACK_DEDUP_NONE) {
         add_string(hasher, o->dedup == BY_PACK_DEDUP_EXACT ? "without exact duplicates"
                                                            : "without near duplicates");
@@ -45,13 +37,13 @@ static by_status make_key(char key[33], const by__pack *pack, const by_tokenizer
         uint64_t budget;
         memcpy(&budget, &o->corrupt_budget, sizeof budget);
         add_string(hasher, "without damaged lines");
-        add_number(hasher, budget);
+        by__hasher_add_u64(hasher, budget);
     }
-    add_number(hasher, pack->source.count);
+    by__hasher_add_u64(hasher, pack->source.count);
     for (size_t i = 0; i < pack->source.count; i++) {
         const by__source_file *file = &pack->source.files[i];
         add_string(hasher, file->json_lines ? o->field : "");
-        add_number(hasher, file->bytes);
+        by__hasher_add_u64(hasher, file->bytes);
         add_string(hasher, file->hash);
         if (file->mark_bytes > 0) {
             add_string(hasher, "without byte-order mark");

@@ -220,15 +220,6 @@ static void find_eos(by_tokenizer *t)
     }
 }
 
-static void add_number(by__hasher *hasher, uint64_t value)
-{
-    uint8_t bytes[8];
-    for (unsigned i = 0; i < 8; i++) {
-        bytes[i] = (uint8_t)(value >> (8 * i));
-    }
-    by__hasher_add(hasher, bytes, sizeof bytes);
-}
-
 /* Adds to the hash the settings that byte-level BPE with GPT-2's pattern and characters do not
  * have. */
 static void hash_pipeline(const by_tokenizer *t, by__hasher *hasher)
@@ -237,14 +228,15 @@ static void hash_pipeline(const by_tokenizer *t, by__hasher *hasher)
     if (p->source[0] == NULL && t->byte_level == !t->characters && t->unk == BY__NO_TOKEN) {
         return;
     }
-    add_number(hasher, (t->byte_level ? 1u : 0u) | (t->byte_fallback ? 2u : 0u) |
-                           (t->fuse_unk ? 4u : 0u) | (uint64_t)t->unk << 32);
+    by__hasher_add_u64(hasher, (t->byte_level ? 1u : 0u) | (t->byte_fallback ? 2u : 0u) |
+                                   (t->fuse_unk ? 4u : 0u) | (uint64_t)t->unk << 32);
     for (size_t i = 0; i < 2 && p->source[0] != NULL; i++) {
         by__hasher_add(hasher, p->source[i], strlen(p->source[i]));
     }
-    add_number(hasher, p->before_count << 32 | p->after_count);
+    by__hasher_add_u64(hasher, p->before_count << 32 | p->after_count);
     for (size_t i = 0; i < p->before_count + p->after_count; i++) {
-        add_number(hasher, i < p->before_count ? p->before[i] : p->after[i - p->before_count]);
+        by__hasher_add_u64(hasher,
+                           i < p->before_count ? p->before[i] : p->after[i - p->before_count]);
     }
 }
 
@@ -252,17 +244,17 @@ static by_status hash_all(by_tokenizer *t, by_error *error)
 {
     by__hasher *hasher;
     BY_TRY(by__hasher_open(&hasher, error));
-    add_number(hasher, (t->characters ? 1u : 0u) | (t->ignore_merges ? 2u : 0u));
-    add_number(hasher, t->model_vocab);
-    add_number(hasher, t->vocab);
+    by__hasher_add_u64(hasher, (t->characters ? 1u : 0u) | (t->ignore_merges ? 2u : 0u));
+    by__hasher_add_u64(hasher, t->model_vocab);
+    by__hasher_add_u64(hasher, t->vocab);
     for (uint32_t id = 0; id < t->vocab; id++) {
-        add_number(hasher, t->offsets[id + 1]);
+        by__hasher_add_u64(hasher, t->offsets[id + 1]);
     }
     by__hasher_add(hasher, t->verbatim, t->vocab);
     by__hasher_add(hasher, t->bytes, t->offsets[t->vocab]);
-    add_number(hasher, t->merge_count);
+    by__hasher_add_u64(hasher, t->merge_count);
     for (size_t i = 0; i < t->merge_count; i++) {
-        add_number(hasher, (uint64_t)t->merges[i].left << 32 | t->merges[i].right);
+        by__hasher_add_u64(hasher, (uint64_t)t->merges[i].left << 32 | t->merges[i].right);
     }
     hash_pipeline(t, hasher);
     for (size_t i = 0; i < t->added_count; i++) {
@@ -270,8 +262,8 @@ static by_status hash_all(by_tokenizer *t, by_error *error)
         unsigned flags = (a->single_word ? 1u : 0u) | (a->lstrip ? 2u : 0u) |
                          (a->rstrip ? 4u : 0u) | (a->normalized ? 8u : 0u) |
                          (a->special ? 16u : 0u);
-        add_number(hasher, (uint64_t)a->id << 32 | flags);
-        add_number(hasher, a->length);
+        by__hasher_add_u64(hasher, (uint64_t)a->id << 32 | flags);
+        by__hasher_add_u64(hasher, a->length);
         by__hasher_add(hasher, a->content, a->length);
     }
     by__hasher_hex(hasher, t->hash);

@@ -5,16 +5,9 @@
 
 #include "train/guards/guard.h"
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 static double median_of(double *values, int64_t count)
 {
-    qsort(values, (size_t)count, sizeof *values, compare);
+    qsort(values, (size_t)count, sizeof *values, by__compare_doubles);
     return count % 2 == 1 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
 }
 

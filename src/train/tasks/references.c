@@ -41,13 +41,6 @@ static by_status count_tokens(uint64_t *counts, uint64_t *counted, const by_data
     return status;
 }
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a;
-    double y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Appends the lengths of documents spread evenly over the set. */
 static by_status take_lengths(double *lengths, size_t *count, const by_dataset *set,
                               by_error *error)
@@ -77,7 +70,7 @@ static by_status add_lengths(by_drift_reference *r, by_dataset *const *sets, siz
     for (size_t i = 0; i < count && status == BY_OK; i++) {
         status = take_lengths(lengths, &taken, sets[i], error);
     }
-    qsort(lengths, taken, sizeof *lengths, ascending);
+    qsort(lengths, taken, sizeof *lengths, by__compare_doubles);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(quantiles) && status == BY_OK && taken > 0; i++) {
         size_t at = (size_t)(quantiles[i].share * (double)(taken - 1));
         status = by_drift_reference_value(r, quantiles[i].name, lengths[at], error);
