@@ -1,4 +1,4 @@
-/* base: utilities that every other room uses.
+/* base: utilities that every other module uses.
  *
  * What it is for: error helpers, overflow-checked sizes, growable arrays and strings, file access
  * (map, read, atomic write), hashing, counter-based random numbers, conversion of half-precision
@@ -17,7 +17,7 @@
  * time.
  *
  * Never put here: global mutable state, threads that outlive a call, anything that prints, anything
- * that knows a model or a config, any include of another room.
+ * that knows a model or a config, any include of another module.
  */
 #ifndef BY_BASE_BASE_H
 #define BY_BASE_BASE_H

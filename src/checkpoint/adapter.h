@@ -1,4 +1,4 @@
-/* Internal functions for adapters on disk (banyan/adapter.h), shared by files of this room. */
+/* Internal functions for adapters on disk (banyan/adapter.h), shared by files of this module. */
 #ifndef BY_CHECKPOINT_ADAPTER_H
 #define BY_CHECKPOINT_ADAPTER_H
 

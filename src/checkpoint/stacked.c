@@ -11,16 +11,16 @@ bool by__name_is_stacked(const char *name)
     return strchr(name, '*') != NULL;
 }
 
-void by__stacked_name(char *out, size_t room, const char *name, int64_t part)
+void by__stacked_name(char *out, size_t size, const char *name, int64_t part)
 {
     const char *star = strchr(name, '*');
-    (void)snprintf(out, room, "%.*s%" PRId64 "%s", (int)(star - name), name, part, star + 1);
+    (void)snprintf(out, size, "%.*s%" PRId64 "%s", (int)(star - name), name, part, star + 1);
 }
 
-size_t by__stacked_part(by_tensor_view *view, char *name, size_t room, int64_t part)
+size_t by__stacked_part(by_tensor_view *view, char *name, size_t size, int64_t part)
 {
     size_t count = 1;
-    by__stacked_name(name, room, view->name, part);
+    by__stacked_name(name, size, view->name, part);
     view->name = name;
     view->rank--;
     for (int i = 0; i < view->rank; i++) {

@@ -380,10 +380,10 @@ void by__index_free(by__index *index);
 /* Returns true if `name` stands for one tensor per index of the first axis. */
 bool by__name_is_stacked(const char *name);
 /* Writes the name of one part to `out`. */
-void by__stacked_name(char *out, size_t room, const char *name, int64_t part);
+void by__stacked_name(char *out, size_t size, const char *name, int64_t part);
 /* Changes the view of such a tensor to that of one part; the part's name is written to `name`.
  * Returns the number of elements before it. */
-size_t by__stacked_part(by_tensor_view *view, char *name, size_t room, int64_t part);
+size_t by__stacked_part(by_tensor_view *view, char *name, size_t size, int64_t part);
 /* Reads a slice that is a box of such a tensor of `shape` into out; NULL: only checks that it
  * exists. BY_EFORMAT names the part that is missing or does not fit. */
 by_status by__stacked_read(float *out, const by_weights *weights, const char *name,

@@ -84,9 +84,9 @@ static void draw_factors(by__power_sum *s)
 static by_status fill(by__power_sum *s, const by__power_tensor *tensors, size_t tensor_count,
                       by_error *error)
 {
-    size_t room = tensor_count > 0 ? tensor_count : 1;
-    BY_TRY(by__alloc((void **)&s->matrices, room, sizeof *s->matrices, "PowerSGD", error));
-    BY_TRY(by__alloc((void **)&s->plain, room, sizeof *s->plain, "PowerSGD", error));
+    size_t capacity = tensor_count > 0 ? tensor_count : 1;
+    BY_TRY(by__alloc((void **)&s->matrices, capacity, sizeof *s->matrices, "PowerSGD", error));
+    BY_TRY(by__alloc((void **)&s->plain, capacity, sizeof *s->plain, "PowerSGD", error));
     for (size_t i = 0; i < tensor_count; i++) {
         add_tensor(s, &tensors[i]);
     }

@@ -2,7 +2,7 @@
  * keys as rows of by__key in a by__kind and reads their values; schema.h describes how a config is
  * made from them.
  *
- * A value is stored in a field of by_config (BY__FIELD) if other rooms read it too, otherwise in a
+ * A value is stored in a field of by_config (BY__FIELD) if other modules read it, otherwise in a
  * struct that only the owner's file knows (BY__OWN). A config holds one such struct for each kind,
  * so adding a key to a kind touches no other file.
  */

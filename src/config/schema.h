@@ -4,7 +4,7 @@
  * help), and the parser, the overrides, the printer, the hash and docs/config.md all use that row.
  * Keys that every run has are declared in schema.c. Keys of a model family, an optimizer or a task
  * are declared in the owner's file, in its by__kind, together with the meaning of -1 and the
- * constraints between keys. This room is below all owners and knows none of them: a higher room
+ * constraints between keys. This module is below all owners and knows none of them: a higher module
  * (train/config_schema.c) passes a by__schema with the tables of kinds, and an open config keeps a
  * pointer to it.
  *
@@ -95,7 +95,7 @@ typedef struct by__config_node {
     size_t records; /* number of mappings in the list */
 } by__config_node;
 
-/* ---- for the room that knows the schema (config_open.c, config_print.c) ---- */
+/* ---- for the module that knows the schema (config_open.c, config_print.c) ---- */
 
 by_status by__config_new(by__config **out, const by__schema *schema, by_error *error);
 /* Does the work of by_config_parse and by_config_open. `kept`: skip what by_config_open_run

@@ -1,4 +1,4 @@
-/* device: the interface to the hardware that computes. A backend is a folder: cpu/ today. Rooms
+/* device: the interface to the hardware that computes. A backend is a folder: cpu/ today. Modules
  * above call no function of a backend.
  *
  * Types: by__kernel, the code for an op; by__call, a bound node as a kernel sees it; by__event, a
@@ -180,8 +180,8 @@ by_status by__event_seconds(double *seconds, by__event *from, by__event *to, by_
 
 /* ---- programs ----
  *
- * Room exec gives a device a by__command_list once (by__recording_open), built at compile time; the
- * device may record it (a CUDA graph) and replay it at every submit. A submitted program is one
+ * Module exec gives a device a by__command_list once (by__recording_open), built at compile time;
+ * the device may record it (a CUDA graph) and replay it at every submit. A submitted program is one
  * piece of work on the compute queue: its commands for other queues begin after what the compute
  * queue already holds, and work submitted to the compute queue later begins after all of them.
  * Addresses are read from the calls at the time of submit: binding other buffers afterwards changes

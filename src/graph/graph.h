@@ -8,8 +8,8 @@
  * passes may reorder, rewrite or drop nodes, but values are never removed (an unused one costs
  * nothing).
  *
- * The graph does not know what an op means. The rows of the ops room define that; ops also verifies
- * and prints graphs, and infers the output types that by__graph_append receives.
+ * The graph does not know what an op means. The rows of the ops module define that; ops also
+ * verifies and prints graphs, and infers the output types that by__graph_append receives.
  *
  * Lifetimes: passes mark nodes dead and drop them with by__graph_compact. Pointers in attributes
  * point to memory that the graph owns (by__graph_own).

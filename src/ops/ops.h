@@ -1,8 +1,9 @@
 /* ops: the semantics of operations. One file an op family; one row of the op table an op.
  *
- * What it is for: a row (by__op_row in row.h) holds everything that other rooms need to know about
- * an op: its shape rule, its gradient as graph building, its cost, its attributes, the properties
- * of its operands. No room but this one and the device room names an op; a test checks that.
+ * What it is for: a row (by__op_row in row.h) holds everything that other modules need to know
+ * about an op: its shape rule, its gradient as graph building, its cost, its attributes, the
+ * properties of its operands. No module but this one and the device module names an op; a test
+ * checks that.
  *
  * Types: by__signature is a node as a shape rule sees it, by__cost its work, by__split how a tensor
  * is spread over ranks, by__sharding how a node runs on them.
@@ -15,7 +16,7 @@
  * graph.
  *
  * Adding an op: its line in BY_OPS and in the table of banyan/op.h, a file or a row here, a kernel
- * in the device room's reference, a case in the tables of the gradient test and the kernel test.
+ * in the device module's reference, a case in the tables of the gradient test and the kernel test.
  *
  * Never put here: kernels, buffers, devices; a special case for one model.
  */

@@ -1,6 +1,6 @@
-/* row: what every other room may ask of an operation. One row an op; table.c lists them by by_op.
+/* row: what every other module may ask of an operation. One row an op; table.c lists them by by_op.
  *
- * A room that needs to know something about ops reads it from their rows and names no op: which
+ * A module that needs to know something about ops reads it from their rows and names no op: which
  * attributes there are, which operands are weights of a product, indices, updated in place or kept
  * in f32, what can be fused, recomputed, split over ranks or exported. A field that is left out has
  * the usual meaning: no attributes, ordinary operands, NULL for what the op cannot do.

@@ -87,9 +87,9 @@ static by_status differentiate_node(backward *b, size_t n, by_error *error)
         return by_error_set(error, BY_EARG, "gradients: %s has no gradient through its output %d",
                             row->name, blocked);
     }
-    size_t room =
+    size_t capacity =
         (size_t)node.input_count > BY_MAX_OUTPUTS ? (size_t)node.input_count : BY_MAX_OUTPUTS;
-    BY_TRY(by__alloc((void **)&din, room, sizeof *din, "gradients", error));
+    BY_TRY(by__alloc((void **)&din, capacity, sizeof *din, "gradients", error));
     for (int i = 0; i < node.input_count; i++) {
         din[i] = BY_NONE;
     }

@@ -9,7 +9,7 @@
  * does not change the graph: the offset of every activation in one arena.
  *
  * Who owns what: the graph owns all nodes that a pass adds; a memory plan belongs to the caller,
- * and the exec room binds it to buffers.
+ * and the exec module binds it to buffers.
  *
  * Never put here: op semantics (ops), kernel choice (device), buffers (exec).
  */

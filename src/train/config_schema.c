@@ -1,4 +1,4 @@
-/* The schema of a config: passes the tables of kinds to the room config, which is below their
+/* The schema of a config: passes the tables of kinds to the module config, which is below their
  * owners and does not know them. The functions of banyan/config.h that make a config are here. */
 #include <stdlib.h>
 

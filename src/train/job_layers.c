@@ -186,13 +186,13 @@ static by_status add_histogram(by__job *job, int64_t step, size_t tensor, bool g
 by_status by__job_histograms(by__job *job, int64_t step, by_error *error)
 {
     by__job_layers *l = job->layers;
-    counted *room;
+    counted *scratch;
     size_t ranks = (size_t)by__job_ranks(job);
-    BY_TRY(by__alloc((void **)&room, ranks + 1, sizeof *room, "histograms", error));
+    BY_TRY(by__alloc((void **)&scratch, ranks + 1, sizeof *scratch, "histograms", error));
     by_status status = BY_OK;
     for (size_t i = 0; i < 2 * l->tensors.count && status == BY_OK; i++) {
-        status = add_histogram(job, step, i / 2, i % 2 != 0, room, room + 1, error);
+        status = add_histogram(job, step, i / 2, i % 2 != 0, scratch, scratch + 1, error);
     }
-    free(room);
+    free(scratch);
     return status;
 }

@@ -24,7 +24,7 @@ by_status by__trainer_needs(uint64_t *out, by_trainer *t, const by_trainer_optio
 /* A plan relative to the budget; for several ranks, the maximum of each member. */
 typedef struct view {
     uint64_t needed;
-    uint64_t room;   /* limit on activations in this plan */
+    uint64_t limit;  /* limit on activations in this plan */
     uint64_t choice; /* digest of the order of nodes */
 } view;
 
@@ -56,11 +56,11 @@ static by_status look(view *out, bool *alike, by_trainer *t, const by_trainer_op
                       by_comm *comm, by_error *error)
 {
     int ranks = comm == NULL ? 1 : by_comm_size(comm);
-    view own = {.room = t->memory.activations, .choice = digest(t)};
+    view own = {.limit = t->memory.activations, .choice = digest(t)};
     view *all;
     size_t *counts;
     BY_TRY(by__trainer_needs(&own.needed, t, o, error));
-    BY_TRY(t->pipe != NULL ? whole_bytes(&own.room, t, error) : BY_OK);
+    BY_TRY(t->pipe != NULL ? whole_bytes(&own.limit, t, error) : BY_OK);
     *out = own;
     *alike = true;
     if (comm == NULL) {
@@ -77,7 +77,7 @@ static by_status look(view *out, bool *alike, by_trainer *t, const by_trainer_op
     }
     for (int r = 0; r < ranks && status == BY_OK; r++) {
         out->needed = all[r].needed > out->needed ? all[r].needed : out->needed;
-        out->room = all[r].room > out->room ? all[r].room : out->room;
+        out->limit = all[r].limit > out->limit ? all[r].limit : out->limit;
         *alike = *alike && all[r].choice == all[0].choice;
     }
     free(all);
@@ -98,13 +98,13 @@ static by_status shrink(by_trainer **trainer, const by_trainer_options *o, by_co
     bool comparable; /* their graphs differ only in what is recomputed */
     bool alike;
     BY_TRY(look(&now, &comparable, *trainer, o, comm, error));
-    uint64_t room = now.room;
-    for (int round = 0; round < MOST_ROUNDS && now.needed > budget && room > 1; round++) {
+    uint64_t limit = now.limit;
+    for (int round = 0; round < MOST_ROUNDS && now.needed > budget && limit > 1; round++) {
         by_trainer *smaller;
         view then;
         uint64_t excess = now.needed - budget;
-        room = excess < room && round + 1 < MOST_ROUNDS ? room - excess : 1;
-        BY_TRY(by__trainer_build(&smaller, config, o, (size_t)room, error));
+        limit = excess < limit && round + 1 < MOST_ROUNDS ? limit - excess : 1;
+        BY_TRY(by__trainer_build(&smaller, config, o, (size_t)limit, error));
         by_status status = look(&then, &alike, smaller, o, comm, error);
         if (status != BY_OK || (comparable && !alike) || then.needed >= now.needed) {
             by_trainer_close(&smaller);

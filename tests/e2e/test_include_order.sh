@@ -1,13 +1,13 @@
 #!/bin/sh
-# A room includes only rooms below it, in src/ and through the public headers, and file names are unique.
+# A module includes only modules below it, in src/ and through the public headers, and file names are unique.
 #
-# Each line of `rooms`: a room, then the rooms that it may include. `headers` says whose the public headers
+# Each line of `modules`: a module, then the modules that it may include. `headers` says whose the public headers
 # are. The command line stands on public headers and its own alone.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
 below_train="base config graph ops passes device store comm exec nn optim data checkpoint track drift"
-rooms="base:
+modules="base:
 config: base
 graph: base
 ops: base graph
@@ -29,8 +29,8 @@ plan: $below_train
 compress: $below_train export train infer plan
 serve: $below_train export train infer plan compress"
 
-# The rooms of src/serve, and which of the others each may include; all may include what lies in src/serve itself.
-serve_rooms="serve:
+# The modules of src/serve, and which of the others each may include; all may include what lies in src/serve itself.
+serve_modules="serve:
 http:
 observe:
 link: observe
@@ -53,25 +53,25 @@ complain() {
     problems=$((problems + 1))
 }
 
-room_of_header() {
+module_of_header() {
     for pair in $headers; do
         [ "${pair%=*}" = "$1" ] && { echo "${pair#*=}"; return; }
     done
 }
 
-# may ROOM OTHER: true when ROOM may include OTHER.
+# may MODULE OTHER: true when MODULE may include OTHER.
 may() {
     [ "$1" = "$2" ] && return 0
-    for other in $(echo "$rooms" | sed -n "s/^$1: *//p"); do
+    for other in $(echo "$modules" | sed -n "s/^$1: *//p"); do
         [ "$other" = "$2" ] && return 0
     done
     return 1
 }
 
-# check_serve FILE ROOM: what a file of src/serve includes of its rooms.
+# check_serve FILE MODULE: what a file of src/serve includes of its modules.
 check_serve() {
-    allowed=$(echo "$serve_rooms" | sed -n "s/^$2: *//p")
-    echo "$serve_rooms" | grep -q "^$2:" || complain "$1: a room of src/serve that this test does not know"
+    allowed=$(echo "$serve_modules" | sed -n "s/^$2: *//p")
+    echo "$serve_modules" | grep -q "^$2:" || complain "$1: a module of src/serve that this test does not know"
     for other in $(sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*"serve\/\([^"\/]*\)\/[^"]*".*/\1/p' "$1"); do
         case " $2 $allowed " in
         *" $other "*) ;;
@@ -80,15 +80,15 @@ check_serve() {
     done
 }
 
-# check_file FILE ROOM: every quoted include of a file that belongs to a room.
+# check_file FILE MODULE: every quoted include of a file that belongs to a module.
 check_file() {
     for include in $(sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*"\([^"]*\)".*/\1/p' "$1"); do
         case $include in
         banyan/banyan.h) other=umbrella ;;
         revision.h | redis_broker_script.h | serve_page.h) other=base ;; # made by the build
         banyan/*)
-            other=$(room_of_header "$(basename "$include" .h)")
-            [ -n "$other" ] || complain "$1: $include belongs to no room that this test knows"
+            other=$(module_of_header "$(basename "$include" .h)")
+            [ -n "$other" ] || complain "$1: $include belongs to no module that this test knows"
             ;;
         */*) other=${include%%/*} ;;
         *) other=nothing ;;
@@ -98,11 +98,11 @@ check_file() {
 }
 
 for folder in src/*/; do
-    room=$(basename "$folder")
-    [ "$room" = cli ] && continue
-    echo "$rooms" | grep -q "^$room:" || complain "$folder: a room that this test does not know"
+    module=$(basename "$folder")
+    [ "$module" = cli ] && continue
+    echo "$modules" | grep -q "^$module:" || complain "$folder: a module that this test does not know"
     for file in $(find "$folder" -name '*.[ch]' -o -name '*.inc'); do
-        check_file "$file" "$room"
+        check_file "$file" "$module"
     done
 done
 
@@ -113,11 +113,11 @@ done
 for file in include/banyan/*.h; do
     name=$(basename "$file" .h)
     [ "$name" = banyan ] && continue
-    room=$(room_of_header "$name")
-    if [ -n "$room" ]; then
-        check_file "$file" "$room"
+    module=$(module_of_header "$name")
+    if [ -n "$module" ]; then
+        check_file "$file" "$module"
     else
-        complain "$file belongs to no room that this test knows"
+        complain "$file belongs to no module that this test knows"
     fi
 done
 
@@ -132,7 +132,7 @@ for file in src/cli/*.[ch] examples/*.c; do
     done
 done
 
-# A header of include/banyan may share its name with the room's own (graph.h); nothing else may.
+# A header of include/banyan may share its name with the module's own (graph.h); nothing else may.
 for name in $(find src tests bench examples -type f \( -name '*.[ch]' -o -name '*.py' -o -name '*.sh' \) \
     2>/dev/null | grep -v '/\.venv/' | sed 's|.*/||' | sort | uniq -d); do
     complain "two files are named $name: $(find src tests bench examples -name "$name" 2>/dev/null | tr '\n' ' ')"

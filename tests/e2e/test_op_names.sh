@@ -1,5 +1,5 @@
 #!/bin/sh
-# Only the rooms that define operations (src/ops) and run them (src/device) name one: everywhere else what is
+# Only the modules that define operations (src/ops) and run them (src/device) name one: everywhere else what is
 # special about an op is read from its row.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
@@ -11,4 +11,4 @@ if [ -n "$found" ]; then
     echo "$found"
     exit 1
 fi
-echo "no room but ops and device names an operation"
+echo "no module but ops and device names an operation"

@@ -1,4 +1,4 @@
-/* Configs from texts, for the tests of the config room. */
+/* Configs from texts, for the tests of the config module. */
 #ifndef BY_TESTS_CONFIG_TEXT_H
 #define BY_TESTS_CONFIG_TEXT_H
 

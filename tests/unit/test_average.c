@@ -11,8 +11,8 @@
 #include "rank_job.h"
 #include "runner.h"
 
-#define STEPS 12
-#define ROOM  (1 << 16)
+#define STEPS    12
+#define CAPACITY (1 << 16)
 
 /* ---- one trainer ---- */
 
@@ -66,7 +66,7 @@ static size_t read_all(const averaged *a, int state, float *out)
             continue;
         }
         assert_int_equal(by_tensor_size(&view, &count, NULL, NULL), BY_OK);
-        assert_true(total + count <= ROOM);
+        assert_true(total + count <= CAPACITY);
         check_ok(by_trainer_read(a->trainer, state < 0 ? BY_TRAINER_PARAMETER : BY_TRAINER_STATE,
                                  state, i, out + total, &error),
                  &error);
@@ -79,9 +79,9 @@ static size_t read_all(const averaged *a, int state, float *out)
  * they are at its first update; with warm-up the decay of diffusers.EMAModel. */
 static void check_values(const char *const *settings, double decay, bool warmup)
 {
-    static float weights[ROOM];
-    static float average[ROOM];
-    static double want[ROOM];
+    static float weights[CAPACITY];
+    static float average[CAPACITY];
+    static double want[CAPACITY];
     averaged a;
     open_averaged(&a, settings);
     assert_true(a.state >= 0);
@@ -134,8 +134,8 @@ static const char *const formats[][4] = {
 static void test_takes_their_place(void **state)
 {
     BY_UNUSED(state);
-    static float weights[3][ROOM];
-    static float average[2][ROOM];
+    static float weights[3][CAPACITY];
+    static float average[2][CAPACITY];
     for (size_t f = 0; f < BY_ARRAY_LENGTH(formats); f++) {
         const char *const *row = formats[f];
         const char *const without[] = {
@@ -195,8 +195,8 @@ static void test_takes_their_place(void **state)
 static void test_skipped_step(void **state)
 {
     BY_UNUSED(state);
-    static float before[ROOM];
-    static float after[ROOM];
+    static float before[CAPACITY];
+    static float after[CAPACITY];
     static const char *const settings[] = {"optimizer.ema=0.9", "guard.nonfinite=skip", NULL};
     averaged a;
     by_error error = {0};

@@ -1,5 +1,5 @@
-/* The config room: every class of error with its exact message, overrides, derived values, and that
- * the reference is what the declarations say.
+/* The config module: every class of error with its exact message, overrides, derived values, and
+ * that the reference is what the declarations say.
  *
  * `test_config --write` makes docs/config.md and docs/serve_config.md anew from the declarations.
  */

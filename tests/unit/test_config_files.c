@@ -1,4 +1,4 @@
-/* The config room: configs on disk, which inherit from others, and that of a run. */
+/* The config module: configs on disk, which inherit from others, and that of a run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

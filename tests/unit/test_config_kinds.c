@@ -1,4 +1,4 @@
-/* The config room: what is declared anywhere, keys that belong to the chosen kind, and their part
+/* The config module: what is declared anywhere, keys that belong to the chosen kind, and their part
  * of the reference. */
 #include <setjmp.h>
 #include <stdarg.h>

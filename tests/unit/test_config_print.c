@@ -1,4 +1,4 @@
-/* The config room: what is printed reads back, copies are whole, and which values a hash takes
+/* The config module: what is printed reads back, copies are whole, and which values a hash takes
  * in. */
 #include <setjmp.h>
 #include <stdarg.h>

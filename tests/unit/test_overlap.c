@@ -50,12 +50,12 @@ static size_t peak_of(const by_graph *graph)
 }
 
 /* Operations of the collectives in their order. */
-static size_t list_collectives(const by_graph *graph, by_value *out, size_t room)
+static size_t list_collectives(const by_graph *graph, by_value *out, size_t capacity)
 {
     size_t count = 0;
     for (size_t n = 0; n < graph->node_count; n++) {
         if (by__op_row_of(graph->nodes[n].op)->communicates) {
-            assert_true(count < room);
+            assert_true(count < capacity);
             out[count++] = graph->nodes[n].out[0];
         }
     }

@@ -425,13 +425,13 @@ static bool is_exact(by_op op)
            op == BY_OP_FILL || op == BY_OP_CAST;
 }
 
-static void describe(char *text, size_t room, const shard_case *c, const by__split *in, int count,
+static void describe(char *text, size_t size, const shard_case *c, const by__split *in, int count,
                      int ranks)
 {
-    int at = snprintf(text, room, "%s over %d ranks, operands", by_op_name(c->op), ranks);
+    int at = snprintf(text, size, "%s over %d ranks, operands", by_op_name(c->op), ranks);
     for (int i = 0; i < count; i++) {
         at +=
-            snprintf(text + at, room - (size_t)at, " %d/%lld", in[i].axis, (long long)in[i].parts);
+            snprintf(text + at, size - (size_t)at, " %d/%lld", in[i].axis, (long long)in[i].parts);
     }
 }
 

@@ -24,12 +24,13 @@ by_status by__arena_take(by__arena *a, void **out, size_t count, size_t size, by
     bytes = by__round_up(bytes, 16);
     a->left -= bytes < a->left ? bytes : a->left;
     if (a->blocks == NULL || a->blocks->size - a->blocks->used < bytes) {
-        size_t room = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
-        by__arena_block *block = malloc(sizeof *block + room);
+        size_t capacity = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
+        by__arena_block *block = malloc(sizeof *block + capacity);
         if (block == NULL) {
-            return by_error_set(error, BY_EMEMORY, "out of memory: %zu bytes of a template", room);
+            return by_error_set(error, BY_EMEMORY, "out of memory: %zu bytes of a template",
+                                capacity);
         }
-        *block = (by__arena_block){.next = a->blocks, .size = room};
+        *block = (by__arena_block){.next = a->blocks, .size = capacity};
         a->blocks = block;
     }
     char *data = (char *)(a->blocks + 1) + a->blocks->used;

@@ -149,11 +149,12 @@ static by_status find_symbols(const by_tokenizer *t, const uint8_t *s, size_t n,
 
 /* ---- pieces ---- */
 
-/* The key of a piece of 1 .. CACHE_BYTES bytes; `room` bytes at s are readable. */
-static inline void piece_key(const uint8_t *s, size_t n, size_t room, uint64_t *low, uint64_t *high)
+/* The key of a piece of 1 .. CACHE_BYTES bytes; `readable` bytes at s may be read. */
+static inline void piece_key(const uint8_t *s, size_t n, size_t readable, uint64_t *low,
+                             uint64_t *high)
 {
     uint64_t words[2] = {0, 0};
-    if (room >= 16) {
+    if (readable >= 16) {
         memcpy(words, s, 16);
         if (n < 8) {
             words[0] &= ((uint64_t)1 << (8 * n)) - 1;
@@ -168,9 +169,9 @@ static inline void piece_key(const uint8_t *s, size_t n, size_t room, uint64_t *
     *high = words[1] | (uint64_t)n << 56;
 }
 
-/* Encodes one piece; `room` bytes at s are readable, and the caller has reserved n ids: a piece has
- * no more ids than bytes. */
-static by_status encode_piece(by_encoder *e, const uint8_t *s, size_t n, size_t room,
+/* Encodes one piece; `readable` bytes at s may be read, and the caller has reserved n ids: a piece
+ * has no more ids than bytes. */
+static by_status encode_piece(by_encoder *e, const uint8_t *s, size_t n, size_t readable,
                               by_token_buffer *out, by_error *error)
 {
     const by_tokenizer *t = e->tokenizer;
@@ -178,7 +179,7 @@ static by_status encode_piece(by_encoder *e, const uint8_t *s, size_t n, size_t 
     uint64_t low = 0;
     uint64_t high = 0;
     if (n <= CACHE_BYTES) {
-        piece_key(s, n, room, &low, &high);
+        piece_key(s, n, readable, &low, &high);
         uint64_t hash = (low ^ (high << 29 | high >> 35)) * 0x9e3779b97f4a7c15u;
         slot = &e->cache[(hash ^ hash >> 32) * 0xd6e8feb86659fd93u >> (64 - CACHE_BITS)];
         if (slot->low == low && slot->high == high) {
@@ -212,9 +213,9 @@ static by_status encode_piece(by_encoder *e, const uint8_t *s, size_t n, size_t 
 }
 
 /* Splits a text by the splitters from `step` on, each within the pieces of the previous one, and
- * encodes the results. `room` bytes at s are readable. */
-static by_status encode_pieces(by_encoder *e, size_t step, const uint8_t *s, size_t n, size_t room,
-                               by_token_buffer *out, by_error *error)
+ * encodes the results. `readable` bytes at s may be read. */
+static by_status encode_pieces(by_encoder *e, size_t step, const uint8_t *s, size_t n,
+                               size_t readable, by_token_buffer *out, by_error *error)
 {
     const by__pipeline *p = &e->tokenizer->pipeline;
     bool last = step + 1 >= p->splitter_count;
@@ -222,12 +223,12 @@ static by_status encode_pieces(by_encoder *e, size_t step, const uint8_t *s, siz
         size_t length =
             step < p->splitter_count ? by__splitter_next(&p->splitters[step], s + at, n - at) : n;
         if (!last) {
-            BY_TRY(encode_pieces(e, step + 1, s + at, length, room - at, out, error));
+            BY_TRY(encode_pieces(e, step + 1, s + at, length, readable - at, out, error));
         } else {
             if (out->capacity - out->count < length) {
                 BY_TRY(reserve_ids(out, length, error));
             }
-            BY_TRY(encode_piece(e, s + at, length, room - at, out, error));
+            BY_TRY(encode_piece(e, s + at, length, readable - at, out, error));
         }
         at += length;
     }

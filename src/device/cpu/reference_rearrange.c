@@ -78,12 +78,12 @@ static void move(const by__tensor *y, int64_t to, const by__tensor *x, int64_t f
 {
     int64_t inner = stride_of(&x->shape, axis);
     int64_t have = x->shape.dim[axis];
-    int64_t room = y->shape.dim[axis];
+    int64_t extent = y->shape.dim[axis];
     int64_t outer = by__tensor_count(x) / (have * inner);
     for (int64_t i = 0; i < outer * have * inner; i++) {
         int64_t at = i / inner % have - from;
-        if (at >= 0 && at + to < room) {
-            by__set(y, (i / inner / have * room + at + to) * inner + i % inner, by__get(x, i));
+        if (at >= 0 && at + to < extent) {
+            by__set(y, (i / inner / have * extent + at + to) * inner + i % inner, by__get(x, i));
         }
     }
 }
