@@ -282,7 +282,7 @@ enum {
 };
 
 /* All operations in the order of their numbers: X(NAME, name). Their rows in src/ops are named
- * by__op_name. */
+ * by__op_NAME. */
 #define BY_OPS(X)                                                                                  \
     X(MATMUL, matmul)                                                                              \
     X(SUM_ROWS, sum_rows)                                                                          \

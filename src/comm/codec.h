@@ -17,7 +17,7 @@
  *
  * A value that is not finite is never hidden: all values that share its scale decode to NaN.
  *
- * Never put here: who sends what to whom (reductions.c), memory, the step at which compression
+ * Never put here: who sends what to whom (coded_sum.c), memory, the step at which compression
  * begins.
  */
 #ifndef BY_COMM_CODEC_H

@@ -1,5 +1,6 @@
 #!/bin/sh
-# A module includes only modules below it, in src/ and through the public headers, and file names are unique.
+# A module includes only modules below it, in src/ and through the public headers, file names are unique, and comments
+# name what exists.
 #
 # Each line of `modules`: a module, then the modules that it may include. `headers` says whose the public headers
 # are. The command line stands on public headers and its own alone.
@@ -137,6 +138,27 @@ for name in $(find src tests bench examples -type f \( -name '*.[ch]' -o -name '
     2>/dev/null | grep -v '/\.venv/' | sed 's|.*/||' | sort | uniq -d); do
     complain "two files are named $name: $(find src tests bench examples -name "$name" 2>/dev/null | tr '\n' ' ')"
 done
+
+# Internal names and names of C files in comments exist; NAME stands for any, and what ends in an underscore for all
+# that begin so. A name with a path may be another project's.
+missing=$(python3 - <<'END'
+import pathlib
+import re
+
+comment = re.compile(r"/\*.*?\*/", re.S)
+files = [f for folder in ("include", "src") for f in sorted(pathlib.Path(folder).rglob("*.[ch]"))]
+texts = {f: f.read_text() for f in files}
+there = {f.name for f in files}
+for text in texts.values():
+    there.update(re.findall(r"\bby__\w+", comment.sub(" ", text)))
+for f, text in texts.items():
+    for words in comment.findall(text):
+        for name in re.findall(r"\bby__[a-z0-9_]*[a-z0-9]\b|(?<![\w./-])[a-z0-9_]+\.c\b", words):
+            if name not in there:
+                print(f"{f}: there is no {name}, which a comment names")
+END
+)
+[ -z "$missing" ] || complain "$missing"
 
 [ "$problems" -eq 0 ] || { echo "$problems problems"; exit 1; }
 echo "every include points downwards"

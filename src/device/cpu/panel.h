@@ -9,8 +9,8 @@
  * A step is 4 bytes: one f32, or two neighbouring bf16 where the processor multiplies those.
  * Otherwise packing widens bf16 to f32; f16 is always widened. Results are always f32.
  *
- * A panel spans all of k; a product over a part of k starts inside the panels (by__panel_at), so
- * that a caller packs once and multiplies in pieces that fit the cache.
+ * A panel spans all of k; a product over a part of k starts inside the panels (by__panel_a_at,
+ * by__panel_b_at), so that a caller packs once and multiplies in pieces that fit the cache.
  *
  * Never put here: threads, allocation, bias, anything that knows what the product is for.
  */
