@@ -1,5 +1,4 @@
 /* Waiting for other ranks, and the errors when they do not arrive. */
-#include <errno.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <stdlib.h>

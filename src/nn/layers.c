@@ -1,7 +1,6 @@
 /* Layers shared by the families: inputs, parameters, dropout, and attention in each mode. */
 #include <math.h>
 #include <stdarg.h>
-#include <stdlib.h>
 
 #include "nn/nn.h"
 

@@ -1,5 +1,4 @@
 /* config.json of Llama and of the families derived from it. */
-#include <string.h>
 
 #include "nn/nn.h"
 

@@ -4,7 +4,6 @@
  *     r = (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps) + decay p
  *     p = p - lr |p| / |r| r               for each tensor; |p| / |r| is 1 where one of them is
  * 0 */
-#include <math.h>
 
 #include "optim/optim.h"
 

@@ -1,6 +1,5 @@
 /* Measures how fast this processor multiplies bytes and sums the products in 32 bits, from
  * registers alone: an upper bound for any matrix product in W8A8. */
-#include <omp.h>
 #include <string.h>
 
 #include "plan/plan.h"

@@ -1,6 +1,5 @@
 #include "track/mlflow_client.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,6 @@
  * being taken, so that a reader never blocks a run that is starting. */
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

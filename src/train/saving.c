@@ -1,6 +1,5 @@
 /* Schedules a job's saves: steps wait for them or, with checkpoint.async, only the next save and
  * the end of the run. */
-#include <math.h>
 #include <stdlib.h>
 
 #include "comm/comm.h"

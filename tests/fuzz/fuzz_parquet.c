@@ -1,5 +1,4 @@
 /* Parquet tables: read with every value in its place, or refused. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -21,7 +21,6 @@
 #include <cmocka.h>
 
 #include "banyan/model.h"
-#include "banyan/passes.h"
 #include "kernel_test.h"
 #include "ops/ops.h"
 #include "runner.h"

@@ -8,7 +8,6 @@
 
 #include <cmocka.h>
 
-#include "banyan/optimizer.h"
 #include "rank_job.h"
 #include "runner.h"
 

@@ -6,12 +6,9 @@
 #include <stdint.h>
 
 #include <cmocka.h>
-#include <fcntl.h>
 #include <float.h>
 #include <locale.h>
 #include <math.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "checkpoint/storage.h"

@@ -8,7 +8,6 @@
 
 #include <cmocka.h>
 
-#include "infer/infer.h"
 #include "runner.h"
 #include "temporary.h"
 #include "tiny_model.h"

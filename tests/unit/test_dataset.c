@@ -11,7 +11,6 @@
 
 #include "banyan/data.h"
 #include "base/base.h"
-#include "data/formats/npy.h"
 #include "data/formats/token_manifest.h"
 #include "packed_folder.h"
 

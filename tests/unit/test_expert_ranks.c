@@ -10,7 +10,6 @@
 
 #include "banyan/model.h"
 #include "banyan/passes.h"
-#include "ops/ops.h"
 #include "rank_run.h"
 #include "runner.h"
 #include "train/train.h"

@@ -7,7 +7,6 @@
 
 #include <cmocka.h>
 
-#include "ops/ops.h"
 #include "rank_run.h"
 #include "runner.h"
 #include "train/train.h"

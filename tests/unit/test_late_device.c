@@ -13,7 +13,6 @@
 #include <cmocka.h>
 
 #include "late_device.h"
-#include "ops/ops.h"
 #include "runner.h"
 #include "train/train.h"
 

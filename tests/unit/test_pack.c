@@ -5,14 +5,12 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "banyan/data.h"
 #include "banyan/pack.h"
-#include "data/formats/token_manifest.h"
 #include "pack_text.h"
 #include "temporary.h"
 

@@ -7,7 +7,6 @@
 #include <cairo.h>
 #include <cmocka.h>
 #include <math.h>
-#include <unistd.h>
 
 #include "temporary.h"
 #include "track/track.h"

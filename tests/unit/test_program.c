@@ -10,8 +10,6 @@
 #include <cmocka.h>
 
 #include "device/cpu/pages.h"
-#include "exec/exec.h"
-#include "ops/ops.h"
 #include "runner.h"
 #include "train/train.h"
 

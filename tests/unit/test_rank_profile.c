@@ -15,7 +15,6 @@
 #include "banyan/pipeline.h"
 #include "plan/recorder.h"
 #include "rank_run.h"
-#include "runner.h"
 #include "temporary.h"
 
 #define NEAR(a, b) EXPECT(fabs((a) - (b)) < 1e-9)

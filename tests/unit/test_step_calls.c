@@ -1,7 +1,6 @@
 /* A training step asks nothing of the system: no memory, no files, no clock. After two steps a
  * filter is laid over all threads of the process (seccomp(2)) under which every system call is
  * refused and counted, but for those with which threads wait for each other. */
-#include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <setjmp.h>
@@ -20,7 +19,6 @@
 
 #include <cmocka.h>
 
-#include "runner.h"
 #include "train/trainer.h"
 
 #define CONTEXT 64

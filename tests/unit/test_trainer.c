@@ -8,7 +8,6 @@
 
 #include <cmocka.h>
 
-#include "banyan/passes.h"
 #include "base/half.h"
 #include "runner.h"
 #include "train/trainer.h"

@@ -8,7 +8,6 @@
 #include <cmocka.h>
 
 #include "rank_job.h"
-#include "runner.h"
 
 /* ZeRO-1: ranks of shard divide the state of the optimizer, and f32 weights where programs
  * compute in bf16; with two groups of them too. */

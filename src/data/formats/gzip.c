@@ -1,6 +1,5 @@
 #include "data/formats/gzip.h"
 
-#include <limits.h>
 #include <stdlib.h>
 
 #include <zlib.h>

@@ -1,5 +1,4 @@
 /* Python values: allocation, truth, equality, order. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,10 +1,8 @@
 /* Prometheus: serves the newest value of every number as text (exposition format 0.0.4) for GET
  * /metrics at the address in the options. The sink's own thread handles one request at a time, each
  * within two seconds. */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <math.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>

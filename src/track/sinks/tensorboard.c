@@ -5,7 +5,6 @@
  * buffer, its masked CRC-32C. Field numbers are those of tensorflow/core/util/event.proto and
  * framework/{summary,tensor,tensor_shape}.proto. When a run continues from a checkpoint, an event
  * with session_log START makes TensorBoard discard later steps of earlier files. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/ops.h"
 #include "ops/row.h"
 
 typedef struct watched {
