@@ -12,6 +12,16 @@ bool by__ends_with(const char *s, const char *end)
     return n > m && strcmp(s + n - m, end) == 0;
 }
 
+by_status by__path_make(char **out, const char *a, const char *b, by_error *error)
+{
+    char *path = by__path_join(a, b);
+    if (path == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: path");
+    }
+    *out = path;
+    return BY_OK;
+}
+
 const char *by__temporary_dir(void)
 {
     const char *directory = getenv("TMPDIR");

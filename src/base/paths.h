@@ -1,4 +1,4 @@
-/* Path suffixes, and unnamed temporary files (paths.c). */
+/* Paths, and unnamed temporary files (paths.c). */
 #ifndef BY_BASE_PATHS_H
 #define BY_BASE_PATHS_H
 
@@ -6,6 +6,8 @@
 
 /* Returns true if s ends in `end` and is longer than it. */
 bool by__ends_with(const char *s, const char *end);
+/* Joins two parts of a path with one '/'. Freed with free(). */
+by_status by__path_make(char **out, const char *a, const char *b, by_error *error);
 /* Returns the directory of temporary files: TMPDIR of the environment, else /tmp. */
 const char *by__temporary_dir(void);
 /* Opens a new unnamed file in a directory for reading and writing, close-on-exec. Its space is

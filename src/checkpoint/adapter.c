@@ -37,10 +37,8 @@ static by_status read_config(by_adapter *a, const char *directory, by_error *err
 {
     char *text = NULL;
     size_t length;
-    char *path = by__path_join(directory, BY_ADAPTER_CONFIG);
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    char *path;
+    BY_TRY(by__path_make(&path, directory, BY_ADAPTER_CONFIG, error));
     by_status status = by__path_exists(path)
                            ? by__file_read(&text, &length, path, BY_MAX_JSON_BYTES, error)
                            : by_error_set(error, BY_EIO,
@@ -57,10 +55,8 @@ static by_status read_config(by_adapter *a, const char *directory, by_error *err
 
 static by_status open_weights(by_adapter *a, const char *directory, by_error *error)
 {
-    char *path = by__path_join(directory, BY_ADAPTER_WEIGHTS);
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    char *path;
+    BY_TRY(by__path_make(&path, directory, BY_ADAPTER_WEIGHTS, error));
     by_status status =
         by__path_exists(path)
             ? by_weights_open(&a->weights, path, error)

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/paths.h"
 #include "checkpoint/checkpoint_writer.h"
 
 void by__writer_stem(char out[64], int group, int rank, int writers)
@@ -212,10 +213,10 @@ by_status by__writer_leave(by_checkpoint_writer *w, by_error *error)
 
 static by_status remove_file(const by_checkpoint_writer *w, const char *name, by_error *error)
 {
-    char *path = by__path_join(w->temporary, name);
-    by_status status = path == NULL        ? by_error_set(error, BY_EMEMORY, "out of memory: path")
-                       : unlink(path) != 0 ? by__writer_error(error, "remove", w->temporary, name)
-                                           : BY_OK;
+    char *path;
+    BY_TRY(by__path_make(&path, w->temporary, name, error));
+    by_status status =
+        unlink(path) == 0 ? BY_OK : by__writer_error(error, "remove", w->temporary, name);
     free(path);
     return status;
 }
@@ -225,9 +226,9 @@ static by_status read_slices(by_checkpoint_writer *w, int rank, const char *name
 {
     char *bytes = NULL;
     size_t length = 0;
-    char *path = by__path_join(w->temporary, name);
-    by_status status = path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path")
-                                    : by__file_read(&bytes, &length, path, SIZE_MAX / 2, error);
+    char *path;
+    BY_TRY(by__path_make(&path, w->temporary, name, error));
+    by_status status = by__file_read(&bytes, &length, path, SIZE_MAX / 2, error);
     size_t count = length / sizeof *w->slices;
     if (status == BY_OK && length % sizeof *w->slices != 0) {
         status =
@@ -283,10 +284,8 @@ by_status by__writer_take(by_checkpoint_writer *w, int rank, by__file_list *file
     char name[32];
     by__manifest manifest = {0};
     names_of(slices, name, rank);
-    char *path = by__path_join(w->temporary, name);
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    char *path;
+    BY_TRY(by__path_make(&path, w->temporary, name, error));
     bool exists = by__path_exists(path);
     free(path);
     if (!exists) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/paths.h"
 #include "checkpoint/storage.h"
 
 struct by_checkpoint {
@@ -16,10 +17,8 @@ static by_status read_state(by_checkpoint *checkpoint, uint64_t step, by_error *
 {
     char *text = NULL;
     size_t length;
-    char *path = by__path_join(checkpoint->path, "state.json");
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    char *path;
+    BY_TRY(by__path_make(&path, checkpoint->path, "state.json", error));
     by_status status = by__file_read(&text, &length, path, BY_MAX_JSON_BYTES, error);
     if (status == BY_OK) {
         status = by__state_parse(&checkpoint->state, path, text, length, error);
@@ -50,10 +49,8 @@ static by_status resolve(char **directory, const char *path, bool *verify, by_er
 {
     uint64_t step;
     const char *slash = strrchr(path, '/');
-    char *manifest = by__path_join(path, "manifest.json");
-    if (manifest == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    char *manifest;
+    BY_TRY(by__path_make(&manifest, path, "manifest.json", error));
     bool is_checkpoint =
         by__path_exists(manifest) || by__step_of_name(slash == NULL ? path : slash + 1, &step);
     free(manifest);

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/paths.h"
 #include "checkpoint/storage.h"
 
 enum { step_name_length = 32 };
@@ -40,12 +41,7 @@ by_status by__step_path(char **out, const char *root, uint64_t step, by_error *e
 {
     char name[step_name_length];
     step_name(name, step);
-    char *path = by__path_join(root, name);
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
-    *out = path;
-    return BY_OK;
+    return by__path_make(out, root, name, error);
 }
 
 /* How long to wait for a process that removes checkpoints; one that writes a checkpoint holds the
@@ -67,11 +63,9 @@ static bool take_lock(int fd)
 
 by_status by__root_lock(int *fd, const char *root, by_error *error)
 {
-    char *path = by__path_join(root, ".lock");
+    char *path;
     by_status status = BY_OK;
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    BY_TRY(by__path_make(&path, root, ".lock", error));
     int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (lock < 0) {
         status = by__io_error(error, "open", path);
@@ -213,11 +207,9 @@ by_status by_checkpoint_latest(const char *root, char **path, char **skipped, by
 
 by_status by__run_checkpoint(char **out, const char *path, by_error *error)
 {
-    char *root = by__path_join(path, "checkpoints");
+    char *root;
     *out = NULL;
-    if (root == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    BY_TRY(by__path_make(&root, path, "checkpoints", error));
     by_status status = by__path_is_dir(root) ? by_checkpoint_latest(root, out, NULL, error) : BY_OK;
     free(root);
     return status;
@@ -250,11 +242,9 @@ by_status by__root_best(bool *marked, uint64_t *step, double *loss, const char *
     char *text = NULL;
     size_t length;
     json_error_t json_error;
-    char *path = by__path_join(root, "best.json");
+    char *path;
     by_status status = BY_OK;
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    BY_TRY(by__path_make(&path, root, "best.json", error));
     *marked = by__path_exists(path);
     if (*marked) {
         status = by__file_read(&text, &length, path, 4096, error);

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/paths.h"
 #include "checkpoint/checkpoint_writer.h"
 
 by_status by__writer_not_saved(const by_checkpoint_writer *w, by_status status, by_error *error)
@@ -169,10 +170,8 @@ static by_status write_at(int fd, const char *directory, const char *name, const
 /* Creates a weight file of its full length, with its header. */
 static by_status create_file(const by_checkpoint_writer *w, by__weight_file *f, by_error *error)
 {
-    char *path = by__path_join(w->temporary, f->plan->name);
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    char *path;
+    BY_TRY(by__path_make(&path, w->temporary, f->plan->name, error));
     by_status status = BY_OK;
     f->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (f->fd < 0) {
@@ -537,9 +536,9 @@ static by_status record_file(const by_checkpoint_writer *w, by__weight_file *f,
     if (fsync(f->fd) != 0) {
         return by__writer_error(error, "sync", w->temporary, f->plan->name);
     }
-    char *path = by__path_join(w->temporary, f->plan->name);
-    by_status status = path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path")
-                                    : by__hash_file_hex(hash, path, error);
+    char *path;
+    BY_TRY(by__path_make(&path, w->temporary, f->plan->name, error));
+    by_status status = by__hash_file_hex(hash, path, error);
     free(path);
     BY_TRY(status);
     return by__file_list_add(files, f->plan->name, f->plan->size, hash, NULL, error);

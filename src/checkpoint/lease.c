@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/paths.h"
 #include "checkpoint/storage.h"
 
 struct by__lease {
@@ -45,12 +46,10 @@ static bool lock(int fd, int operation)
 
 by_status by__lease_open(by__lease **out, const char *directory, by_error *error)
 {
-    char *path = by__path_join(directory, "manifest.json");
+    char *path;
     by_status status = BY_OK;
     *out = NULL;
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    BY_TRY(by__path_make(&path, directory, "manifest.json", error));
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0 && (errno != ENOENT || !by__path_is_dir(directory))) {
         status = errno == ENOENT ? by_error_set(error, BY_ESTATE, "%s is gone", directory)

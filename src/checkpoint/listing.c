@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/paths.h"
 #include "checkpoint/storage.h"
 
 double by__checkpoint_loss(const char *directory)
@@ -117,12 +118,10 @@ by_status by_checkpoint_list_make(by_checkpoint_list *out, const char *path, boo
                                   by_error *error)
 {
     by_checkpoint_list list = {0};
-    char *manifest = by__path_join(path, "manifest.json");
+    char *manifest;
     uint64_t step;
     const char *slash = strrchr(path, '/');
-    if (manifest == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    BY_TRY(by__path_make(&manifest, path, "manifest.json", error));
     bool one = by__path_exists(manifest) ||
                (by__step_of_name(slash == NULL ? path : slash + 1, &step) && by__path_is_dir(path));
     free(manifest);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/paths.h"
 #include "checkpoint/storage.h"
 
 #define FORMAT_NAME    "banyan-checkpoint"
@@ -142,10 +143,8 @@ by_status by__manifest_check_file(const by__file_record *record, const char *dir
 {
     struct stat info;
     char hash[33];
-    char *path = by__path_join(directory, record->name);
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    char *path;
+    BY_TRY(by__path_make(&path, directory, record->name, error));
     by_status status = BY_OK;
     if (stat(path, &info) != 0) {
         status = errno == ENOENT && record->in != NULL
@@ -177,11 +176,9 @@ by_status by__manifest_read(by__manifest *out, const char *directory, const char
     by__manifest manifest = {0};
     char *text = NULL;
     size_t length;
-    char *path = by__path_join(directory, name);
+    char *path;
     by_status status = BY_OK;
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    BY_TRY(by__path_make(&path, directory, name, error));
     if (!by__path_exists(path)) {
         status = by_error_set(error, BY_EFORMAT,
                               "%s: there is no %s, so this is not a complete checkpoint", directory,

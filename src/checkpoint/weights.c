@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/paths.h"
 #include "checkpoint/adapter.h"
 #include "checkpoint/weights.h"
 
@@ -214,11 +215,9 @@ static by_status open_slices(by_weights *weights, const char *directory, const c
 
 static by_status read_config(by_weights *weights, const char *directory, by_error *error)
 {
-    char *path = by__path_join(directory, "config.json");
+    char *path;
     size_t length;
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    BY_TRY(by__path_make(&path, directory, "config.json", error));
     by_status status = BY_OK;
     if (by__path_exists(path)) {
         status = by__file_read(&weights->config, &length, path, BY_MAX_JSON_BYTES, error);
@@ -235,10 +234,8 @@ static by_status refuse_directory(const char *directory, const char *single, con
     static const char *const others[] = {"pytorch_model.bin", "pytorch_model.bin.index.json",
                                          "consolidated.00.pth"};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(others); i++) {
-        char *path = by__path_join(directory, others[i]);
-        if (path == NULL) {
-            return by_error_set(error, BY_EMEMORY, "out of memory: path");
-        }
+        char *path;
+        BY_TRY(by__path_make(&path, directory, others[i], error));
         bool there = by__path_exists(path);
         free(path);
         if (there) {

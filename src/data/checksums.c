@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "banyan/tokenizer.h"
+#include "base/paths.h"
 #include "data/dataset_files.h"
 
 #define STAMP_FILE ".verified"
@@ -23,10 +24,8 @@ static by_status add_file(by__text *text, const char *directory, const char *fil
                           by_error *error)
 {
     struct stat info;
-    char *path = by__path_join(directory, file);
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    char *path;
+    BY_TRY(by__path_make(&path, directory, file, error));
     by_status status = BY_OK;
     if (stat(path, &info) != 0) {
         status = by__io_error(error, "open", path);
@@ -166,10 +165,8 @@ by_status by__stamp_read(by_dataset *d, bool *known, by_error *error)
     char *stamp = NULL;
     const char *rest = NULL;
     *known = false;
-    char *path = by__path_join(d->directory, STAMP_FILE);
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    char *path;
+    BY_TRY(by__path_make(&path, d->directory, STAMP_FILE, error));
     by_status status = BY_OK;
     if (make_stamp(&stamp, &d->manifest, d->directory, NULL) == BY_OK) {
         char *found = read_stamp(path, stamp, &rest);
@@ -198,10 +195,8 @@ static by_status check_tokenizer(const by__token_manifest *m, const char *direct
                                  by_error *error)
 {
     by_tokenizer *tokenizer;
-    char *path = by__path_join(directory, m->tokenizer_file);
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    char *path;
+    BY_TRY(by__path_make(&path, directory, m->tokenizer_file, error));
     by_status status = by_tokenizer_open(&tokenizer, path, error);
     if (status == BY_OK) {
         if (strcmp(by_tokenizer_hash(tokenizer), m->tokenizer_hash) != 0) {

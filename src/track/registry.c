@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/paths.h"
 #include "track/track.h"
 
 #define SCHEMA_VERSION    1
@@ -302,10 +303,8 @@ by_status by_registry_update(by_registry *registry, const by_run_record *run, by
         return by_error_set(error, BY_ESTATE, "%s was opened for reading", registry->runs);
     }
     BY_TRY(complete_record(&row, now, run, error));
-    char *directory = by__path_join(registry->runs, run->name);
-    if (directory == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    char *directory;
+    BY_TRY(by__path_make(&directory, registry->runs, run->name, error));
     by_status status = by__run_write(directory, &row, error);
     if (status == BY_OK) {
         status = put(registry, &row, error);

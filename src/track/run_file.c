@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/paths.h"
 #include "track/track.h"
 
 enum { max_run_file = 1 << 16 };
@@ -103,10 +104,8 @@ by_status by__run_read(by_run_record *out, const char *directory, by_error *erro
 {
     char *text = NULL;
     size_t length;
-    char *path = by__path_join(directory, "run.json");
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    char *path;
+    BY_TRY(by__path_make(&path, directory, "run.json", error));
     by_status status = by__file_read(&text, &length, path, max_run_file, error);
     if (status == BY_OK) {
         status = by__run_parse(out, path, text, length, error);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/paths.h"
 #include "track/track.h"
 
 static struct flock whole_file(void)
@@ -38,10 +39,8 @@ static by_status write_holder(int fd, const char *path, by_error *error)
 
 by_status by__run_lock(int *out, const char *run, by_error *error)
 {
-    char *path = by__path_join(run, ".lock");
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    char *path;
+    BY_TRY(by__path_make(&path, run, ".lock", error));
     by_status status = BY_OK;
     struct flock lock = whole_file();
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);

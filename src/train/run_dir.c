@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/paths.h"
 #include "train/loop.h"
 #include "train/trainer.h"
 
@@ -90,8 +91,7 @@ static by_status open_tracker(by__job *job, by_error *error)
 
 by_status by__run_dir_name(by__job *job, by_error *error)
 {
-    job->checkpoints = by__path_join(job->run, "checkpoints");
-    return job->checkpoints == NULL ? no_memory(error) : BY_OK;
+    return by__path_make(&job->checkpoints, job->run, "checkpoints", error);
 }
 
 static by_status take(by__job *job, by_error *error)

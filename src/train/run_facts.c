@@ -10,6 +10,7 @@
 #include "banyan/config.h"
 #include "banyan/track.h"
 #include "base/base.h"
+#include "base/paths.h"
 
 enum { max_environment_file = 1 << 20 };
 
@@ -140,10 +141,8 @@ static by_status read_config(list *l, const char *run, by_error *error)
     by_config *config;
     char *text;
     char section[64] = "";
-    char *path = by__path_join(run, "config.yaml");
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    char *path;
+    BY_TRY(by__path_make(&path, run, "config.yaml", error));
     bool exists = by__path_exists(path);
     free(path);
     if (!exists) {
@@ -235,10 +234,8 @@ static by_status read_environment(list *l, const char *run, by_error *error)
     size_t length;
     const char *key;
     json_t *value;
-    char *path = by__path_join(run, "environment.json");
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    char *path;
+    BY_TRY(by__path_make(&path, run, "environment.json", error));
     by_status status = BY_OK;
     if (by__path_exists(path)) {
         status = by__file_read(&text, &length, path, max_environment_file, error);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/paths.h"
+
 #define MANIFEST_FORMAT     "banyan-tokens"
 #define MANIFEST_VERSION    1
 #define MANIFEST_MAX_BYTES  ((size_t)1 << 30)
@@ -254,10 +256,8 @@ by_status by__token_manifest_read(by__token_manifest *out, const char *directory
 {
     char *text;
     size_t length;
-    char *path = by__path_join(directory, "manifest.json");
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    char *path;
+    BY_TRY(by__path_make(&path, directory, "manifest.json", error));
     by_status status = by__file_read(&text, &length, path, MANIFEST_MAX_BYTES, error);
     if (status == BY_OK) {
         status = by__token_manifest_parse(out, path, text, length, error);

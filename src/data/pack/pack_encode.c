@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/paths.h"
 #include "data/pack/duplicates.h"
 #include "data/pack/pack.h"
 #include "data/pack/shard_writer.h"
@@ -311,10 +312,8 @@ static by_status open_writer(packing *p, const by_tokenizer *tokenizer, unsigned
 {
     const by__source *s = &p->pack->source;
     by__shard_writer *w = &p->writers[part];
-    char *path = by__path_join(directory, name);
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    char *path;
+    BY_TRY(by__path_make(&path, directory, name, error));
     by_status status = by__shard_writer_open(w, path, tokenizer, p->eos >= 0,
                                              p->pack->options.shard_tokens, error);
     for (size_t i = 0; i < s->count && status == BY_OK; i++) {

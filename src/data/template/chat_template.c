@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "banyan/chat.h"
+#include "base/paths.h"
 #include "data/template/template.h"
 #include "data/tokenizer/gguf_tokenizer.h"
 
@@ -86,10 +87,8 @@ static by_status read_json(json_t **out, const char *directory, const char *name
 {
     char *text;
     size_t length;
-    char *path = by__path_join(directory, name);
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    char *path;
+    BY_TRY(by__path_make(&path, directory, name, error));
     by_status status = BY_OK;
     if (by__path_exists(path)) {
         status = by__file_read(&text, &length, path, MAX_FILE, error);

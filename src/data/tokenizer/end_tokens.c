@@ -4,6 +4,7 @@
 
 #include "banyan/tokenizer.h"
 #include "base/base.h"
+#include "base/paths.h"
 #include "data/tokenizer/gguf_tokenizer.h"
 
 #define MAX_FILE ((size_t)16 << 20)
@@ -75,10 +76,8 @@ by_status by_end_tokens(int32_t ids[BY_END_TOKENS], size_t *count, const char *d
         told = true;
     }
     for (size_t i = 0; i < BY_ARRAY_LENGTH(files) && !told; i++) {
-        char *path = by__path_join(directory, files[i]);
-        if (path == NULL) {
-            return by_error_set(error, BY_EMEMORY, "out of memory: path");
-        }
+        char *path;
+        BY_TRY(by__path_make(&path, directory, files[i], error));
         by_status status = add_file(&e, path, &told, error);
         free(path);
         BY_TRY(status);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/paths.h"
 #include "data/tokenizer/gguf_tokenizer.h"
 #include "data/tokenizer/vocabulary.h"
 
@@ -70,10 +71,8 @@ by_status by__model_has_tokenizer(bool *out, const char *model, by_error *error)
     if (by__gguf_is_file(model)) {
         return by__gguf_vocabulary_exists(out, model, error);
     }
-    char *path = by__path_join(model, "tokenizer.json");
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    char *path;
+    BY_TRY(by__path_make(&path, model, "tokenizer.json", error));
     *out = by__path_exists(path);
     free(path);
     return BY_OK;

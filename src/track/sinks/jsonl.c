@@ -2,16 +2,15 @@
  * every number. It leaves out what is in run.json, config.yaml and checkpoints, and histograms. */
 #include <stdlib.h>
 
+#include "base/paths.h"
 #include "track/mlflow_client.h"
 #include "track/sinks/sink.h"
 
 static by_status open_sink(void **sink, const by__tracker_options *options, by_error *error)
 {
-    char *path = by__path_join(options->run, "events.jsonl");
+    char *path;
     by_events *events = NULL;
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    BY_TRY(by__path_make(&path, options->run, "events.jsonl", error));
     by_status status = options->is_resumed
                            ? by_events_rewind(path, options->step, options->eval_pending, error)
                            : BY_OK;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include "base/paths.h"
 #include "base/protobuf.h"
 #include "track/append_file.h"
 #include "track/sinks/sink.h"
@@ -374,10 +375,8 @@ static by_status open_sink(void **sink, const by__tracker_options *options, by_e
     w->name = slash == NULL ? options->run : slash + 1;
     w->project = options->project;
     w->is_resumed = options->is_resumed;
-    char *directory = by__path_join(options->run, "wandb");
-    if (directory == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: path");
-    }
+    char *directory;
+    BY_TRY(by__path_make(&directory, options->run, "wandb", error));
     by_status status = by__make_dirs(directory, error);
     if (status == BY_OK) {
         status = choose_id(w, directory, error);
