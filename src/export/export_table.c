@@ -65,7 +65,8 @@ static by_status check_options(const by__export_row **row, const by_export_optio
     return BY_OK;
 }
 
-/* Reads a JSON object from the source's directory; NULL if the file does not exist. */
+/* Reads a JSON object from the source's directory; NULL if the file does not exist. Only its texts
+ * and switches are read, and integers may be too large for json_t ("model_max_length"). */
 static by_status read_json(json_t **out, const char *directory, const char *name, by_error *error)
 {
     char *text = NULL;
@@ -77,7 +78,7 @@ static by_status read_json(json_t **out, const char *directory, const char *name
     if (status == BY_OK && by__path_exists(path)) {
         status = by__file_read(&text, &length, path, MAX_TEXT, error);
         if (status == BY_OK) {
-            *out = json_loadb(text, length, 0, &problem);
+            *out = json_loadb(text, length, JSON_DECODE_INT_AS_REAL, &problem);
             if (!json_is_object(*out)) {
                 status = by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, problem.line,
                                       *out == NULL ? problem.text : "not an object");

@@ -279,6 +279,7 @@ static void test_files(void **state)
     write_file(
         directory, "tokenizer_config.json",
         "{\"bos_token\": {\"content\": \"<s>\"}, \"eos_token\": \"</s>\", \"pad_token\": null,"
+        "\"model_max_length\": 1000000000000000019884624838656,"
         "\"chat_template\": \"{{ bos_token }}{{ messages[0].content }}{{ eos_token }}\"}");
     check_text(&source, "<s>Hi</s>");
     assert_int_equal(by_chat_open(&chat, &source, &error), BY_OK);
@@ -327,7 +328,8 @@ static void test_ends(void **state)
     assert_int_equal(by_tokenizer_open(&tokenizer, small, &error), BY_OK);
     write_file(directory, "chat_template.jinja", "x");
     write_file(directory, "tokenizer_config.json", "{\"eos_token\": \"<pad>\"}");
-    write_file(directory, "generation_config.json", "{\"eos_token_id\": [7, 9]}");
+    write_file(directory, "generation_config.json",
+               "{\"eos_token_id\": [7, 9], \"max_length\": 1000000000000000019884624838656}");
     assert_int_equal(by_chat_open(&chat, &source, &error), BY_OK);
     assert_true(by_chat_ends(chat, tokenizer, 0)); /* <|endoftext|> */
     assert_true(by_chat_ends(chat, tokenizer, by_tokenizer_token_id(tokenizer, "<pad>", 5)));

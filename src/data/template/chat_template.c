@@ -72,17 +72,18 @@ bool by_chat_ends(const by_chat *chat, const by_tokenizer *tokenizer, int64_t id
 
 /* ---- files ---- */
 
-static by_status parse_json(json_t **out, const char *text, size_t length, const char *name,
-                            by_error *error)
+static by_status parse_json(json_t **out, const char *text, size_t length, size_t flags,
+                            const char *name, by_error *error)
 {
     json_error_t problem;
-    *out = json_loadb(text, length, JSON_ALLOW_NUL, &problem);
+    *out = json_loadb(text, length, JSON_ALLOW_NUL | flags, &problem);
     return *out != NULL
                ? BY_OK
                : by_error_set(error, BY_EFORMAT, "%s:%d: %s", name, problem.line, problem.text);
 }
 
-/* Reads a JSON file of a directory; *out stays NULL if there is none. */
+/* Reads a JSON file of a directory; *out stays NULL if there is none. Its integers become real
+ * numbers: "model_max_length" of transformers may be int(1e30), which is too large for json_t. */
 static by_status read_json(json_t **out, const char *directory, const char *name, by_error *error)
 {
     char *text;
@@ -93,7 +94,7 @@ static by_status read_json(json_t **out, const char *directory, const char *name
     if (by__path_exists(path)) {
         status = by__file_read(&text, &length, path, MAX_FILE, error);
         if (status == BY_OK) {
-            status = parse_json(out, text, length, path, error);
+            status = parse_json(out, text, length, JSON_DECODE_INT_AS_REAL, path, error);
             free(text);
         }
     }
@@ -309,7 +310,7 @@ static by_status set_json(by__render *r, const char *name, const char *text, siz
 {
     json_t *json;
     by__value value;
-    BY_TRY(parse_json(&json, text, length, name, r->error));
+    BY_TRY(parse_json(&json, text, length, 0, name, r->error));
     by_status status = json_is_array(json)
                            ? convert(r, json, &value)
                            : by_error_set(r->error, BY_EFORMAT, "%s: not a JSON list", name);
@@ -321,7 +322,7 @@ static by_status set_variables(by__render *r, const char *text, size_t length)
 {
     json_t *json;
     by__value value;
-    BY_TRY(parse_json(&json, text, length, "variables", r->error));
+    BY_TRY(parse_json(&json, text, length, 0, "variables", r->error));
     by_status status = json_is_object(json)
                            ? convert(r, json, &value)
                            : by_error_set(r->error, BY_EFORMAT, "variables: not a JSON object");

@@ -1,5 +1,6 @@
 /* The tokens that end a text, from the configuration files of a model directory. */
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "banyan/tokenizer.h"
@@ -28,6 +29,13 @@ static void add(ends *e, int64_t id)
     e->count += i == e->count;
 }
 
+/* Returns the id in a number of add_file; -1 if it is none. */
+static int64_t id_of(const json_t *number)
+{
+    double id = json_is_real(number) ? json_real_value(number) : -1.0;
+    return id >= 0.0 && id < (double)INT32_MAX && floor(id) == id ? (int64_t)id : -1;
+}
+
 /* Reads eos_token_id of a JSON file, a number or a list of them; *told: the key exists, even if
  * null. */
 static by_status add_file(ends *e, const char *path, bool *told, by_error *error)
@@ -40,19 +48,17 @@ static by_status add_file(ends *e, const char *path, bool *told, by_error *error
         return BY_OK;
     }
     BY_TRY(by__file_read(&text, &length, path, MAX_FILE, error));
-    json_t *root = json_loadb(text, length, JSON_ALLOW_NUL, &problem);
+    /* Other keys may be integers that are too large for json_t. */
+    json_t *root = json_loadb(text, length, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &problem);
     free(text);
     if (root == NULL) {
         return by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, problem.line, problem.text);
     }
     const json_t *value = json_object_get(root, "eos_token_id");
     *told = value != NULL;
-    if (json_is_integer(value)) {
-        add(e, json_integer_value(value));
-    }
+    add(e, id_of(value));
     for (size_t i = 0; i < json_array_size(value); i++) {
-        const json_t *id = json_array_get(value, i);
-        add(e, json_is_integer(id) ? json_integer_value(id) : -1);
+        add(e, id_of(json_array_get(value, i)));
     }
     json_decref(root);
     return BY_OK;
