@@ -115,6 +115,10 @@ BY_API by_status by_parameter_init(float *data, const by_graph *graph, by_value 
  * end-of-text id, -1 for none. */
 BY_API by_status by_model_config_json(char **out, const by_model_config *config, int64_t eos,
                                       by_error *error);
+/* Replaces "bos_token_id", "eos_token_id" and "pad_token_id" of such a text by those of another
+ * config.json, `from`, as far as that names them: a number, a list of numbers, or null. The text is
+ * freed and replaced. Returns BY_EFORMAT if `from` is not a JSON object. */
+BY_API by_status by_model_config_keep_ids(char **json, const char *from, by_error *error);
 /* Adds the names of the outputs, "id2label" and "label2id", to such a text, which is freed and
  * replaced. */
 BY_API by_status by_model_config_label(char **json, const char *const *labels, size_t count,

@@ -32,7 +32,7 @@ typedef struct by_metric {
 /* Limits: metrics of a task, accumulated sums, and files or values in a checkpoint. */
 #define BY_TASK_METRICS 4
 #define BY_TASK_SUMS    8
-#define BY_TASK_FILES   4
+#define BY_TASK_FILES   8
 
 /* Maximum number of named held-out parts. */
 #define BY_TASK_PARTS 16
@@ -107,7 +107,10 @@ typedef struct by_task_kept {
     size_t file_count;
     by_checkpoint_value values[BY_TASK_FILES];
     size_t value_count;
-    int64_t eos;               /* id of the end-of-text token; -1: none */
+    int64_t eos; /* id of the end-of-text token; -1: none */
+    /* config.json of the model that the run started from, whose ids of special tokens are kept
+     * instead (by_model_config_keep_ids); NULL: none. */
+    const char *origin_config;
     const char *const *labels; /* names of the outputs; NULL: none */
     size_t label_count;
 } by_task_kept;

@@ -305,6 +305,30 @@ by_status by_model_config_json(char **out, const by_model_config *config, int64_
     return BY_OK;
 }
 
+by_status by_model_config_keep_ids(char **json, const char *from, by_error *error)
+{
+    static const char *const keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+    json_t *origin = json_loads(from, 0, NULL);
+    if (!json_is_object(origin)) {
+        json_decref(origin);
+        return by_error_set(error, BY_EFORMAT, "the config.json to start from is no JSON object");
+    }
+    json_t *root = json_loads(*json, JSON_REJECT_DUPLICATES, NULL);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(keys); i++) {
+        json_t *id = json_object_get(origin, keys[i]);
+        (void)(id == NULL ? 0 : json_object_set(root, keys[i], id));
+    }
+    char *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS);
+    json_decref(root);
+    json_decref(origin);
+    if (text == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: config.json");
+    }
+    free(*json);
+    *json = text;
+    return BY_OK;
+}
+
 by_status by_model_config_label(char **json, const char *const *labels, size_t count,
                                 by_error *error)
 {

@@ -317,6 +317,9 @@ by_status by__job_describe(by__job *job, by__save_request *request, taker *take,
                                      job->valid_loss, error));
     }
     by_status status = by_model_config_json(&json, &job->config->model, kept.eos, error);
+    if (status == BY_OK && kept.origin_config != NULL) {
+        status = by_model_config_keep_ids(&json, kept.origin_config, error);
+    }
     if (status == BY_OK && kept.labels != NULL) {
         status = by_model_config_label(&json, kept.labels, kept.label_count, error);
     }

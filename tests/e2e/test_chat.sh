@@ -55,3 +55,33 @@ run 1 "$banyan" "$@" <in
 holds err "start a new one with /reset"
 run 2 "$banyan" chat runs/talk --stop ""
 run 2 "$banyan" chat
+
+say "a model that is trained further keeps the template and the end tokens of its directory"
+run 0 "$banyan" checkpoint merge runs/talk model
+cp talk.jinja model/chat_template.jinja
+echo '{"eos_token_id": [3, 5], "max_length": 1000000000000000019884624838656}' >model/generation_config.json
+echo '{"eos_token": "<|endoftext|>", "model_max_length": 1000000000000000019884624838656, "x": [1, {"y": 2}]}' \
+    >model/tokenizer_config.json
+sed -i 's/"bos_token_id": [^,]*/"bos_token_id": 4/; s/"eos_token_id": [^,]*/"eos_token_id": [3, 5]/' model/config.json
+# kept RUN STEP: the checkpoint has what the directory has.
+kept() {
+    for name in chat_template.jinja generation_config.json; do
+        same model/$name "runs/$1/checkpoints/step-0000000$2/$name"
+    done
+    sed 's/10000[0-9]*/64/' model/tokenizer_config.json >expected
+    same expected "runs/$1/checkpoints/step-0000000$2/tokenizer_config.json"
+    tr -d ' \n' <"runs/$1/checkpoints/step-0000000$2/config.json" >flat
+    holds flat '"bos_token_id":4,'
+    holds flat '"eos_token_id":[3,5],'
+}
+set -- --set model.from=model --set train.steps=1 --set optimizer.warmup=0 --quiet
+run 0 "$banyan" train c.yaml "$@" --set name=tuned
+kept tuned 1
+mv model elsewhere
+run 0 "$banyan" train --resume runs/tuned --set train.steps=2 --quiet
+mv elsewhere model
+kept tuned 2
+run 0 "$banyan" train c.yaml "$@" --set name=adapted --set lora.rank=2
+kept adapted 1
+printf 'apple\n' | "$banyan" chat runs/tuned --temperature 0 --tokens 5 >out
+[ "$(wc -l <out)" -eq 1 ] || fail "$(cat out)"

@@ -135,6 +135,37 @@ static by_status choose_tokenizer(char **out, const by_config *config, const cha
     return *out == NULL ? copy(out, data->tokenizer, error) : BY_OK;
 }
 
+/* Finds the newest checkpoint of a run, or a directory itself, if it holds tokenizer.json; *out
+ * stays NULL otherwise. */
+static by_status find_origin_in(char **out, const char *directory, by_error *error)
+{
+    if (*out != NULL || !by__path_is_dir(directory)) {
+        return BY_OK;
+    }
+    BY_TRY(find_tokenizer(out, directory, error));
+    if (*out == NULL) {
+        BY_TRY(find_saved_tokenizer(out, directory, error));
+    }
+    if (*out != NULL) {
+        *strrchr(*out, '/') = '\0';
+    }
+    return BY_OK;
+}
+
+static by_status find_origin(by__data_paths *paths, const by_config *config, const char *run,
+                             by_error *error)
+{
+    const by_data_config *data = &config->data;
+    bool makes_one = strcmp(data->tokenizer, "char") == 0 || strcmp(data->tokenizer, "bpe") == 0;
+    if (run != NULL) {
+        BY_TRY(find_origin_in(&paths->origin, run, error));
+    }
+    BY_TRY(find_origin_in(&paths->origin, config->model.from, error));
+    return makes_one || data->text.count == 0
+               ? BY_OK
+               : find_origin_in(&paths->origin, data->tokenizer, error);
+}
+
 static by_status find_text(by__data_paths *paths, const by_config *config,
                            const by_train_options *progress, by_error *error)
 {
@@ -370,6 +401,9 @@ by_status by__data_prepare(by__data_paths *out, const by_config *config,
     if (status == BY_OK) {
         status = join(&paths.tokenizer, paths.train[0], "tokenizer.json", error);
     }
+    if (status == BY_OK) {
+        status = find_origin(&paths, config, progress == NULL ? NULL : progress->resume, error);
+    }
     for (size_t i = 0; i < paths.train_count && status == BY_OK; i++) {
         status = by__verify_data(paths.train[i], config, progress, error);
     }
@@ -401,5 +435,6 @@ void by__data_paths_free(by__data_paths *paths)
     free(paths->valid);
     free(paths->names);
     free(paths->tokenizer);
+    free(paths->origin);
     *paths = (by__data_paths){0};
 }

@@ -9,6 +9,7 @@
 #include "graph/graph.h"
 #include "train/tasks/documents.h"
 #include "train/tasks/language.h"
+#include "train/tasks/origin_files.h"
 #include "train/tasks/references.h"
 #include "train/tasks/task_tokenizer.h"
 #include "train/tasks/tasks.h"
@@ -77,6 +78,7 @@ typedef struct language_data {
     by__documents *documents;  /* for prediction */
     int64_t eos;
     char *eos_token; /* NULL: none */
+    by__origin_files origin;
     char *tokenizer_config;
     char *reference;   /* the text of BY_DRIFT_FILE */
     bool best_fit;     /* data.packing is best-fit */
@@ -199,6 +201,7 @@ static void close_data(by_task_data *base)
     by__evaluation_data_close(&d->other);
     by__damage_free(&d->damage);
     free(d->eos_token);
+    by__origin_files_free(&d->origin);
     free(d->tokenizer_config);
     free(d->reference);
     free(d);
@@ -474,10 +477,17 @@ static by_status keep(by_task_data *base, const by_config *config, by_task_kept 
         BY_TRY(by__reference_of_text(&d->reference, d->train,
                                      d->mix.stage_count == 0 ? NULL : d->mix.stages[0].weights,
                                      d->paths.train_count, error));
+        BY_TRY(hash_content(d->content, d, error));
+        by__origin_files_free(&d->origin);
+        if (d->paths.origin != NULL) {
+            BY_TRY(
+                by__origin_files_read(&d->origin, d->paths.origin, config->model.context, error));
+        }
         BY_TRY(
             by__tokenizer_config(&d->tokenizer_config, d->eos_token, config->model.context, error));
-        BY_TRY(hash_content(d->content, d, error));
     }
+    const char *settings =
+        d->origin.tokenizer_config != NULL ? d->origin.tokenizer_config : d->tokenizer_config;
     *out = (by_task_kept){
         .values = {{.key = "tokenizer_hash",
                     .kind = BY_VALUE_STRING,
@@ -487,12 +497,11 @@ static by_status keep(by_task_data *base, const by_config *config, by_task_kept 
                    {.key = "train_mix", .kind = BY_VALUE_STRING, .as.string = d->mix.text}},
         .value_count = d->mix.text == NULL ? 3 : 4,
         .files = {{.name = "tokenizer.json", .path = d->paths.tokenizer},
-                  {.name = "tokenizer_config.json",
-                   .data = d->tokenizer_config,
-                   .size = strlen(d->tokenizer_config)},
+                  {.name = "tokenizer_config.json", .data = settings, .size = strlen(settings)},
                   {.name = BY_DRIFT_FILE, .data = d->reference, .size = strlen(d->reference)}},
         .file_count = 3,
         .eos = d->eos};
+    by__origin_files_keep(&d->origin, out);
     return BY_OK;
 }
 

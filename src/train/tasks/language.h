@@ -17,6 +17,9 @@ typedef struct by__data_paths {
     char **names; /* [valid_count], of data.valid_sets; NULL: the held-out data have no name */
     size_t valid_count; /* 0 if nothing is held out */
     char *tokenizer;
+    /* Directory of the model that the tokenizer comes from: the newest checkpoint of an existing
+     * run, otherwise model.from or data.tokenizer; NULL: there is none. */
+    char *origin;
 } by__data_paths;
 by_status by__data_prepare(by__data_paths *out, const by_config *config,
                            const by_train_options *progress, by_error *error);
