@@ -9,8 +9,7 @@
  *
  * The tokens of a session and their log-probabilities depend only on its request and the weights.
  * They are bit for bit the same whatever other requests run with it, whenever it arrives, however
- * its prompt is cut, and with or without prefix-cache hits and preemption. (For Mixtral this holds
- * up to rounding: the order of summation in an expert depends on its number of rows.)
+ * its prompt is cut, and with or without prefix-cache hits and preemption.
  *
  * All memory is planned and allocated when the engine is opened: an accepted session never fails
  * for lack of memory. When the pool is full, the sequences of lowest rank (by priority, then order
@@ -39,10 +38,12 @@ typedef struct by_engine_options {
     /* Maximum tokens of prompt and continuation; 0: the model's context. It may be exceeded with
      * rotary positions, but not with learned ones. */
     int64_t context;
-    int64_t sessions;     /* maximum number of running sequences; 0: 16 */
-    int64_t waiting;      /* maximum number of waiting sequences; 0: 4 * sessions */
-    int64_t rows;         /* maximum rows in a step, >= sessions; 0: BY_ENGINE_ROWS */
-    int64_t pages;        /* pages in the pool; 0: enough for `sessions` sequences of full length */
+    int64_t sessions; /* maximum number of running sequences; 0: 16 */
+    int64_t waiting;  /* maximum number of waiting sequences; 0: 4 * sessions */
+    int64_t rows;     /* maximum rows in a step, >= sessions; 0: BY_ENGINE_ROWS */
+    /* Pages in the pool; 0: enough for `sessions` sequences of full length, but at most half of the
+     * host memory that the weights leave free, and at least one sequence. */
+    int64_t pages;
     uint64_t pool_bytes;  /* size of the pool instead of `pages`; 0: by `pages` */
     bool no_prefix_cache; /* do not reuse keys and values of earlier sequences */
     int threads;          /* compute threads; 0: config.train.threads */

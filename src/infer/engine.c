@@ -65,9 +65,10 @@ static by_status complete(by_engine *e, const by_config *config, by_error *error
     return BY_OK;
 }
 
-/* Determines the bytes of a page over all layers, and whether the model supports the context, from
- * a graph. */
-static by_status look_at_model(by_engine *e, size_t *page_bytes, by_error *error)
+/* Determines the bytes of a page over all layers, those of the weights before they are packed, and
+ * whether the model supports the context, from a graph. */
+static by_status look_at_model(by_engine *e, size_t *page_bytes, uint64_t *weight_bytes,
+                               by_error *error)
 {
     const by__forward_options *o = &e->forward.options;
     by_model model;
@@ -92,19 +93,33 @@ static by_status look_at_model(by_engine *e, size_t *page_bytes, by_error *error
         status = by_passes_run(graph, BY_PURPOSE_INFER, &passes, NULL, error);
     }
     *page_bytes = 0;
+    *weight_bytes = 0;
     for (size_t v = 0; v < graph->value_count && status == BY_OK; v++) {
-        if (graph->values[v].role == BY_ROLE_STATE) {
-            *page_bytes += by__value_bytes(&graph->values[v]);
+        const by__value *value = &graph->values[v];
+        if (value->role == BY_ROLE_STATE) {
+            *page_bytes += by__value_bytes(value);
+        } else if (value->role == BY_ROLE_PARAMETER) {
+            *weight_bytes += by__value_bytes(value);
         }
     }
     by_graph_close(&graph);
     return status;
 }
 
-static by_status count_pages(by_engine *e, size_t page_bytes, by_error *error)
+int64_t by__pool_default(int64_t table, int64_t sessions, size_t page_bytes, uint64_t free_bytes)
+{
+    uint64_t fit = page_bytes == 0 ? UINT64_MAX : free_bytes / 2 / page_bytes;
+    int64_t most = table * sessions;
+    most = fit < (uint64_t)most ? (int64_t)fit : most;
+    return most < table ? table : most;
+}
+
+static by_status count_pages(by_engine *e, size_t page_bytes, uint64_t weight_bytes,
+                             by_error *error)
 {
     by_engine_options *o = &e->options;
-    int64_t most = (e->context + BY_PAGE_TOKENS - 1) / BY_PAGE_TOKENS * o->sessions;
+    int64_t table = (e->context + BY_PAGE_TOKENS - 1) / BY_PAGE_TOKENS;
+    by__host_memory host = {.available = UINT64_MAX};
     char size[32];
     if (o->pool_bytes > 0 && page_bytes > 0) {
         uint64_t pages = o->pool_bytes / page_bytes;
@@ -114,7 +129,14 @@ static by_status count_pages(by_engine *e, size_t page_bytes, by_error *error)
                                 by_format_bytes(size, page_bytes));
         }
     }
-    o->pages = o->pages == 0 ? most : o->pages;
+    e->sized_pool = o->pages > 0;
+    if (!e->sized_pool && e->forward.device->host_memory) {
+        by__memory_available(&host);
+        host.available -= weight_bytes < host.available ? weight_bytes : host.available;
+    }
+    if (!e->sized_pool) {
+        o->pages = by__pool_default(table, o->sessions, page_bytes, host.available);
+    }
     if (o->pages > INT32_MAX / BY_PAGE_TOKENS) {
         return by_error_set(error, BY_EARG,
                             "%lld sequences of %lld tokens need %lld pages; a pool has %d at most",
@@ -199,10 +221,13 @@ static by_status check_memory(const by_engine *e, by_error *error)
     by__memory_available(&host);
     if (e->forward.device->host_memory && bytes > host.available) {
         return by_error_set(error, BY_EMEMORY,
-                            "not enough memory: the engine needs %s and %s are free (KV cache %s); "
-                            "use fewer pages, fewer sessions or a shorter context",
+                            "not enough memory: the engine needs %s and %s are free (KV cache %s "
+                            "for %lld tokens); use %sa shorter context, fewer sessions or fewer "
+                            "bits (precision, kv)",
                             by_format_bytes(need, bytes), by_format_bytes(have, host.available),
-                            by_format_bytes(pool, e->memory.pool));
+                            by_format_bytes(pool, e->memory.pool),
+                            (long long)(e->options.pages * BY_PAGE_TOKENS),
+                            e->sized_pool ? "fewer pages, " : "");
     }
     return BY_OK;
 }
@@ -229,6 +254,7 @@ static by_status set_up(by_engine *e, const by_config *config, const by_weights 
     int64_t sizes[BY__STEP_SIZES];
     by__forward_options options;
     size_t page_bytes;
+    uint64_t weight_bytes;
     const by_engine_options *o = &e->options;
     BY_TRY(check_options(o, error));
     BY_TRY(complete(e, config, error));
@@ -238,8 +264,8 @@ static by_status set_up(by_engine *e, const by_config *config, const by_weights 
     options.user = o->user;
     options.device = o->device;
     BY_TRY(by__forward_open(&e->forward, &options, error));
-    BY_TRY(look_at_model(e, &page_bytes, error));
-    BY_TRY(count_pages(e, page_bytes, error));
+    BY_TRY(look_at_model(e, &page_bytes, &weight_bytes, error));
+    BY_TRY(count_pages(e, page_bytes, weight_bytes, error));
     int64_t table = (e->context + BY_PAGE_TOKENS - 1) / BY_PAGE_TOKENS;
     BY_TRY(by__steps_compile(&e->steps, &e->forward, sizes, choose_sizes(sizes, o->rows),
                              o->sessions, wanted_rows(o), table, o->pages, error));

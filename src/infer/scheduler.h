@@ -176,8 +176,14 @@ by_status by__steps_copy_page(by__step_programs *steps, by__page_copy copy, by_e
 
 /* ---- the engine ---- */
 
+/* Returns the number of pages of a pool whose size is not given: enough for `sessions` sequences of
+ * `table` pages, but at most half of `free_bytes`, since a pool is touched when it is allocated and
+ * other processes may need memory too; at least one sequence. */
+int64_t by__pool_default(int64_t table, int64_t sessions, size_t page_bytes, uint64_t free_bytes);
+
 struct by_engine {
     by_engine_options options; /* with defaults filled in for zeros */
+    bool sized_pool;           /* the caller gave the size of the pool */
     by__forward forward;
     by__step_programs steps;
     by__page_pool pool;

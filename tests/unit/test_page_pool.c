@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "infer/page_pool.h"
+#include "infer/scheduler.h"
 
 static by__page_pool open_pool(int64_t pages)
 {
@@ -190,12 +191,26 @@ static void test_random(void **state)
     by__pool_close(&pool);
 }
 
+/* A pool without a given size holds all sequences if they fit into half of the free memory, and one
+ * of full length in any case. */
+static void test_default(void **state)
+{
+    (void)state;
+    const size_t page = 1000;
+    assert_int_equal(by__pool_default(8, 16, page, 1u << 30), 128);
+    assert_int_equal(by__pool_default(8, 16, page, 200 * page), 100);
+    assert_int_equal(by__pool_default(8, 16, page, 3 * page), 8);
+    assert_int_equal(by__pool_default(8, 16, page, 0), 8);
+    assert_int_equal(by__pool_default(8, 16, 0, 0), 128);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_take_and_release), cmocka_unit_test(test_stretches),
         cmocka_unit_test(test_prefix),           cmocka_unit_test(test_eviction),
         cmocka_unit_test(test_serials),          cmocka_unit_test(test_random),
+        cmocka_unit_test(test_default),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
