@@ -286,10 +286,11 @@ typedef enum by_pooling {
 } by_pooling;
 
 typedef struct by_embed_options {
-    by_pooling pooling;    /* default BY_POOL_LAST */
-    bool normalize;        /* divide the vector by its Euclidean norm */
-    int64_t context;       /* tokens of the longest text; 0: the model's context */
-    int64_t batch;         /* maximum number of texts per run; 0: 1 */
+    by_pooling pooling; /* default BY_POOL_LAST */
+    bool normalize;     /* divide the vector by its Euclidean norm */
+    int64_t context;    /* tokens of the longest text; 0: the model's context */
+    int64_t batch;      /* maximum number of texts per call; 0: 1. Memory is that of 8,192 tokens,
+                              or of one text of full length */
     const char *precision; /* as for by_infer_precision; NULL: config.precision.compute */
     int threads;           /* 0: config.train.threads */
 } by_embed_options;
@@ -305,7 +306,7 @@ BY_API uint64_t by_embed_memory(const by_embed *embed);
 BY_API void by_embed_close(by_embed **embed);
 /* Computes the vector of a text of `count` tokens, f32 [by_embed_width], valid until the next run.
  * Returns BY_EARG if there are no tokens or more than the context, or one is not below the
- * vocabulary size. */
+ * vocabulary size; BY_ESTATE if an element of the vector is infinite or NaN. */
 BY_API by_status by_embed_run(by_embed *embed, const int32_t *tokens, size_t count,
                               const float **out, by_error *error);
 /* Tokens of one text. */
@@ -314,8 +315,8 @@ typedef struct by_embed_text {
     size_t count;
 } by_embed_text;
 
-/* Computes the vectors of 1 to `batch` texts together, f32 [count, by_embed_width]. Errors as
- * by_embed_run. */
+/* Computes the vectors of 1 to `batch` texts, f32 [count, by_embed_width], long ones in several
+ * runs. Errors as by_embed_run. */
 BY_API by_status by_embed_run_batch(by_embed *embed, const by_embed_text *texts, size_t count,
                                     const float **out, by_error *error);
 /* Returns BY_EARG with the reason if a text of `count` tokens cannot be embedded. */

@@ -105,7 +105,8 @@ void by_classifier_close(by_classifier **classifier)
 }
 
 /* Sums in double, in the order of the elements. */
-static void multiply(const by_classifier *c, const float *vector, float *values)
+static by_status multiply(const by_classifier *c, const float *vector, float *values,
+                          by_error *error)
 {
     int64_t width = by_embed_width(c->embed);
     for (int64_t i = 0; i < c->labels.count; i++) {
@@ -114,7 +115,14 @@ static void multiply(const by_classifier *c, const float *vector, float *values)
             sum += (double)c->score[i * width + k] * (double)vector[k];
         }
         values[i] = (float)sum;
+        if (!isfinite(values[i])) {
+            return by_error_set(error, BY_ESTATE,
+                                "the output for label '%s' is %g: the weights of '" BY__SCORE
+                                "' are not usable",
+                                c->labels.names[i], (double)values[i]);
+        }
     }
+    return BY_OK;
 }
 
 static void softmax(float *values, int64_t count)
@@ -155,7 +163,7 @@ by_status by_classifier_run(by_classifier *c, const by_embed_text *texts, size_t
     BY_TRY(by_embed_run_batch(c->embed, c->texts, count, &vectors, error));
     for (size_t t = 0; t < count; t++) {
         float *values = c->values + t * (size_t)labels;
-        multiply(c, vectors + t * (size_t)width, values);
+        BY_TRY(multiply(c, vectors + t * (size_t)width, values, error));
         if (c->labels.problem == BY_PROBLEM_SINGLE) {
             softmax(values, labels);
         } else if (c->labels.problem == BY_PROBLEM_MULTI) {

@@ -1,5 +1,6 @@
 /* Vectors of texts: the last hidden states of a token model, pooled. A text is padded at its end to
- * the size of a program; since attention is causal, padding does not affect its states. */
+ * the size of a program; since attention is causal, padding does not affect its states. The longer
+ * the texts of a program, the fewer it takes, so that memory is bounded for any context. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,19 +11,24 @@
 /* Tokens of the smallest program; each further one is four times as large. */
 #define SMALLEST   16
 #define MOST_BATCH 4096
+/* Tokens of a run, unless a single text has more: beyond that, products gain nothing from more
+ * rows. */
+#define RUN_TOKENS 8192
 
 struct by_embed {
     by__forward forward;
     by__program_row *rows[SIZES];
     int64_t sizes[SIZES];
+    int64_t batches[SIZES]; /* texts that a program takes */
     int count;
     by_pooling pooling;
     bool normalize;
     bool started;
     int64_t width;
     int64_t batch;
-    uint64_t bytes;   /* besides weights */
-    by_memory tokens; /* inputs of the largest program */
+    int64_t tokens_most; /* of all texts of a program */
+    uint64_t bytes;      /* besides weights */
+    by_memory tokens;    /* inputs of the largest program */
     by_memory hidden;
     by_pinned host; /* tokens, hidden states, vectors */
     int32_t *ids;
@@ -47,15 +53,26 @@ static by_status build_hidden(void *user, by_model *out, by_graph *graph,
     return by_graph_check(graph, error);
 }
 
+static int64_t texts_of_run(int64_t batch, int64_t size)
+{
+    int64_t fit = RUN_TOKENS / size;
+    fit = fit < batch ? fit : batch;
+    return fit < 1 ? 1 : fit;
+}
+
 static by_status add_programs(by_embed *e, int64_t context, by_error *error)
 {
     static const char *const names[SIZES] = {"states 0", "states 1", "states 2", "states 3",
                                              "states 4", "states 5", "states 6", "states 7"};
     for (int64_t size = SMALLEST;; size *= 4) {
         by_model model;
-        by_model_request request = {.mode = BY_MODEL_LOGITS, .batch = e->batch};
+        by_model_request request = {.mode = BY_MODEL_LOGITS};
         request.time = size < context && e->count + 1 < SIZES ? size : context;
+        request.batch = texts_of_run(e->batch, request.time);
         BY_TRY(by__forward_add(&e->forward, names[e->count], &request, &model, error));
+        int64_t tokens = request.batch * request.time;
+        e->tokens_most = tokens > e->tokens_most ? tokens : e->tokens_most;
+        e->batches[e->count] = request.batch;
         e->sizes[e->count++] = request.time;
         if (request.time == context) {
             break;
@@ -70,8 +87,9 @@ static by_status add_programs(by_embed *e, int64_t context, by_error *error)
 static by_status bind(by_embed *e, by_error *error)
 {
     for (int i = 0; i < e->count; i++) {
-        size_t ids = (size_t)(e->batch * e->sizes[i]) * sizeof(int32_t);
-        size_t states = (size_t)(e->batch * e->sizes[i] * e->width) * sizeof(float);
+        int64_t rows = e->batches[i] * e->sizes[i];
+        size_t ids = (size_t)rows * sizeof(int32_t);
+        size_t states = (size_t)(rows * e->width) * sizeof(float);
         BY_TRY(by__row_bind(e->rows[i], "tokens", by_memory_at(e->tokens, 0, ids), error));
         BY_TRY(by__row_bind(e->rows[i], "states", by_memory_at(e->hidden, 0, states), error));
     }
@@ -88,24 +106,22 @@ static by_status check_memory(const by_embed *e, by_error *error)
     return !e->forward.device->host_memory || e->bytes <= host.available
                ? BY_OK
                : by_error_set(error, BY_EMEMORY,
-                              "not enough memory: embeddings of %lld texts at a time need %s, and "
-                              "%s are free",
-                              (long long)e->batch, by_format_bytes(need, e->bytes),
+                              "not enough memory: embeddings of texts of up to %lld tokens need "
+                              "%s, and %s are free; use a shorter context",
+                              (long long)e->sizes[e->count - 1], by_format_bytes(need, e->bytes),
                               by_format_bytes(have, host.available));
 }
 
-/* Return the bytes of the ids and of the states of the largest program. Overflow was checked when
+/* Return the bytes of the ids and of the states of a program, at most. Overflow was checked when
  * the graph was built. */
 static size_t id_bytes(const by_embed *e)
 {
-    size_t rows = (size_t)(e->batch * e->sizes[e->count - 1]);
-    return by__round_up(rows * sizeof(int32_t), BY_CACHE_LINE);
+    return by__round_up((size_t)e->tokens_most * sizeof(int32_t), BY_CACHE_LINE);
 }
 
 static size_t state_bytes(const by_embed *e)
 {
-    size_t rows = (size_t)(e->batch * e->sizes[e->count - 1]);
-    return by__round_up(rows * (size_t)e->width * sizeof(float), BY_CACHE_LINE);
+    return by__round_up((size_t)e->tokens_most * (size_t)e->width * sizeof(float), BY_CACHE_LINE);
 }
 
 /* Allocates memory, and loads the weights unless they are borrowed. May be called again after a
@@ -226,7 +242,8 @@ int64_t by_embed_width(const by_embed *embed)
 }
 
 /* Sums in double, in the order of the tokens. */
-static void pool(const by_embed *e, const float *states, int64_t count, float *vector)
+static by_status pool(const by_embed *e, const float *states, int64_t count, float *vector,
+                      by_error *error)
 {
     int64_t first = e->pooling == BY_POOL_LAST ? count - 1 : 0;
     double squares = 0.0;
@@ -237,10 +254,17 @@ static void pool(const by_embed *e, const float *states, int64_t count, float *v
         }
         vector[i] = (float)(sum / (double)(count - first));
         squares += (double)vector[i] * (double)vector[i];
+        if (!isfinite(vector[i])) {
+            return by_error_set(error, BY_ESTATE,
+                                "element %lld of the vector of a text of %lld tokens is %g: the "
+                                "weights are not usable, or exceed the range of the precision",
+                                (long long)i, (long long)count, (double)vector[i]);
+        }
     }
     for (int64_t i = 0; i < e->width && e->normalize && squares > 0.0; i++) {
         vector[i] = (float)((double)vector[i] / sqrt(squares));
     }
+    return BY_OK;
 }
 
 by_status by_embed_check(const by_embed *e, size_t count, by_error *error)
@@ -254,38 +278,74 @@ by_status by_embed_check(const by_embed *e, size_t count, by_error *error)
     return BY_OK;
 }
 
-by_status by_embed_run_batch(by_embed *e, const by_embed_text *texts, size_t count,
-                             const float **out, by_error *error)
+/* Returns the smallest program for a text. */
+static int program_of(const by_embed *e, const by_embed_text *text)
 {
-    size_t longest = 0;
     int i = 0;
-    if (count < 1 || count > (size_t)e->batch) {
-        return by_error_set(error, BY_EARG, "%zu texts; 1 to %lld run together", count,
-                            (long long)e->batch);
-    }
-    for (size_t t = 0; t < count; t++) {
-        BY_TRY(by_embed_check(e, texts[t].count, error));
-        longest = texts[t].count > longest ? texts[t].count : longest;
-    }
-    BY_TRY(e->started ? BY_OK : start(e, NULL, error));
-    while (e->sizes[i] < (int64_t)longest) {
+    while (e->sizes[i] < (int64_t)text->count) {
         i++;
     }
+    return i;
+}
+
+/* Chooses how many of the texts run next, and the program that takes them. */
+static size_t choose_texts(const by_embed *e, const by_embed_text *texts, size_t count,
+                           int *program)
+{
+    size_t taken = 0;
+    *program = 0;
+    while (taken < count) {
+        int own = program_of(e, &texts[taken]);
+        int larger = own > *program ? own : *program;
+        if (taken > 0 && (int64_t)taken >= e->batches[larger]) {
+            break;
+        }
+        *program = larger;
+        taken++;
+    }
+    return taken;
+}
+
+/* Computes the vectors of texts that fit into a run of program i. */
+static by_status run_program(by_embed *e, int i, const by_embed_text *texts, size_t count,
+                             float *vectors, by_error *error)
+{
     size_t size = (size_t)e->sizes[i];
-    memset(e->ids, 0, (size_t)e->batch * size * sizeof *e->ids);
+    size_t rows = (size_t)e->batches[i] * size;
+    memset(e->ids, 0, rows * sizeof *e->ids);
     for (size_t t = 0; t < count; t++) {
         memcpy(e->ids + t * size, texts[t].tokens, texts[t].count * sizeof *e->ids);
     }
     BY_TRY(by__row_check(e->rows[i], "tokens", e->ids, error));
-    size_t ids = (size_t)e->batch * size * sizeof(int32_t);
+    size_t ids = rows * sizeof(int32_t);
     size_t states = count * size * (size_t)e->width * sizeof(float);
     BY_TRY(by__copy_in(BY__QUEUE_COMPUTE, by_memory_at(e->tokens, 0, ids), e->ids, error));
     BY_TRY(by_program_submit(e->rows[i]->program, error));
     BY_TRY(by__copy_out(BY__QUEUE_COMPUTE, e->states, by_memory_at(e->hidden, 0, states), error));
     BY_TRY(by__queue_finish(e->forward.device, BY__QUEUE_COMPUTE, error));
     for (size_t t = 0; t < count; t++) {
-        pool(e, e->states + t * size * (size_t)e->width, (int64_t)texts[t].count,
-             e->vectors + t * (size_t)e->width);
+        BY_TRY(pool(e, e->states + t * size * (size_t)e->width, (int64_t)texts[t].count,
+                    vectors + t * (size_t)e->width, error));
+    }
+    return BY_OK;
+}
+
+by_status by_embed_run_batch(by_embed *e, const by_embed_text *texts, size_t count,
+                             const float **out, by_error *error)
+{
+    if (count < 1 || count > (size_t)e->batch) {
+        return by_error_set(error, BY_EARG, "%zu texts; 1 to %lld run together", count,
+                            (long long)e->batch);
+    }
+    for (size_t t = 0; t < count; t++) {
+        BY_TRY(by_embed_check(e, texts[t].count, error));
+    }
+    BY_TRY(e->started ? BY_OK : start(e, NULL, error));
+    for (size_t t = 0; t < count;) {
+        int program;
+        size_t taken = choose_texts(e, texts + t, count - t, &program);
+        BY_TRY(run_program(e, program, texts + t, taken, e->vectors + t * (size_t)e->width, error));
+        t += taken;
     }
     *out = e->vectors;
     return BY_OK;

@@ -144,6 +144,47 @@ static void test_batch(void **state)
     by_config_close(&config);
 }
 
+/* Memory is that of a number of tokens, and not of the most texts of the longest kind; more texts
+ * than that take several runs. */
+static void test_long_context(void **state)
+{
+    BY_UNUSED(state);
+    enum { TEXTS = 34, LENGTH = 70 };
+    const by_embed_options many = {.context = 16384, .batch = 512};
+    const by_embed_options one = {.context = 16384};
+    by_error error = {0};
+    by_embed *e;
+    const float *vectors;
+    int32_t tokens[LENGTH + TEXTS];
+    by_embed_text texts[TEXTS + 1];
+    by_config *config = make_config();
+    check_ok(by_config_set(config, "model.context=16384", &error), &error);
+    check_ok(by_config_resolve(config, &error), &error);
+    check_ok(by_embed_open(&e, config, NULL, &one, &error), &error);
+    uint64_t least = by_embed_memory(e);
+    by_embed_close(&e);
+    check_ok(by_embed_open(&e, config, NULL, &many, &error), &error);
+    assert_true(by_embed_memory(e) < least + least / 4);
+    for (int i = 0; i < LENGTH + TEXTS; i++) {
+        tokens[i] = i * 5 % VOCAB;
+    }
+    for (int t = 0; t <= TEXTS; t++) {
+        texts[t] = (by_embed_text){tokens + t, t == 3 ? 2 : LENGTH};
+    }
+    texts[TEXTS] = (by_embed_text){tokens, 1};
+    check_ok(by_embed_run_batch(e, texts, TEXTS + 1, &vectors, &error), &error);
+    for (int t = 0; t <= TEXTS; t += t == 3 ? TEXTS - 5 : 1) {
+        const by_embed_options alone = {.context = 256};
+        float vector[WIDTH];
+        embed(config, &alone, texts[t].tokens, texts[t].count, vector);
+        for (int i = 0; i < WIDTH; i++) {
+            assert_true(fabs((double)vectors[t * WIDTH + i] - (double)vector[i]) < 1e-5);
+        }
+    }
+    by_embed_close(&e);
+    by_config_close(&config);
+}
+
 /* A short answer of an engine. */
 static void answer(by_engine *engine, int32_t out[4])
 {
@@ -231,9 +272,11 @@ static void test_errors(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_last), cmocka_unit_test(test_mean_and_norm),
-        cmocka_unit_test(test_batch), cmocka_unit_test(test_beside_an_engine),
-        cmocka_unit_test(test_errors)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_last),
+                                       cmocka_unit_test(test_mean_and_norm),
+                                       cmocka_unit_test(test_batch),
+                                       cmocka_unit_test(test_long_context),
+                                       cmocka_unit_test(test_beside_an_engine),
+                                       cmocka_unit_test(test_errors)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
