@@ -398,6 +398,8 @@ bool by__weights_is_buffer(const char *name);
 typedef struct by__load_options {
     const char *prefix; /* before the entries' names: "m." for a state; NULL: none */
     const char *family; /* optional in files, before that ("transformer."); NULL: none */
+    const char *base;   /* the files may lack this prefix of entries ("model."); NULL: none */
+    const char *tied;   /* the entry that a head of its own in the files must equal; NULL: none */
     /* Returns true for entries that keep their values if the file lacks them; NULL: none do. */
     bool (*may_lack)(const char *name);
     bool whole;          /* the entries are all of the model: other tensors are refused */

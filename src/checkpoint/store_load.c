@@ -15,26 +15,48 @@ static bool fits(const by_tensor_view *tensor, const by_shape *shape, bool grows
     return same;
 }
 
-/* The entry's name in files. */
-static const char *file_name(char name[512], const by__stored_tensor *entry,
-                             const by__load_options *options)
+/* Returns true if files have a tensor, or the first part of a stacked one (stacked.c). */
+static bool has(const by_weights *weights, const char *name)
 {
-    (void)snprintf(name, 512, "%s%s", options->prefix == NULL ? "" : options->prefix, entry->name);
+    char part[512];
+    if (by_weights_has(weights, name) || !by__name_is_stacked(name)) {
+        return by_weights_has(weights, name);
+    }
+    by__stacked_name(part, sizeof part, name, 0);
+    return by_weights_has(weights, part);
+}
+
+/* The entry's name in files: its own, or, if the files have none of that name, with the prefix
+ * options->family or without the prefix options->base. */
+static const char *file_name(char name[512], const by__stored_tensor *entry,
+                             const by_weights *weights, const by__load_options *options)
+{
+    char other[512];
+    const char *prefix = options->prefix == NULL ? "" : options->prefix;
+    size_t base = options->base == NULL ? 0 : strlen(options->base);
+    (void)snprintf(name, 512, "%s%s", prefix, entry->name);
+    if (options->family != NULL && !has(weights, name)) {
+        (void)snprintf(other, sizeof other, "%s%s", options->family, name);
+        if (has(weights, other)) {
+            memcpy(name, other, sizeof other);
+        }
+    }
+    if (base > 0 && strncmp(entry->name, options->base, base) == 0 && !has(weights, name)) {
+        (void)snprintf(other, sizeof other, "%s%s", prefix, entry->name + base);
+        if (has(weights, other)) {
+            memcpy(name, other, sizeof other);
+        }
+    }
     return name;
 }
 
-/* Returns true if the file has an entry under either of its names. */
+/* Returns true if the files have an entry under one of its names. */
 static bool is_there(const by__store *store, by__handle handle, const by_weights *weights,
                      const by__load_options *options)
 {
     char name[512];
-    const by__stored_tensor *entry = by__store_entry(store, handle);
-    if (by_weights_has(weights, file_name(name, entry, options))) {
-        return true;
-    }
-    (void)snprintf(name, sizeof name, "%s%s%s", options->family == NULL ? "" : options->family,
-                   options->prefix == NULL ? "" : options->prefix, entry->name);
-    return by_weights_has(weights, name);
+    return by_weights_has(weights,
+                          file_name(name, by__store_entry(store, handle), weights, options));
 }
 
 /* Returns true if an entry keeps its present values. */
@@ -46,7 +68,7 @@ static bool is_left(const by__store *store, int flat, by__handle handle, const b
             !is_there(store, handle, weights, options));
 }
 
-/* Finds the tensor of an entry: under its name, or with the prefix options->family. */
+/* Finds the tensor of an entry. */
 static by_status find(const by__store *store, int flat, by__handle handle,
                       const by_weights *weights, const by__load_options *options,
                       by_tensor_view *out, by_error *error)
@@ -55,14 +77,7 @@ static by_status find(const by__store *store, int flat, by__handle handle,
     const by__stored_tensor *entry = by__store_entry(store, handle);
     by_shape shape = by__store_shape(store, flat, handle);
     by_tensor_view tensor;
-    (void)file_name(name, entry, options);
-    if (!by_weights_has(weights, name) && options->family != NULL) {
-        char other[512];
-        (void)snprintf(other, sizeof other, "%s%s", options->family, name);
-        if (by_weights_has(weights, other)) {
-            memcpy(name, other, sizeof name);
-        }
-    }
+    (void)file_name(name, entry, weights, options);
     BY_TRY(by__weights_describe(weights, name, &tensor, error));
     const by__stored_tensor held = by__store_held(store, flat, handle);
     bool packed = entry->packing.kind != BY_PACKING_NONE;
@@ -153,7 +168,7 @@ static bool is_in_parts(const by__store *store, by__handle handle, const by_weig
     char name[512];
     const by__stored_tensor *entry = by__store_entry(store, handle);
     return by__name_is_stacked(entry->name) &&
-           !by_weights_has(weights, file_name(name, entry, options));
+           !by_weights_has(weights, file_name(name, entry, weights, options));
 }
 
 /* Reads the held part of such an entry, which is one box; out NULL: only checks. */
@@ -165,8 +180,8 @@ static by_status read_parts(float *out, const by__stored_tensor *entry, const by
     by_tensor_slice slice = {0};
     memcpy(slice.offset, box.offset, (size_t)entry->shape.rank * sizeof box.offset[0]);
     memcpy(slice.shape, box.shape.dim, (size_t)entry->shape.rank * sizeof box.shape.dim[0]);
-    return by__stacked_read(out, weights, file_name(name, entry, options), &entry->shape, &slice,
-                            error);
+    return by__stacked_read(out, weights, file_name(name, entry, weights, options), &entry->shape,
+                            &slice, error);
 }
 
 /* Finds the codes of all parts of a packed entry. *out is freed with free(), or NULL if a part has
@@ -180,7 +195,7 @@ static by_status find_codes(const by__coded ***out, const by__stored_tensor *ent
     const by__coded **coded;
     int64_t count = entry->packing.stack;
     BY_TRY(by__alloc((void **)&coded, (size_t)count, sizeof *coded, "codes", error));
-    (void)file_name(name, entry, options);
+    (void)file_name(name, entry, weights, options);
     for (int64_t i = 0; i < count; i++) {
         by__stacked_name(part, sizeof part, name, i);
         coded[i] = by__weights_coded(weights, part);
@@ -283,9 +298,8 @@ static bool is_no_weight(const char *name)
            strstr(name, ".lora_") != NULL || strncmp(name, "distill.", 8) == 0;
 }
 
-/* Returns true if there is an entry for the tensor: with its name, or with a '*' in place of a
- * number. */
-static bool has_entry(const by__store *store, const char *name)
+/* Returns true if there is an entry of this name, or with a '*' in place of a number. */
+static bool has_named_entry(const by__store *store, const char *name)
 {
     char stacked[512];
     if (by__store_find(store, name) != BY__NO_ENTRY) {
@@ -304,35 +318,109 @@ static bool has_entry(const by__store *store, const char *name)
     return false;
 }
 
+/* Returns true if there is an entry for the tensor, whose name in files may have the prefix
+ * options->family or lack options->base. */
+static bool has_entry(const by__store *store, const char *name, const by__load_options *options)
+{
+    char other[512];
+    size_t family = options->family == NULL ? 0 : strlen(options->family);
+    if (has_named_entry(store, name) ||
+        (family > 0 && strncmp(name, options->family, family) == 0 &&
+         has_named_entry(store, name + family))) {
+        return true;
+    }
+    return options->base != NULL &&
+           snprintf(other, sizeof other, "%s%s", options->base, name) < (int)sizeof other &&
+           has_named_entry(store, other);
+}
+
 /* Refuses tensors without an entry: a model without them would be a different one. */
 static by_status check_others(const by__store *store, const by_weights *weights,
                               const by__load_options *options, by_error *error)
 {
-    size_t family = options->family == NULL ? 0 : strlen(options->family);
     const char *first = NULL;
     size_t others = 0;
     for (size_t i = 0; i < by_weights_count(weights) && options->whole; i++) {
         const char *name = by_weights_name(weights, i);
-        const char *own =
-            family > 0 && strncmp(name, options->family, family) == 0 ? name + family : name;
         bool besides = options->besides != NULL && strcmp(name, options->besides) == 0;
-        if (!besides && !has_entry(store, own) && !has_entry(store, name) && !is_no_weight(name)) {
+        if (!besides && !has_entry(store, name, options) && !is_no_weight(name)) {
             first = first == NULL ? name : first;
             others++;
         }
     }
-    return others == 0 ? BY_OK
-                       : by_error_set(error, BY_EFORMAT,
-                                      "%s: the model has no tensor '%.150s'%s; is the model of "
-                                      "another kind, or is a feature missing in config.json?",
-                                      by_weights_path(weights), first,
-                                      others > 1 ? ", nor others that are there" : "");
+    return others == 0
+               ? BY_OK
+               : by_error_set(error, BY_EFORMAT, "%s: the model has no tensor '%.150s'%s; %s",
+                              by_weights_path(weights), first,
+                              others > 1 ? ", nor others that are there" : "",
+                              strcmp(first, "score.weight") == 0
+                                  ? "it is the head of a classification model: use "
+                                    "`banyan classify`"
+                                  : "is the model of another kind, or is a feature missing "
+                                    "in config.json?");
+}
+
+/* Elements compared at a time. */
+#define COMPARED ((int64_t)1 << 16)
+
+/* Compares two tensors of the same shape. */
+static by_status compare(bool *same, const by_weights *weights, const by_tensor_view *a,
+                         const by_tensor_view *b, by_error *error)
+{
+    float *values;
+    size_t count;
+    by_status status = BY_OK;
+    BY_TRY(by_tensor_size(a, &count, NULL, error));
+    BY_TRY(by__alloc((void **)&values, 2 * COMPARED, sizeof *values, "a comparison", error));
+    *same = true;
+    for (int64_t first = 0; first < (int64_t)count && *same && status == BY_OK; first += COMPARED) {
+        int64_t part = (int64_t)count - first < COMPARED ? (int64_t)count - first : COMPARED;
+        const by_tensor_slice slice = {.flat = true, .offset = {first}, .shape = {part}};
+        status = by_weights_read_f32(weights, a->name, &slice, values, (size_t)part, error);
+        if (status == BY_OK) {
+            status = by_weights_read_f32(weights, b->name, &slice, values + COMPARED, (size_t)part,
+                                         error);
+        }
+        *same = status != BY_OK ||
+                memcmp(values, values + COMPARED, (size_t)part * sizeof *values) == 0;
+    }
+    free(values);
+    return status;
+}
+
+/* Refuses a head of its own in the files of a model whose head is the embedding: one of the two is
+ * a mistake, and the results would differ. */
+static by_status check_head(const by__store *store, const by_weights *weights,
+                            const by__load_options *options, by_error *error)
+{
+    static const char head_name[] = "lm_head.weight";
+    char name[512];
+    by_tensor_view head;
+    by_tensor_view embedding;
+    by__handle handle = options->tied == NULL ? BY__NO_ENTRY : by__store_find(store, options->tied);
+    if (handle == BY__NO_ENTRY || !by_weights_has(weights, head_name) ||
+        !is_there(store, handle, weights, options)) {
+        return BY_OK;
+    }
+    (void)file_name(name, by__store_entry(store, handle), weights, options);
+    BY_TRY(by__weights_describe(weights, head_name, &head, error));
+    BY_TRY(by__weights_describe(weights, name, &embedding, error));
+    bool same = head.rank == embedding.rank &&
+                memcmp(head.shape, embedding.shape, (size_t)head.rank * sizeof *head.shape) == 0;
+    BY_TRY(same ? compare(&same, weights, &head, &embedding, error) : BY_OK);
+    return same ? BY_OK
+                : by_error_set(error, BY_EFORMAT,
+                               "%s: config.json ties the head to the embedding, but '%s' differs "
+                               "from '%s'; set \"tie_word_embeddings\" to false to use both, or "
+                               "remove '%s'",
+                               by_weights_path(weights), head_name, name, head_name);
 }
 
 by_status by__store_check(const by__store *store, int flat, const by_weights *weights,
                           const by__load_options *options, by_error *error)
 {
     BY_TRY(check_others(store, weights, options, error));
+    BY_TRY(check_head(store, weights, options, error));
     for (size_t i = 0; i < by__store_count(store); i++) {
         by_tensor_view tensor;
         if (is_left(store, flat, (by__handle)i, weights, options)) {
@@ -351,6 +439,7 @@ by_status by__store_check(const by__store *store, int flat, const by_weights *we
 by_status by__store_load(by__store *store, int flat, const by_weights *weights,
                          const by__load_options *options, by_error *error)
 {
+    BY_TRY(check_head(store, weights, options, error));
     for (size_t i = 0; i < by__store_count(store); i++) {
         by_tensor_view tensor;
         if (is_left(store, flat, (by__handle)i, weights, options)) {

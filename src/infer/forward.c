@@ -253,7 +253,11 @@ static by_status declare_caches(by__store *store, const by_graph *graph, by_erro
 by_status by__forward_plan(by__forward *forward, const by_weights *weights, by_error *error)
 {
     const by_graph *graph = forward->programs.rows[0].graph;
-    by__load_options load = {.family = by_model_name_prefix(forward->options.config),
+    const by__forward_options *o = &forward->options;
+    by__file_names names = by__model_file_names(o->config);
+    by__load_options load = {.family = names.family,
+                             .base = names.base,
+                             .tied = o->builder == NULL ? names.tied : NULL,
                              .whole = true,
                              .besides = forward->options.besides};
     by__flat_spec spec = {
@@ -315,7 +319,8 @@ by_status by__forward_start(by__forward *forward, const by_weights *weights, by_
     if (forward->lender != NULL) {
         return start_borrowed(forward, error);
     }
-    by__load_options load = {.family = by_model_name_prefix(o->config), .threads = o->threads};
+    by__file_names names = by__model_file_names(o->config);
+    by__load_options load = {.family = names.family, .base = names.base, .threads = o->threads};
     BY_TRY(check_memory(forward, error));
     BY_TRY(by__store_allocate(forward->store, NULL, error));
     BY_TRY(by__set_allocate(&forward->programs, error));

@@ -245,6 +245,17 @@ const char *by_model_name_prefix(const by_model_config *config)
     return find_family(&family, config, NULL) == BY_OK ? family->prefix : NULL;
 }
 
+by__file_names by__model_file_names(const by_model_config *config)
+{
+    const by__family *family = NULL;
+    if (find_family(&family, config, NULL) != BY_OK) {
+        return (by__file_names){0};
+    }
+    return (by__file_names){.family = family->prefix,
+                            .base = family->base,
+                            .tied = config->tied == 1 ? family->embedding : NULL};
+}
+
 const char *by_model_adapted(const by_model_config *config)
 {
     const by__family *family = NULL;

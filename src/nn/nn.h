@@ -58,7 +58,10 @@ typedef struct by__family {
     by__kind kind; /* name and keys */
     /* prefix of parameter names in checkpoints that contain a head, may be NULL */
     const char *prefix;
-    const char *reads; /* what an example is: "tokens", "images" or "table" */
+    /* prefix of parameter names that checkpoints of the model without its head lack, may be NULL */
+    const char *base;
+    const char *embedding; /* name of the parameter that may also be the head, may be NULL */
+    const char *reads;     /* what an example is: "tokens", "images" or "table" */
     /* Reads the inputs (by__input; for tokens, b->model.tokens) and sets hidden and head, or
      * output, of b->model. */
     void (*body)(by__build *b);
@@ -82,6 +85,13 @@ typedef struct by__family {
 
 /* Refuses a context longer than the config's if the family gives a reason. */
 by_status by__model_check_context(const by_model_config *config, int64_t context, by_error *error);
+/* How files may name the parameters of a model; NULLs for an unknown kind. Static storage. */
+typedef struct by__file_names {
+    const char *family; /* as by_model_name_prefix */
+    const char *base;   /* as by__family.base */
+    const char *tied;   /* the embedding if it is also the head; NULL: the head is another one */
+} by__file_names;
+by__file_names by__model_file_names(const by_model_config *config);
 /* Changes a config to that of a pruned model, and resolves it. BY_EARG: the family's config.json
  * cannot express fewer heads of the same width. */
 by_status by__model_reduce(by_config *config, const by__reduction *to, by_error *error);

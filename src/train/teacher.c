@@ -338,8 +338,12 @@ by_status by__teacher_open(by_trainer *t, by_error *error)
     }
     BY_TRY(by__store_allocate(t->teacher->store, NULL, error));
     BY_TRY(read_config(&theirs, t->config, error));
-    by__load_options options = {
-        .family = by_model_name_prefix(&theirs->model), .whole = true, .threads = t->threads};
+    by__file_names names = by__model_file_names(&theirs->model);
+    by__load_options options = {.family = names.family,
+                                .base = names.base,
+                                .tied = names.tied,
+                                .whole = true,
+                                .threads = t->threads};
     by_status status = open_weights(&weights, t->config, error);
     if (status == BY_OK) {
         status = by__store_load(t->teacher->store, t->teacher->flat, weights, &options, error);

@@ -65,7 +65,10 @@ by_status by_trainer_load_weights(by_trainer *t, const by_weights *weights, by_e
 {
     /* The base weights of a run with adapters have none. */
     bool is_base = t->config->lora.rank > 0 && !by__has_adapters(weights);
-    by__load_options options = {.family = by_model_name_prefix(&t->config->model),
+    by__file_names names = by__model_file_names(&t->config->model);
+    by__load_options options = {.family = names.family,
+                                .base = names.base,
+                                .tied = names.tied,
                                 .may_lack = is_base ? is_added : is_besides,
                                 .whole = t->pipe == NULL,
                                 .threads = t->threads};

@@ -78,3 +78,54 @@ lines "len(d) == 5 and 'from 1 to 64' in d[0]['error'] and 'label' in d[1] and '
 run 1 "$banyan" classify runs --batch texts.txt
 holds err "has no tensor 'score.weight'"
 run 2 "$banyan" classify classes
+
+# rewrite FROM TO STATEMENT: copies a directory; the Python statement changes w, the tensors as [dtype, shape, bytes].
+rewrite() {
+    rm -rf "$2"
+    cp -r "$1" "$2"
+    python3 - "$2/model.safetensors" "$3" <<'EOF'
+import json, struct, sys
+path, data = sys.argv[1], open(sys.argv[1], "rb").read()
+size = struct.unpack("<Q", data[:8])[0]
+header, body = json.loads(data[8:8 + size]), data[8 + size:]
+header.pop("__metadata__", None)
+w = {k: [v["dtype"], v["shape"], bytearray(body[slice(*v["data_offsets"])])] for k, v in header.items()}
+exec(sys.argv[2])
+header, body = {}, b""
+for name, (dtype, shape, values) in w.items():
+    header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), len(body) + len(values)]}
+    body += values
+text = json.dumps(header).encode()
+text += b" " * (-len(text) % 8)
+open(path, "wb").write(struct.pack("<Q", len(text)) + text + body)
+EOF
+}
+
+say "a vector that is no number is refused"
+rewrite classes broken "w['model.norm.weight'][2][:4] = struct.pack('<f', float('nan'))"
+for command in embed classify; do
+    run 1 "$banyan" $command broken --batch texts.txt
+    holds err "element 0 of the vector of a text of"
+done
+rewrite classes broken "w['score.weight'][2][:4] = struct.pack('<f', float('inf'))"
+run 1 "$banyan" classify broken --batch texts.txt
+holds err "the output for label 'LABEL_0' is"
+
+say "a model without its head has tensors without a prefix"
+rewrite classes base "w.pop('lm_head.weight'); w.pop('score.weight'); w = {k.removeprefix('model.'): v for k, v in w.items()}"
+run 0 "$banyan" embed base --batch texts.txt --pool last
+same out alone
+run 1 "$banyan" generate base --prompt e --tokens 2
+holds err "lm_head.weight"
+
+say "a head that is said to be the embedding must be it"
+rewrite classes tied "w.pop('score.weight')"
+sed -i 's/"tie_word_embeddings": false/"tie_word_embeddings": true/' tied/config.json
+run 1 "$banyan" generate tied --prompt e --tokens 2
+holds err "'lm_head.weight' differs from 'model.embed_tokens.weight'"
+run 0 "$banyan" embed tied --batch texts.txt --pool last
+same out alone
+rewrite tied equal "w['lm_head.weight'] = w['model.embed_tokens.weight']"
+run 0 "$banyan" generate equal --prompt e --tokens 2
+run 1 "$banyan" generate classes --prompt e --tokens 2
+holds err "use \`banyan classify\`"

@@ -128,6 +128,7 @@ const by__family by__family_gpt2 = {
              .keys = {&by__transformer_keys, &by__token_keys, &key_list},
              .resolve = resolve},
     .prefix = "transformer.",
+    .embedding = "wte.weight",
     .reads = "tokens",
     .body = body,
     .write_config = write_config,

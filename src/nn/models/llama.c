@@ -365,6 +365,8 @@ const by__family by__family_llama = {
                       &by__rope_key_list, &key_list},
              .size = sizeof(by__llama_keys),
              .resolve = resolve},
+    .base = "model.",
+    .embedding = "model.embed_tokens.weight",
     .reads = "tokens",
     .body = body,
     .write_config = write_config,
