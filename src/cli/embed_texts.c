@@ -107,7 +107,8 @@ static int run(int argc, char **argv)
         {"context", CLI_INTEGER_FROM(1), &r.context, "N",
          "tokens of the longest text (default: the model's context)"},
         {"precision", CLI_STRING, &r.precision, "TYPE",
-         CLI_PRECISION_HELP " (default: the model's)"},
+         CLI_PRECISION_HELP
+         " (default: that of the run or of its codes; f32 for other directories)"},
         {"threads", CLI_THREADS, &r.threads, "N",
          "compute threads (default: the model's train.threads)"},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},

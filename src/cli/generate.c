@@ -20,12 +20,15 @@ typedef struct session {
     const cli_generation *request;
     by_tokenizer *tokenizer;
     by_generator *generator;
+    char *file;       /* content of --file; NULL: none */
+    const char *text; /* the prompt */
+    size_t length;
     by_token_buffer prompt;
     by_text_stream *stream;
     cli_form form;
     by_logit_process *process; /* NULL: logits are not changed */
     int32_t *ids;              /* the prompt, then the generated tokens */
-    cli_buffer text;           /* with --json: the generated text */
+    cli_buffer answer;         /* with --json: the generated text */
     int64_t tokens;            /* number of generated tokens */
     bool shown;                /* text was printed, and its line has not ended yet */
     const char *stop;
@@ -111,26 +114,34 @@ by_status cli_encode_prompt(by_token_buffer *out, const by_tokenizer *tokenizer,
                                               : status;
 }
 
+int64_t cli_needed_context(size_t prompt, int64_t tokens, const by_config *config)
+{
+    int64_t most = config->model.context;
+    bool fits = prompt < (size_t)most && tokens < most - (int64_t)prompt;
+    int64_t need = fits ? (int64_t)prompt + tokens : most;
+    return need < 1 ? 1 : need;
+}
+
 static by_status read_prompt(session *s, by_error *error)
 {
     const cli_generation *r = s->request;
-    char *data = NULL;
-    size_t length = strlen(r->prompt);
     by_status status = BY_OK;
+    s->length = strlen(r->prompt);
     if (r->file != NULL) {
-        status = cli_read_prompt_file(&data, &length, r->file, MAX_PROMPT, error);
+        status = cli_read_prompt_file(&s->file, &s->length, r->file, MAX_PROMPT, error);
     }
-    if (status == BY_OK) {
-        const char *text = data == NULL ? r->prompt : data;
-        status = cli_encode_prompt(&s->prompt, s->tokenizer, text, length, error);
-        if (status == BY_OK && !r->json && !r->no_prompt) {
-            fwrite(text, 1, length, stdout);
-            fflush(stdout);
-            s->shown = true;
-        }
+    s->text = s->file == NULL ? r->prompt : s->file;
+    return status == BY_OK ? cli_encode_prompt(&s->prompt, s->tokenizer, s->text, s->length, error)
+                           : status;
+}
+
+static void show_prompt(session *s)
+{
+    if (!s->request->json && !s->request->no_prompt) {
+        fwrite(s->text, 1, s->length, stdout);
+        fflush(stdout);
+        s->shown = true;
     }
-    free(data);
-    return status;
 }
 
 /* ---- the continuation ---- */
@@ -139,7 +150,7 @@ static by_status read_prompt(session *s, by_error *error)
 static by_status show(session *s, const by_text *text, by_error *error)
 {
     if (s->request->json) {
-        return cli_buffer_add(&s->text, text->data, text->length, error);
+        return cli_buffer_add(&s->answer, text->data, text->length, error);
     }
     if (text->length > 0) {
         fwrite(text->data, 1, text->length, stdout);
@@ -260,7 +271,7 @@ static void report(const session *s)
     if (s->request->json) {
         printf("{\"prompt_tokens\":%zu,\"tokens\":%lld,\"text\":", s->prompt.count,
                (long long)s->tokens);
-        cli_print_json_text(s->text.data, s->text.length);
+        cli_print_json_text(s->answer.data, s->answer.length);
         printf(",\"stop\":\"%s\",\"seed\":%llu,\"prefill_tokens_per_s\":%.6g,"
                "\"decode_tokens_per_s\":%.6g,\"memory_bytes\":%llu}\n",
                s->stop, (unsigned long long)s->request->sampling.seed, prefill, decode,
@@ -290,7 +301,14 @@ static by_status open_model(session *s, const char *path, by_error *error)
                                     .slide = true};
     by_status status = cli_open_generation(&pretrained, &s->tokenizer, &s->form, r, path, error);
     if (status == BY_OK) {
+        status = read_prompt(s, error);
+    }
+    if (status == BY_OK) {
         options.vocab = (int64_t)by_tokenizer_vocab(s->tokenizer);
+        if (r->context == 0) {
+            options.context =
+                cli_needed_context(s->prompt.count, r->tokens, by_pretrained_config(pretrained));
+        }
         status = by_generator_open(&s->generator, by_pretrained_config(pretrained),
                                    by_pretrained_weights(pretrained), &options, error);
     }
@@ -304,9 +322,7 @@ static int generate(const cli_generation *r, const char *path)
     by_error error = {0};
     by_status status = open_model(&s, path, &error);
     if (status == BY_OK) {
-        status = read_prompt(&s, &error);
-    }
-    if (status == BY_OK) {
+        show_prompt(&s);
         status = open_stream(&s, &error);
     }
     if (status == BY_OK) {
@@ -336,7 +352,8 @@ static int generate(const cli_generation *r, const char *path)
     by_logit_process_close(&s.process);
     cli_form_close(&s.form);
     free(s.ids);
-    free(s.text.data);
+    free(s.file);
+    free(s.answer.data);
     return code;
 }
 
@@ -489,9 +506,11 @@ static int run(int argc, char **argv)
         {"seed", CLI_SEED, &r.sampling.seed, "N",
          "random seed; equal seeds give equal texts (default 0)"},
         {"context", CLI_INTEGER_FROM(1), &r.context, "N",
-         "tokens of the context window (default: the model's)"},
+         "tokens of the context window (default: what prompt and --tokens need, up to the "
+         "model's)"},
         {"precision", CLI_STRING, &r.precision, "TYPE",
-         CLI_PRECISION_HELP " (default: the model's)"},
+         CLI_PRECISION_HELP
+         " (default: that of the run or of its codes; f32 for other directories)"},
         {"threads", CLI_THREADS, &r.threads, "N",
          "compute threads (default: the model's train.threads)"},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
@@ -545,8 +564,10 @@ const cli_command cli_generate = {
         "\n"
         "With --batch, prompts run concurrently, and the JSON lines come in the order of the\n"
         "prompts. A line of the file is a prompt, or an object with \"prompt\" and optionally\n"
-        "\"tokens\" and \"seed\". Line i uses the seed --seed + i; the texts of --best-of and -n\n"
-        "use that and the following seeds.\n"
+        "\"tokens\", \"seed\", \"temperature\", \"top_p\", \"top_k\", \"min_p\" and \"typical_p\"\n"
+        "in place of the flags. Line i uses the seed --seed + i; the texts of --best-of and -n\n"
+        "use that and the following seeds. If the run is interrupted, finished answers behind an\n"
+        "unfinished one are printed too: each line has its index.\n"
         "\n"
         "--schema, --json-object and --regex restrict the choice of tokens to those that can\n"
         "lead to matching output. A text that ends by itself matches; one that --tokens cuts\n"

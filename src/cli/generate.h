@@ -3,6 +3,8 @@
 #ifndef BY_CLI_GENERATE_H
 #define BY_CLI_GENERATE_H
 
+#include <jansson.h>
+
 #include "banyan/logit_process.h"
 #include "cli.h"
 
@@ -39,6 +41,21 @@ typedef struct cli_generation {
     bool verbose;
 } cli_generation;
 
+/* A prompt and what is asked for it. */
+typedef struct cli_prompt {
+    const char *text; /* points into the file or into `parsed` */
+    size_t length;
+    json_t *parsed; /* NULL: a plain line; released with json_decref */
+    int64_t tokens; /* maximum number; -1: as for all prompts */
+    by_sampling sampling;
+    bool seeded; /* it has a seed of its own */
+} cli_prompt;
+
+/* Reads line `number` of r->batch: a literal prompt or, if it starts with '{', a JSON object with
+ * "prompt" and the options of this prompt. BY_EFORMAT names the line and what is wrong. `parsed` is
+ * to be released even then. */
+by_status cli_read_prompt_line(cli_prompt *out, const cli_generation *r, const char *line,
+                               size_t length, size_t number, by_error *error);
 /* Reads a file, or standard input for "-", of at most `most` bytes and appends a NUL. Freed with
  * free(). */
 by_status cli_read_prompt_file(char **out, size_t *length, const char *path, size_t most,
@@ -68,6 +85,9 @@ void cli_form_close(cli_form *form);
 by_status cli_form_process(by_logit_process **out, const cli_form *form, int32_t n,
                            by_error *error);
 
+/* Returns the context that a prompt and its continuation need, at most the model's: memory for keys
+ * and values is taken for all of it. */
+int64_t cli_needed_context(size_t prompt, int64_t tokens, const by_config *config);
 /* Encodes a prompt; an empty one becomes a token that starts a text. */
 by_status cli_encode_prompt(by_token_buffer *out, const by_tokenizer *tokenizer, const char *text,
                             size_t length, by_error *error);

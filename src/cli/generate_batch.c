@@ -31,13 +31,7 @@ typedef struct answer {
 
 /* A prompt and its texts. */
 typedef struct item {
-    const char *text; /* points into the file or into `parsed` */
-    size_t length;
-    json_t *parsed; /* NULL: a plain line */
-    size_t line;    /* of the file, from 1 */
-    int64_t tokens; /* maximum number; -1: as for all prompts */
-    bool seeded;
-    uint64_t seed;
+    cli_prompt from;
     uint64_t session;       /* 0: not submitted */
     by_token_buffer prompt; /* freed when it is submitted */
     size_t prompt_tokens;
@@ -70,34 +64,6 @@ typedef struct batch {
 
 /* ---- prompts ---- */
 
-static by_status read_object(item *it, const char *line, size_t length, const char *path,
-                             by_error *error)
-{
-    json_error_t where;
-    it->parsed = json_loadb(line, length, JSON_REJECT_DUPLICATES, &where);
-    const json_t *prompt = json_object_get(it->parsed, "prompt");
-    const json_t *tokens = json_object_get(it->parsed, "tokens");
-    const json_t *seed = json_object_get(it->parsed, "seed");
-    if (!json_is_string(prompt)) {
-        return by_error_set(
-            error, BY_EFORMAT, "%s:%zu: not a JSON object with a string \"prompt\"%s%s", path,
-            it->line, it->parsed == NULL ? ": " : "", it->parsed == NULL ? where.text : "");
-    }
-    if ((tokens != NULL && !(json_is_integer(tokens) && json_integer_value(tokens) >= 1)) ||
-        (seed != NULL && !(json_is_integer(seed) && json_integer_value(seed) >= 0))) {
-        return by_error_set(
-            error, BY_EFORMAT,
-            "%s:%zu: \"tokens\" must be an integer of at least 1, \"seed\" one of at least 0", path,
-            it->line);
-    }
-    it->text = json_string_value(prompt);
-    it->length = json_string_length(prompt);
-    it->tokens = tokens == NULL ? -1 : json_integer_value(tokens);
-    it->seeded = seed != NULL;
-    it->seed = seed == NULL ? 0 : (uint64_t)json_integer_value(seed);
-    return BY_OK;
-}
-
 /* Reads the single prompt of --prompt or --file. */
 static by_status read_one(batch *b, by_error *error)
 {
@@ -113,7 +79,8 @@ static by_status read_one(batch *b, by_error *error)
     }
     if (status == BY_OK) {
         const char *text = b->data == NULL ? r->prompt : b->data;
-        b->items[b->count++] = (item){.text = text, .length = length, .line = 1, .tokens = -1};
+        b->items[b->count++].from =
+            (cli_prompt){.text = text, .length = length, .tokens = -1, .sampling = r->sampling};
         if (!r->json && !r->no_prompt) {
             fwrite(text, 1, length, stdout);
             fflush(stdout);
@@ -149,11 +116,7 @@ static by_status read_items(batch *b, by_error *error)
         size_t n = (size_t)((next == NULL ? end : next) - line);
         n -= n > 0 && line[n - 1] == '\r';
         if (n > 0) {
-            item *it = &b->items[b->count++];
-            *it = (item){.text = line, .length = n, .line = number, .tokens = -1};
-            if (line[0] == '{') {
-                status = read_object(it, line, n, b->r->batch, error);
-            }
+            status = cli_read_prompt_line(&b->items[b->count++].from, b->r, line, n, number, error);
         }
         line = next == NULL ? end : next + 1;
     }
@@ -189,7 +152,7 @@ static by_status prepare(batch *b, item *it, by_error *error)
 {
     const cli_generation *r = b->r;
     by_text_stream_options options = {
-        .stops = r->stops.items, .stop_count = r->stops.count, .continues = it->length > 0};
+        .stops = r->stops.items, .stop_count = r->stops.count, .continues = it->from.length > 0};
     if (it->answers != NULL) {
         return BY_OK;
     }
@@ -201,8 +164,8 @@ static by_status prepare(batch *b, item *it, by_error *error)
     for (int64_t i = 0; i < b->each && status == BY_OK; i++) {
         status = by_text_stream_open(&it->answers[i].stream, b->tokenizer, &options, error);
     }
-    return status == BY_OK
-               ? cli_encode_prompt(&it->prompt, b->tokenizer, it->text, it->length, error)
+    return status == BY_OK && it->prompt.count == 0
+               ? cli_encode_prompt(&it->prompt, b->tokenizer, it->from.text, it->from.length, error)
                : status;
 }
 
@@ -217,15 +180,16 @@ static by_status submit(batch *b, item *it, by_error *error)
     by_request request = {/* Ids are below 2^31, so they are the same as int32_t. */
                           .prompt = (const int32_t *)(const void *)it->prompt.ids,
                           .prompt_count = it->prompt.count,
-                          .tokens = it->tokens < 0 ? r->tokens : it->tokens,
-                          .sampling = r->sampling,
+                          .tokens = it->from.tokens < 0 ? r->tokens : it->from.tokens,
+                          .sampling = it->from.sampling,
                           .n = (int32_t)b->each,
                           .top = (int32_t)(r->logprobs > 0 ? r->logprobs : 0),
                           .stop = b->form.ends,
                           .stop_count = b->form.end_count,
                           .process = it->process == NULL ? NULL : by_logit_process_run,
                           .user = it->process};
-    request.sampling.seed = it->seeded ? it->seed : r->sampling.seed + (uint64_t)(it - b->items);
+    request.sampling.seed =
+        it->from.seeded ? it->from.sampling.seed : r->sampling.seed + (uint64_t)(it - b->items);
     status = by_engine_submit(b->engine, &request, &it->session, error);
     if (status != BY_ESTATE) {
         it->prompt_tokens = it->prompt.count;
@@ -403,7 +367,7 @@ static void print_texts(const batch *b, const item *it)
         const answer *a = b->r->texts > 1 ? &it->answers[i] : best(b, it);
         if (i > 0) {
             printf("\n---\n");
-            fwrite(it->text, 1, b->r->no_prompt ? 0 : it->length, stdout);
+            fwrite(it->from.text, 1, b->r->no_prompt ? 0 : it->from.length, stdout);
         }
         fwrite(a->text.data, 1, a->text.length, stdout);
     }
@@ -457,10 +421,22 @@ static void release(item *it, int64_t answers)
     by_logit_process_close(&it->process);
     free(it->answers);
     free(it->failure);
-    json_decref(it->parsed);
+    json_decref(it->from.parsed);
     it->answers = NULL;
     it->failure = NULL;
-    it->parsed = NULL;
+    it->from.parsed = NULL;
+}
+
+/* Prints finished prompts behind an unfinished one, when there will be no more: each line has its
+ * index. */
+static void print_rest(batch *b)
+{
+    for (size_t i = b->printed; i < b->count && b->r->batch != NULL; i++) {
+        if (b->items[i].done) {
+            print_item(b, &b->items[i]);
+        }
+    }
+    fflush(stdout);
 }
 
 /* Prints finished prompts in order, up to the first one that is not finished. */
@@ -534,12 +510,34 @@ static by_status work(batch *b, by_error *error)
     return status;
 }
 
+/* Returns the context that the longest prompt and its continuation need, at most the model's. A
+ * prompt that cannot be encoded is refused when it is submitted. */
+static int64_t needed_context(batch *b, const by_config *config)
+{
+    int64_t most = 1;
+    for (size_t i = 0; i < b->count; i++) {
+        item *it = &b->items[i];
+        by_error unused = {0};
+        if (cli_encode_prompt(&it->prompt, b->tokenizer, it->from.text, it->from.length, &unused) !=
+            BY_OK) {
+            by_token_buffer_free(&it->prompt);
+        }
+        int64_t tokens = it->from.tokens < 0 ? b->r->tokens : it->from.tokens;
+        int64_t need = cli_needed_context(it->prompt.count, tokens, config);
+        most = need > most ? need : most;
+    }
+    return most;
+}
+
 static by_status open_engine(batch *b, const char *path, by_error *error)
 {
     const cli_generation *r = b->r;
     by_pretrained *pretrained = NULL;
+    int64_t texts =
+        (int64_t)b->count > r->sessions / b->each ? r->sessions : (int64_t)b->count * b->each;
     by_engine_options options = {.context = r->context,
-                                 .sessions = r->sessions,
+                                 .sessions = texts < r->sessions ? texts : r->sessions,
+                                 .waiting = 4 * r->sessions,
                                  .threads = (int)r->threads,
                                  .precision = r->precision,
                                  .kv = r->kv};
@@ -551,6 +549,9 @@ static by_status open_engine(batch *b, const char *path, by_error *error)
     }
     if (status == BY_OK) {
         options.vocab = (int64_t)by_tokenizer_vocab(b->tokenizer);
+        if (r->context == 0) {
+            options.context = needed_context(b, by_pretrained_config(pretrained));
+        }
         status = by_engine_open(&b->engine, by_pretrained_config(pretrained),
                                 by_pretrained_weights(pretrained), &options, error);
     }
@@ -569,6 +570,7 @@ int cli_generate_batch(const cli_generation *r, const char *path)
     }
     if (status == BY_OK) {
         status = work(&b, &error);
+        print_rest(&b);
     }
     by_engine_close(&b.engine);
     cli_draft_close(&b.drafts);

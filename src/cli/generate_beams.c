@@ -20,24 +20,6 @@ typedef struct session {
     by_text_stream *stream;
 } session;
 
-static by_status open_model(session *s, const char *path, by_error *error)
-{
-    const cli_generation *r = s->r;
-    by_pretrained *pretrained = NULL;
-    by_beam_options options = {.beams = (int32_t)r->beams,
-                               .context = r->context,
-                               .threads = (int)r->threads,
-                               .precision = r->precision};
-    by_status status = cli_open_generation(&pretrained, &s->tokenizer, &s->form, r, path, error);
-    if (status == BY_OK) {
-        options.vocab = (int64_t)by_tokenizer_vocab(s->tokenizer);
-        status = by_beam_open(&s->beam, by_pretrained_config(pretrained),
-                              by_pretrained_weights(pretrained), &options, error);
-    }
-    by_pretrained_close(&pretrained);
-    return status;
-}
-
 static by_status read_prompt(session *s, by_error *error)
 {
     const cli_generation *r = s->r;
@@ -58,6 +40,31 @@ static by_status read_prompt(session *s, by_error *error)
     if (status == BY_OK && !r->json && !r->no_prompt) {
         fwrite(text, 1, length, stdout);
     }
+    return status;
+}
+
+static by_status open_model(session *s, const char *path, by_error *error)
+{
+    const cli_generation *r = s->r;
+    by_pretrained *pretrained = NULL;
+    by_beam_options options = {.beams = (int32_t)r->beams,
+                               .context = r->context,
+                               .threads = (int)r->threads,
+                               .precision = r->precision};
+    by_status status = cli_open_generation(&pretrained, &s->tokenizer, &s->form, r, path, error);
+    if (status == BY_OK) {
+        status = read_prompt(s, error);
+    }
+    if (status == BY_OK) {
+        options.vocab = (int64_t)by_tokenizer_vocab(s->tokenizer);
+        if (r->context == 0) {
+            options.context =
+                cli_needed_context(s->prompt.count, r->tokens, by_pretrained_config(pretrained));
+        }
+        status = by_beam_open(&s->beam, by_pretrained_config(pretrained),
+                              by_pretrained_weights(pretrained), &options, error);
+    }
+    by_pretrained_close(&pretrained);
     return status;
 }
 
@@ -129,9 +136,6 @@ int cli_generate_beams(const cli_generation *r, const char *path)
     session s = {.r = r};
     by_error error = {0};
     by_status status = open_model(&s, path, &error);
-    if (status == BY_OK) {
-        status = read_prompt(&s, &error);
-    }
     if (status == BY_OK) {
         status = search(&s, &error);
     }

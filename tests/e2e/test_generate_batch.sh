@@ -156,6 +156,31 @@ lines "len(d) == 24 and {x['stop'] for x in d} <= {'stop_string', 'end_of_text'}
 generated=$(sed -n 's/.* prompts, \([0-9]*\) tokens,.*/\1/p' err)
 [ "$generated" -le 144 ] || fail "$generated tokens were generated for 96 texts of one"
 
+say "options of a line"
+printf '%s\n' '{"prompt": "the number", "temperature": 0}' '{"prompt": "the number", "top_k": 1}' \
+    '{"prompt": "the number", "seed": "18446744073709551615"}' >own.txt
+run 0 "$banyan" generate runs --batch own.txt --tokens 12
+lines "d[0]['text'] == d[1]['text'] == '$want'"
+python3 -c "import json; print(json.loads(open('out').read().split('\n')[2])['text'])" >seeded
+run 0 "$banyan" generate runs --prompt 'the number' --tokens 12 --no-prompt --seed 18446744073709551615
+same out seeded
+
+say "an interrupted run prints what is finished"
+printf '%s\n' '{"prompt": "the", "tokens": 40}' '{"prompt": "the"}' '{"prompt": "the", "tokens": 2}' >long.txt
+"$banyan" generate runs --batch long.txt --tokens 60000 --context 60010 >out 2>err &
+background=$!
+wait_for '"index":0' out
+kill -TERM "$background"
+wait "$background"
+background=
+lines "[x['index'] for x in d] == [0, 2] and d[1]['tokens'] == 2"
+
+say "memory is that of the longest prompt and its text, not of the whole context"
+run 0 "$banyan" generate runs --prompt 'the number' --tokens 12 --json
+small=$(field memory_bytes <out)
+run 0 "$banyan" generate runs --prompt 'the number' --tokens 12 --json --context 6400
+[ "$small" -lt "$(field memory_bytes <out)" ] || fail "$small bytes"
+
 say "what is refused"
 echo '{"prompt": 3}' >wrong.txt
 run 1 "$banyan" generate runs --batch wrong.txt
@@ -163,6 +188,17 @@ holds err "wrong.txt:1: not a JSON object with a string \"prompt\""
 echo '{"prompt": "t", "tokens": 0}' >wrong.txt
 run 1 "$banyan" generate runs --batch wrong.txt
 holds err "\"tokens\" must be an integer of at least 1"
+for key in tokns max_tokens; do
+    printf 'the\n{"prompt": "t", "%s": 2}\n' $key >wrong.txt
+    run 1 "$banyan" generate runs --batch wrong.txt
+    holds err "wrong.txt:2: unknown key \"$key\"; keys are prompt, tokens, seed, temperature"
+done
+echo '{"prompt": "t", "seed": 18446744073709551615}' >wrong.txt
+run 1 "$banyan" generate runs --batch wrong.txt
+holds err "a \"seed\" beyond 2^63 - 1 is written as a string of digits"
+echo '{"prompt": "t", "temperature": -1}' >wrong.txt
+run 1 "$banyan" generate runs --batch wrong.txt
+holds err "wrong.txt:1: temperature -1"
 : >empty.txt
 run 2 "$banyan" generate runs --batch empty.txt
 holds err "contains no prompt"
