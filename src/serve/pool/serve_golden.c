@@ -34,11 +34,11 @@ bool by__golden_exists(const json_t *info)
 /* The text of the request. */
 static json_t *request_of(const json_t *info)
 {
-    json_t *request = reads_rows(info)
-                          ? json_pack("{ss s[{}]}", "kind", "predict", "rows")
-                          : json_pack("{so si sf si sb sb}", "prompt", json_loads(PROMPT, 0, NULL),
-                                      "max_tokens", TOKENS, "temperature", 0.0, "n", 1, "logprobs",
-                                      1, "ignore_eos", 1);
+    json_t *request =
+        reads_rows(info)
+            ? json_pack("{ss s[{}]}", "kind", "predict", "rows")
+            : json_pack("{so si sf si sb sb}", "prompt", json_loads(PROMPT, 0, NULL), "max_tokens",
+                        TOKENS, "temperature", 0.0, "n", 1, "logprobs", 1, "ignore_eos", 1);
     json_t *text = by__request_text(request);
     json_decref(request);
     return text;
