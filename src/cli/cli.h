@@ -11,8 +11,8 @@
  * Output: results go to standard output, as tab-separated text for pipes or, with --json, as one
  * JSON line; progress and errors go to standard error.
  *
- * Never put here: anything that a user's C program could need, which belongs in a room with a
- * public header; includes of private headers of other rooms.
+ * Never put here: anything that a user's C program could need, which belongs in a module with a
+ * public header; includes of private headers of other modules.
  */
 #ifndef BY_CLI_CLI_H
 #define BY_CLI_CLI_H

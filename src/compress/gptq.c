@@ -160,11 +160,11 @@ by_status by__gptq_round(by__codes *codes, const float *weight, const double *u,
     double *scratch;
     int64_t k = c->k;
     int64_t pieces = (c->n + ROWS - 1) / ROWS;
-    size_t room;
-    if (!by__size_mul((size_t)pieces * ROWS, (size_t)k, &room)) {
+    size_t values;
+    if (!by__size_mul((size_t)pieces * ROWS, (size_t)k, &values)) {
         return by_error_set(error, BY_EMEMORY, "a layer does not fit in memory");
     }
-    BY_TRY(by__alloc((void **)&scratch, room, sizeof *scratch, "a layer", error));
+    BY_TRY(by__alloc((void **)&scratch, values, sizeof *scratch, "a layer", error));
     if (!natural) {
         choose_scales(codes, weight, rule, threads);
     }

@@ -68,24 +68,24 @@ static void factor_inputs(double *l, const removal *r, const int64_t *inputs, in
     }
 }
 
-/* Returns tr(W_S (G_SS)^-1 W_S^T) = sum over outputs of |L^-1 w_S|^2. `room` has size (size + 1)
+/* Returns tr(W_S (G_SS)^-1 W_S^T) = sum over outputs of |L^-1 w_S|^2. `scratch` has size (size + 1)
  * numbers. */
-static double cost_of_unit(const removal *r, int64_t unit, double *room, int64_t *inputs)
+static double cost_of_unit(const removal *r, int64_t unit, double *scratch, int64_t *inputs)
 {
     int64_t s = r->size;
-    double *y = room + s * s;
+    double *y = scratch + s * s;
     double cost = 0.0;
     for (int64_t i = 0; i < s; i++) {
         inputs[i] = unit * s + i;
     }
-    factor_inputs(room, r, inputs, s);
+    factor_inputs(scratch, r, inputs, s);
     for (int64_t o = 0; o < r->n; o++) {
         for (int64_t i = 0; i < s; i++) {
             double sum = r->w[o * r->k + inputs[i]];
             for (int64_t m = 0; m < i; m++) {
-                sum -= room[i * s + m] * y[m];
+                sum -= scratch[i * s + m] * y[m];
             }
-            y[i] = sum / room[i * s + i];
+            y[i] = sum / scratch[i * s + i];
             cost += y[i] * y[i];
         }
     }
@@ -95,23 +95,23 @@ static double cost_of_unit(const removal *r, int64_t unit, double *room, int64_t
 static by_status cost_of_units(removal *r, by_error *error)
 {
     size_t one = (size_t)(r->size * (r->size + 1));
-    double *room;
+    double *scratch;
     int64_t *inputs;
-    BY_TRY(by__alloc((void **)&room, one * (size_t)r->threads, sizeof *room, "costs", error));
+    BY_TRY(by__alloc((void **)&scratch, one * (size_t)r->threads, sizeof *scratch, "costs", error));
     by_status status =
         by__alloc((void **)&inputs, (size_t)(r->size * r->threads), sizeof *inputs, "costs", error);
     if (status == BY_OK) {
 #pragma omp parallel for schedule(static) num_threads(r->threads)
         for (int t = 0; t < r->threads; t++) {
             for (int64_t u = t; u < r->units; u += r->threads) {
-                r->cost[u] = r->gone[u]
-                                 ? INFINITY
-                                 : cost_of_unit(r, u, room + one * (size_t)t, inputs + r->size * t);
+                r->cost[u] = r->gone[u] ? INFINITY
+                                        : cost_of_unit(r, u, scratch + one * (size_t)t,
+                                                       inputs + r->size * t);
             }
         }
         free(inputs);
     }
-    free(room);
+    free(scratch);
     return status;
 }
 

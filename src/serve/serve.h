@@ -17,7 +17,7 @@
  * If a request names entities, the gateway first fetches their features from a feature store
  * (features.h), on its loop as well.
  *
- * Types: none here. This header declares helpers that all rooms of serve share (errors of libuv,
+ * Types: none here. This header declares helpers that all folders of serve share (errors of libuv,
  * ids, random bytes, the clock); the records are in the main headers of http, link, broker,
  * gateway, worker, deploy and pool.
  *

@@ -283,7 +283,7 @@ by_status by__store_add_flat(by__store *store, const by__flat_spec *spec, int *o
 {
     flat f = {.spec = *spec, .count = store->count};
     if (store->allocated) {
-        return by_error_set(error, BY_ESTATE, "the store's memory was taken before");
+        return by_error_set(error, BY_ESTATE, "the store is allocated: nothing can be added");
     }
     BY_TRY(by__reserve((void **)&store->flats, &store->flat_capacity, store->flat_count + 1,
                        sizeof *store->flats, error));
@@ -404,7 +404,7 @@ by_status by__store_allocate(by__store *store, const char *directory, by_error *
 {
     size_t on_disk = by__store_disk_bytes(store);
     if (store->allocated) {
-        return by_error_set(error, BY_ESTATE, "the store's memory was taken before");
+        return by_error_set(error, BY_ESTATE, "the store is allocated already");
     }
     for (int role = 0; role < BY__BUFFER_ROLES; role++) {
         BY_TRY(by_device_alloc(&store->blocks[role], store->device,

@@ -97,7 +97,7 @@ static void test_layout(void **state)
     assert_int_equal(by__store_bytes(f.store, BY__COPY), (64 + 64) * 2);
     assert_int_equal(by__store_bytes(f.store, BY__GRADIENT), 2 * (64 + 64 + 32) * 4);
     check_ok(by__store_allocate(f.store, NULL, &error), &error);
-    check_error(by__store_allocate(f.store, NULL, &error), BY_ESTATE, &error, "taken before");
+    check_error(by__store_allocate(f.store, NULL, &error), BY_ESTATE, &error, "allocated already");
     uintptr_t base = by__store_group(f.store, masters, 0).address;
     assert_int_equal(by__store_buffer(f.store, masters, a).address, base);
     assert_int_equal(by__store_buffer(f.store, masters, b).address, base + 64 * 4);

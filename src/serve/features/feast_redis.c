@@ -153,7 +153,8 @@ static by_status ask_view(by__feature_store *s, inquiry *of, size_t row, size_t 
             of->pending++;
         } else {
             free(q);
-            status = by_error_set(error, BY_EIO, "Redis takes no commands");
+            status = by_error_set(error, BY_EIO, "the feature store refuses commands: %s",
+                                  s->context->errstr);
         }
     }
     by__text_free(&text);
@@ -165,11 +166,12 @@ static bool ask(by__feature_store *s, by__feature_lookup *lookup, by_error *erro
     inquiry *of;
     if (s->context == NULL) {
         (void)by_error_set(error, BY_EIO, "%s",
-                           s->why[0] == '\0' ? "Redis is not connected" : s->why);
+                           s->why[0] == '\0' ? "the feature store is not connected" : s->why);
         return false;
     }
     if (sdslen(s->context->c.obuf) > BY__LINK_PENDING) {
-        (void)by_error_set(error, BY_EIO, "Redis does not read");
+        (void)by_error_set(error, BY_EIO, "the feature store does not read: %zu bytes are unsent",
+                           sdslen(s->context->c.obuf));
         return false;
     }
     if (by__alloc((void **)&of, 1, sizeof *of, "a lookup", error) != BY_OK) {

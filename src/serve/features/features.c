@@ -390,7 +390,7 @@ static by_status fill_lookup(by__feature_fetch *f, const by__feature_request *r,
                             "the configuration of the server has no features of this model");
     }
     if (!by__size_mul(rows, l->column_count, &slots)) {
-        return by_error_set(error, BY_EARG, "too many entities");
+        return by_error_set(error, BY_EARG, "%zu entities are too many", rows);
     }
     BY_TRY(by__alloc((void **)&l->slots, slots, sizeof *l->slots, "a lookup", error));
     for (size_t i = 0; i < rows; i++) {

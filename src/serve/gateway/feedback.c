@@ -134,11 +134,13 @@ static by_status read_body(asked *a, const json_t *body, const char **param, by_
     BY_TRY(by__fields_read(a, fields, BY_ARRAY_LENGTH(fields), body, param, error));
     *param = "id";
     if (a->id == NULL || !by__id_valid(a->id)) {
-        return by_error_set(error, BY_EARG, "'id' is the id of an answer, or of your own");
+        return by_error_set(error, BY_EARG,
+                            "'id' must be the id of an answer, or one of your own, of 1 to 64 "
+                            "letters, digits, '-' and '_'");
     }
     *param = "rating";
     if (a->rating != NULL && !json_is_number(a->rating)) {
-        return by_error_set(error, BY_EARG, "'rating' is a number");
+        return by_error_set(error, BY_EARG, "'rating' must be a number");
     }
     if (fabs(json_number_value(a->rating)) > MOST_RATING) {
         return by_error_set(error, BY_EARG, "'rating' is %g; it must be between %g and %g",
@@ -147,8 +149,8 @@ static by_status read_body(asked *a, const json_t *body, const char **param, by_
     *param = "label";
     if (a->label != NULL && (json_is_object(a->label) || json_is_array(a->label) ||
                              json_string_length(a->label) > MOST_LABEL)) {
-        return by_error_set(error, BY_EARG, "'label' is a text of at most %d bytes, or a number",
-                            MOST_LABEL);
+        return by_error_set(error, BY_EARG,
+                            "'label' must be a text of at most %d bytes, or a number", MOST_LABEL);
     }
     if (fabs(json_number_value(a->label)) > MOST_NUMBER) {
         return by_error_set(error, BY_EARG, "'label' is %g; it must be between %g and %g",

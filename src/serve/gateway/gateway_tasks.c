@@ -326,7 +326,9 @@ static by_status make_task(json_t **out, by__gateway *g, asked *a, const char *k
     if (status == BY_OK && (call->part_count != 1 || call->stream || call->logprobs)) {
         *param = call->stream ? "stream" : call->logprobs ? "logprobs" : "prompt";
         status = by_error_set(error, BY_EARG,
-                              "a task has one prompt, is no stream, and has no 'logprobs'");
+                              call->stream     ? "a task cannot be streamed: set 'stream' to false"
+                              : call->logprobs ? "a task has no 'logprobs'"
+                                               : "a task has one prompt: send a task for each");
     }
     if (status == BY_OK && call->fetches) {
         *param = "entities";

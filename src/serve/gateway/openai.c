@@ -179,8 +179,10 @@ static by_status read_best(by__call *call, asked *a, const char **param, by_erro
                             (long long)a->best_of, (long long)a->n);
     }
     if (a->best_of > a->n && a->stream) {
-        return by_error_set(error, BY_EARG,
-                            "'best_of' above 'n' is no stream: the best are known at the end");
+        return by_error_set(
+            error, BY_EARG,
+            "'best_of' above 'n' cannot be streamed, because the best are known at the "
+            "end: set 'stream' to false");
     }
     if (a->best_of > a->n) {
         call->own = json_pack("{sI}", "best", (json_int_t)a->n);

@@ -152,7 +152,7 @@ static by_status refuse_others(const asked *a, const char **param, by_error *err
     }
     *param = "stream";
     if (a->background && a->stream) {
-        return by_error_set(error, BY_EARG, "a response in the background is no stream");
+        return by_error_set(error, BY_EARG, "'background' and 'stream' cannot both be true");
     }
     *param = "background";
     return !a->background || a->store ? BY_OK

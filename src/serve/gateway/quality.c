@@ -285,11 +285,13 @@ void by__quality_print(const by__quality *quality, by__text *out)
         [ERRORS] = {"banyan_feedback_errors_total", "Predicted numbers that have a label.",
                     "counter"},
         [ABSOLUTE] = {"banyan_feedback_absolute_error_total",
-                      "Sum of their distances from the label.", "counter"},
-        [SQUARED] = {"banyan_feedback_squared_error_total", "Sum of the squares of these.",
+                      "Sum of the absolute errors of predicted numbers that have a label.",
+                      "counter"},
+        [SQUARED] = {"banyan_feedback_squared_error_total",
+                     "Sum of the squared errors of predicted numbers that have a label.",
                      "counter"},
         [RATING] = {"banyan_feedback_version_rating_mean",
-                    "Of the last 100 ratings of its answers.", "gauge"},
+                    "Mean of the last 100 ratings of the version's answers.", "gauge"},
     };
     for (figure f = CORRECT; f <= RATING; f++) {
         by__metrics_family(out, families[f].name, families[f].help, families[f].type);

@@ -200,7 +200,8 @@ static by_status greet(by__redis_link *l, const json_t *hello, by_error *error)
     }
     if (l->role == NULL || name == NULL || !by__id_valid(name) ||
         (model != NULL && strlen(model) >= sizeof l->model)) {
-        return by_error_set(error, BY_EARG, "the first message on a link says who speaks");
+        return by_error_set(error, BY_EARG,
+                            "the first message of a link must be a 'hello' with a role and a name");
     }
     memcpy(l->name, name, strlen(name) + 1);
     (void)snprintf(l->model, sizeof l->model, "%s", model == NULL ? "" : model);

@@ -245,8 +245,8 @@ void by__metrics_print(by__text *out, const by__metrics *metrics)
                           "Between two texts of a stream.", &m->token);
     by__metrics_histogram(out, "banyan_request_duration_seconds", "From a request to its end.",
                           &m->whole);
-    by__metrics_counter(out, "banyan_requests_running", "Requests without an end.", "gauge", NULL,
-                        (double)m->running);
+    by__metrics_counter(out, "banyan_requests_running", "Requests that are being answered.",
+                        "gauge", NULL, (double)m->running);
     by__metrics_counter(out, "banyan_cancelled_total", "Requests whose client went away.",
                         "counter", NULL, (double)m->cancelled);
     by__metrics_counter(out, "banyan_failed_total", "Requests that an error ended.", "counter",

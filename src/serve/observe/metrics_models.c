@@ -32,21 +32,26 @@ static const struct {
     bool counts; /* a counter, else a gauge */
 } rows[] = {
     {"banyan_model_queue_requests", "Requests that wait for a worker.", "queue", OF_MODEL, false},
-    {"banyan_model_queue_tokens", "Their tokens, by guess.", "queue_tokens", OF_MODEL, false},
-    {"banyan_model_queue_oldest_seconds", "The time that the first of them has waited.", "oldest",
-     OF_MODEL, false},
+    {"banyan_model_queue_tokens", "Estimated tokens of the requests that wait for a worker.",
+     "queue_tokens", OF_MODEL, false},
+    {"banyan_model_queue_oldest_seconds",
+     "Seconds that the oldest of the requests in the queue has waited.", "oldest", OF_MODEL, false},
     {"banyan_model_expected_wait_seconds",
-     "The time that a request which comes now would wait for a worker.", "wait", OF_MODEL, false},
+     "Estimated seconds that a new request would wait for a worker.", "wait", OF_MODEL, false},
     {"banyan_model_sessions", "Sequences that workers run at a time.", "sessions", OF_MODEL, false},
-    {"banyan_model_workers", "Workers.", "workers", OF_MODEL, false},
-    {"banyan_version_workers", "Workers.", "workers", OF_VERSION, false},
-    {"banyan_version_share", "Share of new requests.", "share", OF_VERSION, false},
+    {"banyan_model_workers", "Workers that are connected.", "workers", OF_MODEL, false},
+    {"banyan_version_workers", "Workers that are connected.", "workers", OF_VERSION, false},
+    {"banyan_version_share", "Share of new requests that the version gets, 0 to 1.", "share",
+     OF_VERSION, false},
     {"banyan_version_requests_total", "Requests that ended.", "requests", OF_VERSION, true},
-    {"banyan_version_errors_total", "Of them, with an error of the server.", "errors", OF_VERSION,
+    {"banyan_version_errors_total", "Requests that ended with an error of the server.", "errors",
+     OF_VERSION, true},
+    {"banyan_shadow_same_total", "Shadow requests whose answer was that of the client.", "same",
+     OF_COPIES, true},
+    {"banyan_shadow_different_total",
+     "Shadow requests whose answer differed from that of the client.", "different", OF_COPIES,
      true},
-    {"banyan_shadow_same_total", "Copies with the client's answer.", "same", OF_COPIES, true},
-    {"banyan_shadow_different_total", "Copies with another answer.", "different", OF_COPIES, true},
-    {"banyan_shadow_failed_total", "Copies that failed.", "failed", OF_COPIES, true},
+    {"banyan_shadow_failed_total", "Shadow requests that failed.", "failed", OF_COPIES, true},
 };
 
 static const struct {
@@ -54,9 +59,10 @@ static const struct {
     const char *help;
     const char *key;
 } times[] = {
-    {"banyan_version_time_to_first_token_seconds", "From the broker's queue to the first text.",
-     "first"},
-    {"banyan_version_request_duration_seconds", "From the broker's queue to the end.", "whole"},
+    {"banyan_version_time_to_first_token_seconds",
+     "Seconds from the broker's queue to the first text.", "first"},
+    {"banyan_version_request_duration_seconds",
+     "Seconds from the broker's queue to the end of the answer.", "whole"},
 };
 
 /* Adds model="..." and, for a version, version="...". */

@@ -214,7 +214,9 @@ static void on_message(void *user, by__link *link, json_t *message)
     } else if (strcmp(kind, "status") == 0) {
         tell_status(m, link);
     } else {
-        (void)by_error_set(&error, BY_EARG, "an unknown question");
+        (void)by_error_set(&error, BY_EARG,
+                           "unknown control message '%.60s'; one of deploy, rollback, status",
+                           kind);
         answer(link, &error);
     }
 }

@@ -176,7 +176,9 @@ by_status by__predicting_prepare(const by__predicting *p, by__batch_job *job, co
     bool images = p->columns == 0;
     *param = images ? "images" : "rows";
     if ((images ? a.images : a.rows) == NULL || (images ? a.rows : a.images) != NULL) {
-        return by_error_set(error, BY_EARG, "the model reads '%s'", *param);
+        return by_error_set(error, BY_EARG,
+                            "the model predicts '%s': send that field, and not '%s'", *param,
+                            images ? "rows" : "images");
     }
     job->close = close_input;
     BY_TRY(images ? take_images(job, p, a.images, error) : take_rows(job, p, a.rows, error));

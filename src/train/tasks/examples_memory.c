@@ -93,13 +93,13 @@ static by_status make_set(by_array_set **out, const by__examples *d,
     if (d->encoding != NULL) {
         return examples->table != NULL
                    ? by_encoding_apply(d->encoding, examples->table, false, out, error)
-                   : by_error_set(error, BY_EARG, "the model reads rows of a table");
+                   : by_error_set(error, BY_EARG, "the model predicts rows of a table, not images");
     }
     if (examples->files != NULL) {
         return decode(out, d, examples, error);
     }
     if (examples->images == NULL) {
-        return by_error_set(error, BY_EARG, "the model reads images");
+        return by_error_set(error, BY_EARG, "the model predicts images, not rows of a table");
     }
     by_array images = *examples->images;
     images.name = "images";
