@@ -229,8 +229,11 @@ void by__answer_feedback(by__gateway *g, by__exchange *x, const by__http_request
     if (!by__gateway_takes_json(g, x, r)) {
         return;
     }
-    json_t *body = json_loadb(r->body, r->body_length, JSON_REJECT_DUPLICATES, NULL);
-    by_status status = read_body(&a, body, &param, &error);
+    json_t *body = NULL;
+    by_status status = by__body_parse(&body, r->body, r->body_length, &error);
+    if (status == BY_OK) {
+        status = read_body(&a, body, &param, &error);
+    }
     if (status == BY_OK) {
         status = keep(g->feedback, x, &a, key, &error);
     }

@@ -307,12 +307,15 @@ void by__answer_task_events(by__gateway *g, by__exchange *x, const by__http_requ
 void by__watch_answer(by__gateway *g, const json_t *message);
 void by__watches_lost(by__gateway *g);
 
+/* ---- bodies (json_body.c) ---- */
+
+/* Parses JSON. BY_EARG: it is malformed, nested too deep, or has too many values. */
+by_status by__body_parse(json_t **out, const char *body, size_t length, by_error *error);
+
 /* ---- OpenAI's API (openai.c, openai_answer.c) ---- */
 
 extern const by__call_form by__completion_form;
 extern const by__call_form by__chat_form;
-/* Parses the JSON of a body. BY_EARG: it is malformed, or nested too deep. */
-by_status by__openai_parse(json_t **out, const char *body, size_t length, by_error *error);
 /* The same as the `read` of a form. */
 by_status by__openai_read_text(by__call *call, const by__http_request *request, const char **param,
                                by_error *error);

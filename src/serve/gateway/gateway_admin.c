@@ -138,11 +138,16 @@ static const by__field deployment_fields[] = {
     BY__BOOL("force", by_deploy_options, force),
 };
 
-/* Parses an optional body. */
-static json_t *body_of(const by__http_request *r)
+/* Parses an optional body and reads its fields; *body is released when they are no longer used. */
+static by_status read_body(void *out, const by__field *fields, size_t count,
+                           const by__http_request *r, json_t **body, const char **param,
+                           by_error *error)
 {
-    return r->body_length == 0 ? json_object()
-                               : json_loadb(r->body, r->body_length, JSON_REJECT_DUPLICATES, NULL);
+    *body = r->body_length == 0 ? json_object() : NULL;
+    if (*body == NULL) {
+        BY_TRY(by__body_parse(body, r->body, r->body_length, error));
+    }
+    return by__fields_read(out, fields, count, *body, param, error);
 }
 
 /* Absent paths have defaults. */
@@ -156,11 +161,11 @@ void by__answer_deploy(by__gateway *g, by__exchange *x, const by__http_request *
     by_deploy_options d;
     const char *param = NULL;
     by_error error = {0};
-    json_t *body = body_of(r);
+    json_t *body = NULL;
     BY_UNUSED(key);
     by_deploy_defaults(&d);
-    by_status status = by__fields_read(&d, deployment_fields, BY_ARRAY_LENGTH(deployment_fields),
-                                       body, &param, &error);
+    by_status status = read_body(&d, deployment_fields, BY_ARRAY_LENGTH(deployment_fields), r,
+                                 &body, &param, &error);
     bool good = is_absolute(d.path);
     if (status == BY_OK && !(good && is_absolute(d.adapter))) {
         param = good ? "adapter" : "path";
@@ -184,9 +189,9 @@ void by__answer_rollback(by__gateway *g, by__exchange *x, const by__http_request
     by_deploy_options back = {.rollback = true};
     const char *param = NULL;
     by_error error = {0};
-    json_t *body = body_of(r);
+    json_t *body = NULL;
     BY_UNUSED(key);
-    if (by__fields_read(&back, fields, BY_ARRAY_LENGTH(fields), body, &param, &error) != BY_OK) {
+    if (read_body(&back, fields, BY_ARRAY_LENGTH(fields), r, &body, &param, &error) != BY_OK) {
         by__reply_error(g, x, 400, "invalid_request", param, error.message);
     } else {
         ask(g, x, by__deploy_message(&back));

@@ -376,7 +376,7 @@ void by__answer_task_new(by__gateway *g, by__exchange *x, const by__http_request
     if (!by__gateway_takes_json(g, x, r)) {
         return;
     }
-    by_status status = by__openai_parse(&body, r->body, r->body_length, &error);
+    by_status status = by__body_parse(&body, r->body, r->body_length, &error);
     if (status == BY_OK) {
         status = by__fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, &param, &error);
     }

@@ -409,7 +409,7 @@ by_status by__openai_read_text(by__call *call, const by__http_request *request, 
                                by_error *error)
 {
     json_t *body;
-    BY_TRY(by__openai_parse(&body, request->body, request->body_length, error));
+    BY_TRY(by__body_parse(&body, request->body, request->body_length, error));
     by_status status = by__openai_read(call, body, request->body_length, param, error);
     json_decref(body);
     return status;

@@ -82,7 +82,7 @@ static by_status read_body(by__call *call, const by__http_request *request, cons
 {
     asked a = {0};
     json_t *body;
-    BY_TRY(by__openai_parse(&body, request->body, request->body_length, error));
+    BY_TRY(by__body_parse(&body, request->body, request->body_length, error));
     by_status status = by__fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, param, error);
     if (status == BY_OK) {
         status = read_fields(call, &a, request->body_length, param, error);

@@ -19,7 +19,7 @@ static by_status make_schema(json_t **out, const json_t *value, by_error *error)
     if (json_is_string(value)) {
         json_decref(schema);
         by_status status =
-            by__openai_parse(&schema, json_string_value(value), json_string_length(value), error);
+            by__body_parse(&schema, json_string_value(value), json_string_length(value), error);
         if (status != BY_OK) {
             return by_error_prefix(error, status, "a schema");
         }

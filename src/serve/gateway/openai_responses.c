@@ -211,7 +211,7 @@ static by_status read_body(by__call *call, const by__http_request *request, cons
     asked a = {.temperature = 1.0, .top_p = 1.0, .store = true};
     json_t *body;
     json_t *chat = NULL;
-    BY_TRY(by__openai_parse(&body, request->body, request->body_length, error));
+    BY_TRY(by__body_parse(&body, request->body, request->body_length, error));
     by_status status = by__fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, param, error);
     if (status == BY_OK) {
         status = refuse_others(&a, param, error);

@@ -97,7 +97,7 @@ static by_status read_parts(json_t **out, const by__http_request *request, by_er
                 status = by_error_set(error, BY_EMEMORY, "out of memory: an image");
             }
         } else if (strcmp(p->name, "rows") == 0) {
-            status = by__openai_parse(&value, p->data, p->length, error);
+            status = by__body_parse(&value, p->data, p->length, error);
             if (status == BY_OK) {
                 status = json_object_set_new(body, "rows", value) == 0
                              ? BY_OK
@@ -127,7 +127,7 @@ static by_status read_json(json_t **out, const by__http_request *request, by_err
         return read_parts(out, request, error);
     }
     if (by__http_is_type(request, "application/json")) {
-        return by__openai_parse(out, request->body, request->body_length, error);
+        return by__body_parse(out, request->body, request->body_length, error);
     }
     return by_error_set(error, BY_EARG,
                         "Content-Type must be application/json, multipart/form-data, image/jpeg or "
