@@ -35,7 +35,7 @@ static int run(int argc, char **argv)
         {"top", CLI_INTEGER_FROM(1), &o.top, "K",
          "most probable tokens to store per position (default 64, or the whole vocabulary if it is "
          "smaller)"},
-        {"temperature", CLI_NUMBER_ABOVE(0, INFINITY), &o.temperature, "T",
+        {"temperature", CLI_NUMBER_ABOVE(0, 1000), &o.temperature, "T",
          "the student's distill.temperature (default 2)"},
         {"context", CLI_INTEGER_FROM(1), &o.context, "N",
          "the student's model.context (default: the teacher's)"},

@@ -71,7 +71,7 @@ say "the most probable tokens, and what is refused"
 run 0 "$banyan" pack text.txt --tokenizer "$tokenizer" --output packed
 for temperature in 0 inf 1001; do
     run 2 "$banyan" logits kept --data packed --out hot --temperature "$temperature"
-    holds err "a temperature above 0, up to 1000"
+    holds err "is not a number above 0 and at most 1000"
 done
 run 0 "$banyan" logits kept --data packed --out said --top 4
 run 0 "$banyan" "$@" --set data.train=packed --set distill.logits=said --set name=few
