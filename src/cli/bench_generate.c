@@ -259,18 +259,18 @@ static by_status measure(request *r, const char *path, by_error *error)
 static int run(int argc, char **argv)
 {
     request r = {.prompt = -1, .tokens = -1};
-    const cli_flag flags[] = {{"prompt-tokens", CLI_INTEGER_IN(1, MAX_TOKENS), &r.prompt, "N",
-                               "tokens of the prompt (default 512, or what fits the context)"},
-                              {"tokens", CLI_INTEGER_IN(1, MAX_TOKENS), &r.tokens, "N",
-                               "tokens to generate (default 128, or what fits the context)"},
-                              {"precision", CLI_STRING, &r.precision, "TYPE",
-                               CLI_PRECISION_HELP " (default: the model's)"},
-                              {"threads", CLI_THREADS, &r.threads, "N",
-                               "compute threads (default: the model's train.threads)"},
-                              {"set", CLI_LIST, &r.overrides, "KEY=VALUE",
-                               "override a key of a config file; may be repeated"},
-                              {"json", CLI_SWITCH, &r.json, NULL, CLI_JSON_HELP},
-                              {NULL, CLI_SWITCH, NULL, NULL, NULL}};
+    const cli_flag flags[] = {
+        {"prompt-tokens", CLI_INTEGER_IN(1, MAX_TOKENS), &r.prompt, "N",
+         "tokens of the prompt (default 512, or what fits the context)"},
+        {"tokens", CLI_INTEGER_IN(1, MAX_TOKENS), &r.tokens, "N",
+         "tokens to generate (default 128, or what fits the context)"},
+        {"precision", CLI_STRING, &r.precision, "TYPE", CLI_MODEL_PRECISION_HELP},
+        {"threads", CLI_THREADS, &r.threads, "N",
+         "compute threads (default: the model's train.threads)"},
+        {"set", CLI_LIST, &r.overrides, "KEY=VALUE",
+         "override a key of a config file; may be repeated"},
+        {"json", CLI_SWITCH, &r.json, NULL, CLI_JSON_HELP},
+        {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
     by_error error = {0};

@@ -428,9 +428,7 @@ static int run(int argc, char **argv)
          "random seed; equal seeds give equal answers (default 0)"},
         {"context", CLI_INTEGER_FROM(1), &r.context, "N",
          "tokens of a conversation, at most (default: the model's context)"},
-        {"precision", CLI_STRING, &r.precision, "TYPE",
-         CLI_PRECISION_HELP
-         " (default: that of the run or of its codes; f32 for other directories)"},
+        {"precision", CLI_STRING, &r.precision, "TYPE", CLI_MODEL_PRECISION_HELP},
         {"threads", CLI_THREADS, &r.threads, "N",
          "compute threads (default: the model's train.threads)"},
         {"adapter", CLI_STRING, &r.adapter, "DIR", CLI_ADAPTER_HELP},

@@ -173,8 +173,11 @@ double cli_trained_percent(const by_model_size *size);
 /* What the flags --precision, --best, --ema and --adapter say of themselves. */
 #define CLI_PRECISIONS     "f32, bf16, fp16, int8, w8a8, fp8 or int4"
 #define CLI_PRECISION_HELP "precision of the weights: " CLI_PRECISIONS
-#define CLI_BEST_HELP      "use the checkpoint with the lowest validation loss, not the newest one"
-#define CLI_EMA_HELP       "use the moving average of the weights (optimizer.ema)"
+/* Of commands that take a run or a directory. */
+#define CLI_MODEL_PRECISION_HELP                                                                   \
+    CLI_PRECISION_HELP " (default: that of the run or of its codes; f32 for other directories)"
+#define CLI_BEST_HELP "use the checkpoint with the lowest validation loss, not the newest one"
+#define CLI_EMA_HELP  "use the moving average of the weights (optimizer.ema)"
 #define CLI_ADAPTER_HELP                                                                           \
     "add the LoRA adapters in this directory, as PEFT or a run with the section lora writes them"
 #define CLI_SET_HELP  "override a key of the config, e.g. train.steps=100; may be repeated"

@@ -106,9 +106,7 @@ static int run(int argc, char **argv)
          "texts that are computed together (default 8)"},
         {"context", CLI_INTEGER_FROM(1), &r.context, "N",
          "tokens of the longest text (default: the model's context)"},
-        {"precision", CLI_STRING, &r.precision, "TYPE",
-         CLI_PRECISION_HELP
-         " (default: that of the run or of its codes; f32 for other directories)"},
+        {"precision", CLI_STRING, &r.precision, "TYPE", CLI_MODEL_PRECISION_HELP},
         {"threads", CLI_THREADS, &r.threads, "N",
          "compute threads (default: the model's train.threads)"},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},

@@ -475,8 +475,7 @@ static int run(int argc, char **argv)
         {"kv", CLI_STRING, &r.kv, "int8", CLI_KV_HELP},
         {"sessions", CLI_INTEGER_IN(1, 4096), &r.sessions, "N",
          "prompts of a batch that run at the same time (default 16)"},
-        {"tokens", CLI_INTEGER_FROM(0), &r.tokens, "N",
-         "tokens to generate, at most (default 200)"},
+        {"tokens", CLI_INTEGER_FROM(0), &r.tokens, "N", "most tokens to generate (default 200)"},
         {"temperature", CLI_NUMBER, &r.sampling.temperature, "T",
          "sampling temperature; 0 always takes the most probable token (default 0.8)"},
         {"top-k", CLI_INTEGER_FROM(0), &r.sampling.top_k, "K",
@@ -506,11 +505,8 @@ static int run(int argc, char **argv)
         {"seed", CLI_SEED, &r.sampling.seed, "N",
          "random seed; equal seeds give equal texts (default 0)"},
         {"context", CLI_INTEGER_FROM(1), &r.context, "N",
-         "tokens of the context window (default: what prompt and --tokens need, up to the "
-         "model's)"},
-        {"precision", CLI_STRING, &r.precision, "TYPE",
-         CLI_PRECISION_HELP
-         " (default: that of the run or of its codes; f32 for other directories)"},
+         "tokens of the context window (default: as prompt and --tokens need, up to the model's)"},
+        {"precision", CLI_STRING, &r.precision, "TYPE", CLI_MODEL_PRECISION_HELP},
         {"threads", CLI_THREADS, &r.threads, "N",
          "compute threads (default: the model's train.threads)"},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},

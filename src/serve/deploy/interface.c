@@ -48,10 +48,13 @@ static bool columns_differ(char why[BY__INTERFACE_REASON], const json_t *serving
     json_array_foreach(serving, i, column)
     {
         const char *name = by__get_text(column, "name");
+        if (name == NULL) {
+            continue;
+        }
         const char *kind = by__get_text(column, "kind");
-        const json_t *other = name == NULL ? NULL : find_column(coming, name);
+        const json_t *other = find_column(coming, name);
         const char *other_kind = by__get_text(other, "kind");
-        if (name != NULL && other == NULL) {
+        if (other == NULL) {
             (void)snprintf(why, BY__INTERFACE_REASON, "it reads no column '%.*s'", shown(name),
                            name);
             return true;

@@ -238,8 +238,8 @@ static json_t *schema_of_any(const chosen *c)
     json_t *parts = json_object();
     bool good = true;
     for (size_t i = 0; i < c->count; i++) {
-        char name[16];
-        char place[32];
+        char name[24];
+        char place[40];
         (void)snprintf(name, sizeof name, "f%zu", i);
         (void)snprintf(place, sizeof place, "#/$defs/%s", name);
         json_t *arguments = arguments_of(c->functions[i]);
@@ -460,7 +460,10 @@ size_t by__openai_add_calls(const by__call *call, size_t choice, bool streams, b
 
 size_t by__openai_shown(const by__text *text)
 {
-    const char *mark = text->data == NULL ? NULL : strstr(text->data, OPEN);
+    if (text->data == NULL) {
+        return 0;
+    }
+    const char *mark = strstr(text->data, OPEN);
     if (mark != NULL) {
         return trimmed(text->data, (size_t)(mark - text->data));
     }
@@ -471,5 +474,5 @@ size_t by__openai_shown(const by__text *text)
             break;
         }
     }
-    return length == 0 ? 0 : trimmed(text->data, length);
+    return trimmed(text->data, length);
 }

@@ -171,37 +171,40 @@ static void tell_status(by__served *m, by__link *link)
     json_decref(message);
 }
 
-/* The model that a message names, which a server of one model need not. */
-static by_status choose(by__served **out, by__supervisor *s, const json_t *message, by_error *error)
+/* The model that a message names, which a server of one model need not. NULL: an error. */
+static by__served *choose(by__supervisor *s, const json_t *message, by_error *error)
 {
     const char *name = by__get_text(message, "model");
     by__text names = {0};
-    *out = name != NULL          ? by__supervisor_model(s, name)
-           : s->model_count == 1 ? &s->models[0]
-                                 : NULL;
-    if (*out != NULL) {
-        return BY_OK;
+    if (name == NULL && s->model_count == 1) {
+        return s->models;
+    }
+    by__served *m = name == NULL ? NULL : by__supervisor_model(s, name);
+    if (m != NULL) {
+        return m;
     }
     for (size_t i = 0; i < s->model_count; i++) {
         by__text_format(&names, "%s%s", i == 0 ? "" : ", ", s->models[i].name);
     }
     const char *list = names.data == NULL ? "" : names.data;
-    (void)(name == NULL
-               ? by_error_set(error, BY_EARG, "several models are served: name one of %s (--name)",
-                              list)
-               : by_error_set(error, BY_EARG, "no model %s is served: there are %s", name, list));
+    if (name == NULL) {
+        (void)by_error_set(error, BY_EARG, "several models are served: name one of %s (--name)",
+                           list);
+    } else {
+        (void)by_error_set(error, BY_EARG, "no model %s is served: there are %s", name, list);
+    }
     by__text_free(&names);
-    return error->status;
+    return NULL;
 }
 
 static void on_message(void *user, by__link *link, json_t *message)
 {
-    by__served *m;
     const char *kind = by__get_text(message, "t");
     by_deploy_options options;
     by_error error = {0};
+    by__served *m = choose(user, message, &error);
     kind = kind == NULL ? "" : kind;
-    if (choose(&m, user, message, &error) != BY_OK) {
+    if (m == NULL) {
         answer(link, &error);
     } else if (strcmp(kind, "deploy") == 0) {
         if (by__deploy_read(&options, message, &error) == BY_OK) {
