@@ -10,15 +10,33 @@ static const by__gguf_layer llama_layers[] = {
     {0},
 };
 
+/* What a block of a mixture shares with one of a llama, and their metadata. */
+#define LLAMA_BLOCK                                                                                \
+    {"attn_norm", "input_layernorm", BY__GGUF_PLAIN, true},                                        \
+        {"attn_q", "self_attn.q_proj", BY__GGUF_HEADS, false},                                     \
+        {"attn_k", "self_attn.k_proj", BY__GGUF_KV_HEADS, false},                                  \
+        {"attn_v", "self_attn.v_proj", BY__GGUF_PLAIN, false},                                     \
+        {"attn_output", "self_attn.o_proj", BY__GGUF_PLAIN, false},                                \
+        {"attn_q_norm", "self_attn.q_norm", BY__GGUF_PLAIN, true},                                 \
+        {"attn_k_norm", "self_attn.k_norm", BY__GGUF_PLAIN, true},                                 \
+    {                                                                                              \
+        "ffn_norm", "post_attention_layernorm", BY__GGUF_PLAIN, true                               \
+    }
+#define LLAMA_KEYS                                                                                 \
+    {"context_length", "max_position_embeddings", BY__GGUF_WHOLE, false},                          \
+        {"embedding_length", "hidden_size", BY__GGUF_WHOLE, false},                                \
+        {"block_count", "num_hidden_layers", BY__GGUF_WHOLE, false},                               \
+        {"feed_forward_length", "intermediate_size", BY__GGUF_WHOLE, false},                       \
+        {"attention.head_count", "num_attention_heads", BY__GGUF_WHOLE, false},                    \
+        {"attention.head_count_kv", "num_key_value_heads", BY__GGUF_WHOLE, true},                  \
+        {"attention.key_length", "head_dim", BY__GGUF_WHOLE, true},                                \
+        {"attention.layer_norm_rms_epsilon", "rms_norm_eps", BY__GGUF_REAL, false},                \
+    {                                                                                              \
+        "rope.freq_base", "rope_theta", BY__GGUF_REAL, true                                        \
+    }
+
 static const by__gguf_layer llama_blocks[] = {
-    {"attn_norm", "input_layernorm", BY__GGUF_PLAIN, true},
-    {"attn_q", "self_attn.q_proj", BY__GGUF_HEADS, false},
-    {"attn_k", "self_attn.k_proj", BY__GGUF_KV_HEADS, false},
-    {"attn_v", "self_attn.v_proj", BY__GGUF_PLAIN, false},
-    {"attn_output", "self_attn.o_proj", BY__GGUF_PLAIN, false},
-    {"attn_q_norm", "self_attn.q_norm", BY__GGUF_PLAIN, true},
-    {"attn_k_norm", "self_attn.k_norm", BY__GGUF_PLAIN, true},
-    {"ffn_norm", "post_attention_layernorm", BY__GGUF_PLAIN, true},
+    LLAMA_BLOCK,
     {"ffn_gate", "mlp.gate_proj", BY__GGUF_PLAIN, false},
     {"ffn_up", "mlp.up_proj", BY__GGUF_PLAIN, false},
     {"ffn_down", "mlp.down_proj", BY__GGUF_PLAIN, false},
@@ -26,26 +44,13 @@ static const by__gguf_layer llama_blocks[] = {
 };
 
 static const by__gguf_key llama_keys[] = {
-    {"context_length", "max_position_embeddings", BY__GGUF_WHOLE, false},
-    {"embedding_length", "hidden_size", BY__GGUF_WHOLE, false},
-    {"block_count", "num_hidden_layers", BY__GGUF_WHOLE, false},
-    {"feed_forward_length", "intermediate_size", BY__GGUF_WHOLE, false},
-    {"attention.head_count", "num_attention_heads", BY__GGUF_WHOLE, false},
-    {"attention.head_count_kv", "num_key_value_heads", BY__GGUF_WHOLE, true},
-    {"attention.key_length", "head_dim", BY__GGUF_WHOLE, true},
-    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", BY__GGUF_REAL, false},
-    {"rope.freq_base", "rope_theta", BY__GGUF_REAL, true},
+    LLAMA_KEYS,
     {0},
 };
 
 /* llama.cpp computes the router and its choice in f32. */
 static const by__gguf_layer mixtral_blocks[] = {
-    {"attn_norm", "input_layernorm", BY__GGUF_PLAIN, true},
-    {"attn_q", "self_attn.q_proj", BY__GGUF_HEADS, false},
-    {"attn_k", "self_attn.k_proj", BY__GGUF_KV_HEADS, false},
-    {"attn_v", "self_attn.v_proj", BY__GGUF_PLAIN, false},
-    {"attn_output", "self_attn.o_proj", BY__GGUF_PLAIN, false},
-    {"ffn_norm", "post_attention_layernorm", BY__GGUF_PLAIN, true},
+    LLAMA_BLOCK,
     {"ffn_gate_inp", "block_sparse_moe.gate", BY__GGUF_PLAIN, true},
     {"ffn_gate_exps", "block_sparse_moe.experts.*.w1", BY__GGUF_EXPERTS, false},
     {"ffn_up_exps", "block_sparse_moe.experts.*.w3", BY__GGUF_EXPERTS, false},
@@ -54,15 +59,7 @@ static const by__gguf_layer mixtral_blocks[] = {
 };
 
 static const by__gguf_key mixtral_keys[] = {
-    {"context_length", "max_position_embeddings", BY__GGUF_WHOLE, false},
-    {"embedding_length", "hidden_size", BY__GGUF_WHOLE, false},
-    {"block_count", "num_hidden_layers", BY__GGUF_WHOLE, false},
-    {"feed_forward_length", "intermediate_size", BY__GGUF_WHOLE, false},
-    {"attention.head_count", "num_attention_heads", BY__GGUF_WHOLE, false},
-    {"attention.head_count_kv", "num_key_value_heads", BY__GGUF_WHOLE, true},
-    {"attention.key_length", "head_dim", BY__GGUF_WHOLE, true},
-    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", BY__GGUF_REAL, false},
-    {"rope.freq_base", "rope_theta", BY__GGUF_REAL, true},
+    LLAMA_KEYS,
     {BY__GGUF_EXPERT_COUNT, "num_local_experts", BY__GGUF_WHOLE, false},
     {"expert_used_count", "num_experts_per_tok", BY__GGUF_WHOLE, false},
     {0},
