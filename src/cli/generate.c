@@ -114,12 +114,13 @@ by_status cli_encode_prompt(by_token_buffer *out, const by_tokenizer *tokenizer,
                                               : status;
 }
 
-int64_t cli_needed_context(size_t prompt, int64_t tokens, const by_config *config)
+int64_t cli_context_of(const cli_generation *r, size_t prompt, int64_t tokens,
+                       const by_pretrained *model)
 {
-    int64_t most = config->model.context;
+    int64_t most = by_pretrained_config(model)->model.context;
     bool fits = prompt < (size_t)most && tokens < most - (int64_t)prompt;
     int64_t need = fits ? (int64_t)prompt + tokens : most;
-    return need < 1 ? 1 : need;
+    return r->context > 0 ? r->context : need < 1 ? 1 : need;
 }
 
 static by_status read_prompt(session *s, by_error *error)
@@ -295,20 +296,15 @@ static by_status open_model(session *s, const char *path, by_error *error)
 {
     const cli_generation *r = s->request;
     by_pretrained *pretrained = NULL;
-    by_generator_options options = {.context = r->context,
-                                    .threads = (int)r->threads,
-                                    .precision = r->precision,
-                                    .slide = true};
+    by_generator_options options = {
+        .threads = (int)r->threads, .precision = r->precision, .slide = true};
     by_status status = cli_open_generation(&pretrained, &s->tokenizer, &s->form, r, path, error);
     if (status == BY_OK) {
         status = read_prompt(s, error);
     }
     if (status == BY_OK) {
         options.vocab = (int64_t)by_tokenizer_vocab(s->tokenizer);
-        if (r->context == 0) {
-            options.context =
-                cli_needed_context(s->prompt.count, r->tokens, by_pretrained_config(pretrained));
-        }
+        options.context = cli_context_of(r, s->prompt.count, r->tokens, pretrained);
         status = by_generator_open(&s->generator, by_pretrained_config(pretrained),
                                    by_pretrained_weights(pretrained), &options, error);
     }

@@ -85,9 +85,10 @@ void cli_form_close(cli_form *form);
 by_status cli_form_process(by_logit_process **out, const cli_form *form, int32_t n,
                            by_error *error);
 
-/* Returns the context that a prompt and its continuation need, at most the model's: memory for keys
- * and values is taken for all of it. */
-int64_t cli_needed_context(size_t prompt, int64_t tokens, const by_config *config);
+/* Returns the context for a prompt and its continuation: --context if it is given, else what they
+ * need, at most the model's, since memory for keys and values is taken for all of it. */
+int64_t cli_context_of(const cli_generation *r, size_t prompt, int64_t tokens,
+                       const by_pretrained *model);
 /* Encodes a prompt; an empty one becomes a token that starts a text. */
 by_status cli_encode_prompt(by_token_buffer *out, const by_tokenizer *tokenizer, const char *text,
                             size_t length, by_error *error);

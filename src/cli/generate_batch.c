@@ -510,9 +510,9 @@ static by_status work(batch *b, by_error *error)
     return status;
 }
 
-/* Returns the context that the longest prompt and its continuation need, at most the model's. A
- * prompt that cannot be encoded is refused when it is submitted. */
-static int64_t needed_context(batch *b, const by_config *config)
+/* Returns the context for the longest prompt and its continuation. A prompt that cannot be encoded
+ * is refused when it is submitted. */
+static int64_t longest_context(batch *b, const by_pretrained *model)
 {
     int64_t most = 1;
     for (size_t i = 0; i < b->count; i++) {
@@ -523,7 +523,7 @@ static int64_t needed_context(batch *b, const by_config *config)
             by_token_buffer_free(&it->prompt);
         }
         int64_t tokens = it->from.tokens < 0 ? b->r->tokens : it->from.tokens;
-        int64_t need = cli_needed_context(it->prompt.count, tokens, config);
+        int64_t need = cli_context_of(b->r, it->prompt.count, tokens, model);
         most = need > most ? need : most;
     }
     return most;
@@ -535,8 +535,7 @@ static by_status open_engine(batch *b, const char *path, by_error *error)
     by_pretrained *pretrained = NULL;
     int64_t texts =
         (int64_t)b->count > r->sessions / b->each ? r->sessions : (int64_t)b->count * b->each;
-    by_engine_options options = {.context = r->context,
-                                 .sessions = texts < r->sessions ? texts : r->sessions,
+    by_engine_options options = {.sessions = texts,
                                  .waiting = 4 * r->sessions,
                                  .threads = (int)r->threads,
                                  .precision = r->precision,
@@ -549,9 +548,7 @@ static by_status open_engine(batch *b, const char *path, by_error *error)
     }
     if (status == BY_OK) {
         options.vocab = (int64_t)by_tokenizer_vocab(b->tokenizer);
-        if (r->context == 0) {
-            options.context = needed_context(b, by_pretrained_config(pretrained));
-        }
+        options.context = longest_context(b, pretrained);
         status = by_engine_open(&b->engine, by_pretrained_config(pretrained),
                                 by_pretrained_weights(pretrained), &options, error);
     }

@@ -47,20 +47,15 @@ static by_status open_model(session *s, const char *path, by_error *error)
 {
     const cli_generation *r = s->r;
     by_pretrained *pretrained = NULL;
-    by_beam_options options = {.beams = (int32_t)r->beams,
-                               .context = r->context,
-                               .threads = (int)r->threads,
-                               .precision = r->precision};
+    by_beam_options options = {
+        .beams = (int32_t)r->beams, .threads = (int)r->threads, .precision = r->precision};
     by_status status = cli_open_generation(&pretrained, &s->tokenizer, &s->form, r, path, error);
     if (status == BY_OK) {
         status = read_prompt(s, error);
     }
     if (status == BY_OK) {
         options.vocab = (int64_t)by_tokenizer_vocab(s->tokenizer);
-        if (r->context == 0) {
-            options.context =
-                cli_needed_context(s->prompt.count, r->tokens, by_pretrained_config(pretrained));
-        }
+        options.context = cli_context_of(r, s->prompt.count, r->tokens, pretrained);
         status = by_beam_open(&s->beam, by_pretrained_config(pretrained),
                               by_pretrained_weights(pretrained), &options, error);
     }
