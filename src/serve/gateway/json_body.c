@@ -1,8 +1,8 @@
 /* JSON bodies of requests, parsed within bounds.
  *
  * A parsed value takes up to 80 times the memory of its text ("{}," becomes a hash table), and as
- * much time, in which the loop serves nobody else. So the text is searched for objects, lists and
- * commas first, which takes a millisecond for the longest body. */
+ * much time, in which the loop serves nobody else. So objects, lists and commas are
+ * counted in the text first. */
 #include <string.h>
 
 #include "serve/gateway/gateway.h"

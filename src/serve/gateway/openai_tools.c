@@ -16,8 +16,6 @@
 #include "serve/messages.h"
 
 #define MOST_TOOLS 128
-/* Most levels of a schema, which a body bounds, too. */
-#define MOST_DEPTH 100
 
 #define OPEN  "<tool_call>"
 #define CLOSE "</tool_call>"
@@ -197,27 +195,27 @@ static json_t *arguments_of(const json_t *function)
 }
 
 /* A copy of a schema that is moved to a place in another one: references to its root lead to that
- * place. NULL: memory is exhausted. */
-static json_t *moved(const json_t *value, const char *place, int depth)
+ * place. NULL: memory is exhausted. Its depth is bounded, as that of any body (json_body.c). */
+static json_t *moved(const json_t *value, const char *place)
 {
     const char *name;
     size_t i;
     json_t *item;
     json_t *out = NULL;
-    if (depth > MOST_DEPTH || (!json_is_object(value) && !json_is_array(value))) {
+    if (!json_is_object(value) && !json_is_array(value)) {
         return json_incref((json_t *)(uintptr_t)value);
     }
     out = json_is_object(value) ? json_object() : json_array();
     int code = out == NULL ? -1 : 0;
     json_array_foreach(value, i, item)
     {
-        code = code == 0 ? json_array_append_new(out, moved(item, place, depth + 1)) : code;
+        code = code == 0 ? json_array_append_new(out, moved(item, place)) : code;
     }
     json_object_foreach((json_t *)(uintptr_t)value, name, item)
     {
         const char *to = strcmp(name, "$ref") == 0 ? json_string_value(item) : NULL;
-        json_t *copy = to != NULL && to[0] == '#' ? json_sprintf("%s%s", place, to + 1)
-                                                  : moved(item, place, depth + 1);
+        json_t *copy =
+            to != NULL && to[0] == '#' ? json_sprintf("%s%s", place, to + 1) : moved(item, place);
         if (code == 0) {
             code = json_object_set_new(out, name, copy);
         } else {
@@ -249,7 +247,7 @@ static json_t *schema_of_any(const chosen *c)
                       "required", "name", "arguments", "additionalProperties", 0);
         good = json_array_append_new(any, one) == 0 && good;
         good = arguments != NULL && good &&
-               json_object_set_new(parts, name, moved(arguments, place, 0)) == 0;
+               json_object_set_new(parts, name, moved(arguments, place)) == 0;
         json_decref(arguments);
     }
     if (!good) {
