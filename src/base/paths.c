@@ -12,6 +12,11 @@ bool by__ends_with(const char *s, const char *end)
     return n > m && strcmp(s + n - m, end) == 0;
 }
 
+bool by__is_json_lines(const char *path)
+{
+    return by__ends_with(path, ".jsonl") || by__ends_with(path, ".ndjson");
+}
+
 by_status by__path_make(char **out, const char *a, const char *b, by_error *error)
 {
     char *path = by__path_join(a, b);

@@ -6,6 +6,8 @@
 
 /* Returns true if s ends in `end` and is longer than it. */
 bool by__ends_with(const char *s, const char *end);
+/* Returns true for the name of a file of JSON lines: .jsonl or .ndjson. */
+bool by__is_json_lines(const char *path);
 /* Joins two parts of a path with one '/'. Freed with free(). */
 by_status by__path_make(char **out, const char *a, const char *b, by_error *error);
 /* Returns the directory of temporary files: TMPDIR of the environment, else /tmp. */

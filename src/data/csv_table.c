@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/paths.h"
 #include "data/formats/array_file.h"
 #include "data/formats/csv.h"
 #include "data/formats/parquet.h"
@@ -269,7 +270,7 @@ by_status by_table_parse(by_table **out, const char *name, const char *text, siz
         t->name == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: name") : BY_OK;
     if (status == BY_OK && by__parquet_is((const uint8_t *)text, length)) {
         status = by__table_read_parquet(t, (const uint8_t *)text, length, &o, error);
-    } else if (status == BY_OK && by__table_is_json(name)) {
+    } else if (status == BY_OK && by__is_json_lines(name)) {
         const by__table_text part = {name, text, length};
         status = by__table_read_json(t, &part, 1, &o, error);
     } else if (status == BY_OK) {

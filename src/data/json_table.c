@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "base/paths.h"
+#include "data/row_cell.h"
 #include "data/table_parts.h"
 
-#define DIGITS 40
 /* Most columns: more are no table, but texts or ids as names of fields. */
 #define MOST_COLUMNS 4096
 
@@ -17,7 +17,7 @@
 typedef struct cell {
     const char *text; /* NULL: missing */
     size_t length;
-    char digits[DIGITS]; /* where the text of a number is */
+    char digits[BY__CELL_DIGITS]; /* where the text of a number is */
 } cell;
 
 /* Reads the rows of all parts in order. */
@@ -75,19 +75,15 @@ static by_status next(lines *in, bool *found, by_error *error)
 static by_status read_cell(cell *out, const lines *in, const char *name, const json_t *value,
                            by_error *error)
 {
+    out->text = by__row_cell_text(out->digits, value);
     if (json_is_number(value)) {
-        int n = json_is_integer(value)
-                    ? snprintf(out->digits, DIGITS, "%lld", (long long)json_integer_value(value))
-                    : snprintf(out->digits, DIGITS, "%.17g", json_real_value(value));
-        out->text = out->digits;
-        out->length = (size_t)n;
+        out->length = strlen(out->text);
         return BY_OK;
     }
     if (value != NULL && !json_is_string(value) && !json_is_null(value)) {
         return by_error_set(error, BY_EFORMAT, AT "'%s': a cell is a text, a number or null",
                             in->parts[in->part].name, in->line, name);
     }
-    out->text = json_string_value(value);
     out->length = json_string_length(value);
     if (out->text != NULL && by__table_missing(out->text, out->length)) {
         out->text = NULL;
@@ -198,11 +194,6 @@ static by_status fill(by_table *t, lines *in, by_error *error)
         }
     }
     return BY_OK;
-}
-
-bool by__table_is_json(const char *name)
-{
-    return by__ends_with(name, ".jsonl") || by__ends_with(name, ".ndjson");
 }
 
 by_status by__table_read_json(by_table *t, const by__table_text *parts, size_t count,

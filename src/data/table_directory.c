@@ -25,7 +25,7 @@ static bool is_part(const char *name)
 
 static bool is_json_part(const char *name)
 {
-    return name[0] != '.' && name[0] != '_' && by__table_is_json(name);
+    return name[0] != '.' && name[0] != '_' && by__is_json_lines(name);
 }
 
 static by_status add_part(parts *p, const char *path, const by_table_options *o, by_error *error)

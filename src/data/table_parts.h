@@ -56,8 +56,6 @@ typedef struct by__table_text {
     size_t length;
 } by__table_text;
 
-/* Returns true for the name of a file of JSON lines. */
-bool by__table_is_json(const char *name);
 /* Reads the JSON lines of one or more files as one table (json_table.c); table->name is set
  * already. */
 by_status by__table_read_json(by_table *table, const by__table_text *parts, size_t count,

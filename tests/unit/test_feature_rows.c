@@ -12,9 +12,9 @@
 #include <cmocka.h>
 
 #include "base/protobuf.h"
+#include "data/row_cell.h"
 #include "runner.h"
 #include "serve/features/feature_store.h"
-#include "serve/row_cell.h"
 #include "temporary.h"
 #include "train/table_cells.h"
 

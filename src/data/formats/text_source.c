@@ -21,11 +21,6 @@
 
 /* ---- listing ---- */
 
-static bool is_json_lines(const char *path)
-{
-    return by__ends_with(path, ".jsonl") || by__ends_with(path, ".ndjson");
-}
-
 static bool is_parquet(const char *path)
 {
     return by__ends_with(path, ".parquet");
@@ -33,7 +28,7 @@ static bool is_parquet(const char *path)
 
 static bool is_text(const char *path)
 {
-    return is_json_lines(path) || is_parquet(path) || by__ends_with(path, ".txt") ||
+    return by__is_json_lines(path) || is_parquet(path) || by__ends_with(path, ".txt") ||
            by__ends_with(path, ".text") || by__ends_with(path, ".md");
 }
 
@@ -76,7 +71,7 @@ static by_status add_file(by__source *s, const char *path, by_error *error)
     }
     by__source_file *file = &s->files[s->count++];
     *file = (by__source_file){
-        .path = copy, .json_lines = is_json_lines(path), .bytes = (uint64_t)info.st_size};
+        .path = copy, .json_lines = by__is_json_lines(path), .bytes = (uint64_t)info.st_size};
     if (is_parquet(path)) {
         BY_TRY(open_lines(file, s->field, error));
     }

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/row_cell.h"
 #include "serve/messages.h"
-#include "serve/row_cell.h"
 
 /* Most predictions, and answers, that are remembered: about 30 MiB. */
 #define MOST ((size_t)1 << 18)

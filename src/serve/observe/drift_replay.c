@@ -233,11 +233,6 @@ static by_status replay_lines(reader *in, const char *path, by_error *error)
 
 /* ---- all of it ---- */
 
-static bool is_lines(const char *name)
-{
-    return by__ends_with(name, ".jsonl") || by__ends_with(name, ".ndjson");
-}
-
 static bool is_csv(const char *name)
 {
     return by__ends_with(name, ".csv") || by__ends_with(name, ".csv.gz");
@@ -245,7 +240,7 @@ static bool is_csv(const char *name)
 
 static by_status replay_file(reader *in, const char *path, by_error *error)
 {
-    return is_lines(path)          ? replay_lines(in, path, error)
+    return by__is_json_lines(path) ? replay_lines(in, path, error)
            : in->tokenizer != NULL ? replay_texts(in, path, error)
                                    : replay_table(in->report, in->model, path, error);
 }
@@ -286,7 +281,7 @@ static by_status replay_directory(reader *in, const char *data, by_error *error)
     size_t count;
     size_t replayed = 0;
     BY_TRY(by__list_dir(&names, &count, data, error));
-    by_status status = replay_named(in, data, names, count, is_lines, &replayed, error);
+    by_status status = replay_named(in, data, names, count, by__is_json_lines, &replayed, error);
     if (status == BY_OK && replayed == 0) {
         status = replay_named(in, data, names, count, is_csv, &replayed, error);
     }

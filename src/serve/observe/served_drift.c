@@ -6,10 +6,10 @@
 
 #include "banyan/table.h"
 #include "base/paths.h"
+#include "data/row_cell.h"
 #include "data/table_parts.h"
 #include "serve/messages.h"
 #include "serve/observe/metrics.h"
-#include "serve/row_cell.h"
 
 /* Most features in the state: every state of the broker contains them. */
 #define MOST_FEATURES 128

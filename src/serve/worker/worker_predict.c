@@ -5,10 +5,10 @@
 
 #include "banyan/predictor.h"
 #include "base/base64.h"
+#include "data/row_cell.h"
 #include "serve/fields.h"
 #include "serve/messages.h"
 #include "serve/predicted.h"
-#include "serve/row_cell.h"
 #include "serve/worker/worker.h"
 
 #define MOST_ROWS   4096

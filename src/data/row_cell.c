@@ -1,5 +1,6 @@
-#include "serve/row_cell.h"
+#include "data/row_cell.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const char *by__row_cell_text(char digits[BY__CELL_DIGITS], const json_t *value)

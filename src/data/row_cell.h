@@ -1,8 +1,10 @@
-/* Cells of rows in requests. */
-#ifndef BY_SERVE_ROW_CELL_H
-#define BY_SERVE_ROW_CELL_H
+/* Cells of rows that are JSON: in requests, and in lines of a file. */
+#ifndef BY_DATA_ROW_CELL_H
+#define BY_DATA_ROW_CELL_H
 
-#include "serve/serve.h"
+#include <jansson.h>
+
+#include "base/base.h"
 
 #define BY__CELL_DIGITS 40
 
