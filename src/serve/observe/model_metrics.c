@@ -89,7 +89,7 @@ static const by__model_family own[] = {
      offsetof(by__model_metrics, whole), true},
     {"banyan_model_prompt_tokens_total", "Tokens of prompts of completed requests.",
      offsetof(by__model_metrics, prompt_tokens), false},
-    {"banyan_model_generated_tokens_total", "Tokens of their answers.",
+    {"banyan_model_generated_tokens_total", "Tokens of the answers to completed requests.",
      offsetof(by__model_metrics, generated_tokens), false},
 };
 
@@ -141,6 +141,7 @@ void by__model_metrics_print(by__text *out, const by__model_metrics *list)
     print_versions(out, list, "banyan_version_prompt_tokens_total",
                    "Tokens of prompts of completed requests.",
                    offsetof(by__version_tokens, prompt));
-    print_versions(out, list, "banyan_version_generated_tokens_total", "Tokens of their answers.",
+    print_versions(out, list, "banyan_version_generated_tokens_total",
+                   "Tokens of the answers to completed requests.",
                    offsetof(by__version_tokens, generated));
 }
