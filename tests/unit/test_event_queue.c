@@ -92,15 +92,20 @@ static void test_order(void **state)
     assert_int_equal(r.next, 7000);
 }
 
-/* Events that take long: the loop turns between them. */
+/* The loop turns between events that take long, and between those of a large step, each of which
+ * may have to be written to a stream of its own at the end of the turn. */
 static void test_turns(void **state)
 {
-    reader r = {.lasts = 500};
+    reader slow = {.lasts = 500};
+    reader many = {0};
     (void)state;
-    run(&r, 1, 200);
-    assert_int_equal(r.next, 200);
-    assert_true(r.turns >= 5);
-    assert_int_equal(r.holds, 0);
+    run(&slow, 1, 200);
+    assert_int_equal(slow.next, 200);
+    assert_true(slow.turns >= 5);
+    assert_int_equal(slow.holds, 0);
+    run(&many, 1, 5000);
+    assert_int_equal(many.next, 5000);
+    assert_true(many.turns >= 5000 / 200);
 }
 
 static void test_clear(void **state)

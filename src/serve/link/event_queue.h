@@ -1,9 +1,10 @@
 /* Queue of the broker's events in a gateway.
  *
  * A step of an engine with thousands of sequences produces thousands of events at once. They are
- * delivered in slices of a millisecond or two, between which the loop serves its connections, so
- * that a health check waits for one slice and not for all events. When more than BY__EVENTS_WAIT
- * bytes are queued the link should be held: what is not read stays with the broker. */
+ * delivered in slices of a millisecond or two, between which the loop writes to its connections and
+ * serves them, so that a health check waits for one slice and not for all events. When more than
+ * BY__EVENTS_WAIT bytes are queued the link should be held: what is not read stays with the
+ * broker. */
 #ifndef BY_SERVE_EVENT_QUEUE_H
 #define BY_SERVE_EVENT_QUEUE_H
 
