@@ -49,6 +49,14 @@ end() {
     rm -rf "$dir/appendonlydir"
 }
 bench() { "$banyan" bench serve "$url" --model "$model" --vocab "$vocab" --json "$@"; }
+# answered FIELD FLAG...: a number of a load whose requests are all answered.
+answered() {
+    field=$1
+    shift
+    bench "$@" >"$dir/report"
+    [ "$(get failed <"$dir/report")" = 0 ] || { cat "$dir/report" >&2; exit 1; }
+    get "$field" <"$dir/report"
+}
 memory() {
     ps -o rss=,args= --ppid "$server" ${redis:+-p "$redis"} | awk '/ gateway |redis-server| broker /{ sum += $1 } END { printf "%.1f", sum / 1024 }'
 }
@@ -64,7 +72,7 @@ cpu() {
 path_of() {
     serve "$1"
     cpu >"$dir/before"
-    rate=$(bench --requests 10000 --concurrency 64 --prompt-tokens 1 --tokens 1 --whole | get requests_per_s)
+    rate=$(answered requests_per_s --requests 10000 --concurrency 64 --prompt-tokens 1 --tokens 1 --whole)
     cost=$(cpu | paste -d ' ' "$dir/before" - | awk '{ printf "%s %.0f, ", $1, ($4 - $2) * 1e6 / 10000; sum += $4 - $2 } END { printf "sum %.0f", sum * 1e6 / 10000 }')
     echo "path      $1: $rate requests/s; microseconds of a processor for each: $cost (load $(load))"
     end
@@ -77,7 +85,7 @@ engine_of() {
     own=$(get processor_seconds <"$dir/inside" | awk -v all="$all" '{ printf "%.1f", $1 * 1e6 / all }')
     serve "$1"
     cpu >"$dir/before"
-    behind=$(bench --requests $((4 * sessions)) --concurrency "$sessions" --prompt-tokens "$prompt" --tokens "$tokens" | get tokens_per_s)
+    behind=$(answered tokens_per_s --requests $((4 * sessions)) --concurrency "$sessions" --prompt-tokens "$prompt" --tokens "$tokens")
     cost=$(cpu | paste -d ' ' "$dir/before" - | awk -v all="$all" -v own="$own" '
         { spent = ($4 - $2) * 1e6 / all; printf "%s %.1f, ", $1, spent; worker += $1 == "worker" ? spent : 0 }
         END { printf "worker/engine %.3f", worker / own }')
@@ -88,7 +96,7 @@ engine_of() {
 
 overload_of() {
     serve "$1"
-    capacity=$(bench --requests $((20 * sessions)) --concurrency $((sessions + sessions / 4)) --prompt-tokens "$prompt" --tokens "$tokens" | get requests_per_s)
+    capacity=$(answered requests_per_s --requests $((20 * sessions)) --concurrency $((sessions + sessions / 4)) --prompt-tokens "$prompt" --tokens "$tokens")
     for times in 0.8 3 0.8; do
         before=$(memory)
         rate=$(echo "$capacity $times" | awk '{ printf "%.3f", $1 * $2 }')

@@ -37,8 +37,14 @@ void by__admission_look(by__admission *a, const by__admission_sample *sample)
     a->sessions = sample->sessions > 0 ? (double)sample->sessions : a->sessions;
     /* A counter that falls has been restarted. */
     if (follows && ended >= 0.0) {
-        double work = passed * fmin((double)sample->at_workers, (double)last.sessions);
-        add(&a->busy, work, &a->done, ended, fmax(MEMORY * known_sessions(a), LEAST_MEMORY));
+        double sessions = (double)last.sessions;
+        double work = passed * fmin((double)sample->at_workers, sessions);
+        double memory = fmax(MEMORY * known_sessions(a), LEAST_MEMORY);
+        add(&a->any.busy, work, &a->any.done, ended, memory);
+        double least = fmin((double)last.at_workers, (double)sample->at_workers);
+        if (sessions > 0.0 && least >= BY__ADMISSION_BUSY * sessions) {
+            add(&a->full.busy, work, &a->full.done, ended, memory);
+        }
     }
     if (follows && asked >= 0.0 && refused >= 0.0) {
         add(&a->refused, refused, &a->asked, asked, fmax(asked / passed, LEAST_ASKED));
@@ -47,10 +53,17 @@ void by__admission_look(by__admission *a, const by__admission_sample *sample)
 
 /* Before one sequence per session has completed, those still running are assumed to complete now:
  * the estimate then falls as long as they go on. */
+static double rate_of(const by__service *service, double sessions)
+{
+    return service->busy > 0.0 ? sessions * fmax(service->done, sessions) / service->busy
+                               : INFINITY;
+}
+
 double by__admission_rate(const by__admission *a)
 {
     double sessions = known_sessions(a);
-    return a->busy > 0.0 ? sessions * fmax(a->done, sessions) / a->busy : 0.0;
+    double rate = fmin(rate_of(&a->any, sessions), rate_of(&a->full, sessions));
+    return isfinite(rate) ? rate : 0.0;
 }
 
 double by__admission_bound(const by__admission *a, double setting)
@@ -75,7 +88,7 @@ by__admission_rule by__admission_rule_of(const by__admission *a, double setting,
         waiting = fmax(waiting, 1.0);
     }
     double late = known && left > 0.0 ? left * rate : INFINITY;
-    if (!patient && (a->done < sessions || a->last.sessions <= 0)) {
+    if (!patient && (a->full.done < sessions || a->last.sessions <= 0)) {
         waiting = fmin(waiting, BY__ADMISSION_COLD * sessions);
     }
     return (by__admission_rule){.limit = (int64_t)fmin(sessions + fmin(waiting, late), 1e15),

@@ -6,9 +6,13 @@
  * the worker or in the queue. The rate at which sessions become free follows from the service
  * demand law (Denning & Buzen 1978, "The Operational Analysis of Queueing Network Models"): the
  * busy seconds of all sessions divided by the number of completed sequences give the service time
- * of one sequence, at any load. All sessions together then complete `sessions / service time`
- * sequences a second, and by Little's law a queue of n in front of a request takes n / rate
- * seconds. A bound in seconds is therefore a bound on the number of sequences ahead.
+ * of one sequence. All sessions together then complete `sessions / service time` sequences a
+ * second, and by Little's law a queue of n in front of a request takes n / rate seconds. A bound in
+ * seconds is therefore a bound on the number of sequences ahead.
+ *
+ * The steps of a batch grow with it, so the service time at a light load is up to several times as
+ * short as at the full one, and the rate that follows is too high. The rate measured while nearly
+ * all sessions were busy is therefore kept, and the lower of the two counts.
  *
  * A queue evens out bursts; one that is always full only adds delay (Nichols & Jacobson 2012,
  * "Controlling Queue Delay"). So where no setting limits the wait, the queue is as long as an
@@ -32,9 +36,11 @@
 /* The share of refused requests above which the queue shrinks, and the factor by which it does. */
 #define BY__ADMISSION_OVERLOAD 0.25
 #define BY__ADMISSION_PART     0.125
-/* Sequences per session that may wait before anything was measured: after a start of the server, or
- * when there is no worker but one is being started. */
+/* Sequences per session that may wait until the rate of busy sessions was measured: after a start of
+ * the server, or when there is no worker but one is being started. */
 #define BY__ADMISSION_COLD 4.0
+/* The share of sessions from which on nearly all of them are busy. */
+#define BY__ADMISSION_BUSY 0.75
 /* Assumed number of sessions of a worker until one has been seen. */
 #define BY__ADMISSION_SESSIONS 16.0
 
@@ -49,14 +55,20 @@ typedef struct by__admission_sample {
     int64_t refused;    /* requests that were refused */
 } by__admission_sample;
 
+typedef struct by__service {
+    double busy; /* busy seconds of sessions, */
+    double done; /* and completed sequences, both over the last few for each session */
+} by__service;
+
 /* Measurements so far; all zero: nothing was measured yet. */
 typedef struct by__admission {
     by__admission_sample last;
     double sessions; /* the last number above 0; 0: none seen yet */
-    double busy;     /* busy seconds of sessions, */
-    double done;     /* and completed sequences, both over the last few for each session */
-    double asked;    /* requests of the last second, */
-    double refused;  /* and those that were refused */
+    /* of all times, and of those in which nearly all sessions were busy */
+    by__service any;
+    by__service full;
+    double asked;   /* requests of the last second, */
+    double refused; /* and those that were refused */
 } by__admission;
 
 /* Adds a measurement; called several times a second. */

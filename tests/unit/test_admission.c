@@ -213,6 +213,34 @@ static void test_three_times(void **state)
     }
 }
 
+/* A light load says little about the capacity: sequences that run alone are several times as fast as
+ * in full steps. What was measured while all sessions were busy bounds the wait of what follows. */
+static void test_after_light_load(void **state)
+{
+    static simulation s;
+    (void)state;
+    for (int known = 0; known < 2; known++) {
+        begin(&s, 16, 0.03, 1.0);
+        s.slowing = 0.9;
+        if (known) {
+            run(&s, 1000.0, 2.0);
+        }
+        run(&s, 100.0, 30.0);
+        forget(&s);
+        run(&s, 1600.0, 0.25);
+        double bound = known ? BY__ADMISSION_LEAST : BY__ADMISSION_COLD * 0.03;
+        assert_true(s.refused > 0 && p95(&s) < 1.3 * bound);
+    }
+    /* Sequences that have become ten times as short since all sessions were busy. */
+    begin(&s, 16, 0.3, 1.0);
+    s.slowing = 0.9;
+    run(&s, 100.0, 20.0);
+    s.mean = 0.03;
+    run(&s, 100.0, 5.0);
+    run(&s, 700.0, 1.0);
+    assert_true(fabs(by__admission_rate(&s.admission) / 533.0 - 1.0) < 0.3);
+}
+
 /* From the first request on, with nothing measured: the longer nothing ends, the fewer may wait. */
 static void test_cold(void **state)
 {
@@ -332,9 +360,9 @@ static void test_estimate(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_three_times), cmocka_unit_test(test_cold),
-        cmocka_unit_test(test_change),      cmocka_unit_test(test_bursts),
-        cmocka_unit_test(test_estimate),
+        cmocka_unit_test(test_three_times), cmocka_unit_test(test_after_light_load),
+        cmocka_unit_test(test_cold),        cmocka_unit_test(test_change),
+        cmocka_unit_test(test_bursts),      cmocka_unit_test(test_estimate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
