@@ -37,6 +37,7 @@ def run(i):
         seed += clients
 
 
+ask(0)  # a model that cannot read the prompt ends this at once
 threads = [threading.Thread(target=run, args=(i,)) for i in range(clients)]
 for thread in threads:
     thread.start()

@@ -21,6 +21,7 @@ began=$(date +%s)
 deploys=0 backs=0
 deploy() { "$banyan" deploy --dir "$work/sock" "$@" >/dev/null 2>"$work/err" || { cat "$work/err"; return 1; }; }
 for i in $(seq 10); do
+    kill -0 "$load" || exit 1
     [ $((i % 2)) -eq 1 ] && run=$2 || run=$1
     deploy "$run" && deploys=$((deploys + 1))
     deploy --rollback && backs=$((backs + 1))

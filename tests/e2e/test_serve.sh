@@ -164,6 +164,25 @@ background=
 holds stream "data: [DONE]"
 ! grep -q '"error"' stream || fail "the stream ended with $(grep '"error"' stream)"
 
+say "a gateway that dies while the server stops is an error of the server"
+serve_ready --workers 1
+worker=$(pgrep -P "$server" -f "banyan worker")
+kill -STOP "$worker"
+curl -s "$url/v1/completions" -H 'Content-Type: application/json' -d '{"model": "tiny", "prompt": "apple", "max_tokens": 9}' >answer &
+background=$!
+until curl -s "$url/metrics" | grep -q -E '^banyan_requests_running[^ ]* 1'; do sleep 0.02; done
+kill -TERM "$server"
+until grep -q -F '"event":"draining"' log; do sleep 0.02; done
+kill -9 "$(pgrep -P "$server" -f "banyan gateway")"
+kill -CONT "$worker"
+wait "$server"
+code=$?
+[ $code = 1 ] || fail "the server ended with $code"
+server=
+grep -q -F "the gateway ended with code 137 (crash) while the server was stopping" log || fail "the reason is not said: $(tail -n 3 log)"
+wait "$background" && fail "an answer came from a gateway that was killed"
+background=
+
 say "a worker by hand: its file for probes, and its end while it loads"
 "$banyan" broker --dir "$work/sock" 2>log &
 aside=$!

@@ -142,6 +142,17 @@ static bool has_listened(const by__supervisor *s)
     return path != NULL && by__path_exists(path);
 }
 
+/* While the server ends, its processes end by themselves, or by SIGTERM while they start. */
+static void note_end(by__supervisor *s, const by__child *c, int code)
+{
+    if (code != BY_EXIT_DONE && code != 128 + SIGTERM && !s->forced && s->failure.status == BY_OK) {
+        (void)by_error_set(&s->failure, BY_ESTATE,
+                           "the %s ended with code %d (%s) while the server was stopping: requests "
+                           "that were running may have got no answer",
+                           c->role, code, by_exit_name(code));
+    }
+}
+
 static void on_exit_of(uv_process_t *process, int64_t status, int signal_number)
 {
     by__child *c = process->data;
@@ -160,6 +171,7 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signal_number)
         count_restart(c, code);
     }
     if (s->ending) {
+        note_end(s, c, code);
         go_on_ending(s);
     } else if (!c->wanted) {
         /* Not immediately: the process handle is closed in the loop's next turn. */
@@ -432,6 +444,7 @@ static void on_stop(void *user, bool again)
 {
     by__supervisor *s = user;
     if (again) {
+        s->forced = true;
         kill_now(&s->gateway);
         kill_now(&s->broker);
         for (by__child *c = s->workers; c != NULL; c = c->next) {

@@ -122,6 +122,7 @@ struct by__supervisor {
     by_error failure;
     uv_file lifeline[2]; /* a pipe that is never written to */
     bool ending;
+    bool forced; /* while ending: what still ran was killed on request */
 };
 
 /* ---- processes (serve_processes.c) ---- */
