@@ -9,6 +9,9 @@
 #include "banyan/text_stream.h"
 #include "cli.h"
 
+/* Tokens below which the default context is not reduced. */
+#define LEAST_CONTEXT 1024
+
 typedef struct request {
     const char *system;
     const char *template_file;
@@ -359,13 +362,37 @@ static by_status open_chat(session *s, const char *directory, by_error *error)
     return status;
 }
 
+/* Opens the generator with --context or else the model's context, which is halved until its keys
+ * and values fit into memory: few conversations fill it. */
+static by_status open_generator(session *s, const by_pretrained *pretrained, by_error *error)
+{
+    const request *r = s->request;
+    const by_config *config = by_pretrained_config(pretrained);
+    const by_weights *weights = by_pretrained_weights(pretrained);
+    by_generator_options options = {.context = r->context,
+                                    .vocab = (int64_t)by_tokenizer_vocab(s->tokenizer),
+                                    .threads = (int)r->threads,
+                                    .precision = r->precision};
+    by_status status = by_generator_open(&s->generator, config, weights, &options, error);
+    int64_t context = config->model.context;
+    while (status == BY_EMEMORY && r->context == 0 && context >= 2 * LEAST_CONTEXT) {
+        options.context = context /= 2;
+        status = by_generator_open(&s->generator, config, weights, &options, error);
+    }
+    if (status == BY_OK && options.context != r->context) {
+        fprintf(stderr,
+                "The context is %lld of the model's %lld tokens, whose keys and values do not fit "
+                "into memory.\n",
+                (long long)context, (long long)config->model.context);
+    }
+    return status;
+}
+
 static by_status open_model(session *s, const char *path, by_error *error)
 {
     const request *r = s->request;
     by_pretrained *pretrained = NULL;
     char *run = NULL;
-    by_generator_options options = {
-        .context = r->context, .threads = (int)r->threads, .precision = r->precision};
     by_status status =
         cli_open_pretrained(&pretrained, &run, path, r->best, false, r->adapter, error);
     if (status == BY_OK) {
@@ -380,9 +407,7 @@ static by_status open_model(session *s, const char *path, by_error *error)
         status = by_text_stream_open(&s->stream, s->tokenizer, &stream, error);
     }
     if (status == BY_OK) {
-        options.vocab = (int64_t)by_tokenizer_vocab(s->tokenizer);
-        status = by_generator_open(&s->generator, by_pretrained_config(pretrained),
-                                   by_pretrained_weights(pretrained), &options, error);
+        status = open_generator(s, pretrained, error);
     }
     by_pretrained_close(&pretrained);
     free(run);
@@ -427,7 +452,8 @@ static int run(int argc, char **argv)
         {"seed", CLI_SEED, &r.sampling.seed, "N",
          "random seed; equal seeds give equal answers (default 0)"},
         {"context", CLI_INTEGER_FROM(1), &r.context, "N",
-         "tokens of a conversation, at most (default: the model's context)"},
+         "tokens of a conversation, at most (default: the model's context, or what fits "
+         "into memory of it)"},
         {"precision", CLI_STRING, &r.precision, "TYPE", CLI_MODEL_PRECISION_HELP},
         {"threads", CLI_THREADS, &r.threads, "N",
          "compute threads (default: the model's train.threads)"},

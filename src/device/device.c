@@ -62,6 +62,11 @@ void by__device_set_collectives(by_device *device, by__collectives *collectives)
 
 /* ---- memory ---- */
 
+void by__device_allocate_on_use(by_device *device)
+{
+    device->on_use = true;
+}
+
 by_status by_device_alloc(by_memory *out, by_device *device, size_t bytes, const char *what,
                           by_error *error)
 {

@@ -240,6 +240,9 @@ const by__context *by__device_context(const by_device *device);
 /* Sets the object that moves data between ranks, owned by the caller; NULL: none, every group has
  * one rank. No program of the device may be in flight. */
 void by__device_set_collectives(by_device *device, by__collectives *collectives);
+/* Makes later allocations of host memory resident as they are written, instead of at once: for
+ * buffers of the longest input, of which most inputs fill little. */
+void by__device_allocate_on_use(by_device *device);
 
 /* Called with every error of submitted work and every by__device_report, before the call that found
  * it returns. One function per device; NULL: none. */
@@ -293,6 +296,7 @@ struct by_device {
     by__context context;
     size_t alignment;
     bool host_memory;
+    bool on_use;
 };
 
 /* Fills the error of a failed call: program, node, kernel, and for a collective the error in

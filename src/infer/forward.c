@@ -165,6 +165,9 @@ by_status by__forward_open(by__forward *out, const by__forward_options *options,
         status = by_device_open(&forward.device, "cpu", options->threads, error);
         forward.owns_device = status == BY_OK;
     }
+    if (forward.owns_device && options->on_use) {
+        by__device_allocate_on_use(forward.device);
+    }
     forward.programs.device = forward.device;
     if (status == BY_OK) {
         status = by__store_open(&forward.store, forward.device, error);
@@ -188,6 +191,7 @@ by_status by__forward_borrow(by__forward *out, const by__forward *lender,
     *out = (by__forward){.options = options, .lender = lender, .store = lender->store};
     BY_TRY(by_device_open(&out->device, "cpu", options.threads, error));
     out->owns_device = true;
+    by__device_allocate_on_use(out->device);
     out->programs.device = out->device;
     return BY_OK;
 }

@@ -254,6 +254,7 @@ static by_status set_up(by_generator *g, const by_config *config, const by_weigh
     options.builder = o->builder;
     options.user = o->user;
     options.device = o->device;
+    options.on_use = true;
     g->context = o->context == 0 ? config->model.context : o->context;
     g->vocab = o->vocab;
     g->slide = o->slide;

@@ -36,6 +36,7 @@ typedef struct by__forward_options {
     by_packing_options pack; /* packing of weights: only kind and group are used */
     bool in_codes;           /* keep the codes of weights that are stored in codes */
     int threads;
+    bool on_use;               /* see by__device_allocate_on_use; not with a given device */
     uint64_t seed;             /* of random initial weights */
     const char *besides;       /* a tensor that the weights may contain in addition; or NULL */
     const by_weights *weights; /* weights whose codes decide the packing; or NULL */

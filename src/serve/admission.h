@@ -36,8 +36,8 @@
 /* The share of refused requests above which the queue shrinks, and the factor by which it does. */
 #define BY__ADMISSION_OVERLOAD 0.25
 #define BY__ADMISSION_PART     0.125
-/* Sequences per session that may wait until the rate of busy sessions was measured: after a start of
- * the server, or when there is no worker but one is being started. */
+/* Sequences per session that may wait until the rate of busy sessions was measured: after a start
+ * of the server, or when there is no worker but one is being started. */
 #define BY__ADMISSION_COLD 4.0
 /* The share of sessions from which on nearly all of them are busy. */
 #define BY__ADMISSION_BUSY 0.75

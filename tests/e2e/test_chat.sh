@@ -56,6 +56,17 @@ holds err "start a new one with /reset"
 run 2 "$banyan" chat runs/talk --stop ""
 run 2 "$banyan" chat
 
+say "a context that does not fit into memory: what fits of it"
+tiny llama >long.yaml
+run 0 "$banyan" train long.yaml --quiet --set name=long --set model.layers=8 --set model.width=512 --set train.batch=1 --set train.steps=1 --set optimizer.warmup=0
+run 0 "$banyan" checkpoint merge runs/long long
+sed -i 's/"max_position_embeddings": *64/"max_position_embeddings": 16777216/' long/config.json
+printf 'apple\n' >in
+run 0 "$banyan" chat long --template talk.jinja --tokens 5 <in
+grep -q -E "^The context is [0-9]+ of the model's 16777216 tokens" err || fail "$(cat err)"
+run 1 "$banyan" chat long --template talk.jinja --tokens 5 --context 16777216 <in
+holds err "not enough memory"
+
 say "a model that is trained further keeps the template and the end tokens of its directory"
 run 0 "$banyan" checkpoint merge runs/talk model
 cp talk.jinja model/chat_template.jinja

@@ -213,8 +213,9 @@ static void test_three_times(void **state)
     }
 }
 
-/* A light load says little about the capacity: sequences that run alone are several times as fast as
- * in full steps. What was measured while all sessions were busy bounds the wait of what follows. */
+/* A light load says little about the capacity: sequences that run alone are several times as fast
+ * as in full steps. What was measured while all sessions were busy bounds the wait of what
+ * follows. */
 static void test_after_light_load(void **state)
 {
     static simulation s;

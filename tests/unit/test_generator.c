@@ -258,8 +258,8 @@ static void test_other_tensors(void **state)
     close_fixture(&f);
 }
 
-/* Pages of files that the process has in its memory now. */
-static int64_t file_pages(void)
+/* Bytes that the process has in memory now. files: only those of files. */
+static int64_t resident_bytes(bool files)
 {
     long long all;
     long long resident;
@@ -268,7 +268,7 @@ static int64_t file_pages(void)
     assert_non_null(file);
     assert_int_equal(fscanf(file, "%lld %lld %lld", &all, &resident, &shared), 3);
     assert_int_equal(fclose(file), 0);
-    return shared;
+    return (int64_t)(files ? shared : resident) * sysconf(_SC_PAGESIZE);
 }
 
 /* What was taken over from a file does not stay in memory a second time: 16 MiB here. */
@@ -278,11 +278,30 @@ static void test_file_is_not_kept(void **state)
     static const char *const settings[] = {"model.kind=llama", "model.vocab=131072",
                                            "model.tied=true"};
     fixture f;
-    int64_t page = sysconf(_SC_PAGESIZE);
     open_fixture(&f, settings, BY_ARRAY_LENGTH(settings));
-    int64_t before = file_pages();
+    int64_t before = resident_bytes(true);
     by_generator *generator = open_generator(&f, NULL);
-    assert_true(file_pages() - before < ((int64_t)4 << 20) / page);
+    assert_true(resident_bytes(true) - before < (int64_t)4 << 20);
+    by_generator_close(&generator);
+    close_fixture(&f);
+}
+
+/* The caches of a long context take memory only for the tokens that they hold. */
+static void test_caches_grow(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const settings[] = {"model.kind=llama", "model.mlp_width=88",
+                                           "model.kv_heads=2"};
+    fixture f;
+    int32_t tokens[8];
+    open_fixture(&f, settings, BY_ARRAY_LENGTH(settings));
+    int64_t before = resident_bytes(false);
+    const by_generator_options options = {.context = (int64_t)1 << 20};
+    by_generator *generator = open_generator(&f, &options);
+    assert_true(by_generator_memory(generator)->caches > (uint64_t)256 << 20);
+    fill_tokens(tokens, 8);
+    feed(generator, tokens, 8);
+    assert_true(resident_bytes(false) - before < (int64_t)64 << 20);
     by_generator_close(&generator);
     close_fixture(&f);
 }
@@ -314,7 +333,6 @@ static void test_portions(void **state)
     close_fixture(&f);
 }
 
-/* More positions than the model was trained with, where they are not a table. */
 /* Tokens that are kept need not be taken in again. */
 static void test_keep(void **state)
 {
@@ -345,6 +363,7 @@ static void test_keep(void **state)
     close_fixture(&f);
 }
 
+/* More positions than the model was trained with, where they are not a table. */
 static void test_longer_context(void **state)
 {
     BY_UNUSED(state);
@@ -683,6 +702,7 @@ int main(void)
         cmocka_unit_test(test_llama_features),
         cmocka_unit_test(test_other_tensors),
         cmocka_unit_test(test_file_is_not_kept),
+        cmocka_unit_test(test_caches_grow),
         cmocka_unit_test(test_mixtral),
         cmocka_unit_test(test_portions),
         cmocka_unit_test(test_keep),

@@ -60,8 +60,8 @@ static by_status take_pages(void **out, by_device *device, size_t bytes, const c
                             by_error *error)
 {
     by__pages pages;
-    BY_UNUSED(device);
-    BY_TRY(by__pages_open(&pages, bytes, what, error));
+    BY_TRY(device->on_use ? by__pages_reserve(&pages, bytes, what, error)
+                          : by__pages_open(&pages, bytes, what, error));
     *out = pages.data;
     return BY_OK;
 }

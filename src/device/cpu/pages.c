@@ -54,7 +54,7 @@ static void *map_aligned(size_t bytes)
     return data + before;
 }
 
-by_status by__pages_open(by__pages *out, size_t bytes, const char *what, by_error *error)
+by_status by__pages_reserve(by__pages *out, size_t bytes, const char *what, by_error *error)
 {
     char text[32];
     by__pages pages = {.bytes = bytes};
@@ -66,9 +66,15 @@ by_status by__pages_open(by__pages *out, size_t bytes, const char *what, by_erro
         }
         /* A hint only: without huge pages everything still works, a little slower. */
         (void)madvise(pages.data, bytes, MADV_HUGEPAGE);
-        populate(&pages);
     }
     *out = pages;
+    return BY_OK;
+}
+
+by_status by__pages_open(by__pages *out, size_t bytes, const char *what, by_error *error)
+{
+    BY_TRY(by__pages_reserve(out, bytes, what, error));
+    populate(out);
     return BY_OK;
 }
 

@@ -17,6 +17,8 @@ typedef struct by__pages {
 
 /* Maps zeroed pages that are already resident. bytes 0 gives a NULL range. */
 by_status by__pages_open(by__pages *out, size_t bytes, const char *what, by_error *error);
+/* Maps zeroed pages, each of which becomes resident when it is first written. */
+by_status by__pages_reserve(by__pages *out, size_t bytes, const char *what, by_error *error);
 void by__pages_close(by__pages *pages);
 
 #endif
