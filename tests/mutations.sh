@@ -258,9 +258,11 @@ mutations() {
     mutation "a slower version is taken" src/serve/deploy/rollout.c \
         'if (both && slow > usual * o->slower + NOISE) {' 'if (both && usual > slow * o->slower + NOISE) {' test_rollout
     mutation "workers go without a cool-down" src/serve/deploy/autoscale.c \
-        'in->now - a->needed >= o->calm && in->now - a->changed >= o->calm' 'in->now > a->needed' test_autoscale
+        'in->now - a->used >= o->calm && in->now - a->changed >= o->calm' 'in->now > a->used' test_autoscale
     mutation "workers are added while the last ones start" src/serve/deploy/autoscale.c \
         'need > a->wanted && in->now - a->changed >= o->pause' 'need > a->wanted' test_autoscale
+    mutation "models get more workers than there may be" src/serve/deploy/autoscale.c \
+        'sum_of_parts(all, count, share + 1) <= total' 'sum_of_parts(all, count, share) <= total' test_autoscale
     mutation "shares of versions swapped" src/serve/broker/broker_versions.c \
         'if (at < v->share) {' 'if (at >= v->share) {' test_broker.sh
     mutation "what waits stays with a version that lost its share" src/serve/broker/broker_versions.c \

@@ -150,35 +150,33 @@ BY_API by_status by_gateway_run(const by_gateway_options *options, by_error *err
 
 /* ---- a complete server ---- */
 
-/* A model served alongside the main one. */
-typedef struct by_serve_other {
-    const char *const *worker; /* as in by_serve_options, with its own name */
-    const char *model;         /* as in by_serve_options */
-    const char *name;          /* as in by_serve_options */
-    const char *settings;      /* as in by_serve_options */
-    size_t workers;            /* number of processes, >= 1 */
-} by_serve_other;
-
-typedef struct by_serve_options {
-    /* These three are command lines, terminated by NULL, of a program that calls by_broker_run
-     * (with `supervised`), by_gateway_run or by_worker_run with `address`. That of a worker is
-     * extended by --version V, for a run --checkpoint DIRECTORY, and the path of the model; an
-     * --adapter DIRECTORY in it is part of the first version, and replaced by those of later ones.
-     * Children write their log to standard error. broker NULL: none is started, because Redis is
-     * used. */
-    const char *const *broker;
-    const char *const *gateway;
+/* A model to serve, by workers of its own. */
+typedef struct by_serve_model {
+    /* Command line of its workers, terminated by NULL, of a program that calls by_worker_run with
+     * `address`. It is extended by --version V, for a run --checkpoint DIRECTORY, and `path`; an
+     * --adapter DIRECTORY in it is part of the first version, and replaced by those of later
+     * ones. */
     const char *const *worker;
-    const char *model;    /* run, directory or GGUF file to serve */
+    const char *path;     /* run, directory or GGUF file */
     const char *name;     /* name for clients, whatever is deployed later */
     const char *settings; /* what else determines answers besides the weights; NULL: nothing */
-    /* Further models, served by workers of their own whose number is fixed. */
-    const by_serve_other *others;
-    size_t other_count;
-    size_t workers; /* minimum of processes; 0: none while there are no requests */
-    /* Maximum of processes, by load; if less than `workers`, that many. One of the two must be >
-     * 0. */
+} by_serve_model;
+
+typedef struct by_serve_options {
+    /* Command lines like those of workers, of a program that calls by_broker_run (with
+     * `supervised`) or by_gateway_run. Children write their log to standard error. broker NULL:
+     * none is started, because Redis is used. */
+    const char *const *broker;
+    const char *const *gateway;
+    const by_serve_model *models;
+    size_t model_count; /* >= 1 */
+    size_t workers;     /* minimum of processes of each model; 0: none while it has no requests */
+    /* Maximum of processes of each model, by its load; if less than `workers`, that many. One of
+     * the two must be > 0. */
     size_t most;
+    /* Maximum of processes of all models together, where loads compete; those of versions that are
+     * being deployed are not counted. At least `workers`, or 1, of each model; 0: no limit. */
+    size_t total;
     double target_p95;   /* target of the 95th percentile of time to first text, seconds; 0: 0.2 */
     double calm;         /* seconds before workers that are not needed are stopped; 0: 15 */
     double idle;         /* seconds without requests before the last worker stops; 0: 60 */
@@ -196,12 +194,12 @@ typedef struct by_serve_options {
 
 /* Starts a broker, a gateway and workers, and restarts those that end, after a pause that doubles
  * up to 10 s while they end soon after their start. Kills workers that the broker has given up.
- * Adapts the number of workers of `model` to the load if `most` exceeds `workers`. SIGHUP deploys
- * the current version of each model (as by_deploy). When told to stop, ends the gateway first, then
- * workers, then the broker. Returns BY_EARG if no worker may run. A child that was ready once is
- * restarted whatever its exit code. Until then restarting does not help: returns BY_ECONFIG if the
- * broker, the gateway or every worker ends with BY_EXIT_CONFIG, and BY_ESTATE if one of them ends
- * five times. */
+ * Adapts the number of workers of each model to its load if `most` exceeds `workers`. SIGHUP
+ * deploys the current version of each model (as by_deploy). When told to stop, ends the gateway
+ * first, then workers, then the broker. Returns BY_EARG if no worker may run. A child that was
+ * ready once is restarted whatever its exit code. Until then restarting does not help: returns
+ * BY_ECONFIG if the broker, the gateway or every worker ends with BY_EXIT_CONFIG, and BY_ESTATE if
+ * one of them ends five times. */
 BY_API by_status by_serve_run(const by_serve_options *options, by_error *error);
 
 /* ---- deployment ---- */
@@ -251,6 +249,7 @@ typedef struct by_deploy_status {
     char version[65];  /* version that serves */
     char previous[65]; /* version that a rollback returns to; "": none */
     size_t workers;    /* its wanted number of workers */
+    size_t needed;     /* number that the load needs; > workers if the server's total is used up */
     size_t ready;      /* workers that are ready */
     size_t least;      /* minimum of workers */
     size_t most;       /* maximum of workers */

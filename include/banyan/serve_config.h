@@ -55,7 +55,8 @@ typedef struct by_serve_worker_config {
 
 /* Autoscaling of workers. */
 typedef struct by_serve_scaling_config {
-    int64_t most;      /* maximum of processes, by load; default 0: worker.count, fixed */
+    int64_t most;      /* maximum of processes of a model; default 0: worker.count, fixed */
+    int64_t total;     /* maximum of processes of all models together; default 0: no limit */
     double target_p95; /* target of the 95th percentile of time to first text, seconds;
                           default 0.2 */
     double calm;       /* seconds before workers that are not needed are stopped; default 15 */

@@ -20,9 +20,9 @@ static void print_json(const by_deploy_status *s)
     print_text("model", s->model);
     print_text("version", s->version);
     print_text("previous", s->previous);
-    printf("\"workers\":%zu,\"ready\":%zu,\"least\":%zu,\"most\":%zu,\"waiting\":%zu,"
-           "\"p95\":%.4f,",
-           s->workers, s->ready, s->least, s->most, s->waiting, s->p95);
+    printf("\"workers\":%zu,\"needed\":%zu,\"ready\":%zu,\"least\":%zu,\"most\":%zu,"
+           "\"waiting\":%zu,\"p95\":%.4f,",
+           s->workers, s->needed, s->ready, s->least, s->most, s->waiting, s->p95);
     print_text("coming", s->coming);
     print_text("phase", s->phase);
     printf("\"share\":%.4f,\"coming_ready\":%zu,\"same\":%llu,\"different\":%llu,\"failed\":%llu,",
@@ -39,6 +39,9 @@ static void print_status(const by_deploy_status *s)
 {
     printf("model\t%s\nversion\t%s\nworkers\t%zu of %zu ready (%zu to %zu)\n", s->model, s->version,
            s->ready, s->workers, s->least, s->most);
+    if (s->needed > s->workers) {
+        printf("needed\t%zu workers, more than scaling.total leaves\n", s->needed);
+    }
     printf("waiting\t%zu requests; p95 to the first text %.0f ms\n", s->waiting, 1e3 * s->p95);
     if (s->previous[0] != '\0') {
         printf("previous\t%s\n", s->previous);

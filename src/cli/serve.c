@@ -311,42 +311,36 @@ static void free_files(files *f)
     free(f->listening);
 }
 
-/* Runs the three parts as child processes of this program. models[0] is the one that deployments
- * replace. */
+/* Runs the three parts as child processes of this program. */
 static by_status serve(const choices *c, const cli_served *models, size_t count,
                        const char *directory, by_error *error)
 {
     char program[4096] = {0};
     files f = {0};
     arguments broker, gateway, workers[MOST_MODELS];
-    by_serve_other others[MOST_MODELS];
+    by_serve_model served[MOST_MODELS];
     const by_serve_config *config = c->config;
     by_status status =
         readlink("/proc/self/exe", program, sizeof program - 1) < 0
             ? by_error_set(error, BY_EIO, "cannot find the path of the running program")
             : name_files(&f, c, directory, error);
     if (status == BY_OK) {
-        size_t least = (size_t)config->worker.count;
         broker_of(&broker, c, program, directory, f.tasks);
         gateway_of(&gateway, c, program, directory, &f);
         for (size_t i = 0; i < count; i++) {
             worker_of(&workers[i], c, program, directory, &models[i]);
-            others[i] = (by_serve_other){.worker = workers[i].items,
-                                         .model = models[i].path,
+            served[i] = (by_serve_model){.worker = workers[i].items,
+                                         .path = models[i].path,
                                          .name = models[i].name,
-                                         .settings = models[i].settings,
-                                         .workers = least > 0 ? least : 1};
+                                         .settings = models[i].settings};
         }
         by_serve_options options = {.broker = shared_broker(c) == NULL ? broker.items : NULL,
                                     .gateway = gateway.items,
-                                    .worker = workers[0].items,
-                                    .model = models[0].path,
-                                    .name = models[0].name,
-                                    .settings = models[0].settings,
-                                    .others = others + 1,
-                                    .other_count = count - 1,
-                                    .workers = least,
+                                    .models = served,
+                                    .model_count = count,
+                                    .workers = (size_t)config->worker.count,
                                     .most = (size_t)config->scaling.most,
+                                    .total = (size_t)config->scaling.total,
                                     .target_p95 = config->scaling.target_p95,
                                     .calm = config->scaling.calm,
                                     .idle = config->scaling.idle,
@@ -391,6 +385,20 @@ static by_status check_model(const cli_served *model, const by_serve_worker_conf
     return by_worker_check(&options, error);
 }
 
+static by_status check_total(const by_serve_config *config, size_t models, by_error *error)
+{
+    long long total = config->scaling.total;
+    long long first = (config->worker.count > 0 ? config->worker.count : 1) * (long long)models;
+    if (total == 0 || total >= first) {
+        return BY_OK;
+    }
+    return by_error_set(error, BY_ECONFIG,
+                        "scaling.total is %lld, but all models together start with %lld workers: "
+                        "raise scaling.total, lower worker.count (--workers), or serve fewer "
+                        "models",
+                        total, first);
+}
+
 /* A check needs no models: the configuration may leave them to the command line. */
 static by_status check_or_serve(choices *c, char *const *texts, size_t count, by_error *error)
 {
@@ -409,6 +417,9 @@ static by_status check_or_serve(choices *c, char *const *texts, size_t count, by
     if (status == BY_OK && count == 0 && !c->checks) {
         status = by_error_set(error, BY_EARG,
                               "name a run or a model directory, or set worker.model in --config");
+    }
+    if (status == BY_OK) {
+        status = check_total(c->config, count, error);
     }
     for (size_t i = 0; i < count && status == BY_OK; i++) {
         status = parse_model(models, i, texts[i], &c->config->worker, error);
@@ -443,7 +454,7 @@ static int run(int argc, char **argv)
          "HOST:PORT or unix:PATH to listen on (default 127.0.0.1:8080)"},
         {"workers", CLI_STRING, &c.workers, "N",
          "worker processes of each model (default 1); LEAST:MOST starts and stops workers with the "
-         "load, e.g. 1:8"},
+         "load of the model, e.g. 1:8; --set scaling.total=N limits those of all models"},
         {"target-p95", CLI_STRING, &c.target, "TIME",
          "autoscaling: wanted 95th percentile of the time to the first text (default 200ms)"},
         {"calm", CLI_KEY("scaling.calm"), &c.settings, "SECONDS",
@@ -523,8 +534,8 @@ const cli_command cli_serve = {
     "  banyan serve --config serve.yaml --check\n"
     "\n"
     "The first SIGTERM or Ctrl-C answers the requests that were accepted, then exits; the\n"
-    "second one exits at once. SIGHUP and `banyan deploy` put a new version of the first\n"
-    "model into service; autoscaling applies to the first model only.\n"
+    "second one exits at once. `banyan deploy` puts a new version of a model into service,\n"
+    "and SIGHUP the newest version of each model.\n"
     "\n"
     "Routes: /v1/completions, /v1/chat/completions, /v1/responses, /v1/embeddings,\n"
     "/v1/predict, /v1/tasks, /v1/models, /v1/feedback, /v1/admin/..., /metrics,\n"

@@ -71,6 +71,7 @@ for flag in queue sessions context drift-window threads calm wait max-rate deadl
     holds err "\"-1\" is not a "
 done
 checked '--calm: scaling.calm: "nan" is not a number above 0' runs/a --calm nan
+checked "scaling.total is 3, but all models together start with 4 workers" runs/a b=runs/a --workers 2:4 --set scaling.total=3
 checked "--batch '-1' is not a whole number from 1 to 4096" runs/a --batch -1
 checked "--delay 'nan' is not a number above 0 and at most 60" runs/a --delay nan
 checked "--target-p95 must be a time" runs/a --target-p95 inf

@@ -4,9 +4,10 @@
 . "$(dirname "$0")/../support/shell.sh"
 . "$root/tests/support/serve.sh"
 client="$root/tests/e2e/update_client.py"
+# begin_load [MODEL]
 begin_load() {
     rm -f enough
-    python3 "$client" load "$url" enough 300 >load.out 2>load.err &
+    python3 "$client" load "$url" enough 300 "${1:-tiny}" >load.out 2>load.err &
     aside=$!
 }
 # end_load VERSIONS: every request was answered, by so many versions.
@@ -18,10 +19,16 @@ end_load() {
     [ "$(field versions <load.out)" = "$1" ] || fail "answers of other versions: $(cat load.out)"
 }
 deploy() { "$banyan" deploy --dir "$work/sock" "$@"; }
-is() { deploy --status --json >status && [ "$(field "$1" <status)" = "$2" ]; }
+# is KEY VALUE FLAG...: what the status of a model says.
+is() {
+    key=$1
+    value=$2
+    shift 2
+    deploy --status --json "$@" >status && [ "$(field "$key" <status)" = "$value" ]
+}
 until_is() {
     for _ in $(seq 600); do
-        is "$1" "$2" && return
+        is "$@" && return
         sleep 0.1
     done
     cat status >&2
@@ -202,8 +209,29 @@ until_is workers 0
 curl -sf "$url/health/ready" >/dev/null || fail "a server that starts workers for requests is ready"
 python3 "$client" answer "$url" >/dev/null || fail "a request does not start a worker"
 python3 "$client" load "$url" none 6 >load.out || { cat load.out >&2; fail "requests have failed"; }
-grep -q '"event":"scale","from":[12],"to":[23]' log || fail "no worker was added: $(cat load.out; grep '"scale"' log)"
+grep -q '"event":"scale","model":"tiny","from":[12],"to":[23]' log || fail "no worker was added: $(cat load.out; grep '"scale"' log)"
 until_is workers 0
+stop
+
+say "of several models, each follows its own load, and all together stay below their total"
+sed -i 's/most: 3/most: 3, total: 2/' serve.yaml
+serve_models first=runs/tiny second=runs/other --config serve.yaml --idle 1
+await_ready
+begin_load second
+until_is workers 0 --name first
+until_is workers 2 --name second
+until_is needed 3 --name second
+curl -sf "$url/v1/completions" -H "Content-Type: application/json" -d '{"model": "first", "prompt": "apple", "max_tokens": 1}' >out ||
+    fail "a model that was stopped does not answer while another one needs all workers"
+end_load 1
+until_is workers 0 --name second
+grep '"event":"scale"' log >scaled
+for change in '"first","from":1,"to":0' '"second","from":1,"to":2' '"first","from":0,"to":1' '"second","from":2,"to":1'; do
+    holds scaled "\"model\":$change"
+done
+# Not even while one ends and another one starts.
+awk '/"event":"process","role":"worker"/ && ++count > 2 { exit 1 } /"event":"process_ended","role":"worker"/ { count-- }' log ||
+    fail "more than 2 workers at a time: $(grep -e '"role":"worker"' -e '"scale"' log)"
 stop
 run 1 "$banyan" deploy --status --dir "$work/sock"
 holds err "no \`banyan serve\` answers"

@@ -1,6 +1,6 @@
 """Clients of a server whose versions change.
 
-usage: update_client.py load URL FILE SECONDS      until FILE exists, or for SECONDS: every request must end well
+usage: update_client.py load URL FILE SECONDS [MODEL]   until FILE exists, or for SECONDS: every request must end well
        update_client.py constrained URL FILE SECONDS   the same with a text that must be "vvvvvv"; prints how many the vocabulary could not write
        update_client.py answer URL                 the answer of the version that serves
 """
@@ -13,11 +13,12 @@ import urllib.error
 import urllib.request
 
 url = sys.argv[2]
+model = sys.argv[5] if len(sys.argv) > 5 else "tiny"
 
 
 def call(seed, stream, **more):
     """The whole text of an answer; an exception for anything that is not one."""
-    body = {"model": "tiny", "prompt": "apple", "max_tokens": 60, "seed": seed, "stream": stream, **more}
+    body = {"model": model, "prompt": "apple", "max_tokens": 60, "seed": seed, "stream": stream, **more}
     request = urllib.request.Request(url + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=60) as answer:
         if not stream:

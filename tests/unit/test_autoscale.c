@@ -18,6 +18,7 @@
 #define WINDOW   2.0
 #define MOST     32
 #define REQUESTS 65536
+#define MODELS   3
 
 typedef struct simulation {
     double now;
@@ -96,39 +97,73 @@ static void resize(simulation *s, size_t wanted)
     s->most = wanted > s->most ? wanted : s->most;
 }
 
-/* Runs for some seconds at a load; a decision every 250 ms, as the broker tells its state. */
-static void run(simulation *s, by__autoscale *a, double rate, double seconds, bool random)
+/* Requests arrive, and workers begin some. */
+static void step(simulation *s, double rate, bool random)
+{
+    s->now += TICK;
+    s->owed -= TICK;
+    while (rate > 0.0 && s->owed <= 0.0) {
+        assert_true(s->arrivals < REQUESTS);
+        s->arrived[s->arrivals++] = s->now + s->owed;
+        s->owed += next_gap(s, rate, random);
+    }
+    s->owed = rate > 0.0 ? s->owed : 0.0;
+    serve(s);
+}
+
+static by__autoscale_input measure(const simulation *s)
+{
+    by__autoscale_input in = {.now = s->now, .window = WINDOW, .waiting = s->arrivals - s->taken};
+    size_t count;
+    in.p95 = p95_of(s, WINDOW, &count);
+    in.ended = count;
+    for (size_t i = s->arrivals; i-- > 0 && s->arrived[i] > s->now - WINDOW;) {
+        in.arrived++;
+    }
+    for (size_t w = 0; w < s->count; w++) {
+        in.ready += s->ready[w] <= s->now;
+    }
+    in.oldest = in.waiting > 0 ? s->now - s->arrived[s->taken] : 0.0;
+    return in;
+}
+
+/* Runs models for some seconds, each at its load; a decision every 250 ms, as the broker tells its
+ * state. */
+static void run_models(simulation *s, by__autoscale *a, size_t count, size_t total,
+                       const double *rates, double seconds, bool random)
 {
     double end = s->now + seconds;
     for (size_t tick = 0; s->now < end; tick++) {
-        s->now += TICK;
-        s->owed -= TICK;
-        while (rate > 0.0 && s->owed <= 0.0) {
-            assert_true(s->arrivals < REQUESTS);
-            s->arrived[s->arrivals++] = s->now + s->owed;
-            s->owed += next_gap(s, rate, random);
+        size_t sum = 0;
+        for (size_t i = 0; i < count; i++) {
+            step(&s[i], rates[i], random);
         }
-        s->owed = rate > 0.0 ? s->owed : 0.0;
-        serve(s);
         if (tick % 5 != 0) {
             continue;
         }
-        by__autoscale_input in = {.now = s->now,
-                                  .window = WINDOW,
-                                  .started = s->count,
-                                  .waiting = s->arrivals - s->taken};
-        size_t count;
-        in.p95 = p95_of(s, WINDOW, &count);
-        in.ended = count;
-        for (size_t i = s->arrivals; i-- > 0 && s->arrived[i] > s->now - WINDOW;) {
-            in.arrived++;
+        for (size_t i = 0; i < count; i++) {
+            by__autoscale_input in = measure(&s[i]);
+            by__autoscale_decide(&a[i], &in);
         }
-        for (size_t w = 0; w < s->count; w++) {
-            in.ready += s->ready[w] <= s->now;
+        by__autoscale_divide(a, count, total, s->now);
+        for (size_t i = 0; i < count; i++) {
+            resize(&s[i], a[i].wanted);
+            sum += a[i].wanted;
         }
-        in.oldest = in.waiting > 0 ? s->now - s->arrived[s->taken] : 0.0;
-        resize(s, by__autoscale_decide(a, &in));
+        assert_true(total == 0 || sum <= total);
     }
+}
+
+static void run(simulation *s, by__autoscale *a, double rate, double seconds, bool random)
+{
+    run_models(s, a, 1, 0, &rate, seconds, random);
+}
+
+static size_t decide(by__autoscale *a, const by__autoscale_input *in)
+{
+    by__autoscale_decide(a, in);
+    by__autoscale_divide(a, 1, 0, in->now);
+    return a->wanted;
 }
 
 static void begin(simulation *s, by__autoscale *a, size_t least, size_t workers)
@@ -199,12 +234,11 @@ static void test_bounds(void **state)
     run(&s, &a, 0.0, 120.0, false);
     assert_int_equal(s.count, 2);
     /* Those that are refused were not fast: more than a twentieth of them is too slow. */
-    by__autoscale_input in = {
-        .now = s.now + 60.0, .window = WINDOW, .ready = 2, .started = 2, .arrived = 100};
+    by__autoscale_input in = {.now = s.now + 60.0, .window = WINDOW, .ready = 2, .arrived = 100};
     in.refused = 4;
-    assert_int_equal(by__autoscale_decide(&a, &in), 2);
+    assert_int_equal(decide(&a, &in), 2);
     in.refused = 6;
-    assert_int_equal(by__autoscale_decide(&a, &in), 3);
+    assert_int_equal(decide(&a, &in), 3);
     /* A number below the bounds, behind a change of them, is corrected at once. */
     begin(&s, &a, 2, 1);
     run(&s, &a, 0.0, 1.0, false);
@@ -244,14 +278,13 @@ static void test_a_pause_between_increases(void **state)
         by__autoscale_input in = {.now = tick * 0.25,
                                   .window = 2.0,
                                   .ready = 1,
-                                  .started = before,
                                   .arrived = (uint64_t)(20 + 4 * tick),
                                   .ended = 20,
                                   .p95 = 1.0,
                                   .waiting = (size_t)(10 * tick),
                                   .running = 4,
                                   .oldest = 1.0};
-        if (by__autoscale_decide(&a, &in) > before) {
+        if (decide(&a, &in) > before) {
             assert_true(last < 0.0 || in.now - last >= 3.0);
             last = in.now;
             increases++;
@@ -260,12 +293,92 @@ static void test_a_pause_between_increases(void **state)
     assert_true(increases >= 2 && a.wanted <= 30);
 }
 
+/* Workers that start slowly, or wait until others have ended, have had no effect yet. */
+static void test_workers_that_are_not_ready(void **state)
+{
+    by__autoscale a;
+    by__autoscale_input in = {
+        .window = 2.0, .ready = 1, .arrived = 20, .ended = 20, .p95 = 1.0, .running = 1};
+    BY_UNUSED(state);
+    by__autoscale_begin(&a, &(by__autoscale_options){.least = 1, .most = 8, .target = 0.2}, 1, 0.0);
+    in.now = 5.0;
+    assert_int_equal(decide(&a, &in), 2);
+    in.now = 60.0;
+    assert_int_equal(decide(&a, &in), 2);
+    in.ready = 2;
+    assert_int_equal(decide(&a, &in), 3);
+}
+
+static void begin_models(simulation *s, by__autoscale *a, size_t least)
+{
+    for (size_t i = 0; i < MODELS; i++) {
+        begin(&s[i], &a[i], least, 1);
+    }
+}
+
+static void is_at(const simulation *s, size_t first, size_t second, size_t third)
+{
+    assert_int_equal(s[0].count, first);
+    assert_int_equal(s[1].count, second);
+    assert_int_equal(s[2].count, third);
+}
+
+static void test_a_load_on_one_of_several_models(void **state)
+{
+    static simulation s[MODELS];
+    by__autoscale a[MODELS];
+    size_t count;
+    BY_UNUSED(state);
+    begin_models(s, a, 1);
+    run_models(s, a, MODELS, 0, (double[]){1.0, 20.0, 0.0}, 60.0, false);
+    assert_in_range(s[1].count, 6, 8);
+    assert_true(p95_of(&s[1], WINDOW, &count) < 0.2);
+    assert_int_equal(s[0].changes + s[2].changes, 0);
+    /* The cool-down of one is none of another. */
+    run_models(s, a, MODELS, 0, (double[]){20.0, 0.0, 0.0}, 90.0, false);
+    assert_in_range(s[0].count, 6, 8);
+    assert_int_equal(s[1].count, 1);
+    assert_int_equal(s[2].changes, 0);
+}
+
+static void test_models_share_a_total(void **state)
+{
+    static simulation s[MODELS];
+    by__autoscale a[MODELS];
+    BY_UNUSED(state);
+    begin_models(s, a, 1);
+    run_models(s, a, MODELS, 8, (double[]){30.0, 0.0, 0.0}, 30.0, false);
+    is_at(s, 6, 1, 1);
+    /* Another overloaded model gets as many, and the first gets them back afterwards. */
+    s[0].changes = 0;
+    run_models(s, a, MODELS, 8, (double[]){30.0, 0.0, 30.0}, 60.0, false);
+    is_at(s, 4, 1, 3);
+    assert_in_range(s[0].changes, 1, 2);
+    run_models(s, a, MODELS, 8, (double[]){30.0, 0.0, 0.0}, 200.0, false);
+    is_at(s, 6, 1, 1);
+    /* A model that was stopped gets its worker although others would use all of them. */
+    begin_models(s, a, 0);
+    run_models(s, a, MODELS, 3, (double[]){100.0, 0.0, 0.0}, 90.0, false);
+    is_at(s, 3, 0, 0);
+    run_models(s, a, MODELS, 3, (double[]){100.0, 1.0, 0.0}, 1.0, false);
+    is_at(s, 2, 1, 0);
+    /* Nobody gets more than the total leaves beside the minimum of the others. */
+    begin_models(s, a, 2);
+    run_models(s, a, MODELS, 7, (double[]){100.0, 100.0, 0.0}, 60.0, false);
+    is_at(s, 3, 2, 2);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_step_of_twenty), cmocka_unit_test(test_a_load_that_swings),
-        cmocka_unit_test(test_bounds),           cmocka_unit_test(test_a_pause_between_increases),
+        cmocka_unit_test(test_a_step_of_twenty),
+        cmocka_unit_test(test_a_load_that_swings),
+        cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_a_pause_between_increases),
         cmocka_unit_test(test_to_zero),
+        cmocka_unit_test(test_workers_that_are_not_ready),
+        cmocka_unit_test(test_a_load_on_one_of_several_models),
+        cmocka_unit_test(test_models_share_a_total),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -299,12 +299,13 @@ static void test_config(void **state)
     }
     by_serve_config *config = config_of("gateway: {listen: \"[::1]:80\", body: 1MiB}\n"
                                         "cors: {origins: [\"*\", http://localhost:3000]}\n"
-                                        "scaling: {most: 8, target_p95: 0.3, calm: 5}");
+                                        "scaling: {most: 8, total: 12, target_p95: 0.3, calm: 5}");
     assert_int_equal(by_serve_config_check(config, NULL), BY_OK);
     assert_int_equal(config->gateway.body, 1 << 20);
     assert_int_equal(config->cors.origins.count, 2);
     assert_int_equal(config->worker.count, 1);
     assert_int_equal(config->scaling.most, 8);
+    assert_int_equal(config->scaling.total, 12);
     assert_true(config->scaling.target_p95 == 0.3 && config->scaling.idle == 60.0);
     /* What looks like a list in YAML is text in a flag. */
     by_error error = {0};

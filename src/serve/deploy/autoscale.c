@@ -11,9 +11,10 @@ void by__autoscale_begin(by__autoscale *a, const by__autoscale_options *options,
                          double now)
 {
     *a = (by__autoscale){.options = *options,
+                         .needed = workers,
                          .wanted = workers,
                          .changed = now,
-                         .needed = now,
+                         .used = now,
                          .active = now,
                          .ready_since = now};
     a->options.pause = otherwise(options->pause, 2.0);
@@ -68,28 +69,20 @@ static size_t workers_for(const by__autoscale *a, double rate, size_t current)
     return n > (double)a->options.most ? a->options.most : (size_t)n;
 }
 
-static void set(by__autoscale *a, size_t wanted, double now)
-{
-    if (wanted != a->wanted) {
-        a->wanted = wanted;
-        a->changed = now;
-    }
-}
-
-static void scale_out(by__autoscale *a, const by__autoscale_input *in, double rate)
+/* The number of workers for an overloaded model. */
+static size_t scale_out(const by__autoscale *a, const by__autoscale_input *in, double rate)
 {
     const by__autoscale_options *o = &a->options;
-    bool settled = in->ready == in->started && in->now - a->changed >= o->pause + in->window;
+    bool settled = in->ready >= a->wanted && in->now - a->changed >= o->pause + in->window;
     size_t need = workers_for(a, rate + excess_of(a, in) / o->drain, a->wanted);
     /* Goes beyond the computed number only if the workers already started have had no effect. */
     need = need <= a->wanted && settled ? a->wanted + 1 : need;
     need = need > o->most ? o->most : need;
-    if (need > a->wanted && in->now - a->changed >= o->pause) {
-        set(a, need, in->now);
-    }
+    return need > a->wanted && in->now - a->changed >= o->pause ? need : a->wanted;
 }
 
-static void scale_in(by__autoscale *a, const by__autoscale_input *in)
+/* The number of workers for a model without overload. */
+static size_t scale_in(by__autoscale *a, const by__autoscale_input *in)
 {
     const by__autoscale_options *o = &a->options;
     size_t least = o->least;
@@ -99,17 +92,18 @@ static void scale_in(by__autoscale *a, const by__autoscale_input *in)
     size_t need = workers_for(a, a->busiest, a->wanted);
     need = need < least ? least : need;
     if (need >= a->wanted) {
-        a->needed = in->now;
+        a->used = in->now;
         a->busiest = 0.0;
-    } else if (in->now - a->needed >= o->calm && in->now - a->changed >= o->calm) {
+    } else if (in->now - a->used >= o->calm && in->now - a->changed >= o->calm) {
+        a->used = in->now;
+        a->busiest = 0.0;
         /* Removes half of what could go: the load may come back. */
-        set(a, least == 0 ? 0 : a->wanted - (a->wanted - need + 1) / 2, in->now);
-        a->needed = in->now;
-        a->busiest = 0.0;
+        return least == 0 ? 0 : a->wanted - (a->wanted - need + 1) / 2;
     }
+    return a->wanted;
 }
 
-size_t by__autoscale_decide(by__autoscale *a, const by__autoscale_input *in)
+void by__autoscale_decide(by__autoscale *a, const by__autoscale_input *in)
 {
     double rate = in->window > 0.0 ? (double)in->arrived / in->window : 0.0;
     measure(a, in);
@@ -118,13 +112,49 @@ size_t by__autoscale_decide(by__autoscale *a, const by__autoscale_input *in)
         a->active = in->now;
     }
     if (a->wanted < a->options.least || (a->wanted == 0 && in->waiting > 0)) {
-        set(a, a->options.least > 0 ? a->options.least : 1, in->now);
+        a->needed = a->options.least > 0 ? a->options.least : 1;
     } else if (is_slow(a, in)) {
-        a->needed = in->now;
+        a->used = in->now;
         a->busiest = rate;
-        scale_out(a, in, rate);
+        a->needed = scale_out(a, in, rate);
     } else {
-        scale_in(a, in);
+        a->needed = scale_in(a, in);
     }
-    return a->wanted;
+}
+
+/* What a model gets if nobody gets more than `share`, except for its minimum. */
+static size_t part_of(const by__autoscale *a, size_t share)
+{
+    size_t most = share > a->options.least ? share : a->options.least;
+    return a->needed < most ? a->needed : most;
+}
+
+static size_t sum_of_parts(const by__autoscale *all, size_t count, size_t share)
+{
+    size_t sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        sum += part_of(&all[i], share);
+    }
+    return sum;
+}
+
+void by__autoscale_divide(by__autoscale *all, size_t count, size_t total, double now)
+{
+    size_t needed = sum_of_parts(all, count, SIZE_MAX);
+    size_t share = total == 0 || needed <= total ? SIZE_MAX : 0;
+    while (share < total && sum_of_parts(all, count, share + 1) <= total) {
+        share++;
+    }
+    /* What is left after equal shares: one more for each of the first models that need it. */
+    size_t left = share == SIZE_MAX ? 0 : total - sum_of_parts(all, count, share);
+    for (size_t i = 0; i < count; i++) {
+        size_t part = part_of(&all[i], share);
+        bool more = left > 0 && part_of(&all[i], share + 1) > part;
+        left -= more;
+        part += more;
+        if (part != all[i].wanted) {
+            all[i].wanted = part;
+            all[i].changed = now;
+        }
+    }
 }

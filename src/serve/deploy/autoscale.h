@@ -1,5 +1,5 @@
-/* How many workers a load needs: a function of measurements alone, for the supervisor and for tests
- * that simulate a load.
+/* How many workers the loads of a server's models need: a function of measurements alone, for the
+ * supervisor and for tests that simulate a load.
  *
  * A worker's capacity (requests a second) is measured while requests wait: only then is the rate of
  * completions that of the workers. With it, the number of workers that a load needs is known at
@@ -8,7 +8,11 @@
  *
  * Hysteresis: workers are removed only when the load of the whole `calm` period would leave the
  * remaining ones below BY__AUTOSCALE_FULL of their capacity, and never within `calm` seconds of a
- * change. */
+ * change.
+ *
+ * Each model is decided for by its own measurements. Only where the models together need more
+ * workers than the server may run do they compete: then all get the same number, except those that
+ * need fewer. */
 #ifndef BY_SERVE_AUTOSCALE_H
 #define BY_SERVE_AUTOSCALE_H
 
@@ -39,7 +43,6 @@ typedef struct by__autoscale_input {
     double now; /* seconds, of a clock that does not jump */
     double window;
     size_t ready;     /* workers that accept requests */
-    size_t started;   /* processes, including those not ready yet */
     uint64_t arrived; /* requests, including refused ones */
     uint64_t refused; /* requests refused because they would have waited too long */
     uint64_t ended;
@@ -51,10 +54,11 @@ typedef struct by__autoscale_input {
 
 typedef struct by__autoscale {
     by__autoscale_options options;
-    size_t wanted;
+    size_t needed;   /* workers that the load needs, from `least` to `most` */
+    size_t wanted;   /* workers to run: `needed`, or fewer if the server's total is too small */
     double capacity; /* requests a second of one worker; 0: not measured yet */
     double changed;  /* `now` of the last change of `wanted` */
-    double needed;   /* `now` when the load last needed all workers */
+    double used;     /* `now` when the load last needed all workers */
     double busiest;  /* most requests a second since then */
     double active;   /* `now` of the last request */
     size_t ready;    /* `ready` of the last input, and since when it has been so */
@@ -63,7 +67,10 @@ typedef struct by__autoscale {
 
 void by__autoscale_begin(by__autoscale *a, const by__autoscale_options *options, size_t workers,
                          double now);
-/* Takes a measurement; returns the number of workers to run, which is also stored in a->wanted. */
-size_t by__autoscale_decide(by__autoscale *a, const by__autoscale_input *in);
+/* Takes a measurement of one model and sets `needed`. */
+void by__autoscale_decide(by__autoscale *a, const by__autoscale_input *in);
+/* Sets `wanted` of a server's models from what they need. `total`: maximum of their sum, at least
+ * the sum of `least`; 0: no limit. */
+void by__autoscale_divide(by__autoscale *all, size_t count, size_t total, double now);
 
 #endif

@@ -50,6 +50,7 @@ static void fill(const looking *l, const json_t *model)
     by__histogram_subtract(&first, &l->before);
     by__state_load(&load, model, coming);
     *out = (by_deploy_status){.workers = workers,
+                              .needed = workers,
                               .ready = workers,
                               .least = workers,
                               .most = workers,

@@ -11,7 +11,8 @@ static const by__section sections[] = {
     {"", "Keys at the top of the file.", 0},
     {"gateway", "The process that answers HTTP.", 0},
     {"worker", "The processes that run the model.", 0},
-    {"scaling", "Autoscaling: the number of workers follows the load (docs/operations.md).", 0},
+    {"scaling",
+     "Autoscaling: the number of workers of each model follows its load (docs/operations.md).", 0},
     {"broker", "The process that queues requests between gateway and workers.", 0},
     {"limits",
      "Rate limits and quotas of API keys (docs/security.md). A request counts before it runs, with "
@@ -135,8 +136,8 @@ static const by__key keys[] = {
     {"worker", "name", BY__KEY_TEXT, OWN(worker.name), "\"\"",
      .help = "model name that clients use; empty: the last part of the path"},
     {"worker", "count", BY__KEY_INT, OWN(worker.count), "1", 0, BY__MOST_WORKERS,
-     .help = "worker processes; with autoscaling (scaling.most), the smallest number, and 0 stops "
-             "all of them while there are no requests"},
+     .help = "worker processes of each model; with autoscaling (scaling.most), the smallest "
+             "number, and 0 stops all of them while the model has no requests"},
     {"worker", "precision", BY__KEY_TEXT, OWN(worker.precision), "\"\"",
      .help = "precision of the weights: f32, bf16, fp16, int8, w8a8, fp8 or int4; empty: the "
              "model's"},
@@ -160,7 +161,10 @@ static const by__key keys[] = {
      .help = "seconds that a worker may take to finish its requests after SIGTERM"},
 
     {"scaling", "most", BY__KEY_INT, OWN(scaling.most), "0", 0, BY__MOST_WORKERS,
-     .help = "largest number of workers; 0: no autoscaling, always worker.count"},
+     .help = "largest number of workers of each model; 0: no autoscaling, always worker.count"},
+    {"scaling", "total", BY__KEY_INT, OWN(scaling.total), "0", 0, BY__MI20,
+     .help = "largest number of workers of all models together, without those of versions that are "
+             "being deployed; 0: no limit"},
     {"scaling", "target_p95", BY__KEY_REAL, OWN(scaling.target_p95), "0.2", 0, 1e6, BY__ABOVE_MIN,
      .help = "wanted 95th percentile of the time to the first text, in seconds"},
     {"scaling", "calm", BY__KEY_REAL, OWN(scaling.calm), "15", 0, 1e6, BY__ABOVE_MIN,

@@ -151,12 +151,13 @@ static void tell_status(by__served *m, by__link *link)
 {
     const by__group *coming = m->coming;
     json_t *message = json_pack(
-        "{ss ss ss ss? sI sI sI sI sI sf sf ss ss ss}", "t", "status", "model", m->name, "version",
-        m->current->version.name, "previous", m->previous.path == NULL ? NULL : m->previous.name,
-        "wanted", (json_int_t)m->current->wanted, "ready",
+        "{ss ss ss ss? sI sI sI sI sI sI sf sf ss ss ss}", "t", "status", "model", m->name,
+        "version", m->current->version.name, "previous",
+        m->previous.path == NULL ? NULL : m->previous.name, "wanted",
+        (json_int_t)m->current->wanted, "needed", (json_int_t)m->scale->needed, "ready",
         (json_int_t)by__group_ready(m->all, m->current), "least", (json_int_t)m->least, "most",
         (json_int_t)m->most, "waiting", (json_int_t)m->load.waiting, "p95", m->load.p95, "capacity",
-        m->scale.capacity, "last", m->last, "outcome", m->outcome, "reason", m->reason);
+        m->scale->capacity, "last", m->last, "outcome", m->outcome, "reason", m->reason);
     if (coming != NULL) {
         (void)json_object_set_new(
             message, "coming",
@@ -362,6 +363,7 @@ by_status by_deploy_status_now(by_deploy_status *out, const char *control, const
     BY_TRY(status);
     const json_t *coming = json_object_get(reply, "coming");
     *out = (by_deploy_status){.workers = (size_t)by__get_integer(reply, "wanted"),
+                              .needed = (size_t)by__get_integer(reply, "needed"),
                               .ready = (size_t)by__get_integer(reply, "ready"),
                               .least = (size_t)by__get_integer(reply, "least"),
                               .most = (size_t)by__get_integer(reply, "most"),

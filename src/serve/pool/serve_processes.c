@@ -319,15 +319,6 @@ static size_t count_wanted(const by__supervisor *s, const by__group *group)
     return count;
 }
 
-size_t by__group_running(const by__supervisor *s, const by__group *group)
-{
-    size_t count = 0;
-    for (const by__child *c = s->workers; c != NULL; c = c->next) {
-        count += c->group == group && c->running;
-    }
-    return count;
-}
-
 size_t by__group_ready(const by__supervisor *s, const by__group *group)
 {
     size_t count = 0;
@@ -335,6 +326,17 @@ size_t by__group_ready(const by__supervisor *s, const by__group *group)
         count += c->group == group && c->running && c->wanted && c->known > 0.0;
     }
     return count;
+}
+
+/* Returns true if no further worker of a live version may start: those that are ending use memory
+ * until they have ended. */
+static bool is_full(const by__supervisor *s, const by__group *group)
+{
+    size_t count = 0;
+    for (const by__child *c = s->workers; c != NULL; c = c->next) {
+        count += c->group == c->group->model->current && (c->running || c->wanted);
+    }
+    return s->options.total > 0 && group == group->model->current && count >= s->options.total;
 }
 
 static void add_worker(by__supervisor *s, by__group *group)
@@ -399,7 +401,7 @@ void by__supervisor_reconcile(by__supervisor *s)
 {
     for (by__group *g = s->groups; g != NULL && !s->ending; g = g->next) {
         g->wanted = g->retire > 0.0 && by__now() > g->retire ? 0 : g->wanted;
-        for (size_t n = count_wanted(s, g); n < g->wanted; n++) {
+        for (size_t n = count_wanted(s, g); n < g->wanted && !is_full(s, g); n++) {
             add_worker(s, g);
         }
         for (size_t n = count_wanted(s, g); n > g->wanted; n--) {
@@ -460,33 +462,39 @@ static void on_hangup(uv_signal_t *handle, int number)
     by__control_reload(handle->data);
 }
 
+/* Number of workers that each model starts with: at least one, to report what the model is. */
+static size_t first_workers(const by_serve_options *o)
+{
+    return o->workers > 0 ? o->workers : 1;
+}
+
 /* Finds the first version of a model, whose workers have their wanted number. */
-static by_status add_model(by__supervisor *s, const by_serve_other *model, size_t most,
-                           by_error *error)
+static by_status add_model(by__supervisor *s, const by_serve_model *model, by_error *error)
 {
     const by_serve_options *o = &s->options;
-    by__served *m = &s->models[s->model_count++];
+    by__served *m = &s->models[s->model_count];
     by__served_version version = {0};
     *m = (by__served){.all = s,
                       .name = model->name,
                       .worker = model->worker,
                       .settings = model->settings,
-                      .least = model->workers,
-                      .most = most};
+                      .least = o->workers,
+                      .most = o->most,
+                      .scale = &s->scales[s->model_count]};
+    s->model_count++;
     by__autoscale_options scale = {.least = m->least,
                                    .most = m->most,
                                    .target = o->target_p95 > 0.0 ? o->target_p95 : 0.2,
                                    .calm = o->calm,
                                    .idle = o->idle};
-    /* One worker, to report what the model is. */
-    by__autoscale_begin(&m->scale, &scale, m->least > 0 ? m->least : 1, by__now());
+    by__autoscale_begin(m->scale, &scale, first_workers(o), by__now());
     by_status status =
-        by__served_version_find(&version, model->model, adapter_of(m->worker), m->settings, error);
+        by__served_version_find(&version, model->path, adapter_of(m->worker), m->settings, error);
     if (status == BY_OK) {
         status = by__group_add(m, &m->current, &version, error);
     }
     if (status == BY_OK) {
-        m->current->wanted = m->scale.wanted;
+        m->current->wanted = m->scale->wanted;
     }
     by__served_version_free(&version);
     return status;
@@ -495,15 +503,10 @@ static by_status add_model(by__supervisor *s, const by_serve_other *model, size_
 static by_status add_models(by__supervisor *s, by_error *error)
 {
     const by_serve_options *o = &s->options;
-    const by_serve_other first = {.worker = o->worker,
-                                  .model = o->model,
-                                  .name = o->name,
-                                  .settings = o->settings,
-                                  .workers = o->workers};
-    BY_TRY(by__alloc((void **)&s->models, 1 + o->other_count, sizeof *s->models, "models", error));
-    BY_TRY(add_model(s, &first, o->most, error));
-    for (size_t i = 0; i < o->other_count; i++) {
-        BY_TRY(add_model(s, &o->others[i], o->others[i].workers, error));
+    BY_TRY(by__alloc((void **)&s->models, o->model_count, sizeof *s->models, "models", error));
+    BY_TRY(by__alloc((void **)&s->scales, o->model_count, sizeof *s->scales, "models", error));
+    for (size_t i = 0; i < o->model_count; i++) {
+        BY_TRY(add_model(s, &o->models[i], error));
     }
     s->reloaded = s->model_count;
     return BY_OK;
@@ -542,6 +545,7 @@ static void release(by__supervisor *s)
         free(m->routed);
     }
     free(s->models);
+    free(s->scales);
     json_decref(s->restarts);
     (void)close(s->lifeline[0]);
     (void)close(s->lifeline[1]);
@@ -550,7 +554,9 @@ static void release(by__supervisor *s)
 static void set_options(by__supervisor *s)
 {
     by_serve_options *o = &s->options;
+    size_t first = first_workers(o) * o->model_count;
     o->most = o->most > o->workers ? o->most : o->workers;
+    o->total = o->total == 0 || o->total > first ? o->total : first;
     o->grace = o->grace > 0.0 ? o->grace : 60.0;
     o->drain = o->drain > 0.0 ? o->drain : 45.0;
 }

@@ -76,9 +76,9 @@ typedef struct by__totals {
 struct by__served {
     by__supervisor *all;
     const char *name;
-    const char *const *worker; /* as in by_serve_options, and the next three */
+    const char *const *worker; /* as in by_serve_model, and the next */
     const char *settings;
-    size_t least;
+    size_t least; /* as in by_serve_options, and the next */
     size_t most;
     by__group *current;          /* the group that serves */
     by__group *coming;           /* the group of a rollout in progress; NULL: none */
@@ -90,9 +90,9 @@ struct by__served {
     char last[65]; /* version and outcome of the last completed rollout */
     char outcome[16];
     char reason[160];
-    json_t *info; /* as reported by workers; NULL: not known yet */
-    char *routed; /* the last "route" that was sent */
-    by__autoscale scale;
+    json_t *info;                  /* as reported by workers; NULL: not known yet */
+    char *routed;                  /* the last "route" that was sent */
+    by__autoscale *scale;          /* one of by__supervisor's `scales` */
     by__totals window[BY__WINDOW]; /* a ring buffer */
     size_t window_count;
     by__autoscale_input load; /* the last measurement */
@@ -108,7 +108,8 @@ struct by__supervisor {
     by__child gateway;
     by__child *workers;
     by__group *groups;
-    by__served *models; /* [model_count]; the number of workers of the first one may vary */
+    by__served *models;    /* [model_count] */
+    by__autoscale *scales; /* [model_count] */
     size_t model_count;
     char name[BY__ID_BYTES]; /* name of this process at the broker */
     json_t *restarts;        /* {MODEL: {REASON: number of restarted workers}} */
@@ -130,15 +131,15 @@ struct by__supervisor {
 /* Adds a group for a version, which is copied, of a model; it has no workers yet. */
 by_status by__group_add(by__served *model, by__group **out, const by__served_version *version,
                         by_error *error);
-/* Starts and ends workers until each group has the wanted number. */
+/* Starts and ends workers until each group has the wanted number; at the limit of all models, a
+ * worker starts once another one has ended. */
 void by__supervisor_reconcile(by__supervisor *s);
 /* Ends everything with an error of BY_ESTATE. */
 void by__supervisor_fail(by__supervisor *s, const char *why);
 /* Restarts of workers of a model, by reason; a borrowed reference. NULL: memory is exhausted. */
 json_t *by__served_restarts(by__served *model);
-/* Number of a group's workers that the broker knows, and of those that run. */
+/* Number of a group's workers that the broker knows. */
 size_t by__group_ready(const by__supervisor *s, const by__group *group);
-size_t by__group_running(const by__supervisor *s, const by__group *group);
 
 /* ---- decisions based on the broker's state (serve_state.c) ---- */
 

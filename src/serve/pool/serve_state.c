@@ -71,7 +71,6 @@ static void measure(by__served *m, const json_t *model, const json_t *message)
     for (const by__group *g = m->all->groups; g != NULL; g = g->next) {
         bool counts = g->retire == 0.0 && g->model == m;
         in->ready += counts ? by__group_ready(m->all, g) : 0;
-        in->started += counts ? by__group_running(m->all, g) : 0;
     }
 }
 
@@ -220,7 +219,7 @@ static void tend_rollout(by__served *m, const json_t *model)
     if (g == NULL) {
         return;
     }
-    size_t total = m->scale.wanted > 0 ? m->scale.wanted : 1;
+    size_t total = m->scale->wanted > 0 ? m->scale->wanted : 1;
     char why[BY__INTERFACE_REASON];
     const json_t *info = by__state_info(model, g->version.name, true);
     bool differs = by__interface_differs(why, by__state_info(model, m->current->version.name, true),
@@ -257,20 +256,18 @@ static void tend_rollout(by__served *m, const json_t *model)
     }
 }
 
-static void tend_scale(by__served *m)
+static void scale(by__served *m)
 {
-    size_t before = m->scale.wanted;
-    if (m->least == m->most) {
-        return;
-    }
-    by__autoscale_decide(&m->scale, &m->load);
-    m->current->wanted = m->scale.wanted;
-    if (before != m->scale.wanted) {
-        by__log_event(&m->all->log, "scale", "{sI sI sf sI sf sf}", "from", (json_int_t)before,
-                      "to", (json_int_t)m->scale.wanted, "p95", m->load.p95, "waiting",
+    size_t before = m->current->wanted;
+    size_t wanted = m->scale->wanted;
+    m->current->wanted = wanted;
+    if (before != wanted) {
+        by__log_event(&m->all->log, "scale", "{ss sI sI sI sf sI sf sf}", "model", m->name, "from",
+                      (json_int_t)before, "to", (json_int_t)wanted, "needed",
+                      (json_int_t)m->scale->needed, "p95", m->load.p95, "waiting",
                       (json_int_t)m->load.waiting, "arrivals",
                       m->load.window > 0.0 ? (double)m->load.arrived / m->load.window : 0.0,
-                      "capacity", m->scale.capacity);
+                      "capacity", m->scale->capacity);
     }
 }
 
@@ -296,7 +293,7 @@ static void tend(by__served *m, const json_t *message)
     }
     measure(m, model, message);
     tend_rollout(m, model);
-    tend_scale(m);
+    by__autoscale_decide(m->scale, &m->load);
     send_route(m);
 }
 
@@ -305,6 +302,10 @@ static void on_state(by__supervisor *s, const json_t *message)
     look_at_workers(s, message);
     for (size_t i = 0; i < s->model_count; i++) {
         tend(&s->models[i], message);
+    }
+    by__autoscale_divide(s->scales, s->model_count, s->options.total, by__now());
+    for (size_t i = 0; i < s->model_count; i++) {
+        scale(&s->models[i]);
     }
     by__supervisor_reconcile(s);
 }
