@@ -191,6 +191,7 @@ holds err "no model other is served"
 run 1 deploy same --name m
 holds err "it answers other requests"
 run 0 deploy same --name m --force
+holds log '"event":"deployed","model":"m","version":"same-'
 predicts age || fail "the second model is not the one that was deployed"
 deploy --status --json --name first >status
 case $(field version <status) in step-*) ;; *) fail "the first model has changed: $(cat status)" ;; esac

@@ -391,7 +391,8 @@ static void sweep(by__supervisor *s)
             continue;
         }
         *at = g->next;
-        by__log_event(&s->log, "version_ended", "{ss}", "version", g->version.name);
+        by__log_event(&s->log, "version_ended", "{ss ss}", "model", g->model->name, "version",
+                      g->version.name);
         by__served_version_free(&g->version);
         free(g);
     }

@@ -165,8 +165,8 @@ by_status by__served_deploy(by__served *m, const by__served_version *version,
     BY_TRY(by__group_add(m, &m->coming, version, error));
     by__rollout_begin(&m->rollout, options, by__now());
     by__golden_reset(&m->golden);
-    by__log_event(&m->all->log, "deploy", "{ss ss ss*}", "version", version->name, "path",
-                  version->path, "skipped", version->skipped);
+    by__log_event(&m->all->log, "deploy", "{ss ss ss ss*}", "model", m->name, "version",
+                  version->name, "path", version->path, "skipped", version->skipped);
     by__supervisor_reconcile(m->all);
     return BY_OK;
 }
@@ -184,8 +184,8 @@ static void end_rollout(by__served *m)
     memcpy(m->last, group->version.name, sizeof m->last);
     (void)snprintf(m->outcome, sizeof m->outcome, "%s", done ? "deployed" : "rolled_back");
     (void)snprintf(m->reason, sizeof m->reason, "%s", m->rollout.reason);
-    by__log_event(&m->all->log, done ? "deployed" : "rolled_back", "{ss ss}", "version",
-                  group->version.name, "reason", m->rollout.reason);
+    by__log_event(&m->all->log, done ? "deployed" : "rolled_back", "{ss ss ss}", "model", m->name,
+                  "version", group->version.name, "reason", m->rollout.reason);
     if (done) {
         by_error ignored = {0};
         by__served_version_free(&m->previous);
@@ -247,8 +247,9 @@ static void tend_rollout(by__served *m, const json_t *model)
         by__golden_ask(&m->golden, &target, info, in.ready);
     }
     if (phase != m->rollout.phase || share != m->rollout.share) {
-        by__log_event(&m->all->log, "deploy_phase", "{ss ss sf}", "version", g->version.name,
-                      "phase", by__rollout_name(m->rollout.phase), "share", m->rollout.share);
+        by__log_event(&m->all->log, "deploy_phase", "{ss ss ss sf}", "model", m->name, "version",
+                      g->version.name, "phase", by__rollout_name(m->rollout.phase), "share",
+                      m->rollout.share);
     }
     g->wanted = by__rollout_workers(&m->rollout, total);
     if (by__rollout_ended(&m->rollout)) {
