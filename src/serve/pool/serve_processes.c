@@ -2,7 +2,6 @@
  * order. */
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "banyan/exit.h"
@@ -256,60 +255,6 @@ static void open_child(by__supervisor *s, by__child *c, const char *role,
 
 /* ---- groups ---- */
 
-static bool is_adapter(const char *const *worker, size_t i)
-{
-    return strcmp(worker[i], "--adapter") == 0 && worker[i + 1] != NULL;
-}
-
-/* The adapter on a worker's command line; NULL: none. */
-static const char *adapter_of(const char *const *worker)
-{
-    for (size_t i = 0; worker[i] != NULL; i++) {
-        if (is_adapter(worker, i)) {
-            return worker[i + 1];
-        }
-    }
-    return NULL;
-}
-
-by_status by__group_add(by__served *model, by__group **out, const by__served_version *version,
-                        by_error *error)
-{
-    by__supervisor *s = model->all;
-    by__group *g = NULL;
-    size_t n = 0;
-    const char *const *worker = model->worker;
-    BY_TRY(by__alloc((void **)&g, 1, sizeof *g, "a version", error));
-    by_status status = by__served_version_copy(&g->version, version, error);
-    if (status != BY_OK) {
-        free(g);
-        return status;
-    }
-    g->model = model;
-    for (size_t i = 0; worker[i] != NULL && n < BY__ARGUMENTS - 8; i++) {
-        if (is_adapter(worker, i)) {
-            i++; /* that of the first version */
-        } else {
-            g->command[n++] = worker[i];
-        }
-    }
-    if (g->version.adapter != NULL) {
-        g->command[n++] = "--adapter";
-        g->command[n++] = g->version.adapter;
-    }
-    g->command[n++] = "--version";
-    g->command[n++] = g->version.name;
-    if (g->version.is_run) {
-        g->command[n++] = "--checkpoint";
-        g->command[n++] = g->version.directory;
-    }
-    g->command[n++] = g->version.path;
-    g->next = s->groups;
-    s->groups = g;
-    *out = g;
-    return BY_OK;
-}
-
 static size_t count_wanted(const by__supervisor *s, const by__group *group)
 {
     size_t count = 0;
@@ -463,59 +408,9 @@ static void on_hangup(uv_signal_t *handle, int number)
     by__control_reload(handle->data);
 }
 
-/* Number of workers that each model starts with: at least one, to report what the model is. */
-static size_t first_workers(const by_serve_options *o)
-{
-    return o->workers > 0 ? o->workers : 1;
-}
-
-/* Finds the first version of a model, whose workers have their wanted number. */
-static by_status add_model(by__supervisor *s, const by_serve_model *model, by_error *error)
-{
-    const by_serve_options *o = &s->options;
-    by__served *m = &s->models[s->model_count];
-    by__served_version version = {0};
-    *m = (by__served){.all = s,
-                      .name = model->name,
-                      .worker = model->worker,
-                      .settings = model->settings,
-                      .least = o->workers,
-                      .most = o->most,
-                      .scale = &s->scales[s->model_count]};
-    s->model_count++;
-    by__autoscale_options scale = {.least = m->least,
-                                   .most = m->most,
-                                   .target = o->target_p95 > 0.0 ? o->target_p95 : 0.2,
-                                   .calm = o->calm,
-                                   .idle = o->idle};
-    by__autoscale_begin(m->scale, &scale, first_workers(o), by__now());
-    by_status status =
-        by__served_version_find(&version, model->path, adapter_of(m->worker), m->settings, error);
-    if (status == BY_OK) {
-        status = by__group_add(m, &m->current, &version, error);
-    }
-    if (status == BY_OK) {
-        m->current->wanted = m->scale->wanted;
-    }
-    by__served_version_free(&version);
-    return status;
-}
-
-static by_status add_models(by__supervisor *s, by_error *error)
-{
-    const by_serve_options *o = &s->options;
-    BY_TRY(by__alloc((void **)&s->models, o->model_count, sizeof *s->models, "models", error));
-    BY_TRY(by__alloc((void **)&s->scales, o->model_count, sizeof *s->scales, "models", error));
-    for (size_t i = 0; i < o->model_count; i++) {
-        BY_TRY(add_model(s, &o->models[i], error));
-    }
-    s->reloaded = s->model_count;
-    return BY_OK;
-}
-
 static by_status begin(by__supervisor *s, by_error *error)
 {
-    BY_TRY(add_models(s, error));
+    BY_TRY(by__supervisor_add_models(s, error));
     BY_TRY(by__control_open(s, error));
     int code = uv_signal_start(&s->reload, on_hangup, SIGHUP);
     if (code < 0) {
@@ -555,9 +450,7 @@ static void release(by__supervisor *s)
 static void set_options(by__supervisor *s)
 {
     by_serve_options *o = &s->options;
-    size_t first = first_workers(o) * o->model_count;
     o->most = o->most > o->workers ? o->most : o->workers;
-    o->total = o->total == 0 || o->total > first ? o->total : first;
     o->grace = o->grace > 0.0 ? o->grace : 60.0;
     o->drain = o->drain > 0.0 ? o->drain : 45.0;
 }

@@ -1,8 +1,9 @@
 /* pool: the supervisor of `banyan serve`: the process that starts broker, gateway and workers,
  * keeps them running, scales and deploys, and answers operators at its control socket.
  *
- * This header has the internal records shared by serve_processes.c (processes), serve_state.c (the
- * broker's state and the decisions based on it) and serve_control.c (operators' requests).
+ * This header has the internal records shared by served_models.c (models and their versions),
+ * serve_processes.c (processes), serve_state.c (the broker's state and the decisions based on it)
+ * and serve_control.c (operators' requests).
  *
  * Types: by__supervisor; by__served, a model; by__group, the workers of one of its versions;
  * by__child, a process.
@@ -126,11 +127,16 @@ struct by__supervisor {
     bool forced; /* while ending: what still ran was killed on request */
 };
 
-/* ---- processes (serve_processes.c) ---- */
+/* ---- models (served_models.c) ---- */
 
+/* Adds the models of the options, with a group for the first version of each. */
+by_status by__supervisor_add_models(by__supervisor *s, by_error *error);
 /* Adds a group for a version, which is copied, of a model; it has no workers yet. */
 by_status by__group_add(by__served *model, by__group **out, const by__served_version *version,
                         by_error *error);
+
+/* ---- processes (serve_processes.c) ---- */
+
 /* Starts and ends workers until each group has the wanted number; at the limit of all models, a
  * worker starts once another one has ended. */
 void by__supervisor_reconcile(by__supervisor *s);
