@@ -4,7 +4,8 @@
  * The first message to the broker: {"t": "hello", "role": "gateway" | "worker" | "supervisor",
  * "name": ID, "pid": N}, and from a worker that is ready for work also "model", "version", "slots"
  * (requests that it takes at a time), "sessions" (sequences that it runs at a time; default
- * "slots") and "info" (the model's entry in /v1/models). A gateway has another name on each link.
+ * "slots") and "info" (the model's entry in /v1/models). A gateway has another name on each link,
+ * and the same "tag" if it takes feedback.
  *
  * From a gateway:
  *
@@ -26,6 +27,8 @@
  *   task_hooks   requests up to "most" webhooks that are due, leased for "lease" seconds
  *   task_hook    the outcome of one: "id", "try", "state" ("delivered", "failed" or "pending": due
  *             again in "delay" seconds)
+ *   feedback  "to": the tag of the gateway that gave the answer, "id" of the answer, "index",
+ *             "label" and "rating": passed on as it is
  *
  * From a worker:
  *
@@ -53,6 +56,8 @@
  *   cancel    to a worker: "id", and at Redis the "attempt" that it is about
  *   (events   as lists, to a gateway or a supervisor)
  *   hooks     to a gateway, after task_hooks: "hooks", a list as by__tasks_hooks gives it
+ *   feedback_passed   to a gateway, after feedback: "heard": whether the gateway that gave the
+ *             answer is connected, "label": whether there is one
  *   task      to a gateway: "ref", "task" as by__tasks_get gives it, or null, and possibly "error"
  *   state     to gateways and supervisors every 250 ms: "workers" and "models", the input of
  *             /health, the page and autoscaling. "info" of a model is that of the version that

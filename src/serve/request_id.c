@@ -18,7 +18,7 @@ by_status by__random_bytes(void *out, size_t count, by_error *error)
 
 by_status by__request_id(char out[BY__ID_BYTES], const char *prefix, by_error *error)
 {
-    unsigned char random[16];
+    unsigned char random[BY__ID_DIGITS / 2];
     size_t length = strlen(prefix);
     BY_TRY(by__random_bytes(random, sizeof random, error));
     memcpy(out, prefix, length);

@@ -51,11 +51,13 @@ bool by__listens_locally(const char *listen);
 /* ---- ids of requests (request_id.c) ---- */
 
 #define BY__ID_BYTES 48
+/* Random hexadecimal digits at the end of an id. */
+#define BY__ID_DIGITS 32
 
 /* At most 256 bytes from the system's random number generator. */
 by_status by__random_bytes(void *out, size_t count, by_error *error);
 
-/* PREFIX and 32 random hexadecimal digits, so that ids cannot be guessed. BY_EIO: the system has no
+/* PREFIX and BY__ID_DIGITS random digits, so that ids cannot be guessed. BY_EIO: the system has no
  * random numbers. */
 by_status by__request_id(char out[BY__ID_BYTES], const char *prefix, by_error *error);
 /* True for 1 to 64 characters of [A-Za-z0-9_-]. */

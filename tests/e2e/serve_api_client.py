@@ -354,7 +354,8 @@ def check_feedback():
     assert abs(of("absolute_error_total", "houses")[0] - 4) < 1e-4 and abs(of("squared_error_total", "houses")[0] - 10) < 1e-3
     assert of("version_rating_mean", "houses") == [0.75] and of("version_rating_mean", "digits") == []
     assert metrics("banyan_feedback_unmatched_total") == {
-        f'reason="{r}"': 1.0 for r in ("unknown_id", "no_prediction", "other_type", "repeated")
+        **{f'reason="{r}"': 1.0 for r in ("unknown_id", "no_prediction", "other_type", "repeated")},
+        'reason="no_broker"': 0.0,
     }
 
 

@@ -130,6 +130,7 @@ static const row rows[] = {
 
 static by_status read_row(by__call **out, const row *r, by_error *error)
 {
+    static by__gateway gateway;
     const by__call_form *form = by__form_of_route(r->route);
     const char *param = NULL;
     by__call *call = NULL;
@@ -140,7 +141,7 @@ static by_status read_row(by__call **out, const row *r, by_error *error)
                                       .header_count = 1,
                                       .body = r->body,
                                       .body_length = strlen(r->body)};
-    by_status status = by__call_open(&call, NULL, form, "key", error);
+    by_status status = by__call_open(&call, &gateway, form, "key", error);
     if (status == BY_OK) {
         status = form->read(call, &request, &param, error);
     }

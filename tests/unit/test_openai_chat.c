@@ -19,9 +19,10 @@ static by__call *read_chat(const char *body, const char **param, by_error *error
                                       .query = "",
                                       .body = body,
                                       .body_length = strlen(body)};
+    static by__gateway gateway;
     by__call *call = NULL;
     *error = (by_error){0};
-    assert_int_equal(by__call_open(&call, NULL, &by__chat_form, "key", error), BY_OK);
+    assert_int_equal(by__call_open(&call, &gateway, &by__chat_form, "key", error), BY_OK);
     (void)by__chat_form.read(call, &request, param, error);
     return call;
 }

@@ -67,6 +67,7 @@ struct by__peer {
     by__peer *next;
     by__text batch; /* events for a gateway that are sent together (event_list.h) */
     json_t *held;   /* answers about tasks that wait for the commit to disk */
+    char tag[65];   /* of a gateway that takes feedback; "": it does not */
     /* id of the last refused request of this gateway, without the number of its part */
     char refused[65];
     /* Of a worker: */

@@ -65,6 +65,7 @@ static bool greet(by__broker *b, by__peer *p, const json_t *m)
     const char *name = by__get_text(m, "name");
     const char *model = by__get_text(m, "model");
     const char *version = by__get_text(m, "version");
+    const char *tag = by__get_text(m, "tag");
     if (role == NULL || name == NULL || !by__id_valid(name)) {
         return false;
     }
@@ -88,6 +89,7 @@ static bool greet(by__broker *b, by__peer *p, const json_t *m)
         p->version->workers++;
         p->role = BY__WORKER;
     } else if (strcmp(role, "gateway") == 0) {
+        (void)snprintf(p->tag, sizeof p->tag, "%s", tag == NULL ? "" : tag);
         p->role = BY__GATEWAY;
     } else if (strcmp(role, "supervisor") == 0) {
         p->role = BY__SUPERVISOR;
@@ -115,6 +117,23 @@ static void take_beat(by__peer *p, const json_t *m)
     p->beat = json_deep_copy(json_object_get(m, "engine"));
 }
 
+/* Passes what a client says of an answer to the gateway that gave it. */
+static void pass_feedback(const by__broker *b, const by__peer *p, const json_t *m)
+{
+    const char *tag = by__get_text(m, "to");
+    const by__peer *to = b->peers;
+    while (to != NULL && (to->role != BY__GATEWAY || tag == NULL || strcmp(to->tag, tag) != 0)) {
+        to = to->next;
+    }
+    bool heard = to != NULL && by__link_send(to->link, m);
+    json_t *reply = json_pack("{ss sb sb}", "t", "feedback_passed", "heard", (int)heard, "label",
+                              (int)(json_object_get(m, "label") != NULL));
+    if (reply != NULL && p->link != NULL) {
+        (void)by__link_send(p->link, reply);
+    }
+    json_decref(reply);
+}
+
 static bool take_message(by__broker *b, by__peer *p, const char *kind, const json_t *m)
 {
     if (p->hangs) {
@@ -136,6 +155,8 @@ static bool take_message(by__broker *b, by__peer *p, const char *kind, const jso
         if (job != NULL && job->from == p) {
             by__broker_cancel(b, id);
         }
+    } else if (p->role == BY__GATEWAY && strcmp(kind, "feedback") == 0) {
+        pass_feedback(b, p, m);
     } else if (p->role == BY__WORKER && strcmp(kind, "beat") == 0) {
         take_beat(p, m);
     } else if (p->role == BY__WORKER && strcmp(kind, "leaving") == 0) {

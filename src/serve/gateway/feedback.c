@@ -17,6 +17,8 @@
 #define MOST_NUMBER 1e100
 /* Index of a prediction in an answer. */
 #define MOST_INDEX 1000000
+/* Records on their way to other gateways: a slow broker must not fill the memory. */
+#define MOST_PASSING 4096
 
 /* A client that waits until its record is on disk. */
 typedef struct waiting {
@@ -35,6 +37,8 @@ struct by__feedback {
     uint64_t labels;
     by__ratings ratings;
     by__quality *quality;
+    size_t passing; /* records on their way to other gateways, and how many of them have a label */
+    size_t passing_labels;
 };
 
 static void on_gone(by__waiter *waiter)
@@ -109,55 +113,115 @@ void by__feedback_answer(by__feedback *feedback, const by__call *call)
     }
 }
 
+/* ---- what other gateways were given, or are told ---- */
+
+void by__feedback_take(by__feedback *feedback, const json_t *message)
+{
+    const by__opinion o = {.id = by__get_text(message, "id"),
+                           .index = by__get_integer(message, "index"),
+                           .label = json_object_get(message, "label"),
+                           .rating = json_object_get(message, "rating")};
+    if (feedback != NULL && o.id != NULL) {
+        by__quality_judge(feedback->quality, &o);
+    }
+}
+
+/* The beginning of the random digits of an answer's id, which is the tag of the gateway that gave
+ * it; NULL: the id is no answer's. */
+static const char *tag_of(const char *id)
+{
+    size_t length = strlen(id);
+    const char *digits = length < BY__ID_DIGITS ? "" : id + length - BY__ID_DIGITS;
+    return strspn(digits, "0123456789abcdef") == BY__ID_DIGITS ? digits : NULL;
+}
+
+/* Passes it to the gateway with this tag. The client does not wait for that. */
+static void pass(by__feedback *f, const by__opinion *o, const char *tag)
+{
+    by__gateway *g = f->gateway;
+    bool can = g->broker.ready && f->passing < MOST_PASSING;
+    json_t *m = can ? json_pack("{ss ss% ss sI sO* sO*}", "t", "feedback", "to", tag,
+                                (size_t)BY__TAG, "id", o->id, "index", (json_int_t)o->index,
+                                "label", o->label, "rating", o->rating)
+                    : NULL;
+    if (m != NULL && by__broker_link_send(&g->broker, m)) {
+        f->passing++;
+        f->passing_labels += o->label != NULL;
+    } else if (o->label != NULL) {
+        by__quality_unmatched(f->quality, BY__NO_BROKER, 1);
+    }
+    json_decref(m);
+}
+
+void by__feedback_passed(by__feedback *feedback, const json_t *message)
+{
+    by__feedback *f = feedback;
+    if (f == NULL || f->passing == 0) {
+        return;
+    }
+    bool label = json_is_true(json_object_get(message, "label"));
+    f->passing--;
+    f->passing_labels -= label;
+    if (label && !json_is_true(json_object_get(message, "heard"))) {
+        by__quality_unmatched(f->quality, BY__UNKNOWN_ID, 1);
+    }
+}
+
+void by__feedback_lost(by__feedback *feedback)
+{
+    if (feedback != NULL) {
+        by__quality_unmatched(feedback->quality, BY__NO_BROKER, feedback->passing_labels);
+        feedback->passing = feedback->passing_labels = 0;
+    }
+}
+
 /* ---- the route ---- */
 
 typedef struct asked {
-    const char *id;
+    by__opinion opinion;
     const char *model;
     const char *comment;
-    const json_t *label;
-    const json_t *rating;
-    int64_t index; /* -1: none was given */
 } asked;
 
 static const by__field fields[] = {
-    BY__STRING("id", asked, id, 64),
+    BY__STRING("id", asked, opinion.id, 64),
     BY__STRING("model", asked, model, 256),
     BY__STRING("comment", asked, comment, MOST_TEXT),
-    BY__ANY("label", asked, label),
-    BY__ANY("rating", asked, rating),
-    BY__INTEGER("index", asked, index, 0, MOST_INDEX),
+    BY__ANY("label", asked, opinion.label),
+    BY__ANY("rating", asked, opinion.rating),
+    BY__INTEGER("index", asked, opinion.index, 0, MOST_INDEX),
 };
 
 static by_status read_body(asked *a, const json_t *body, const char **param, by_error *error)
 {
+    const by__opinion *o = &a->opinion;
     BY_TRY(by__fields_read(a, fields, BY_ARRAY_LENGTH(fields), body, param, error));
     *param = "id";
-    if (a->id == NULL || !by__id_valid(a->id)) {
+    if (o->id == NULL || !by__id_valid(o->id)) {
         return by_error_set(error, BY_EARG,
                             "'id' must be the id of an answer, or one of your own, of 1 to 64 "
                             "letters, digits, '-' and '_'");
     }
     *param = "rating";
-    if (a->rating != NULL && !json_is_number(a->rating)) {
+    if (o->rating != NULL && !json_is_number(o->rating)) {
         return by_error_set(error, BY_EARG, "'rating' must be a number");
     }
-    if (fabs(json_number_value(a->rating)) > MOST_RATING) {
+    if (fabs(json_number_value(o->rating)) > MOST_RATING) {
         return by_error_set(error, BY_EARG, "'rating' is %g; it must be between %g and %g",
-                            json_number_value(a->rating), -MOST_RATING, MOST_RATING);
+                            json_number_value(o->rating), -MOST_RATING, MOST_RATING);
     }
     *param = "label";
-    if (a->label != NULL && (json_is_object(a->label) || json_is_array(a->label) ||
-                             json_string_length(a->label) > MOST_LABEL)) {
+    if (o->label != NULL && (json_is_object(o->label) || json_is_array(o->label) ||
+                             json_string_length(o->label) > MOST_LABEL)) {
         return by_error_set(error, BY_EARG,
                             "'label' must be a text of at most %d bytes, or a number", MOST_LABEL);
     }
-    if (fabs(json_number_value(a->label)) > MOST_NUMBER) {
+    if (fabs(json_number_value(o->label)) > MOST_NUMBER) {
         return by_error_set(error, BY_EARG, "'label' is %g; it must be between %g and %g",
-                            json_number_value(a->label), -MOST_NUMBER, MOST_NUMBER);
+                            json_number_value(o->label), -MOST_NUMBER, MOST_NUMBER);
     }
     *param = NULL;
-    return a->rating != NULL || a->label != NULL
+    return o->rating != NULL || o->label != NULL
                ? BY_OK
                : by_error_set(error, BY_EARG, "a 'rating' or a 'label' is needed");
 }
@@ -170,28 +234,31 @@ static bool add_text(json_t *record, const char *key, const char *text)
 /* NULL: out of memory. */
 static json_t *record_of(const asked *a, const char *key)
 {
+    const by__opinion *o = &a->opinion;
     char now[24];
     by__utc_now(now);
-    json_t *record = json_pack("{ss ss ss sO* sO*}", "time", now, "id", a->id, "key", key, "label",
-                               a->label, "rating", a->rating);
+    json_t *record = json_pack("{ss ss ss sO* sO*}", "time", now, "id", o->id, "key", key, "label",
+                               o->label, "rating", o->rating);
     if (!add_text(record, "model", a->model) || !add_text(record, "comment", a->comment) ||
-        (a->index >= 0 && json_object_set_new(record, "index", json_integer(a->index)) != 0)) {
+        (o->index >= 0 && json_object_set_new(record, "index", json_integer(o->index)) != 0)) {
         json_decref(record);
         record = NULL;
     }
     return record;
 }
 
-static void count(by__feedback *f, const asked *a)
+/* The gateway that gave the answer, this one or another, judges it. */
+static void count(by__feedback *f, const by__opinion *o)
 {
-    if (a->label != NULL) {
-        f->labels++;
-        by__quality_label(f->quality, a->id, a->index, a->label);
+    const char *tag = tag_of(o->id);
+    f->labels += o->label != NULL;
+    if (o->rating != NULL) {
+        by__ratings_add(&f->ratings, json_number_value(o->rating));
     }
-    if (a->rating != NULL) {
-        double rating = json_number_value(a->rating);
-        by__ratings_add(&f->ratings, rating);
-        by__quality_rate(f->quality, a->id, rating);
+    if (tag != NULL && memcmp(tag, f->gateway->tag, BY__TAG) != 0) {
+        pass(f, o, tag);
+    } else {
+        by__quality_judge(f->quality, o);
     }
 }
 
@@ -201,7 +268,7 @@ static by_status keep(by__feedback *f, by__exchange *x, const asked *a, const ch
     waiting *w;
     BY_TRY(by__alloc((void **)&w, 1, sizeof *w, "feedback", error));
     *w = (waiting){.waiter = {on_gone}, .exchange = x};
-    (void)snprintf(w->id, sizeof w->id, "%s", a->id);
+    (void)snprintf(w->id, sizeof w->id, "%s", a->opinion.id);
     w->number = by__append_log_record(f->lines, record_of(a, key));
     if (w->number == 0) {
         free(w);
@@ -211,14 +278,14 @@ static by_status keep(by__feedback *f, by__exchange *x, const asked *a, const ch
     *f->last = w;
     f->last = &w->next;
     by__exchange_set(x, &w->waiter);
-    count(f, a);
+    count(f, &a->opinion);
     return BY_OK;
 }
 
 void by__answer_feedback(by__gateway *g, by__exchange *x, const by__http_request *r,
                          const char *key)
 {
-    asked a = {.index = -1};
+    asked a = {.opinion.index = -1};
     by_error error = {0};
     const char *param = NULL;
     if (g->feedback == NULL) {

@@ -14,6 +14,13 @@ by_status by__feedback_open(by__feedback **out, by__gateway *gateway, const char
 void by__feedback_close(by__feedback **feedback);
 /* Remembers an answer that feedback may be about. feedback may be NULL. */
 void by__feedback_answer(by__feedback *feedback, const by__call *call);
+/* Handles feedback on an answer of this gateway that another one was given. feedback may be NULL,
+ * as for the next two. */
+void by__feedback_take(by__feedback *feedback, const json_t *message);
+/* Handles the broker's answer about feedback that was passed to another gateway. */
+void by__feedback_passed(by__feedback *feedback, const json_t *message);
+/* The link to the broker is lost: what was passed may not have arrived. */
+void by__feedback_lost(by__feedback *feedback);
 /* Prints the counters, and the mean of the last hundred ratings. feedback may be NULL. */
 void by__feedback_print(const by__feedback *feedback, by__text *out);
 

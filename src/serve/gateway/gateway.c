@@ -54,6 +54,10 @@ static void on_message(void *user, json_t *message)
         by__task_answer(g, message);
     } else if (kind != NULL && strcmp(kind, "hooks") == 0) {
         by__webhooks_take(g->webhooks, message);
+    } else if (kind != NULL && strcmp(kind, "feedback") == 0) {
+        by__feedback_take(g->feedback, message);
+    } else if (kind != NULL && strcmp(kind, "feedback_passed") == 0) {
+        by__feedback_passed(g->feedback, message);
     } else if (kind != NULL && strcmp(kind, "state") == 0) {
         json_decref(g->state);
         g->state = json_incref(message);
@@ -70,8 +74,9 @@ static void on_greet(void *user)
      * events before it. */
     char name[BY__ID_BYTES + 12];
     (void)snprintf(name, sizeof name, "%s-%u", g->id, ++g->links);
-    json_t *hello = json_pack("{ss ss ss sI}", "t", "hello", "role", "gateway", "name", name, "pid",
-                              (json_int_t)getpid());
+    json_t *hello =
+        json_pack("{ss ss ss sI ss*}", "t", "hello", "role", "gateway", "name", name, "pid",
+                  (json_int_t)getpid(), "tag", g->feedback == NULL ? NULL : g->tag);
     g->heard = by__now();
     (void)by__broker_link_send(&g->broker, hello);
     json_decref(hello);
@@ -88,6 +93,7 @@ static void on_lost(void *user, const char *why)
     BY_UNUSED(why);
     by__event_queue_clear(&g->events); /* all unfinished requests are submitted again */
     by__tasks_lost(g);
+    by__feedback_lost(g->feedback);
 }
 
 static void on_refused(void *user, const char *why)
@@ -243,6 +249,7 @@ static size_t count_connections(by__gateway *g)
 
 static by_status open_gateway(by__gateway *g, by_error *error)
 {
+    static const char prefix[] = "gateway_";
     const by_gateway_options *o = &g->options;
     by__http_options http = {.listen = o->listen,
                              .limits = {.head = (size_t)16 << 10,
@@ -286,7 +293,8 @@ static by_status open_gateway(by__gateway *g, by_error *error)
         BY_TRY(by__webhooks_open(&g->webhooks, g, &o->config->webhooks, error));
         BY_TRY(by__features_open(&g->features, &g->loop, o->config, &g->log, error));
     }
-    BY_TRY(by__request_id(g->id, "gateway_", error));
+    BY_TRY(by__request_id(g->id, prefix, error));
+    memcpy(g->tag, g->id + strlen(prefix), BY__TAG);
     return by__http_server_open(&g->server, &g->loop, &http, error);
 }
 

@@ -37,6 +37,9 @@
 #define BY__MOST_PARTS 16
 #define BY__MOST_N     8
 
+/* Digits of a gateway's tag. */
+#define BY__TAG 8
+
 /* Size of a text that names a place in a request, "messages[3].content". */
 #define BY__PLACE_BYTES 64
 
@@ -87,6 +90,9 @@ typedef struct by__gateway {
     json_t *state; /* the broker's last state */
     double stated; /* by__now of it */
     char id[BY__ID_BYTES];
+    /* The first of the random digits of its answers' ids: another gateway that is given feedback on
+     * one passes it to this one. */
+    char tag[BY__TAG + 1];
     unsigned links; /* to the broker so far */
     bool draining;
 } by__gateway;

@@ -52,6 +52,7 @@ by_status by__call_open(by__call **out, by__gateway *gateway, const by__call_for
         by__call_free(call);
         return status;
     }
+    memcpy(call->id + strlen(form->prefix), gateway->tag, strlen(gateway->tag));
     *out = call;
     return BY_OK;
 }

@@ -12,10 +12,8 @@
 /* Most versions of models that are told apart. */
 #define MOST_VERSIONS 1000
 
-/* Why a label is compared with nothing. */
-typedef enum unmatched { UNKNOWN_ID, NO_PREDICTION, OTHER_TYPE, REPEATED, UNMATCHED } unmatched;
-static const char *const reasons[UNMATCHED] = {"unknown_id", "no_prediction", "other_type",
-                                               "repeated"};
+static const char *const reasons[BY__UNMATCHED] = {"unknown_id", "no_prediction", "other_type",
+                                                   "repeated", "no_broker"};
 
 /* What is known of a version of a model. */
 typedef struct version {
@@ -58,7 +56,7 @@ struct by__quality {
     size_t size; /* answers and predictions */
     version *versions;
     size_t version_count;
-    uint64_t unmatched[UNMATCHED];
+    uint64_t unmatched[BY__UNMATCHED];
 };
 
 /* ---- ratings ---- */
@@ -190,33 +188,25 @@ static remembered *find(const by__quality *q, const char *id)
     return (remembered *)(void *)by__id_find(&q->answers, id);
 }
 
-void by__quality_rate(by__quality *quality, const char *id, double rating)
-{
-    remembered *a = find(quality, id);
-    if (a != NULL) {
-        by__ratings_add(&a->of->ratings, rating);
-    }
-}
-
-/* Compares a label with a prediction. UNMATCHED: it was. */
-static unmatched compare(remembered *a, int64_t index, const json_t *label)
+/* Compares a label with a prediction. BY__UNMATCHED: it was. */
+static by__unmatched compare(remembered *a, int64_t index, const json_t *label)
 {
     char digits[BY__CELL_DIGITS];
     const char *text = by__row_cell_text(digits, label);
     if (a == NULL) {
-        return UNKNOWN_ID;
+        return BY__UNKNOWN_ID;
     }
     /* Without an index, the label is that of the only prediction. */
     size_t at = index < 0 && a->count == 1 ? 0 : (size_t)index;
     if (at >= a->count || a->predictions[at].kind == NOTHING) {
-        return NO_PREDICTION;
+        return BY__NO_PREDICTION;
     }
     prediction *p = &a->predictions[at];
     if (p->kind == NUMBER ? !json_is_number(label) : text == NULL) {
-        return OTHER_TYPE;
+        return BY__OTHER_TYPE;
     }
     if (p->labelled) {
-        return REPEATED;
+        return BY__REPEATED;
     }
     p->labelled = true;
     if (p->kind == CLASS) {
@@ -228,15 +218,25 @@ static unmatched compare(remembered *a, int64_t index, const json_t *label)
         a->of->absolute += fabs(away);
         a->of->squared += away * away;
     }
-    return UNMATCHED;
+    return BY__UNMATCHED;
 }
 
-void by__quality_label(by__quality *quality, const char *id, int64_t index, const json_t *label)
+void by__quality_judge(by__quality *quality, const by__opinion *opinion)
 {
-    unmatched reason = compare(find(quality, id), index, label);
-    if (reason != UNMATCHED) {
-        quality->unmatched[reason]++;
+    const by__opinion *o = opinion;
+    remembered *a = find(quality, o->id);
+    if (a != NULL && o->rating != NULL) {
+        by__ratings_add(&a->of->ratings, json_number_value(o->rating));
     }
+    by__unmatched reason = o->label == NULL ? BY__UNMATCHED : compare(a, o->index, o->label);
+    if (reason != BY__UNMATCHED) {
+        by__quality_unmatched(quality, reason, 1);
+    }
+}
+
+void by__quality_unmatched(by__quality *quality, by__unmatched reason, uint64_t labels)
+{
+    quality->unmatched[reason] += labels;
 }
 
 /* ---- /metrics ---- */
@@ -304,7 +304,7 @@ void by__quality_print(const by__quality *quality, by__text *out)
     }
     by__metrics_family(out, "banyan_feedback_unmatched_total",
                        "Labels that no prediction was compared with.", "counter");
-    for (unmatched i = UNKNOWN_ID; i < UNMATCHED; i++) {
+    for (by__unmatched i = BY__UNKNOWN_ID; i < BY__UNMATCHED; i++) {
         char label[64];
         (void)snprintf(label, sizeof label, "reason=\"%s\"", reasons[i]);
         by__metrics_sample(out, "banyan_feedback_unmatched_total", label,

@@ -317,6 +317,9 @@ function ops.task_hook(id, try, state, delay)
     return {}
 end
 
+-- Passes what a client says of an answer to the gateway that gave it. Returns {1} if that is there.
+function ops.feedback(tag, message) return {call('PUBLISH', P .. 'feedback:' .. tag, message)} end
+
 -- The input of /health, /v1/models, metrics and autoscaling.
 function ops.state(name, silence)
     local now = clock()

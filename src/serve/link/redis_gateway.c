@@ -554,6 +554,8 @@ static void send_message(by__redis_link *l, const char *kind, const json_t *m)
         ask_hooks(l, m);
     } else if (strcmp(kind, "task_hook") == 0) {
         tell_outcome(l, m);
+    } else if (strcmp(kind, "feedback") == 0) {
+        by__redis_feedback(l, m);
     } else if (strncmp(kind, "task_", 5) == 0) {
         ask_task(l, kind, m);
     }

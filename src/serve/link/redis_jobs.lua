@@ -38,6 +38,7 @@
 --   banyan:protocol           string: version of the stored data (redis_client.h)
 --   banyan:protocol:DATABASE:NUMBER  channel (which databases share) to which all processes of that
 --                             protocol subscribe; carries no messages
+--   banyan:feedback:TAG       channel of a gateway: what clients have told others of its answers
 --   banyan:to:NAME            channel of a gateway or a worker; banyan:wake:MODEL: requests wait
 local P = 'banyan:'
 local call = redis.call

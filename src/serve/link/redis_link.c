@@ -191,6 +191,7 @@ static by_status greet(by__redis_link *l, const json_t *hello, by_error *error)
     const char *role = by__get_text(hello, "role");
     const char *name = by__get_text(hello, "name");
     const char *model = by__get_text(hello, "model");
+    const char *tag = by__get_text(hello, "tag");
     char channels[BY__REDIS_CHANNELS][400];
     const char *const names[] = {channels[0], channels[1], channels[2]};
     by__redis_handler handler = {
@@ -208,10 +209,11 @@ static by_status greet(by__redis_link *l, const json_t *hello, by_error *error)
     (void)snprintf(channels[0], sizeof channels[0], "banyan:to:%s", l->name);
     (void)snprintf(channels[1], sizeof channels[1], "banyan:protocol:%d:%d", l->address.database,
                    BY__REDIS_PROTOCOL);
-    (void)snprintf(channels[2], sizeof channels[2], "banyan:wake:%s", l->model);
+    (void)snprintf(channels[2], sizeof channels[2], "banyan:%s:%s",
+                   tag == NULL ? "wake" : "feedback", tag == NULL ? l->model : tag);
     BY_TRY(l->role->open(l, hello, error));
-    return by__redis_open(&l->redis, l->loop, &l->address, names, model == NULL ? 2 : 3, &handler,
-                          error);
+    return by__redis_open(&l->redis, l->loop, &l->address, names,
+                          model == NULL && tag == NULL ? 2 : 3, &handler, error);
 }
 
 static bool send_message(by__link *link, const json_t *message)

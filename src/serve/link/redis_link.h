@@ -1,5 +1,5 @@
 /* Internal record of a link to a Redis server that is the broker, shared by redis_link.c and the
- * two roles: gateway (redis_gateway.c) and worker (redis_worker.c). */
+ * two roles: gateway (redis_gateway.c, redis_feedback.c) and worker (redis_worker.c). */
 #ifndef BY_SERVE_REDIS_LINK_H
 #define BY_SERVE_REDIS_LINK_H
 
@@ -55,6 +55,9 @@ by_status by__redis_link_connect(by__link **out, uv_loop_t *loop, const char *ur
 void by__redis_tell(by__redis_link *link, json_t *message);
 /* Delivers a list of one event to the owner, and drops the reference. */
 void by__redis_tell_event(by__redis_link *link, json_t *event);
+/* Passes a gateway's message "feedback" to the one that gave the answer; "feedback_passed"
+ * follows. */
+void by__redis_feedback(by__redis_link *link, const json_t *message);
 /* Returns true if a reply is missing or an error: the link is then lost. */
 bool by__redis_bad(by__redis_link *link, const redisReply *reply);
 /* Callback for replies of which only errors matter. */
