@@ -623,7 +623,7 @@ def check_responses(client):
             assert error.code == "response_not_found"
     for wrong in (
         {"previous_response_id": later.id},
-        {"tools": [{"type": "function", "name": "a", "parameters": {}}]},
+        {"tools": [{"type": "file_search", "vector_store_ids": ["a"]}]},
         {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
         {"background": True, "store": False},
         {"model": "tiny"},
@@ -683,6 +683,91 @@ def check_tools(client):
     assert kept["function"]["name"] == "bay" and json.loads(kept["function"]["arguments"])["at"] in ("oak", "elm")
 
 
+def check_response_tools(client):
+    """The same in responses: calls are items, and their outputs go back as items."""
+    import openai
+
+    where = {"type": "object", "properties": {"at": {"enum": ["oak", "elm"]}}, "required": ["at"]}
+    where = {**where, "additionalProperties": False}
+    tools = [
+        {"type": "function", "name": "bay", "description": "where", "strict": True, "parameters": where},
+        {"type": "function", "name": "hill", "strict": True, "parameters": None},
+    ]
+    ask = {"model": "talk", "input": "apple", "tools": tools, "extra_body": {"seed": 3}}
+    named = {"type": "function", "name": "bay"}
+    nested = [{"type": "function", "function": {k: v for k, v in tool.items() if k != "type"}} for tool in tools]
+    said = [{"role": "user", "content": "apple"}]
+    for choice in (named, "required", {"type": "allowed_tools", "mode": "required", "tools": [named]}):
+        whole = client.responses.create(**ask, tool_choice=choice)
+        assert whole.status == "completed" and whole.output_text == "", whole
+        assert [t.to_dict() for t in whole.tools] == tools and whole.tool_choice is not None, whole
+        (called,) = whole.output
+        assert called.type == "function_call" and called.status == "completed", called
+        arguments = json.loads(called.arguments)
+        assert (called.name == "bay" and arguments["at"] in ("oak", "elm") and len(arguments) == 1) or (
+            choice == "required" and called.name == "hill" and arguments == {}
+        ), called
+        assert client.responses.retrieve(whole.id).to_dict() == whole.to_dict()
+        # The helper of the package puts events together, by their output_index.
+        with client.responses.stream(**ask, tool_choice=choice) as stream:
+            events = list(stream)
+            last = stream.get_final_response()
+        assert [e.sequence_number for e in events] == list(range(len(events)))
+        (streamed,) = last.output
+        assert (streamed.name, streamed.arguments) == (called.name, called.arguments), last
+        pieces = [e for e in events if e.type == "response.function_call_arguments.delta"]
+        assert pieces[-1].snapshot == called.arguments and {e.item_id for e in pieces} == {streamed.id}
+        kinds = [e.type for e in events if e.type != "response.function_call_arguments.delta"]
+        assert kinds == [
+            "response.created",
+            "response.in_progress",
+            "response.output_item.added",
+            "response.function_call_arguments.done",
+            "response.output_item.done",
+            "response.completed",
+        ], kinds
+        assert (len(pieces) > 1) == (choice != "required"), pieces
+        if choice == named:
+            chat_choice = {"type": "function", "function": {"name": "bay"}}
+            chat = client.chat.completions.create(
+                model="talk", messages=said, tools=nested, tool_choice=chat_choice, seed=3
+            )
+            assert chat.choices[0].message.tool_calls[0].function.arguments == called.arguments, chat
+    # What a client sends back: the items of a response as they are, and what the function has returned.
+    back = [*said, *whole.output, {"type": "function_call_output", "call_id": called.call_id, "output": "moss"}]
+    after = client.responses.create(**{**ask, "input": back}, max_output_tokens=5)
+    assert after.status == "incomplete" and len(after.output_text) == 5, after
+    # The template of this model has the contents alone.
+    rendered = client.chat.completions.create(
+        model="talk",
+        messages=[*said, {"role": "assistant", "content": ""}, {"role": "user", "content": "moss"}],
+        max_tokens=5,
+        seed=3,
+    )
+    assert rendered.choices[0].message.content == after.output_text, (rendered, after)
+    text = client.responses.create(**ask, max_output_tokens=5, parallel_tool_calls=False)
+    assert [item.type for item in text.output] == ["message"] and not text.parallel_tool_calls, text
+    cut = client.responses.create(**ask, tool_choice=named, max_output_tokens=3)
+    assert cut.status == cut.output[0].status == "incomplete" and len(cut.output[0].arguments) == 3, cut
+    later = client.responses.create(**ask, tool_choice=named, background=True)
+    while later.status in ("queued", "in_progress"):
+        time.sleep(0.02)
+        later = client.responses.retrieve(later.id)
+    assert later.output[0].name == "bay" and json.loads(later.output[0].arguments)["at"] in ("oak", "elm"), later
+    for param, sentence, wrong in (
+        ("tools", "'web_search'", {"tools": [{"type": "web_search"}]}),
+        ("tools", '"name"', {"tools": nested}),
+        ("tool_choice", "'nut'", {"tool_choice": {"type": "function", "name": "nut"}}),
+        ("input[2]", "'call_none'", {"input": [*back[:2], {**back[2], "call_id": "call_none"}]}),
+        ("input[1]", "'reasoning'", {"input": [back[0], {"type": "reasoning", "id": "rs_1", "summary": []}]}),
+    ):
+        try:
+            client.responses.create(**{**ask, **wrong})
+            raise AssertionError(wrong)
+        except openai.BadRequestError as error:
+            assert error.param == param and sentence in error.message, error
+
+
 def check_openai():
     import openai
 
@@ -735,6 +820,7 @@ def check_openai():
     assert all(abs(a - b) < 1e-7 for x, y in zip(floats, packed) for a, b in zip(x.embedding, y.embedding))
     check_responses(client)
     check_tools(client)
+    check_response_tools(client)
     for error, wrong in (
         (openai.NotFoundError, {"model": "none"}),
         (openai.BadRequestError, {"prompt": [99999]}),

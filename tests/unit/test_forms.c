@@ -86,6 +86,12 @@ typedef struct row {
     "\"properties\":{\"a\":{\"$ref\":\"#\"}}}}},{\"type\":\"function\",\"function\":{\"name\":"    \
     "\"g\"}}],"                                                                                    \
     "\"tool_choice\":" choice "}"
+#define RESPONSE_CALLING(choice)                                                                   \
+    "{\"model\":\"m\",\"seed\":1,\"input\":[{\"role\":\"user\",\"content\":\"a\"},"                \
+    "{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"f\",\"arguments\":\"{}\"},"          \
+    "{\"type\":\"function_call_output\",\"call_id\":\"c\",\"output\":\"5\"}],\"top_logprobs\":1,"  \
+    "\"tools\":[{\"type\":\"function\",\"name\":\"f\"},{\"type\":\"function\",\"name\":\"g\"}],"   \
+    "\"tool_choice\":" choice "}"
 #define CALL "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":{}}}</tool_call>"
 
 static const row rows[] = {
@@ -119,6 +125,13 @@ static const row rows[] = {
     {"/v1/chat/completions", CALLING("{\"type\":\"function\",\"function\":{\"name\":\"f\"}}"), NULL,
      NULL},
     {"/v1/chat/completions", CALLING("\"auto\""), TOKENS, NULL},
+    {"/v1/responses", RESPONSE_CALLING("\"required\""), NULL, NULL},
+    {"/v1/responses", RESPONSE_CALLING("{\"type\":\"function\",\"name\":\"f\"}"), NULL, NULL},
+    {"/v1/responses",
+     RESPONSE_CALLING("{\"type\":\"allowed_tools\",\"mode\":\"auto\",\"tools\":[{\"type\":"
+                      "\"function\",\"name\":\"f\"}]}"),
+     TOKENS, NULL},
+    {"/v1/responses", RESPONSE_CALLING("\"auto\""), TOKENS, NULL},
     {"/v1/embeddings", "{\"model\":\"m\",\"input\":[\"a\",\"b\"]}", NULL,
      "{\"list\":[\"AACAPwAAAEA=\",\"AAAAAAAAAAA=\"]}"},
     {"/v1/embeddings", "{\"model\":\"m\",\"input\":\"a\",\"encoding_format\":\"base64\"}", NULL,

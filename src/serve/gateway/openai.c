@@ -36,6 +36,7 @@ typedef struct asked {
     int64_t priority;
     double temperature, top_p, min_p, typical_p, presence, frequency, repetition;
     bool stream;
+    bool parallel; /* calls of functions */
     bool echo;
     bool ignore_eos;
 } asked;
@@ -71,13 +72,13 @@ static const by__field chat_fields[] = {
     INTEGER("max_completion_tokens", completion_tokens, 1, 1 << 24),
     INTEGER("top_logprobs", top_logprobs, 0, MOST_TOP),
     ANY("tool_choice", tool_choice),
+    BOOL("parallel_tool_calls", parallel),
     ANY("modalities", modalities),
     ANY("chat_template_kwargs", variables),
     ANY("functions", functions),
     ANY("function_call", function_call),
     ANY("audio", audio),
     ANY("web_search_options", search),
-    BY__IGNORED("parallel_tool_calls"),
     BY__IGNORED("reasoning_effort"),
     BY__IGNORED("verbosity"),
     BY__IGNORED("prediction"),
@@ -224,7 +225,7 @@ static by_status make_format(json_t **out, by__call *call, asked *a, const char 
                              by_error *error)
 {
     json_t *function = NULL;
-    BY_TRY(by__openai_tools(call, &a->tools, a->tool_choice, &function, param, error));
+    BY_TRY(by__openai_tools(call, &a->tools, a->tool_choice, a->parallel, &function, param, error));
     if (function != NULL) {
         a->forms.response = NULL; /* is about texts, and the answer is a call */
     }
@@ -365,6 +366,7 @@ by_status by__openai_read(by__call *call, const json_t *body, size_t length, con
                .top_p = 1.0,
                .repetition = 1.0,
                .seed = INT64_MIN,
+               .parallel = true,
                .tokens = chat ? 0 : 16};
     json_t *request = NULL;
     BY_TRY(chat ? by__fields_read(&a, chat_fields, BY_ARRAY_LENGTH(chat_fields), body, param, error)

@@ -8,7 +8,7 @@
  *
  *   {"calls": "named", "function": NAME}
  *   {"calls": "chosen"}
- *   {"calls": "marked", "functions": [NAME, ...]} */
+ *   {"calls": "marked", "functions": [NAME, ...], "single": at most one is passed on} */
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,17 +41,24 @@ static const json_t *find(const json_t *tools, const char *name)
     return NULL;
 }
 
-static by_status check_tool(const json_t *tool, by_error *error)
+static by_status check_tool(const by__call *call, const json_t *tool, by_error *error)
 {
     const char *type = by__get_text(tool, "type");
     const json_t *function = json_object_get(tool, "function");
     const char *name = by__get_text(function, "name");
     const json_t *parameters = json_object_get(function, "parameters");
     const json_t *kind = json_object_get(parameters, "type");
-    if (type == NULL || strcmp(type, "function") != 0 || name == NULL) {
+    if (type != NULL && strcmp(type, "function") != 0) {
         return by_error_set(error, BY_EARG,
-                            "a tool must be {\"type\": \"function\", \"function\": {\"name\": "
-                            "..., \"parameters\": ...}}");
+                            "a tool of type '%.64s' is not supported: the model calls functions "
+                            "of the client, tools of type 'function'",
+                            type);
+    }
+    if (type == NULL || name == NULL) {
+        return by_error_set(error, BY_EARG, "a tool must be {\"type\": \"function\", %s}",
+                            call->form->kind == BY__CALL_RESPONSE
+                                ? "\"name\": ..., \"parameters\": ..."
+                                : "\"function\": {\"name\": ..., \"parameters\": ...}");
     }
     if (!by__id_valid(name)) {
         return by_error_set(error, BY_EARG,
@@ -70,7 +77,7 @@ static by_status check_tool(const json_t *tool, by_error *error)
     return BY_OK;
 }
 
-static by_status check_tools(const json_t *tools, by_error *error)
+static by_status check_tools(const by__call *call, const json_t *tools, by_error *error)
 {
     size_t i;
     json_t *tool;
@@ -83,7 +90,7 @@ static by_status check_tools(const json_t *tools, by_error *error)
     }
     json_array_foreach(tools, i, tool)
     {
-        BY_TRY(check_tool(tool, error));
+        BY_TRY(check_tool(call, tool, error));
         const json_t *function = json_object_get(tool, "function");
         if (find(tools, by__get_text(function, "name")) != function) {
             return by_error_set(error, BY_EARG, "'tools' has two functions '%s'",
@@ -258,8 +265,8 @@ static json_t *schema_of_any(const chosen *c)
     return json_pack("{so so}", "anyOf", any, "$defs", parts);
 }
 
-/* {"calls": "marked", "functions": [...]} */
-static json_t *marked_of(const chosen *c)
+/* {"calls": "marked", ...} */
+static json_t *marked_of(const chosen *c, bool parallel)
 {
     json_t *names = json_array();
     for (size_t i = 0; i < c->count; i++) {
@@ -268,17 +275,17 @@ static json_t *marked_of(const chosen *c)
             return NULL;
         }
     }
-    return json_pack("{ss so}", "calls", "marked", "functions", names);
+    return json_pack("{ss so sb}", "calls", "marked", "functions", names, "single", (int)!parallel);
 }
 
 by_status by__openai_tools(by__call *call, const json_t **tools, const json_t *choice,
-                           json_t **format, const char **param, by_error *error)
+                           bool parallel, json_t **format, const char **param, by_error *error)
 {
     chosen c = {0};
     bool none = false;
     *format = NULL;
     *param = "tools";
-    BY_TRY(check_tools(*tools, error));
+    BY_TRY(check_tools(call, *tools, error));
     *param = "tool_choice";
     BY_TRY(choose(&c, *tools, choice, &none, error));
     *param = NULL;
@@ -289,7 +296,7 @@ by_status by__openai_tools(by__call *call, const json_t **tools, const json_t *c
         return BY_OK;
     }
     call->gathers = !c.forced || c.count > 1;
-    call->own = !c.forced     ? marked_of(&c)
+    call->own = !c.forced     ? marked_of(&c, parallel)
                 : c.count > 1 ? json_pack("{ss}", "calls", "chosen")
                               : json_pack("{ss ss}", "calls", "named", "function",
                                           by__get_text(c.functions[0], "name"));
@@ -311,9 +318,17 @@ by__openai_calling by__openai_calls_as(const by__call *call)
                                          : BY__CALLS_MARKED;
 }
 
+void by__openai_calls_remove(json_t *own)
+{
+    static const char *const names[] = {"calls", "function", "functions", "single"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
+        (void)json_object_del(own, names[i]);
+    }
+}
+
 void by__openai_add_call(const by__call *call, const by__openai_called *called, by__text *out)
 {
-    const char *digits = strchr(call->id, '-');
+    const char *digits = strpbrk(call->id, "-_");
     by__text_add(out, "{");
     if (called->streams) {
         by__text_format(out, "\"index\":%zu,", called->index);
@@ -373,7 +388,8 @@ static bool knows(const by__call *call, const char *name)
     return false;
 }
 
-/* Adds the call of one pair of marks. Returns false if what is between them is none. */
+/* Adds the call of one pair of marks, unless it is one too many. Returns false if what is between
+ * them is none. */
 static bool add_marked_one(const by__call *call, by__openai_called *called, const char *text,
                            size_t length, by__text *out)
 {
@@ -386,7 +402,7 @@ static bool add_marked_one(const by__call *call, by__openai_called *called, cons
                           json_error_code(&where) == json_error_unknown)) {
         out->failed = true;
     }
-    if (good) {
+    if (good && (called->index == 0 || !json_is_true(json_object_get(call->own, "single")))) {
         by__text printed = {0};
         by__text_dump(&printed, arguments, JSON_COMPACT);
         called->name = name;
@@ -395,6 +411,7 @@ static bool add_marked_one(const by__call *call, by__openai_called *called, cons
         called->length = printed.failed ? 0 : printed.length;
         by__text_add(out, called->index > 0 ? "," : "");
         by__openai_add_call(call, called, out);
+        called->index++;
         out->failed = out->failed || printed.failed;
         by__text_free(&printed);
     }
@@ -417,7 +434,6 @@ static size_t add_marked(const by__call *call, by__openai_called *called, const 
         if (end == NULL || !add_marked_one(call, called, at, (size_t)(end - at), out)) {
             return 0;
         }
-        called->index++;
         at = end + strlen(CLOSE);
         at += strspn(at, " \t\r\n");
     }

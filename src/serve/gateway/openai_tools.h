@@ -14,12 +14,15 @@ typedef enum by__openai_calling {
 } by__openai_calling;
 
 /* Checks *tools (NULL: none were given) and the choice (NULL: auto), sets call->own and
- * call->gathers, and *tools to NULL if the model is not to be shown them. *format: the constraint
+ * call->gathers, and *tools to NULL if the model is not to be shown them. parallel: the answer may
+ * have several calls. *format: the constraint
  * for a worker if a call is required, else NULL; a new reference. BY_EARG: *param names what is
  * wrong. */
 by_status by__openai_tools(by__call *call, const json_t **tools, const json_t *choice,
-                           json_t **format, const char **param, by_error *error);
+                           bool parallel, json_t **format, const char **param, by_error *error);
 by__openai_calling by__openai_calls_as(const by__call *call);
+/* Removes from a copy of call->own what was set there. */
+void by__openai_calls_remove(json_t *own);
 /* A call of a function in the answer. */
 typedef struct by__openai_called {
     size_t choice;

@@ -1,0 +1,378 @@
+/* Responses of OpenAI's API: what of a body is refused, the conversation that its items are, and
+ * calls of functions in the output and in its stream. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "serve/gateway/gateway.h"
+#include "serve/messages.h"
+
+/* Reads a body. The call is returned also if that fails: *param may be in it. */
+static by__call *read_response(const char *body, const char **param, by_error *error)
+{
+    const by__http_request request = {.method = "POST",
+                                      .path = by__response_form.route,
+                                      .query = "",
+                                      .body = body,
+                                      .body_length = strlen(body)};
+    by__call *call = NULL;
+    *error = (by_error){0};
+    assert_int_equal(by__call_open(&call, NULL, &by__response_form, "key", error), BY_OK);
+    (void)by__response_form.read(call, &request, param, error);
+    return call;
+}
+
+#define ASK(input, more) "{\"model\":\"m\",\"input\":" input more "}"
+#define CALL                                                                                       \
+    "{\"type\":\"function_call\",\"id\":\"fc_1\",\"call_id\":\"c1\",\"name\":\"f\","               \
+    "\"arguments\":\"{}\",\"status\":\"completed\"}"
+#define OUTPUT(id) "{\"type\":\"function_call_output\",\"call_id\":\"" id "\",\"output\":\"5\"}"
+#define TOOLS                                                                                      \
+    "[{\"type\":\"function\",\"name\":\"f\",\"strict\":true,\"parameters\":{\"type\":\"object\","  \
+    "\"properties\":{\"a\":{\"type\":\"integer\"}},\"required\":[\"a\"]}},"                        \
+    "{\"type\":\"function\",\"name\":\"g\",\"parameters\":null}]"
+
+/* ---- what is refused ---- */
+
+static void test_refused(void **state)
+{
+    static const struct {
+        const char *body, *param, *message;
+    } rows[] = {
+        {ASK("[]", ""), "input", "'input' must be a text or a list of items"},
+        {ASK("5", ""), "input", "'input' must be a text or a list of items"},
+        {ASK("[5]", ""), "input[0]", "item 0: a message must have a role"},
+        {ASK("[{\"role\":\"tool\",\"content\":\"a\"}]", ""), "input[0]", "a message must have"},
+        {ASK("[{\"role\":\"user\",\"content\":5}]", ""), "input[0]", "a 'content' must be"},
+        {ASK("[{\"role\":\"user\",\"content\":\"a\"},{\"type\":\"reasoning\",\"summary\":[]}]", ""),
+         "input[1]", "item 1: the type 'reasoning' is not supported: an item is a message, a"},
+        {ASK("[{\"type\":\"function_call\",\"name\":\"f\",\"arguments\":\"{}\"}]", ""), "input[0]",
+         "a function_call must have a 'call_id'"},
+        {ASK("[{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"f\",\"arguments\":{}}]",
+             ""),
+         "input[0]", "a function_call must have"},
+        {ASK("[" CALL "," OUTPUT("c2") "]", ""), "input[1]",
+         "item 1: the call_id 'c2' is of no function_call before this output"},
+        {ASK("[" CALL ",{\"type\":\"function_call_output\",\"call_id\":\"c1\"}]", ""), "input[1]",
+         "a function_call_output must have"},
+        {ASK("[" CALL ",{\"type\":\"function_call_output\",\"call_id\":\"c1\",\"output\":"
+             "[{\"type\":\"input_image\"}]}]",
+             ""),
+         "input[1]", "'input_image'"},
+        {ASK("\"a\"", ",\"tools\":5"), "tools", "'tools' must be a list"},
+        {ASK("\"a\"", ",\"tools\":[{\"type\":\"web_search\"}]"), "tools",
+         "a tool of type 'web_search' is not supported: the model calls functions of the client"},
+        {ASK("\"a\"", ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]"),
+         "tools", "a tool must be {\"type\": \"function\", \"name\": ..., \"parameters\": ...}"},
+        {ASK("\"a\"", ",\"tools\":[5]"), "tools", "a tool must be"},
+        {ASK("\"a\"", ",\"tools\":[{\"type\":\"function\",\"name\":\"a b\"}]"), "tools",
+         "not 'a b'"},
+        {ASK("\"a\"", ",\"tool_choice\":\"required\""), "tool_choice", "needs 'tools'"},
+        {ASK("\"a\"", ",\"tools\":" TOOLS ",\"tool_choice\":{\"type\":\"web_search_preview\"}"),
+         "tool_choice", "must be none, auto, required, or an object of type function"},
+        {ASK("\"a\"",
+             ",\"tools\":" TOOLS ",\"tool_choice\":{\"type\":\"function\",\"name\":\"h\"}"),
+         "tool_choice", "names the function 'h', which is not in 'tools'"},
+        {ASK("\"a\"", ",\"tools\":" TOOLS ",\"tool_choice\":{\"type\":\"allowed_tools\"}"),
+         "tool_choice", "must have a 'mode', auto or required, and a list of"},
+        {ASK("\"a\"", ",\"parallel_tool_calls\":1"), "parallel_tool_calls", "true or false"},
+        {ASK("\"a\"", ",\"previous_response_id\":\"resp_1\""), "previous_response_id",
+         "send the messages so far"},
+    };
+    (void)state;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        const char *param = NULL;
+        by_error error;
+        by__call *call = read_response(rows[i].body, &param, &error);
+        assert_int_equal(error.status, BY_EARG);
+        if (param == NULL || strcmp(param, rows[i].param) != 0 ||
+            strstr(error.message, rows[i].message) == NULL) {
+            fail_msg("%s: %s: %s", rows[i].body, param, error.message);
+        }
+        by__call_free(call);
+    }
+}
+
+/* ---- the conversation ---- */
+
+static void test_conversation(void **state)
+{
+    static const struct {
+        const char *body, *messages;
+    } rows[] = {
+        {ASK("\"a\"", ",\"instructions\":\"i\""),
+         "[{\"role\":\"system\",\"content\":\"i\"},{\"role\":\"user\",\"content\":\"a\"}]"},
+        {ASK("[{\"role\":\"developer\",\"content\":[{\"type\":\"input_text\",\"text\":\"a\"}]}]",
+             ""),
+         "[{\"role\":\"system\",\"content\":\"a\"}]"},
+        /* The items of one turn of the assistant are one message. */
+        {ASK("[{\"role\":\"user\",\"content\":\"a\"},{\"type\":\"message\",\"id\":\"msg_1\","
+             "\"role\":\"assistant\",\"status\":\"completed\",\"content\":[{\"type\":"
+             "\"output_text\",\"text\":\"b\",\"annotations\":[],\"logprobs\":[]}]}," CALL
+             ",{\"type\":\"function_call\",\"call_id\":\"c2\",\"name\":\"g\",\"arguments\":\"\"},"
+             "{\"type\":\"function_call_output\",\"call_id\":\"c2\",\"output\":[{\"type\":"
+             "\"input_text\",\"text\":\"6\"}]}," OUTPUT("c1") "]",
+             ""),
+         "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\","
+         "\"tool_calls\":[{\"id\":\"c1\",\"type\":\"function\",\"function\":{\"name\":\"f\","
+         "\"arguments\":\"{}\"}},{\"id\":\"c2\",\"type\":\"function\",\"function\":{\"name\":"
+         "\"g\",\"arguments\":\"\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"c2\",\"content\":"
+         "\"6\"},{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"content\":\"5\"}]"},
+        {ASK("[{\"role\":\"user\",\"content\":\"a\"}," CALL "," OUTPUT("c1") "]", ""),
+         "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"\","
+         "\"tool_calls\":[{\"id\":\"c1\",\"type\":\"function\",\"function\":{\"name\":\"f\","
+         "\"arguments\":\"{}\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"content\":"
+         "\"5\"}]"},
+    };
+    BY_UNUSED(state);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        const char *param = NULL;
+        by_error error;
+        by__call *call = read_response(rows[i].body, &param, &error);
+        assert_string_equal(error.message, "");
+        json_t *wanted = json_loads(rows[i].messages, 0, NULL);
+        const json_t *request = json_object_get(call->parts[0].message, "request");
+        json_t *got = json_object_get(request, "messages");
+        if (!json_equal(got, wanted)) {
+            fail_msg("%s: %s", rows[i].body, json_dumps(got, JSON_COMPACT));
+        }
+        json_decref(wanted);
+        by__call_free(call);
+    }
+}
+
+/* ---- calls of functions ---- */
+
+#define CALLING(choice) ASK("\"a\"", ",\"tools\":" TOOLS ",\"tool_choice\":" choice)
+#define MARKED(name, argument)                                                                     \
+    "<tool_call>{\"name\":\"" name "\",\"arguments\":" argument "}</tool_call>"
+
+/* What a model writes, and the output that it is: 'MESSAGE' and NAME(ARGUMENTS). */
+static const struct {
+    const char *body, *text, *reason, *output;
+} calling[] = {
+    {ASK("\"a\"", ""), "b", "stop", "'b'"},
+    {ASK("\"a\"", ""), "", "stop", "''"},
+    {CALLING("{\"type\":\"function\",\"name\":\"f\"}"), "{\"a\": 1}", "stop", "f({\"a\": 1})"},
+    {CALLING("{\"type\":\"function\",\"name\":\"f\"}"), "{\"a\"", "length", "f({\"a\")"},
+    {CALLING("{\"type\":\"allowed_tools\",\"mode\":\"required\",\"tools\":[{\"type\":\"function\","
+             "\"name\":\"g\"}]}"),
+     "{}", "stop", "g({})"},
+    {CALLING("\"required\""), "{\"name\": \"f\", \"arguments\": {\"a\": 1}}", "stop",
+     "f({\"a\": 1})"},
+    {CALLING("\"required\""), "{\"name\": \"f\", \"argu", "length", ""},
+    {CALLING("\"auto\""), "so: " MARKED("f", "{\"a\":1}") "\n" MARKED("g", "{}"), "stop",
+     "'so:'f({\"a\":1})g({})"},
+    {CALLING("\"auto\",\"parallel_tool_calls\":false"),
+     "so: " MARKED("f", "{\"a\":1}") "\n" MARKED("g", "{}"), "stop", "'so:'f({\"a\":1})"},
+    {CALLING("\"auto\""), MARKED("g", "{}"), "stop", "g({})"},
+    {CALLING("\"auto\""), "no <tool", "stop", "'no <tool'"},
+    {CALLING("\"auto\""), MARKED("h", "{}"), "stop", "'" MARKED("h", "{}") "'"},
+    {CALLING("\"auto\""), "", "length", "''"},
+    {CALLING("\"none\""), MARKED("g", "{}"), "stop", "'" MARKED("g", "{}") "'"},
+};
+
+static void check_output(const json_t *output, size_t row)
+{
+    by__text all = {0};
+    size_t i;
+    json_t *item;
+    by__text_add(&all, "");
+    json_array_foreach(output, i, item)
+    {
+        const char *id = by__get_text(item, "id");
+        if (strcmp(by__get_text(item, "type"), "message") == 0) {
+            const json_t *part = json_array_get(json_object_get(item, "content"), 0);
+            assert_int_equal(strncmp(id, "msg_", 4), 0);
+            by__text_format(&all, "'%s'", by__get_text(part, "text"));
+        } else {
+            assert_string_equal(by__get_text(item, "type"), "function_call");
+            assert_int_equal(strncmp(id, "fc_", 3), 0);
+            assert_int_equal(strncmp(by__get_text(item, "call_id"), "call_", 5), 0);
+            by__text_format(&all, "%s(%s)", by__get_text(item, "name"),
+                            by__get_text(item, "arguments"));
+        }
+        assert_string_equal(by__get_text(item, "status"),
+                            strcmp(calling[row].reason, "stop") == 0 ? "completed" : "incomplete");
+    }
+    assert_string_equal(all.data, calling[row].output);
+    by__text_free(&all);
+}
+
+/* The output so far of a client that reads a stream. */
+typedef struct reader {
+    json_t *output;
+    int64_t events;
+    bool ended;
+} reader;
+
+/* Appends "delta" to a member. */
+static void append(json_t *object, const char *name, const json_t *event)
+{
+    json_t *text = json_sprintf("%s%s", by__get_text(object, name), by__get_text(event, "delta"));
+    assert_int_equal(json_object_set_new(object, name, text), 0);
+}
+
+static void take_event(reader *r, const json_t *event)
+{
+    const char *type = by__get_text(event, "type");
+    size_t index = (size_t)by__get_integer(event, "output_index");
+    json_t *item = json_array_get(r->output, index);
+    json_t *part = json_array_get(json_object_get(item, "content"), 0);
+    const char *id = by__get_text(event, "item_id");
+    assert_false(r->ended);
+    assert_int_equal(by__get_integer(event, "sequence_number"), r->events++);
+    if (id != NULL) {
+        assert_string_equal(id, by__get_text(item, "id"));
+    }
+    if (strcmp(type, "response.output_item.added") == 0) {
+        assert_int_equal(index, json_array_size(r->output));
+        json_t *copy = json_deep_copy(json_object_get(event, "item"));
+        assert_string_equal(by__get_text(copy, "status"), "in_progress");
+        assert_int_equal(json_array_append_new(r->output, copy), 0);
+    } else if (strcmp(type, "response.content_part.added") == 0) {
+        json_t *copy = json_deep_copy(json_object_get(event, "part"));
+        assert_int_equal(json_array_append_new(json_object_get(item, "content"), copy), 0);
+    } else if (strcmp(type, "response.output_text.delta") == 0) {
+        append(part, "text", event);
+    } else if (strcmp(type, "response.output_text.done") == 0) {
+        assert_string_equal(by__get_text(event, "text"), by__get_text(part, "text"));
+    } else if (strcmp(type, "response.function_call_arguments.delta") == 0) {
+        append(item, "arguments", event);
+    } else if (strcmp(type, "response.function_call_arguments.done") == 0) {
+        assert_string_equal(by__get_text(event, "arguments"), by__get_text(item, "arguments"));
+        assert_string_equal(by__get_text(event, "name"), by__get_text(item, "name"));
+    } else if (strcmp(type, "response.output_item.done") == 0) {
+        assert_int_equal(json_object_set(item, "status",
+                                         json_object_get(json_object_get(event, "item"), "status")),
+                         0);
+        assert_true(json_equal(item, json_object_get(event, "item")));
+    } else if (strcmp(type, "response.completed") == 0 ||
+               strcmp(type, "response.incomplete") == 0) {
+        const json_t *response = json_object_get(event, "response");
+        assert_true(json_equal(r->output, json_object_get(response, "output")));
+        r->ended = true;
+    }
+}
+
+static void take_events(reader *r, const by__text *frames)
+{
+    for (const char *line = frames->data; line != NULL && *line != '\0';
+         line = strstr(line, "\n\n") + 2) {
+        const char *data = strstr(line, "\ndata: ") + 7;
+        json_t *event = json_loadb(data, (size_t)(strstr(data, "\n\n") - data), 0, NULL);
+        if (event == NULL) {
+            fail_msg("%s", line);
+        }
+        take_event(r, event);
+        json_decref(event);
+    }
+}
+
+/* A stream of which each piece has two bytes. */
+static void check_stream(by__call *call, size_t row)
+{
+    by__text out = {0};
+    const char *text = calling[row].text;
+    reader r = {.output = json_array()};
+    by__text_free(&call->choices[0].text);
+    call->form->first(call, 0, &out);
+    for (size_t at = 0; at < strlen(text); at += 2) {
+        size_t n = strlen(text + at) < 2 ? 1 : 2;
+        by__text_add_bytes(&call->choices[0].text, text + at, n);
+        call->form->text(call, 0, text + at, n, NULL, &out);
+    }
+    call->form->stop(call, 0, calling[row].reason, &out);
+    call->form->end(call, &out);
+    assert_false(out.failed);
+    take_events(&r, &out);
+    assert_true(r.ended);
+    check_output(r.output, row);
+    json_decref(r.output);
+    by__text_free(&out);
+}
+
+static void test_calls(void **state)
+{
+    BY_UNUSED(state);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(calling); i++) {
+        by_error error;
+        const char *param = NULL;
+        by__text out = {0};
+        by__call *call = read_response(calling[i].body, &param, &error);
+        assert_string_equal(error.message, "");
+        by__text_add(&call->choices[0].text, calling[i].text);
+        (void)snprintf(call->choices[0].reason, sizeof call->choices[0].reason, "%s",
+                       calling[i].reason);
+        call->form->answer(call, &out);
+        json_t *response = json_loadb(out.data, out.length, 0, NULL);
+        check_output(json_object_get(response, "output"), i);
+        assert_null(json_object_get(response, "calls"));
+        json_decref(response);
+        by__text_free(&out);
+        check_stream(call, i);
+        by__call_free(call);
+    }
+}
+
+/* The request is repeated as it was sent, and the model is told of functions as in a chat. */
+static void test_tools(void **state)
+{
+    by_error error;
+    const char *param = NULL;
+    by__call *call =
+        read_response(CALLING("{\"type\":\"function\",\"name\":\"f\"}"), &param, &error);
+    const json_t *request = json_object_get(call->parts[0].message, "request");
+    const json_t *tool = json_array_get(json_object_get(request, "tools"), 0);
+    json_t *tools = json_loads(TOOLS, 0, NULL);
+    BY_UNUSED(state);
+    assert_string_equal(error.message, "");
+    assert_true(json_equal(json_object_get(call->own, "tools"), tools));
+    assert_string_equal(by__get_text(json_object_get(call->own, "tool_choice"), "name"), "f");
+    assert_string_equal(by__get_text(tool, "type"), "function");
+    assert_int_equal(json_object_size(tool), 2);
+    assert_string_equal(by__get_text(json_object_get(tool, "function"), "name"), "f");
+    assert_null(json_object_get(json_object_get(tool, "function"), "type"));
+    json_decref(tools);
+    by__call_free(call);
+}
+
+/* A message has the log-probabilities of its own text, not of the calls behind it. */
+static void test_logprobs(void **state)
+{
+    by_error error;
+    const char *param = NULL;
+    by__text out = {0};
+    by__call *call = read_response(CALLING("\"auto\",\"top_logprobs\":1"), &param, &error);
+    by__choice *c = &call->choices[0];
+    BY_UNUSED(state);
+    assert_string_equal(error.message, "");
+    by__text_add(&c->text, "\xc3\xa4 " MARKED("g", "{}"));
+    (void)snprintf(c->reason, sizeof c->reason, "stop");
+    c->logprobs = json_pack("[{ss sf si}{ss sf si}]", "token", "\xc3\xa4", "logprob", -1.0,
+                            "offset", 0, "token", " <", "logprob", -1.0, "offset", 1);
+    call->form->answer(call, &out);
+    json_t *response = json_loadb(out.data, out.length, 0, NULL);
+    const json_t *message = json_array_get(json_object_get(response, "output"), 0);
+    const json_t *part = json_array_get(json_object_get(message, "content"), 0);
+    assert_string_equal(by__get_text(part, "text"), "\xc3\xa4");
+    assert_int_equal(json_array_size(json_object_get(part, "logprobs")), 1);
+    json_decref(response);
+    by__text_free(&out);
+    by__call_free(call);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_conversation),
+        cmocka_unit_test(test_calls),    cmocka_unit_test(test_tools),
+        cmocka_unit_test(test_logprobs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
