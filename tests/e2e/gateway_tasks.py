@@ -103,12 +103,14 @@ def stream(body):
     return out
 
 
-def events(id):
-    """Events of a task as they come; the last one is None."""
+def events(path, body=None):
+    """Events of a stream as they come; the last one is None."""
     out = []
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url + path, data, {"Content-Type": "application/json"})
 
     def read():
-        with urllib.request.urlopen(f"{url}/v1/tasks/{id}/events") as stream:
+        with urllib.request.urlopen(request) as stream:
             for line in stream:
                 out.extend([json.loads(line[6:])] if line.startswith(b"data: ") else [])
         out.append(None)
@@ -164,7 +166,7 @@ try:
     assert b"data: [DONE]\n" in lines and any(b'"b"' in line for line in lines[:-1]), lines
 
     # Who follows a task sees its end, though its attempts are counted by a broker and by the one that replaces it.
-    seen = events(first["id"])
+    seen = events(f"/v1/tasks/{first['id']}/events")
     wait_for(lambda: seen)
     former = worker
     worker = connect()
@@ -179,6 +181,26 @@ try:
     wait_for(lambda: seen[-1] is None)
     assert seen[-2]["status"] == "completed" and seen[-2]["attempts"] == 3, seen[-2]
     assert seen[-2]["result"]["choices"][0]["text"] == "a", seen[-2]
+
+    # So does who follows a response in the background, or resumes that behind one of its events.
+    asked = {"model": "m", "input": "a", "max_output_tokens": 10, "background": True, "stream": True}
+    seen = events("/v1/responses", asked)
+    taken = job()
+    wait_for(lambda: len(seen) == 3)
+    path = "/v1/responses/" + seen[0]["response"]["id"]
+    resumed = events(path + "?stream=true&starting_after=1")
+    wait_for(lambda: resumed)
+    end(taken, 1, 1)
+    wait_for(lambda: seen[-1] is None and resumed[-1] is None)
+    assert [e["type"] for e in seen[:3]] == ["response." + s for s in ("created", "queued", "in_progress")], seen
+    assert resumed == seen[2:] and seen[-2]["type"] == "response.completed", (seen, resumed)
+    assert seen[-2]["response"] == call(path)[1] and seen[5]["delta"] == "a", seen
+    seen = events("/v1/responses", asked)
+    job()
+    wait_for(lambda: len(seen) == 3)
+    assert call("/v1/responses/" + seen[0]["response"]["id"] + "/cancel", {})[1]["status"] == "cancelled"
+    wait_for(lambda: seen[-1] is None)
+    assert seen[-2]["type"] == "response.failed" and seen[-2]["response"]["status"] == "cancelled", seen
 
     # A key stores so many tasks, which are deleted by request, and so many responses, of which new ones replace old ones.
     broker.kill()

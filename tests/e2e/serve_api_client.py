@@ -606,11 +606,31 @@ def check_responses(client):
         time.sleep(0.02)
         later = client.responses.retrieve(later.id)
     assert later.output_text == whole.output_text
-    try:
-        client.responses.retrieve(later.id, stream=True)
-        raise AssertionError("a stream of a response that is kept")
-    except openai.BadRequestError as error:
-        assert error.param == "stream", error
+    # One in the background that is streamed goes on without its client, who resumes behind any event.
+    seen = []
+    with client.responses.create(**{**ask, "max_output_tokens": 200}, background=True, stream=True) as stream:
+        for event in stream:
+            seen.append(event)
+            if event.type == "response.queued":
+                break
+    id = seen[0].response.id
+    seen += client.responses.retrieve(id, stream=True, starting_after=seen[-1].sequence_number)
+    assert [e.sequence_number for e in seen] == list(range(len(seen))), seen
+    begin, rest = [kinds[0], "response.queued", *kinds[1:4]], ["response.output_text.delta", *kinds[-4:]]
+    assert [e.type for e in seen] == begin + rest, seen
+    assert seen[-1].response.to_dict() == client.responses.retrieve(id).to_dict() and len(seen[5].delta) == 200
+    for after in range(len(seen)):
+        rest = list(client.responses.retrieve(id, stream=True, starting_after=after))
+        assert [e.to_dict() for e in rest] == [e.to_dict() for e in seen[after + 1 :]], after
+    followed = list(client.responses.create(**ask, background=True, stream=True))
+    assert followed[-1].type == "response.incomplete" and followed[-1].response.output_text == whole.output_text
+    live = events[-1].response.id
+    for id, error, param in ((live, openai.BadRequestError, "stream"), ("resp_none", openai.NotFoundError, None)):
+        try:
+            client.responses.retrieve(id, stream=True)
+            raise AssertionError(id)
+        except error as refused:
+            assert refused.param == param, refused
     many = [client.responses.create(**{**ask, "max_output_tokens": 200}, background=True) for _ in range(30)]
     assert client.responses.cancel(many[-1].id).status in ("cancelled", "incomplete", "completed")
     for kept in many:
@@ -747,6 +767,10 @@ def check_response_tools(client):
     assert rendered.choices[0].message.content == after.output_text, (rendered, after)
     text = client.responses.create(**ask, max_output_tokens=5, parallel_tool_calls=False)
     assert [item.type for item in text.output] == ["message"] and not text.parallel_tool_calls, text
+    events = list(client.responses.create(**ask, max_output_tokens=5, stream=True))
+    assert "".join(e.delta for e in events if e.type == "response.output_text.delta") == text.output_text
+    assert [e.sequence_number for e in events] == list(range(len(events)))
+    assert events[-1].response.output_text == text.output_text
     cut = client.responses.create(**ask, tool_choice=named, max_output_tokens=3)
     assert cut.status == cut.output[0].status == "incomplete" and len(cut.output[0].arguments) == 3, cut
     later = client.responses.create(**ask, tool_choice=named, background=True)

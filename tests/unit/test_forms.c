@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "serve/content_parts.h"
-#include "serve/gateway/gateway.h"
+#include "serve/gateway/openai_responses.h"
 #include "serve/task_answer.h"
 
 #define NEVER SIZE_MAX
@@ -282,6 +282,16 @@ static void print_stream(by__call *call, by__text *out)
     (form->fail)(call, 500, "code", "param", "message", out);
 }
 
+/* What a response in the background is followed by. */
+static void print_replay(by__call *call, by__text *out)
+{
+    call->frames = 0;
+    call->choices[0].shown = 0;
+    if (call->form == &by__response_form) {
+        by__response_replay(call, "completed", json_null(), out);
+    }
+}
+
 static void check_print(by__call *call, printer *print)
 {
     by__text whole = {0};
@@ -318,6 +328,7 @@ static void test_answers(void **state)
         fill(call, &rows[i]);
         check_print(call, print_answer);
         check_print(call, print_stream);
+        check_print(call, print_replay);
         /* A text that lacks something is no answer. */
         by__text out = {0};
         call->choices[0].text.failed = true;

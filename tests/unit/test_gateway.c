@@ -332,10 +332,13 @@ static void test_no_broker(void **state)
     assert_non_null(wait);
     assert_null(strstr(wait + 1, "Retry-After"));
     assert_int_equal(ask(&run, GET("/v1/responses/resp_1?stream=false")), 503);
-    assert_int_equal(ask(&run, GET("/v1/responses/resp_1?stream=true")), 400);
+    assert_int_equal(ask(&run, GET("/v1/responses/resp_1?stream=true&starting_after=3")), 503);
+    assert_int_equal(ask(&run, GET("/v1/responses/resp_1?stream=1")), 400);
     assert_non_null(strstr(answer, "\"param\":\"stream\""));
+    assert_int_equal(ask(&run, GET("/v1/responses/resp_1?stream=true&starting_after=-1")), 400);
+    assert_non_null(strstr(answer, "the query parameter 'starting_after' is not supported, or"));
     assert_int_equal(ask(&run, GET("/v1/responses/resp_1?stream=false&starting_after=3")), 400);
-    assert_non_null(strstr(answer, "the query parameter 'starting_after' is not supported"));
+    assert_non_null(strstr(answer, "it needs stream=true"));
     gateway_end(&run);
 }
 

@@ -1,5 +1,5 @@
-/* Responses of OpenAI's API: what of a body is refused, the conversation that its items are, and
- * calls of functions in the output and in its stream. */
+/* Responses of OpenAI's API: what of a body is refused, the conversation that its items are, calls
+ * of functions in the output and in its stream, and the events of a response in the background. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "serve/gateway/gateway.h"
+#include "serve/gateway/openai_responses.h"
 #include "serve/messages.h"
 
 /* Reads a body. The call is returned also if that fails: *param may be in it. */
@@ -367,12 +367,88 @@ static void test_logprobs(void **state)
     by__call_free(call);
 }
 
+/* ---- responses in the background ---- */
+
+/* The events of a task in a state, without the first ones. */
+static void replay(by__text *out, const json_t *task, const json_t *result, const char *status,
+                   uint64_t skipped)
+{
+    by__task_call t;
+    *out = (by__text){0};
+    by__text_add(out, "");
+    assert_true(by__task_call_open(&t, task, result));
+    t.call.skipped = skipped;
+    by__response_replay(&t.call, status, json_null(), out);
+    assert_false(out->failed);
+    by__task_call_close(&t);
+}
+
+static size_t count_events(const by__text *frames)
+{
+    size_t count = 0;
+    for (const char *at = frames->data; (at = strstr(at, "\n\n")) != NULL; at += 2) {
+        count++;
+    }
+    return count;
+}
+
+/* The events of a later state continue those of an earlier one, and a client may resume behind any
+ * of them. */
+static void check_replays(const json_t *task, const json_t *result, size_t row)
+{
+    static const char *const states[] = {"queued", "in_progress", "completed"};
+    by__text whole;
+    reader r = {.output = json_array()};
+    replay(&whole, task, result, "completed", 0);
+    take_events(&r, &whole);
+    assert_true(r.ended);
+    check_output(r.output, row);
+    json_decref(r.output);
+    for (size_t s = 0; s < BY_ARRAY_LENGTH(states); s++) {
+        by__text seen;
+        by__text rest;
+        replay(&seen, task, s < 2 ? NULL : result, states[s], 0);
+        size_t count = count_events(&seen);
+        assert_true(s == 2 || count == s + 2);
+        assert_memory_equal(seen.data, whole.data, seen.length);
+        replay(&rest, task, result, "completed", count);
+        assert_string_equal(rest.data, whole.data + seen.length);
+        by__text_free(&seen);
+        by__text_free(&rest);
+    }
+    by__text end;
+    replay(&end, task, NULL, "cancelled", 3);
+    assert_int_equal(strncmp(end.data, "event: response.failed\n", 23), 0);
+    assert_non_null(strstr(end.data, "\"status\":\"cancelled\""));
+    by__text_free(&end);
+    by__text_free(&whole);
+}
+
+static void test_replay(void **state)
+{
+    BY_UNUSED(state);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(calling); i++) {
+        by_error error;
+        const char *param = NULL;
+        by__call *call = read_response(calling[i].body, &param, &error);
+        json_t *task = json_pack("{ss ss ss si sO}", "kind", "response", "call", call->id, "model",
+                                 "m", "created", 1, "own", call->own);
+        json_t *result =
+            json_pack("{s[{ss ss}] s{si si}}", "choices", "text", calling[i].text, "reason",
+                      calling[i].reason, "usage", "prompt_tokens", 1, "completion_tokens", 2);
+        check_replays(task, result, i);
+        json_decref(result);
+        json_decref(task);
+        by__call_free(call);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refused),  cmocka_unit_test(test_conversation),
         cmocka_unit_test(test_calls),    cmocka_unit_test(test_tools),
-        cmocka_unit_test(test_logprobs),
+        cmocka_unit_test(test_logprobs), cmocka_unit_test(test_replay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

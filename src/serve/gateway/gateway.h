@@ -191,6 +191,7 @@ typedef struct by__call {
     json_t *whole;               /* "result" of a worker's last event */
     bool large;                  /* the result was parsed on another thread */
     uint64_t frames;             /* counter used by the form */
+    uint64_t skipped;            /* leading events of a stream that the client has */
     by__text head; /* common beginning of the stream's frames, where the form keeps one */
     size_t part_count;
     size_t n;
@@ -271,6 +272,8 @@ void by__reply_json(by__gateway *g, by__exchange *x, int status, json_t *value);
 /* Charges an estimated number of tokens to the client of an exchange. Returns false, after
  * replying, if its limits do not allow that. */
 bool by__gateway_charge(by__gateway *g, by__exchange *x, int64_t tokens);
+/* Name of the key of an exchange's client; "": none. */
+const char *by__gateway_key(by__exchange *x);
 /* Corrects the charge to the tokens that were used, when the exchange ends. Without this call the
  * charge stays as it is. */
 void by__gateway_used(by__exchange *x, int64_t tokens);
@@ -296,17 +299,49 @@ typedef void by__task_show(by__gateway *g, by__exchange *x, const json_t *row);
  * message. what: the name of the requested object, for the error if there is none. */
 void by__task_ask(by__gateway *g, by__exchange *x, by__task_show *show, const char *what,
                   json_t *message);
+/* A call with the answer of a task, or without one (result NULL). It borrows from both. */
+typedef struct by__task_call {
+    by__call call;
+    by__part part;
+    by__choice choices[BY__MOST_N];
+} by__task_call;
+
+/* Returns false if the task is of another version, and cannot be read. */
+bool by__task_call_open(by__task_call *out, const json_t *task, const json_t *result);
+void by__task_call_close(by__task_call *t);
 /* The answer that the request of a task would have had at its own route. */
 json_t *by__task_result(const json_t *task, const json_t *result);
 /* Replies with an error of the broker; model: the one that was asked for. */
 void by__task_refuse(by__gateway *g, by__exchange *x, const char *model, const json_t *error);
+/* Replies that there is no such thing; what: its name. */
+void by__task_missing(by__gateway *g, by__exchange *x, const char *what);
 /* Handles the broker's answer to a question; fails the unanswered questions, and the clients that
  * wait for the first event of a task, when the link is lost. */
 void by__task_answer(by__gateway *g, const json_t *message);
 void by__tasks_lost(by__gateway *g);
 /* A task as clients see it, made from the broker's object; a new reference. */
 json_t *by__task_view(const json_t *row);
-/* Streams the events of the task `id` (gateway_task_events.c). */
+/* Whether no other state follows that of the broker's object. */
+bool by__task_ended(const json_t *row);
+
+/* ---- clients that follow a task (gateway_task_events.c) ---- */
+
+/* What they are sent. */
+typedef struct by__watch_kind {
+    const char *what; /* that is asked for: "task" */
+    /* Why a task has no events; NULL: it has. Itself NULL: each has. */
+    const char *(*refuse)(const json_t *row);
+    /* Appends the events of a task in its present state whose numbers are above `after`, -1 for
+     * all. Returns the number of the last one so far; *last: none will follow. */
+    long long (*print)(const json_t *row, long long after, bool *last, by__text *out);
+} by__watch_kind;
+
+/* Streams the events of the task `id` behind number `after` to an exchange, until the last one. */
+void by__task_watch(by__gateway *g, by__exchange *x, const by__watch_kind *kind, const char *id,
+                    const char *key, long long after);
+/* The number of an event; -1: the text is none. */
+long long by__task_event_number(const char *text, size_t length);
+/* Streams the states of the task `id`. */
 void by__answer_task_events(by__gateway *g, by__exchange *x, const by__http_request *r,
                             const char *id, const char *key);
 /* Handle the broker's answer to a question of that file, and the loss of the link. */

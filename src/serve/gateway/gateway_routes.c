@@ -430,6 +430,12 @@ void by__gateway_span(by__gateway *g, by__exchange *x, const char *name, double 
     by__request_trace_span(&v->trace, &g->tracing, name, begin, end);
 }
 
+const char *by__gateway_key(by__exchange *x)
+{
+    const visit *v = by__exchange_noted(x);
+    return v->client->name;
+}
+
 const char *by__gateway_trace(const by__gateway *g, by__exchange *x)
 {
     const visit *v = by__exchange_noted(x);

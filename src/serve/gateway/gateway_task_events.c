@@ -1,5 +1,5 @@
-/* GET /v1/tasks/ID/events: the states of a task as server-sent events, up to the last one, which
- * has the result.
+/* Follows a task, such as GET /v1/tasks/ID/events: its states as server-sent events, up to the last
+ * one, which has the result.
  *
  * The number of an event is a function of the task's state alone, so that a client which lost its
  * connection can resume with Last-Event-ID at any gateway, even if processes were restarted in
@@ -23,6 +23,7 @@ struct by__watch {
     by__gateway *gateway;
     by__exchange *exchange;
     struct by__watch *next;
+    const by__watch_kind *kind;
     const char *owner;
     uint64_t ref; /* of the pending poll; 0: none */
     double asked; /* by__now of that poll */
@@ -63,18 +64,6 @@ static void end(struct by__watch *w)
     by__exchange_end(x);
 }
 
-/* Number of the event for a state: it grows with every step of a task. A task that runs again after
- * a lost worker is queued and in progress once more. */
-static long long number_of(const json_t *row, bool *last)
-{
-    const char *status = by__get_text(row, "status");
-    long long attempts = by__get_integer(row, "attempts");
-    bool queued = status != NULL && strcmp(status, "queued") == 0;
-    bool runs = status != NULL && strcmp(status, "in_progress") == 0;
-    *last = !queued && !runs;
-    return 4 * attempts + (runs ? 0 : queued ? 1 : 2);
-}
-
 static void ask(struct by__watch *w, double now)
 {
     by__gateway *g = w->gateway;
@@ -110,7 +99,9 @@ static bool begin(struct by__watch *w, const json_t *row, bool nothing_new)
 {
     by__exchange *x = w->exchange;
     by__gateway *g = w->gateway;
-    if (json_is_object(row) && !nothing_new) {
+    const by__watch_kind *kind = w->kind;
+    const char *why = kind->refuse == NULL || !json_is_object(row) ? NULL : kind->refuse(row);
+    if (json_is_object(row) && why == NULL && !nothing_new) {
         if (!by__exchange_stream(x)) {
             return false; /* the watch is gone */
         }
@@ -119,11 +110,13 @@ static bool begin(struct by__watch *w, const json_t *row, bool nothing_new)
     }
     by__exchange_set(x, NULL);
     leave(w);
-    if (json_is_object(row)) {
+    if (why != NULL) {
+        by__reply_error(g, x, 400, "invalid_request", "stream", why);
+    } else if (json_is_object(row)) {
         /* This tells an EventSource not to reconnect. */
         by__exchange_reply(x, 204, NULL, "", 0);
     } else {
-        by__reply_error(g, x, 404, "task_not_found", NULL, "there is no such task");
+        by__task_missing(g, x, kind->what);
     }
     return false;
 }
@@ -131,23 +124,18 @@ static bool begin(struct by__watch *w, const json_t *row, bool nothing_new)
 static void tell(struct by__watch *w, const json_t *row)
 {
     bool last = true;
-    long long number = json_is_object(row) ? number_of(row, &last) : w->last;
+    by__text out = {0};
+    long long number = json_is_object(row) ? w->kind->print(row, w->last, &last, &out) : w->last;
     bool is_new = number > w->last;
-    if (!w->began && !begin(w, row, last && !is_new)) {
-        return;
+    bool follows = w->began || begin(w, row, last && !is_new);
+    if (follows && is_new) {
+        follows = by__exchange_send_text(w->exchange, &out);
+    }
+    by__text_free(&out);
+    if (!follows) {
+        return; /* the watch is gone; the client may reconnect */
     }
     if (is_new) {
-        by__text out = {0};
-        json_t *task = by__task_view(row);
-        by__text_format(&out, "id: %lld\nevent: %s\ndata: ", number, by__get_text(row, "status"));
-        by__text_dump(&out, task, JSON_COMPACT);
-        by__text_add(&out, "\n\n");
-        json_decref(task);
-        bool sent = by__exchange_send_text(w->exchange, &out);
-        by__text_free(&out);
-        if (!sent) {
-            return; /* the watch is gone; the client will reconnect */
-        }
         w->last = number;
         w->spoke = by__now();
         w->pause = FIRST;
@@ -204,10 +192,9 @@ static void on_tick(uv_timer_t *timer)
     }
 }
 
-void by__answer_task_events(by__gateway *g, by__exchange *x, const by__http_request *r,
-                            const char *id, const char *key)
+void by__task_watch(by__gateway *g, by__exchange *x, const by__watch_kind *kind, const char *id,
+                    const char *key, long long after)
 {
-    const char *last = by__http_header_of(r, "last-event-id");
     struct by__watch *w = NULL;
     by_error error = {0};
     if (g->broker.link == NULL || g->draining) {
@@ -222,14 +209,11 @@ void by__answer_task_events(by__gateway *g, by__exchange *x, const by__http_requ
                             .gateway = g,
                             .exchange = x,
                             .next = g->watches,
+                            .kind = kind,
                             .owner = key,
                             .pause = FIRST,
-                            .last = -1};
-    if (last != NULL && last[0] != '\0' && strlen(last) < 18 &&
-        strspn(last, "0123456789") == strlen(last)) {
-        w->last = strtoll(last, NULL, 10);
-    }
-    memcpy(w->id, id, strlen(id) + 1);
+                            .last = after};
+    (void)snprintf(w->id, sizeof w->id, "%s", id);
     g->watches = w;
     by__exchange_set(x, &w->waiter);
     if (w->next == NULL) {
@@ -237,4 +221,44 @@ void by__answer_task_events(by__gateway *g, by__exchange *x, const by__http_requ
         (void)uv_timer_start(&g->watching, on_tick, TICK, TICK);
     }
     ask(w, by__now());
+}
+
+long long by__task_event_number(const char *text, size_t length)
+{
+    bool whole = length > 0 && length < 18 && strspn(text, "0123456789") >= length;
+    return whole ? strtoll(text, NULL, 10) : -1;
+}
+
+/* ---- tasks ---- */
+
+/* Number of the event for a state: it grows with every step of a task. A task that runs again after
+ * a lost worker is queued and in progress once more. */
+static long long number_of(const json_t *row, bool *last)
+{
+    const char *status = by__get_text(row, "status");
+    bool runs = status != NULL && strcmp(status, "in_progress") == 0;
+    *last = by__task_ended(row);
+    return 4 * by__get_integer(row, "attempts") + (runs ? 0 : *last ? 2 : 1);
+}
+
+static long long print_task(const json_t *row, long long after, bool *last, by__text *out)
+{
+    long long number = number_of(row, last);
+    if (number > after) {
+        json_t *task = by__task_view(row);
+        by__text_format(out, "id: %lld\nevent: %s\ndata: ", number, by__get_text(row, "status"));
+        by__text_dump(out, task, JSON_COMPACT);
+        by__text_add(out, "\n\n");
+        json_decref(task);
+    }
+    return number;
+}
+
+void by__answer_task_events(by__gateway *g, by__exchange *x, const by__http_request *r,
+                            const char *id, const char *key)
+{
+    static const by__watch_kind kind = {.what = "task", .print = print_task};
+    const char *last = by__http_header_of(r, "last-event-id");
+    by__task_watch(g, x, &kind, id, key,
+                   last == NULL ? -1 : by__task_event_number(last, strlen(last)));
 }

@@ -87,38 +87,58 @@ static void fill_choices(by__call *call, const json_t *list)
     }
 }
 
-json_t *by__task_result(const json_t *task, const json_t *result)
+bool by__task_call_open(by__task_call *out, const json_t *task, const json_t *result)
 {
-    by__call call = {.n = 1, .created = by__get_integer(task, "created")};
     const json_t *list = json_object_get(result, "choices");
     const json_t *usage = json_object_get(result, "usage");
     const char *id = by__get_text(task, "call");
-    by__choice choices[BY__MOST_N] = {0};
-    by__part part = {.prompt_tokens = by__get_integer(usage, "prompt_tokens"),
-                     .generated = by__get_integer(usage, "completion_tokens")};
+    by__call *call = &out->call;
+    *out = (by__task_call){.call = {.form = by__form_named(by__get_text(task, "kind")),
+                                    .created = by__get_integer(task, "created"),
+                                    .model = (char *)(uintptr_t)by__get_text(task, "model"),
+                                    .own = json_object_get(task, "own"),
+                                    .whole = json_object_get(result, "result"),
+                                    .n = list == NULL ? 1 : json_array_size(list),
+                                    .part_count = 1},
+                           .part = {.prompt_tokens = by__get_integer(usage, "prompt_tokens"),
+                                    .generated = by__get_integer(usage, "completion_tokens")}};
+    if (call->n < 1 || call->n > BY__MOST_N || id == NULL || call->model == NULL ||
+        call->form == NULL) {
+        return false;
+    }
+    call->parts = &out->part;
+    call->choices = out->choices;
+    (void)snprintf(call->id, sizeof call->id, "%s", id);
+    fill_choices(call, list);
+    return true;
+}
+
+void by__task_call_close(by__task_call *t)
+{
+    for (size_t i = 0; i < t->call.n; i++) {
+        by__text_free(&t->choices[i].text);
+    }
+}
+
+json_t *by__task_result(const json_t *task, const json_t *result)
+{
+    by__task_call t;
     by__text out = {0};
-    call.form = by__form_named(by__get_text(task, "kind"));
-    call.model = (char *)(uintptr_t)by__get_text(task, "model");
-    call.n = list == NULL ? 1 : json_array_size(list);
-    call.part_count = 1;
-    call.parts = &part;
-    call.choices = choices;
-    call.own = json_object_get(task, "own");
-    call.whole = json_object_get(result, "result");
-    if (call.n < 1 || call.n > BY__MOST_N || id == NULL || call.model == NULL ||
-        call.form == NULL) {
+    if (!by__task_call_open(&t, task, result)) {
         return json_null();
     }
-    (void)snprintf(call.id, sizeof call.id, "%s", id);
-    fill_choices(&call, list);
-    by__call_keep_best(&call);
-    call.form->answer(&call, &out);
+    by__call_keep_best(&t.call);
+    t.call.form->answer(&t.call, &out);
     json_t *value = out.failed ? NULL : json_loadb(out.data, out.length, 0, NULL);
     by__text_free(&out);
-    for (size_t i = 0; i < call.n; i++) {
-        by__text_free(&choices[i].text);
-    }
+    by__task_call_close(&t);
     return value;
+}
+
+bool by__task_ended(const json_t *row)
+{
+    const char *status = by__get_text(row, "status");
+    return status == NULL || (strcmp(status, "queued") != 0 && strcmp(status, "in_progress") != 0);
 }
 
 json_t *by__task_view(const json_t *row)
@@ -170,6 +190,15 @@ void by__task_refuse(by__gateway *g, by__exchange *x, const char *model, const j
                     code == NULL ? "server_error" : code, NULL, text == NULL ? "" : text);
 }
 
+void by__task_missing(by__gateway *g, by__exchange *x, const char *what)
+{
+    char unknown[64];
+    char sentence[64];
+    (void)snprintf(unknown, sizeof unknown, "%s_not_found", what);
+    (void)snprintf(sentence, sizeof sentence, "there is no such %s", what);
+    by__reply_error(g, x, 404, unknown, NULL, sentence);
+}
+
 static void answer(struct by__ask *a, const json_t *message)
 {
     by__gateway *g = a->gateway;
@@ -181,11 +210,7 @@ static void answer(struct by__ask *a, const json_t *message)
         return;
     }
     if (by__get_text(row, "id") == NULL) {
-        char unknown[64];
-        char sentence[64];
-        (void)snprintf(unknown, sizeof unknown, "%s_not_found", a->what);
-        (void)snprintf(sentence, sizeof sentence, "there is no such %s", a->what);
-        by__reply_error(g, a->exchange, 404, unknown, NULL, sentence);
+        by__task_missing(g, a->exchange, a->what);
         return;
     }
     if (a->id[0] != '\0' && strcmp(by__get_text(row, "id"), a->id) != 0) {

@@ -290,10 +290,6 @@ static by_status refuse_others(const asked *a, const char **param, by_error *err
     if (a->truncation != NULL && strcmp(a->truncation, "disabled") != 0) {
         return by_error_set(error, BY_EARG, "'truncation' must be disabled");
     }
-    *param = "stream";
-    if (a->background && a->stream) {
-        return by_error_set(error, BY_EARG, "'background' and 'stream' cannot both be true");
-    }
     *param = "background";
     return !a->background || a->store ? BY_OK
                                       : by_error_set(error, BY_EARG,

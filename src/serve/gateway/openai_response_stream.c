@@ -2,19 +2,26 @@
  *
  * A message begins with the stream, unless functions may be called: then with its first text. Calls
  * follow it at the end, as a whole, except the call of the only function that must be called, which
- * begins with the stream, and whose arguments come in pieces. */
+ * begins with the stream, and whose arguments come in pieces.
+ *
+ * Of a response in the background no pieces are kept. Its events are made from its state, in which
+ * they are a function of it: the text is one piece, and a client can resume behind any of them. */
 #include <string.h>
 
 #include "serve/gateway/openai_responses.h"
 #include "serve/gateway/openai_tools.h"
 #include "serve/messages.h"
 
-/* Prints one event; data is taken; NULL: memory is exhausted. */
+/* Prints one event, unless the client has it; data is taken; NULL: memory is exhausted. */
 static void add_event(by__call *call, const char *type, json_t *data, by__text *out)
 {
+    uint64_t number = call->frames++;
+    if (number < call->skipped) {
+        json_decref(data);
+        return;
+    }
     if (json_object_set_new(data, "type", json_string(type)) != 0 ||
-        json_object_set_new(data, "sequence_number", json_integer((json_int_t)call->frames++)) !=
-            0) {
+        json_object_set_new(data, "sequence_number", json_integer((json_int_t)number)) != 0) {
         out->failed = true;
     }
     by__text_format(out, "event: %s\ndata: ", type);
@@ -23,9 +30,12 @@ static void add_event(by__call *call, const char *type, json_t *data, by__text *
     by__text_add(out, "\n\n");
 }
 
-static json_t *whole_event(json_t *response)
+/* Prints an event with the response in a state; error is taken. */
+static void add_state(by__call *call, const char *type, const char *status, json_t *error,
+                      by__text *out)
 {
-    return json_pack("{so}", "response", response);
+    add_event(call, type, json_pack("{so}", "response", by__response_object(call, status, error)),
+              out);
 }
 
 /* Makes an event about an item, which is taken. */
@@ -129,15 +139,10 @@ static void end_call(by__call *call, const by__response_items *items, size_t ind
 
 /* ---- the stream ---- */
 
-void by__response_first(by__call *call, size_t choice, by__text *out)
+/* Begins what begins with the stream. */
+static void begin_items(by__call *call, by__text *out)
 {
-    static const char *const types[] = {"response.created", "response.in_progress"};
     by__openai_calling kind = by__openai_calls_as(call);
-    BY_UNUSED(choice);
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(types); i++) {
-        json_t *response = by__response_object(call, "in_progress", json_null());
-        add_event(call, types[i], whole_event(response), out);
-    }
     if (kind == BY__CALLS_NONE) {
         begin_message(call, out);
     } else if (kind == BY__CALLS_NAMED) {
@@ -145,6 +150,14 @@ void by__response_first(by__call *call, size_t choice, by__text *out)
         begin_call(call, &items, 0, 0, out);
         json_decref(items.calls);
     }
+}
+
+void by__response_first(by__call *call, size_t choice, by__text *out)
+{
+    BY_UNUSED(choice);
+    add_state(call, "response.created", "in_progress", json_null(), out);
+    add_state(call, "response.in_progress", "in_progress", json_null(), out);
+    begin_items(call, out);
 }
 
 void by__response_text(by__call *call, size_t choice, const char *text, size_t length,
@@ -193,8 +206,8 @@ void by__response_stop(by__call *call, size_t choice, const char *reason, by__te
 void by__response_end(by__call *call, by__text *out)
 {
     const char *status = by__response_status(call);
-    add_event(call, strcmp(status, "completed") == 0 ? "response.completed" : "response.incomplete",
-              whole_event(by__response_object(call, status, json_null())), out);
+    add_state(call, strcmp(status, "completed") == 0 ? "response.completed" : "response.incomplete",
+              status, json_null(), out);
 }
 
 void by__response_fail(by__call *call, int status, const char *code, const char *param,
@@ -202,7 +215,29 @@ void by__response_fail(by__call *call, int status, const char *code, const char 
 {
     BY_UNUSED(status);
     BY_UNUSED(param);
-    json_t *error = json_pack("{ss ss}", "code", code, "message", message);
-    add_event(call, "response.failed", whole_event(by__response_object(call, "failed", error)),
-              out);
+    add_state(call, "response.failed", "failed",
+              json_pack("{ss ss}", "code", code, "message", message), out);
+}
+
+void by__response_replay(by__call *call, const char *status, json_t *error, by__text *out)
+{
+    const by__choice *c = &call->choices[0];
+    bool queued = strcmp(status, "queued") == 0;
+    add_state(call, "response.created", "queued", json_null(), out);
+    add_state(call, "response.queued", "queued", json_null(), out);
+    if (!queued) {
+        add_state(call, "response.in_progress", "in_progress", json_null(), out);
+    }
+    if (queued || strcmp(status, "in_progress") == 0) {
+        json_decref(error);
+    } else if (strcmp(status, "completed") != 0) {
+        add_state(call, "response.failed", status, error, out);
+    } else {
+        json_decref(error);
+        begin_items(call, out);
+        by__response_text(call, 0, c->text.data == NULL ? "" : c->text.data, c->text.length, NULL,
+                          out);
+        by__response_stop(call, 0, c->reason, out);
+        by__response_end(call, out);
+    }
 }

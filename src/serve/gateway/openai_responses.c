@@ -49,29 +49,64 @@ static void add_end(by__call *call, by__text *out)
     by__response_end(call, out);
 }
 
-/* ---- routes ---- */
+/* ---- stored responses ---- */
+
+/* The error of a task; null if it has none. */
+static json_t *error_of(const json_t *row)
+{
+    const json_t *failure = json_object_get(row, "error");
+    return json_is_object(failure)
+               ? json_pack("{sO? sO?}", "code", json_object_get(failure, "code"), "message",
+                           json_object_get(failure, "message"))
+               : json_null();
+}
 
 /* Converts a task to a response. */
 static void show(by__gateway *g, by__exchange *x, const json_t *row)
 {
     const json_t *task = json_object_get(row, "task");
     const char *status = by__get_text(row, "status");
-    const json_t *failure = json_object_get(row, "error");
     json_t *result = json_object_get(row, "result");
-    if (json_is_object(result)) {
+    by__task_call t;
+    if (json_is_object(result) || !by__task_call_open(&t, task, NULL)) {
         by__reply_json(g, x, 200, by__task_result(task, result));
         return;
     }
-    by__call call = {.created = by__get_integer(task, "created"),
-                     .own = json_object_get(task, "own"),
-                     .model = (char *)(uintptr_t)by__get_text(task, "model")};
-    (void)snprintf(call.id, sizeof call.id, "%s", by__get_text(row, "id"));
-    json_t *error = json_is_object(failure)
-                        ? json_pack("{sO? sO?}", "code", json_object_get(failure, "code"),
-                                    "message", json_object_get(failure, "message"))
-                        : json_null();
     by__reply_json(g, x, 200,
-                   by__response_object(&call, status == NULL ? "failed" : status, error));
+                   by__response_object(&t.call, status == NULL ? "failed" : status, error_of(row)));
+    by__task_call_close(&t);
+}
+
+/* The events of another response, which were numbered as they came, are not kept. */
+static const char *refuse_stream(const json_t *row)
+{
+    const json_t *own = json_object_get(json_object_get(row, "task"), "own");
+    return json_is_true(json_object_get(own, "background"))
+               ? NULL
+               : "the response was not made with 'background': fetch it without 'stream'";
+}
+
+static long long print_events(const json_t *row, long long after, bool *last, by__text *out)
+{
+    const char *status = by__get_text(row, "status");
+    by__task_call t;
+    *last = by__task_ended(row);
+    if (!by__task_call_open(&t, json_object_get(row, "task"), json_object_get(row, "result"))) {
+        return after;
+    }
+    t.call.skipped = (uint64_t)(after + 1);
+    by__response_replay(&t.call, status == NULL ? "failed" : status, error_of(row), out);
+    long long number = (long long)t.call.frames - 1;
+    by__task_call_close(&t);
+    return number;
+}
+
+static const by__watch_kind watched = {
+    .what = "response", .refuse = refuse_stream, .print = print_events};
+
+static void follow(by__gateway *g, by__exchange *x, const json_t *row)
+{
+    by__task_watch(g, x, &watched, by__get_text(row, "id"), by__gateway_key(x), -1);
 }
 
 /* A response in the background is a task. */
@@ -83,7 +118,7 @@ static void start(by__call *call)
     }
     int64_t cost = by__get_integer(call->parts[0].message, "cost");
     if (by__gateway_charge(call->gateway, call->exchange, cost)) {
-        by__task_ask(call->gateway, call->exchange, show, "response",
+        by__task_ask(call->gateway, call->exchange, call->stream ? follow : show, "response",
                      by__task_message(call, call->id, NULL, NULL, KEPT));
     }
     by__call_free(call);
@@ -110,25 +145,50 @@ static void show_deleted(by__gateway *g, by__exchange *x, const json_t *row)
                              "response.deleted", "deleted", 1));
 }
 
-/* Returns false, after replying, if a query asks for what these routes do not do. A client that
- * asked for a stream would read the whole response as one without events. */
-static bool takes_query(by__gateway *g, by__exchange *x, const char *query)
+/* What a query asks for. */
+typedef struct asked {
+    bool stream;
+    long long after; /* number of an event; -1: none */
+} asked;
+
+/* Returns false if a parameter, of `length` bytes, is unknown. */
+static bool read_parameter(asked *a, const char *text, size_t length)
 {
-    while (*query != '\0') {
+    static const char after[] = "starting_after=";
+    size_t skip = strlen(after);
+    if (length > skip && memcmp(text, after, skip) == 0) {
+        a->after = by__task_event_number(text + skip, length - skip);
+        return a->after >= 0;
+    }
+    bool streams = length == strlen("stream=true") && memcmp(text, "stream=true", length) == 0;
+    a->stream = a->stream || streams;
+    return streams || length == 0 ||
+           (length == strlen("stream=false") && memcmp(text, "stream=false", length) == 0);
+}
+
+/* Returns false, after replying, if a query asks for what the route does not do. */
+static bool read_query(by__gateway *g, by__exchange *x, const by__http_request *r, asked *a)
+{
+    *a = (asked){.after = -1};
+    for (const char *query = r->query; *query != '\0'; query += *query == '&') {
         size_t length = strcspn(query, "&");
-        bool whole = length == strlen("stream=false") && memcmp(query, "stream=false", length) == 0;
-        if (length > 0 && !whole) {
+        if (!read_parameter(a, query, length) || (a->stream && strcmp(r->method, "GET") != 0)) {
             char name[40];
-            char message[160];
+            char message[192];
             (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(query, "=&"), query);
             (void)snprintf(message, sizeof message,
-                           "the query parameter '%s' is not supported: fetch the whole response "
-                           "until its status is completed",
+                           "the query parameter '%s' is not supported, or not with this value: GET "
+                           "takes stream=true, and with it starting_after=N",
                            name);
             by__reply_error(g, x, 400, "invalid_request", name, message);
             return false;
         }
-        query += length + (query[length] == '&');
+        query += length;
+    }
+    if (a->after >= 0 && !a->stream) {
+        by__reply_error(g, x, 400, "invalid_request", "starting_after",
+                        "'starting_after' is a place in a stream: it needs stream=true");
+        return false;
     }
     return true;
 }
@@ -138,6 +198,7 @@ void by__answer_response(by__gateway *g, by__exchange *x, const by__http_request
                          const char *key)
 {
     char id[65];
+    asked a;
     const char *rest = by__path_id(id, r->path + strlen("/v1/responses/"));
     bool post = strcmp(r->method, "POST") == 0;
     bool deletes = strcmp(r->method, "DELETE") == 0;
@@ -145,7 +206,11 @@ void by__answer_response(by__gateway *g, by__exchange *x, const by__http_request
         by__reply_error(g, x, 404, "response_not_found", NULL, "there is no such response");
         return;
     }
-    if (!takes_query(g, x, r->query)) {
+    if (!read_query(g, x, r, &a)) {
+        return;
+    }
+    if (a.stream) {
+        by__task_watch(g, x, &watched, id, key, a.after);
         return;
     }
     by__task_ask(g, x, deletes ? show_deleted : show, "response",

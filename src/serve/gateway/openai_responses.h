@@ -52,5 +52,8 @@ void by__response_stop(by__call *call, size_t choice, const char *reason, by__te
 void by__response_end(by__call *call, by__text *out);
 void by__response_fail(by__call *call, int status, const char *code, const char *param,
                        const char *message, by__text *out);
+/* The events of a response in the background (task status, error as in by__response_object, of one
+ * that has failed), whose answer the call has if it is completed. */
+void by__response_replay(by__call *call, const char *status, json_t *error, by__text *out);
 
 #endif
