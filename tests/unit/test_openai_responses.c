@@ -20,9 +20,10 @@ static by__call *read_response(const char *body, const char **param, by_error *e
                                       .query = "",
                                       .body = body,
                                       .body_length = strlen(body)};
+    static by__gateway gateway;
     by__call *call = NULL;
     *error = (by_error){0};
-    assert_int_equal(by__call_open(&call, NULL, &by__response_form, "key", error), BY_OK);
+    assert_int_equal(by__call_open(&call, &gateway, &by__response_form, "key", error), BY_OK);
     (void)by__response_form.read(call, &request, param, error);
     return call;
 }
