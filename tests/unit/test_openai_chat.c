@@ -9,23 +9,7 @@
 #include <cmocka.h>
 
 #include "banyan/constraint.h"
-#include "serve/gateway/gateway.h"
-
-/* Reads a body. The call is returned also if that fails: *param may be in it. */
-static by__call *read_chat(const char *body, const char **param, by_error *error)
-{
-    const by__http_request request = {.method = "POST",
-                                      .path = by__chat_form.route,
-                                      .query = "",
-                                      .body = body,
-                                      .body_length = strlen(body)};
-    static by__gateway gateway;
-    by__call *call = NULL;
-    *error = (by_error){0};
-    assert_int_equal(by__call_open(&call, &gateway, &by__chat_form, "key", error), BY_OK);
-    (void)by__chat_form.read(call, &request, param, error);
-    return call;
-}
+#include "read_call.h"
 
 /* ---- what is refused ---- */
 
@@ -94,7 +78,7 @@ static void test_refused(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         const char *param = NULL;
         by_error error = {0};
-        by__call *call = read_chat(rows[i].body, &param, &error);
+        by__call *call = read_call(&by__chat_form, rows[i].body, &param, &error);
         if (rows[i].param == NULL) {
             assert_string_equal(error.message, "");
         } else {
@@ -251,7 +235,7 @@ static void test_calls(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(calling); i++) {
         by_error error = {0};
         const char *param = NULL;
-        by__call *call = read_chat(calling[i].body, &param, &error);
+        by__call *call = read_call(&by__chat_form, calling[i].body, &param, &error);
         assert_int_equal(error.status, BY_OK);
         by__choice *c = &call->choices[0];
         by__text_add(&c->text, calling[i].text);
@@ -285,7 +269,7 @@ static void test_call_schema(void **state)
         const char *param = NULL;
         by_constraint *constraint = NULL;
         bool matches = false;
-        by__call *call = read_chat(texts[i].choice, &param, &error);
+        by__call *call = read_call(&by__chat_form, texts[i].choice, &param, &error);
         assert_int_equal(error.status, BY_OK);
         const json_t *request = json_object_get(call->parts[0].message, "request");
         char *schema =

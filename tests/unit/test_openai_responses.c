@@ -9,24 +9,9 @@
 
 #include <cmocka.h>
 
+#include "read_call.h"
 #include "serve/gateway/openai_responses.h"
 #include "serve/messages.h"
-
-/* Reads a body. The call is returned also if that fails: *param may be in it. */
-static by__call *read_response(const char *body, const char **param, by_error *error)
-{
-    const by__http_request request = {.method = "POST",
-                                      .path = by__response_form.route,
-                                      .query = "",
-                                      .body = body,
-                                      .body_length = strlen(body)};
-    static by__gateway gateway;
-    by__call *call = NULL;
-    *error = (by_error){0};
-    assert_int_equal(by__call_open(&call, &gateway, &by__response_form, "key", error), BY_OK);
-    (void)by__response_form.read(call, &request, param, error);
-    return call;
-}
 
 #define ASK(input, more) "{\"model\":\"m\",\"input\":" input more "}"
 #define CALL                                                                                       \
@@ -89,7 +74,7 @@ static void test_refused(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         const char *param = NULL;
         by_error error;
-        by__call *call = read_response(rows[i].body, &param, &error);
+        by__call *call = read_call(&by__response_form, rows[i].body, &param, &error);
         assert_int_equal(error.status, BY_EARG);
         if (param == NULL || strcmp(param, rows[i].param) != 0 ||
             strstr(error.message, rows[i].message) == NULL) {
@@ -134,7 +119,7 @@ static void test_conversation(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
         const char *param = NULL;
         by_error error;
-        by__call *call = read_response(rows[i].body, &param, &error);
+        by__call *call = read_call(&by__response_form, rows[i].body, &param, &error);
         assert_string_equal(error.message, "");
         json_t *wanted = json_loads(rows[i].messages, 0, NULL);
         const json_t *request = json_object_get(call->parts[0].message, "request");
@@ -305,7 +290,7 @@ static void test_calls(void **state)
         by_error error;
         const char *param = NULL;
         by__text out = {0};
-        by__call *call = read_response(calling[i].body, &param, &error);
+        by__call *call = read_call(&by__response_form, calling[i].body, &param, &error);
         assert_string_equal(error.message, "");
         by__text_add(&call->choices[0].text, calling[i].text);
         (void)snprintf(call->choices[0].reason, sizeof call->choices[0].reason, "%s",
@@ -326,8 +311,8 @@ static void test_tools(void **state)
 {
     by_error error;
     const char *param = NULL;
-    by__call *call =
-        read_response(CALLING("{\"type\":\"function\",\"name\":\"f\"}"), &param, &error);
+    by__call *call = read_call(&by__response_form,
+                               CALLING("{\"type\":\"function\",\"name\":\"f\"}"), &param, &error);
     const json_t *request = json_object_get(call->parts[0].message, "request");
     const json_t *tool = json_array_get(json_object_get(request, "tools"), 0);
     json_t *tools = json_loads(TOOLS, 0, NULL);
@@ -349,7 +334,8 @@ static void test_logprobs(void **state)
     by_error error;
     const char *param = NULL;
     by__text out = {0};
-    by__call *call = read_response(CALLING("\"auto\",\"top_logprobs\":1"), &param, &error);
+    by__call *call =
+        read_call(&by__response_form, CALLING("\"auto\",\"top_logprobs\":1"), &param, &error);
     by__choice *c = &call->choices[0];
     BY_UNUSED(state);
     assert_string_equal(error.message, "");
@@ -431,7 +417,7 @@ static void test_replay(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(calling); i++) {
         by_error error;
         const char *param = NULL;
-        by__call *call = read_response(calling[i].body, &param, &error);
+        by__call *call = read_call(&by__response_form, calling[i].body, &param, &error);
         json_t *task = json_pack("{ss ss ss si sO}", "kind", "response", "call", call->id, "model",
                                  "m", "created", 1, "own", call->own);
         json_t *result =

@@ -1,0 +1,28 @@
+#include "read_call.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+by__call *read_call(const by__call_form *form, const char *body, const char **param,
+                    by_error *error)
+{
+    static by__gateway gateway;
+    by__call *call = NULL;
+    const by__http_request request = {.method = "POST",
+                                      .path = form->route,
+                                      .query = "",
+                                      .headers = {{"content-type", "application/json"}},
+                                      .header_count = 1,
+                                      .body = body,
+                                      .body_length = strlen(body)};
+    *error = (by_error){0};
+    *param = NULL;
+    assert_int_equal(by__call_open(&call, &gateway, form, "key", error), BY_OK);
+    (void)form->read(call, &request, param, error);
+    return call;
+}

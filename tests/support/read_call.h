@@ -1,0 +1,12 @@
+/* read_call: the call that a body makes of a form, without a server. */
+#ifndef BY_TESTS_READ_CALL_H
+#define BY_TESTS_READ_CALL_H
+
+#include "serve/gateway/gateway.h"
+
+/* Reads a body, of an idle gateway. The call is returned also if that fails, since *param may be in
+ * it; freed with by__call_free. */
+by__call *read_call(const by__call_form *form, const char *body, const char **param,
+                    by_error *error);
+
+#endif
