@@ -57,11 +57,12 @@ typedef struct by_worker_options {
     const char *model;  /* a run, Hugging Face directory or GGUF file */
     const char *name;   /* name for clients; NULL: the last part of `model` */
     /* Id of the version. NULL: the last part of the weights' directory and a hash of their
-     * checksums (or, without these, of samples) and of `precision`. */
+     * checksums (or, without these, of samples) and of by_worker_settings. */
     const char *version;
     const char *checkpoint; /* checkpoint directory of the run `model`; NULL: the newest */
     const char *adapter;    /* PEFT directory (docs/lora.md); NULL: none */
     const char *precision;  /* as in by_engine_options */
+    const char *kv;         /* as in by_engine_options; of no effect on models without a cache */
     bool pool_last;         /* embeddings are the last token's state instead of the mean */
     double delay;           /* seconds an example waits for others to share a batch; 0: 0.002 */
     int64_t batch;          /* maximum of rows or images per batch; 0: 16 */
@@ -99,6 +100,9 @@ BY_API by_status by_worker_run(const by_worker_options *options, by_error *error
  * opened, and the model supports `context`. Verifies the checkpoint of a run, if none is given, and
  * thereby reads all of it. Errors as by_worker_run. */
 BY_API by_status by_worker_check(const by_worker_options *options, by_error *error);
+/* Writes what determines answers besides the weights, precision and kv, as a text for the name of
+ * the version; freed with free(). */
+BY_API by_status by_worker_settings(char **out, const by_worker_options *options, by_error *error);
 
 /* ---- Redis addresses ---- */
 
@@ -159,7 +163,7 @@ typedef struct by_serve_model {
     const char *const *worker;
     const char *path;     /* run, directory or GGUF file */
     const char *name;     /* name for clients, whatever is deployed later */
-    const char *settings; /* what else determines answers besides the weights; NULL: nothing */
+    const char *settings; /* of by_worker_settings; NULL: none */
 } by_serve_model;
 
 typedef struct by_serve_options {

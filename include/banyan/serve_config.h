@@ -43,6 +43,7 @@ typedef struct by_serve_worker_config {
     /* Number of processes; with scaling.most the minimum, and only then may it be 0. Default 1. */
     int64_t count;
     char *precision;      /* as for by_infer_precision; default "": that of the weights */
+    char *kv;             /* "int8": as in by_engine_options; default "auto": as `precision` */
     int64_t sessions;     /* as in by_engine_options; default 0: the engine's */
     int64_t context;      /* as in by_engine_options; default 0: the model's */
     int64_t threads;      /* compute threads; default 0: one per core */

@@ -42,7 +42,6 @@ typedef struct cli_draft {
 #define CLI_SPECULATE_HELP                                                                         \
     "speculative decoding, with equal text in fewer steps: ngram proposes what followed the same " \
     "tokens earlier; MODEL is a small model with the same vocabulary"
-#define CLI_KV_HELP "KV cache with 8-bit integers (default: in the precision of the model)"
 
 /* Opens the source of drafts that --speculate names. tokenizer: that of the model, with which that
  * of the drafts is compared; NULL: not compared. cli_draft_close must be called even if this

@@ -178,6 +178,7 @@ double cli_trained_percent(const by_model_size *size);
     CLI_PRECISION_HELP " (default: that of the run or of its codes; f32 for other directories)"
 #define CLI_BEST_HELP "use the checkpoint with the lowest validation loss, not the newest one"
 #define CLI_EMA_HELP  "use the moving average of the weights (optimizer.ema)"
+#define CLI_KV_HELP   "KV cache with 8-bit integers (default: in the precision of the model)"
 #define CLI_ADAPTER_HELP                                                                           \
     "add the LoRA adapters in this directory, as PEFT or a run with the section lora writes them"
 #define CLI_SET_HELP  "override a key of the config, e.g. train.steps=100; may be repeated"
@@ -198,10 +199,21 @@ bool cli_has_integer_rows(const by_config *config, const by_weights *weights);
  * read tokens, or documents are masked. `what` begins the message. */
 by_status cli_check_inference(const by_config *config, const char *what, by_error *error);
 /* by_evaluate of a language model with the kernels of inference, in `precision` (NULL: chosen by
- * by_logits_open). Data in several parts only gives a total. */
+ * by_logits_open). kv not NULL: as the engine generates, with such a KV cache. Data in several
+ * parts only gives a total. */
 by_status cli_evaluate_inference(by_evaluation *out, const by_config *config,
                                  const by_weights *weights, by_task_data *data,
-                                 const char *precision, int64_t batches, by_error *error);
+                                 const char *precision, const char *kv, int64_t batches,
+                                 by_error *error);
+typedef struct cli_losses {
+    double sum;
+    uint64_t targets;
+} cli_losses;
+/* Adds the losses of up to `batches` batches of the loader (-1: of a pass) to *out, as the engine
+ * generates (eval_engine.c). */
+by_status cli_sum_engine_losses(cli_losses *out, const by_config *config, const by_weights *weights,
+                                by_loader *loader, const char *precision, const char *kv,
+                                int64_t batches, by_error *error);
 /* Prints ",\"valid_loss_NAME\":VALUE" for each part of the held-out data. */
 void cli_print_parts_json(const by_evaluation *evaluation);
 /* Prints ",\"NAME\":VALUE" for each available metric. */

@@ -57,7 +57,7 @@ static by_status measure(double *loss, const request *r, const by_pretrained *mo
         const by_weights *weights = by_pretrained_weights(model);
         status =
             cli_has_integer_rows(config, weights)
-                ? cli_evaluate_inference(&result, config, weights, data, NULL, -1, error)
+                ? cli_evaluate_inference(&result, config, weights, data, NULL, NULL, -1, error)
                 : by_evaluate(&result, config, weights, data, -1, cli_stop_requested, NULL, error);
     }
     if (status == BY_OK) {

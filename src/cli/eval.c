@@ -14,6 +14,7 @@ typedef struct request {
     const char *tokens;
     const char *adapter;
     const char *precision;
+    const char *kv;
     int64_t batches;
     bool best;
     bool ema;
@@ -100,9 +101,9 @@ static by_status evaluate(const request *r, const by_pretrained *model, by_error
     if (status == BY_OK) {
         const by_weights *weights = by_pretrained_weights(model);
         int64_t batches = r->batches == 0 ? -1 : r->batches;
-        status = r->precision != NULL || cli_has_integer_rows(config, weights)
-                     ? cli_evaluate_inference(&result, config, weights, data, r->precision, batches,
-                                              error)
+        status = r->precision != NULL || r->kv != NULL || cli_has_integer_rows(config, weights)
+                     ? cli_evaluate_inference(&result, config, weights, data, r->precision, r->kv,
+                                              batches, error)
                      : by_evaluate(&result, config, weights, data, batches, cli_stop_requested,
                                    NULL, error);
     }
@@ -238,6 +239,8 @@ static int run(int argc, char **argv)
         {"adapter", CLI_STRING, &r.adapter, "DIR", CLI_ADAPTER_HELP},
         {"precision", CLI_STRING, &r.precision, "TYPE",
          "use the kernels and weight formats of inference: " CLI_PRECISIONS},
+        {"kv", CLI_STRING, &r.kv, "int8",
+         "generate the data with a KV cache of 8-bit integers, as a server with --kv int8 does"},
         {"logits-out", CLI_STRING, &r.logits_out, "FILE",
          "write tokens and their logits to a safetensors file instead of computing the loss"},
         {"tokens", CLI_STRING, &r.tokens, "FILE",
@@ -259,6 +262,9 @@ static int run(int argc, char **argv)
     }
     if (r.batches > 0 && r.logits_out != NULL) {
         return cli_misuse(&cli_eval, "--batches cannot be used with --logits-out");
+    }
+    if (r.kv != NULL && r.logits_out != NULL) {
+        return cli_misuse(&cli_eval, "--kv cannot be used with --logits-out, which uses no cache");
     }
     if (r.tokens != NULL && r.logits_out == NULL) {
         return cli_misuse(&cli_eval,
@@ -302,5 +308,5 @@ const cli_command cli_eval = {
         "\n"
         "Text is packed with the model's own tokenizer. --precision computes the loss with the\n"
         "kernels of inference and packed weights; models quantized to w8a8 are always evaluated\n"
-        "so.",
+        "so. --kv computes it token by token, with keys and values as the cache stores them.",
     .run = run};

@@ -6,11 +6,6 @@
 #include "banyan/infer.h"
 #include "cli.h"
 
-typedef struct sums {
-    double loss;
-    uint64_t targets;
-} sums;
-
 /* Returns -log softmax(logits)[target]; NaN if the logits contain NaN. */
 static double loss_of(const float *logits, int64_t vocab, int32_t target)
 {
@@ -25,7 +20,7 @@ static double loss_of(const float *logits, int64_t vocab, int32_t target)
     return log(sum) - (double)(logits[target] - largest);
 }
 
-static by_status add_batch(sums *s, by_logits *model, const by_batch *batch, int64_t vocab,
+static by_status add_batch(cli_losses *s, by_logits *model, const by_batch *batch, int64_t vocab,
                            by_error *error)
 {
     const by_array *tokens = by_batch_array(batch, "tokens");
@@ -36,14 +31,14 @@ static by_status add_batch(sums *s, by_logits *model, const by_batch *batch, int
     int64_t count = status == BY_OK ? by_shape_count(&targets->shape) : 0;
     for (int64_t i = 0; i < count; i++) {
         if (target[i] >= 0 && target[i] < vocab) {
-            s->loss += loss_of(logits + i * vocab, vocab, target[i]);
+            s->sum += loss_of(logits + i * vocab, vocab, target[i]);
             s->targets++;
         }
     }
     return status;
 }
 
-static by_status add_all(sums *s, by_logits *model, by_loader *loader, int64_t batches,
+static by_status add_all(cli_losses *s, by_logits *model, by_loader *loader, int64_t batches,
                          int64_t vocab, by_error *error)
 {
     by_batch batch;
@@ -86,23 +81,29 @@ bool cli_has_integer_rows(const by_config *config, const by_weights *weights)
 
 by_status cli_evaluate_inference(by_evaluation *out, const by_config *config,
                                  const by_weights *weights, by_task_data *data,
-                                 const char *precision, int64_t batches, by_error *error)
+                                 const char *precision, const char *kv, int64_t batches,
+                                 by_error *error)
 {
-    sums s = {0};
+    cli_losses s = {0};
     by_logits *model = NULL;
     by_loader *loader = NULL;
     by_evaluation result = {.task = data->task};
-    by_status status = cli_check_inference(
-        config, precision != NULL ? "--precision" : "a model quantized to w8a8", error);
-    if (status == BY_OK) {
-        status = by_logits_open(&model, config, weights, config->train.micro_batch,
-                                config->model.context, precision, 0, error);
-    }
+    by_status status = cli_check_inference(config,
+                                           kv != NULL          ? "--kv"
+                                           : precision != NULL ? "--precision"
+                                                               : "a model quantized to w8a8",
+                                           error);
     if (status == BY_OK) {
         status = by_task_loader(&loader, data, config, false, error);
     }
-    if (status == BY_OK) {
-        status = add_all(&s, model, loader, batches, config->model.vocab, error);
+    if (status == BY_OK && kv != NULL) {
+        status = cli_sum_engine_losses(&s, config, weights, loader, precision, kv, batches, error);
+    } else if (status == BY_OK) {
+        status = by_logits_open(&model, config, weights, config->train.micro_batch,
+                                config->model.context, precision, 0, error);
+        if (status == BY_OK) {
+            status = add_all(&s, model, loader, batches, config->model.vocab, error);
+        }
     }
     if (status == BY_OK && s.targets == 0) {
         status = by_error_set(error, BY_EARG, "evaluation: the data has no tokens to predict");
@@ -110,7 +111,7 @@ by_status cli_evaluate_inference(by_evaluation *out, const by_config *config,
     if (status == BY_OK) {
         const double none[BY_TASK_SUMS] = {0};
         result.targets = s.targets;
-        result.loss = s.loss / (double)s.targets;
+        result.loss = s.sum / (double)s.targets;
         for (size_t i = 0; i < BY_TASK_METRICS; i++) {
             result.metrics[i] = (double)NAN;
         }

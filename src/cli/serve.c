@@ -224,6 +224,12 @@ static by_status open_config(choices *c, by_error *error)
     return status;
 }
 
+/* The format of the KV cache as a worker takes it; NULL: that of the precision. */
+static const char *kv_of(const by_serve_worker_config *config)
+{
+    return strcmp(config->kv, "auto") == 0 ? NULL : config->kv;
+}
+
 /* Composes a worker's command line, except for what by_serve_run adds. */
 static void worker_of(arguments *a, const choices *c, const char *program, const char *directory,
                       const cli_served *model)
@@ -235,6 +241,7 @@ static void worker_of(arguments *a, const choices *c, const char *program, const
     add_number(a, "--max-rate", w->max_rate);
     add_number(a, "--nice", (double)w->nice);
     add_value(a, "--precision", w->precision);
+    add_value(a, "--kv", kv_of(w));
     add_number(a, "--sessions", (double)w->sessions);
     add_number(a, "--context", (double)w->context);
     add_number(a, "--threads", (double)w->threads);
@@ -373,8 +380,9 @@ static by_status parse_model(cli_served *models, size_t last, const char *text,
                                   model->name);
         }
     }
-    const char *precision = config->precision[0] == '\0' ? NULL : config->precision;
-    return status == BY_OK ? cli_served_settings(model, precision, error) : status;
+    const by_worker_options options = {
+        .precision = config->precision[0] == '\0' ? NULL : config->precision, .kv = kv_of(config)};
+    return status == BY_OK ? by_worker_settings(&model->settings, &options, error) : status;
 }
 
 static by_status check_model(const cli_served *model, const by_serve_worker_config *config,
@@ -471,6 +479,7 @@ static int run(int argc, char **argv)
         {"name", CLI_KEY("worker.name"), &c.settings, "NAME",
          "model name that clients use (default: the last part of the path)"},
         {"precision", CLI_KEY("worker.precision"), &c.settings, "P", CLI_MODEL_PRECISION_HELP},
+        {"kv", CLI_KEY("worker.kv"), &c.settings, "int8", CLI_KV_HELP},
         {"sessions", CLI_KEY("worker.sessions"), &c.settings, "N",
          "sequences that a worker runs at the same time (default 16)"},
         {"context", CLI_KEY("worker.context"), &c.settings, "N",

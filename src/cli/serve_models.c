@@ -59,14 +59,6 @@ by_status cli_served_parse(cli_served *out, const char *text, by_error *error)
     return BY_OK;
 }
 
-by_status cli_served_settings(cli_served *served, const char *precision, by_error *error)
-{
-    served->settings = precision == NULL ? NULL : strdup(precision);
-    return precision != NULL && served->settings == NULL
-               ? by_error_set(error, BY_EMEMORY, "out of memory")
-               : BY_OK;
-}
-
 void cli_served_free(cli_served *served)
 {
     free(served->memory);

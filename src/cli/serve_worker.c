@@ -39,6 +39,7 @@ static int run(int argc, char **argv)
         {"batch", CLI_BATCH, &options.batch, "N", CLI_BATCH_HELP},
         {"delay", CLI_DELAY, &options.delay, "SECONDS", CLI_DELAY_HELP},
         {"precision", CLI_STRING, &options.precision, "P", CLI_MODEL_PRECISION_HELP},
+        {"kv", CLI_STRING, &options.kv, "int8", CLI_KV_HELP},
         {"sessions", CLI_INTEGER_IN(0, 65536), &options.sessions, "N",
          "sequences that run at the same time (default 16)"},
         {"context", CLI_INTEGER_IN(0, 1 << 24), &options.context, "N",

@@ -67,7 +67,7 @@ typedef struct cli_served {
     char *path;
     const char *name;
     const char *adapter; /* NULL: none */
-    char *settings;      /* what else than weights and adapter affects answers; NULL: nothing */
+    char *settings;      /* of by_worker_settings; NULL: not known yet */
 } cli_served;
 
 /* Parses a model. If no name is given, it is the last component of the adapter's or the run's path.
@@ -76,7 +76,6 @@ by_status cli_served_parse(cli_served *out, const char *text, by_error *error);
 /* Cuts +ADAPTER off a path, unless the whole is a path that exists, and returns the adapter, a part
  * of the text; NULL: there is none. */
 char *cli_served_adapter(char *path);
-by_status cli_served_settings(cli_served *served, const char *precision, by_error *error);
 void cli_served_free(cli_served *served);
 
 #endif

@@ -42,9 +42,23 @@ for data in - pipe; do
 done
 run 0 "$banyan" compress runs/l --method gptq --samples 4 --data - --out from-input --eval text.txt <text.txt
 
+say "the loss with a KV cache of 8-bit integers"
+run 0 "$banyan" eval runs/l --json
+mv out exact
+run 0 "$banyan" eval runs/l --kv int8 --json
+[ "$(field tokens <out)" = "$(field tokens <exact)" ] || fail "$(cat exact out)"
+[ "$(field valid_loss <out)" != "$(field valid_loss <exact)" ] || fail "the cache is not coded: $(cat exact out)"
+field valid_loss <out | awk -v exact="$(field valid_loss <exact)" '{ exit !($1 < 1.001 * exact && $1 > 0.999 * exact) }' ||
+    fail "$(cat exact out)"
+run 2 "$banyan" eval runs/l --kv int4
+holds err "only int8 is supported"
+run 2 "$banyan" eval runs/l --kv int8 --logits-out no.safetensors
+
 say "w8a8 with masks between documents"
 run 0 "$banyan" train c.yaml --set name=masked --set data.documents=mask --set train.steps=6
 refused "--eval with --method w8a8: " runs/masked --method w8a8 --out no --eval held-out
 run 2 "$banyan" eval runs/masked --precision int8
 holds err "--precision: "
+run 2 "$banyan" eval runs/masked --kv int8
+holds err "--kv: "
 run 0 "$banyan" compress runs/masked --method w8a8 --out masked

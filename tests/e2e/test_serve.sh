@@ -164,8 +164,19 @@ background=
 holds stream "data: [DONE]"
 ! grep -q '"error"' stream || fail "the stream ended with $(grep '"error"' stream)"
 
+say "a KV cache of 8-bit integers"
+serve_ready --workers 1 --kv int8
+curl -sf "$url/v1/completions" -H 'Content-Type: application/json' \
+    -d '{"model": "tiny", "prompt": "apple", "max_tokens": 3, "temperature": 0, "logprobs": 0}' >answer || fail "no answer"
+run 0 "$banyan" generate runs/tiny --prompt apple --tokens 3 --temperature 0 --logprobs 0 --kv int8 --json
+python3 - answer out <<'END' || fail "not the cache of generate: $(cat answer out)"
+import json, sys
+served = json.load(open(sys.argv[1]))["choices"][0]["logprobs"]["token_logprobs"]
+local = [t["log_probability"] for t in json.load(open(sys.argv[2]))["logprobs"]]
+assert len(served) == 3 and all(abs(a - b) < 1e-5 * abs(b) for a, b in zip(served, local)), (served, local)
+END
+
 say "a gateway that dies while the server stops is an error of the server"
-serve_ready --workers 1
 worker=$(pgrep -P "$server" -f "banyan worker")
 kill -STOP "$worker"
 curl -s "$url/v1/completions" -H 'Content-Type: application/json' -d '{"model": "tiny", "prompt": "apple", "max_tokens": 9}' >answer &

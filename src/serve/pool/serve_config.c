@@ -141,6 +141,8 @@ static const by__key keys[] = {
     {"worker", "precision", BY__KEY_TEXT, OWN(worker.precision), "\"\"",
      .help = "precision of the weights: f32, bf16, fp16, int8, w8a8, fp8 or int4; empty: the "
              "model's"},
+    {"worker", "kv", BY__KEY_TEXT, OWN(worker.kv), "auto", .choices = "auto|int8",
+     .help = "KV cache of language models: auto as the precision, int8 with 8-bit integers"},
     {"worker", "sessions", BY__KEY_INT, OWN(worker.sessions), "0", 0, 65536,
      .help = "sequences that a worker runs at the same time; 0: the engine's default (16)"},
     {"worker", "context", BY__KEY_INT, OWN(worker.context), "0", 0, BY__MI24,

@@ -363,7 +363,12 @@ static by_status find_weights(by__worker *w, by_error *error)
         BY_TRY(by__lease_open(&w->lease, o->checkpoint, error));
     }
     if (o->version == NULL || o->checkpoint == NULL) {
-        BY_TRY(by__served_version_find(&w->served, o->model, o->adapter, o->precision, error));
+        char *settings;
+        BY_TRY(by_worker_settings(&settings, o, error));
+        by_status status =
+            by__served_version_find(&w->served, o->model, o->adapter, settings, error);
+        free(settings);
+        BY_TRY(status);
         o->version = o->version == NULL ? w->served.name : o->version;
         o->checkpoint =
             o->checkpoint == NULL && w->served.is_run ? w->served.directory : o->checkpoint;

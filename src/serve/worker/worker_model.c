@@ -69,6 +69,7 @@ static by_status open_engine(by__served_model *m, const by_pretrained *pretraine
                                  .pool_bytes = o->pool_bytes,
                                  .threads = o->threads,
                                  .precision = o->precision,
+                                 .kv = o->kv,
                                  .vocab = (int64_t)by_tokenizer_vocab(m->tokenizer)};
     int64_t sessions = options.sessions > 0 ? options.sessions : 16;
     /* A few more than run, so that the engine never waits for the broker. */
@@ -168,6 +169,21 @@ by_status by_worker_check(const by_worker_options *options, by_error *error)
                            : BY_OK;
     by_pretrained_close(&pretrained);
     return status;
+}
+
+by_status by_worker_settings(char **out, const by_worker_options *options, by_error *error)
+{
+    by__text text = {0};
+    by__text_format(&text, "%s", options->precision == NULL ? "" : options->precision);
+    if (options->kv != NULL) {
+        by__text_format(&text, " kv=%s", options->kv);
+    }
+    if (text.failed) {
+        by__text_free(&text);
+        return by_error_set(error, BY_EMEMORY, "out of memory: settings");
+    }
+    *out = text.data;
+    return BY_OK;
 }
 
 by_status by__served_open(by__served_model *m, const by_worker_options *options, const by__log *log,
