@@ -32,8 +32,9 @@ typedef struct by_pretrained by_pretrained;
 /* Opens a run directory (config.yaml, checkpoints/step-*): its newest valid checkpoint or, with
  * `best`, the one with the lowest validation loss; or a directory with config.json and safetensors
  * weights (a checkpoint, or one saved by `transformers`); or a GGUF file (banyan/export.h). The
- * config is resolved; its model section is that of the weights' config.json. Returns BY_EIO if
- * `path` is none of these, BY_EFORMAT if a file is malformed, BY_ESTATE if the run has no such
+ * config is resolved; its model section is that of the weights' config.json. Without a run,
+ * precision.compute is bf16 for a language model whose matrices are all stored so. Returns BY_EIO
+ * if `path` is none of these, BY_EFORMAT if a file is malformed, BY_ESTATE if the run has no such
  * checkpoint, BY_EARG for `best` if `path` is not a run. */
 BY_API by_status by_pretrained_open(by_pretrained **out, const char *path, bool best,
                                     by_error *error);

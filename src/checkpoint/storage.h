@@ -325,12 +325,14 @@ int by__compare_entries(const void *a, const void *b);
 const by__tensor_entry *by__weights_entry(const by_weights *weights, size_t i);
 /* The tensor with that name; NULL: there is none. */
 const by__tensor_entry *by__weights_find(const by_weights *weights, const char *name);
-/* Like by_weights_tensor; data is NULL if the tensor is cut over files. */
 /* Releases the page cache of a file's values that are unlikely to be read again; values that are
  * not in a file are kept. */
 void by__weights_release(const by_weights *weights, const void *data, size_t bytes);
+/* Like by_weights_tensor; data is NULL if the tensor is cut over files. */
 by_status by__weights_describe(const by_weights *weights, const char *name, by_tensor_view *out,
                                by_error *error);
+/* Returns whether there are matrices and all of them are stored in bf16. */
+bool by__weights_in_bf16(const by_weights *weights);
 /* Calls take(user, ...) with the bytes of a whole tensor in order: in one call or, if it is cut
  * over files or computed, in several. Stops at the first error. */
 by_status by__entry_bytes(const by__tensor_entry *entry,

@@ -115,6 +115,19 @@ const by__coded *by__weights_coded(const by_weights *weights, const char *name)
     return entry == NULL ? NULL : by__entry_coded(entry);
 }
 
+bool by__weights_in_bf16(const by_weights *weights)
+{
+    bool found = false;
+    for (size_t i = 0; i < weights->count; i++) {
+        const by__tensor_entry *entry = weights->entries[i];
+        if (entry->rank >= 2 && (entry->dtype == BY_F32 || entry->dtype == BY_F16)) {
+            return false;
+        }
+        found = found || (entry->rank >= 2 && entry->dtype == BY_BF16);
+    }
+    return found;
+}
+
 size_t by_weights_count(const by_weights *weights)
 {
     return weights->count;

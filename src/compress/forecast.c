@@ -15,12 +15,13 @@ static uint64_t bytes_of_codes(const by__linear *l, const by__stored_as *how)
 }
 
 /* Finds out the format in which inference computes with the result: bf16 with codes; else the
- * model's own, or the default for a directory, which has no precision.compute. */
+ * model's own, or for the directory of another one that of its weights. */
 static by_status read_compute(by_dtype *out, const by__compression *c, by_error *error)
 {
     by_config *plain;
     *out = BY_BF16;
-    if (c->method->store != NULL || by_weights_in_codes(c->weights)) {
+    if (c->method->store != NULL || by_weights_in_codes(c->weights) ||
+        by__weights_in_bf16(c->weights)) {
         return BY_OK;
     }
     if (c->method == &by__method_none) {

@@ -85,6 +85,15 @@ static by_status take_task(by_pretrained *p, by_error *error)
                          error);
 }
 
+/* Weights of a directory or a file that are stored in bf16 are used so: f32 would take twice the
+ * memory, and restore nothing of what rounding took. */
+static by_status take_precision(by_pretrained *p, by_error *error)
+{
+    bool narrow = !p->is_run && strcmp(by_model_reads(&p->config->model), "tokens") == 0 &&
+                  by__weights_in_bf16(p->weights);
+    return narrow ? by_config_set(p->config, "precision.compute=bf16", error) : BY_OK;
+}
+
 /* Takes the model from the weights' own config.json, even if the run's config differs. */
 static by_status read_model(by_pretrained *p, by_error *error)
 {
@@ -101,6 +110,9 @@ static by_status read_model(by_pretrained *p, by_error *error)
     }
     if (status == BY_OK) {
         status = take_task(p, error);
+    }
+    if (status == BY_OK) {
+        status = take_precision(p, error);
     }
     if (status == BY_OK) {
         status = by_config_resolve(p->config, error);

@@ -23,11 +23,16 @@ EOF
 for logits in models/*.logits.safetensors; do
     model=${logits%.logits.safetensors}
     say "$model is read, and written as a checkpoint"
-    run 0 "$banyan" eval "$model" --tokens "$logits" --logits-out "$model.banyan.safetensors"
+    run 0 "$banyan" eval "$model" --tokens "$logits" --logits-out "$model.banyan.safetensors" --precision f32
     run 0 "$banyan" train c.yaml --set "model.from=$model"
     mv runs/saved/checkpoints/step-00000001 "$model.saved"
     rm -r runs
 done
+
+say "weights in bf16 are used so"
+run 0 "$banyan" eval models/qwen3 --tokens models/qwen3.logits.safetensors --logits-out default.safetensors
+run 0 "$banyan" eval models/qwen3 --tokens models/qwen3.logits.safetensors --logits-out narrow.safetensors --precision bf16
+same default.safetensors narrow.safetensors
 
 say "logits are those of transformers, and it loads each checkpoint as the class that it was"
 run 0 "$python" "$checker" compare models
