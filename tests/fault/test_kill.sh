@@ -32,16 +32,23 @@ while [ "$kills" -lt "$wanted_kills" ]; do
     draws=$((draws + 1))
     delay=$(awk -v seed="$seed$draws" 'BEGIN { srand(seed); printf "%.3f", 0.02 + 0.6 * rand() }')
     sleep "$delay"
-    if ! kill -9 "$background" 2>/dev/null; then
-        # It was done before: from the middle again, for as many kills as are left.
-        wait "$background" || { cat err >&2; fail "a resumed run failed"; }
-        rm -rf runs/killed/checkpoints/step-00000[1-3]* runs/killed/checkpoints/best.json
-    else
-        wait "$background"
-        [ $? -eq 137 ] || { cat err >&2; fail "the run ended by itself"; }
+    kill -9 "$background" 2>/dev/null
+    wait "$background"
+    code=$?
+    case $code in
+    137)
         kills=$((kills + 1))
         check_checkpoints
-    fi
+        ;;
+    0)
+        # It was done before: from the middle again, for as many kills as are left.
+        rm -rf runs/killed/checkpoints/step-00000[1-3]* runs/killed/checkpoints/best.json
+        ;;
+    *)
+        cat err >&2
+        fail "a run ended by itself, with code $code"
+        ;;
+    esac
     if [ -e runs/killed/config.yaml ]; then
         "$banyan" train --resume runs/killed --from-start --quiet >out 2>err &
     else
