@@ -296,7 +296,7 @@ struct by_device {
     by__context context;
     size_t alignment;
     bool host_memory;
-    bool on_use;
+    bool on_use; /* by__device_allocate_on_use was called */
 };
 
 /* Fills the error of a failed call: program, node, kernel, and for a collective the error in

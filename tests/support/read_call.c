@@ -26,3 +26,14 @@ by__call *read_call(const by__call_form *form, const char *body, const char **pa
     (void)form->read(call, &request, param, error);
     return call;
 }
+
+void stream_text(by__call *call, const char *text, by__text *out)
+{
+    by__text_free(&call->choices[0].text);
+    call->form->first(call, 0, out);
+    for (size_t at = 0; at < strlen(text); at += 2) {
+        size_t n = strlen(text + at) < 2 ? 1 : 2;
+        by__text_add_bytes(&call->choices[0].text, text + at, n);
+        call->form->text(call, 0, text + at, n, NULL, out);
+    }
+}

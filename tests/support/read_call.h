@@ -1,4 +1,4 @@
-/* read_call: the call that a body makes of a form, without a server. */
+/* The call that a body makes of a form, and its stream, without a server. */
 #ifndef BY_TESTS_READ_CALL_H
 #define BY_TESTS_READ_CALL_H
 
@@ -8,5 +8,7 @@
  * it; freed with by__call_free. */
 by__call *read_call(const by__call_form *form, const char *body, const char **param,
                     by_error *error);
+/* Prints the beginning of a call's stream, and a text in pieces of two bytes. */
+void stream_text(by__call *call, const char *text, by__text *out);
 
 #endif

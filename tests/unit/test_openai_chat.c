@@ -202,13 +202,7 @@ static void check_stream(by__call *call, size_t i)
     const char *text = calling[i].text;
     const char *finish = NULL;
     json_t *last = NULL;
-    by__text_free(&call->choices[0].text);
-    call->form->first(call, 0, &out);
-    for (size_t at = 0; at < strlen(text); at += 2) {
-        size_t n = strlen(text + at) < 2 ? 1 : 2;
-        by__text_add_bytes(&call->choices[0].text, text + at, n);
-        call->form->text(call, 0, text + at, n, NULL, &out);
-    }
+    stream_text(call, text, &out);
     call->form->stop(call, 0, calling[i].reason, &out);
     for (const char *line = out.data; line != NULL && *line != '\0';
          line = strstr(line, "\n\n") + 2) {

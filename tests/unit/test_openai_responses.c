@@ -266,13 +266,7 @@ static void check_stream(by__call *call, size_t row)
     by__text out = {0};
     const char *text = calling[row].text;
     reader r = {.output = json_array()};
-    by__text_free(&call->choices[0].text);
-    call->form->first(call, 0, &out);
-    for (size_t at = 0; at < strlen(text); at += 2) {
-        size_t n = strlen(text + at) < 2 ? 1 : 2;
-        by__text_add_bytes(&call->choices[0].text, text + at, n);
-        call->form->text(call, 0, text + at, n, NULL, &out);
-    }
+    stream_text(call, text, &out);
     call->form->stop(call, 0, calling[row].reason, &out);
     call->form->end(call, &out);
     assert_false(out.failed);
