@@ -1,6 +1,7 @@
 /* What a worker cannot do once it is warm: each forbidden call is tried in a process of its own. */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -16,10 +17,12 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <uv.h>
 
 #include "serve/worker/sandbox.h"
 #include "temporary.h"
@@ -217,17 +220,156 @@ static int with_network(void)
     return open && closed && told != NULL && strcmp(told, "socket") == 0 ? 0 : 2;
 }
 
+/* ---- an event loop, as a worker's ---- */
+
+typedef struct served_loop {
+    uv_loop_t loop;
+    uv_async_t wake;
+    uv_timer_t timer;
+    uv_pipe_t pipe;
+    uv_connect_t connecting;
+    uv_write_t writing;
+    struct sockaddr_un address;
+    char byte;
+    unsigned seen; /* a bit for each of the three events below */
+} served_loop;
+
+static void see(served_loop *l, unsigned event)
+{
+    l->seen |= 1U << event;
+    if (l->seen == 7) {
+        uv_stop(&l->loop);
+    }
+}
+
+static void on_echo(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
+{
+    if (count == 1 && buffer->base[0] == 'e') {
+        see(stream->data, 0);
+    }
+}
+
+static void give_byte(uv_handle_t *handle, size_t wanted, uv_buf_t *buffer)
+{
+    served_loop *l = handle->data;
+    (void)wanted;
+    *buffer = uv_buf_init(&l->byte, 1);
+}
+
+static void on_connect(uv_connect_t *request, int code)
+{
+    static char letter = 'e';
+    served_loop *l = request->data;
+    uv_buf_t buffer = uv_buf_init(&letter, 1);
+    if (code == 0) {
+        (void)uv_read_start((uv_stream_t *)&l->pipe, give_byte, on_echo);
+        (void)uv_write(&l->writing, (uv_stream_t *)&l->pipe, &buffer, 1, NULL);
+    } else {
+        uv_stop(&l->loop);
+    }
+}
+
+static void on_wake(uv_async_t *wake)
+{
+    see(wake->data, 1);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    see(timer->data, 2);
+}
+
+static void *send_wake(void *user)
+{
+    (void)uv_async_send(user);
+    return NULL;
+}
+
+/* 0: a loop that was made before the sandbox takes handles, connections and messages of threads
+ * inside it. */
+static int with_loop(void)
+{
+    by_error error = {0};
+    served_loop l = {.address = {.sun_family = AF_UNIX}};
+    pthread_t thread;
+    (void)snprintf(l.address.sun_path, sizeof l.address.sun_path, "%s/socket", directory);
+    if (by__sandbox_prepare(&error) != BY_OK || uv_loop_init(&l.loop) != 0 ||
+        uv_async_init(&l.loop, &l.wake, on_wake) != 0 || uv_timer_init(&l.loop, &l.timer) != 0) {
+        return 1;
+    }
+    /* A library that looks for io_uring does without it, whenever it looks. */
+    char parameters[256] = {0};
+    bool absent = syscall(SYS_io_uring_setup, 1, parameters) == -1 && errno == ENOSYS;
+    if (!absent || by__sandbox_enter(false, &error) != BY_OK) {
+        return 2;
+    }
+    absent = syscall(SYS_io_uring_setup, 1, parameters) == -1 && errno == ENOSYS;
+    l.wake.data = l.timer.data = l.pipe.data = l.connecting.data = &l;
+    if (!absent || uv_pipe_init(&l.loop, &l.pipe, 0) != 0 ||
+        uv_timer_start(&l.timer, on_timer, 1, 0) != 0) {
+        return 3;
+    }
+    uv_pipe_connect(&l.connecting, &l.pipe, l.address.sun_path, on_connect);
+    if (pthread_create(&thread, NULL, send_wake, &l.wake) != 0) {
+        return 4;
+    }
+    (void)uv_run(&l.loop, UV_RUN_DEFAULT);
+    (void)pthread_join(thread, NULL);
+    return l.seen == 7 && by__sandbox_violation() == NULL ? 0 : 5;
+}
+
+static int code_of_child(pid_t child)
+{
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void test_loop(void **state)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    char byte = 0;
+    (void)state;
+    (void)snprintf(address.sun_path, sizeof address.sun_path, "%s/socket", directory);
+    int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        _exit(with_loop());
+    }
+    /* The kernel has accepted the connection, or the child has ended. */
+    struct pollfd waiting = {.fd = listener, .events = POLLIN};
+    int connection = -1;
+    while (connection < 0 && poll(&waiting, 1, 100) >= 0) {
+        siginfo_t ended = {0};
+        if ((waiting.revents & POLLIN) != 0) {
+            connection = accept(listener, NULL, NULL);
+        } else if (waitid(P_PID, (id_t)child, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+                   ended.si_pid == child) {
+            break;
+        }
+    }
+    if (connection >= 0 && read(connection, &byte, 1) == 1) {
+        assert_int_equal(write(connection, &byte, 1), 1);
+    }
+    assert_int_equal(code_of_child(child), 0);
+    (void)close(connection);
+    (void)close(listener);
+}
+
+/* ---- calls ---- */
+
 /* `row` behind the last one: with_network. */
 static int code_of(size_t row, bool closed)
 {
-    int status = 0;
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         _exit(row == BY_ARRAY_LENGTH(rows) ? with_network() : in_sandbox(row, closed));
     }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return code_of_child(child);
 }
 
 static void test_calls(void **state)
@@ -267,6 +409,6 @@ static int tear_down(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_calls)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_loop), cmocka_unit_test(test_calls)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

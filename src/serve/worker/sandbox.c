@@ -85,8 +85,20 @@ static const int forbidden[] = {
     SCMP_SYS(kexec_load), SCMP_SYS(kexec_file_load), SCMP_SYS(init_module), SCMP_SYS(finit_module),
     SCMP_SYS(delete_module), SCMP_SYS(reboot), SCMP_SYS(swapon), SCMP_SYS(swapoff), SCMP_SYS(iopl),
     SCMP_SYS(ioperm), SCMP_SYS(sethostname), SCMP_SYS(setdomainname), SCMP_SYS(settimeofday),
-    SCMP_SYS(clock_settime), SCMP_SYS(quotactl), SCMP_SYS(syslog), SCMP_SYS(acct),
-    SCMP_SYS(io_uring_setup), SCMP_SYS(io_uring_enter), SCMP_SYS(io_uring_register)};
+    SCMP_SYS(clock_settime), SCMP_SYS(quotactl), SCMP_SYS(syslog), SCMP_SYS(acct)};
+
+/* io_uring runs calls that no filter sees. Its three calls fail as on a kernel without it, on which
+ * libraries then do without: libuv from 1.49 on would make a ring for each event loop. */
+static int add_ring_rules(scmp_filter_ctx filter)
+{
+    static const int rings[] = {SCMP_SYS(io_uring_setup), SCMP_SYS(io_uring_enter),
+                                SCMP_SYS(io_uring_register)};
+    int code = 0;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rings) && code == 0; i++) {
+        code = seccomp_rule_add(filter, SCMP_ACT_ERRNO(ENOSYS), rings[i], 0);
+    }
+    return code;
+}
 
 /* Refuses a call if its argument at `index` equals `value` in the bits of `mask`. */
 static int refuse_masked(scmp_filter_ctx filter, int call, unsigned index, uint64_t mask,
@@ -168,6 +180,28 @@ static int add_socket_rules(scmp_filter_ctx filter, bool network)
     return code;
 }
 
+/* Loads a filter for all threads and frees it; code: what adding its rules returned. */
+static by_status load(scmp_filter_ctx filter, int code, by_error *error)
+{
+    code = code != 0 ? code : seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
+    code = code != 0 ? code : seccomp_load(filter);
+    seccomp_release(filter);
+    return code == 0 ? BY_OK
+                     : by_error_set(error, BY_ESTATE,
+                                    "cannot set up the sandbox of the worker (%s): run it where "
+                                    "seccomp is allowed, or add --no-sandbox",
+                                    uv_strerror(code));
+}
+
+by_status by__sandbox_prepare(by_error *error)
+{
+    scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+    if (filter == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a sandbox");
+    }
+    return load(filter, add_ring_rules(filter), error);
+}
+
 by_status by__sandbox_enter(bool network, by_error *error)
 {
     struct sigaction action = {.sa_sigaction = on_refused, .sa_flags = SA_SIGINFO | SA_RESTART};
@@ -179,15 +213,9 @@ by_status by__sandbox_enter(bool network, by_error *error)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(forbidden) && code == 0; i++) {
         code = seccomp_rule_add(filter, SCMP_ACT_TRAP, forbidden[i], 0);
     }
+    code = code != 0 ? code : add_ring_rules(filter);
     code = code != 0 ? code : add_file_rules(filter);
     code = code != 0 ? code : add_process_rules(filter);
     code = code != 0 ? code : add_socket_rules(filter, network);
-    code = code != 0 ? code : seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
-    code = code != 0 ? code : seccomp_load(filter);
-    seccomp_release(filter);
-    return code == 0 ? BY_OK
-                     : by_error_set(error, BY_ESTATE,
-                                    "cannot set up the sandbox of the worker (%s): run it where "
-                                    "seccomp is allowed, or add --no-sandbox",
-                                    uv_strerror(code));
+    return load(filter, code, error);
 }

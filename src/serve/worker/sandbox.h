@@ -8,6 +8,10 @@
 
 #include "serve/serve.h"
 
+/* Makes io_uring fail from now on as on a kernel that lacks it. A loop that has a ring cannot go on
+ * in the sandbox, so this comes before the first event loop of the process. BY_ESTATE: the kernel
+ * does not support it. */
+by_status by__sandbox_prepare(by_error *error);
 /* Enables the sandbox for all threads of this process, permanently. network: internet sockets stay
  * allowed, for a broker on another machine. BY_ESTATE: the kernel does not support it. */
 by_status by__sandbox_enter(bool network, by_error *error);

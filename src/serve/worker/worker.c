@@ -529,6 +529,10 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
         release(&w);
         return status;
     }
+    if (!options->open && (status = by__sandbox_prepare(error)) != BY_OK) {
+        release(&w);
+        return status;
+    }
     int code = uv_loop_init(&w.loop);
     if (code < 0) {
         release(&w);
