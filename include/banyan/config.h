@@ -117,7 +117,8 @@ typedef struct by_train_config {
                                     default 12 */
     by_record_list batch_warmup; /* by_batch_stage: smaller batches for the first steps;
                                     default: none */
-    int64_t micro_batch;         /* sequences per micro-batch; divides batch; default -1: batch */
+    int64_t micro_batch;         /* sequences per micro-batch; divides batch; default -1: batch, or
+                                    what by_config_fit_ranks and by_trainer_open_fitting choose */
     int64_t eval_every;          /* steps between evaluations; 0: only at the end; default 250 */
     int64_t eval_batches;        /* micro-batches per evaluation;
                                     default -1 ("all"): the whole held-out set */
@@ -150,9 +151,10 @@ typedef struct by_optimizer_config {
     double min_lr;         /* final learning rate of cosine, linear and wsd; default -1: lr / 10 */
     char *schedule;        /* "cosine" (default), "linear", "constant", "wsd" (constant, then
                               decay) */
-    int64_t warmup;        /* steps of linear warm-up;
-                              default -1: 100, or steps / 10 if that is less */
-    int64_t decay;         /* wsd: steps of the final decay; default -1: a tenth of the steps */
+    double warmup;         /* steps of linear warm-up; until it is resolved, below 1: a share of
+                              the steps; default -1: 100, or steps / 10 if that is less */
+    double decay;          /* wsd: steps of the final decay; until it is resolved, below 1: a
+                              share of the steps; default -1: a tenth of the steps */
     double weight_decay;   /* decoupled, on matrices only; >= 0, default 0.1 */
     double clip;           /* bound on the global gradient norm; 0: none; default 1 */
     char *lr_scaling;      /* how lr grows with train.batch / lr_batch:

@@ -88,6 +88,15 @@ typedef struct by_trainer_options {
  * nothing to train. */
 BY_API by_status by_trainer_open(by_trainer **out, const by_config *config,
                                  const by_trainer_options *options, by_error *error);
+/* Chooses train.micro_batch for a number of ranks, if by_config_resolve derived it: the largest
+ * with which the rank that has most examples of a step has as few as possible. The weights depend
+ * on it. Returns BY_ECONFIG if config.parallel does not match the number of ranks. */
+BY_API by_status by_config_fit_ranks(by_config *config, int ranks, by_error *error);
+/* by_config_fit_ranks and by_trainer_open; then, if the plan does not fit (by_plan_limit) and
+ * train.micro_batch was derived, again with the largest one that fits on all ranks, if any does.
+ * Collective. */
+BY_API by_status by_trainer_open_fitting(by_trainer **out, by_config *config,
+                                         const by_trainer_options *options, by_error *error);
 BY_API void by_trainer_close(by_trainer **trainer);
 /* Returns the planned memory. */
 BY_API const by_memory_report *by_trainer_memory(const by_trainer *trainer);

@@ -18,7 +18,7 @@ typedef struct curve {
     cli_timing timing[MOST_COUNTS]; /* of rank 0 */
 } curve;
 
-/* Copies the config with micro-batches small enough for this many ranks; the global batch stays the
+/* Copies the config with micro-batches that fit this many ranks; the global batch stays the
  * same. */
 static by_status fit_config(by_config **out, const by_config *config, int ranks, by_error *error)
 {
@@ -26,13 +26,21 @@ static by_status fit_config(by_config **out, const by_config *config, int ranks,
     if (status != BY_OK) {
         return status;
     }
+    status = by_config_fit_ranks(*out, ranks, error);
     by_train_config *train = &(*out)->train;
-    int64_t most = train->batch / ranks;
-    while (train->micro_batch > 1 &&
-           (train->micro_batch > most || train->batch % train->micro_batch != 0)) {
-        train->micro_batch--;
+    int64_t fits = train->micro_batch;
+    while (fits > 1 && (fits > train->batch / ranks || train->batch % fits != 0)) {
+        fits--;
     }
-    return BY_OK;
+    if (status == BY_OK) { /* as a given value, which fewer ranks do not choose again */
+        char setting[64];
+        (void)snprintf(setting, sizeof setting, "train.micro_batch=%lld", (long long)fits);
+        status = by_config_set(*out, setting, error);
+    }
+    if (status != BY_OK) {
+        by_config_close(out);
+    }
+    return status;
 }
 
 /* Measures one point: the first ranks train, the others wait. */

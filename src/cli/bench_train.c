@@ -185,7 +185,7 @@ const cli_command cli_bench_train = {
         "\n"
         "examples:\n"
         "  banyan bench train examples/gpt2_124m.yaml --steps 5 --json\n"
-        "  mpirun -n 2 banyan bench train examples/gpt2_124m.yaml --set train.micro_batch=2\n"
+        "  mpirun -n 2 banyan bench train examples/gpt2_124m.yaml\n"
         "\n"
         "Sizes that the data would determine are assumed: a vocabulary of 65, 10 classes,\n"
         "images of 1 x 28 x 28, rows of 8 numbers. Under mpirun the whole job is timed, and the\n"

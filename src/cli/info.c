@@ -267,7 +267,7 @@ static by_status show(const request *r, by_config *config, by_error *error)
     if (r->graph) {
         return print_planned_graph(config, &options, error);
     }
-    status = by_trainer_open(&trainer, config, &options, error);
+    status = by_trainer_open_fitting(&trainer, config, &options, error);
     if (status != BY_OK) {
         return status;
     }

@@ -134,10 +134,10 @@ static by_status take_steps(cli_profiled *p, source *s, int64_t steps, bool alon
     return status;
 }
 
-static by_status set_up(cli_profiled *p, const by_config *config, by_comm *comm, by_error *error)
+static by_status set_up(cli_profiled *p, by_config *config, by_comm *comm, by_error *error)
 {
     const by_trainer_options options = {.comm = comm, .speeds = cli_speeds(config)};
-    by_status status = by_trainer_open(&p->trainer, config, &options, error);
+    by_status status = by_trainer_open_fitting(&p->trainer, config, &options, error);
     if (status == BY_OK) {
         status = by_trainer_allocate(p->trainer, error);
     }

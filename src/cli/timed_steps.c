@@ -65,7 +65,7 @@ by_status cli_time_training(cli_timing *out, by_config *config, int64_t steps, b
     by_trainer *trainer;
     const by_trainer_options options = {.comm = comm, .speeds = cli_speeds(config)};
     *out = (cli_timing){0};
-    by_status status = by_trainer_open(&trainer, config, &options, error);
+    by_status status = by_trainer_open_fitting(&trainer, config, &options, error);
     if (status != BY_OK) {
         return status;
     }

@@ -33,6 +33,20 @@ uint64_t by_config_samples(const by_config *config, int64_t step)
     return samples + (uint64_t)step * (uint64_t)config->train.batch;
 }
 
+int64_t by__batch_divisor(const by_config *config)
+{
+    int64_t divisor = config->train.batch;
+    for (size_t i = 0; i < config->train.batch_warmup.count; i++) {
+        int64_t other = stage_at(config, i)->batch;
+        while (other != 0) {
+            int64_t rest = divisor % other;
+            divisor = other;
+            other = rest;
+        }
+    }
+    return divisor;
+}
+
 by_status by__check_batch_warmup(const by_config *config, by_error *error)
 {
     const by_train_config *train = &config->train;

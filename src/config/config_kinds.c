@@ -157,6 +157,7 @@ by_status by_config_copy(by_config **out, const by_config *config, by_error *err
         bool active = by__entry_active(whole, from);
         bool good = by__value_verify(from, from->origin == NULL ? "config" : from->origin,
                                      active ? error : NULL) == BY_OK;
+        to->derived = from->derived;
         if (good) {
             status = by__value_copy(&made->entries[i], from, error);
         } else if (active) {
@@ -371,6 +372,7 @@ static by_status assign(by__entry *entry, const by__config_node *node, const cha
     free(entry->refusal);
     entry->origin = origin;
     entry->refusal = refusal;
+    entry->derived = 0;
     return BY_OK;
 }
 

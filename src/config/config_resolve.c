@@ -1,5 +1,6 @@
 /* Derives values left open and checks constraints between keys. */
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "config/schema.h"
@@ -17,6 +18,20 @@ bool by__config_is_given(const by_config *config, const char *key)
 {
     const by__entry *entry = by__entry_at((const by__config *)config, key);
     return entry != NULL && entry->origin != NULL;
+}
+
+void by__config_derive(by_config *config, const char *key, int64_t value)
+{
+    by__entry *entry = by__entry_at((by__config *)config, key);
+    assert(entry != NULL && entry->key.type == BY__KEY_INT);
+    *(int64_t *)entry->at = value;
+    entry->derived = value;
+}
+
+bool by__config_is_derived(const by_config *config, const char *key)
+{
+    const by__entry *entry = by__entry_at((const by__config *)config, key);
+    return entry != NULL && entry->derived != 0 && *(const int64_t *)entry->at == entry->derived;
 }
 
 /* Formats the divisors of `whole` nearest to `part`, one on either side: "10, 20". */
@@ -58,33 +73,59 @@ by_status by__config_divides(const by_config *config, const char *part, const ch
                         near_divisors(nearest, a, b));
 }
 
+/* Turns a share of the steps into their number, which is at least `least`. */
+static double steps_of(double value, int64_t steps, double least)
+{
+    double number = value > 0.0 && value < 1.0 ? round(value * (double)steps) : value;
+    return number < least ? least : number;
+}
+
+static void resolve_schedule(by_optimizer_config *optimizer, int64_t steps)
+{
+    int64_t tenth = steps / 10;
+    if (optimizer->warmup == -1.0) {
+        optimizer->warmup = (double)(tenth < 100 ? tenth : 100);
+    }
+    if (optimizer->decay == -1.0) {
+        optimizer->decay = (double)tenth;
+    }
+    /* Shares that make up the whole run may round to one step more. */
+    bool shared = optimizer->warmup < 1.0 && optimizer->decay < 1.0 &&
+                  optimizer->warmup + optimizer->decay <= 1.0;
+    optimizer->warmup = steps_of(optimizer->warmup, steps, 0.0);
+    optimizer->decay = steps_of(optimizer->decay, steps, 1.0);
+    if (shared && optimizer->decay > 1.0 && optimizer->decay > (double)steps - optimizer->warmup) {
+        optimizer->decay = (double)steps - optimizer->warmup;
+    }
+}
+
 static by_status resolve_training(by_config *config, by_error *error)
 {
     by_train_config *train = &config->train;
     by_optimizer_config *optimizer = &config->optimizer;
-    if (train->micro_batch == -1) {
-        train->micro_batch = train->batch;
+    bool again = by__config_is_derived(config, "train.micro_batch") &&
+                 by__batch_divisor(config) % train->micro_batch != 0;
+    if (train->micro_batch == -1 || again) {
+        by__config_derive(config, "train.micro_batch", by__batch_divisor(config));
     }
     BY_TRY(by__config_divides(config, "train.micro_batch", "train.batch", error));
-    int64_t tenth = train->steps / 10;
-    if (optimizer->warmup == -1) {
-        optimizer->warmup = tenth < 100 ? tenth : 100;
-    }
-    if (optimizer->decay == -1) {
-        optimizer->decay = tenth < 1 ? 1 : tenth;
-    }
+    resolve_schedule(optimizer, train->steps);
     if (optimizer->min_lr == -1.0) {
         optimizer->min_lr = optimizer->lr / 10.0;
     }
-    if (optimizer->warmup > train->steps) {
-        return by_error_set(error, BY_ECONFIG, "%s: warmup %lld is more than steps %lld",
+    if (optimizer->warmup > (double)train->steps) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s: warmup %lld is more than steps %lld; a share of them fits any "
+                            "number, such as optimizer.warmup=0.05",
                             by__config_where(config, "optimizer.warmup", "train.steps"),
                             (long long)optimizer->warmup, (long long)train->steps);
     }
     if (strcmp(optimizer->schedule, "wsd") == 0 &&
-        optimizer->decay > train->steps - optimizer->warmup) {
+        optimizer->decay > (double)train->steps - optimizer->warmup) {
         return by_error_set(
-            error, BY_ECONFIG, "%s: decay %lld and warmup %lld together are more than steps %lld",
+            error, BY_ECONFIG,
+            "%s: decay %lld and warmup %lld together are more than steps %lld; shares of them fit "
+            "any number, such as optimizer.warmup=0.05 and optimizer.decay=0.1",
             by__config_where(config, "optimizer.decay", "optimizer.warmup"),
             (long long)optimizer->decay, (long long)optimizer->warmup, (long long)train->steps);
     }

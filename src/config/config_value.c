@@ -259,6 +259,12 @@ static bool real_in_range(const by__key *key, double value)
     return above_and_below(key, value) && above_and_below(key, (double)(float)value);
 }
 
+/* A share below 1, or a whole number. */
+static bool share_in_range(const by__key *key, double value)
+{
+    return real_in_range(key, value) && (value < 1.0 || value == floor(value));
+}
+
 static bool int_in_range(const by__key *key, int64_t value)
 {
     if (key->derived != NULL && value == -1) {
@@ -381,6 +387,8 @@ static bool convert(number *out, size_t index, const by__key *key, const by__sca
         return parse_whole(&out->seed, &negative, item->text) && !negative;
     case BY__KEY_SWITCH:
         return parse_switch(&out->whole, item, key->derived != NULL);
+    case BY__KEY_SHARE:
+        return parse_real(&out->real[0], item->text) && share_in_range(key, out->real[0]);
     case BY__KEY_REAL:
     case BY__KEY_PAIR:
         return parse_real(&out->real[index], item->text) && real_in_range(key, out->real[index]);
@@ -480,6 +488,7 @@ by_status by__value_set(by__entry *entry, const by__config_node *node, const cha
         memcpy(at, &value.seed, sizeof value.seed);
         break;
     case BY__KEY_REAL:
+    case BY__KEY_SHARE:
         memcpy(at, &value.real[0], sizeof value.real[0]);
         break;
     case BY__KEY_PAIR:
@@ -515,6 +524,7 @@ by_status by__value_copy(by__entry *to, const by__entry *from, by_error *error)
     case BY__KEY_SIZE:
     case BY__KEY_SEED:
     case BY__KEY_REAL:
+    case BY__KEY_SHARE:
         memcpy(to->at, from->at, 8);
         break;
     case BY__KEY_PAIR:
@@ -557,6 +567,9 @@ by_status by__value_verify(const by__entry *entry, const char *where, by_error *
         break;
     case BY__KEY_REAL:
         good = real_in_range(key, reals[0]);
+        break;
+    case BY__KEY_SHARE:
+        good = share_in_range(key, reals[0]);
         break;
     case BY__KEY_PAIR:
         good = real_in_range(key, reals[0]) && real_in_range(key, reals[1]);

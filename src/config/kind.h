@@ -16,6 +16,7 @@ typedef enum by__key_type {
     BY__KEY_INT,    /* int64_t */
     BY__KEY_SEED,   /* uint64_t, the whole range */
     BY__KEY_REAL,   /* double */
+    BY__KEY_SHARE,  /* double: a share if below 1, otherwise a whole number */
     BY__KEY_PAIR,   /* double[2]; written as a list of two */
     BY__KEY_SWITCH, /* int64_t: 1 true, 0 false */
     BY__KEY_SIZE,   /* int64_t: bytes */
@@ -24,7 +25,8 @@ typedef enum by__key_type {
     BY__KEY_RECORDS /* by_record_list; a list of mappings whose keys are `fields` */
 } by__key_type;
 
-/* Where a value is stored. `holds` is the type of the C field: INT for a SWITCH or a SIZE. */
+/* Where a value is stored. `holds` is the type of the C field: INT for a SWITCH or a SIZE, REAL for
+ * a SHARE. */
 typedef struct by__place {
     bool own; /* in the kind's struct, not in by_config */
     size_t offset;
@@ -114,6 +116,12 @@ void *by__kind_own(const by_kind_values *own, const by__kind *kind);
 const char *by__config_where(const by_config *config, const char *first, const char *second);
 /* Returns true if a file or an override sets this key, false if it has its default. */
 bool by__config_is_given(const by_config *config, const char *key);
+/* Replaces the value of an integer key by one chosen for -1. The key may be derived again while
+ * by__config_is_derived: until a value is set. */
+void by__config_derive(by_config *config, const char *key, int64_t value);
+bool by__config_is_derived(const by_config *config, const char *key);
+/* Returns the largest number that divides the batch of every step. */
+int64_t by__batch_divisor(const by_config *config);
 /* Refuses an integer that does not divide another and suggests the nearest divisors:
  * "train.yaml:14: micro_batch 12 does not divide batch 100; nearest: 10, 20". */
 by_status by__config_divides(const by_config *config, const char *part, const char *whole,

@@ -112,7 +112,9 @@ static const by__key common[] = {
              "200}]`; the schedule of the learning rate then follows the number of sequences seen, "
              "in units of batch"},
     {"train", "micro_batch", BY__KEY_INT, BY__FIELD(train.micro_batch), "-1", 1, BY__MI24,
-     .derived = "equal to batch", .help = "sequences per forward and backward pass; divides batch"},
+     .derived = "batch, or the part of it that gives each rank work and fits into memory",
+     .help = "sequences per forward and backward pass; divides batch. The weights depend on it, so "
+             "the value chosen for -1 is stored with the run and kept by a resume"},
     {"train", "eval_every", BY__KEY_INT, BY__FIELD(train.eval_every), "250", 0, BY__MANY,
      .help = "steps between evaluations; 0: at the end only"},
     {"train", "eval_batches", BY__KEY_INT, BY__FIELD(train.eval_batches), "all", 1, BY__MANY,
@@ -135,11 +137,13 @@ static const by__key common[] = {
      .choices = "cosine|linear|constant|wsd",
      .help = "learning rate after warm-up; wsd (warmup-stable-decay): constant, then a final "
              "decay"},
-    {"optimizer", "warmup", BY__KEY_INT, BY__FIELD(optimizer.warmup), "-1", 0, BY__MANY,
+    {"optimizer", "warmup", BY__KEY_SHARE, BY__FIELD(optimizer.warmup), "-1", 0, BY__MANY,
      .derived = "100, or a tenth of the steps where that is fewer",
-     .help = "steps of linear warm-up; at most train.steps"},
-    {"optimizer", "decay", BY__KEY_INT, BY__FIELD(optimizer.decay), "-1", 1, BY__MANY,
-     .derived = "a tenth of the steps, at least 1", .help = "steps of the final decay of wsd"},
+     .help = "steps of linear warm-up, or, below 1, their share of train.steps (0.05); at most "
+             "train.steps"},
+    {"optimizer", "decay", BY__KEY_SHARE, BY__FIELD(optimizer.decay), "-1", 0, BY__MANY,
+     BY__ABOVE_MIN, .derived = "a tenth of the steps, at least 1",
+     .help = "steps of the final decay of wsd, or, below 1, their share of train.steps"},
     {"optimizer", "weight_decay", BY__KEY_REAL, BY__FIELD(optimizer.weight_decay), "0.1", 0, 1000,
      .help = "decoupled weight decay, of matrices only"},
     {"optimizer", "clip", BY__KEY_REAL, BY__FIELD(optimizer.clip), "1", 0, 1e9,
@@ -481,6 +485,9 @@ void by__key_accepts(by__text *out, const by__key *key)
     case BY__KEY_REAL:
         by__text_add(out, "a number ");
         add_range(out, key);
+        break;
+    case BY__KEY_SHARE:
+        by__text_format(out, "a whole number up to %.10g, or a share below 1", key->max);
         break;
     case BY__KEY_PAIR:
         by__text_add(out, "a list of two numbers, each ");

@@ -61,6 +61,7 @@ typedef struct by__entry {
     void *at;             /* the value */
     char *origin;         /* "train.yaml:14" or an override; NULL while it is the default */
     char *refusal;        /* why the value that was given suits only another kind; NULL: it suits */
+    int64_t derived;      /* what was chosen for -1 (by__config_derive); 0: nothing was */
 } by__entry;
 
 typedef struct by__config {

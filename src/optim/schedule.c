@@ -17,7 +17,7 @@ double by_learning_rate(const by_optimizer_config *config, double step, double s
 {
     double lr = config->lr;
     double low = config->min_lr;
-    double first = (double)config->warmup;
+    double first = config->warmup;
     if (step < first) {
         return lr * (step + 1.0) / (first + 1.0);
     }
@@ -25,7 +25,7 @@ double by_learning_rate(const by_optimizer_config *config, double step, double s
         return lr;
     }
     if (strcmp(config->schedule, "wsd") == 0) {
-        double last = steps - (double)config->decay;
+        double last = steps - config->decay;
         first = last > first ? last : first;
     }
     if (step < first || steps <= first) {

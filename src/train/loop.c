@@ -78,9 +78,8 @@ static by_status complete_resumed(by__job *job, by_error *error)
 /* Completes the config from its data and weights. */
 static by_status complete_config(by__job *job, by_error *error)
 {
-    BY_TRY(job->options->resume != NULL ? complete_resumed(job, error)
-                                        : by_task_complete(job->data, job->config, error));
-    return by_config_hash(job->config, job->config_hash, error);
+    return job->options->resume != NULL ? complete_resumed(job, error)
+                                        : by_task_complete(job->data, job->config, error);
 }
 
 /* Plans the loaders; only the data are allocated so far. */
@@ -186,8 +185,11 @@ static by_status open_job(by__job *job, by_error *error)
     by__layout layout;
     /* On all ranks, before they wait for each other. */
     BY_TRY(by__run_dir_check(job->options->config, error));
-    BY_TRY(by__layout_resolve(&layout, job->options->config, comm == NULL ? 1 : by_comm_size(comm),
-                              comm == NULL ? 0 : by_comm_rank(comm), error));
+    int ranks = comm == NULL ? 1 : by_comm_size(comm);
+    BY_TRY(by_config_copy(&job->config, job->options->config, error));
+    BY_TRY(by_config_fit_ranks(job->config, ranks, error));
+    BY_TRY(by__layout_resolve(&layout, job->config, ranks, comm == NULL ? 0 : by_comm_rank(comm),
+                              error));
     job->comm = layout.ranks > 1 ? comm : NULL;
     bool leads = by__job_leads(job);
     BY_TRY(by__job_alike(job, error));
@@ -195,7 +197,6 @@ static by_status open_job(by__job *job, by_error *error)
         BY_TRY(leads ? by__run_dir_find(job, error) : BY_OK);
         BY_TRY(share_run(job, error));
     }
-    BY_TRY(by_config_copy(&job->config, job->options->config, error));
     const by_lora_config *lora = &job->config->lora;
     if (lora->rank > 0 && job->config->model.from[0] == '\0') {
         return by_error_set(error, BY_ECONFIG,
@@ -214,7 +215,8 @@ static by_status open_job(by__job *job, by_error *error)
     BY_TRY(complete_config(job, error));
     by_trainer_options options = own == NULL ? (by_trainer_options){0} : *own;
     options.data_bytes = job->data->bytes;
-    BY_TRY(by_trainer_open(&job->trainer, job->config, &options, error));
+    BY_TRY(by_trainer_open_fitting(&job->trainer, job->config, &options, error));
+    BY_TRY(by_config_hash(job->config, job->config_hash, error));
     BY_TRY(plan_data(job, error));
     BY_TRY(open_loaders(job, error));
     BY_TRY(by_trainer_allocate(job->trainer, error));

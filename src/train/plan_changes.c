@@ -97,18 +97,6 @@ static bool may_fit(const search *s, const by_config *config)
     return fits;
 }
 
-/* Growing batches must be whole micro-batches, too. */
-static bool divides_batches(const by_config *config, int64_t d)
-{
-    const by_record_list *stages = &config->train.batch_warmup;
-    const by_batch_stage *list = stages->items;
-    bool divides = config->train.batch % d == 0;
-    for (size_t i = 0; i < stages->count; i++) {
-        divides = divides && list[i].batch % d == 0;
-    }
-    return divides;
-}
-
 /* Finds the largest fitting micro-batch below the config's by bisection: the plan grows with it. */
 static bool find_micro_batch(const search *s, by_config *config, by_plan_change *out)
 {
@@ -121,9 +109,10 @@ static bool find_micro_batch(const search *s, by_config *config, by_plan_change 
     }
     /* Ranks of `expert` divide the examples of a micro-batch. */
     int64_t unit = layout.size[BY_MESH_EXPERT];
+    int64_t all = by__batch_divisor(config); /* growing batches must be whole micro-batches, too */
     for (int64_t d = unit; d < config->train.micro_batch && high < BY_ARRAY_LENGTH(divisors);
          d += unit) {
-        if (divides_batches(config, d)) {
+        if (all % d == 0) {
             divisors[high++] = d;
         }
     }
@@ -142,6 +131,21 @@ static bool find_micro_batch(const search *s, by_config *config, by_plan_change 
         }
     }
     return low > 0;
+}
+
+by_status by__micro_batch_within(int64_t *out, const by_config *config,
+                                 const by_trainer_options *options, uint64_t limit, by_error *error)
+{
+    by_config *copy;
+    by_plan_change change = {0};
+    const search s = {.config = config,
+                      .options = *options,
+                      .limit = limit,
+                      .ranks = options->comm == NULL ? 1 : by_comm_size(options->comm)};
+    BY_TRY(by_config_copy(&copy, config, error));
+    *out = find_micro_batch(&s, copy, &change) ? change.micro_batch : 0;
+    by_config_close(&copy);
+    return BY_OK;
 }
 
 static void describe(const search *s, unsigned set, by_plan_change *change)

@@ -51,7 +51,7 @@ static by_status refuse_product(const by_config *config, int64_t product, int de
     return BY_ECONFIG;
 }
 
-/* Derives the sizes of all axes, whose product is `ranks`. */
+/* Derives the sizes of all axes, whose product is the layout's number of ranks. */
 static by_status derive(by__layout *l, const by_config *config, by_error *error)
 {
     int derived = -1;
@@ -72,6 +72,13 @@ static by_status derive(by__layout *l, const by_config *config, by_error *error)
     return product == l->ranks && derived < 0
                ? BY_OK
                : refuse_product(config, product, derived, l->ranks, error);
+}
+
+by_status by__layout_axes(by__layout *l, const by_config *config, by_error *error)
+{
+    BY_TRY(derive(l, config, error));
+    l->replicas = l->size[BY_MESH_DATA] * l->size[BY_MESH_SHARD];
+    return BY_OK;
 }
 
 /* Every replica must compute at least one micro-batch of a step. */
@@ -155,13 +162,12 @@ by_status by__layout_resolve(by__layout *out, const by_config *config, int ranks
                              by_error *error)
 {
     by__layout l = {.ranks = ranks, .rank = rank};
-    BY_TRY(derive(&l, config, error));
+    BY_TRY(by__layout_axes(&l, config, error));
     int left = rank;
     for (int axis = BY_MESH_AXES - 1; axis >= 0; axis--) {
         l.place[axis] = left % l.size[axis];
         left /= l.size[axis];
     }
-    l.replicas = l.size[BY_MESH_DATA] * l.size[BY_MESH_SHARD];
     l.replica = l.place[BY_MESH_DATA] * l.size[BY_MESH_SHARD] + l.place[BY_MESH_SHARD];
     BY_TRY(check_batch(&l, config, error));
     BY_TRY(check_axes(&l, config, error));
@@ -194,7 +200,15 @@ void by__layout_alone(by__layout *out)
 by_status by_train_check_ranks(const by_config *config, int ranks, int *unit, by_error *error)
 {
     by__layout layout;
-    BY_TRY(by__layout_resolve(&layout, config, ranks, 0, error));
-    *unit = ranks / layout.size[BY_MESH_DATA];
-    return BY_OK;
+    by_config *copy;
+    BY_TRY(by_config_copy(&copy, config, error));
+    by_status status = by_config_fit_ranks(copy, ranks, error);
+    if (status == BY_OK) {
+        status = by__layout_resolve(&layout, copy, ranks, 0, error);
+    }
+    by_config_close(&copy);
+    if (status == BY_OK) {
+        *unit = ranks / layout.size[BY_MESH_DATA];
+    }
+    return status;
 }

@@ -101,6 +101,8 @@ typedef struct by__layout {
  * numbers and values that would fit. */
 by_status by__layout_resolve(by__layout *out, const by_config *config, int ranks, int rank,
                              by_error *error);
+/* The part of it that sets sizes and replicas of a layout of layout->ranks ranks. */
+by_status by__layout_axes(by__layout *layout, const by_config *config, by_error *error);
 /* Formats "pipeline 0, data 1": a number for each axis that is larger than 1, such as layout->place
  * or layout->size; truncated to `size` bytes. */
 void by__layout_describe(const by__layout *layout, const int numbers[BY_MESH_AXES], char *text,

@@ -179,6 +179,11 @@ by_pass_options by__trainer_pass_options(const by_trainer *t, const by_model *mo
  * passes find one (trainer.c). */
 by_status by__trainer_build(by_trainer **out, const by_config *config, const by_trainer_options *o,
                             size_t arena_bytes, by_error *error);
+/* Sets *out to the largest micro-batch below the config's whose plan takes at most `limit` bytes;
+ * 0: none. Not collective. */
+by_status by__micro_batch_within(int64_t *out, const by_config *config,
+                                 const by_trainer_options *options, uint64_t limit,
+                                 by_error *error);
 /* by_trainer_open without the other ranks: the choice that this rank would make
  * (trainer_budget.c). */
 by_status by__trainer_open_alone(by_trainer **out, const by_config *config,

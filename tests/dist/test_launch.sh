@@ -101,6 +101,26 @@ for victim in 0 3; do
     same_end
 done
 
+say "micro-batches fit the ranks by themselves; a resume on other ranks keeps them"
+set_aside=$*
+set -- train c.yaml --quiet --set optimizer.warmup=0.05 --set checkpoint.every=2 --set train.threads=1
+run 0 "$banyan" launch -n 4 "$@" --set train.steps=4 --set name=fitting
+holds runs/fitting/config.yaml "  micro_batch: 2"
+holds runs/fitting/config.yaml "  warmup: 0"
+run 0 "$banyan" "$@" --set train.steps=4 --set name=given --set train.micro_batch=2
+for name in fitting given; do
+    run 0 "$banyan" checkpoint digest runs/$name/checkpoints/step-00000004
+    mv out $name.digest
+done
+same given.digest fitting.digest
+rm -r runs/fitting/checkpoints/step-00000004
+run 0 "$banyan" launch -n 3 train --resume runs/fitting --quiet
+holds runs/fitting/config.yaml "  micro_batch: 2"
+run 0 "$banyan" checkpoint digest runs/fitting/checkpoints/step-00000004
+same given.digest out
+# shellcheck disable=SC2086
+set -- $set_aside
+
 say "a configuration that does not fit the ranks is found before any rank starts"
 run 2 "$banyan" launch -n 6 "$@" --set train.batch=8
 holds err "fewer than the 6 ranks"

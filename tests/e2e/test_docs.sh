@@ -9,11 +9,11 @@ cat >bin/banyan <<END
 #!/bin/sh
 case "\$1 \$2" in
 "train --resume") exec "$banyan" "\$@" ;;
-"train "*) exec "$banyan" "\$@" --set train.steps=4 --set optimizer.warmup=1 --set train.eval_every=2 --set train.eval_batches=1 ;;
+"train "*) exec "$banyan" "\$@" --set train.steps=4 --set train.eval_every=2 --set train.eval_batches=1 ;;
 esac
 case "\$*" in
 "launch "*--dry-run*) ;;
-"launch "*" train "*) exec "$banyan" "\$@" --set train.steps=4 --set optimizer.warmup=1 --set train.eval_every=2 --set train.eval_batches=1 ;;
+"launch "*" train "*) exec "$banyan" "\$@" --set train.steps=4 --set train.eval_every=2 --set train.eval_batches=1 ;;
 esac
 exec "$banyan" "\$@"
 END

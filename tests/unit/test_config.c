@@ -15,6 +15,7 @@
 #include "banyan/serve_config.h"
 #include "config/schema.h"
 #include "config_text.h"
+#include "runner.h"
 
 static void unresolved(const char *text, const char *message)
 {
@@ -357,9 +358,11 @@ static void test_cross_checks(void **state)
                "train.yaml:3: heads 4 gives heads of width 3 (width 12 / heads); rotary embeddings "
                "need an even one");
     unresolved("train: {steps: 50}\noptimizer:\n  warmup: 100\n",
-               "train.yaml:3: warmup 100 is more than steps 50");
+               "train.yaml:3: warmup 100 is more than steps 50; a share of them fits any number, "
+               "such as optimizer.warmup=0.05");
     unresolved("train:\n  steps: 50\noptimizer: {schedule: wsd, warmup: 30, decay: 21}\n",
-               "train.yaml:3: decay 21 and warmup 30 together are more than steps 50");
+               "train.yaml:3: decay 21 and warmup 30 together are more than steps 50; shares of "
+               "them fit any number, such as optimizer.warmup=0.05 and optimizer.decay=0.1");
     unresolved("optimizer:\n  lr: 1e-4\n  min_lr: 1e-3\n",
                "train.yaml:3: min_lr 0.001 is more than lr 0.0001");
     unresolved("data: {text: a, train: b}",
@@ -380,6 +383,71 @@ static void test_cross_checks(void **state)
                         "number from 1 to 1048576");
     assert_int_equal(by_config_print(config, &(char *){NULL}, &error), BY_ECONFIG);
     by_config_close(&config);
+}
+
+/* Below 1 a number of steps is a share of them; printed and hashed as their number. */
+static void test_shares(void **state)
+{
+    BY_UNUSED(state);
+    static const struct {
+        const char *text;
+        double warmup;
+        double decay;
+    } rows[] = {
+        {"train: {steps: 2000}\noptimizer: {warmup: 0.05}", 100, 200},
+        {"train: {steps: 20000}\noptimizer: {warmup: 0.035, decay: 0.25}", 700, 5000},
+        {"train: {steps: 50}\noptimizer: {warmup: 0.05, decay: 0.001}", 3, 1},
+        {"train: {steps: 1}\noptimizer: {warmup: 0.05, schedule: wsd}", 0, 1},
+        {"train: {steps: 5}\noptimizer: {warmup: 0.5, decay: 0.5, schedule: wsd}", 3, 2},
+        {"train: {steps: 50}\noptimizer: {warmup: 1, decay: 1.0}", 1, 1},
+        {"train: {steps: 50}\noptimizer: {warmup: 0}", 0, 5},
+        {"train: {steps: 10_000_000}\noptimizer: {warmup: 1e6}", 1e6, 1e6},
+    };
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        char line[64];
+        by_config *config = config_good(rows[i].text);
+        by_error error = {0};
+        check_ok(by_config_resolve(config, &error), &error);
+        assert_true(config->optimizer.warmup == rows[i].warmup);
+        assert_true(config->optimizer.decay == rows[i].decay);
+        char *printed = config_printed(config);
+        (void)snprintf(line, sizeof line, "  warmup: %.0f\n", rows[i].warmup);
+        assert_non_null(strstr(printed, line));
+        free(printed);
+        by_config_close(&config);
+    }
+    static const char accepts[] = "is not -1 or a whole number up to 1e+15, or a share below 1";
+    static const char *const refused[] = {"1.5", "-0.05", "-2", "2.25", "true", "5%"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(refused); i++) {
+        char text[64];
+        char message[160];
+        (void)snprintf(text, sizeof text, "optimizer: {warmup: %s}", refused[i]);
+        (void)snprintf(message, sizeof message, "train.yaml:1: optimizer.warmup: \"%s\" %s",
+                       refused[i], accepts);
+        config_refused(text, message);
+    }
+}
+
+/* Every example can be shortened to any number of steps. */
+static void test_examples(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const names[] = {"demo",        "gpt2_1.5b",       "gpt2_124m",
+                                        "housing_mlp", "llama_125m",      "mixtral_tiny",
+                                        "mnist_vit",   "shakespeare_char"};
+    static const char *const steps[] = {"train.steps=1", "train.steps=2", "train.steps=50",
+                                        "train.steps=1000000"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
+        char path[512];
+        (void)snprintf(path, sizeof path, "%s/examples/%s.yaml", BY_SOURCE_DIR, names[i]);
+        for (size_t k = 0; k < BY_ARRAY_LENGTH(steps); k++) {
+            by_config *config;
+            by_error error = {0};
+            check_ok(by_config_open(&config, path, &steps[k], 1, &error), &error);
+            check_ok(by_config_resolve(config, &error), &error);
+            by_config_close(&config);
+        }
+    }
 }
 
 static void test_derived(void **state)
@@ -562,6 +630,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_reads_the_example),
+        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_examples),
         cmocka_unit_test(test_unknown_keys),
         cmocka_unit_test(test_duplicates),
         cmocka_unit_test(test_types),
