@@ -67,7 +67,7 @@ static by_status act(by_comm *comm, const char *mode, by_error *error)
         return by_error_set(error, BY_EIO, "disk /data is full");
     }
     if (last && strcmp(mode, "late") == 0) {
-        (void)sleep(3);
+        (void)sleep(6);
     }
     if (last && strcmp(mode, "die") == 0) {
         (void)raise(SIGKILL);
@@ -80,7 +80,7 @@ int main(int argc, char **argv)
     by_comm *comm = NULL;
     by_error error = {.message = ""};
     const char *mode = argc > 1 ? argv[1] : "all";
-    by_comm_options options = {.timeout = strcmp(mode, "late") == 0 ? 0.5 : 60};
+    by_comm_options options = {.timeout = strcmp(mode, "late") == 0 ? 2.0 : 300};
     by_status status = by_comm_open(&comm, &options, &error);
     int rank = comm == NULL ? -1 : by_comm_rank(comm);
     if (status == BY_OK) {

@@ -19,7 +19,7 @@ same_end() {
 }
 # start NAME: the job in the background on n1, until it trains
 start() {
-    on n1 "$banyan" launch --hostfile hostfile --silence 3s --threads 1 train c.yaml --set "name=$1" $common >out 2>err &
+    on n1 "$banyan" launch --hostfile hostfile --silence 5s --threads 1 train c.yaml --set "name=$1" $common >out 2>err &
     background=$!
     wait_for '"step":8,' "runs/$1/events.jsonl"
 }

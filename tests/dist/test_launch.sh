@@ -59,14 +59,18 @@ holds err "restart 1 of 10"
 same_end
 
 say "kill -9 of rank 2 while it waits in a collective"
-start --silence 20s "$@"
-signal_rank 1 STOP
-sleep 0.5
-signal_rank 2 KILL
-ends_with 0
-holds err "crash: rank 2 (host "
+# When it comes to wait there is not seen from outside: a kill that came too early is made again, later.
+for delay in 0.3 1 3 9 27; do
+    start --silence 100s "$@"
+    signal_rank 1 STOP
+    sleep "$delay"
+    signal_rank 2 KILL
+    ends_with 0
+    holds err "crash: rank 2 (host "
+    same_end
+    if grep -q -F "last collective: waits in " err; then break; fi
+done
 holds err "last collective: waits in "
-same_end
 
 say "kill -9 of rank 1 in a save, which all ranks write"
 start "$@" --set parallel.writers=4 --set checkpoint.every=2
@@ -84,11 +88,11 @@ holds err "crash: rank 1 (host "
 same_end
 
 say "a rank that is stopped: named, with the last thing it did; the job goes on"
-start --silence 2s "$@"
+start --silence 5s "$@"
 signal_rank 2 STOP
 ends_with 0
 holds err "hang: rank 2 (host "
-holds err "was not heard of for 2 s: step "
+holds err "was not heard of for 5 s: step "
 same_end
 
 for victim in 0 3; do
@@ -128,14 +132,14 @@ run 2 "$banyan" launch -n 4 "$@" --set parallel.data=3
 if grep -q OMP_NUM_THREADS err; then fail "ranks were started"; fi
 
 say "ranks whose kernels give other bits are refused, and doctor shows them"
-timeout 60 mpirun --bind-to none -n 1 "$banyan" "$@" --set name=mixed : -n 1 -x BANYAN_ISA=baseline "$banyan" "$@" >out 2>err
+timeout 1700 mpirun --bind-to none -n 1 "$banyan" "$@" --set name=mixed : -n 1 -x BANYAN_ISA=baseline "$banyan" "$@" >out 2>err
 case $? in
 2 | 6) ;; # of whichever rank mpirun sees first: the one that is wrong, or its peer
 *) cat err >&2 && fail "ranks of different kernels train together" ;;
 esac
 holds err "rank 1 ("
 holds err "computes with kernels for baseline"
-run 1 timeout 60 mpirun --bind-to none -n 1 "$banyan" doctor : -n 1 -x BANYAN_ISA=baseline "$banyan" doctor
+run 1 timeout 1700 mpirun --bind-to none -n 1 "$banyan" doctor : -n 1 -x BANYAN_ISA=baseline "$banyan" doctor
 holds out "DIFFERENT    level:"
 holds out "so training refuses to start"
 

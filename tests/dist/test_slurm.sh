@@ -65,14 +65,14 @@ daemon() {
 }
 daemon munged munged --force --foreground --key-file="$cluster/munge.key" --socket="$cluster/run/munge.sock" \
     --pid-file="$cluster/run/munged.pid" --log-file="$cluster/munged.log" --seed-file="$cluster/munge.seed"
-for _ in $(seq 100); do [ -S "$cluster/run/munge.sock" ] && break; sleep 0.05; done
+for _ in $(seq 3000); do [ -S "$cluster/run/munge.sock" ] && break; sleep 0.05; done
 daemon slurmctld slurmctld -D -c
 daemon slurmd slurmd -D
-for _ in $(seq 100); do
-    timeout 2 sinfo -h -o %t 2>/dev/null | grep -q idle && break
+for _ in $(seq 3000); do
+    timeout 60 sinfo -h -o %t 2>/dev/null | grep -q idle && break
     sleep 0.1
 done
-timeout 2 sinfo -h -o %t 2>/dev/null | grep -q idle || { tail -n 5 "$cluster"/*.out; fail "the node is not idle"; }
+timeout 60 sinfo -h -o %t 2>/dev/null | grep -q idle || { tail -n 5 "$cluster"/*.out; fail "the node is not idle"; }
 
 # ---- training ----
 
@@ -90,7 +90,7 @@ same_end() {
 
 say "srun -n 2 banyan train: two ranks, the bits of one"
 # shellcheck disable=SC2086
-run 0 timeout 60 srun -n 2 "$banyan" train c.yaml --quiet --set name=srun --set train.micro_batch=4 $steps
+run 0 timeout 1700 srun -n 2 "$banyan" train c.yaml --quiet --set name=srun --set train.micro_batch=4 $steps
 same_end srun
 [ "$(ls -d runs/srun*)" = runs/srun ] || fail "the ranks trained apart: $(ls runs)"
 
@@ -104,13 +104,13 @@ until grep -q -s '"step":5,' runs/job/events.jsonl; do
     sleep 0.05
 done
 scancel --batch --signal=TERM "$job"
-for _ in $(seq 200); do
+for _ in $(seq 3000); do
     grep -q "all ranks save and exit" job.out && [ "$(state)" != RUNNING ] && break
     sleep 0.1
 done
 holds job.out "all ranks save and exit"
 holds runs/job/run.json '"status": "stopped"'
-for _ in $(seq 300); do
+for _ in $(seq 3000); do
     [ -z "$(state)" ] || [ "$(state)" = COMPLETED ] && break
     sleep 0.1
 done

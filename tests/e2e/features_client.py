@@ -23,7 +23,7 @@ def call(path, body=None):
     data = json.dumps(body).encode() if body else None
     request = urllib.request.Request(url + path, data, {"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=300) as answer:
             return answer.status, json.loads(answer.read())
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read())
@@ -193,7 +193,7 @@ def same(answer, wanted):
 
 
 def wait_ready():
-    end = time.time() + 60
+    end = time.time() + 300
     while call("/health/ready")[0] != 200 or predict([entity(0)])[0] != 200:
         assert time.time() < end, predict([entity(0)])
         time.sleep(0.05)
@@ -287,7 +287,7 @@ def check_down():
 
 def check_fallback():
     """The store is down, and `missing` goes on without it; a required feature cannot."""
-    end = time.time() + 60
+    end = time.time() + 300
     while call("/health/ready")[0] != 200 or predict([entity(1)])[0] == 503:
         assert time.time() < end, predict([entity(1)])
         time.sleep(0.05)

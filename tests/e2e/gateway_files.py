@@ -45,7 +45,7 @@ def is_reached():
 
 
 def wait_for(what):
-    end = time.time() + 30
+    end = time.time() + 300
     while not what():
         assert time.time() < end, "it did not come"
         time.sleep(0.05)

@@ -30,7 +30,7 @@ def ask(path, body):
 
 
 def job():
-    end = time.time() + 20
+    end = time.time() + 300
     while not worker.work():
         assert time.time() < end
     return worker.jobs.pop()
@@ -62,7 +62,7 @@ def embed(count, width, encoding):
     assert answer() == f'{{"object":"list","data":[{rows}],"model":"m",{used}}}'.encode()
 
 
-end = time.time() + 20
+end = time.time() + 300
 while b'"m"' not in urllib.request.urlopen(url + "/v1/models").read():
     assert time.time() < end
 for encoding in ("float", "base64"):

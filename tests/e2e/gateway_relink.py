@@ -40,7 +40,7 @@ class Broker:
 
     def wait_for(self, what):
         """The first message that is so."""
-        end = time.time() + 20
+        end = time.time() + 300
         while not [m for m in self.messages if what(m)]:
             assert time.time() < end, self.messages
             self.read(0.1)
@@ -56,7 +56,7 @@ class Broker:
 
 
 def wait_for(what):
-    end = time.time() + 20
+    end = time.time() + 300
     while not what():
         assert time.time() < end, "it did not come"
         time.sleep(0.01)

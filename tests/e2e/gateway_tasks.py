@@ -30,7 +30,7 @@ def start_broker(*more):
 
 def wait_for(what):
     """Until it is something, which is returned."""
-    end = time.time() + 20
+    end = time.time() + 300
     while True:
         out = what()
         if out:

@@ -56,7 +56,7 @@ class Browser:
         return self.send("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
     def wait(self, expression):
-        end = time.time() + 60
+        end = time.time() + 300
         while not self.value(expression):
             assert time.time() < end, (expression, self.value("document.body.innerText"), self.complaints)
             time.sleep(0.05)

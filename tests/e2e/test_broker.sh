@@ -52,7 +52,7 @@ while [ ! -s url ]; do kill -0 "$gateway" 2>/dev/null || { cat log >&2; fail "th
 [ "$(stat -c %a http.socket)" = 660 ] || fail "the socket's mode is $(stat -c %a http.socket)"
 run 0 curl -sf --unix-socket http.socket http://localhost/health/live
 say "and that one server has: a second is refused, and the next replaces what a killed one leaves"
-run 2 timeout 20 "$banyan" gateway --dir "$work/sock" --listen "unix:$work/http.socket"
+run 2 timeout 1700 "$banyan" gateway --dir "$work/sock" --listen "unix:$work/http.socket"
 holds err "cannot listen on unix:$work/http.socket: "
 holds err "end the program that listens there (\`ss -lxp\` names it), or choose another path (--listen)"
 run 0 curl -sf --unix-socket http.socket http://localhost/health/live

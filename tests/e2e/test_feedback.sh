@@ -27,7 +27,7 @@ counts() {
     tries=0
     until got="$(value "$one" "$1") $(value "$two" "$1")" && [ "$got" = "$2 $3" ]; do
         tries=$((tries + 1))
-        [ $tries -lt 100 ] || fail "$1 is $got at the two gateways, not $2 $3"
+        [ $tries -lt 3000 ] || fail "$1 is $got at the two gateways, not $2 $3"
         sleep 0.1
     done
 }

@@ -337,7 +337,7 @@ wait_for subscribe told
 for process in "worker runs/tiny --threads 1" "gateway --listen 127.0.0.1:0" "deploy v2 --name tiny" \
     "serve runs/tiny --listen 127.0.0.1:0 --dir $work/refused --threads 1"; do
     # shellcheck disable=SC2086
-    run 1 timeout 60 "$banyan" $process --broker "$broker"
+    run 1 timeout 1700 "$banyan" $process --broker "$broker"
     holds err "they speak protocol 7, this one 1; drain and end them all"
 done
 # Those that run go on; in another database of this Redis nobody is refused.

@@ -53,7 +53,7 @@ for _ in $(seq 100); do
     [ ! -s runs/live/events.jsonl ] || break
     sleep 0.1
 done
-run 0 timeout 120 "$banyan" watch runs/live --every 0.1s
+run 0 timeout 1700 "$banyan" watch runs/live --every 0.1s
 wait "$background"
 background=
 holds out "runs/live  running  step"

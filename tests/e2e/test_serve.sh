@@ -12,7 +12,7 @@ in_browser() {
         echo "not tested: the page in a browser, since chromium is not installed"
         return
     }
-    timeout 240 python3 "$root/tests/e2e/page_browser.py" "$browser" "$work/browser" "$url" "$@" ||
+    timeout 1700 python3 "$root/tests/e2e/page_browser.py" "$browser" "$work/browser" "$url" "$@" ||
         fail "the page in a browser"
 }
 
@@ -226,7 +226,7 @@ count_threads() {
     few=$(ls "$tasks" | wc -l)
     curl -sf "$url/v1/embeddings" -H 'Content-Type: application/json' -d '{"model": "tiny", "input": "apple"}' >answer || fail "no embedding"
     until [ "$(ls "$tasks" | wc -l)" -le "$few" ]; do
-        [ "$((waited += 1))" -lt 300 ] || fail "$(ls "$tasks" | wc -l) threads remain of $few"
+        [ "$((waited += 1))" -lt 3000 ] || fail "$(ls "$tasks" | wc -l) threads remain of $few"
         sleep 0.1
     done
     stop
@@ -257,13 +257,13 @@ python3 -c 'import socket, time
 s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1], flush=True); time.sleep(600)' >taken &
 aside=$!
 until [ -s taken ]; do sleep 0.1; done
-run 2 timeout 60 "$banyan" serve runs/tiny --listen "127.0.0.1:$(cat taken)" --dir "$work/sock"
+run 2 timeout 1700 "$banyan" serve runs/tiny --listen "127.0.0.1:$(cat taken)" --dir "$work/sock"
 holds err "cannot listen on 127.0.0.1:$(cat taken): address already in use: end the program that listens there"
 kill "$aside"
 aside=
 
 say "a part that never starts ends the server; one that was ready is started again"
-run 1 timeout 60 "$banyan" serve runs/tiny --listen 127.0.0.1:0 --dir "$work/sock" --tasks "$work/sock"
+run 1 timeout 1700 "$banyan" serve runs/tiny --listen 127.0.0.1:0 --dir "$work/sock" --tasks "$work/sock"
 holds err "the broker exited 5 times without becoming ready, the last time with code 1 (failed)"
 # As the kernel does where the model does not fit into the memory.
 serve

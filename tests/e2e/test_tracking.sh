@@ -20,7 +20,6 @@ set -- train c.yaml --json --set "track.sinks=[tensorboard, wandb]" --set train.
     --set track.sample_every=50 --set "track.sample_prompt=a " --set track.sample_tokens=20
 train_until 117 KILL "$banyan" "$@"
 [ "$code" -eq 137 ] || fail "exit code $code"
-sleep 1 # TensorBoard reads files in the order of the seconds in their names
 run 0 "$banyan" train --resume runs/killed
 run 0 "$banyan" train c.yaml --set train.steps=200 --set name=whole --set track.norms_every=25 \
     --set track.activations_every=25 --set track.sample_every=50 --set "track.sample_prompt=a " --set track.sample_tokens=20

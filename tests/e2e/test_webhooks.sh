@@ -33,7 +33,7 @@ listen=127.0.0.1:$own
 # check_webhooks FLAG...: of a server with the flags, whose gateway has the same address when it is started again.
 check_webhooks() {
     serve_ready --config serve.yaml "$@"
-    timeout 240 python3 "$root/tests/e2e/webhook_client.py" "$url" "$plain" "$tls" "$other_tls" "$work" "$server" || {
+    timeout 1700 python3 "$root/tests/e2e/webhook_client.py" "$url" "$plain" "$tls" "$other_tls" "$work" "$server" || {
         grep '"event":"webhook"' log | tail -n 40 >&2
         fail "webhooks $*"
     }

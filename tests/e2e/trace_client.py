@@ -45,7 +45,7 @@ def attributes(of):
 def complete(headers=None, path="/v1/completions", **more):
     body = {"model": "tiny", "prompt": "apple", "max_tokens": 40, "seed": 7, **more}
     request = urllib.request.Request(url + path, json.dumps(body).encode(), {"Content-Type": "application/json", **(headers or {})})
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=300) as answer:
         return answer.read(), answer.headers
 
 
@@ -55,7 +55,7 @@ def counter(name):
     return float([line for line in lines if line.startswith(name + " ")][0].split()[1])
 
 
-def wait_for(what, seconds=20):
+def wait_for(what, seconds=300):
     end = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < end, spans

@@ -20,7 +20,7 @@ def call(seed, stream, **more):
     """The whole text of an answer; an exception for anything that is not one."""
     body = {"model": model, "prompt": "apple", "max_tokens": 60, "seed": seed, "stream": stream, **more}
     request = urllib.request.Request(url + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as answer:
+    with urllib.request.urlopen(request, timeout=300) as answer:
         if not stream:
             return json.loads(answer.read())["choices"][0]["text"]
         text, last = "", b""

@@ -55,7 +55,7 @@ def rest(s):
 
 
 def metrics():
-    c = http.client.HTTPConnection(where.hostname, where.port, timeout=30)
+    c = http.client.HTTPConnection(where.hostname, where.port, timeout=300)
     c.request("GET", "/metrics")
     lines = c.getresponse().read().decode().splitlines()
     c.close()
@@ -66,7 +66,7 @@ def memory():
     return metrics()["process_resident_memory_bytes"]
 
 
-def wait_for(what, condition, seconds=30):
+def wait_for(what, condition, seconds=300):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, what
@@ -79,7 +79,7 @@ def normal():
     expected = None
     while not stopping.is_set():
         try:
-            c = http.client.HTTPConnection(where.hostname, where.port, timeout=30)
+            c = http.client.HTTPConnection(where.hostname, where.port, timeout=300)
             c.request("POST", "/v1/completions", json.dumps(ask), {"Content-Type": "application/json"})
             answer = c.getresponse()
             text = json.loads(answer.read())["choices"][0]["text"]

@@ -44,7 +44,7 @@ def count(what, code=None):
 
 
 def connect():
-    return http.client.HTTPConnection(where.hostname, where.port, timeout=60)
+    return http.client.HTTPConnection(where.hostname, where.port, timeout=300)
 
 
 def post(path, body, headers=None):
@@ -153,7 +153,7 @@ def run(number):
             time.sleep(0.05)
 
 
-def wait_for(what, seconds=60):
+def wait_for(what, seconds=300):
     end = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < end, f"it did not come: {counts}, {codes}, {wrong[:3]}"
@@ -180,7 +180,7 @@ def kill(role, number):
 
 
 def redis(*command):
-    got = subprocess.run(["redis-cli", "-p", options["redis"], *command], capture_output=True, text=True, timeout=60)
+    got = subprocess.run(["redis-cli", "-p", options["redis"], *command], capture_output=True, text=True, timeout=300)
     assert got.returncode == 0, got.stderr
     return got.stdout.strip()
 

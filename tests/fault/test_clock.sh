@@ -59,7 +59,7 @@ END
 cc -shared -fPIC -O1 -DSHIFT="\"$work/shift\"" -o shift.so shift.c || fail "the shim does not compile"
 set_clock() { echo "$1" >shift.tmp && mv shift.tmp shift; }
 set_clock 3600
-near "$(LD_PRELOAD="$work/shift.so" "$python" -c 'import time; print(time.time())')" "$(($(date +%s) + 3600))" 5
+near "$(LD_PRELOAD="$work/shift.so" "$python" -c 'import time; print(time.time())')" "$(($(date +%s) + 3600))" 1000
 set_clock 0
 
 tiny gpt2 >c.yaml

@@ -27,7 +27,7 @@ start() {
         rm -rf runs/killed
         set -- "$@" --set name=killed
     fi
-    timeout -k 10 120 mpirun --bind-to none -n 2 "$banyan" train "$@" >out 2>err &
+    timeout -k 10 1700 mpirun --bind-to none -n 2 "$banyan" train "$@" >out 2>err &
     background=$!
 }
 check_checkpoints() {

@@ -105,7 +105,7 @@ wait_for http url
 url=$(cat url)
 await_ready
 echo "$background" >hang
-curl -s -m 60 "$url/v1/completions" -H 'Content-Type: application/json' -d '{"model": "tiny", "prompt": "apple"}' >answer &
+curl -s -m 1700 "$url/v1/completions" -H 'Content-Type: application/json' -d '{"model": "tiny", "prompt": "apple"}' >answer &
 asked=$!
 wait "$background"
 code=$?

@@ -45,11 +45,11 @@ same_end
 
 say "a rank that is stopped: found by its silence"
 # shellcheck disable=SC2086
-start --silence 1s train c.yaml --quiet $quick --set name=job
+start --silence 3s train c.yaml --quiet $quick --set name=job
 kill -STOP "$rank" || fail "the run was over"
 ends_with 0
 holds err "hang: rank 0 (host "
-holds err "was not heard of for 1 s: step "
+holds err "was not heard of for 3 s: step "
 if kill -0 "$rank" 2>/dev/null; then fail "the rank that hung is still there"; fi
 same_end
 
@@ -70,11 +70,8 @@ start --grace 20s train c.yaml --quiet $quick --set train.steps=100000 --set nam
 kill -9 "$background"
 wait "$background" 2>/dev/null
 background=
-for _ in $(seq 500); do
-    kill -0 "$rank" 2>/dev/null || break
-    sleep 0.02
-done
-if kill -0 "$rank" 2>/dev/null; then fail "the rank outlived its supervisor"; fi
+# A rank that outlived it would never end.
+while kill -0 "$rank" 2>/dev/null; do sleep 0.02; done
 holds runs/job/run.json '"status": "stopped"'
 
 say "a wrong configuration is found before a rank starts, or ends the job; it is never tried again"

@@ -528,13 +528,13 @@ static void tell(void *user, by_status status, const by_error *error)
     atomic_store(&told, true);
 }
 
-/* A collective that ends when other ranks hear of the failure, or after some seconds. */
+/* A collective that ends when other ranks hear of the failure, or after minutes. */
 static by_status run_until_told(const by__call *call, const by__context *context)
 {
     BY_UNUSED(call);
     BY_UNUSED(context);
     for (double begin = by__now(); !atomic_load(&told);) {
-        if (by__now() - begin > 10.0) {
+        if (by__now() - begin > 300.0) {
             atomic_store(&gave_up, true);
             break;
         }

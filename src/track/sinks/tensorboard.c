@@ -5,9 +5,10 @@
  * buffer, its masked CRC-32C. Field numbers are those of tensorflow/core/util/event.proto and
  * framework/{summary,tensor,tensor_shape}.proto. When a run continues from a checkpoint, an event
  * with session_log START makes TensorBoard discard later steps of earlier files. */
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/protobuf.h"
@@ -148,12 +149,31 @@ static by_status write_start(tensorboard *t, const by__tracker_options *options,
     return write_event(t, error);
 }
 
+/* The second in the name of a new file. TensorBoard reads the files of a run in the order of their
+ * names, so a run that is resumed within a second, or after the clock was set back, names a later
+ * one than every file that is there. */
+static by_status name_second(long long *second, const char *directory, by_error *error)
+{
+    char **names;
+    size_t count;
+    BY_TRY(by__list_dir(&names, &count, directory, error));
+    for (size_t i = 0; i < count; i++) {
+        long long earlier;
+        if (sscanf(names[i], "events.out.tfevents.%lld.", &earlier) == 1 && earlier >= *second &&
+            earlier < LLONG_MAX) {
+            *second = earlier + 1;
+        }
+    }
+    by__names_free(names, count);
+    return BY_OK;
+}
+
 static by_status open_sink(void **sink, const by__tracker_options *options, by_error *error)
 {
     tensorboard *t;
     char host[128] = "";
     by__text path = {0};
-    time_t now = (time_t)options->time;
+    long long second = (long long)options->time;
     BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "tensorboard", error));
     *sink = t;
     t->file.fd = -1;
@@ -161,8 +181,10 @@ static by_status open_sink(void **sink, const by__tracker_options *options, by_e
     by__text_format(&path, "%s/tensorboard", options->run);
     by_status status = path.failed ? by_error_set(error, BY_EMEMORY, "out of memory: path")
                                    : by__make_dirs(path.data, error);
-    by__text_format(&path, "/events.out.tfevents.%010lld.%s.%ld.0", (long long)now, host,
-                    (long)getpid());
+    if (status == BY_OK) {
+        status = name_second(&second, path.data, error);
+    }
+    by__text_format(&path, "/events.out.tfevents.%010lld.%s.%ld.0", second, host, (long)getpid());
     if (status == BY_OK && path.failed) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: path");
     }
