@@ -6,6 +6,7 @@
 /* Conventions: errors, ownership, threads, names */
 #include "banyan/dtype.h"
 #include "banyan/exit.h"
+#include "banyan/json.h"
 #include "banyan/shape.h"
 #include "banyan/status.h"
 #include "banyan/text.h"

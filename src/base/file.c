@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "base/utf8.h"
 
 by_status by__io_error(by_error *error, const char *verb, const char *path)
 {
@@ -92,6 +93,16 @@ by_status by__file_read(char **out, size_t *length, const char *path, size_t max
     copy[size] = '\0';
     *out = copy;
     *length = size;
+    return BY_OK;
+}
+
+by_status by__file_read_text(char **out, size_t *length, const char *path, size_t max,
+                             by_error *error)
+{
+    BY_TRY(by__file_read(out, length, path, max, error));
+    size_t mark = by__mark_span(*out, *length);
+    *length -= mark;
+    memmove(*out, *out + mark, *length + 1);
     return BY_OK;
 }
 

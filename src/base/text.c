@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/utf8.h"
 
 /* Makes room for n more bytes and the NUL. */
 static bool grow(by__text *text, size_t n)
@@ -48,9 +49,9 @@ void by__text_format(by__text *text, const char *format, ...)
     text->length += (size_t)n;
 }
 
-/* Returns the length of the valid UTF-8 sequence at s (n bytes are left), or 0 if there is none. */
-static size_t utf8_length(const unsigned char *s, size_t n)
+size_t by__utf8_span(const char *text, size_t n)
 {
+    const unsigned char *s = (const unsigned char *)text;
     size_t length = s[0] < 0x80                   ? 1
                     : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
                     : (s[0] & 0xf0) == 0xe0       ? 3
@@ -70,11 +71,15 @@ static size_t utf8_length(const unsigned char *s, size_t n)
     return overlong || surrogate || too_large ? 0 : length;
 }
 
+size_t by__mark_span(const char *s, size_t n)
+{
+    return n >= 3 && memcmp(s, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
+
 bool by__utf8_valid(const char *s, size_t n)
 {
-    const unsigned char *bytes = (const unsigned char *)s;
     for (size_t i = 0; i < n;) {
-        size_t length = utf8_length(bytes + i, n - i);
+        size_t length = by__utf8_span(s + i, n - i);
         if (length == 0) {
             return false;
         }
@@ -97,7 +102,7 @@ void by__text_add_valid(by__text *text, const char *s, size_t n)
     size_t begin = 0; /* start of the valid bytes not added yet */
     size_t i = 0;
     while (i < n) {
-        size_t length = bytes[i] == 0 ? 0 : utf8_length(bytes + i, n - i);
+        size_t length = bytes[i] == 0 ? 0 : by__utf8_span(s + i, n - i);
         if (length == 0) {
             add_run(text, s, begin, i);
             by__text_add_bytes(text, "\xef\xbf\xbd", 3);
@@ -116,7 +121,7 @@ void by__text_json(by__text *text, const char *s, size_t n)
     by__text_add_bytes(text, "\"", 1);
     while (i < n) {
         unsigned char c = bytes[i];
-        size_t length = utf8_length(bytes + i, n - i);
+        size_t length = by__utf8_span(s + i, n - i);
         if (c >= 0x20 && c != '"' && c != '\\' && c != 0x7f && length > 0) {
             i += length;
             continue;

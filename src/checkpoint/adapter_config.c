@@ -1,10 +1,10 @@
 /* adapter_config.json of PEFT's LoRA. Unsupported features must be off in the file, so that an
  * adapter is either applied as PEFT would or refused. */
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "checkpoint/adapter.h"
 
 #define MAX_RANK (1 << 16)
@@ -152,7 +152,7 @@ by_status by__adapter_config_parse(by__adapter_config *out, const char *path, co
                                    size_t length, by_error *error)
 {
     json_error_t where;
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &where);
+    json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &where);
     by__adapter_config config = {0};
     if (!json_is_object(root)) {
         bool is_json = root != NULL;

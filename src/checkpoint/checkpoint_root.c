@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/paths.h"
 #include "checkpoint/storage.h"
 
@@ -250,7 +250,7 @@ by_status by__root_best(bool *marked, uint64_t *step, double *loss, const char *
         status = by__file_read(&text, &length, path, 4096, error);
     }
     if (*marked && status == BY_OK) {
-        json_t *root_value = json_loadb(text, length, JSON_REJECT_DUPLICATES, &json_error);
+        json_t *root_value = by_json_load(text, length, JSON_REJECT_DUPLICATES, &json_error);
         const json_t *step_value = json_object_get(root_value, "step");
         const json_t *loss_value = json_object_get(root_value, "loss");
         *loss = json_number_value(loss_value);

@@ -7,10 +7,10 @@
  *
  * They are read as tensors X.weight of f32. Codes have outputs as rows; a tensor that is [k, n], as
  * in GPT-2, is named in config.json's quantization_config.in_out. */
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/paths.h"
 #include "checkpoint/storage.h"
 
@@ -317,7 +317,7 @@ by_status by__coded_entries_make(by__coded_entries *out, const by__tensor_entry 
         coded += codes_of(entries[i]) != NULL;
     }
     if (config != NULL) {
-        json = json_loads(config, JSON_REJECT_DUPLICATES, NULL);
+        json = by__json_read(config, JSON_REJECT_DUPLICATES, NULL);
     }
     const reading r = {entries, count, path, json_object_get(json, "quantization_config"), error};
     by_status status = refuse_foreign(&r);

@@ -1,11 +1,11 @@
 /* The manifest of a checkpoint: prints it, parses it, and checks it and the files that it lists. */
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/json.h"
 #include "base/paths.h"
 #include "checkpoint/storage.h"
 
@@ -123,7 +123,7 @@ by_status by__manifest_parse(by__manifest *out, const char *path, const char *te
                              by_error *error)
 {
     json_error_t json_error;
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &json_error);
+    json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &json_error);
     if (root == NULL) {
         return by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, json_error.line, json_error.text);
     }

@@ -1,12 +1,12 @@
 /* Writes the model of a checkpoint as one directory that other programs can load. */
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "checkpoint/adapter.h"
 #include "checkpoint/origin.h"
 
@@ -165,7 +165,7 @@ static by_status write_config(const source *s, const char *directory, by_error *
 {
     by__origin origin = {0};
     const char *config = by_weights_config(s->weights);
-    json_t *root = config == NULL ? NULL : json_loads(config, 0, NULL);
+    json_t *root = config == NULL ? NULL : by__json_read(config, 0, NULL);
     json_t *copied = json_deep_copy(root);
     if (by_weights_in_codes(s->weights)) {
         (void)json_object_del(root, "quantization_config");
@@ -175,7 +175,7 @@ static by_status write_config(const source *s, const char *directory, by_error *
         status = by__origin_put(root, &origin, error);
     }
     bool changes = status == BY_OK && !json_equal(root, copied) && json_is_object(root);
-    char *text = changes ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    char *text = changes ? by__json_dump(root, JSON_INDENT(2)) : NULL;
     if (changes) {
         status = text == NULL
                      ? by_error_set(error, BY_EMEMORY, "out of memory: config.json")

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
+
 static by_status copy(char **out, const char *text, by_error *error)
 {
     if (text == NULL) {
@@ -63,7 +65,7 @@ static const char *config_text(const json_t *origin, const char *key)
 
 static by_status read_config(by__origin *out, const char *text, by_error *error)
 {
-    json_t *root = text == NULL ? NULL : json_loads(text, 0, NULL);
+    json_t *root = text == NULL ? NULL : by__json_read(text, 0, NULL);
     const json_t *origin = json_object_get(root, "banyan");
     by_status status = copy(&out->run, config_text(origin, "run"), error);
     if (status == BY_OK) {

@@ -1,10 +1,10 @@
 /* Reader of the safetensors format: u64 little-endian length N of a JSON header, the header, then
  * the data. A file is accepted only if every byte of its data belongs to exactly one tensor. */
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "checkpoint/storage.h"
 
 #define MAX_HEADER_BYTES UINT64_C(100000000)
@@ -252,7 +252,7 @@ by_status by__safetensors_parse(by__safetensors *out, const char *file, const ui
         return by_error_set(error, BY_EFORMAT, "%s: expected '{' at byte 8", file);
     }
     json_error_t json_error;
-    json_t *header = json_loadb(text, (size_t)length, JSON_REJECT_DUPLICATES, &json_error);
+    json_t *header = by_json_load(text, (size_t)length, JSON_REJECT_DUPLICATES, &json_error);
     if (header == NULL) {
         return by_error_set(error, BY_EFORMAT, "%s: header, byte %zu: %s", file,
                             8 + (size_t)(json_error.position < 0 ? 0 : json_error.position),

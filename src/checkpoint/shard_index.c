@@ -1,8 +1,8 @@
 /* Hugging Face's index of shards: which file has which tensor. */
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "checkpoint/storage.h"
 
 void by__index_free(by__index *index)
@@ -47,7 +47,7 @@ by_status by__index_parse(by__index *out, const char *path, const char *text, si
                           by_error *error)
 {
     json_error_t json_error;
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &json_error);
+    json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &json_error);
     if (root == NULL) {
         return by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, json_error.line, json_error.text);
     }

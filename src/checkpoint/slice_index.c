@@ -1,9 +1,9 @@
 /* STEM.slices.json: which file has which slice of each tensor that is cut over files. */
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "checkpoint/storage.h"
 
 #define FORMAT_NAME    "banyan-slices"
@@ -231,7 +231,7 @@ by_status by__slice_index_parse(by__slice_index *out, const char *path, const ch
                                 size_t length, by_error *error)
 {
     json_error_t json_error;
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &json_error);
+    json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &json_error);
     if (root == NULL) {
         return by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, json_error.line, json_error.text);
     }

@@ -2,10 +2,10 @@
  * strings, because JSON numbers can represent neither all of u64 nor nan and infinities. */
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "checkpoint/storage.h"
 
 #define STATE_VERSION 1
@@ -142,7 +142,7 @@ by_status by__state_parse(by__state *out, const char *path, const char *text, si
                           by_error *error)
 {
     json_error_t json_error;
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &json_error);
+    json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &json_error);
     if (root == NULL) {
         return by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, json_error.line, json_error.text);
     }

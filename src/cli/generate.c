@@ -77,6 +77,10 @@ by_status cli_read_prompt_file(char **out, size_t *length, const char *path, siz
         free(data);
         return status;
     }
+    if (used >= 3 && memcmp(data, "\xef\xbb\xbf", 3) == 0) { /* a byte-order mark */
+        used -= 3;
+        memmove(data, data + 3, used);
+    }
     data[used] = '\0';
     *out = data;
     *length = used;

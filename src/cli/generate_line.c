@@ -1,8 +1,10 @@
 /* A line of the file of `banyan generate --batch`: a prompt, or a JSON object with one. */
 #include <errno.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "banyan/json.h"
 #include "generate.h"
 
 /* True for an integer of at least `least`, or none. */
@@ -82,16 +84,9 @@ static by_status read_object(cli_prompt *out, const char *line, size_t length, c
                              size_t number, by_error *error)
 {
     json_error_t where;
-    out->parsed = json_loadb(line, length, JSON_REJECT_DUPLICATES, &where);
+    out->parsed = by_json_load(line, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
     const json_t *prompt = json_object_get(out->parsed, "prompt");
     const json_t *tokens = json_object_get(out->parsed, "tokens");
-    if (out->parsed == NULL && json_error_code(&where) == json_error_numeric_overflow) {
-        return by_error_set(
-            error, BY_EFORMAT,
-            "%s:%zu: a number is out of range; a \"seed\" beyond 2^63 - 1 is written "
-            "as a string of digits",
-            path, number);
-    }
     if (!json_is_string(prompt)) {
         return by_error_set(error, BY_EFORMAT,
                             "%s:%zu: not a JSON object with a string \"prompt\"%s%s", path, number,

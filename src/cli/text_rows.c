@@ -1,10 +1,10 @@
 /* Runs the texts of a file through a model in batches. */
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
+#include "banyan/json.h"
 #include "generate.h"
 #include "text_rows.h"
 
@@ -98,7 +98,7 @@ static by_status add_line(session *s, const char *line, size_t length, size_t nu
     if (line[0] != '{') {
         return add(s, line, length, error);
     }
-    json_t *object = json_loadb(line, length, JSON_REJECT_DUPLICATES, &where);
+    json_t *object = by_json_load(line, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
     const json_t *text = json_object_get(object, "text");
     by_status status =
         json_is_string(text)

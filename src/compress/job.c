@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/half.h"
+#include "base/json.h"
 #include "base/threads.h"
 #include "compress/compress.h"
 #include "data/tokenizer/gguf_tokenizer.h"
@@ -44,7 +45,7 @@ by_status by__job_look(by__compression *c, const by_pretrained *model,
                      "tensors", error));
     c->json = by_weights_config(c->weights) == NULL
                   ? NULL
-                  : json_loads(by_weights_config(c->weights), JSON_REJECT_DUPLICATES, NULL);
+                  : by__json_read(by_weights_config(c->weights), JSON_REJECT_DUPLICATES, NULL);
     if (!json_is_object(c->json)) {
         return by_error_set(error, BY_EFORMAT, "%s: config.json is not a JSON object",
                             by_pretrained_directory(model));
@@ -271,7 +272,7 @@ static by_status read_sizes(json_t **out, const by_model_config *config, by_erro
 {
     char *text;
     BY_TRY(by_model_config_json(&text, config, -1, error));
-    *out = json_loads(text, 0, NULL);
+    *out = by__json_read(text, 0, NULL);
     free(text);
     return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: config.json") : BY_OK;
 }

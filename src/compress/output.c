@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "compress/compress.h"
 #include "export/export.h"
 #include "infer/infer.h"
@@ -79,7 +80,7 @@ static by_status collect(content *x, const by__compression *c, by_compressed *ou
 
 static by_status write_config(const by__compression *c, by__file_list *written, by_error *error)
 {
-    char *text = json_dumps(c->json, JSON_INDENT(2));
+    char *text = by__json_dump(c->json, JSON_INDENT(2));
     by_status status = text == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: config.json")
                                     : by__sink_put(c->temporary, "config.json", text, strlen(text),
                                                    written, error);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "config/schema.h"
 
 #define FILE_LIMIT  ((size_t)1 << 20)
@@ -142,7 +143,7 @@ static by_status load_base(char **text, size_t *length, file_chain *chain, const
     const char *file = chain->shown[chain->count - 1];
     BY_TRY(enter(chain, sibling_path(file, base), where, error));
     by_status status =
-        by__file_read(text, length, chain->shown[chain->count - 1], FILE_LIMIT, error);
+        by__file_read_text(text, length, chain->shown[chain->count - 1], FILE_LIMIT, error);
     return status == BY_OK ? BY_OK : by_error_prefix(error, status, "%s: base", where);
 }
 
@@ -211,7 +212,7 @@ by_status by__config_open(by_config **out, const by__schema *schema, const char 
 {
     char *text;
     size_t length;
-    BY_TRY(by__file_read(&text, &length, path, FILE_LIMIT, error));
+    BY_TRY(by__file_read_text(&text, &length, path, FILE_LIMIT, error));
     by_status status =
         by__config_parse(out, schema, path, text, length, overrides, count, kept, error);
     free(text);

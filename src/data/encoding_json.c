@@ -1,8 +1,7 @@
 /* Encodings of tables as JSON, the format stored in checkpoints. */
 #include <string.h>
 
-#include <jansson.h>
-
+#include "base/json.h"
 #include "data/encoding.h"
 
 static void print_feature(by__text *text, const by__encoded *f)
@@ -146,7 +145,7 @@ by_status by_encoding_parse(by_encoding **out, const char *name, const char *tex
                             by_error *error)
 {
     json_error_t problem;
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &problem);
+    json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &problem);
     if (root == NULL) {
         return by_error_set(error, BY_EFORMAT, "%s:%d: %s", name, problem.line, problem.text);
     }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
+#include "base/json.h"
 
 #define WEIGHT_BITS 22
 
@@ -21,7 +21,7 @@ static int64_t side_of(const json_t *o, const char *key)
 
 void by__image_fit_parse(by_image_fit *out, const char *text, size_t length)
 {
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, NULL);
+    json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, NULL);
     const json_t *size = json_object_get(root, "size");
     const json_t *crop = json_object_get(root, "crop_size");
     const json_t *resample = json_object_get(root, "resample");

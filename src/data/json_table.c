@@ -1,11 +1,11 @@
 /* Tables from JSON lines: a row is an object of cells, such as a line of a payload log. Lines are
  * parsed twice, first to find the columns and their kinds, then to fill them. */
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/paths.h"
 #include "data/row_cell.h"
 #include "data/table_parts.h"
@@ -39,13 +39,13 @@ static by_status parse_line(lines *in, const char *begin, size_t length, by_erro
     const char *name = in->parts[in->part].name;
     json_error_t problem;
     json_decref(in->value);
-    in->value = json_loadb(begin, length, JSON_REJECT_DUPLICATES, &problem);
+    in->value = by_json_load(begin, length, JSON_REJECT_DUPLICATES, &problem);
     if (!json_is_object(in->value)) {
         return by_error_set(error, BY_EFORMAT, AT "%s", name, in->line,
                             in->value == NULL ? problem.text : "not a JSON object");
     }
     in->row = json_object_get(in->value, "row");
-    in->row = json_is_object(in->row) ? in->row : in->value;
+    in->row = json_is_object(in->row) && by__json_spelled(in->row) == NULL ? in->row : in->value;
     return BY_OK;
 }
 
@@ -76,7 +76,7 @@ static by_status read_cell(cell *out, const lines *in, const char *name, const j
                            by_error *error)
 {
     out->text = by__row_cell_text(out->digits, value);
-    if (json_is_number(value)) {
+    if (by__json_is_number(value)) {
         out->length = strlen(out->text);
         return BY_OK;
     }

@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include <jansson.h>
+#include "base/json.h"
 
 #define CHANNELS_LIMIT 65536
 
@@ -43,7 +43,7 @@ by_status by__pixel_scales_parse(by__pixel_scales *scales, const char *path, con
                                  size_t length, by_error *error)
 {
     json_error_t where;
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &where);
+    json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &where);
     size_t channels = json_array_size(json_object_get(root, "image_mean"));
     by_status status = BY_OK;
     if (root == NULL) {

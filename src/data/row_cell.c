@@ -10,8 +10,11 @@ const char *by__row_cell_text(char digits[BY__CELL_DIGITS], const json_t *value)
         return digits;
     }
     if (json_is_real(value)) {
-        (void)snprintf(digits, BY__CELL_DIGITS, "%.17g", json_real_value(value));
+        by__format_f64(digits, json_real_value(value));
         return digits;
+    }
+    if (by__json_spelled(value) != NULL) {
+        return by__json_spelled(value);
     }
     return json_string_value(value);
 }

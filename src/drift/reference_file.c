@@ -1,9 +1,9 @@
 /* Stores a reference as JSON. Reading is strict, so that mistakes in edited files are reported. */
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "drift/drift.h"
 
 #define SCHEMA     "banyan.drift_reference"
@@ -292,7 +292,7 @@ by_status by_drift_reference_parse(by_drift_reference **out, const char *name, c
     json_error_t problem;
     by_drift_reference *r = NULL;
     double examples = 0.0;
-    json_t *all = json_loadb(text, length, JSON_REJECT_DUPLICATES, &problem);
+    json_t *all = by_json_load(text, length, JSON_REJECT_DUPLICATES, &problem);
     if (all == NULL) {
         return by_error_set(error, BY_EFORMAT, "%s:%d: %s", name, problem.line, problem.text);
     }

@@ -2,6 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
+#include "base/utf8.h"
 #include "data/tokenizer/gguf_tokenizer.h"
 #include "data/tokenizer/vocabulary.h"
 #include "export/export.h"
@@ -76,9 +78,9 @@ static by_status read_json(json_t **out, const char *directory, const char *name
     by_status status =
         path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path") : BY_OK;
     if (status == BY_OK && by__path_exists(path)) {
-        status = by__file_read(&text, &length, path, MAX_TEXT, error);
+        status = by__file_read_text(&text, &length, path, MAX_TEXT, error);
         if (status == BY_OK) {
-            *out = json_loadb(text, length, JSON_DECODE_INT_AS_REAL, &problem);
+            *out = by_json_load(text, length, JSON_DECODE_INT_AS_REAL, &problem);
             if (!json_is_object(*out)) {
                 status = by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, problem.line,
                                       *out == NULL ? problem.text : "not an object");
@@ -99,7 +101,7 @@ static by_status read_template(by__export *e, by_error *error)
     by_status status =
         path == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: path") : BY_OK;
     if (status == BY_OK && by__path_exists(path)) {
-        status = by__file_read(&e->template, &length, path, MAX_TEXT, error);
+        status = by__file_read_text(&e->template, &length, path, MAX_TEXT, error);
     }
     free(path);
     BY_TRY(status);
@@ -138,7 +140,7 @@ static by_status read_tokenizer(by__export *e, by_error *error)
 static int64_t read_id(const by_weights *weights, const char *key)
 {
     const char *text = by_weights_config(weights);
-    json_t *root = text == NULL ? NULL : json_loads(text, 0, NULL);
+    json_t *root = text == NULL ? NULL : by__json_read(text, 0, NULL);
     const json_t *value = json_object_get(root, key);
     value = json_is_array(value) ? json_array_get(value, 0) : value;
     int64_t id = json_is_integer(value) ? json_integer_value(value) : -1;
@@ -224,7 +226,7 @@ static by_status open_source(by__export *e, by_error *error)
     BY_TRY(by__origin_read(&e->origin, e->source->weights, error));
     BY_TRY(read_tokenizer(e, error));
     BY_TRY(by_model_config_json(&text, &e->source->config->model, by__export_eos(e), error));
-    e->config = json_loads(text, 0, &problem);
+    e->config = by__json_read(text, 0, &problem);
     free(text);
     return e->config != NULL ? BY_OK
                              : by_error_set(error, BY_EFORMAT, "config.json: %s", problem.text);

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
+
 #define MAX_TEXT ((size_t)64 << 20)
 
 /* ---- learned preprocessing ---- */
@@ -10,9 +12,9 @@
 static void read_labels(by__onnx_examples *x, const by_weights *weights)
 {
     const char *text = by_weights_config(weights);
-    json_t *root = text == NULL ? NULL : json_loads(text, 0, NULL);
+    json_t *root = text == NULL ? NULL : by__json_read(text, 0, NULL);
     const json_t *labels = json_object_get(root, "id2label");
-    x->labels = json_is_object(labels) ? json_dumps(labels, JSON_COMPACT) : NULL;
+    x->labels = json_is_object(labels) ? by__json_dump(labels, JSON_COMPACT) : NULL;
     json_decref(root);
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/half.h"
+#include "base/json.h"
 #include "export/export.h"
 
 /* Elements converted at a time. */
@@ -123,7 +124,7 @@ static by_status write_config(const by__export *e, const char *directory, by_dty
     static const char *const names[] = {"float32", "bfloat16", "float16"};
     const char *name = names[dtype == BY_F32 ? 0 : dtype == BY_BF16 ? 1 : 2];
     const char *own = by_weights_config(e->source->weights);
-    json_t *root = own == NULL ? NULL : json_loads(own, 0, NULL);
+    json_t *root = own == NULL ? NULL : by__json_read(own, 0, NULL);
     if (!json_is_object(root)) {
         json_decref(root);
         root = json_deep_copy(e->config);
@@ -134,7 +135,7 @@ static by_status write_config(const by__export *e, const char *directory, by_dty
     const char *key = json_object_get(root, "dtype") != NULL ? "dtype" : "torch_dtype";
     (void)json_object_set_new(root, key, json_string(name));
     by_status status = by__origin_put(root, &e->origin, error);
-    char *text = status == BY_OK ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    char *text = status == BY_OK ? by__json_dump(root, JSON_INDENT(2)) : NULL;
     json_decref(root);
     if (status == BY_OK) {
         status = text == NULL
@@ -154,7 +155,7 @@ by_status by__export_put_tokenizer(const char *directory, const by_tokenizer *to
     by_status status = by__sink_put(directory, "tokenizer.json", text, length, written, error);
     free(text);
     BY_TRY(status);
-    text = json_dumps(settings, JSON_INDENT(2));
+    text = by__json_dump(settings, JSON_INDENT(2));
     status = text == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: tokenizer_config.json")
                           : by__sink_put(directory, "tokenizer_config.json", text, strlen(text),
                                          written, error);

@@ -2,8 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
+#include "base/json.h"
 #include "infer/infer.h"
 
 static by_status read_problem(by_problem *out, int64_t count, const char *name, const json_t *root,
@@ -98,7 +97,7 @@ by_status by__labels_read(by__labels *out, int64_t count, const char *name, cons
     *out = (by__labels){0};
     BY_TRY(by__alloc((void **)&out->names, (size_t)count, sizeof *out->names, "labels", error));
     out->count = count;
-    json_t *root = json_loadb(json, length, JSON_REJECT_DUPLICATES, &where);
+    json_t *root = by_json_load(json, length, JSON_REJECT_DUPLICATES, &where);
     by_status status = json_is_object(root)
                            ? read_root(out, name, root, error)
                            : by_error_set(error, BY_EFORMAT, "%s: not a JSON object", name);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "nn/nn.h"
 
 /* One row per family: by__family_NAME of models/NAME.c. */
@@ -319,17 +320,17 @@ by_status by_model_config_json(char **out, const by_model_config *config, int64_
 by_status by_model_config_keep_ids(char **json, const char *from, by_error *error)
 {
     static const char *const keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
-    json_t *origin = json_loads(from, 0, NULL);
+    json_t *origin = by__json_read(from, 0, NULL);
     if (!json_is_object(origin)) {
         json_decref(origin);
         return by_error_set(error, BY_EFORMAT, "the config.json to start from is no JSON object");
     }
-    json_t *root = json_loads(*json, JSON_REJECT_DUPLICATES, NULL);
+    json_t *root = by__json_read(*json, JSON_REJECT_DUPLICATES, NULL);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(keys); i++) {
         json_t *id = json_object_get(origin, keys[i]);
         (void)(id == NULL ? 0 : json_object_set(root, keys[i], id));
     }
-    char *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS);
+    char *text = root == NULL ? NULL : by__json_dump(root, JSON_INDENT(2) | JSON_SORT_KEYS);
     json_decref(root);
     json_decref(origin);
     if (text == NULL) {
@@ -343,7 +344,7 @@ by_status by_model_config_keep_ids(char **json, const char *from, by_error *erro
 by_status by_model_config_label(char **json, const char *const *labels, size_t count,
                                 by_error *error)
 {
-    json_t *root = json_loads(*json, JSON_REJECT_DUPLICATES, NULL);
+    json_t *root = by__json_read(*json, JSON_REJECT_DUPLICATES, NULL);
     json_t *names = json_object();
     json_t *ids = json_object();
     for (size_t i = 0; i < count; i++) {
@@ -354,7 +355,7 @@ by_status by_model_config_label(char **json, const char *const *labels, size_t c
     }
     (void)json_object_set_new(root, "id2label", names);
     (void)json_object_set_new(root, "label2id", ids);
-    char *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS);
+    char *text = root == NULL ? NULL : by__json_dump(root, JSON_INDENT(2) | JSON_SORT_KEYS);
     json_decref(root);
     if (text == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: config.json");
@@ -485,7 +486,7 @@ by_status by_model_config_from_json(by_model_config *config, const char *name, c
                                     size_t length, by_error *error)
 {
     json_error_t where;
-    json_t *root = json_loadb(json, length, JSON_REJECT_DUPLICATES, &where);
+    json_t *root = by_json_load(json, length, JSON_REJECT_DUPLICATES, &where);
     if (!json_is_object(root)) {
         bool is_json = root != NULL;
         json_decref(root);

@@ -1,7 +1,7 @@
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "plan/plan.h"
 
 /* {"version": 2, "machines": [{"cpu": ..., "key": ..., "isa": ..., "threads": ..., "f32_gflops":
@@ -54,7 +54,7 @@ static json_t *read_machines(const char *path)
     if (by__file_read(&text, &length, path, MAX_BYTES, NULL) != BY_OK) {
         return NULL;
     }
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, NULL);
+    json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, NULL);
     free(text);
     json_t *version = json_object_get(root, "version");
     json_t *machines = json_object_get(root, "machines");

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/json.h"
 #include "serve/messages.h"
 
 /* Bytes before the id. */
@@ -83,7 +84,7 @@ void by__events_add(by__text *list, int64_t attempt, const json_t *event)
         return;
     }
     /* Serialized once, because a result may be many megabytes. */
-    by__text_dump(list, event, JSON_COMPACT);
+    by__json_write(list, event, JSON_COMPACT);
     if (list->failed || list->length - before > UINT32_MAX / 2) {
         list->failed = true; /* a lost event is a lost answer */
         return;
@@ -132,7 +133,8 @@ json_t *by__event_json(const by__event *event)
         return json_pack("{ss ss sI ss%}", "id", event->id, "e", "text", "i",
                          (json_int_t)event->sequence, "text", event->data, event->length);
     }
-    json_t *json = json_loadb(event->data, event->length, JSON_REJECT_DUPLICATES, NULL);
+    json_t *json =
+        by_json_load(event->data, event->length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
     if (json_is_object(json)) {
         return json;
     }

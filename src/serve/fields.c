@@ -47,6 +47,9 @@ static by_status read_field(void *to, const by__field *field, const json_t *valu
         *(const char **)to = json_string_value(value);
         return BY_OK;
     case BY__FIELD_INTEGER:
+        if (by__json_spelled(value) != NULL) {
+            return out_of_bounds(field, error);
+        }
         if (!json_is_integer(value)) {
             return by_error_set(error, BY_EARG, "'%s' must be an integer", field->name);
         }
@@ -57,6 +60,9 @@ static by_status read_field(void *to, const by__field *field, const json_t *valu
         *(int64_t *)to = json_integer_value(value);
         return BY_OK;
     case BY__FIELD_NUMBER:
+        if (by__json_spelled(value) != NULL) {
+            return out_of_bounds(field, error);
+        }
         if (!json_is_number(value)) {
             return by_error_set(error, BY_EARG, "'%s' must be a number", field->name);
         }

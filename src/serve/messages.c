@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/json.h"
+
 json_t *by__copy_object(const json_t *object)
 {
     json_t *out = json_object();
@@ -13,22 +15,9 @@ json_t *by__copy_object(const json_t *object)
     return out;
 }
 
-static int add_dumped(const char *data, size_t length, void *out)
-{
-    by__text_add_bytes(out, data, length);
-    return ((by__text *)out)->failed ? -1 : 0;
-}
-
-void by__text_dump(by__text *out, const json_t *value, size_t flags)
-{
-    if (json_dump_callback(value, add_dumped, out, flags) != 0) {
-        out->failed = true;
-    }
-}
-
 const char *by__get_text(const json_t *object, const char *key)
 {
-    return json_string_value(json_object_get(object, key));
+    return by__json_string(json_object_get(object, key));
 }
 
 int64_t by__get_integer(const json_t *object, const char *key)
@@ -77,7 +66,7 @@ bool by__event_is_fault(const json_t *event)
 json_t *by__request_text(const json_t *request)
 {
     by__text text = {0};
-    by__text_dump(&text, request, JSON_COMPACT);
+    by__json_write(&text, request, JSON_COMPACT);
     json_t *out = text.failed ? NULL : json_stringn(text.data, text.length);
     by__text_free(&text);
     return out;
@@ -101,8 +90,8 @@ by_status by__request_parse(json_t *message, by_error *error)
         return BY_OK;
     }
     json_t *request = json_is_string(given)
-                          ? json_loadb(json_string_value(given), json_string_length(given),
-                                       JSON_REJECT_DUPLICATES, NULL)
+                          ? by_json_load(json_string_value(given), json_string_length(given),
+                                         JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL)
                           : NULL;
     if (!json_is_object(request) || json_object_set(message, "request", request) != 0) {
         json_decref(request);

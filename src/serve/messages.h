@@ -87,16 +87,14 @@
 /* Milliseconds between two beats of a worker and between two states of the broker. */
 #define BY__BEAT 250
 
-/* The value of a key; NULL, 0, -1.0 or false if it is missing or of another type. */
+/* The value of a key; NULL, 0, -1.0 or false if it is missing or of another type, or a text with
+ * U+0000. */
 const char *by__get_text(const json_t *object, const char *key);
 int64_t by__get_integer(const json_t *object, const char *key);
 double by__get_number(const json_t *object, const char *key, double otherwise);
 /* A shallow copy, a new reference. NULL if it is no object, or memory is exhausted; json_copy would
  * leave members out. */
 json_t *by__copy_object(const json_t *object);
-/* Appends a value as JSON; flags: of jansson. The text becomes `failed` when memory is exhausted;
- * json_dumps would leave keys out. */
-void by__text_dump(by__text *out, const json_t *value, size_t flags);
 
 /* The text of a request, as JSON, in a string of JSON: what takes a request in between neither
  * parses it nor needs the memory of its values, up to 80 times that of the text. NULL: memory is

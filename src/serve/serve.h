@@ -30,14 +30,13 @@
 #ifndef BY_SERVE_SERVE_H
 #define BY_SERVE_SERVE_H
 
-#include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <uv.h>
 
 #include "banyan/serve.h"
-#include "base/base.h"
+#include "base/json.h"
 
 /* Most processes of a model. */
 #define BY__MOST_WORKERS 256

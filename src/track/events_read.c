@@ -1,10 +1,10 @@
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "track/track.h"
 
 /* Reads an events file line by line. */
@@ -36,7 +36,7 @@ static by_status advance(cursor *at, bool *more, by_error *error)
     at->line = at->next;
     at->length = (size_t)(newline + 1 - at->next);
     at->next = newline + 1;
-    at->event = json_loadb(at->line, at->length - 1, 0, &json_error);
+    at->event = by_json_load(at->line, at->length - 1, 0, &json_error);
     const json_t *step = json_object_get(at->event, "step");
     if (!json_is_integer(step) || json_integer_value(step) < 0) {
         json_decref(at->event);

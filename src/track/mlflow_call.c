@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
+
 enum { most_reply = 1 << 20 };
 /* Seconds after which a server counts as unreachable: to connect, and for a whole request. */
 enum { connect_seconds = 5, request_seconds = 30 };
@@ -78,7 +80,7 @@ by_status by__mlflow_request(by__mlflow *m, const char *point, json_t **reply, c
     }
     (void)curl_easy_getinfo(m->curl, CURLINFO_RESPONSE_CODE, &code);
     json_t *root =
-        m->reply.length == 0 ? NULL : json_loadb(m->reply.data, m->reply.length, 0, NULL);
+        m->reply.length == 0 ? NULL : by_json_load(m->reply.data, m->reply.length, 0, NULL);
     by_status status = BY_OK;
     if (code != 200) {
         status = refuse(m, code, root, refusal, error);

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/json.h"
 #include "track/mlflow_call.h"
 #include "track/sinks/sink.h"
 
@@ -125,7 +126,7 @@ static void add_param(void *user, const char *key, const char *json)
 {
     enum { most_value = 500 };
     params *p = user;
-    json_t *value = json_loads(json, JSON_DECODE_ANY, NULL);
+    json_t *value = by__json_read(json, JSON_DECODE_ANY, NULL);
     const char *text = json_is_string(value) ? json_string_value(value) : json;
     size_t n = strlen(text);
     while (n > most_value ||
@@ -150,7 +151,7 @@ static by_status send_environment(by__mlflow *m, by_error *error)
     json_t *value;
     params tags = {.mlflow = m, .error = error};
     BY_TRY(read_inside(&text, m, "environment.json", error));
-    json_t *root = json_loads(text, 0, NULL);
+    json_t *root = by__json_read(text, 0, NULL);
     free(text);
     begin_params(m, "tags");
     json_object_foreach(root, key, value)

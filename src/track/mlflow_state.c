@@ -1,9 +1,9 @@
 /* RUN/mlflow.json, and the conversion of events.jsonl to requests. */
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "track/mlflow_client.h"
 
 /* ---- mlflow.json ---- */
@@ -57,7 +57,7 @@ by_status by__mlflow_state_parse(by__mlflow_state *out, const char *path, const 
                                  size_t length, by_error *error)
 {
     by__mlflow_state state = {0};
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, NULL);
+    json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, NULL);
     bool is_good = root != NULL && read_state(&state, root);
     json_decref(root);
     if (!is_good) {
@@ -175,7 +175,7 @@ by_status by__mlflow_batch(by__text *out, const char *run, const char *path, con
         if (end == NULL) {
             break; /* the line is still being written */
         }
-        json_t *root = json_loadb(line, (size_t)(end - line), 0, NULL);
+        json_t *root = by_json_load(line, (size_t)(end - line), 0, NULL);
         if (!json_is_object(root)) {
             json_decref(root);
             return by_error_set(error, BY_EFORMAT, "%s: a line is not an event: %.60s", path, line);

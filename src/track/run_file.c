@@ -1,10 +1,10 @@
 /* run.json: the description and state of a run, next to its config and events. */
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/paths.h"
 #include "track/track.h"
 
@@ -85,7 +85,7 @@ by_status by__run_parse(by_run_record *out, const char *path, const char *text, 
                         by_error *error)
 {
     json_error_t json_error;
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &json_error);
+    json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &json_error);
     if (root == NULL) {
         return by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, json_error.line, json_error.text);
     }

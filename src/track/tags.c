@@ -1,8 +1,8 @@
 /* tags.json of a run directory: tags that people give a run, {"KEY": "VALUE", ...}. */
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "track/track.h"
 
 enum { max_tags_file = 1 << 20 };
@@ -19,7 +19,7 @@ static by_status parse_tags(json_t **out, const char *path, const char *text, si
     json_error_t problem;
     const char *key;
     json_t *value;
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &problem);
+    json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &problem);
     if (root == NULL) {
         return by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, problem.line, problem.text);
     }

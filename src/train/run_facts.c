@@ -2,7 +2,6 @@
  * tags and environment. */
 #include "banyan/runs.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "banyan/config.h"
 #include "banyan/track.h"
 #include "base/base.h"
+#include "base/json.h"
 #include "base/paths.h"
 
 enum { max_environment_file = 1 << 20 };
@@ -241,7 +241,7 @@ static by_status read_environment(list *l, const char *run, by_error *error)
         status = by__file_read(&text, &length, path, max_environment_file, error);
     }
     if (text != NULL) {
-        json_t *root = json_loadb(text, length, 0, &problem);
+        json_t *root = by_json_load(text, length, 0, &problem);
         if (!json_is_object(root)) {
             status = by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, problem.line,
                                   root == NULL ? problem.text : "not an object");

@@ -18,8 +18,6 @@
 void *__real_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
 void *__real_realloc(void *memory, size_t size);
-json_t *__real_json_loadb(const char *text, size_t length, size_t flags, json_error_t *error);
-json_t *__wrap_json_loadb(const char *text, size_t length, size_t flags, json_error_t *error);
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_realloc(void *memory, size_t size);
@@ -47,22 +45,6 @@ void *__wrap_calloc(size_t count, size_t size)
 void *__wrap_realloc(void *memory, size_t size)
 {
     return fails() ? NULL : __real_realloc(memory, size);
-}
-
-/* Parsing fails as a whole: the library's parser writes past its buffer where it cannot grow it. */
-json_t *__wrap_json_loadb(const char *text, size_t length, size_t flags, json_error_t *error)
-{
-    if (fails()) {
-        if (error != NULL) {
-            *error = (json_error_t){0};
-        }
-        return NULL;
-    }
-    size_t kept = left;
-    left = NEVER;
-    json_t *value = __real_json_loadb(text, length, flags, error);
-    left = kept;
-    return value;
 }
 
 /* A request, and what a worker says of it. */

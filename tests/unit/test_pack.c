@@ -45,9 +45,11 @@ static void test_documents(void **state)
     assert_int_equal(by__make_dirs(texts, NULL), BY_OK);
     free(pack_put(texts, "b.txt", "second file"));
     free(pack_put(texts, "a.md", "first <|endoftext|> file\n"));
+    /* What nobody reads is no matter. */
     free(pack_put(texts, "c.jsonl",
-                  "{\"text\": \"one\", \"id\": 1}\n\n{\"text\": \"\"}\n"
-                  "{\"text\": \"tw\\u00f6 \\ud83d\\ude00\"}"));
+                  "\xef\xbb\xbf{\"text\": \"one\", \"id\": 123456789012345678901}\n\n"
+                  "{\"x\": [1e400, \"\\u0000\", {\"\\udc00\": null}], \"text\": \"\"}\n"
+                  "{\"text\": \"tw\\u00f6 \\ud83d\\ude00\", \"\\u0000\": \"\\ud800\"}"));
     free(pack_put(texts, "d.txt", ""));
     free(pack_put(texts, "ignored.bin", "no text"));
     const char *inputs[] = {texts};

@@ -420,6 +420,14 @@ static void test_json(void **state)
     assert_string_equal(value_of(t, "b", 1), "7");
     assert_null(value_of(t, "b", 2));
     by_table_close(&t);
+    static const char numbers[] = "\xef\xbb\xbf{\"a\": 18446744073709551616, \"b\": 0.1}\n"
+                                  "{\"a\": -1e300, \"b\": \"x\\u0000\\ud800\"}";
+    assert_int_equal(by_table_parse(&t, "t.jsonl", numbers, strlen(numbers), NULL, &error), BY_OK);
+    a = by_table_find(t, "a");
+    assert_true(a->numbers[0] == 18446744073709551616.0 && a->numbers[1] == -1e300);
+    assert_string_equal(value_of(t, "b", 0), "0.1");
+    assert_string_equal(value_of(t, "b", 1), "x\xef\xbf\xbd\xef\xbf\xbd");
+    by_table_close(&t);
 
     const by_column_type types[] = {{"b", BY_COLUMN_NUMBER}};
     const by_table_options options = {.types = types, .type_count = 1};

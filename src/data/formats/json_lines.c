@@ -1,7 +1,8 @@
 #include "data/formats/json_lines.h"
 
-#include <jansson.h>
 #include <string.h>
+
+#include "base/json.h"
 
 void by__json_lines_close(by__json_lines *reader)
 {
@@ -19,39 +20,40 @@ static bool is_blank(const char *s, size_t n)
     return true;
 }
 
-static by_status missing(const json_t *object, const char *field, by_error *error)
+static by_status missing(const char *field, const char *line, size_t n, by_error *error)
 {
+    json_t *object = by_json_load(line, n, 0, NULL);
     const char *names[64];
     size_t count = 0;
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)object, key, value)
+    json_object_foreach(object, key, value)
     {
         if (count < BY_ARRAY_LENGTH(names)) {
             names[count++] = key;
         }
     }
     const char *near = by_nearest_name(field, names, count);
-    return by_error_set(error, BY_EFORMAT, "the field \"%s\" is missing%s%.60s%s", field,
-                        near != NULL ? "; did you mean \"" : "", near != NULL ? near : "",
-                        near != NULL ? "\"?" : "");
+    (void)by_error_set(error, BY_EFORMAT, "the field \"%s\" is missing%s%.60s%s", field,
+                       near != NULL ? "; did you mean \"" : "", near != NULL ? near : "",
+                       near != NULL ? "\"?" : "");
+    json_decref(object);
+    return BY_EFORMAT;
 }
 
 static by_status parse(by__json_lines *r, const char *line, size_t n, by_text *text,
                        by_error *error)
 {
     json_error_t problem;
-    json_t *object = json_loadb(line, n, JSON_ALLOW_NUL, &problem);
-    if (object == NULL) {
-        return by_error_set(error, BY_EFORMAT, "%s (column %d)", problem.text, problem.column);
+    json_t *value = NULL;
+    if (!by__json_member(&value, line, n, r->field, JSON_ALLOW_NUL, &problem)) {
+        return problem.line < 0 ? by_error_set(error, BY_EFORMAT, "the line is not a JSON object")
+                                : by_error_set(error, BY_EFORMAT, "%s (column %d)", problem.text,
+                                               problem.column);
     }
-    r->held = object;
-    if (!json_is_object(object)) {
-        return by_error_set(error, BY_EFORMAT, "the line is not a JSON object");
-    }
-    const json_t *value = json_object_get(object, r->field);
+    r->held = value;
     if (value == NULL) {
-        return missing(object, r->field, error);
+        return missing(r->field, line, n, error);
     }
     if (!json_is_string(value)) {
         return by_error_set(error, BY_EFORMAT, "the field \"%s\" is not a string", r->field);

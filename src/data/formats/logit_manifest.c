@@ -1,10 +1,10 @@
 /* The manifest of stored logits (logit_store.h): parsed strictly. */
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "data/formats/logit_store.h"
 
 #define MAX_BYTES  ((size_t)1 << 26)
@@ -99,7 +99,7 @@ by_status by__logit_manifest_parse(by__logit_manifest *out, const char *name, co
 {
     json_error_t problem;
     by__logit_manifest m = {0};
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &problem);
+    json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &problem);
     if (root == NULL) {
         return by_error_set(error, BY_EFORMAT, "%s:%d: %s", name, problem.line, problem.text);
     }

@@ -1,10 +1,10 @@
 #include "data/formats/token_manifest.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/paths.h"
 
 #define MANIFEST_FORMAT     "banyan-tokens"
@@ -229,7 +229,7 @@ by_status by__token_manifest_parse(by__token_manifest *out, const char *name, co
     json_error_t problem;
     by__token_manifest m = {0};
     scope s = {name, "", error};
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &problem);
+    json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &problem);
     if (root == NULL) {
         return by_error_set(error, BY_EFORMAT, "%s:%d: %s", name, problem.line, problem.text);
     }

@@ -1,12 +1,13 @@
 /* by_chat: reads files, converts JSON to values, and renders. */
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "banyan/chat.h"
+#include "base/json.h"
 #include "base/paths.h"
+#include "base/utf8.h"
 #include "data/template/template.h"
 #include "data/tokenizer/gguf_tokenizer.h"
 
@@ -76,7 +77,7 @@ static by_status parse_json(json_t **out, const char *text, size_t length, size_
                             const char *name, by_error *error)
 {
     json_error_t problem;
-    *out = json_loadb(text, length, JSON_ALLOW_NUL | flags, &problem);
+    *out = by_json_load(text, length, JSON_ALLOW_NUL | flags, &problem);
     return *out != NULL
                ? BY_OK
                : by_error_set(error, BY_EFORMAT, "%s:%d: %s", name, problem.line, problem.text);
@@ -92,7 +93,7 @@ static by_status read_json(json_t **out, const char *directory, const char *name
     BY_TRY(by__path_make(&path, directory, name, error));
     by_status status = BY_OK;
     if (by__path_exists(path)) {
-        status = by__file_read(&text, &length, path, MAX_FILE, error);
+        status = by__file_read_text(&text, &length, path, MAX_FILE, error);
         if (status == BY_OK) {
             status = parse_json(out, text, length, JSON_DECODE_INT_AS_REAL, path, error);
             free(text);
@@ -149,7 +150,7 @@ static by_status parse_file(by_chat *c, const char *path, by_error *error)
 {
     char *text;
     size_t length;
-    BY_TRY(by__file_read(&text, &length, path, BY__TEMPLATE_MAX_BYTES, error));
+    BY_TRY(by__file_read_text(&text, &length, path, BY__TEMPLATE_MAX_BYTES, error));
     by_status status = by__template_parse(&c->tpl, text, length, path, error);
     free(text);
     return status;

@@ -1,11 +1,12 @@
 /* The tokens that end a text, from the configuration files of a model directory. */
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "banyan/tokenizer.h"
 #include "base/base.h"
+#include "base/json.h"
 #include "base/paths.h"
+#include "base/utf8.h"
 #include "data/tokenizer/gguf_tokenizer.h"
 
 #define MAX_FILE ((size_t)16 << 20)
@@ -47,9 +48,9 @@ static by_status add_file(ends *e, const char *path, bool *told, by_error *error
     if (!by__path_exists(path)) {
         return BY_OK;
     }
-    BY_TRY(by__file_read(&text, &length, path, MAX_FILE, error));
+    BY_TRY(by__file_read_text(&text, &length, path, MAX_FILE, error));
     /* Other keys may be integers that are too large for json_t. */
-    json_t *root = json_loadb(text, length, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &problem);
+    json_t *root = by_json_load(text, length, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &problem);
     free(text);
     if (root == NULL) {
         return by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, problem.line, problem.text);

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
+#include "base/utf8.h"
 #include "data/tokenizer/json_parts.h"
 
 #define MAX_FILE ((size_t)1 << 30)
@@ -49,7 +51,7 @@ by_status by__tokenizer_parse_gpt2(by_tokenizer **out, const char *encoder_name,
 {
     json_error_t problem;
     by_tokenizer *t = NULL;
-    json_t *vocab = json_loadb(encoder, encoder_length, JSON_REJECT_DUPLICATES, &problem);
+    json_t *vocab = by_json_load(encoder, encoder_length, JSON_REJECT_DUPLICATES, &problem);
     if (vocab == NULL) {
         return by_error_set(error, BY_EFORMAT, "%s:%d: %s", encoder_name, problem.line,
                             problem.text);
@@ -87,8 +89,8 @@ by_status by__tokenizer_open_gpt2(by_tokenizer **out, const char *encoder_path,
     char *merges;
     size_t encoder_length;
     size_t merges_length;
-    BY_TRY(by__file_read(&encoder, &encoder_length, encoder_path, MAX_FILE, error));
-    by_status status = by__file_read(&merges, &merges_length, merges_path, MAX_FILE, error);
+    BY_TRY(by__file_read_text(&encoder, &encoder_length, encoder_path, MAX_FILE, error));
+    by_status status = by__file_read_text(&merges, &merges_length, merges_path, MAX_FILE, error);
     if (status == BY_OK) {
         status = by__tokenizer_parse_gpt2(out, encoder_path, encoder, encoder_length, merges_path,
                                           merges, merges_length, error);

@@ -4,6 +4,8 @@
 
 #include "data/tokenizer/pipeline_json.h"
 
+#include "base/json.h"
+
 by_status by__json_refuse(const char *name, const char *what, const json_t *value, by_error *error)
 {
     const char *type = json_string_value(json_object_get(value, "type"));
@@ -497,7 +499,7 @@ by_status by__pipeline_read(by_tokenizer *t, const json_t *root, const char *nam
     for (size_t i = 0; i < BY_ARRAY_LENGTH(keys); i++) {
         const json_t *part = json_object_get(root, keys[i]);
         t->pipeline.source[i] =
-            part == NULL ? by__strdup("null") : json_dumps(part, JSON_COMPACT | JSON_ENCODE_ANY);
+            part == NULL ? by__strdup("null") : by__json_dump(part, JSON_COMPACT | JSON_ENCODE_ANY);
         if (t->pipeline.source[i] == NULL) {
             return by_error_set(error, BY_EMEMORY, "out of memory: %s", keys[i]);
         }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "data/tokenizer/json_parts.h"
 #include "data/tokenizer/pipeline_json.h"
 
@@ -188,7 +189,7 @@ by_status by_tokenizer_from_json(by_tokenizer **out, const char *text, size_t le
                                  const char *name, by_error *error)
 {
     json_error_t problem;
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &problem);
+    json_t *root = by_json_load(text, length, JSON_REJECT_DUPLICATES, &problem);
     if (root == NULL) {
         return by_error_set(error, BY_EFORMAT, "%s:%d: %s", name, problem.line, problem.text);
     }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/paths.h"
+#include "base/utf8.h"
 #include "data/tokenizer/gguf_tokenizer.h"
 #include "data/tokenizer/vocabulary.h"
 
@@ -13,7 +14,7 @@ static by_status open_json(by_tokenizer **out, const char *path, by_error *error
 {
     char *text;
     size_t length;
-    BY_TRY(by__file_read(&text, &length, path, MAX_FILE, error));
+    BY_TRY(by__file_read_text(&text, &length, path, MAX_FILE, error));
     by_status status = by_tokenizer_from_json(out, text, length, path, error);
     free(text);
     return status;
@@ -23,7 +24,7 @@ static by_status open_tiktoken(by_tokenizer **out, const char *path, by_error *e
 {
     char *text;
     size_t length;
-    BY_TRY(by__file_read(&text, &length, path, MAX_FILE, error));
+    BY_TRY(by__file_read_text(&text, &length, path, MAX_FILE, error));
     by_status status = by__tokenizer_parse_tiktoken(out, path, text, length, error);
     free(text);
     return status;

@@ -267,6 +267,10 @@ static unsigned type_of_name(const char *name)
 
 static unsigned type_of_value(const json_t *value)
 {
+    const char *spelled = by__json_spelled(value);
+    if (spelled != NULL) {
+        return TYPE_NUMBER | (strpbrk(spelled, ".eE") == NULL ? TYPE_INTEGER : 0);
+    }
     switch (json_typeof(value)) {
     case JSON_OBJECT:
         return TYPE_OBJECT;
@@ -323,27 +327,9 @@ static by_status read_types(const by__schema_parser *p, const json_t *schema, co
                                        : BY_OK;
 }
 
-/* Formats a value as JSON in which reals have the fewest of 15 to 17 digits that read back exactly:
- * 0.1, not 0.10000000000000001. Returns NULL when memory is exhausted. */
-static char *dump_value(const json_t *value)
-{
-    const size_t flags = JSON_ENCODE_ANY | JSON_COMPACT;
-    for (size_t digits = 15; digits < 17; digits++) {
-        char *text = json_dumps(value, flags | JSON_REAL_PRECISION(digits));
-        json_t *back = text == NULL ? NULL : json_loads(text, JSON_DECODE_ANY, NULL);
-        bool same = back != NULL && json_equal(back, value);
-        json_decref(back);
-        if (same) {
-            return text;
-        }
-        free(text);
-    }
-    return json_dumps(value, flags | JSON_REAL_PRECISION(17));
-}
-
 static by_status literal(by__schema_parser *p, const json_t *value, const by__expression **out)
 {
-    char *text = dump_value(value);
+    char *text = by__json_dump(value, JSON_COMPACT);
     if (text == NULL) {
         return by_error_set(p->error, BY_EMEMORY, "out of memory: a schema");
     }
@@ -556,7 +542,8 @@ by_status by__schema_parse(uint32_t *root, by__language *language, const char *t
                            by_error *error)
 {
     json_error_t where;
-    json_t *schema = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &where);
+    json_t *schema = by_json_load(
+        text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &where);
     const by__expression *call = NULL;
     by__schema_parser p = {.language = language, .root = schema, .error = error};
     if (schema == NULL) {

@@ -3,8 +3,7 @@
 #ifndef BY_INFER_CONSTRAINT_JSON_SCHEMA_H
 #define BY_INFER_CONSTRAINT_JSON_SCHEMA_H
 
-#include <jansson.h>
-
+#include "base/json.h"
 #include "infer/constraint/byte_language.h"
 
 /* Rules that any schema may call. */

@@ -1,4 +1,5 @@
 /* Strings, numbers and any JSON value as expressions. */
+#include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -154,7 +155,7 @@ by_status by__schema_count(const by__schema_parser *p, const json_t *schema, con
     if (value == NULL) {
         return BY_OK;
     }
-    double number = json_is_number(value) ? json_number_value(value) : -1.0;
+    double number = by__json_is_number(value) ? by__json_double(value) : -1.0;
     if (!(number >= 0.0 && number <= (double)BY__MAX_REPEAT) ||
         number != (double)(uint32_t)number) {
         return by__schema_refuse(p, place, "%s must be an integer from 0 to %d", key,
@@ -169,10 +170,18 @@ static by_status read_limit(const by__schema_parser *p, const json_t *schema, co
 {
     const json_t *value = json_object_get(schema, key);
     *found = value != NULL;
-    if (value != NULL && !json_is_number(value)) {
+    if (value != NULL && !by__json_is_number(value)) {
         return by__schema_refuse(p, place, "%s must be a number", key);
     }
-    *out = value == NULL ? 0.0 : json_number_value(value);
+    *out = value == NULL ? 0.0 : by__json_double(value);
+    if (isinf(*out)) { /* beyond double: every number is within it, or none */
+        bool low = strstr(key, "inimum") != NULL;
+        *found = false;
+        return low == (*out < 0.0) && strcmp(key, "multipleOf") != 0
+                   ? BY_OK
+                   : by__schema_refuse(p, place, "%s is %.40s, which no number reaches", key,
+                                       by__json_spelled(value));
+    }
     return BY_OK;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "serve/messages.h"
 
 static const char schema[] =
@@ -183,7 +184,7 @@ static by_status bind_json(sqlite3_stmt *s, int at, const json_t *value, by_erro
 {
     by__text text = {0};
     if (value != NULL) {
-        by__text_dump(&text, value, JSON_COMPACT);
+        by__json_write(&text, value, JSON_COMPACT);
     }
     bool failed = text.failed;
     bind_text(s, at, text.data);
@@ -198,7 +199,7 @@ static by_status bind_json(sqlite3_stmt *s, int at, const json_t *value, by_erro
 static json_t *json_column(sqlite3_stmt *s, int at)
 {
     const char *text = (const char *)sqlite3_column_text(s, at);
-    json_t *value = text == NULL ? NULL : json_loads(text, 0, NULL);
+    json_t *value = text == NULL ? NULL : by__json_read(text, JSON_ALLOW_NUL, NULL);
     return value == NULL ? json_null() : value;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "serve/http/event_stream.h"
 #include "serve/http/http_answer.h"
 #include "serve/messages.h"
@@ -87,7 +88,7 @@ static void add_gap(load *l, double seconds)
  * memory is exhausted. */
 static char *message_of(const by__text *body)
 {
-    json_t *object = json_loadb(body->data, body->length, 0, NULL);
+    json_t *object = by_json_load(body->data, body->length, 0, NULL);
     const char *message = by__get_text(json_object_get(object, "error"), "message");
     size_t length = message != NULL ? strlen(message) : body->length;
     by__text line = {0};
@@ -131,7 +132,7 @@ static void take_event(void *user, const char *data, size_t length)
     load *l = c->all;
     by_load_sample *s = &l->report->samples[c->sample];
     double now = by__now();
-    json_t *object = json_loadb(data, length, 0, NULL);
+    json_t *object = by_json_load(data, length, 0, NULL);
     const json_t *usage = json_object_get(object, "usage");
     const json_t *choice = json_array_get(json_object_get(object, "choices"), 0);
     if (json_object_get(object, "error") != NULL) {
@@ -180,7 +181,7 @@ static void finish(client *c, const char *broken)
         fault = refused;
         said = &c->events;
     } else if (fault == NULL && l->options.whole) {
-        json_t *object = json_loadb(c->events.data, c->events.length, 0, NULL);
+        json_t *object = by_json_load(c->events.data, c->events.length, 0, NULL);
         s->tokens = (size_t)by__get_integer(json_object_get(object, "usage"), "completion_tokens");
         json_decref(object);
     }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/json.h"
 #include "serve/features/feature_store.h"
 
 /* Most bytes of an answer, and most connections. */
@@ -148,8 +149,8 @@ static void end(transfer *t, CURLcode result)
     } else if (code != 200) {
         (void)snprintf(failure, sizeof failure, "feast serve answers with status %ld", code);
     } else {
-        json_t *answer = json_loadb(t->answer.data == NULL ? "" : t->answer.data, t->answer.length,
-                                    JSON_REJECT_DUPLICATES, NULL);
+        json_t *answer = by_json_load(t->answer.data == NULL ? "" : t->answer.data,
+                                      t->answer.length, JSON_REJECT_DUPLICATES, NULL);
         if (!take_answer(lookup, answer)) {
             (void)snprintf(failure, sizeof failure, "feast serve does not answer what was asked");
         }
@@ -267,7 +268,7 @@ static char *print_request(const by__feature_lookup *lookup)
     json_t *request = json_pack("{so so sb}", "features", features, "entities", entities,
                                 "full_feature_names", 1);
     char *text =
-        request == NULL ? NULL : json_dumps(request, JSON_COMPACT | JSON_REAL_PRECISION(17));
+        request == NULL ? NULL : by__json_dump(request, JSON_COMPACT | JSON_REAL_PRECISION(17));
     json_decref(request);
     return text;
 }

@@ -189,7 +189,7 @@ static char *print_name(const by__feature_fetch *f, size_t row)
 {
     by__text text = {0};
     by__text_json(&text, f->model, strlen(f->model));
-    by__text_dump(&text, json_array_get(f->entities, row), JSON_COMPACT | JSON_SORT_KEYS);
+    by__json_write(&text, json_array_get(f->entities, row), JSON_COMPACT | JSON_SORT_KEYS);
     if (text.failed) {
         by__text_free(&text);
     }

@@ -86,9 +86,13 @@ by_status by__call_check(const by__call *call, size_t length, by_error *error)
 {
     for (size_t i = 0; i < call->part_count && length > BY__LINK_MESSAGE / 16; i++) {
         json_t *message = by__message_with_text(call->parts[i].message);
-        size_t bytes = json_dumpb(message, NULL, 0, JSON_COMPACT);
+        by__text text = {0};
+        by__json_write(&text, message, JSON_COMPACT);
+        size_t bytes = text.length;
+        bool failed = text.failed;
+        by__text_free(&text);
         json_decref(message);
-        if (message == NULL) {
+        if (failed) {
             return by_error_set(error, BY_EMEMORY, "out of memory: a request");
         }
         if (bytes > BY__LINK_MESSAGE - AROUND) {

@@ -98,7 +98,7 @@ void by__reply_text(by__gateway *g, by__exchange *x, int status, by__text *json)
 void by__reply_json(by__gateway *g, by__exchange *x, int status, json_t *value)
 {
     by__text out = {0};
-    by__text_dump(&out, value, JSON_COMPACT);
+    by__json_write(&out, value, JSON_COMPACT);
     json_decref(value);
     by__reply_text(g, x, status, &out);
     by__text_free(&out);

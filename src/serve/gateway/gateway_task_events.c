@@ -247,7 +247,7 @@ static long long print_task(const json_t *row, long long after, bool *last, by__
     if (number > after) {
         json_t *task = by__task_view(row);
         by__text_format(out, "id: %lld\nevent: %s\ndata: ", number, by__get_text(row, "status"));
-        by__text_dump(out, task, JSON_COMPACT);
+        by__json_write(out, task, JSON_COMPACT);
         by__text_add(out, "\n\n");
         json_decref(task);
     }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "serve/fields.h"
 #include "serve/gateway/gateway_routes.h"
 #include "serve/gateway/gateway_webhooks.h"
@@ -129,7 +130,7 @@ json_t *by__task_result(const json_t *task, const json_t *result)
     }
     by__call_keep_best(&t.call);
     t.call.form->answer(&t.call, &out);
-    json_t *value = out.failed ? NULL : json_loadb(out.data, out.length, 0, NULL);
+    json_t *value = out.failed ? NULL : by_json_load(out.data, out.length, JSON_ALLOW_NUL, NULL);
     by__text_free(&out);
     by__task_call_close(&t);
     return value;
@@ -326,7 +327,7 @@ static by_status make_task(json_t **out, by__gateway *g, asked *a, const char *k
     }
     *param = NULL;
     by__text body = {0};
-    by__text_dump(&body, a->body, JSON_COMPACT);
+    by__json_write(&body, a->body, JSON_COMPACT);
     if (body.failed) {
         by__text_free(&body);
         return by_error_set(error, BY_EMEMORY, "out of memory: a task");
@@ -378,7 +379,7 @@ static by_status make_task(json_t **out, by__gateway *g, asked *a, const char *k
 static by_status add_digest(json_t *message, const json_t *body, by_error *error)
 {
     char digest[65];
-    char *text = json_dumps(body, JSON_COMPACT | JSON_SORT_KEYS);
+    char *text = by__json_dump(body, JSON_COMPACT | JSON_SORT_KEYS);
     bool added = text != NULL;
     if (added) {
         by__sha256_hex(digest, text);

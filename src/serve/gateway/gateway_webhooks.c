@@ -43,7 +43,7 @@ static char *print_body(const json_t *row)
     json_t *body = json_pack("{ss ss so}", "type", type, "timestamp", time_text, "data", task);
     by__text text = {0};
     char *out = NULL;
-    by__text_dump(&text, body, JSON_COMPACT);
+    by__json_write(&text, body, JSON_COMPACT);
     json_decref(body);
     (void)by__text_take(&text, &out, NULL);
     return out;

@@ -5,6 +5,7 @@
  * counted in the text first. */
 #include <string.h>
 
+#include "base/json.h"
 #include "serve/gateway/gateway.h"
 
 #define MOST_DEPTH 100
@@ -72,7 +73,7 @@ by_status by__body_parse(json_t **out, const char *body, size_t length, by_error
 {
     json_error_t where;
     BY_TRY(check_size(body, length, error));
-    json_t *object = json_loadb(body, length, JSON_REJECT_DUPLICATES, &where);
+    json_t *object = by_json_load(body, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &where);
     if (object == NULL) {
         return by_error_set(error, BY_EARG, "the body is not JSON (line %d, column %d)", where.line,
                             where.column);

@@ -1,4 +1,5 @@
 #include "serve/gateway/keys.h"
+#include "base/utf8.h"
 
 #include <nettle/sha2.h>
 #include <stdlib.h>
@@ -192,7 +193,7 @@ by_status by__keys_open_again(by__keys **out, const by__keys *former, const char
     if (!by__path_exists(path)) {
         return by_error_set(error, BY_ECONFIG, "%s: there is no such file of keys", path);
     }
-    BY_TRY(by__file_read(&text, &length, path, MOST_FILE, error));
+    BY_TRY(by__file_read_text(&text, &length, path, MOST_FILE, error));
     clients *list = former == NULL ? NULL : former->clients;
     by_status status =
         list != NULL ? BY_OK : by__alloc((void **)&list, 1, sizeof *list, "keys", error);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
+
 #define MOST_FILE ((size_t)64 << 20)
 #define DAY       86400.0
 /* Seconds by which two clocks may drift apart without either being set. */
@@ -44,7 +46,7 @@ static by_status read_used(by__limits *l, by_error *error)
         return BY_OK;
     }
     BY_TRY(by__file_read(&text, &length, l->path, MOST_FILE, error));
-    json_t *whole = json_loadb(text, length, 0, NULL);
+    json_t *whole = by_json_load(text, length, 0, NULL);
     const json_t *day = json_object_get(whole, "day");
     json_t *used = json_object_get(whole, "used");
     by_status status = BY_OK;
@@ -104,7 +106,7 @@ char *by__limits_print(by__limits *limits, double now, double wall)
         }
     }
     json_t *whole = json_pack("{sI so}", "day", (json_int_t)floor(wall / DAY), "used", used);
-    char *text = json_dumps(whole, JSON_COMPACT);
+    char *text = by__json_dump(whole, JSON_COMPACT);
     json_decref(whole);
     l->changed = text == NULL;
     return text;

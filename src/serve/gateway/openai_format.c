@@ -44,7 +44,7 @@ static by_status make_choice(json_t **out, const json_t *value, by_error *error)
     size_t count = json_array_size(value);
     bool good = count > 0 && count <= MOST_CHOICES;
     for (size_t i = 0; i < count && good; i++) {
-        const char *text = json_string_value(json_array_get(value, i));
+        const char *text = by__json_string(json_array_get(value, i));
         good = text != NULL;
         by__text_add(&pattern, i > 0 ? "|" : "");
         for (; good && *text != '\0'; text++) {

@@ -8,7 +8,7 @@ static void add_json(by__text *out, const json_t *value)
     if (value == NULL) {
         by__text_add(out, "null");
     } else {
-        by__text_dump(out, value, JSON_COMPACT | JSON_ENCODE_ANY);
+        by__json_write(out, value, JSON_COMPACT | JSON_ENCODE_ANY);
     }
 }
 

@@ -1,6 +1,7 @@
 /* OpenAI's API: what a response consists of. */
 #include <string.h>
 
+#include "base/json.h"
 #include "serve/gateway/openai_responses.h"
 #include "serve/gateway/openai_tools.h"
 #include "serve/messages.h"
@@ -35,7 +36,7 @@ by__response_items by__response_items_of(const by__call *call)
     by__text_add(&list, "]");
     items.calls = list.failed || call->choices[0].text.failed
                       ? NULL
-                      : json_loadb(list.data, list.length, 0, NULL);
+                      : by_json_load(list.data, list.length, JSON_ALLOW_NUL, NULL);
     by__text_free(&list);
     items.message =
         items.said > 0 || (count == 0 && (kind == BY__CALLS_NONE || kind == BY__CALLS_MARKED));
@@ -49,7 +50,7 @@ json_t *by__response_tokens(const by__call *call, const json_t *list)
         return json_array();
     }
     by__openai_tokens(list, &text);
-    json_t *out = text.failed ? NULL : json_loadb(text.data, text.length, 0, NULL);
+    json_t *out = text.failed ? NULL : by_json_load(text.data, text.length, JSON_ALLOW_NUL, NULL);
     by__text_free(&text);
     return out;
 }

@@ -270,7 +270,7 @@ static bool wants_logprobs(const asked *a)
     bool wants = a->top_logprobs > 0;
     json_array_foreach(a->include, i, item)
     {
-        const char *name = json_string_value(item);
+        const char *name = by__json_string(item);
         wants = wants || (name != NULL && strcmp(name, "message.output_text.logprobs") == 0);
     }
     return wants;

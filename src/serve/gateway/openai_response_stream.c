@@ -25,7 +25,7 @@ static void add_event(by__call *call, const char *type, json_t *data, by__text *
         out->failed = true;
     }
     by__text_format(out, "event: %s\ndata: ", type);
-    by__text_dump(out, data, JSON_COMPACT);
+    by__json_write(out, data, JSON_COMPACT);
     json_decref(data);
     by__text_add(out, "\n\n");
 }

@@ -39,7 +39,7 @@ static void add_answer(by__call *call, by__text *out)
 {
     store(call);
     json_t *response = by__response_object(call, by__response_status(call), json_null());
-    by__text_dump(out, response, JSON_COMPACT);
+    by__json_write(out, response, JSON_COMPACT);
     json_decref(response);
 }
 

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "serve/gateway/openai_tools.h"
 #include "serve/messages.h"
 
@@ -161,7 +162,7 @@ static void choose_all(chosen *c, const json_t *tools)
 static by_status choose(chosen *c, const json_t *tools, const json_t *choice, bool *none,
                         by_error *error)
 {
-    const char *word = json_string_value(choice);
+    const char *word = by__json_string(choice);
     const char *type = by__get_text(choice, "type");
     *none = word != NULL && strcmp(word, "none") == 0;
     if (choice == NULL || *none || (word != NULL && strcmp(word, "auto") == 0)) {
@@ -220,7 +221,7 @@ static json_t *moved(const json_t *value, const char *place)
     }
     json_object_foreach((json_t *)(uintptr_t)value, name, item)
     {
-        const char *to = strcmp(name, "$ref") == 0 ? json_string_value(item) : NULL;
+        const char *to = strcmp(name, "$ref") == 0 ? by__json_string(item) : NULL;
         json_t *copy =
             to != NULL && to[0] == '#' ? json_sprintf("%s%s", place, to + 1) : moved(item, place);
         if (code == 0) {
@@ -394,7 +395,7 @@ static bool add_marked_one(const by__call *call, by__openai_called *called, cons
                            size_t length, by__text *out)
 {
     json_error_t where;
-    json_t *value = json_loadb(text, length, 0, &where);
+    json_t *value = by_json_load(text, length, 0, &where);
     const char *name = by__get_text(value, "name");
     const json_t *arguments = json_object_get(value, "arguments");
     bool good = json_is_object(arguments) && knows(call, name);
@@ -404,7 +405,7 @@ static bool add_marked_one(const by__call *call, by__openai_called *called, cons
     }
     if (good && (called->index == 0 || !json_is_true(json_object_get(call->own, "single")))) {
         by__text printed = {0};
-        by__text_dump(&printed, arguments, JSON_COMPACT);
+        by__json_write(&printed, arguments, JSON_COMPACT);
         called->name = name;
         called->name_length = strlen(name);
         called->arguments = printed.failed ? "" : printed.data;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "banyan/tokenizer.h"
+#include "base/json.h"
 #include "serve/content_parts.h"
 #include "serve/gateway/redact.h"
 #include "serve/messages.h"
@@ -96,7 +97,7 @@ static bool is_tokens(const char *key, const json_t *value)
 static json_t *hash_of(const by__payload_log *log, const json_t *value)
 {
     char hash[17];
-    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_SORT_KEYS);
+    char *text = by__json_dump(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_SORT_KEYS);
     if (text == NULL) {
         return NULL;
     }

@@ -256,7 +256,8 @@ static void add_answer(by__call *call, by__text *out)
                     (long long)call->created);
     by__text_json(out, call->model, strlen(call->model));
     by__text_add(out, ",\"predictions\":");
-    by__text_dump(out, json_object_get(call->whole, "list"), JSON_COMPACT | JSON_REAL_PRECISION(9));
+    by__json_write(out, json_object_get(call->whole, "list"),
+                   JSON_COMPACT | JSON_REAL_PRECISION(9));
     by__text_add(out, "}");
 }
 

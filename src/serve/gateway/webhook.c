@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/base64.h"
+#include "base/utf8.h"
 #include "serve/http/ip_network.h"
 
 /* Most secrets in a file; there are several while one is being replaced. */
@@ -163,7 +164,7 @@ static by_status read_secrets(by__webhook_rules *r, const char *path, by_error *
     if (!by__path_exists(path)) {
         return by_error_set(error, BY_ECONFIG, "webhooks.secret: there is no file %s", path);
     }
-    BY_TRY(by__file_read(&text, &length, path, MOST_FILE, error));
+    BY_TRY(by__file_read_text(&text, &length, path, MOST_FILE, error));
     for (size_t at = 0; at < length && good;) {
         size_t n = strcspn(text + at, "\r\n");
         good = n == 0 || read_secret(r, text + at, n);

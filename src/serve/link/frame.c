@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "serve/event_list.h"
 #include "serve/link/link.h"
 
@@ -18,7 +19,7 @@ static bool take_frame(const char *data, size_t length, const by__frame_handler 
     if (length > 0 && data[0] == BY__LINK_EVENTS) {
         return by__events_valid(data + 1, length - 1) && h->events(h->user, data + 1, length - 1);
     }
-    json_t *object = json_loadb(data, length, JSON_REJECT_DUPLICATES, NULL);
+    json_t *object = by_json_load(data, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
     bool good = json_is_object(object) && h->message(h->user, object);
     json_decref(object);
     return good;

@@ -199,13 +199,14 @@ static bool send_frame(socket_link *l, output *o)
 static bool send_message(by__link *link, const json_t *message)
 {
     socket_link *l = (socket_link *)(void *)link;
-    size_t n = json_dumpb(message, NULL, 0, JSON_COMPACT);
-    output *o = new_frame(l, n);
-    if (o == NULL) {
-        return false;
+    by__text text = {0};
+    by__json_write(&text, message, JSON_COMPACT);
+    output *o = new_frame(l, text.failed ? 0 : text.length);
+    if (o != NULL) {
+        memcpy(o->data + 4, text.data, text.length);
     }
-    (void)json_dumpb(message, o->data + 4, n, JSON_COMPACT);
-    return send_frame(l, o);
+    by__text_free(&text);
+    return o != NULL && send_frame(l, o);
 }
 
 /* Splits the list into frames of at most EVENTS bytes, unless one event is longer: a receiver

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/hex.h"
+#include "base/utf8.h"
 
 #define MOST_FILE ((size_t)4096)
 
@@ -231,7 +232,7 @@ static by_status read_password(by__redis_address *a, by_error *error)
     size_t length = 0;
     /* A missing file is a wrong configuration: a restart would not help. */
     by_status status = by__path_exists(a->password_file)
-                           ? by__file_read(&text, &length, a->password_file, MOST_FILE, error)
+                           ? by__file_read_text(&text, &length, a->password_file, MOST_FILE, error)
                            : by_error_set(error, BY_ECONFIG,
                                           "there is no file %s with the "
                                           "password of Redis",

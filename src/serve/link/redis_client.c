@@ -151,7 +151,7 @@ void by__redis_add_integer(by__redis_call *call, int64_t value)
 void by__redis_add_json(by__redis_call *call, const json_t *value)
 {
     by__text text = {0};
-    by__text_dump(&text, value, JSON_COMPACT | JSON_ENCODE_ANY);
+    by__json_write(&text, value, JSON_COMPACT | JSON_ENCODE_ANY);
     call->text.failed = call->text.failed || text.failed;
     by__redis_add_text(call, text.failed ? "" : text.data);
     by__text_free(&text);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "serve/admission.h"
 #include "serve/link/redis_link.h"
 
@@ -165,7 +166,7 @@ static void cancel(by__redis_link *l, const json_t *m)
 static json_t *json_at(const redisReply *reply, size_t i)
 {
     const char *text = by__redis_text(reply, i);
-    json_t *value = *text == '\0' ? NULL : json_loads(text, 0, NULL);
+    json_t *value = *text == '\0' ? NULL : by__json_read(text, JSON_ALLOW_NUL, NULL);
     return value == NULL ? json_null() : value;
 }
 

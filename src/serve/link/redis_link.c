@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
+
 /* ---- for the roles ---- */
 
 void by__redis_tell(by__redis_link *link, json_t *message)
@@ -125,7 +127,9 @@ static void on_message(void *user, const char *text, size_t length)
         }
         return;
     }
-    json_t *message = length == 0 ? NULL : json_loadb(text, length, JSON_REJECT_DUPLICATES, NULL);
+    json_t *message =
+        length == 0 ? NULL
+                    : by_json_load(text, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
     if (length == 0 || json_is_object(message)) {
         l->role->published(l, message);
     }

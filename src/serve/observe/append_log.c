@@ -195,7 +195,7 @@ uint64_t by__append_log_add(by__append_log *log, const char *line, size_t length
 uint64_t by__append_log_record(by__append_log *log, json_t *record)
 {
     by__text line = {0};
-    by__text_dump(&line, record, JSON_COMPACT);
+    by__json_write(&line, record, JSON_COMPACT);
     json_decref(record);
     by__text_add(&line, "\n");
     uint64_t number = 0;

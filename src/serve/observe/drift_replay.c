@@ -5,6 +5,7 @@
 
 #include "banyan/table.h"
 #include "banyan/tokenizer.h"
+#include "base/json.h"
 #include "base/paths.h"
 #include "serve/messages.h"
 #include "serve/observe/drift_pages.h"
@@ -124,11 +125,11 @@ typedef struct reader {
     uint64_t lines;          /* that were read, with or without what is compared */
 } reader;
 
-static by_status count_text(const reader *in, const char *text, by_error *error)
+static by_status count_text(const reader *in, const char *text, size_t length, by_error *error)
 {
     by_token_buffer tokens = {0};
     by_status status =
-        by_tokenizer_encode(in->tokenizer, text, strlen(text), &tokens, BY_ENCODE_SPECIAL, error);
+        by_tokenizer_encode(in->tokenizer, text, length, &tokens, BY_ENCODE_SPECIAL, error);
     if (status == BY_OK) {
         /* Ids are below 2^31, so they are the same as int32_t. */
         by__served_drift_tokens(in->report->drift, (const int32_t *)(const void *)tokens.ids,
@@ -157,7 +158,8 @@ static by_status replay_texts(const reader *in, const char *data, by_error *erro
     }
     for (uint64_t i = 0; status == BY_OK && i < by_table_rows(table); i++) {
         if (c->categories[i] >= 0) {
-            status = count_text(in, c->values[c->categories[i]], error);
+            status = count_text(in, c->values[c->categories[i]],
+                                strlen(c->values[c->categories[i]]), error);
         }
     }
     by_table_close(&table);
@@ -166,11 +168,10 @@ static by_status replay_texts(const reader *in, const char *data, by_error *erro
 
 /* ---- JSON lines ---- */
 
-static const char *text_of(const reader *in, const json_t *line)
+static const json_t *text_of(const reader *in, const json_t *line)
 {
-    const char *text =
-        in->field != NULL ? by__get_text(line, in->field) : by__get_text(line, "prompt");
-    return text != NULL || in->field != NULL ? text : by__get_text(line, "text");
+    const json_t *text = json_object_get(line, in->field != NULL ? in->field : "prompt");
+    return json_is_string(text) || in->field != NULL ? text : json_object_get(line, "text");
 }
 
 /* A line that holds neither a row nor a prediction is left out, and a row with no known column: the
@@ -202,8 +203,10 @@ static by_status count_line(const reader *in, const json_t *line, by_error *erro
     if (in->tokenizer == NULL) {
         return count_example(in, line, error);
     }
-    const char *text = text_of(in, line);
-    return text == NULL ? BY_OK : count_text(in, text, error);
+    const json_t *text = text_of(in, line);
+    return json_is_string(text)
+               ? count_text(in, json_string_value(text), json_string_length(text), error)
+               : BY_OK;
 }
 
 static by_status replay_lines(reader *in, const char *path, by_error *error)
@@ -216,7 +219,7 @@ static by_status replay_lines(reader *in, const char *path, by_error *error)
     by_status status = file == NULL ? by__io_error(error, "open", path) : BY_OK;
     while (status == BY_OK && (length = getline(&line, &capacity, file)) >= 0) {
         json_error_t problem;
-        json_t *value = json_loadb(line, (size_t)length, 0, &problem);
+        json_t *value = by_json_load(line, (size_t)length, JSON_ALLOW_NUL, &problem);
         number++;
         status = json_is_object(value)
                      ? count_line(in, value, error)

@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
+#include "base/json.h"
+
 void by__log_object(const by__log *log, const char *event, json_t *object)
 {
     char now[24];
@@ -10,7 +12,7 @@ void by__log_object(const by__log *log, const char *event, json_t *object)
         by__utc_now(now);
         json_t *line = json_pack("{ss ss}", "time", now, "event", event);
         (void)json_object_update(line, object);
-        char *text = json_dumps(line, JSON_COMPACT | JSON_ENSURE_ASCII);
+        char *text = by__json_dump(line, JSON_COMPACT | JSON_ENSURE_ASCII);
         if (text != NULL) {
             log->write(log->user, text);
         }

@@ -1,4 +1,5 @@
 /* Runs golden requests through the broker and compares the answers (golden.h). */
+#include "base/json.h"
 #include "serve/deploy/golden.h"
 
 #include <math.h>
@@ -34,11 +35,11 @@ bool by__golden_exists(const json_t *info)
 /* The text of the request. */
 static json_t *request_of(const json_t *info)
 {
-    json_t *request =
-        reads_rows(info)
-            ? json_pack("{ss s[{}]}", "kind", "predict", "rows")
-            : json_pack("{so si sf si sb sb}", "prompt", json_loads(PROMPT, 0, NULL), "max_tokens",
-                        TOKENS, "temperature", 0.0, "n", 1, "logprobs", 1, "ignore_eos", 1);
+    json_t *request = reads_rows(info)
+                          ? json_pack("{ss s[{}]}", "kind", "predict", "rows")
+                          : json_pack("{so si sf si sb sb}", "prompt",
+                                      by__json_read(PROMPT, 0, NULL), "max_tokens", TOKENS,
+                                      "temperature", 0.0, "n", 1, "logprobs", 1, "ignore_eos", 1);
     json_t *text = by__request_text(request);
     json_decref(request);
     return text;
@@ -84,7 +85,7 @@ static json_t *read_known(const char *path)
     by_error ignored = {0};
     json_t *known = NULL;
     if (path != NULL && by__file_read(&text, &length, path, MOST_BYTES, &ignored) == BY_OK) {
-        known = json_loadb(text, length, 0, NULL);
+        known = by_json_load(text, length, 0, NULL);
     }
     free(text);
     if (!json_is_object(known)) {
@@ -100,7 +101,7 @@ static void write_known(const by__golden_target *target, json_t *known)
     if (json_object_size(known) > MOST_VERSIONS) {
         (void)json_object_del(known, json_object_iter_key(json_object_iter(known)));
     }
-    char *text = json_dumps(known, JSON_COMPACT);
+    char *text = by__json_dump(known, JSON_COMPACT);
     by_status status =
         text == NULL ? BY_EMEMORY : by__file_write(target->known, text, strlen(text), &error);
     if (status != BY_OK) {

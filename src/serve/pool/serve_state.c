@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "serve/deploy/interface.h"
 #include "serve/deploy/model_state.h"
 #include "serve/pool/serve_processes.h"
@@ -133,7 +134,7 @@ static void send_route(by__served *m)
         json_pack("{ss ss so sb sO? so? sO?}", "t", "route", "model", m->name, "versions", versions,
                   "elastic", (int)(m->least == 0), "info", m->info, "deployment", deployment_of(m),
                   "restarts", by__served_restarts(m));
-    char *text = json_dumps(route, JSON_COMPACT | JSON_SORT_KEYS);
+    char *text = by__json_dump(route, JSON_COMPACT | JSON_SORT_KEYS);
     bool news = text != NULL && (m->routed == NULL || strcmp(text, m->routed) != 0);
     if (news && by__broker_link_send(&m->all->link, route)) {
         free(m->routed);

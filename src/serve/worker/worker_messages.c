@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "serve/content_parts.h"
 #include "serve/messages.h"
 #include "serve/worker/worker.h"
@@ -55,9 +56,9 @@ by_status by__served_messages(by_token_buffer *out, const by__served_model *mode
         return by_error_set(error, BY_EARG, "'tools' must be a list");
     }
     BY_TRY(level(&even, messages, by_chat_takes_parts(model->chat), error));
-    char *said = json_dumps(even, JSON_COMPACT);
-    char *known = tools == NULL ? NULL : json_dumps(tools, JSON_COMPACT);
-    char *more = variables == NULL ? NULL : json_dumps(variables, JSON_COMPACT);
+    char *said = by__json_dump(even, JSON_COMPACT);
+    char *known = tools == NULL ? NULL : by__json_dump(tools, JSON_COMPACT);
+    char *more = variables == NULL ? NULL : by__json_dump(variables, JSON_COMPACT);
     json_decref(even);
     by_status status =
         said == NULL || (tools != NULL && known == NULL) || (variables != NULL && more == NULL)

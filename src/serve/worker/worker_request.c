@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "serve/fields.h"
 #include "serve/messages.h"
 #include "serve/worker/worker.h"
@@ -165,7 +166,7 @@ static by_status take_format(by__work *w, by__form_cache *forms, const json_t *f
     }
     if (type != NULL && strcmp(type, "json_schema") == 0) {
         char *schema =
-            json_dumps(json_object_get(format, "schema"), JSON_COMPACT | JSON_ENCODE_ANY);
+            by__json_dump(json_object_get(format, "schema"), JSON_COMPACT | JSON_ENCODE_ANY);
         by_status status = schema == NULL
                                ? by_error_set(error, BY_EARG, "the format has no 'schema'")
                                : by__form_take(&w->constraint, forms, BY__FORM_SCHEMA, schema,

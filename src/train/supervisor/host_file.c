@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "train/supervisor/supervisor.h"
 
 #define MOST_HOSTS     4096
@@ -144,7 +145,7 @@ by_status by_hosts_read(by_host_list *out, const char *path, by_error *error)
     char *text;
     size_t length;
     *out = (by_host_list){0};
-    if (by__file_read(&text, &length, path, HOST_FILE_SIZE, error) != BY_OK) {
+    if (by__file_read_text(&text, &length, path, HOST_FILE_SIZE, error) != BY_OK) {
         /* An invalid name: a retry would not help. */
         return by_error_prefix(error, BY_ECONFIG, "host file");
     }
