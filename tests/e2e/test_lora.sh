@@ -11,6 +11,26 @@ holds err "lora.rank is 4, and adapters change weights that are trained already:
 run 2 "$banyan" train c.yaml --set name=new --set lora.from=adapters
 holds err "lora.from is adapters, and its adapters change weights that are trained already: set model.from"
 
+say "text for weights to start from has their tokenizer, if the config names none"
+sed 's/tokenizer: char, //' c.yaml >plain.yaml
+for from in model runs/base; do
+    run 0 "$banyan" train plain.yaml --quiet --set model.from=$from --set train.steps=1 --set optimizer.warmup=0 --set name=plain
+    same model/tokenizer.json runs/plain/checkpoints/step-00000001/tokenizer.json
+    holds runs/plain/config.yaml "  tokenizer: $from/"
+    rm -r runs/plain
+done
+run 0 "$banyan" train plain.yaml --quiet --set distill.teacher=model --set train.steps=1 --set optimizer.warmup=0 --set name=plain
+same model/tokenizer.json runs/plain/checkpoints/step-00000001/tokenizer.json
+rm -r runs/plain
+{ cat text.txt && echo "Other letters."; } >other.txt
+run 0 "$banyan" pack other.txt --tokenizer char --output other
+run 2 "$banyan" train plain.yaml --quiet --set model.from=model --set data.tokenizer=other/tokenizer.json --set name=plain
+holds err "set data.tokenizer=model"
+cp -r model bare && rm bare/tokenizer.json
+run 0 "$banyan" train c.yaml --quiet --set model.from=bare --set train.steps=1 --set optimizer.warmup=0 --set name=plain
+holds err "model.from=bare has no tokenizer.json"
+rm -r runs/plain
+
 set -- train c.yaml --json --set model.from=model --set lora.rank=4 --set lora.alpha=8 --set lora.dropout=0.1 \
     --set "lora.targets=[c_attn, mlp.c_proj]" --set "lora.train_also=[ln_f.*]" --set train.micro_batch=4 --set checkpoint.every=4
 say "a run without disturbance"

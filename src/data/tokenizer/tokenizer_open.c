@@ -72,10 +72,15 @@ by_status by__model_has_tokenizer(bool *out, const char *model, by_error *error)
     if (by__gguf_is_file(model)) {
         return by__gguf_vocabulary_exists(out, model, error);
     }
-    char *path;
-    BY_TRY(by__path_make(&path, model, "tokenizer.json", error));
-    *out = by__path_exists(path);
-    free(path);
+    static const char *const files[] = {"tokenizer.json", "encoder.json", "vocab.bpe"};
+    bool there[BY_ARRAY_LENGTH(files)];
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(files); i++) {
+        char *path;
+        BY_TRY(by__path_make(&path, model, files[i], error));
+        there[i] = by__path_exists(path);
+        free(path);
+    }
+    *out = there[0] || (there[1] && there[2]);
     return BY_OK;
 }
 

@@ -113,8 +113,27 @@ static by_status find_saved_tokenizer(char **out, const char *run, by_error *err
     return status;
 }
 
+/* The tokenizer of a run or of a model's directory, in any form that data.tokenizer accepts; NULL:
+ * there is none. */
+static by_status find_model_tokenizer(char **out, const char *model, by_error *error)
+{
+    bool there = false;
+    *out = NULL;
+    if (by__path_is_dir(model)) {
+        BY_TRY(find_tokenizer(out, model, error));
+    }
+    if (*out == NULL && by__path_is_dir(model)) {
+        BY_TRY(find_saved_tokenizer(out, model, error));
+    }
+    if (*out == NULL && by__path_exists(model)) {
+        BY_TRY(by__model_has_tokenizer(&there, model, error));
+    }
+    return there ? copy(out, model, error) : BY_OK;
+}
+
 /* Chooses the tokenizer of data.text, as a path or a kind. An existing run has its own, whatever
- * its origin was; weights to start from have theirs, unless the config names one. */
+ * its origin was. A tokenizer made from the text would not suit weights to start from, or a
+ * teacher, so it is replaced by theirs. */
 static by_status choose_tokenizer(char **out, const by_config *config, const char *run,
                                   by_error *error)
 {
@@ -125,12 +144,11 @@ static by_status choose_tokenizer(char **out, const by_config *config, const cha
     if (run != NULL && (!from_text || from[0] != '\0')) {
         BY_TRY(find_saved_tokenizer(out, run, error));
     }
-    if (*out == NULL && from[0] != '\0' && strcmp(data->tokenizer, "char") == 0 &&
-        by__path_is_dir(from)) {
-        BY_TRY(find_tokenizer(out, from, error));
-        if (*out == NULL) {
-            BY_TRY(find_saved_tokenizer(out, from, error)); /* of a run */
-        }
+    if (*out == NULL && from_text) {
+        BY_TRY(find_model_tokenizer(out, from, error));
+    }
+    if (*out == NULL && from_text && from[0] == '\0') {
+        BY_TRY(find_model_tokenizer(out, config->distill.teacher, error));
     }
     return *out == NULL ? copy(out, data->tokenizer, error) : BY_OK;
 }
@@ -166,14 +184,34 @@ static by_status find_origin(by__data_paths *paths, const by_config *config, con
                : find_origin_in(&paths->origin, data->tokenizer, error);
 }
 
+/* Tells that the tokens of weights to start from are unknown. */
+static void note_unknown(const by_config *config, const char *tokenizer,
+                         const by_train_options *progress)
+{
+    char text[512];
+    by__relay to = {progress};
+    if (progress == NULL || config->model.from[0] == '\0' ||
+        strcmp(tokenizer, config->data.tokenizer) != 0 ||
+        (strcmp(tokenizer, "bpe") != 0 && strcmp(tokenizer, "char") != 0)) {
+        return;
+    }
+    (void)snprintf(
+        text, sizeof text,
+        "model.from=%.200s has no tokenizer.json, so the text gets a tokenizer of its own "
+        "(%s); if the model was trained with another one, set data.tokenizer to it",
+        config->model.from, tokenizer);
+    relay_note(&to, text);
+}
+
 static by_status find_text(by__data_paths *paths, const by_config *config,
                            const by_train_options *progress, by_error *error)
 {
     char *directory;
     char *tokenizer;
     BY_TRY(choose_tokenizer(&tokenizer, config, progress == NULL ? NULL : progress->resume, error));
+    note_unknown(config, tokenizer, progress);
     by_status status = pack_text(&directory, config, tokenizer, progress, error);
-    free(tokenizer);
+    paths->chosen = tokenizer;
     BY_TRY(status);
     bool split = config->data.valid_fraction > 0.0;
     status = by__alloc((void **)&paths->train, 1, sizeof *paths->train, "paths", error);
@@ -319,7 +357,8 @@ static by_status read_tokenizer_hash(char out[33], const char *directory, by_err
     return BY_OK;
 }
 
-by_status by__same_tokenizer(const char *data, const char *model, by_error *error)
+/* `way`: what names a tokenizer, "data.tokenizer=". */
+static by_status require_same(const char *data, const char *model, const char *way, by_error *error)
 {
     bool same;
     char hash[33];
@@ -329,8 +368,13 @@ by_status by__same_tokenizer(const char *data, const char *model, by_error *erro
     return same ? BY_OK
                 : by_error_set(error, BY_ECONFIG,
                                "%s was packed with another tokenizer (%.8s) than that of the "
-                               "model, %s (%s): pack it with --tokenizer %s",
-                               data, hash, model, own, model);
+                               "model, %s (%s): %s%s",
+                               data, hash, model, own, way, model);
+}
+
+by_status by__same_tokenizer(const char *data, const char *model, by_error *error)
+{
+    return require_same(data, model, "pack it with --tokenizer ", error);
 }
 
 /* Checks that `path`, the value of `key`, has the same tokenizer as the training data. */
@@ -354,6 +398,7 @@ static by_status check_tokenizer(const by__data_paths *paths, const char *path, 
 static by_status check_origin(const by__data_paths *paths, const char *from, by_error *error)
 {
     char *path = NULL;
+    bool of_text = paths->chosen != NULL;
     if (from[0] == '\0' || !by__path_is_dir(from)) {
         return BY_OK;
     }
@@ -361,7 +406,9 @@ static by_status check_origin(const by__data_paths *paths, const char *from, by_
     if (path != NULL) {
         *strrchr(path, '/') = '\0';
     }
-    by_status status = by__same_tokenizer(paths->train[0], path == NULL ? from : path, error);
+    by_status status =
+        require_same(paths->train[0], path == NULL ? from : path,
+                     of_text ? "set data.tokenizer=" : "pack it with --tokenizer ", error);
     free(path);
     return status;
 }
@@ -434,6 +481,7 @@ void by__data_paths_free(by__data_paths *paths)
     }
     free(paths->valid);
     free(paths->names);
+    free(paths->chosen);
     free(paths->tokenizer);
     free(paths->origin);
     *paths = (by__data_paths){0};

@@ -5,6 +5,7 @@
 
 #include "banyan/ops.h"
 #include "banyan/tokenizer.h"
+#include "config/kind.h"
 #include "data/damage.h"
 #include "graph/graph.h"
 #include "train/tasks/documents.h"
@@ -21,8 +22,11 @@ static const by__key keys[] = {
      .help = "text files, JSON lines, Parquet files or directories of them; packed on first use "
              "and cached by content"},
     {"data", "tokenizer", BY__KEY_TEXT, BY__FIELD(data.tokenizer), "bpe", .min = 1,
-     .help = "`char`, `bpe` (trained on the text), or the path of a tokenizer.json, of a directory "
-             "that contains one, or of a directory with encoder.json and vocab.bpe"},
+     .help =
+         "`char`, `bpe` (trained on the text), or the path of a tokenizer.json, of a directory "
+         "that contains one, or of a directory with encoder.json and vocab.bpe; with model.from "
+         "or distill.teacher, `char` and `bpe` stand for the tokenizer of that model, if it has "
+         "one"},
     {"data", "tokenizer_vocab", BY__KEY_INT, BY__FIELD(data.tokenizer_vocab), "8192", 257, BY__MI24,
      .help = "vocabulary size of a tokenizer that `tokenizer: bpe` trains"},
     {"data", "field", BY__KEY_TEXT, BY__FIELD(data.field), "text", .min = 1,
@@ -250,9 +254,26 @@ static by_status plan_sources(language_data *d, const by_config *config, by_erro
     return BY_OK;
 }
 
+/* Names the tokenizer that was chosen, unless the config does. */
+static by_status name_tokenizer(by_config *config, const char *chosen, by_error *error)
+{
+    by__text setting = {0};
+    if (chosen == NULL || by__config_is_given(config, "data.tokenizer") ||
+        strcmp(chosen, config->data.tokenizer) == 0) {
+        return BY_OK;
+    }
+    by__text_add(&setting, "data.tokenizer=");
+    by__text_json(&setting, chosen, strlen(chosen));
+    by_status status = setting.failed ? by_error_set(error, BY_EMEMORY, "out of memory: a path")
+                                      : by_config_set(config, setting.data, error);
+    by__text_free(&setting);
+    return status;
+}
+
 static by_status complete(by_task_data *base, by_config *config, by_error *error)
 {
     language_data *d = (language_data *)base;
+    BY_TRY(name_tokenizer(config, d->paths.chosen, error));
     if (d->train != NULL) {
         int64_t vocab = by_dataset_vocab(d->train[0]);
         if (config->model.vocab < 0) {

@@ -16,6 +16,7 @@ typedef struct by__data_paths {
     char **valid; /* [valid_count]; more than one, or one with a name: data.valid_sets */
     char **names; /* [valid_count], of data.valid_sets; NULL: the held-out data have no name */
     size_t valid_count; /* 0 if nothing is held out */
+    char *chosen;       /* of data.text: a path or a kind of tokenizer; NULL: the data are packed */
     char *tokenizer;
     /* Directory of the model that the tokenizer comes from: the newest checkpoint of an existing
      * run, otherwise model.from or data.tokenizer; NULL: there is none. */
