@@ -7,7 +7,8 @@
  *
  * The method is that of Willard and Louf (2023, "Efficient Guided Generation for Large Language
  * Models"): byte-level automata with a stack for nesting. The tokens permitted in a state are found
- * by one walk over the sorted vocabulary that shares prefixes, and cached.
+ * by one walk over the sorted vocabulary that shares prefixes. All sequences of a constraint share
+ * the walked states and the token sets found, and a walk can be divided into parts of bounded cost.
  *
  * Text for a JSON schema is JSON according to RFC 8259 with at most one line break and 20 spaces
  * between two JSON tokens, so that white space cannot continue forever. Properties appear in the
@@ -48,7 +49,7 @@ BY_API void by_token_list_close(by_token_list **list);
 
 /* ---- constraints ---- */
 
-/* A compiled form. Immutable; any number of threads may share one. The `list` given when it is made
+/* A compiled form. Any number of threads may share one. The `list` given when it is made
  * is not needed later; if it is not NULL, texts with bytes that no token of the list contains are
  * excluded, since they could be begun but not completed. BY_EFORMAT then means that no text of the
  * form is left. */
@@ -85,8 +86,7 @@ BY_API size_t by_constraint_bytes(const by_constraint *constraint);
 /* The position of one sequence in a constraint. */
 typedef struct by_constraint_state by_constraint_state;
 
-/* Opens a state at the beginning of a text and allocates all of its memory. The constraint and the
- * list must outlive it. */
+/* Opens a state at the beginning of a text. The constraint and the list must outlive it. */
 BY_API by_status by_constraint_state_open(by_constraint_state **out,
                                           const by_constraint *constraint,
                                           const by_token_list *list, by_error *error);
@@ -95,6 +95,10 @@ BY_API void by_constraint_state_close(by_constraint_state **state);
 BY_API void by_constraint_state_reset(by_constraint_state *state);
 /* Copies the position of `from` to `to`; both must have the same constraint and list. */
 BY_API void by_constraint_state_copy(by_constraint_state *to, const by_constraint_state *from);
+/* Works on the set of tokens that may follow, and returns true once it is complete, so that the
+ * calls below take no time. Spends about *work elementary steps of a few nanoseconds, and subtracts
+ * what it spent; stops when *work is not positive. */
+BY_API bool by_constraint_state_prepare(by_constraint_state *state, int64_t *work);
 /* Returns the set of tokens that may follow, [(vocab + 63) / 64] words: bit id % 64 of word id / 64
  * is set if token `id` may. Valid until the next call with this state. */
 BY_API const uint64_t *by_constraint_state_allowed(by_constraint_state *state);

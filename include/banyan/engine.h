@@ -126,7 +126,10 @@ typedef struct by_request {
                              for instance, a tenant */
     by_logits_processor *process; /* changes logits before sampling (by_logit_process_run);
                                      NULL: none */
-    void *user;                   /* passed to `process`; must stay valid while the session lives */
+    /* Bounds the work for `process` in a step: while this returns false, the sequence lets others
+     * go on and tries again in the next step, which does not change its tokens. NULL: none. */
+    by_logits_preparer *prepare;
+    void *user; /* passed to both; must stay valid while the session lives */
 } by_request;
 
 /* Submits a request and sets *session to a number that is unique within the engine. Returns BY_EARG

@@ -125,6 +125,11 @@ BY_API by_status by_logits_adjust(float *logits, int64_t vocab, const by_logit_r
 typedef by_status by_logits_processor(void *user, int32_t index, float *logits, int64_t vocab,
                                       const int32_t *tokens, int64_t count, int64_t prompt,
                                       by_error *error);
+/* Callback that does what a by_logits_processor needs for the token after `tokens`, before the
+ * logits are known: about *work elementary steps of a few nanoseconds, of which it subtracts those
+ * done. Returns true when nothing is left to do. */
+typedef bool by_logits_preparer(void *user, int32_t index, const int32_t *tokens, int64_t count,
+                                int64_t prompt, int64_t *work);
 
 /* Computes log-probabilities in nats under softmax(logits): of `token`, and of the `most` most
  * probable tokens in descending order, ties by id, in ids and values [most]. `scratch` as for

@@ -1,6 +1,7 @@
 /* The rules of one request between a model's logits and the choice of a token: penalties, biases,
  * and a form that the text must have. by_logit_process_run is a by_logits_processor for
- * by_engine_submit and by_generator_sample_with. */
+ * by_engine_submit and by_generator_sample_with, and by_logit_process_prepare a by_logits_preparer
+ * for the former. */
 #ifndef BANYAN_LOGIT_PROCESS_H
 #define BANYAN_LOGIT_PROCESS_H
 
@@ -42,6 +43,9 @@ BY_API void by_logit_process_close(by_logit_process **process);
 BY_API by_status by_logit_process_run(void *process, int32_t index, float *logits, int64_t vocab,
                                       const int32_t *tokens, int64_t count, int64_t prompt,
                                       by_error *error);
+/* A by_logits_preparer; `process` is the by_logit_process. */
+BY_API bool by_logit_process_prepare(void *process, int32_t index, const int32_t *tokens,
+                                     int64_t count, int64_t prompt, int64_t *work);
 
 #ifdef __cplusplus
 }

@@ -187,6 +187,7 @@ static by_status submit(batch *b, item *it, by_error *error)
                           .stop = b->form.ends,
                           .stop_count = b->form.end_count,
                           .process = it->process == NULL ? NULL : by_logit_process_run,
+                          .prepare = by_logit_process_prepare,
                           .user = it->process};
     request.sampling.seed =
         it->from.seeded ? it->from.sampling.seed : r->sampling.seed + (uint64_t)(it - b->items);

@@ -45,6 +45,45 @@ static void count_sequences(by_engine_statistics *st, uint64_t sequences)
     st->sequences += sequences;
 }
 
+/* Work of preparing for logits that any step may do, in elementary steps of a few nanoseconds.
+ * Beyond that, a step may prepare for as long as the model took in the last one. */
+#define PREPARE_WORK  1000000
+#define PREPARE_SLICE 100000
+
+static void allow_work(by_engine *e)
+{
+    e->prepare_until = by__now() + e->model_seconds;
+}
+
+/* Prepares a sequence for the token after its last. Returns whether that is done. */
+static bool prepare(by_engine *e, const by__sequence *s)
+{
+    for (;;) {
+        bool may = e->prepare_left > 0 || by__now() < e->prepare_until;
+        int64_t left = may ? PREPARE_SLICE : 0; /* 0: done if others did the work */
+        int64_t given = left;
+        bool done = s->prepare(s->user, s->index, s->tokens, s->count, s->prompt, &left);
+        e->prepare_left -= given - left;
+        if (done || !may) {
+            return done;
+        }
+    }
+}
+
+/* Holds back the sequences that are not prepared. Begins with another one in each step, so that
+ * none takes the work of all. */
+static void hold_unprepared(by_engine *e)
+{
+    e->prepare_left = PREPARE_WORK;
+    e->prepare_turn++;
+    allow_work(e);
+    for (int64_t i = 0; i < e->live; i++) {
+        int64_t at = (i + (int64_t)(e->prepare_turn % (uint64_t)e->live)) % e->live;
+        by__sequence *s = &e->slots[e->order[at]];
+        s->held = s->prepare != NULL && s->state != BY__PARKED && !prepare(e, s);
+    }
+}
+
 /* Writes the rows of the plan to the inputs and returns their number. */
 static int64_t fill_rows(by_engine *e)
 {
@@ -208,7 +247,7 @@ static by_finish take_tokens(by_engine *e, by__sequence *s, int64_t i)
         by_finish finish = take_choice(e, s, &e->choices[i]);
         bool right = i < last && e->choices[i].status == BY_OK && e->choices[i].token == draft;
         e->statistics.accepted += right;
-        if (finish != BY_FINISH_NONE || !right) {
+        if (finish != BY_FINISH_NONE || !right || (s->prepare != NULL && !prepare(e, s))) {
             return finish;
         }
         s->cached++; /* the draft's keys and values are those of the token */
@@ -227,6 +266,7 @@ static void take_results(by_engine *e)
             by__register(e, s);
         }
     }
+    allow_work(e);
     choose_all(e);
     int64_t rows = 0; /* rows of one sequence */
     for (int64_t i = 0; i < e->wanted_count; i += rows) {
@@ -264,10 +304,13 @@ by_status by_engine_step(by_engine *engine, const by_event **events, size_t *cou
     }
     free_cancelled(e);
     end_late(e);
+    hold_unprepared(e);
     int64_t rows = by__plan(e);
     if (rows > 0) {
         BY_TRY(by__speculate(e, &rows, error));
+        double began = by__now();
         BY_TRY(run(e, fill_rows(e), error));
+        e->model_seconds = by__now() - began;
         take_results(e);
     }
     *events = e->events;

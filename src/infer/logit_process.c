@@ -51,6 +51,7 @@ static by_status set_up(by_logit_process *p, const by_logit_process_options *o, 
     BY_TRY(by__alloc((void **)&p->places, (size_t)p->n, sizeof *p->places, "sequences", error));
     for (int32_t i = 0; i < p->n && o->constraint != NULL; i++) {
         BY_TRY(by_constraint_state_open(&p->places[i].state, o->constraint, o->list, error));
+        (void)by_constraint_state_allowed(p->places[i].state); /* for the first token */
     }
     if (o->constraint != NULL && !by__constraint_state_goes_on(p->places[0].state) &&
         !by_constraint_state_can_end(p->places[0].state)) {
@@ -117,14 +118,20 @@ void by_logit_process_close(by_logit_process **process)
     }
 }
 
-/* Applies the constraint: consumes the tokens chosen since the last call, and keeps only the logits
- * of tokens that may follow. */
-static by_status hold_to_form(by_logit_process *p, place *at, float *logits, int64_t vocab,
-                              const int32_t *output, int64_t count, by_error *error)
+/* Lets the constraint consume the tokens chosen since the last call. */
+static by_status catch_up(place *at, const int32_t *output, int64_t count, by_error *error)
 {
     for (; at->accepted < count; at->accepted++) {
         BY_TRY(by_constraint_state_accept(at->state, (uint32_t)output[at->accepted], error));
     }
+    return BY_OK;
+}
+
+/* Applies the constraint: keeps only the logits of tokens that may follow. */
+static by_status hold_to_form(by_logit_process *p, place *at, float *logits, int64_t vocab,
+                              const int32_t *output, int64_t count, by_error *error)
+{
+    BY_TRY(catch_up(at, output, count, error));
     if (p->end_count == 0 && by_constraint_state_is_complete(at->state)) {
         return by_error_set(error, BY_ESTOPPED, "the text is complete");
     }
@@ -169,4 +176,16 @@ by_status by_logit_process_run(void *process, int32_t index, float *logits, int6
         hold_open(p, logits);
     }
     return BY_OK;
+}
+
+bool by_logit_process_prepare(void *process, int32_t index, const int32_t *tokens, int64_t count,
+                              int64_t prompt, int64_t *work)
+{
+    by_logit_process *p = process;
+    by_error ignored = {0};
+    if (index < 0 || index >= p->n || prompt > count || p->places[index].state == NULL ||
+        catch_up(&p->places[index], tokens + prompt, count - prompt, &ignored) != BY_OK) {
+        return true; /* by_logit_process_run reports what is wrong */
+    }
+    return by_constraint_state_prepare(p->places[index].state, work);
 }

@@ -183,7 +183,7 @@ static bool admit(by_engine *e, int64_t at)
 
 static bool reads_prompt(const by__sequence *s)
 {
-    return s->state == BY__RUNNING && pending(s) > 1;
+    return s->state == BY__RUNNING && pending(s) > 1 && !s->held;
 }
 
 /* Divides `left` rows among the prompts of one priority, indexes [begin, end) of the order, and
@@ -226,7 +226,7 @@ static void share_rows(by_engine *e)
     int64_t left = e->steps.rows;
     for (int64_t i = 0; i < e->live; i++) {
         by__sequence *s = &e->slots[e->order[i]];
-        s->rows = s->state == BY__RUNNING && pending(s) == 1;
+        s->rows = s->state == BY__RUNNING && pending(s) == 1 && !s->held;
         left -= s->rows;
     }
     for (int64_t begin = 0, end; begin < e->live && left > 0; begin = end) {

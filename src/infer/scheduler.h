@@ -55,6 +55,8 @@ typedef struct by__sequence {
     int32_t stop[BY_STOP_TOKENS];
     size_t stop_count;
     by_logits_processor *process;
+    by_logits_preparer *prepare; /* NULL: nothing to do before `process` */
+    bool held;                   /* it is not done, so that the sequence has no rows in this step */
     void *user;
     int32_t *tokens;
     int64_t prompt;   /* tokens of the prompt */
@@ -220,6 +222,10 @@ struct by_engine {
     void *scratch;        /* for by_sample, one for each thread */
     size_t scratch_bytes; /* of each */
     float *processed;     /* a copy of logits that `process` may change */
+    int64_t prepare_left; /* work of `prepare` that this step may still do */
+    double prepare_until; /* or until when */
+    uint64_t prepare_turn;
+    double model_seconds; /* of the model in the last step */
     by_engine_statistics statistics;
     by_engine_memory_report memory;
 };

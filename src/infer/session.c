@@ -124,6 +124,7 @@ static void fill(by_engine *e, by__sequence *s, const by_request *r, int32_t ind
                         .sampling = r->sampling,
                         .stop_count = r->stop_count,
                         .process = r->process,
+                        .prepare = r->process == NULL ? NULL : r->prepare,
                         .user = r->user,
                         .tokens = tokens,
                         .prompt = (int64_t)r->prompt_count,

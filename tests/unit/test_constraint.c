@@ -443,6 +443,126 @@ static void nesting_is_bounded(void **state)
     by_constraint_close(&constraint);
 }
 
+/* ---- the work for masks ---- */
+
+enum { MANY = 3000, MASK_WORDS = (MANY + 63) / 64 };
+
+/* Printable characters, and words of two to five of them. */
+static by_status many_bytes(void *user, uint32_t id, const char **data, size_t *length,
+                            by_error *error)
+{
+    char(*made)[8] = user;
+    BY_UNUSED(error);
+    uint32_t left = id < 95 ? 0 : id - 94;
+    size_t n = 0;
+    made[id][n++] = (char)(' ' + id % 95);
+    for (; left > 0; left /= 6) {
+        made[id][n++] = "aeinst"[left % 6];
+    }
+    *data = made[id];
+    *length = n;
+    return BY_OK;
+}
+
+/* 60 objects that differ at their ends: as many ways through a long string. */
+static void open_many_ways(by_constraint **out, const by_token_list *list)
+{
+    by_error error;
+    by__text text = {0};
+    by__text_add(&text, "{\"anyOf\":[");
+    for (int i = 0; i < 60; i++) {
+        by__text_format(&text,
+                        "%s{\"properties\":{\"a\":{\"type\":\"string\",\"minLength\":200},"
+                        "\"k%d\":{\"type\":\"null\"}},\"required\":[\"a\",\"k%d\"]}",
+                        i == 0 ? "" : ",", i, i);
+    }
+    by__text_add(&text, "]}");
+    assert_int_equal(by_constraint_open_schema(out, text.data, text.length, list, &error), BY_OK);
+    by__text_free(&text);
+}
+
+static void accept_text(by_constraint_state *s, const char *text)
+{
+    by_error error;
+    for (; *text != '\0'; text++) {
+        assert_int_equal(by_constraint_state_accept(s, (uint32_t)(*text - ' '), &error), BY_OK);
+    }
+}
+
+/* The work for a set of tokens does not grow with vocabulary times ways; sequences share it; and it
+ * can be done in parts. */
+static void work_is_bounded(void **state)
+{
+    static char made[MANY][8];
+    by_error error;
+    by_token_list *list;
+    by_constraint *constraint;
+    by_constraint_state *s, *other;
+    int64_t work = INT64_MAX;
+    size_t parts = 0;
+    BY_UNUSED(state);
+    assert_int_equal(by_token_list_open(&list, many_bytes, made, MANY, &error), BY_OK);
+    open_many_ways(&constraint, list);
+    assert_int_equal(by_constraint_state_open(&s, constraint, list, &error), BY_OK);
+    assert_int_equal(by_constraint_state_open(&other, constraint, list, &error), BY_OK);
+    accept_text(s, "{\"a\":\"x");
+    accept_text(other, "{\"a\":\"x");
+    assert_true(by_constraint_state_prepare(s, &work));
+    assert_true(INT64_MAX - work > MANY && INT64_MAX - work < 60 * MANY);
+    work = 100;
+    assert_true(by_constraint_state_prepare(other, &work));
+    for (const char *at = "another x and yet another"; *at != '\0'; at++) {
+        const char one[2] = {*at, '\0'};
+        accept_text(s, one);
+        accept_text(other, one);
+        for (work = 0; !by_constraint_state_prepare(other, &work); parts++) {
+            work = 700;
+        }
+        assert_memory_equal(by_constraint_state_allowed(s), by_constraint_state_allowed(other),
+                            MASK_WORDS * sizeof(uint64_t));
+    }
+    assert_true(parts > 25);
+    by_constraint_state_close(&s);
+    by_constraint_state_close(&other);
+    by_constraint_close(&constraint);
+    by_token_list_close(&list);
+}
+
+/* What is forgotten for want of memory is found again. */
+static void forgets(void **state)
+{
+    static char made[MANY][8];
+    by_error error;
+    by_token_list *list;
+    by_constraint *constraint;
+    by_constraint_state *s, *fresh;
+    char text[260] = "{\"a\":\"";
+    BY_UNUSED(state);
+    assert_int_equal(by_token_list_open(&list, many_bytes, made, MANY, &error), BY_OK);
+    open_many_ways(&constraint, list);
+    assert_int_equal(by_constraint_state_open(&s, constraint, list, &error), BY_OK);
+    accept_text(s, text);
+    for (size_t i = 0; i < 230; i++) {
+        char one[2] = {"tens"[i % 4], '\0'};
+        (void)strcat(text, one);
+        accept_text(s, one);
+        (void)by_constraint_state_allowed(s);
+    }
+    by_constraint *again;
+    open_many_ways(&again, list);
+    assert_int_equal(by_constraint_state_open(&fresh, again, list, &error), BY_OK);
+    accept_text(fresh, text);
+    assert_memory_equal(by_constraint_state_allowed(s), by_constraint_state_allowed(fresh),
+                        MASK_WORDS * sizeof(uint64_t));
+    accept_text(s, "\", \"k59\":null}");
+    assert_true(by_constraint_state_is_complete(s));
+    by_constraint_state_close(&s);
+    by_constraint_state_close(&fresh);
+    by_constraint_close(&constraint);
+    by_constraint_close(&again);
+    by_token_list_close(&list);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -452,6 +572,8 @@ int main(void)
         cmocka_unit_test(masks_logits),
         cmocka_unit_test(forms_of_a_vocabulary),
         cmocka_unit_test(nesting_is_bounded),
+        cmocka_unit_test(work_is_bounded),
+        cmocka_unit_test(forgets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

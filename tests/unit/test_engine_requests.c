@@ -76,6 +76,70 @@ static void test_processor(void **state)
     by_config_close(&config);
 }
 
+/* Is prepared when another sequence has two more tokens. */
+typedef struct patient {
+    int others; /* tokens of the other sequence */
+    int wanted;
+    int32_t allowed;
+} patient;
+
+static bool wait_for_others(void *user, int32_t index, const int32_t *tokens, int64_t count,
+                            int64_t prompt, int64_t *work)
+{
+    patient *w = user;
+    assert_true(index == 0 && tokens[0] == 1);
+    w->wanted = 2 * (int)(count - prompt + 1);
+    *work = 0;
+    return w->others >= w->wanted;
+}
+
+static by_status one_token(void *user, int32_t index, float *logits, int64_t vocab,
+                           const int32_t *tokens, int64_t count, int64_t prompt, by_error *error)
+{
+    const patient *w = user;
+    int32_t allowed = w->allowed;
+    assert_true(w->others >= w->wanted);
+    return forbid(&allowed, index, logits, vocab, tokens, count, prompt, error);
+}
+
+/* A sequence whose processor has much to prepare waits, and others go on. */
+static void test_preparation(void **state)
+{
+    static const int32_t prompt[] = {1, 2, 3};
+    BY_UNUSED(state);
+    by_error error = {0};
+    by_config *config = small_engine_config("gpt2", "f32");
+    by_engine_options options = {.sessions = 2, .rows = ROWS};
+    by_engine *engine = small_engine_open(config, &options);
+    patient w = {.allowed = 42};
+    uint64_t held, other;
+    int tokens = 0;
+    by_request r = {.prompt = prompt,
+                    .prompt_count = 3,
+                    .tokens = 5,
+                    .sampling = {.temperature = 1.0, .top_p = 1.0},
+                    .process = one_token,
+                    .prepare = wait_for_others,
+                    .user = &w};
+    check_ok(by_engine_submit(engine, &r, &held, &error), &error);
+    r.process = NULL;
+    r.tokens = 30;
+    check_ok(by_engine_submit(engine, &r, &other, &error), &error);
+    while (by_engine_busy(engine)) {
+        const by_event *events;
+        size_t count;
+        check_ok(by_engine_step(engine, &events, &count, &error), &error);
+        for (size_t i = 0; i < count; i++) {
+            w.others += events[i].session == other;
+            tokens += events[i].session == held;
+            assert_true(events[i].session == other || events[i].token == 42);
+        }
+    }
+    assert_int_equal(tokens, 5);
+    by_engine_close(&engine);
+    by_config_close(&config);
+}
+
 static by_status letter_of(void *user, uint32_t id, const char **data, size_t *length,
                            by_error *error)
 {
@@ -459,10 +523,15 @@ static void test_step_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_processor),           cmocka_unit_test(test_processor_and_drafts),
-        cmocka_unit_test(test_min_tokens),          cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_open_refusals),       cmocka_unit_test(test_deadline),
-        cmocka_unit_test(test_memory_and_defaults), cmocka_unit_test(test_step_sizes),
+        cmocka_unit_test(test_processor),
+        cmocka_unit_test(test_preparation),
+        cmocka_unit_test(test_processor_and_drafts),
+        cmocka_unit_test(test_min_tokens),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_open_refusals),
+        cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_memory_and_defaults),
+        cmocka_unit_test(test_step_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,8 +6,8 @@
  * rules, so that a schema can refer to itself. compile.c turns each rule into a deterministic
  * automaton over bytes: by Thompson's construction (1968; nfa.c, class.c) and the subset
  * construction (Rabin and Scott 1959), with calls as an additional kind of transition. States from
- * which no text can be completed are removed. walk.c runs the automata with a stack, and
- * constraint_state.c lists the tokens that may come next.
+ * which no text can be completed are removed. way_sets.c runs the automata with a stack,
+ * and constraint_state.c lists the tokens that may come next.
  *
  * Everything is bounded, because schemas and expressions come from untrusted clients: nesting
  * depth, nodes, states, and elementary steps of the construction. Exceeding a bound is an error; no
@@ -187,6 +187,7 @@ typedef struct by__automata {
     int32_t *next;       /* [states, classes]: next state, or BY__DEAD */
     uint8_t *accepts;    /* [states] */
     uint8_t *ends;       /* [states]: accepting, and nothing can follow within the rule */
+    uint8_t *reads;      /* [states]: a byte can follow within the rule, other than by a call */
     int32_t *first_call; /* [states + 1]: the calls of state s start at first_call[s] */
     by__automata_call *calls;
 } by__automata;

@@ -364,6 +364,7 @@ static by_status write_tables(compiler *c, const uint8_t *live, uint32_t root, b
     BY_TRY(by__alloc((void **)&out->next, cells, sizeof *out->next, "a constraint", c->error));
     BY_TRY(by__alloc((void **)&out->accepts, c->count, 1, "a constraint", c->error));
     BY_TRY(by__alloc((void **)&out->ends, c->count, 1, "a constraint", c->error));
+    BY_TRY(by__alloc((void **)&out->reads, c->count, 1, "a constraint", c->error));
     BY_TRY(by__alloc((void **)&out->first_call, c->count + 1, sizeof *out->first_call,
                      "a constraint", c->error));
     BY_TRY(by__alloc((void **)&out->calls, c->call_count + 1, sizeof *out->calls, "a constraint",
@@ -380,6 +381,7 @@ static by_status write_tables(compiler *c, const uint8_t *live, uint32_t root, b
             out->next[i * (size_t)c->classes + (size_t)k] = to;
             goes_on = goes_on || to >= 0;
         }
+        out->reads[i] = goes_on ? 1 : 0;
         for (int32_t k = c->subsets[i].calls; k >= 0; k = c->calls[k].next) {
             if (call_is_live(c, live, &c->calls[k])) {
                 out->calls[written++] =
@@ -467,6 +469,7 @@ void by__automata_free(by__automata *automata)
     free(automata->next);
     free(automata->accepts);
     free(automata->ends);
+    free(automata->reads);
     free(automata->first_call);
     free(automata->calls);
     *automata = (by__automata){0};

@@ -49,6 +49,17 @@ static by_status compile(by__automata *out, const by__language *language, uint32
     return status;
 }
 
+static by_status open_shares(by__constraint_shares **out, by_error *error)
+{
+    BY_TRY(by__alloc((void **)out, 1, sizeof **out, "a constraint", error));
+    if (pthread_mutex_init(&(*out)->lock, NULL) != 0) {
+        free(*out);
+        *out = NULL;
+        return by_error_set(error, BY_EMEMORY, "out of memory: a lock");
+    }
+    return BY_OK;
+}
+
 static by_status make(by_constraint **out, source_kind kind, const char *text, size_t length,
                       const by_token_list *list, by_error *error)
 {
@@ -64,8 +75,11 @@ static by_status make(by_constraint **out, source_kind kind, const char *text, s
         status = compile(&c->automata, &language, root, list, error);
     }
     by__language_close(&language);
+    if (status == BY_OK) {
+        status = open_shares(&c->shares, error);
+    }
     if (status != BY_OK) {
-        free(c);
+        by_constraint_close(&c);
         return status;
     }
     *out = c;
@@ -94,6 +108,10 @@ void by_constraint_close(by_constraint **constraint)
 {
     if (*constraint != NULL) {
         by__automata_free(&(*constraint)->automata);
+        if ((*constraint)->shares != NULL) {
+            (void)pthread_mutex_destroy(&(*constraint)->shares->lock);
+            free((*constraint)->shares);
+        }
         free(*constraint);
         *constraint = NULL;
     }
@@ -104,30 +122,29 @@ size_t by_constraint_bytes(const by_constraint *constraint)
     const by__automata *a = &constraint->automata;
     size_t states = (size_t)a->states;
     return sizeof *constraint +
-           states * ((size_t)a->classes * sizeof *a->next + sizeof *a->first_call + 2) +
+           states * ((size_t)a->classes * sizeof *a->next + sizeof *a->first_call + 3) +
            (size_t)a->first_call[states] * sizeof *a->calls;
 }
 
 by_status by_constraint_matches(const by_constraint *constraint, const char *text, size_t length,
                                 bool *matches, by_error *error)
 {
-    const by__automata *a = &constraint->automata;
-    by__way ways[2][BY__MAX_WAYS];
-    by__frames frames[2] = {{0}, {0}};
-    by_status status = by__frames_open(&frames[0], error);
-    if (status == BY_OK) {
-        status = by__frames_open(&frames[1], error);
-    }
-    if (status == BY_OK) {
-        int count = by__walk_begin(a, &frames[0], ways[0]);
-        for (size_t i = 0; i < length && count > 0; i++) {
-            count = by__walk_byte(a, &frames[0], ways[i & 1], count, (uint8_t)text[i],
-                                  ways[(i + 1) & 1]);
-            by__frames_compact(&frames[0], &frames[1], ways[(i + 1) & 1], count);
+    by__way_sets sets;
+    int32_t at = BY__DEAD;
+    by__way_holder holder = {.sets = &at, .count = 1};
+    int64_t work = 0;
+    BY_TRY(by__way_sets_open(&sets, &constraint->automata, error));
+    by_status status = by__way_sets_begin(&sets, &at, &work, error);
+    by__way_sets_hold(&sets, &holder);
+    for (size_t i = 0; i < length && at != BY__DEAD && status == BY_OK; i++) {
+        status = by__way_sets_forget(&sets, error);
+        if (status == BY_OK) {
+            status = by__way_sets_next(&sets, at, (uint8_t)text[i], &at, &work, error);
         }
-        *matches = by__walk_can_end(a, ways[length & 1], count);
     }
-    by__frames_close(&frames[0]);
-    by__frames_close(&frames[1]);
+    if (status == BY_OK) {
+        *matches = at != BY__DEAD && sets.sets[at].can_end;
+    }
+    by__way_sets_close(&sets);
     return status;
 }

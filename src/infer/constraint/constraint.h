@@ -1,13 +1,12 @@
 /* The parts of a constraint: the compiled automata (constraint.c), the tokens of a vocabulary
- * (token_list.c), and the position of a sequence in the automata (constraint_state.c). */
+ * (token_list.c), what the sequences of a constraint share (constraint_share.c), and the position
+ * of one sequence (constraint_state.c). */
 #ifndef BY_INFER_CONSTRAINT_CONSTRAINT_H
 #define BY_INFER_CONSTRAINT_CONSTRAINT_H
 
-#include "infer/constraint/byte_language.h"
+#include <pthread.h>
 
-struct by_constraint {
-    by__automata automata;
-};
+#include "infer/constraint/way_sets.h"
 
 /* Longer tokens are never allowed. */
 #define BY__MAX_TOKEN_BYTES 255
@@ -23,49 +22,50 @@ struct by_token_list {
 };
 #define BY__NO_PLACE UINT32_MAX
 
+/* The tokens that may follow a set of ways. */
+typedef struct by__kept_mask {
+    by__way_key key;
+    uint64_t used; /* time of last use; 0: empty */
+    uint64_t *bits;
+} by__kept_mask;
+
+/* What the sequences with one constraint and one vocabulary share. Lives while one of them does. */
+typedef struct by__constraint_share {
+    const by_token_list *list;
+    size_t words; /* of a mask */
+    pthread_mutex_t lock;
+    /* Under the lock: */
+    by__way_sets sets;
+    int32_t begin; /* the set at the start of a text */
+    by__way_holder holder;
+    by__kept_mask *masks;
+    size_t mask_count, mask_capacity, most_masks;
+    uint64_t clock;
+    /* Under the lock of the shares: */
+    size_t users;
+    struct by__constraint_share *next;
+} by__constraint_share;
+
+typedef struct by__constraint_shares {
+    pthread_mutex_t lock;
+    by__constraint_share *list;
+} by__constraint_shares;
+
+struct by_constraint {
+    by__automata automata;
+    by__constraint_shares *shares;
+};
+
+/* Returns the share for a vocabulary, counting one more user. */
+by_status by__constraint_share_take(by__constraint_share **out, const by_constraint *constraint,
+                                    const by_token_list *list, by_error *error);
+void by__constraint_share_give(const by_constraint *constraint, by__constraint_share *share);
+/* Returns the mask of a key, NULL if there is none; with the lock held. */
+const uint64_t *by__constraint_share_find(by__constraint_share *share, by__way_key key);
+/* Keeps a copy of a mask if there is memory; with the lock held. */
+void by__constraint_share_keep(by__constraint_share *share, by__way_key key, const uint64_t *bits);
+
 /* Returns true if any token of the list may follow (constraint_state.c). */
 bool by__constraint_state_goes_on(by_constraint_state *state);
-
-/* ---- following a text (walk.c) ---- */
-
-/* Maximum number of parses that are followed at the same time, and of entries of their stacks.
- * Parses beyond that are dropped, which can only forbid texts. */
-#define BY__MAX_WAYS   256
-#define BY__MAX_FRAMES 8192
-
-/* The position of a parse: a state, and the stack of states to return to. Frame 0 is the empty
- * stack. */
-typedef struct by__way {
-    int32_t state;
-    int32_t frame;
-} by__way;
-
-typedef struct by__frame {
-    int32_t back;
-    int32_t below;
-    int32_t depth;
-    uint64_t hash; /* hash of the whole stack */
-} by__frame;
-
-typedef struct by__frames {
-    by__frame *list;
-    int32_t *slots; /* hash table of frames by (back, below), 2 * BY__MAX_FRAMES entries */
-    int32_t count;
-} by__frames;
-
-by_status by__frames_open(by__frames *frames, by_error *error);
-void by__frames_close(by__frames *frames);
-void by__frames_clear(by__frames *frames);
-void by__frames_copy(by__frames *to, const by__frames *from);
-/* Computes the ways at the start of a text and returns their number. `out` has BY__MAX_WAYS
- * entries. */
-int by__walk_begin(const by__automata *a, by__frames *frames, by__way *out);
-/* Computes the ways after one more byte. */
-int by__walk_byte(const by__automata *a, by__frames *frames, const by__way *ways, int count,
-                  uint8_t byte, by__way *out);
-/* Returns true if the text may end here. */
-bool by__walk_can_end(const by__automata *a, const by__way *ways, int count);
-/* Keeps only the frames that `ways` need; `spare` is a second set of frames that is swapped in. */
-void by__frames_compact(by__frames *frames, by__frames *spare, by__way *ways, int count);
 
 #endif

@@ -4,33 +4,21 @@
 
 #include "infer/constraint/constraint.h"
 
-/* Number of token lists that a state caches: inside a string or a number the same positions
- * recur. */
-#define KEPT 16
-
-/* Number of ways stored for all prefixes of the current token, one after another. */
-#define TRAIL_WAYS 4096
-
-/* Identifies a position by the sum of hashes over its ways with their whole stacks, so that their
- * order does not matter. Two independent 64-bit sums. */
-typedef struct place_key {
-    uint64_t a, b;
-} place_key;
-
 struct by_constraint_state {
     const by_constraint *constraint;
-    const by_token_list *list;
-    by__frames frames;
-    by__frames spare;
-    by__way *ways; /* [BY__MAX_WAYS] */
-    int count;
-    by__way *trail;       /* [TRAIL_WAYS] */
-    int *trail_begin;     /* [BY__MAX_TOKEN_BYTES + 2] */
-    uint64_t *masks;      /* [KEPT, words] */
-    place_key keys[KEPT]; /* keys of the masks */
-    uint64_t used[KEPT];  /* time of last use of each; 0: empty */
-    uint64_t clock;
-    size_t words;
+    by__constraint_share *share;
+    by__way_holder holder;
+    int32_t sets[BY__MAX_TOKEN_BYTES + 1]; /* sets[0]: the set of the text so far; sets[d]: that
+                                              after the first d bytes of the token being walked */
+    uint64_t *mask;                        /* [words] */
+    bool masked;                           /* the mask is that of the text so far */
+    by_status failure;                     /* of making it */
+    /* The walk over the sorted tokens that makes the mask; it may be interrupted. */
+    bool walking;
+    uint32_t token;      /* the next one */
+    int depth;           /* walked bytes of the one before */
+    int dead;            /* length of its shortest forbidden prefix; INT32_MAX: none */
+    uint64_t generation; /* of the sets at the interruption */
 };
 
 by_status by_constraint_state_open(by_constraint_state **out, const by_constraint *constraint,
@@ -39,31 +27,19 @@ by_status by_constraint_state_open(by_constraint_state **out, const by_constrain
     by_constraint_state *s;
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "a constraint", error));
     s->constraint = constraint;
-    s->list = list;
-    s->words = ((size_t)list->vocab + 63) / 64;
-    by_status status = by__frames_open(&s->frames, error);
-    if (status == BY_OK) {
-        status = by__frames_open(&s->spare, error);
-    }
-    if (status == BY_OK) {
-        status = by__alloc((void **)&s->ways, BY__MAX_WAYS, sizeof *s->ways, "a constraint", error);
-    }
-    if (status == BY_OK) {
-        status = by__alloc((void **)&s->trail, TRAIL_WAYS + BY__MAX_WAYS, sizeof *s->trail,
-                           "a constraint", error);
-    }
-    if (status == BY_OK) {
-        status = by__alloc((void **)&s->trail_begin, BY__MAX_TOKEN_BYTES + 2,
-                           sizeof *s->trail_begin, "a constraint", error);
-    }
+    by_status status = by__constraint_share_take(&s->share, constraint, list, error);
     if (status == BY_OK) {
         status =
-            by__alloc((void **)&s->masks, KEPT * s->words, sizeof *s->masks, "a constraint", error);
+            by__alloc((void **)&s->mask, s->share->words, sizeof *s->mask, "a constraint", error);
     }
     if (status != BY_OK) {
         by_constraint_state_close(&s);
         return status;
     }
+    s->holder = (by__way_holder){.sets = s->sets, .count = 1};
+    (void)pthread_mutex_lock(&s->share->lock);
+    by__way_sets_hold(&s->share->sets, &s->holder);
+    (void)pthread_mutex_unlock(&s->share->lock);
     by_constraint_state_reset(s);
     *out = s;
     return BY_OK;
@@ -72,114 +48,163 @@ by_status by_constraint_state_open(by_constraint_state **out, const by_constrain
 void by_constraint_state_close(by_constraint_state **state)
 {
     by_constraint_state *s = *state;
-    if (s != NULL) {
-        by__frames_close(&s->frames);
-        by__frames_close(&s->spare);
-        free(s->ways);
-        free(s->trail);
-        free(s->trail_begin);
-        free(s->masks);
-        free(s);
-        *state = NULL;
+    if (s == NULL) {
+        return;
     }
+    *state = NULL;
+    if (s->holder.sets != NULL) {
+        (void)pthread_mutex_lock(&s->share->lock);
+        by__way_sets_release(&s->share->sets, &s->holder);
+        (void)pthread_mutex_unlock(&s->share->lock);
+    }
+    if (s->share != NULL) {
+        by__constraint_share_give(s->constraint, s->share);
+    }
+    free(s->mask);
+    free(s);
+}
+
+/* Goes to a set; with the lock held. */
+static void move_to(by_constraint_state *s, int32_t set)
+{
+    s->sets[0] = set;
+    s->holder.count = 1;
+    s->masked = s->walking = false;
 }
 
 void by_constraint_state_reset(by_constraint_state *s)
 {
-    by__frames_clear(&s->frames);
-    s->count = by__walk_begin(&s->constraint->automata, &s->frames, s->ways);
+    (void)pthread_mutex_lock(&s->share->lock);
+    move_to(s, s->share->begin);
+    (void)pthread_mutex_unlock(&s->share->lock);
 }
 
 void by_constraint_state_copy(by_constraint_state *to, const by_constraint_state *from)
 {
-    by__frames_copy(&to->frames, &from->frames);
-    memcpy(to->ways, from->ways, (size_t)from->count * sizeof *from->ways);
-    to->count = from->count;
+    (void)pthread_mutex_lock(&to->share->lock);
+    move_to(to, from->sets[0]);
+    (void)pthread_mutex_unlock(&to->share->lock);
 }
 
-static uint64_t scramble(uint64_t x, uint64_t odd)
+/* The set of the text so far; with the lock held. */
+static const by__way_set *set_of(const by_constraint_state *s)
 {
-    x = (x ^ x >> 33) * odd;
-    x = (x ^ x >> 29) * UINT64_C(0x9fb21c651e98df25);
-    return x ^ x >> 32;
+    return &s->share->sets.sets[s->sets[0]];
 }
 
-static place_key key_of(const by_constraint_state *s)
+/* ---- the tokens that may follow ---- */
+
+static void begin_walk(by_constraint_state *s)
 {
-    place_key key = {0, 0};
-    for (int i = 0; i < s->count; i++) {
-        uint64_t stack = s->frames.list[s->ways[i].frame].hash;
-        uint64_t state = (uint64_t)s->ways[i].state + 1;
-        key.a +=
-            scramble(stack + state * UINT64_C(0x9e3779b97f4a7c15), UINT64_C(0xff51afd7ed558ccd));
-        key.b +=
-            scramble(stack * UINT64_C(0xc2b2ae3d27d4eb4f) + state, UINT64_C(0xc4ceb9fe1a85ec53));
+    memset(s->mask, 0, s->share->words * sizeof *s->mask);
+    s->walking = true;
+    s->token = 0;
+    s->depth = 0;
+    s->dead = INT32_MAX;
+    s->generation = s->share->sets.generation;
+}
+
+/* Walks the bytes of a token that were not walked for the one before it. */
+static by_status walk_token(by_constraint_state *s, const uint8_t *bytes, int length, int64_t *work,
+                            by_error *error)
+{
+    by__way_sets *sets = &s->share->sets;
+    s->dead = INT32_MAX;
+    while (s->depth < length && s->dead == INT32_MAX) {
+        s->holder.count = (size_t)s->depth + 1;
+        BY_TRY(by__way_sets_forget(sets, error));
+        BY_TRY(by__way_sets_next(sets, s->sets[s->depth], bytes[s->depth], &s->sets[s->depth + 1],
+                                 work, error));
+        s->depth++;
+        s->dead = s->sets[s->depth] == BY__DEAD ? s->depth : INT32_MAX;
     }
-    return key;
+    return BY_OK;
 }
 
-/* Finds all tokens that may follow in one walk over the sorted tokens: the common prefix with the
- * previous token is not walked again, and tokens after a forbidden prefix are skipped. */
-static void find_allowed(by_constraint_state *s, uint64_t *mask)
+/* Walks over the sorted tokens: the common prefix with the previous token is not walked again, and
+ * tokens after a forbidden prefix are skipped. Stops when *work is spent; *done: it came to the
+ * end. */
+static by_status walk_tokens(by_constraint_state *s, int64_t *work, bool *done, by_error *error)
 {
-    const by__automata *a = &s->constraint->automata;
-    const by_token_list *list = s->list;
-    int depth = 0;        /* walked bytes of the current token */
-    int dead = INT32_MAX; /* length of its shortest forbidden prefix */
-    memset(mask, 0, s->words * sizeof *mask);
-    memcpy(s->trail, s->ways, (size_t)s->count * sizeof *s->ways);
-    s->trail_begin[0] = 0;
-    s->trail_begin[1] = s->count;
-    for (uint32_t k = 0; k < list->count; k++) {
-        const uint8_t *bytes = list->bytes + list->first[k];
+    const by_token_list *list = s->share->list;
+    by_status status = BY_OK;
+    if (s->generation != s->share->sets.generation) {
+        s->depth = 0; /* the sets of the prefix may be forgotten: it is walked again */
+    }
+    for (; s->token < list->count && status == BY_OK && *work > 0; s->token++) {
+        uint32_t k = s->token;
         int length = (int)(list->first[k + 1] - list->first[k]);
-        if (list->shared[k] >= dead) {
+        *work -= 1;
+        if (list->shared[k] >= s->dead) {
             continue;
         }
-        dead = INT32_MAX;
-        depth = list->shared[k] < depth ? list->shared[k] : depth;
-        while (depth < length && dead == INT32_MAX) {
-            int begin = s->trail_begin[depth];
-            int end = s->trail_begin[depth + 1];
-            int made = end > TRAIL_WAYS ? 0
-                                        : by__walk_byte(a, &s->frames, s->trail + begin,
-                                                        end - begin, bytes[depth], s->trail + end);
-            depth++;
-            s->trail_begin[depth + 1] = end + made;
-            dead = made == 0 ? depth : INT32_MAX;
-        }
-        if (dead == INT32_MAX) {
-            mask[list->ids[k] / 64] |= UINT64_C(1) << list->ids[k] % 64;
+        s->depth = list->shared[k] < s->depth ? list->shared[k] : s->depth;
+        status = walk_token(s, list->bytes + list->first[k], length, work, error);
+        if (s->dead == INT32_MAX) {
+            s->mask[list->ids[k] / 64] |= UINT64_C(1) << list->ids[k] % 64;
         } else {
-            depth--; /* no other token needs the walk of the last byte */
+            s->depth--; /* no other token needs the walk of the last byte */
         }
     }
-    by__frames_compact(&s->frames, &s->spare, s->ways, s->count);
+    s->holder.count = 1;
+    s->generation = s->share->sets.generation;
+    *done = s->token == list->count;
+    return status;
+}
+
+/* Makes the mask, or a part of it; with the lock held. Returns whether it is there. */
+static bool make_mask(by_constraint_state *s, int64_t *work)
+{
+    by_error ignored = {0};
+    bool done = false;
+    if (s->masked) {
+        return true;
+    }
+    by__way_key key = set_of(s)->key;
+    const uint64_t *kept = by__constraint_share_find(s->share, key);
+    *work -= (int64_t)(s->share->words + s->share->mask_count) / 8;
+    s->failure = BY_OK;
+    if (kept != NULL) {
+        memcpy(s->mask, kept, s->share->words * sizeof *kept);
+        return s->masked = true;
+    }
+    if (!s->walking) {
+        begin_walk(s);
+    }
+    s->failure = walk_tokens(s, work, &done, &ignored);
+    if (s->failure != BY_OK) { /* nothing may follow: a constraint never fails open */
+        memset(s->mask, 0, s->share->words * sizeof *s->mask);
+        s->walking = false;
+        return s->masked = true;
+    }
+    if (done) {
+        by__constraint_share_keep(s->share, key, s->mask);
+        s->walking = false;
+        s->masked = true;
+    }
+    return s->masked;
+}
+
+bool by_constraint_state_prepare(by_constraint_state *s, int64_t *work)
+{
+    (void)pthread_mutex_lock(&s->share->lock);
+    bool made = make_mask(s, work);
+    (void)pthread_mutex_unlock(&s->share->lock);
+    return made;
 }
 
 const uint64_t *by_constraint_state_allowed(by_constraint_state *s)
 {
-    place_key key = key_of(s);
-    size_t oldest = 0;
-    s->clock++;
-    for (size_t i = 0; i < KEPT; i++) {
-        if (s->used[i] != 0 && s->keys[i].a == key.a && s->keys[i].b == key.b) {
-            s->used[i] = s->clock;
-            return s->masks + i * s->words;
-        }
-        oldest = s->used[i] < s->used[oldest] ? i : oldest;
-    }
-    s->keys[oldest] = key;
-    s->used[oldest] = s->clock;
-    find_allowed(s, s->masks + oldest * s->words);
-    return s->masks + oldest * s->words;
+    int64_t work = INT64_MAX;
+    (void)by_constraint_state_prepare(s, &work);
+    return s->mask;
 }
 
 bool by__constraint_state_goes_on(by_constraint_state *s)
 {
     const uint64_t *allowed = by_constraint_state_allowed(s);
     bool any = false;
-    for (size_t i = 0; i < s->words && !any; i++) {
+    for (size_t i = 0; i < s->share->words && !any; i++) {
         any = allowed[i] != 0;
     }
     return any;
@@ -187,20 +212,18 @@ bool by__constraint_state_goes_on(by_constraint_state *s)
 
 bool by_constraint_state_can_end(const by_constraint_state *s)
 {
-    return by__walk_can_end(&s->constraint->automata, s->ways, s->count);
+    (void)pthread_mutex_lock(&s->share->lock);
+    bool can_end = set_of(s)->can_end;
+    (void)pthread_mutex_unlock(&s->share->lock);
+    return can_end;
 }
 
 bool by_constraint_state_is_complete(const by_constraint_state *s)
 {
-    const by__automata *a = &s->constraint->automata;
-    for (int i = 0; i < s->count; i++) {
-        for (int32_t k = 0; k < a->classes; k++) {
-            if (a->next[(size_t)s->ways[i].state * (size_t)a->classes + (size_t)k] >= 0) {
-                return false;
-            }
-        }
-    }
-    return by_constraint_state_can_end(s);
+    (void)pthread_mutex_lock(&s->share->lock);
+    bool complete = set_of(s)->can_end && set_of(s)->readable == 0;
+    (void)pthread_mutex_unlock(&s->share->lock);
+    return complete;
 }
 
 by_status by_constraint_state_mask(by_constraint_state *s, float *logits, int64_t vocab,
@@ -209,13 +232,16 @@ by_status by_constraint_state_mask(by_constraint_state *s, float *logits, int64_
     const uint64_t *allowed = by_constraint_state_allowed(s);
     bool can_end = by_constraint_state_can_end(s);
     bool any = false;
+    if (s->failure != BY_OK) {
+        return by_error_set(error, s->failure, "out of memory: the tokens of a constraint");
+    }
     float kept[16];
     size_t kept_count = end_count < BY_ARRAY_LENGTH(kept) ? end_count : BY_ARRAY_LENGTH(kept);
     for (size_t i = 0; i < kept_count; i++) {
         kept[i] = ends[i] >= 0 && ends[i] < vocab ? logits[ends[i]] : -INFINITY;
     }
     for (int64_t i = 0; i < vocab; i++) {
-        bool on = i < (int64_t)s->list->vocab && (allowed[i / 64] >> i % 64 & 1u) != 0;
+        bool on = i < (int64_t)s->share->list->vocab && (allowed[i / 64] >> i % 64 & 1u) != 0;
         logits[i] = on ? logits[i] : -INFINITY;
         any = any || on;
     }
@@ -234,25 +260,28 @@ by_status by_constraint_state_mask(by_constraint_state *s, float *logits, int64_
 
 by_status by_constraint_state_accept(by_constraint_state *s, uint32_t token, by_error *error)
 {
-    const by__automata *a = &s->constraint->automata;
-    const by_token_list *list = s->list;
+    by__way_sets *sets = &s->share->sets;
+    const by_token_list *list = s->share->list;
     uint32_t k = token < list->vocab ? list->place[token] : BY__NO_PLACE;
-    int count = k == BY__NO_PLACE ? 0 : s->count;
-    by__way *at = s->trail;
-    by__way *other = s->trail + BY__MAX_WAYS;
-    memcpy(at, s->ways, (size_t)s->count * sizeof *at);
-    for (uint32_t i = k == BY__NO_PLACE ? 0 : list->first[k]; count > 0 && i < list->first[k + 1];
-         i++) {
-        count = by__walk_byte(a, &s->frames, at, count, list->bytes[i], other);
-        by__way *next = other;
-        other = at;
-        at = next;
+    by_status status = BY_OK;
+    int64_t work = 0;
+    (void)pthread_mutex_lock(&s->share->lock);
+    s->sets[1] = k == BY__NO_PLACE ? BY__DEAD : s->sets[0];
+    for (uint32_t i = k == BY__NO_PLACE ? 0 : list->first[k];
+         status == BY_OK && s->sets[1] != BY__DEAD && i < list->first[k + 1]; i++) {
+        s->holder.count = 2;
+        status = by__way_sets_forget(sets, error);
+        if (status == BY_OK) {
+            status = by__way_sets_next(sets, s->sets[1], list->bytes[i], &s->sets[1], &work, error);
+        }
     }
-    if (count == 0) {
-        return by_error_set(error, BY_EARG, "token %u may not follow here", token);
+    s->holder.count = 1;
+    s->depth = 0; /* of an interrupted walk, whose sets were replaced */
+    if (status == BY_OK && s->sets[1] != BY__DEAD) {
+        move_to(s, s->sets[1]);
     }
-    memcpy(s->ways, at, (size_t)count * sizeof *at);
-    s->count = count;
-    by__frames_compact(&s->frames, &s->spare, s->ways, s->count);
-    return BY_OK;
+    (void)pthread_mutex_unlock(&s->share->lock);
+    return status == BY_OK && s->sets[1] == BY__DEAD
+               ? by_error_set(error, BY_EARG, "token %u may not follow here", token)
+               : status;
 }

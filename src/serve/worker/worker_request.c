@@ -292,6 +292,7 @@ static by_status fill(by__work *w, const by__served_model *model, const asked *a
                      .priority = (int32_t)a->priority,
                      .salt = a->tenant == NULL ? 0 : by__hash64(a->tenant, strlen(a->tenant)),
                      .process = w->process == NULL ? NULL : by_logit_process_run,
+                     .prepare = by_logit_process_prepare,
                      .user = w->process};
     return BY_OK;
 }
