@@ -249,6 +249,46 @@ static void refuse_many_classes(void)
     check_refused(&(refusal){form, "large"}, false);
 }
 
+/* A chain of references, each to the next, with `before` and `after` around it, up to `end`. */
+static void chain_of(by__text *text, int count, const char *before, const char *after,
+                     const char *end)
+{
+    by__text_add(text, "{\"$defs\":{");
+    for (int i = 0; i < count; i++) {
+        by__text_format(text, "\"d%d\":%s{\"$ref\":\"#/$defs/d%d\"}%s,", i, before, i + 1, after);
+    }
+    by__text_format(text, "\"d%d\":%s},\"$ref\":\"#/$defs/d0\"}", count, end);
+}
+
+/* Long chains are no cycles, and cost no more than their length. */
+static void chains(void **state)
+{
+    static const struct {
+        int count;
+        const char *before, *after, *end;
+        const char *says; /* NULL: 1 fits */
+    } cases[] = {
+        {20000, "", "", "{\"const\":1}", NULL},
+        {20000, "", "", "{\"$ref\":\"#/$defs/d7\"}", "refers to itself"},
+        {9000, "{\"allOf\":[", "]}", "{\"const\":1}", NULL},
+        {900, "{\"anyOf\":[", ",{\"const\":2}]}", "{\"const\":1}", NULL},
+        {6000, "{\"anyOf\":[", ",{\"const\":2}]}", "{\"const\":1}", "4096 references"},
+        {500, "{\"anyOf\":[", ",{\"const\":2}]}", "{\"$ref\":\"#/$defs/d400\"}",
+         "refers to itself"},
+    };
+    BY_UNUSED(state);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        by__text text = {0};
+        chain_of(&text, cases[i].count, cases[i].before, cases[i].after, cases[i].end);
+        if (cases[i].says == NULL) {
+            check_form(&(form_case){text.data, {"1"}, {"3"}}, true);
+        } else {
+            check_refused(&(refusal){text.data, cases[i].says}, true);
+        }
+        by__text_free(&text);
+    }
+}
+
 static void refusals(void **state)
 {
     BY_UNUSED(state);
@@ -568,6 +608,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forms),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(chains),
         cmocka_unit_test(allowed_tokens),
         cmocka_unit_test(masks_logits),
         cmocka_unit_test(forms_of_a_vocabulary),

@@ -193,7 +193,8 @@ typedef struct by__automata {
 } by__automata;
 
 /* Compiles the rules for texts of the bytes in `has`, [256]; NULL: all bytes. BY_EARG: a bound was
- * exceeded, a rule calls itself before reading anything, or no text fits. */
+ * exceeded, or a rule calls itself before reading anything; BY_EFORMAT, or BY_EARG without `has`:
+ * no text fits. */
 by_status by__automata_compile(by__automata *out, const by__language *language, uint32_t root,
                                const bool *has, by_error *error);
 void by__automata_free(by__automata *automata);

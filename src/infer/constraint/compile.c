@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "infer/constraint/byte_language.h"
+#include "infer/constraint/way_sets.h"
 
 /* A call in the deterministic automaton under construction. */
 typedef struct call {
@@ -34,6 +34,7 @@ typedef struct compiler {
     size_t member_capacity;
     int32_t *slots; /* hash table of the current rule's subsets: index or -1 */
     size_t slot_count;
+    size_t slot_capacity;
     int32_t *next; /* [subsets, classes] */
     size_t next_capacity;
     call *calls;
@@ -42,11 +43,18 @@ typedef struct compiler {
     by__edge *edges; /* of the subset being expanded */
     size_t edge_count;
     size_t edge_capacity;
-    int32_t *set; /* the current subset */
+    by__jump *jumps; /* calls of the subset being expanded */
+    size_t jump_count;
+    size_t jump_capacity;
+    uint32_t *canonical; /* [rules]: the rule itself, or the one that it only calls */
+    int32_t *set;        /* the current subset */
     size_t set_count;
     int32_t *stamp; /* [states]: equal to `round` if the state is in the current subset */
     int32_t round;
     int32_t *starts; /* [rules]: the subset that a rule starts with */
+    struct visit *visits;
+    size_t visit_count;
+    size_t visit_capacity;
     uint64_t steps;
     by_error *error;
 } compiler;
@@ -116,6 +124,8 @@ static by_status close_set(compiler *c)
     return count_steps(c, c->set_count);
 }
 
+/* Makes room in the hash table, which is as large as this rule needs: a large rule must not make
+ * the small ones behind it slow. */
 static by_status grow_slots(compiler *c, size_t first)
 {
     size_t wanted = 64;
@@ -125,10 +135,7 @@ static by_status grow_slots(compiler *c, size_t first)
     if (wanted <= c->slot_count) {
         return BY_OK;
     }
-    free(c->slots);
-    c->slots = NULL;
-    c->slot_count = 0;
-    BY_TRY(by__alloc((void **)&c->slots, wanted, sizeof *c->slots, "a constraint", c->error));
+    BY_TRY(by__reserve((void **)&c->slots, &c->slot_capacity, wanted, sizeof *c->slots, c->error));
     c->slot_count = wanted;
     memset(c->slots, 0xff, wanted * sizeof *c->slots);
     for (size_t i = first; i < c->count; i++) {
@@ -227,49 +234,52 @@ static by_status expand_bytes(compiler *c, size_t first, int32_t end, size_t at)
     return BY_OK;
 }
 
-/* Returns true if the subset already has a call of `rule`. */
-static bool has_call(const compiler *c, size_t at, uint32_t rule)
+static int by_rule(const void *a, const void *b)
 {
-    for (int32_t k = c->subsets[at].calls; k >= 0; k = c->calls[k].next) {
-        if (c->calls[k].rule == rule) {
-            return true;
+    const by__jump *x = a;
+    const by__jump *y = b;
+    return (x->rule > y->rule) - (x->rule < y->rule);
+}
+
+/* Collects the calls of a subset's members, ordered by rule. */
+static by_status gather_calls(compiler *c, size_t at)
+{
+    c->jump_count = 0;
+    for (size_t m = 0; m < c->subsets[at].count; m++) {
+        int32_t state = c->members[c->subsets[at].first + m];
+        for (int32_t j = c->nfa.states[state].jumps; j >= 0; j = c->nfa.jumps[j].next) {
+            if (c->nfa.jumps[j].kind == BY__JUMP_CALL) {
+                BY_TRY(by__reserve((void **)&c->jumps, &c->jump_capacity, c->jump_count + 1,
+                                   sizeof *c->jumps, c->error));
+                c->jumps[c->jump_count] = c->nfa.jumps[j];
+                c->jumps[c->jump_count].rule = c->canonical[c->nfa.jumps[j].rule];
+                c->jump_count++;
+            }
         }
     }
-    return false;
+    if (c->jump_count > 1) {
+        qsort(c->jumps, c->jump_count, sizeof *c->jumps, by_rule);
+    }
+    return count_steps(c, c->jump_count);
 }
 
 /* Merges the calls of one rule from several members: they return to one subset. */
-static by_status expand_call(compiler *c, size_t first, int32_t end, size_t at, uint32_t rule)
-{
-    int32_t back;
-    begin_set(c);
-    for (size_t m = 0; m < c->subsets[at].count; m++) {
-        int32_t state = c->members[c->subsets[at].first + m];
-        for (int32_t j = c->nfa.states[state].jumps; j >= 0; j = c->nfa.jumps[j].next) {
-            if (c->nfa.jumps[j].kind == BY__JUMP_CALL && c->nfa.jumps[j].rule == rule) {
-                put(c, c->nfa.jumps[j].to);
-            }
-        }
-    }
-    BY_TRY(count_steps(c, c->subsets[at].count));
-    BY_TRY(close_set(c));
-    BY_TRY(intern(c, first, end, &back));
-    BY_TRY(by__reserve((void **)&c->calls, &c->call_capacity, c->call_count + 1, sizeof *c->calls,
-                       c->error));
-    c->calls[c->call_count] = (call){(int32_t)at, rule, back, c->subsets[at].calls};
-    c->subsets[at].calls = (int32_t)c->call_count++;
-    return BY_OK;
-}
-
 static by_status expand_calls(compiler *c, size_t first, int32_t end, size_t at)
 {
-    for (size_t m = 0; m < c->subsets[at].count; m++) {
-        int32_t state = c->members[c->subsets[at].first + m];
-        for (int32_t j = c->nfa.states[state].jumps; j >= 0; j = c->nfa.jumps[j].next) {
-            if (c->nfa.jumps[j].kind == BY__JUMP_CALL && !has_call(c, at, c->nfa.jumps[j].rule)) {
-                BY_TRY(expand_call(c, first, end, at, c->nfa.jumps[j].rule));
-            }
+    BY_TRY(gather_calls(c, at));
+    for (size_t i = 0; i < c->jump_count;) {
+        uint32_t rule = c->jumps[i].rule;
+        int32_t back;
+        begin_set(c);
+        for (; i < c->jump_count && c->jumps[i].rule == rule; i++) {
+            put(c, c->jumps[i].to);
         }
+        BY_TRY(close_set(c));
+        BY_TRY(intern(c, first, end, &back));
+        BY_TRY(by__reserve((void **)&c->calls, &c->call_capacity, c->call_count + 1,
+                           sizeof *c->calls, c->error));
+        c->calls[c->call_count] = (call){(int32_t)at, rule, back, c->subsets[at].calls};
+        c->subsets[at].calls = (int32_t)c->call_count++;
     }
     return BY_OK;
 }
@@ -278,9 +288,7 @@ static by_status determinize(compiler *c, size_t rule)
 {
     size_t first = c->count;
     int32_t end = c->ends[rule];
-    if (c->slot_count > 0) {
-        memset(c->slots, 0xff, c->slot_count * sizeof *c->slots);
-    }
+    c->slot_count = 0;
     begin_set(c);
     put(c, c->begins[rule]);
     BY_TRY(close_set(c));
@@ -327,26 +335,56 @@ static by_status find_live(compiler *c, uint8_t *live)
     return BY_OK;
 }
 
-/* Refuses a rule that calls itself before reading a byte, since it would be entered endlessly.
- * Depth-first over subsets entered together; state 1: being visited, 2: done. */
-static by_status check_recursion(compiler *c, int32_t state, uint8_t *mark, int depth)
+/* A state on the path of check_recursion, and how far its calls were looked at. */
+typedef struct visit {
+    int32_t state;
+    int32_t call; /* -1: all */
+    bool back;    /* the state behind the call is next, since what it calls may be empty */
+} visit;
+
+static by_status enter(compiler *c, int32_t state, uint8_t *mark)
 {
-    mark[state] = 1;
-    for (int32_t k = c->subsets[state].calls; k >= 0; k = c->calls[k].next) {
-        int32_t start = c->starts[c->calls[k].rule];
-        const int32_t entered[2] = {start, c->calls[k].back};
-        for (int i = 0; i < (c->subsets[start].accepts ? 2 : 1); i++) {
-            if (mark[entered[i]] == 1 || depth > BY__MAX_NODES / 100) {
-                return by_error_set(c->error, BY_EARG,
-                                    "a definition refers to itself before anything of it is "
-                                    "written: it has no text");
-            }
-            if (mark[entered[i]] == 0) {
-                BY_TRY(check_recursion(c, entered[i], mark, depth + 1));
-            }
-        }
+    if (mark[state] == 1) {
+        return by_error_set(c->error, BY_EARG,
+                            "a definition refers to itself before anything of it is written: it "
+                            "has no text");
     }
-    mark[state] = 2;
+    if (mark[state] == 2) {
+        return BY_OK;
+    }
+    if (c->visit_count >= BY__MAX_WAYS_SEEN) {
+        return by_error_set(c->error, BY_EARG,
+                            "a chain of over %d references before anything of it is written",
+                            BY__MAX_WAYS_SEEN);
+    }
+    BY_TRY(by__reserve((void **)&c->visits, &c->visit_capacity, c->visit_count + 1,
+                       sizeof *c->visits, c->error));
+    mark[state] = 1;
+    c->visits[c->visit_count++] = (visit){state, c->subsets[state].calls, false};
+    return BY_OK;
+}
+
+/* Refuses a rule that calls itself before reading a byte, since it would be entered endlessly.
+ * Depth-first over subsets entered together; mark 1: being visited, 2: done. */
+static by_status check_recursion(compiler *c, int32_t state, uint8_t *mark)
+{
+    c->visit_count = 0;
+    BY_TRY(enter(c, state, mark));
+    while (c->visit_count > 0) {
+        visit *v = &c->visits[c->visit_count - 1];
+        if (v->call < 0) {
+            mark[v->state] = 2;
+            c->visit_count--;
+            continue;
+        }
+        const call *k = &c->calls[v->call];
+        int32_t start = c->starts[k->rule];
+        int32_t next = v->back ? k->back : start;
+        bool both = !v->back && c->subsets[start].accepts;
+        v->call = both ? v->call : k->next;
+        v->back = both;
+        BY_TRY(enter(c, next, mark));
+    }
     return BY_OK;
 }
 
@@ -396,13 +434,44 @@ static by_status write_tables(compiler *c, const uint8_t *live, uint32_t root, b
     return BY_OK;
 }
 
+/* Finds for each rule that only calls another the rule at the end of the chain. */
+static by_status find_canonical(compiler *c)
+{
+    const by__language *l = c->language;
+    BY_TRY(by__alloc((void **)&c->canonical, l->rule_count, sizeof *c->canonical, "a constraint",
+                     c->error));
+    for (size_t r = 0; r < l->rule_count; r++) {
+        c->canonical[r] = BY__UNBOUNDED;
+    }
+    for (size_t r = 0; r < l->rule_count; r++) {
+        uint32_t end = (uint32_t)r;
+        size_t length = 0;
+        while (c->canonical[end] == BY__UNBOUNDED && l->rules[end] != NULL &&
+               l->rules[end]->kind == BY__EXPR_CALL) {
+            end = l->rules[end]->first;
+            if (++length > l->rule_count) {
+                return by_error_set(c->error, BY_EARG,
+                                    "a definition refers to itself before anything of it is "
+                                    "written: it has no text");
+            }
+        }
+        end = c->canonical[end] == BY__UNBOUNDED ? end : c->canonical[end];
+        for (uint32_t at = (uint32_t)r; at != end && c->canonical[at] == BY__UNBOUNDED;
+             at = l->rules[at]->first) {
+            c->canonical[at] = end;
+        }
+        c->canonical[end] = end;
+    }
+    return BY_OK;
+}
+
 static by_status build_rules(compiler *c)
 {
     for (size_t r = 0; r < c->language->rule_count; r++) {
         const by__expression *e = c->language->rules[r];
         BY_TRY(by__nfa_state_add(&c->nfa, &c->begins[r], c->error));
         BY_TRY(by__nfa_state_add(&c->nfa, &c->ends[r], c->error));
-        if (e != NULL) { /* NULL: the rule has no text */
+        if (e != NULL && c->canonical[r] == r) { /* NULL: the rule has no text */
             BY_TRY(by__nfa_build(&c->nfa, e, c->begins[r], c->ends[r], c->error));
         }
     }
@@ -416,21 +485,25 @@ static by_status run(compiler *c, uint32_t root, const bool *has, by__automata *
     BY_TRY(by__alloc((void **)&c->begins, rules, sizeof *c->begins, "a constraint", c->error));
     BY_TRY(by__alloc((void **)&c->ends, rules, sizeof *c->ends, "a constraint", c->error));
     BY_TRY(by__alloc((void **)&c->starts, rules, sizeof *c->starts, "a constraint", c->error));
+    BY_TRY(find_canonical(c));
+    root = c->canonical[root];
     BY_TRY(build_rules(c));
     find_classes(c, has);
     BY_TRY(by__alloc((void **)&c->set, c->nfa.count, sizeof *c->set, "a constraint", c->error));
     BY_TRY(by__alloc((void **)&c->stamp, c->nfa.count, sizeof *c->stamp, "a constraint", c->error));
     for (size_t r = 0; r < rules; r++) {
-        BY_TRY(determinize(c, r));
+        if (c->canonical[r] == r) {
+            BY_TRY(determinize(c, r));
+        }
     }
     BY_TRY(by__alloc((void **)&live, c->count, 2, "a constraint", c->error));
     by_status status = find_live(c, live);
     for (size_t i = 0; i < c->count && status == BY_OK; i++) {
-        status =
-            live[c->count + i] == 0 ? check_recursion(c, (int32_t)i, live + c->count, 0) : BY_OK;
+        status = live[c->count + i] == 0 ? check_recursion(c, (int32_t)i, live + c->count) : BY_OK;
     }
     if (status == BY_OK && live[c->starts[root]] == 0) {
-        status = by_error_set(c->error, BY_EARG, "no text fits the constraint");
+        status = by_error_set(c->error, has == NULL ? BY_EARG : BY_EFORMAT,
+                              "no text fits the constraint");
     }
     if (status == BY_OK) {
         status = write_tables(c, live, root, out);
@@ -459,6 +532,9 @@ by_status by__automata_compile(by__automata *out, const by__language *language, 
     free(c.next);
     free(c.calls);
     free(c.edges);
+    free(c.jumps);
+    free(c.canonical);
+    free(c.visits);
     free(c.set);
     free(c.stamp);
     return status;

@@ -34,13 +34,12 @@ static by_status compile(by__automata *out, const by__language *language, uint32
                          const by_token_list *list, by_error *error)
 {
     bool has[256] = {false};
-    by_error ignored = {0};
     for (uint32_t i = 0; list != NULL && i < list->first[list->count]; i++) {
         has[list->bytes[i]] = true;
     }
     by_status status = by__automata_compile(out, language, root, list == NULL ? NULL : has, error);
-    if (status == BY_EARG && list != NULL &&
-        by__automata_compile(out, language, root, NULL, &ignored) == BY_OK) {
+    if (status == BY_EFORMAT) { /* without any text, or without texts of these bytes? */
+        BY_TRY(by__automata_compile(out, language, root, NULL, error));
         by__automata_free(out);
         return by_error_set(error, BY_EFORMAT,
                             "no text of this form can be written in the model's vocabulary: "

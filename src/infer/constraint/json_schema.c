@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/name_table.h"
 #include "infer/constraint/json_schema.h"
 
 /* Types, as bits. */
@@ -66,21 +67,48 @@ static const type_name keywords[] = {
     {"$comment", 0},
 };
 
+/* The slot of a schema in the hash table, or the free one where it belongs. */
+static uint32_t *find_slot(const by__schema_parser *p, const json_t *schema)
+{
+    size_t slot = by__hash64(&schema, sizeof schema);
+    while (p->slots[slot &= p->slot_count - 1] != 0 &&
+           p->list[p->slots[slot] - 1].schema != schema) {
+        slot++;
+    }
+    return &p->slots[slot];
+}
+
+static by_status grow_slots(by__schema_parser *p)
+{
+    size_t wanted = p->slot_count == 0 ? 64 : 2 * p->slot_count;
+    free(p->slots);
+    p->slots = NULL;
+    p->slot_count = 0;
+    BY_TRY(by__alloc((void **)&p->slots, wanted, sizeof *p->slots, "a schema", p->error));
+    p->slot_count = wanted;
+    for (size_t i = 0; i < p->count; i++) {
+        *find_slot(p, p->list[i].schema) = (uint32_t)i + 1;
+    }
+    return BY_OK;
+}
+
 /* Calls the rule of a schema; if it has none yet, adds one that is parsed later. */
 static by_status call_schema(by__schema_parser *p, const json_t *schema, const char *place,
                              const by__expression **out)
 {
-    for (size_t i = 0; i < p->count; i++) {
-        if (p->list[i].schema == schema) {
-            *out = by__expr_call(p->language, p->list[i].rule);
-            return BY_OK;
-        }
+    if (2 * (p->count + 1) > p->slot_count) {
+        BY_TRY(grow_slots(p));
+    }
+    uint32_t *slot = find_slot(p, schema);
+    if (*slot != 0) {
+        *out = by__expr_call(p->language, p->list[*slot - 1].rule);
+        return BY_OK;
     }
     BY_TRY(by__reserve((void **)&p->list, &p->capacity, p->count + 1, sizeof *p->list, p->error));
     by__pending_schema *item = &p->list[p->count];
     *item = (by__pending_schema){.schema = schema, .rule = by__language_rule(p->language)};
     (void)snprintf(item->place, sizeof item->place, "%s", place);
-    p->count++;
+    *slot = (uint32_t)++p->count;
     *out = by__expr_call(p->language, item->rule);
     return by__language_status(p->language, p->error);
 }
@@ -153,37 +181,53 @@ static by_status members_of(by__schema_parser *p, const property *list, size_t c
     return BY_OK;
 }
 
-static by_status list_properties(by__schema_parser *p, const json_t *schema, const char *place,
-                                 property *list, size_t *count)
+/* Lists the required properties that `properties` does not have, and marks all required ones;
+ * `names` has the places of those in the list. */
+static by_status list_required(const by__schema_parser *p, const json_t *schema, const char *place,
+                               property *list, size_t *count, by__name_table *names)
 {
-    json_t *properties = json_object_get(schema, "properties");
     const json_t *required = json_object_get(schema, "required");
-    const char *name;
-    json_t *value;
-    json_object_foreach(properties, name, value)
-    {
-        list[(*count)++] = (property){name, value, false};
-    }
+    const json_t *more = json_object_get(schema, "additionalProperties");
     for (size_t i = 0; i < json_array_size(required); i++) {
         const char *wanted = json_string_value(json_array_get(required, i));
-        size_t k = 0;
         if (wanted == NULL) {
             return by__schema_refuse(p, place, "required must be a list of names");
         }
-        while (k < *count && strcmp(list[k].name, wanted) != 0) {
-            k++;
-        }
-        if (k == *count) {
-            const json_t *more = json_object_get(schema, "additionalProperties");
+        int32_t k = by__name_table_find(names, wanted);
+        if (k < 0) {
             if (json_is_false(more)) {
                 return by__schema_refuse(
                     p, place, "\"%s\" is required, but not among the properties", wanted);
             }
+            k = (int32_t)*count;
+            BY_TRY(by__name_table_add(names, wanted, k, p->error));
             list[(*count)++] = (property){wanted, json_is_object(more) ? more : NULL, false};
         }
         list[k].required = true;
     }
     return BY_OK;
+}
+
+static by_status list_properties(const by__schema_parser *p, const json_t *schema,
+                                 const char *place, property *list, size_t *count)
+{
+    json_t *properties = json_object_get(schema, "properties");
+    by__name_table names = {0};
+    by_status status = BY_OK;
+    const char *name;
+    json_t *value;
+    json_object_foreach(properties, name, value)
+    {
+        if (status == BY_OK) {
+            status = by__name_table_add(&names, name, (int32_t)*count, p->error);
+        }
+        list[(*count)++] = (property){name, value, false};
+    }
+    if (status == BY_OK) {
+        status = list_required(p, schema, place, list, count, &names);
+    }
+    by__name_table_free(&names);
+    return status;
 }
 
 static by_status object_of(by__schema_parser *p, const json_t *schema, const char *place, int depth,
@@ -563,6 +607,7 @@ by_status by__schema_parse(uint32_t *root, by__language *language, const char *t
         status = by__language_status(language, error);
     }
     free(p.list);
+    free(p.slots);
     json_decref(schema);
     return status;
 }

@@ -33,6 +33,8 @@ typedef struct by__schema_parser {
     by__pending_schema *list;
     size_t count;
     size_t capacity;
+    uint32_t *slots; /* hash table of the list: place + 1; 0: free */
+    size_t slot_count;
     by_error *error;
 } by__schema_parser;
 
