@@ -196,7 +196,10 @@ typedef struct by_distill_config {
 
 /* Number formats (docs/precision.md). */
 typedef struct by_precision_config {
-    char *compute; /* of activations and products: "f32" (default), "bf16" or "fp16" */
+    /* Of activations and products: "f32", "bf16", "fp16" or "auto" (default). by_config_resolve
+     * replaces "auto" by "bf16" if the machine multiplies bf16 faster, or weights is "bf16", and
+     * otherwise by "f32". */
+    char *compute;
     /* Storage of matrices and their optimizer state: "f32" (default), or "bf16" without an f32
      * copy. */
     char *weights;
@@ -375,11 +378,11 @@ BY_API by_status by_config_copy(by_config **out, const by_config *config, by_err
  * the chosen kinds have the key is checked by by_config_resolve, so that kinds and keys may be set
  * in any order. */
 BY_API by_status by_config_set(by_config *config, const char *assignment, by_error *error);
-/* Fills in derived values, except those that depend on the data (model.vocab) or the machine
- * (train.threads, train.eval_batches). Checks all ranges again, since a program may have changed
- * fields, and constraints between keys (micro_batch divides batch, heads divides width, kv_heads
- * divides heads, ...). The config must be from one of the functions above. Idempotent. Returns
- * BY_ECONFIG. */
+/* Fills in derived values, except those that depend on the data (model.vocab, train.eval_batches)
+ * or on the number of cores (train.threads). Checks all ranges again, since a program may have
+ * changed fields, and constraints between keys (micro_batch divides batch, heads divides width,
+ * kv_heads divides heads, ...). The config must be from one of the functions above. Idempotent.
+ * Returns BY_ECONFIG, or BY_EARG if BANYAN_ISA is not an instruction-set level. */
 BY_API by_status by_config_resolve(by_config *config, by_error *error);
 /* Writes the config as YAML with the keys of the chosen kinds; by_config_parse restores the same
  * values. Free the text with free(). */

@@ -33,7 +33,8 @@ typedef struct by_pretrained by_pretrained;
  * `best`, the one with the lowest validation loss; or a directory with config.json and safetensors
  * weights (a checkpoint, or one saved by `transformers`); or a GGUF file (banyan/export.h). The
  * config is resolved; its model section is that of the weights' config.json. Without a run,
- * precision.compute is bf16 for a language model whose matrices are all stored so. Returns BY_EIO
+ * precision.compute is bf16 for a language model whose matrices are all stored so, otherwise f32.
+ * Returns BY_EIO
  * if `path` is none of these, BY_EFORMAT if a file is malformed, BY_ESTATE if the run has no such
  * checkpoint, BY_EARG for `best` if `path` is not a run. */
 BY_API by_status by_pretrained_open(by_pretrained **out, const char *path, bool best,
@@ -148,7 +149,9 @@ BY_API by_status by_log_probabilities(const float *logits, int64_t vocab, int32_
  * uses 8-bit integers. Returns BY_EARG for another name. */
 BY_API by_status by_infer_precision(by_dtype *compute, const char *name, by_error *error);
 /* Returns the default precision: config.precision.compute or, if the weights (may be NULL) are
- * quantized, "int4", "fp8", "w8a8" or "int8" accordingly. Static, or owned by the config. */
+ * quantized, "int4", "fp8", "w8a8" or "int8" accordingly. In a config that is not resolved, "auto"
+ * stands for "bf16" if all matrices are stored so, otherwise for "f32". Static, or owned by the
+ * config. */
 BY_API const char *by_infer_precision_of(const by_config *config, const by_weights *weights);
 /* Refuses a context, in tokens, in which the model cannot continue a text: longer than its learned
  * positions, or than its family allows. Returns BY_EARG. */

@@ -126,7 +126,7 @@ static int run(int argc, char **argv)
          "texts that are computed together (default 8)"},
         {"context", CLI_INTEGER_FROM(1), &r.context, "N",
          "tokens of the longest text (default: the model's context)"},
-        {"precision", CLI_STRING, &r.precision, "TYPE", CLI_PRECISION_HELP " (default f32)"},
+        {"precision", CLI_STRING, &r.precision, "TYPE", CLI_MODEL_PRECISION_HELP},
         {"threads", CLI_THREADS, &r.threads, "N", "compute threads (default: one per core)"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;

@@ -171,11 +171,12 @@ const char *cli_number(char buffer[32], double value, int decimals);
 /* Returns the percentage of parameters that are trained. */
 double cli_trained_percent(const by_model_size *size);
 /* What the flags --precision, --best, --ema and --adapter say of themselves. */
-#define CLI_PRECISIONS     "f32, bf16, fp16, int8, w8a8, fp8 or int4"
-#define CLI_PRECISION_HELP "precision of the weights: " CLI_PRECISIONS
+#define CLI_PRECISIONS "f32, bf16, fp16, int8, w8a8, fp8 or int4"
 /* Of commands that take a run or a directory. */
 #define CLI_MODEL_PRECISION_HELP                                                                   \
-    CLI_PRECISION_HELP " (default: that of the run or of its codes; f32 for other directories)"
+    "precision of the weights: " CLI_PRECISIONS                                                    \
+    " (default: that of the run or of its codes; for other directories and files bf16 if all "     \
+    "matrices are stored so, otherwise f32)"
 #define CLI_BEST_HELP "use the checkpoint with the lowest validation loss, not the newest one"
 #define CLI_EMA_HELP  "use the moving average of the weights (optimizer.ema)"
 #define CLI_KV_HELP   "KV cache with 8-bit integers (default: in the precision of the model)"

@@ -18,19 +18,15 @@ static uint64_t bytes_of_codes(const by__linear *l, const by__stored_as *how)
  * model's own, or for the directory of another one that of its weights. */
 static by_status read_compute(by_dtype *out, const by__compression *c, by_error *error)
 {
-    by_config *plain;
     *out = BY_BF16;
     if (c->method->store != NULL || by_weights_in_codes(c->weights) ||
         by__weights_in_bf16(c->weights)) {
         return BY_OK;
     }
-    if (c->method == &by__method_none) {
-        return by_precision_parse(out, c->config->precision.compute, error);
-    }
-    BY_TRY(by_config_default(&plain, error));
-    by_status status = by_precision_parse(out, plain->precision.compute, error);
-    by_config_close(&plain);
-    return status;
+    *out = BY_F32; /* of a directory whose weights are stored so */
+    return c->method == &by__method_none
+               ? by_precision_parse(out, c->config->precision.compute, error)
+               : BY_OK;
 }
 
 /* Returns the bytes of a layer as packed for inference. */

@@ -1,6 +1,7 @@
 /* Derives values left open and checks constraints between keys. */
 #include <assert.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "config/schema.h"
@@ -153,6 +154,30 @@ static by_status check_average(const by_config *config, by_error *error)
             "common ones: set sync.every: 1, or optimizer.ema: 0",
             by__config_where(config, "optimizer.ema", "sync.every"), (long long)config->sync.every);
     }
+    return BY_OK;
+}
+
+/* The result is a function of the machine's kernels, never of a measurement, so that it is the same
+ * in every process. */
+static by_status resolve_compute(by_config *config, by_error *error)
+{
+    by_precision_config *p = &config->precision;
+    const by__schema *schema = ((const by__config *)config)->schema;
+    by_dtype fastest = BY_F32;
+    if (strcmp(p->compute, "auto") != 0) {
+        return BY_OK;
+    }
+    if (strcmp(p->weights, "bf16") == 0) {
+        fastest = BY_BF16;
+    } else if (schema->fastest != NULL) {
+        BY_TRY(schema->fastest(&fastest, error));
+    }
+    char *name = by__strdup(by_dtype_name(fastest));
+    if (name == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: precision.compute");
+    }
+    free(p->compute);
+    p->compute = name;
     return BY_OK;
 }
 
@@ -463,6 +488,7 @@ by_status by_config_resolve(by_config *config, by_error *error)
     BY_TRY(check_qat(config, error));
     BY_TRY(by__check_batch_warmup(config, error));
     BY_TRY(check_average(config, error));
+    BY_TRY(resolve_compute(config, error));
     BY_TRY(check_weights(config, error));
     BY_TRY(check_loss_scale(config, error));
     BY_TRY(check_parallel(config, error));

@@ -215,10 +215,12 @@ static const by__key common[] = {
      .help = "weight of the mean squared difference between the last hidden states of teacher and "
              "student, the student's through a learned projection; 0: none"},
 
-    {"precision", "compute", BY__KEY_TEXT, BY__FIELD(precision.compute), "f32",
-     .choices = "f32|bf16|fp16",
+    {"precision", "compute", BY__KEY_TEXT, BY__FIELD(precision.compute), "auto",
+     .choices = "auto|f32|bf16|fp16",
      .help = "format of activations and matrix products; master weights, gradients and optimizer "
-             "state are f32"},
+             "state are f32. auto, resolved before the first step: the format that the machine "
+             "multiplies fastest, which is bf16 on processors with bf16 products (AVX512_BF16 or "
+             "AMX), otherwise f32; bf16 with weights bf16"},
     {"precision", "weights", BY__KEY_TEXT, BY__FIELD(precision.weights), "f32",
      .choices = "f32|bf16", .later = true,
      .help = "format of matrices and their optimizer state; bf16 with compute bf16 (no f32 master "

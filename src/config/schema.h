@@ -47,6 +47,8 @@ typedef struct by__schema {
     const by__key_list *keys; /* of every config, section by section */
     size_t size;              /* of the struct that the BY__OWN places of these keys refer to; 0:
                                  none */
+    /* Finds the format that the machine multiplies fastest; NULL: f32 on any machine. */
+    by_status (*fastest)(by_dtype *out, by_error *error);
 } by__schema;
 
 /* The sections and keys that every run has. */

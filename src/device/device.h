@@ -319,6 +319,11 @@ struct by__recording {
  * reference kernels; independent of BANYAN_ISA. Static. */
 const char *const *by__host_levels(size_t *count);
 
+/* The format whose products are fastest with the kernels that the host uses, which BANYAN_ISA
+ * limits: the narrowest that they multiply without converting it. Returns BY_EARG if BANYAN_ISA is
+ * not an instruction-set level. */
+by_status by__host_fastest(by_dtype *out, by_error *error);
+
 /* Parts of a sequence of normal values must begin at multiples of this. */
 #define BY__NORMAL_BLOCK 4096
 

@@ -44,7 +44,11 @@ by_status by_infer_precision(by_dtype *compute, const char *name, by_error *erro
 const char *by_infer_precision_of(const by_config *config, const by_weights *weights)
 {
     bool found[BY__CODE_KINDS] = {false};
-    if (weights == NULL || !by_weights_in_codes(weights)) {
+    bool in_codes = weights != NULL && by_weights_in_codes(weights);
+    if (!in_codes && strcmp(config->precision.compute, "auto") == 0) { /* not resolved */
+        return weights != NULL && by__weights_in_bf16(weights) ? "bf16" : "f32";
+    }
+    if (!in_codes) {
         return config->precision.compute;
     }
     for (size_t i = 0; i < by_weights_count(weights); i++) {
@@ -136,7 +140,7 @@ by_status by__forward_options_read(by__forward_options *out, const by_config *co
     BY_TRY(read_precision(&options,
                           precision != NULL ? precision
                           : in_codes        ? "bf16"
-                                            : config->precision.compute,
+                                            : by_infer_precision_of(config, weights),
                           error));
     options.in_codes = in_codes;
     if (config->model.vocab < 1) {

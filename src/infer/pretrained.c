@@ -86,12 +86,15 @@ static by_status take_task(by_pretrained *p, by_error *error)
 }
 
 /* Weights of a directory or a file that are stored in bf16 are used so: f32 would take twice the
- * memory, and restore nothing of what rounding took. */
+ * memory, and restore nothing of what rounding took. Others are not rounded unless asked for. */
 static by_status take_precision(by_pretrained *p, by_error *error)
 {
-    bool narrow = !p->is_run && strcmp(by_model_reads(&p->config->model), "tokens") == 0 &&
-                  by__weights_in_bf16(p->weights);
-    return narrow ? by_config_set(p->config, "precision.compute=bf16", error) : BY_OK;
+    bool narrow =
+        strcmp(by_model_reads(&p->config->model), "tokens") == 0 && by__weights_in_bf16(p->weights);
+    return p->is_run
+               ? BY_OK
+               : by_config_set(p->config,
+                               narrow ? "precision.compute=bf16" : "precision.compute=f32", error);
 }
 
 /* Takes the model from the weights' own config.json, even if the run's config differs. */

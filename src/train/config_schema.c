@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "config/schema.h"
+#include "device/device.h"
 #include "nn/nn.h"
 #include "optim/optim.h"
 #include "train/tasks/tasks.h"
@@ -15,7 +16,8 @@ static const by__kind_table tables[] = {
 static const by__schema schema = {.tables = tables,
                                   .table_count = BY_ARRAY_LENGTH(tables),
                                   .sections = &by__run_sections,
-                                  .keys = &by__run_keys};
+                                  .keys = &by__run_keys,
+                                  .fastest = by__host_fastest};
 
 static const char reference_head[] =
     "# Configuration\n\n"

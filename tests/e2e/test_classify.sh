@@ -28,6 +28,7 @@ cat >images.yaml <<'END'
 name: images
 task: {kind: classify, smoothing: 0.05}
 model: {kind: vit, layers: 1, heads: 2, width: 16, patch: 4, dropout: 0.1}
+precision: {compute: f32}
 data: {images: images.idx, labels: labels.idx, valid_fraction: 0.2, shift: 1, flip: true,
        label_names: [low, middle, high]}
 train: {steps: 40, batch: 12, micro_batch: 4, eval_every: 20, log_every: 10, threads: 1}
@@ -147,6 +148,7 @@ cat >table.yaml <<'END'
 name: table
 task: {kind: classify}
 model: {kind: mlp, layers: 1, width: 16}
+precision: {compute: f32}
 data: {table: table.csv, target: name, valid_fraction: 0.2, split: random}
 train: {steps: 200, batch: 22, eval_every: 100, log_every: 100, threads: 1}
 optimizer: {lr: 1e-2}

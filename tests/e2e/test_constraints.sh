@@ -10,6 +10,7 @@ say "generate: a small model of characters writes JSON"
 awk 'BEGIN { for (i = 0; i < 2000; i++) printf "{\"name\": \"x%d\", \"tags\": [\"a\", \"bb\"]} ok: %d!\n", i, i }' >text.txt
 cat >c.yaml <<'EOF'
 model: {kind: gpt2, layers: 1, heads: 2, width: 32, context: 128}
+precision: {compute: f32}
 train: {batch: 4, steps: 5, threads: 1}
 data: {text: [text.txt], tokenizer: char}
 run: {dir: runs}

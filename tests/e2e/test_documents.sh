@@ -16,6 +16,7 @@ run 0 "$banyan" pack documents.jsonl --vocab 300 --output packed --valid-fractio
 cat >c.yaml <<'END2'
 name: apart
 model: {kind: llama, layers: 2, heads: 2, width: 32, context: 32}
+precision: {compute: f32}
 data: {train: packed/train, valid: packed/valid, documents: mask, packing: best_fit}
 train: {steps: 8, batch: 8, micro_batch: 2, eval_every: 4}
 checkpoint: {every: 4}

@@ -9,6 +9,7 @@ config() {
     cat >"$1.yaml" <<END
 name: $1
 model: {$2, layers: 2, heads: 4, width: 64, context: 32}
+precision: {compute: f32}
 data: {text: [text.txt], $3}
 train: {steps: 3, batch: 2, eval_every: 0, eval_batches: 1}
 END

@@ -31,6 +31,7 @@ cat >table.yaml <<END
 name: trips
 task: {kind: regress}
 model: {kind: mlp, hidden: [16], activation: relu}
+precision: {compute: f32}
 data: {table: table.csv, target: price, valid_fraction: 0.2}
 train: {steps: 30, batch: 8}
 optimizer: {lr: 1e-2}

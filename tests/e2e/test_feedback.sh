@@ -39,6 +39,7 @@ cat >table.yaml <<END
 name: houses
 task: {kind: regress}
 model: {kind: mlp, hidden: [8], activation: relu}
+precision: {compute: f32}
 data: {table: table.csv, target: price, valid_fraction: 0.2}
 train: {steps: 5, batch: 8, threads: 1}
 optimizer: {lr: 1e-2, warmup: 1}

@@ -5,6 +5,7 @@
 awk 'BEGIN { for (i = 0; i < 2000; i++) print "the number", i, "follows", i - 1 }' >text.txt
 cat >c.yaml <<'EOF'
 model: {kind: llama, layers: 2, heads: 2, width: 32, context: 64}
+precision: {compute: f32}
 train: {batch: 4, steps: 20, threads: 1}
 data: {text: [text.txt], tokenizer: char}
 run: {dir: runs}

@@ -5,6 +5,7 @@
 
 cat >c.yaml <<END
 model: {kind: gpt2, layers: 6, heads: 8, width: 512, context: 256, vocab: 8192}
+precision: {compute: f32}
 train: {batch: 2}
 END
 for setting in "precision.compute=f32" "precision.compute=bf16" "memory.recompute=block" "train.micro_batch=1" \

@@ -12,6 +12,7 @@ run 0 "$banyan" pack b.txt --tokenizer a/train/tokenizer.json --output b
 cat >c.yaml <<'END'
 name: mixed
 model: {kind: gpt2, layers: 1, heads: 2, width: 32, context: 16}
+precision: {compute: f32}
 data:
   mix: [a/train=0.7, b=0.3]
   curriculum: [5=0.5:0.5, 8=0:1]

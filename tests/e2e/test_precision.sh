@@ -56,6 +56,17 @@ run 0 "$banyan" train c.yaml --set name=nearest --quiet --set precision.compute=
 if cmp -s runs/narrow/checkpoints/step-00000020/model.safetensors \
     runs/nearest/checkpoints/step-00000020/model.safetensors; then fail "rounding shows in no bit"; fi
 
+say "auto is what the machine multiplies fastest, and stays what it was"
+BANYAN_ISA=avx2 run 0 "$banyan" train c.yaml --quiet --set precision.compute=auto --set name=chosen
+holds runs/chosen/config.yaml "compute: f32"
+BANYAN_ISA=avx2 run 0 "$banyan" train c.yaml --quiet --set name=given
+same runs/chosen/checkpoints/step-00000020/model.safetensors runs/given/checkpoints/step-00000020/model.safetensors
+rm -r runs/chosen/checkpoints/step-00000020
+run 0 "$banyan" train --resume runs/chosen --quiet
+holds runs/chosen/config.yaml "compute: f32"
+run 0 "$banyan" info c.yaml --config --set precision.compute=auto --set precision.weights=bf16
+holds out "compute: bf16"
+
 say "what does not go together"
 run 2 "$banyan" train c.yaml --set precision.weights=bf16
 holds err "precision.weights bf16 needs precision.compute bf16, not f32"

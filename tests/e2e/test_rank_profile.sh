@@ -5,10 +5,12 @@
 
 cat >c.yaml <<'END'
 model: {kind: gpt2, layers: 4, heads: 2, width: 32, context: 32, vocab: 40, tied: false}
+precision: {compute: f32}
 train: {batch: 8, micro_batch: 2, threads: 1}
 END
 cat >experts.yaml <<'END'
 model: {kind: mixtral, layers: 2, heads: 2, kv_heads: 2, width: 32, context: 32, vocab: 40, experts: 4, experts_per_token: 2}
+precision: {compute: f32}
 train: {batch: 8, micro_batch: 2, threads: 1}
 END
 

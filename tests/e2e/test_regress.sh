@@ -17,6 +17,7 @@ cat >rooms.yaml <<'END'
 name: rooms
 task: {kind: regress}
 model: {kind: mlp, layers: 1, width: 32}
+precision: {compute: f32}
 data: {table: rooms.csv, target: price, category_columns: floor, valid_fraction: 0.2}
 train: {steps: 300, batch: 32, micro_batch: 16, eval_every: 100, log_every: 100, threads: 1}
 optimizer: {lr: 1e-2}

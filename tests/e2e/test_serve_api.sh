@@ -37,6 +37,7 @@ cat >table.yaml <<END
 name: houses
 task: {kind: regress}
 model: {kind: mlp, hidden: [16], activation: relu}
+precision: {compute: f32}
 data: {table: table.csv, target: price, valid_fraction: 0.2}
 train: {steps: 20, batch: 8}
 optimizer: {lr: 1e-2}
@@ -46,6 +47,7 @@ cat >images.yaml <<END
 name: digits
 task: {kind: classify}
 model: {kind: vit, layers: 1, heads: 2, width: 16, patch: 4, image_height: 8, image_width: 8}
+precision: {compute: f32}
 data: {images: [images.npy], labels: [labels.npy], valid_fraction: 0.2, resize: crop}
 train: {steps: 10, batch: 8}
 optimizer: {lr: 1e-2}

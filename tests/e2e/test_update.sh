@@ -64,6 +64,7 @@ for table in houses towns; do
 name: $table
 task: {kind: regress}
 model: {kind: mlp, hidden: [16], activation: relu}
+precision: {compute: f32}
 data: {table: $table.csv, target: price, valid_fraction: 0.2}
 train: {steps: 10, batch: 8}
 run: {dir: runs}

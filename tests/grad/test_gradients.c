@@ -391,9 +391,9 @@ static by_config *model_config(const char *kind, const char *recompute, const ch
     by_config *config;
     char assignment[64];
     static const char *const settings[] = {
-        "model.layers=2", "model.heads=4",      "model.width=16",    "model.context=5",
-        "model.vocab=11", "model.mlp_width=24", "model.dropout=0.2", "model.init_std=0.3",
-        "train.batch=3",  "train.micro_batch=3"};
+        "model.layers=2", "model.heads=4",       "model.width=16",       "model.context=5",
+        "model.vocab=11", "model.mlp_width=24",  "model.dropout=0.2",    "model.init_std=0.3",
+        "train.batch=3",  "train.micro_batch=3", "precision.compute=f32"};
     check_ok(by_config_default(&config, &error), &error);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(settings); i++) {
         check_ok(by_config_set(config, settings[i], &error), &error);

@@ -15,6 +15,7 @@ config() {
     cat >"$1.yaml" <<END
 name: $1
 model: {$2, layers: 2, heads: 4, width: 64, context: 256, dropout: 0.0}
+precision: {compute: f32}
 data: {text: [text.txt], $3}
 train: {steps: 60, batch: 4, eval_every: 0}
 optimizer: {lr: 1e-3, warmup: 5}

@@ -18,6 +18,7 @@ check() {
     cat >"$1.yaml" <<END
 name: $1
 model: {$2, layers: 2, heads: 4, width: 64, context: 256}
+precision: {compute: f32}
 data: {text: [text.txt], tokenizer: char}
 train: {steps: 6, batch: 4, eval_every: 0}
 optimizer: {lr: 3e-3, warmup: 2}
@@ -68,6 +69,7 @@ predicts() {
 name: $1
 task: {kind: $2}
 model: {$3}
+precision: {compute: f32}
 data: {$4, valid_fraction: 0.2}
 train: {steps: 12, batch: 12, eval_every: 0}
 optimizer: {lr: 3e-3, warmup: 2}
@@ -87,6 +89,7 @@ say "what has no form in ONNX is an error"
 cat >mixtral.yaml <<END
 name: mixtral
 model: {kind: mixtral, layers: 1, heads: 2, width: 16, context: 16}
+precision: {compute: f32}
 data: {text: [text.txt], tokenizer: char}
 train: {steps: 1, batch: 1, eval_every: 0}
 END

@@ -141,6 +141,7 @@ static void open_golden(golden *g, const model_case *of)
                    of->golden);
     check(by_weights_open(&g->file, path, &error), &error);
     check(by_config_default(&g->config, &error), &error);
+    check(by_config_set(g->config, "precision.compute=f32", &error), &error);
     static const char *const common[] = {"model.layers=2",     "model.width=32",
                                          "train.batch=3",      "train.steps=20",
                                          "optimizer.lr=1e-3",  "optimizer.schedule=constant",

@@ -15,6 +15,7 @@ say "training on a table in parts"
 cat >table.yaml <<END
 task: {kind: regress}
 model: {kind: mlp, hidden: [4]}
+precision: {compute: f32}
 data: {target: price, valid_fraction: 0.2}
 train: {steps: 5, batch: 8, threads: 1}
 optimizer: {warmup: 1}

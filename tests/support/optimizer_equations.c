@@ -405,6 +405,7 @@ void optimizer_reference_config(by_config **out, const optimizer_reference *row)
                               "train.batch=6",
                               "train.steps=100"};
     check_ok(by_config_default(out, &error), &error);
+    check_ok(by_config_set(*out, "precision.compute=f32", &error), &error);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(settings); i++) {
         check_ok(by_config_set(*out, settings[i], &error), &error);
     }

@@ -43,6 +43,7 @@ by_config *run_root_config(const char *root, const char *const *common, const ch
     by_error error = {0};
     by_config *config;
     check_ok(by_config_default(&config, &error), &error);
+    check_ok(by_config_set(config, "precision.compute=f32", &error), &error);
     set_all(config, common);
     set_all(config, settings);
     set_all(config, more);

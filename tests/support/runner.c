@@ -43,6 +43,7 @@ by_config *config_of(const char *const *common, const char *const *settings)
     by_error error = {0};
     by_config *config;
     check_ok(by_config_default(&config, &error), &error);
+    check_ok(by_config_set(config, "precision.compute=f32", &error), &error);
     for (size_t k = 0; k < 2; k++) {
         for (size_t i = 0; lists[k][i] != NULL; i++) {
             check_ok(by_config_set(config, lists[k][i], &error), &error);

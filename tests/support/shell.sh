@@ -76,6 +76,7 @@ tiny() {
     cat <<END
 name: tiny
 model: {kind: $1, layers: 2, heads: 4, width: 64, context: 64, dropout: 0.1}
+precision: {compute: f32}
 data: {text: [text.txt], tokenizer: char, cache: cache}
 train: {steps: 20, batch: 8, eval_every: 10, eval_batches: 4, log_every: 1}
 optimizer: {lr: 3e-3, warmup: 5}

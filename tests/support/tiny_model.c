@@ -26,6 +26,7 @@ by_config *tiny_config(const char *const *settings, size_t count)
     by_error error = {0};
     by_config *config;
     check(by_config_default(&config, &error), &error);
+    check(by_config_set(config, "precision.compute=f32", &error), &error);
     for (size_t i = 0; i < count; i++) {
         check(by_config_set(config, settings[i], &error), &error);
     }

@@ -15,6 +15,7 @@
 #include "banyan/serve_config.h"
 #include "config/schema.h"
 #include "config_text.h"
+#include "device/device.h"
 #include "runner.h"
 
 static void unresolved(const char *text, const char *message)
@@ -209,7 +210,7 @@ static void test_ranges_and_choices(void **state)
                          "train.yaml:1: model.kind: \"gpt\" is not one of gpt2, ",
                          "; did you mean \"gpt2\"?");
     config_refused("precision: {compute: \"\"}",
-                   "train.yaml:1: precision.compute: \"\" is not one of f32, bf16, fp16");
+                   "train.yaml:1: precision.compute: \"\" is not one of auto, f32, bf16, fp16");
     config_refused("run: {dir: \"\"}", "train.yaml:1: run.dir: \"\" is not non-empty UTF-8 text");
     config_refused_among(
         "model: {kind: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx}",
@@ -525,6 +526,56 @@ static void test_sizes(void **state)
                    "or a number of bytes");
 }
 
+/* ---- the machine ---- */
+
+/* The compute format of a text once it is resolved with kernels of this level. */
+static void computes(const char *level, const char *text, const char *expected)
+{
+    by_error error = {0};
+    by_config *config = config_good(text);
+    assert_int_equal(setenv("BANYAN_ISA", level, 1), 0);
+    for (int i = 0; i < 2; i++) { /* idempotent */
+        if (by_config_resolve(config, &error) != BY_OK) {
+            fail_msg("%s", error.message);
+        }
+        assert_string_equal(config->precision.compute, expected);
+        assert_int_equal(setenv("BANYAN_ISA", "native", 1), 0); /* what was chosen stays */
+    }
+    char *printed = config_printed(config);
+    by_config *again = config_good(printed);
+    assert_string_equal(again->precision.compute, expected);
+    free(printed);
+    by_config_close(&again);
+    by_config_close(&config);
+    assert_int_equal(unsetenv("BANYAN_ISA"), 0);
+}
+
+static void test_precision_of_the_machine(void **state)
+{
+    BY_UNUSED(state);
+    static const char wide[] = "precision: {weights: bf16}\n";
+    size_t count;
+    const char *const *levels = by__host_levels(&count);
+    by_error error = {0};
+    computes("reference", "", "f32");
+    for (size_t i = 0; i < count; i++) {
+        bool narrow = strcmp(levels[i], "avx512") == 0;
+        computes(levels[i], "", narrow ? "bf16" : "f32");
+        computes(levels[i], "precision: {compute: auto}\n", narrow ? "bf16" : "f32");
+        computes(levels[i], "precision: {compute: f32}\n", "f32");
+        computes(levels[i], "precision: {compute: fp16}\n", "fp16");
+        computes(levels[i], wide, "bf16"); /* which they need */
+    }
+    by_config *config = config_good("");
+    assert_string_equal(config->precision.compute, "auto");
+    assert_int_equal(setenv("BANYAN_ISA", "sse9", 1), 0);
+    assert_int_not_equal(by_config_resolve(config, &error), BY_OK);
+    assert_string_equal(error.message,
+                        "BANYAN_ISA is 'sse9'; one of reference, baseline, avx2, avx512, native");
+    assert_int_equal(unsetenv("BANYAN_ISA"), 0);
+    by_config_close(&config);
+}
+
 /* ---- lists of mappings ---- */
 
 static void test_records(void **state)
@@ -628,21 +679,14 @@ int main(int argc, char **argv)
         return write_reference();
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_reads_the_example),
-        cmocka_unit_test(test_shares),
-        cmocka_unit_test(test_examples),
-        cmocka_unit_test(test_unknown_keys),
-        cmocka_unit_test(test_duplicates),
-        cmocka_unit_test(test_types),
-        cmocka_unit_test(test_ranges_and_choices),
-        cmocka_unit_test(test_yaml_errors),
-        cmocka_unit_test(test_overrides),
-        cmocka_unit_test(test_cross_checks),
-        cmocka_unit_test(test_derived),
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_records),
-        cmocka_unit_test(test_reference_is_current),
+        cmocka_unit_test(test_defaults),     cmocka_unit_test(test_reads_the_example),
+        cmocka_unit_test(test_shares),       cmocka_unit_test(test_examples),
+        cmocka_unit_test(test_unknown_keys), cmocka_unit_test(test_duplicates),
+        cmocka_unit_test(test_types),        cmocka_unit_test(test_ranges_and_choices),
+        cmocka_unit_test(test_yaml_errors),  cmocka_unit_test(test_overrides),
+        cmocka_unit_test(test_cross_checks), cmocka_unit_test(test_derived),
+        cmocka_unit_test(test_sizes),        cmocka_unit_test(test_precision_of_the_machine),
+        cmocka_unit_test(test_records),      cmocka_unit_test(test_reference_is_current),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

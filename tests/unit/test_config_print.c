@@ -18,7 +18,7 @@ static void test_hash_of_earlier_configs(void **state)
     BY_UNUSED(state);
     char hash[33];
     char grouped[33];
-    by_config *config = config_good("");
+    by_config *config = config_good("precision: {compute: f32}\n");
     assert_int_equal(by_config_resolve(config, NULL), BY_OK);
     assert_int_equal(by_config_hash(config, hash, NULL), BY_OK);
     /* A key that was added since needs `.later = true`. */
@@ -87,6 +87,9 @@ static void change_all(by__config *config)
             break;
         case BY__KEY_SEED:
             *(uint64_t *)at = UINT64_MAX - 4;
+            break;
+        case BY__KEY_SHARE:
+            *(double *)at = 1.0 / 3.0;
             break;
         case BY__KEY_REAL:
         case BY__KEY_PAIR:

@@ -44,6 +44,7 @@ static by_config *open_config(const char *const *settings, size_t count)
                                          "model.kv_heads=2",
                                          "model.router_aux_loss_coef=0.5"};
     check_ok(by_config_default(&config, &error), &error);
+    check_ok(by_config_set(config, "precision.compute=f32", &error), &error);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(common); i++) {
         check_ok(by_config_set(config, common[i], &error), &error);
     }

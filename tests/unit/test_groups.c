@@ -37,6 +37,7 @@ static by_status open_trainer(stepped *s, const char *const *more, by_error *err
 {
     *s = (stepped){0};
     BY_TRY(by_config_default(&s->config, error));
+    BY_TRY(by_config_set(s->config, "precision.compute=f32", error));
     for (size_t i = 0; i < BY_ARRAY_LENGTH(small); i++) {
         BY_TRY(by_config_set(s->config, small[i], error));
     }

@@ -136,6 +136,7 @@ static by_status open_stepped(stepped *s, const char *const *settings, by_error 
 {
     *s = (stepped){0};
     BY_TRY(by_config_default(&s->config, error));
+    BY_TRY(by_config_set(s->config, "precision.compute=f32", error));
     for (size_t i = 0; small[i] != NULL; i++) {
         BY_TRY(by_config_set(s->config, small[i], error));
     }

@@ -109,6 +109,7 @@ static void open_setup(setup *s, const char *const *settings, size_t count)
         "train.batch=6",      "train.micro_batch=3", "optimizer.warmup=0", "optimizer.lr=1e-2"};
     *s = (setup){0};
     check_ok(by_config_default(&s->config, &error), &error);
+    check_ok(by_config_set(s->config, "precision.compute=f32", &error), &error);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(common) + count; i++) {
         const char *setting =
             i < BY_ARRAY_LENGTH(common) ? common[i] : settings[i - BY_ARRAY_LENGTH(common)];

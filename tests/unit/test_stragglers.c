@@ -228,6 +228,7 @@ static by_config *open_config(const char *root)
     by_config *config;
     char text[4096];
     check_ok(by_config_default(&config, &error), &error);
+    check_ok(by_config_set(config, "precision.compute=f32", &error), &error);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(settings); i++) {
         check_ok(by_config_set(config, settings[i], &error), &error);
     }

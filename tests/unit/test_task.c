@@ -20,6 +20,7 @@ static by_config *open_config(void)
     by_config *config;
     by_error error = {0};
     check_ok(by_config_default(&config, &error), &error);
+    check_ok(by_config_set(config, "precision.compute=f32", &error), &error);
     check_ok(by_config_set(config, "train.batch=4", &error), &error);
     check_ok(by_config_set(config, "model.vocab=7", &error), &error);
     check_ok(by_config_resolve(config, &error), &error);

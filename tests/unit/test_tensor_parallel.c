@@ -42,6 +42,7 @@ static by_config *model_config(const layout *l)
         "model.vocab=11", "model.mlp_width=26", "model.dropout=0.2", "model.init_std=0.3",
         "train.batch=3",  "train.micro_batch=3"};
     check_ok(by_config_default(&config, &error), &error);
+    check_ok(by_config_set(config, "precision.compute=f32", &error), &error);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(settings); i++) {
         check_ok(by_config_set(config, settings[i], &error), &error);
     }

@@ -35,6 +35,7 @@ static by_status open_config(by_config **out, const char *const *settings, by_er
         "optimizer.clip=0.5", "model.mlp_width=50", NULL};
     const char *const *const lists[] = {common, settings};
     BY_TRY(by_config_default(out, error));
+    BY_TRY(by_config_set(*out, "precision.compute=f32", error));
     for (size_t k = 0; k < 2; k++) {
         for (size_t i = 0; lists[k][i] != NULL; i++) {
             BY_TRY(by_config_set(*out, lists[k][i], error));

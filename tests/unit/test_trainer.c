@@ -36,6 +36,7 @@ static void open_setup(setup *s, const char *const *settings, size_t count)
         "train.steps=10",  "optimizer.warmup=0", "model.kind=gpt2"};
     *s = (setup){0};
     check_ok(by_config_default(&s->config, &error), &error);
+    check_ok(by_config_set(s->config, "precision.compute=f32", &error), &error);
     for (size_t i = 0; i < BY_ARRAY_LENGTH(common); i++) {
         check_ok(by_config_set(s->config, common[i], &error), &error);
     }
