@@ -30,6 +30,9 @@ json_t *by__json_read(const char *text, size_t flags, json_error_t *error);
  * it has none. Returns false if the text is not JSON, or not an object (*error is empty then). */
 bool by__json_member(json_t **out, const char *text, size_t length, const char *name, size_t flags,
                      json_error_t *error);
+/* The text of that value within the text, which is JSON. Returns false if there is none. */
+bool by__json_member_text(const char **at, size_t *n, const char *text, size_t length,
+                          const char *name);
 /* The length of a JSON string at s with its quotes, its escapes unchecked; n if it has no end. */
 size_t by__json_string_span(const char *s, size_t n);
 

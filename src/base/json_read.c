@@ -381,6 +381,9 @@ typedef struct wanted {
     const char *name;
     size_t length;
     json_t *value;
+    const unsigned char *begin; /* its text; NULL: there is none */
+    const unsigned char *end;
+    bool text; /* only that is wanted */
 } wanted;
 
 /* Puts a value, which is taken, into an object; its key is the last of r->keys. */
@@ -422,7 +425,9 @@ static bool read_member(reader *r, json_t *object, wanted *only)
     if (!take(r, ':')) {
         return fail(r, json_error_invalid_syntax, "':' expected");
     }
-    if (!read_value(r, wants ? &value : NULL)) {
+    skip_blanks(r);
+    const unsigned char *begin = r->at;
+    if (!read_value(r, wants && (only == NULL || !only->text) ? &value : NULL)) {
         return false;
     }
     if (object != NULL) {
@@ -433,6 +438,8 @@ static bool read_member(reader *r, json_t *object, wanted *only)
     if (wants) {
         json_decref(only->value);
         only->value = value;
+        only->begin = begin;
+        only->end = r->at;
     }
     return true;
 }
@@ -570,24 +577,46 @@ json_t *by__json_read(const char *text, size_t flags, json_error_t *error)
     return by_json_load(text == NULL ? "" : text, text == NULL ? 0 : strlen(text), flags, error);
 }
 
-bool by__json_member(json_t **out, const char *text, size_t length, const char *name, size_t flags,
-                     json_error_t *error)
+/* Reads what is wanted of an object. Returns false if the text is none. */
+static bool find_member(wanted *only, const char *text, size_t length, size_t flags,
+                        json_error_t *error)
 {
-    json_error_t ignored;
-    reader r = open_reader(text, length, flags, error == NULL ? &ignored : error);
-    wanted only = {.name = name, .length = strlen(name)};
+    reader r = open_reader(text, length, flags, error);
+    only->length = strlen(only->name);
     skip_blanks(&r);
     bool object = r.at < r.end && *r.at == '{';
     r.at += object;
     r.depth = 1;
-    bool good = object ? read_members(&r, NULL, &only) : read_value(&r, NULL);
+    bool good = object ? read_members(&r, NULL, only) : read_value(&r, NULL);
     good = good && check_end(&r);
     close_reader(&r);
     if (!good || !object) {
-        json_decref(only.value);
+        json_decref(only->value);
+        return false;
+    }
+    return true;
+}
+
+bool by__json_member(json_t **out, const char *text, size_t length, const char *name, size_t flags,
+                     json_error_t *error)
+{
+    wanted only = {.name = name};
+    if (!find_member(&only, text, length, flags, error)) {
         return false;
     }
     *out = only.value;
+    return true;
+}
+
+bool by__json_member_text(const char **at, size_t *n, const char *text, size_t length,
+                          const char *name)
+{
+    wanted only = {.name = name, .text = true};
+    if (!find_member(&only, text, length, 0, NULL) || only.begin == NULL) {
+        return false;
+    }
+    *at = (const char *)only.begin;
+    *n = (size_t)(only.end - only.begin);
     return true;
 }
 

@@ -119,7 +119,7 @@ static const struct {
      "f({\"a\": 1})\n", "tool_calls"},
     {CALLING("\"required\""), "{\"name\": \"f\", \"arguments\": {\"a\"", "length", NULL,
      "f({\"a\")\n", "length"},
-    {CALLING("\"required\""), "{\"name\": \"f\", \"argu", "length", NULL, "", "length"},
+    {CALLING("\"required\""), "{\"name\": \"f\", \"argu", "length", "", "", "length"},
     {CALLING("\"auto\""),
      "so: <tool_call>\n{\"name\":\"f\",\"arguments\":{\"a\":1}}\n</tool_call>\n"
      "<tool_call>{\"name\":\"g\",\"arguments\":{}}</tool_call>",
@@ -128,6 +128,33 @@ static const struct {
      NULL, "f({\"a\":1})\n", "tool_calls"},
     {CALLING("\"auto\""), "a <tool_call>{\"name\":\"h\",\"arguments\":{}}</tool_call>", "stop",
      "a <tool_call>{\"name\":\"h\",\"arguments\":{}}</tool_call>", "", "stop"},
+    /* A mark within a string is none. */
+    {CALLING("\"auto\""),
+     "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"x</tool_call>\\\"<tool_call>\\\\\"}}</"
+     "tool_call>"
+     "\n<tool_call>{\"arguments\":{\"b\":{\"</tool_call>\":[\"\\\\\"]}},\"name\":\"g\"}</"
+     "tool_call>",
+     "stop", NULL,
+     "f({\"a\":\"x</tool_call>\\\"<tool_call>\\\\\"})\ng({\"b\":{\"</tool_call>\":[\"\\\\\"]}})\n",
+     "tool_calls"},
+    /* Arguments stay as they are spelled, and so does the text around the calls. */
+    {CALLING("\"auto\""),
+     " so: <tool_call>{\"name\":\"f\",\"arguments\":{\"a\": 0.10, \"b\":[1E400, "
+     "18446744073709551616, "
+     "\"\\u0000\\ud800\"]}}</tool_call> and "
+     "<tool_call>{\"name\":\"g\",\"arguments\":{}}</tool_call>\n\n"
+     "done <\n",
+     "stop", " so: and\n\ndone <",
+     "f({\"a\":0.10,\"b\":[1E400,18446744073709551616,\"\\u0000\\ud800\"]})\ng({})\n",
+     "tool_calls"},
+    {CALLING("\"auto\""), "<tool_call>{\"name\":\"g\",\"arguments\":{}}</tool_call>\nok", "stop",
+     "ok", "g({})\n", "tool_calls"},
+    {CALLING("\"auto\""),
+     "<tool_call>{\"name\":\"g\",\"arguments\":{}}</tool_call> <tool_call>{\"na", "length",
+     "<tool_call>{\"name\":\"g\",\"arguments\":{}}</tool_call> <tool_call>{\"na", "", "length"},
+    {CALLING("\"auto\""), "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"</tool_call>",
+     "length", "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"</tool_call>", "", "length"},
+    {CALLING("\"auto\""), "", "stop", "", "", "stop"},
     {CALLING("\"auto\""), "a <tool_call>{\"name\":", "length", "a <tool_call>{\"name\":", "",
      "length"},
     {CALLING("\"auto\""), "1 < 2 <tool ", "stop", "1 < 2 <tool ", "", "stop"},

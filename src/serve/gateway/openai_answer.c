@@ -153,17 +153,18 @@ static size_t add_rest(by__call *call, size_t choice, by__text *out)
 {
     by__choice *c = &call->choices[choice];
     by__text list = {0};
-    size_t before;
+    by__text said = {0};
     size_t count;
     if (by__openai_calls_as(call) == BY__CALLS_NAMED) {
         return 1;
     }
-    count = by__openai_add_calls(call, choice, true, &list, &before);
+    count = by__openai_add_calls(call, choice, true, &list, &said);
     out->failed = out->failed || list.failed || c->text.failed;
-    if (!out->failed && before > c->shown) {
-        add_content(call, choice, c->text.data + c->shown, before - c->shown, NULL, out);
-        c->shown = before;
+    if (!out->failed && said.length > c->shown) {
+        add_content(call, choice, said.data + c->shown, said.length - c->shown, NULL, out);
+        c->shown = said.length;
     }
+    by__text_free(&said);
     if (!out->failed && count > 0) {
         begin_frame(call, choice, out);
         by__text_add(out, "\"delta\":{\"tool_calls\":[");
@@ -223,16 +224,16 @@ static void add_failure(by__call *call, int status, const char *code, const char
 /* The message of a chat. Returns the number of its calls. */
 static size_t add_message(const by__call *call, size_t choice, by__text *out)
 {
-    const by__choice *c = &call->choices[choice];
     by__text list = {0};
-    size_t before;
-    size_t calls = by__openai_add_calls(call, choice, false, &list, &before);
+    by__text said = {0};
+    size_t calls = by__openai_add_calls(call, choice, false, &list, &said);
     by__text_add(out, "\"message\":{\"role\":\"assistant\",\"content\":");
-    if (before == 0 && by__openai_calls_as(call) != BY__CALLS_NONE) {
+    if (calls > 0 && said.length == 0) {
         by__text_add(out, "null");
     } else {
-        by__text_json(out, c->text.data == NULL ? "" : c->text.data, before);
+        by__text_json(out, said.data, said.length);
     }
+    by__text_free(&said);
     by__text_add(out, ",\"refusal\":null");
     out->failed = out->failed || list.failed;
     if (calls > 0 && !list.failed) {

@@ -34,13 +34,20 @@ by__response_items by__response_items_of(const by__call *call)
     by__text_add(&list, "[");
     size_t count = by__openai_add_calls(call, 0, false, &list, &items.said);
     by__text_add(&list, "]");
-    items.calls = list.failed || call->choices[0].text.failed
+    items.calls = list.failed || items.said.failed || call->choices[0].text.failed
                       ? NULL
                       : by_json_load(list.data, list.length, JSON_ALLOW_NUL, NULL);
     by__text_free(&list);
-    items.message =
-        items.said > 0 || (count == 0 && (kind == BY__CALLS_NONE || kind == BY__CALLS_MARKED));
+    items.message = items.said.length > 0 ||
+                    (count == 0 && (kind == BY__CALLS_NONE || kind == BY__CALLS_MARKED));
     return items;
+}
+
+void by__response_items_free(by__response_items *items)
+{
+    json_decref(items->calls);
+    by__text_free(&items->said);
+    *items = (by__response_items){0};
 }
 
 json_t *by__response_tokens(const by__call *call, const json_t *list)
@@ -75,16 +82,20 @@ static json_t *tokens_within(const json_t *list, const char *text, size_t length
     return out;
 }
 
-json_t *by__response_part(const by__call *call, size_t length)
+json_t *by__response_part(const by__call *call, const by__text *said)
 {
     const by__choice *c = &call->choices[0];
-    if (c->text.failed) {
+    if (c->text.failed || said->failed) {
         return NULL;
     }
-    json_t *within = length < c->text.length ? tokens_within(c->logprobs, c->text.data, length)
-                                             : json_incref(c->logprobs);
+    size_t same = 0; /* bytes before the first call */
+    while (same < said->length && same < c->text.length && said->data[same] == c->text.data[same]) {
+        same++;
+    }
+    json_t *within = same < c->text.length ? tokens_within(c->logprobs, c->text.data, same)
+                                           : json_incref(c->logprobs);
     json_t *out = json_pack("{ss ss% s[] so}", "type", "output_text", "text",
-                            c->text.data == NULL ? "" : c->text.data, length, "annotations",
+                            said->data == NULL ? "" : said->data, said->length, "annotations",
                             "logprobs", by__response_tokens(call, within));
     json_decref(within);
     return out;
@@ -123,13 +134,13 @@ static json_t *output_of(const by__call *call, const char *status)
     json_t *out = json_array();
     int code = items.calls == NULL ? -1 : 0;
     if (items.message) {
-        json_t *content = json_pack("[o]", by__response_part(call, items.said));
+        json_t *content = json_pack("[o]", by__response_part(call, &items.said));
         code |= json_array_append_new(out, by__response_message(call, status, content));
     }
     for (size_t k = 0; k < json_array_size(items.calls); k++) {
         code |= json_array_append_new(out, by__response_call(call, &items, k, status, true));
     }
-    json_decref(items.calls);
+    by__response_items_free(&items);
     if (code != 0) {
         json_decref(out);
         return NULL;

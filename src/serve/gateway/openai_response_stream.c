@@ -56,10 +56,11 @@ static json_t *text_event(const by__call *call, const char *key, json_t *value)
 
 static void begin_message(by__call *call, by__text *out)
 {
+    const by__text nothing = {0};
     json_t *item = by__response_message(call, "in_progress", json_array());
     add_event(call, "response.output_item.added", item_event(0, item), out);
     add_event(call, "response.content_part.added",
-              text_event(call, "part", by__response_part(call, 0)), out);
+              text_event(call, "part", by__response_part(call, &nothing)), out);
 }
 
 static void add_text(by__call *call, const char *text, size_t length, const json_t *logprobs,
@@ -72,22 +73,22 @@ static void add_text(by__call *call, const char *text, size_t length, const json
     add_event(call, "response.output_text.delta", event, out);
 }
 
-/* Passes on the text up to `end`, of an answer that may call functions. */
-static void add_text_up_to(by__call *call, size_t end, by__text *out)
+/* Passes on the first `end` bytes of the message of an answer that may call functions. */
+static void add_text_up_to(by__call *call, const by__text *said, size_t end, by__text *out)
 {
     by__choice *c = &call->choices[0];
-    if (c->text.failed) {
+    if (c->text.failed || said->failed) {
         out->failed = true;
     } else if (end > c->shown) {
         if (c->shown == 0) {
             begin_message(call, out);
         }
-        add_text(call, c->text.data + c->shown, end - c->shown, NULL, out);
+        add_text(call, said->data + c->shown, end - c->shown, NULL, out);
         c->shown = end;
     }
 }
 
-static void end_message(by__call *call, size_t said, by__text *out)
+static void end_message(by__call *call, const by__text *said, by__text *out)
 {
     json_t *part = by__response_part(call, said);
     json_t *event = text_event(call, "text", json_incref(json_object_get(part, "text")));
@@ -148,7 +149,7 @@ static void begin_items(by__call *call, by__text *out)
     } else if (kind == BY__CALLS_NAMED) {
         by__response_items items = by__response_items_of(call);
         begin_call(call, &items, 0, 0, out);
-        json_decref(items.calls);
+        by__response_items_free(&items);
     }
 }
 
@@ -170,7 +171,8 @@ void by__response_text(by__call *call, size_t choice, const char *text, size_t l
     } else if (kind == BY__CALLS_NAMED) {
         add_arguments(call, 0, 0, json_stringn(text, length), out);
     } else if (kind == BY__CALLS_MARKED) {
-        add_text_up_to(call, by__openai_shown(&call->choices[0].text), out);
+        const by__text *all = &call->choices[0].text;
+        add_text_up_to(call, all, by__openai_shown(all), out);
     }
 }
 
@@ -183,13 +185,13 @@ void by__response_stop(by__call *call, size_t choice, const char *reason, by__te
     BY_UNUSED(reason);
     out->failed = out->failed || items.calls == NULL;
     if (items.message && kind == BY__CALLS_MARKED) {
-        if (items.said == 0) {
+        if (items.said.length == 0) {
             begin_message(call, out);
         }
-        add_text_up_to(call, items.said, out);
+        add_text_up_to(call, &items.said, items.said.length, out);
     }
     if (items.message) {
-        end_message(call, items.said, out);
+        end_message(call, &items.said, out);
     }
     for (size_t k = 0; k < json_array_size(items.calls); k++) {
         if (kind != BY__CALLS_NAMED) {
@@ -200,7 +202,7 @@ void by__response_stop(by__call *call, size_t choice, const char *reason, by__te
         }
         end_call(call, &items, first + k, k, out);
     }
-    json_decref(items.calls);
+    by__response_items_free(&items);
 }
 
 void by__response_end(by__call *call, by__text *out)

@@ -22,16 +22,17 @@ by_status by__response_read(by__call *call, const by__http_request *request, con
 
 /* The items of the text so far. */
 typedef struct by__response_items {
-    size_t said;   /* leading bytes of the text that are the message */
+    by__text said; /* the text of the message */
     bool message;  /* the first item is one */
     json_t *calls; /* as chats have them; a new reference, NULL: memory is exhausted */
 } by__response_items;
 
 by__response_items by__response_items_of(const by__call *call);
+void by__response_items_free(by__response_items *items);
 const char *by__response_message_id(const by__call *call, char id[BY__ITEM_BYTES]);
 const char *by__response_call_id(const by__call *call, size_t k, char id[BY__ITEM_BYTES]);
-/* The first bytes of the text, as a part of a message; and that message, whose content is taken. */
-json_t *by__response_part(const by__call *call, size_t length);
+/* The text of a message as a part of it; and that message, whose content is taken. */
+json_t *by__response_part(const by__call *call, const by__text *said);
 json_t *by__response_message(const by__call *call, const char *status, json_t *content);
 /* An item for a call of by__response_items; `whole`: with its arguments. */
 json_t *by__response_call(const by__call *call, const by__response_items *items, size_t k,

@@ -395,17 +395,19 @@ static bool add_marked_one(const by__call *call, by__openai_called *called, cons
                            size_t length, by__text *out)
 {
     json_error_t where;
-    json_t *value = by_json_load(text, length, 0, &where);
+    const char *arguments;
+    size_t n;
+    json_t *value = by_json_load(text, length, JSON_ALLOW_NUL, &where);
     const char *name = by__get_text(value, "name");
-    const json_t *arguments = json_object_get(value, "arguments");
-    bool good = json_is_object(arguments) && knows(call, name);
-    if (value == NULL && (json_error_code(&where) == json_error_out_of_memory ||
-                          json_error_code(&where) == json_error_unknown)) {
+    bool good = knows(call, name) &&
+                by__json_member_text(&arguments, &n, text, length, "arguments") &&
+                arguments[0] == '{';
+    if (value == NULL && json_error_code(&where) == json_error_out_of_memory) {
         out->failed = true;
     }
     if (good && (called->index == 0 || !json_is_true(json_object_get(call->own, "single")))) {
         by__text printed = {0};
-        by__json_write(&printed, arguments, JSON_COMPACT);
+        by__json_compact(&printed, arguments, n); /* as the model spelled them */
         called->name = name;
         called->name_length = strlen(name);
         called->arguments = printed.failed ? "" : printed.data;
@@ -420,39 +422,70 @@ static bool add_marked_one(const by__call *call, by__openai_called *called, cons
     return good;
 }
 
-/* The calls between marks, if nothing else follows the first mark. */
-static size_t add_marked(const by__call *call, by__openai_called *called, const by__choice *c,
-                         by__text *out, size_t *before)
+/* The end mark of what follows a mark, outside strings of JSON; NULL: there is none. */
+static const char *find_close(const char *at, const char *end)
 {
-    const char *at = c->text.data == NULL ? NULL : strstr(c->text.data, OPEN);
-    if (at == NULL) {
-        return 0;
-    }
-    size_t first = (size_t)(at - c->text.data);
-    while (*at != '\0') {
-        const char *end = strncmp(at, OPEN, strlen(OPEN)) == 0 ? strstr(at, CLOSE) : NULL;
-        at += strlen(OPEN);
-        if (end == NULL || !add_marked_one(call, called, at, (size_t)(end - at), out)) {
-            return 0;
+    while (at < end) {
+        if (*at == '"') {
+            at += by__json_string_span(at, (size_t)(end - at));
+        } else if ((size_t)(end - at) >= strlen(CLOSE) && memcmp(at, CLOSE, strlen(CLOSE)) == 0) {
+            return at;
+        } else {
+            at++;
         }
-        at = end + strlen(CLOSE);
-        at += strspn(at, " \t\r\n");
     }
-    *before = trimmed(c->text.data, first);
-    return called->index;
+    return NULL;
+}
+
+/* Adds text that is around calls: without blanks at its end, and at the beginning of all. */
+static void add_around(by__text *said, const char *text, size_t length)
+{
+    length = trimmed(text, length);
+    while (said->length == 0 && length > 0 && strchr(" \t\r\n", *text) != NULL) {
+        text++;
+        length--;
+    }
+    by__text_add_bytes(said, text, length);
+}
+
+/* The calls between marks, if each pair of marks has one. */
+static void add_marked(const by__call *call, by__openai_called *called, const by__choice *c,
+                       by__text *out, by__text *said)
+{
+    const char *at = c->text.data == NULL ? "" : c->text.data;
+    const char *end = at + c->text.length;
+    for (const char *mark = strstr(at, OPEN); mark != NULL; mark = strstr(at, OPEN)) {
+        const char *text = mark + strlen(OPEN);
+        const char *close = find_close(text, end);
+        if (close == NULL || !add_marked_one(call, called, text, (size_t)(close - text), out)) {
+            called->index = 0;
+            return;
+        }
+        /* Blanks in front stay even before the first call, as they are when they are streamed. */
+        size_t length = trimmed(at, (size_t)(mark - at));
+        if (at == c->text.data) {
+            by__text_add_bytes(said, at, length);
+        } else {
+            add_around(said, at, length);
+        }
+        at = close + strlen(CLOSE);
+    }
+    if (called->index > 0) {
+        add_around(said, at, (size_t)(end - at));
+    }
 }
 
 size_t by__openai_add_calls(const by__call *call, size_t choice, bool streams, by__text *out,
-                            size_t *before)
+                            by__text *said)
 {
     const by__choice *c = &call->choices[choice];
     by__openai_calling kind = by__openai_calls_as(call);
     by__openai_called called = {.choice = choice, .streams = streams};
     by__text list = {0};
     size_t count = 0;
-    *before = kind == BY__CALLS_NONE || kind == BY__CALLS_MARKED ? c->text.length : 0;
     if (kind == BY__CALLS_MARKED) {
-        count = add_marked(call, &called, c, &list, before);
+        add_marked(call, &called, c, &list, said);
+        count = called.index;
     } else if (kind == BY__CALLS_NAMED) {
         called.name = by__get_text(call->own, "function");
         called.name_length = strlen(called.name);
@@ -465,7 +498,12 @@ size_t by__openai_add_calls(const by__call *call, size_t choice, bool streams, b
     if (count > 0 && kind != BY__CALLS_MARKED) {
         by__openai_add_call(call, &called, &list);
     }
-    out->failed = out->failed || list.failed;
+    if (count == 0 && (kind == BY__CALLS_NONE || kind == BY__CALLS_MARKED)) {
+        said->length = 0;
+        by__text_add_bytes(said, c->text.data == NULL ? "" : c->text.data, c->text.length);
+    }
+    by__text_add(said, "");
+    out->failed = out->failed || list.failed || said->failed;
     if (count > 0 && !list.failed) {
         by__text_add_bytes(out, list.data, list.length);
     }

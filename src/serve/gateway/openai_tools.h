@@ -37,9 +37,10 @@ typedef struct by__openai_called {
 /* Prints a call: its id, type and function. */
 void by__openai_add_call(const by__call *call, const by__openai_called *called, by__text *out);
 /* Prints the calls in the complete text of a choice, separated by commas, and returns their number.
- * *before: leading bytes of the text that are the content of the message. */
+ * said: gets the content of the message, the text around marked calls; what by__openai_shown says
+ * of any beginning of the text is a beginning of it. */
 size_t by__openai_add_calls(const by__call *call, size_t choice, bool streams, by__text *out,
-                            size_t *before);
+                            by__text *said);
 /* Leading bytes of an incomplete text that cannot become part of a marked call. */
 size_t by__openai_shown(const by__text *text);
 
