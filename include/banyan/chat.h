@@ -56,6 +56,8 @@ typedef struct by_chat_request {
     size_t tools_length;
     const char *variables; /* JSON object of further template variables; NULL: none */
     size_t variables_length;
+    bool calls_as_text;         /* the arguments of calls in messages are texts of JSON, as in
+                                   OpenAI's API: templates get the objects, numbers as spelled */
     bool add_generation_prompt; /* end with the header of the assistant's reply */
     int64_t now;                /* Unix time for strftime_now, in seconds; 0: the current time */
     by_chat_limits limits;

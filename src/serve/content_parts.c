@@ -7,9 +7,10 @@
 /* The text of a part; NULL, with an error, if it has none. */
 static const json_t *text_of(const json_t *part, by_error *error)
 {
-    static const char *const types[] = {"text", "input_text", "output_text"};
+    static const char *const types[] = {"text", "input_text", "output_text", "refusal"};
     const char *type = by__get_text(part, "type");
-    const json_t *text = json_object_get(part, "text");
+    bool refuses = type != NULL && strcmp(type, "refusal") == 0;
+    const json_t *text = json_object_get(part, refuses ? "refusal" : "text");
     if (type == NULL) {
         (void)by_error_set(error, BY_EARG, "a part of a 'content' must be an object with a 'type'");
         return NULL;
@@ -19,8 +20,8 @@ static const json_t *text_of(const json_t *part, by_error *error)
             return text;
         }
         if (strcmp(type, types[i]) == 0) {
-            (void)by_error_set(error, BY_EARG, "a part of type '%s' must have a string as 'text'",
-                               type);
+            (void)by_error_set(error, BY_EARG, "a part of type '%s' must have a string as '%s'",
+                               type, refuses ? type : "text");
             return NULL;
         }
     }

@@ -202,6 +202,44 @@ static void test_hostile_templates(void **state)
     }
 }
 
+/* Calls as clients send them: templates get objects, whose numbers are as they were spelled. */
+static void test_calls_as_text(void **state)
+{
+    static const char text[] =
+        "{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.arguments | tojson }};"
+        "{% endfor %}{{ m.function_call.arguments.x is number }}{% endfor %}";
+    static const char numbers[] = "{{ messages[0].n + 1 }} {{ messages[0].n | tojson }} "
+                                  "{{ messages[0].n is integer }} {{ messages[0].n > 5 }} "
+                                  "{{ messages[0].n | int }} {{ messages[0] }}";
+    static const char calls[] =
+        "[{\"tool_calls\":["
+        "{\"function\":{\"arguments\":\"{\\\"a\\\": 1.10, \\\"b\\\":[1E400,7,"
+        "18446744073709551616,\\\"\\\\u00e4\\\"]}\"}},"
+        "{\"function\":{\"arguments\":\"{\\\"a\\\": \"}},"
+        "{\"function\":{\"arguments\":\"[1]\"}},{\"function\":{\"arguments\":\" \"}},"
+        "{\"function\":{\"arguments\":{\"a\":0.10}}}],"
+        "\"function_call\":{\"arguments\":\"{\\\"x\\\":-0.0}\"}}]";
+    static const char big[] = "[{\"n\": 18446744073709551616}]";
+    by_error error = {0};
+    char *out = NULL;
+    by_chat_request request = {
+        .messages = calls, .messages_length = sizeof calls - 1, .calls_as_text = true};
+    BY_UNUSED(state);
+    assert_int_equal(render(text, sizeof text - 1, &request, &out, &error), BY_OK);
+    assert_string_equal(out, "{\"a\": 1.10, \"b\": [1E400, 7, 18446744073709551616, \"\xc3\xa4\"]};"
+                             "\"{\\\"a\\\": \";\"[1]\";{};{\"a\": 0.1};True");
+    free(out);
+    request = (by_chat_request){.messages = big, .messages_length = sizeof big - 1};
+    assert_int_equal(render(numbers, sizeof numbers - 1, &request, &out, &error), BY_OK);
+    assert_string_equal(out, "1.8446744073709552e+19 18446744073709551616 True True 0 "
+                             "{'n': 18446744073709551616}");
+    free(out);
+    request.variables = "{\"tools\": []}";
+    request.variables_length = strlen(request.variables);
+    assert_int_equal(render(numbers, sizeof numbers - 1, &request, &out, &error), BY_EARG);
+    assert_non_null(strstr(error.message, "cannot be 'tools'"));
+}
+
 static void test_limits(void **state)
 {
     BY_UNUSED(state);
@@ -351,6 +389,7 @@ int main(void)
         cmocka_unit_test(test_errors_name_line_and_construct),
         cmocka_unit_test(test_templates_that_take_parts),
         cmocka_unit_test(test_hostile_templates),
+        cmocka_unit_test(test_calls_as_text),
         cmocka_unit_test(test_limits),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_ends),

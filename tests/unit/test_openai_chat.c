@@ -35,8 +35,15 @@ static void test_refused(void **state)
         {CHAT("[{\"role\":\"user\"}]", ""), "messages[0].content", "'content'"},
         {CHAT("[{\"role\":\"user\",\"content\":[\"a\"]}]", ""), "messages[0].content",
          "a part of a 'content'"},
-        {CHAT("[{\"role\":\"assistant\",\"content\":null}]", ""), "messages[0].content",
-         "'tool_calls'"},
+        {CHAT("[{\"role\":\"assistant\",\"content\":null}]", ""), NULL, NULL},
+        {CHAT("[{\"role\":\"assistant\",\"content\":\"\",\"refusal\":null,\"annotations\":null,"
+              "\"audio\":null,\"function_call\":null,\"tool_calls\":null,\"parsed\":null,\"id\":"
+              "\"a\","
+              "\"reasoning_details\":[{}],\"provider_specific_fields\":{\"x\":1e400}}]",
+              ""),
+         NULL, NULL},
+        {CHAT("[{\"role\":\"assistant\",\"contnet\":\"a\"}]", ""), "messages[0]",
+         "did you mean 'content'?"},
         {CHAT("[{\"role\":\"assistant\",\"tool_calls\":[{}]}]", ""), "messages[0].tool_calls",
          "a 'function'"},
         {CHAT("[{\"role\":\"assistant\",\"content\":null,\"refusal\":null,\"annotations\":[],"

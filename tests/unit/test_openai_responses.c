@@ -35,8 +35,9 @@ static void test_refused(void **state)
         {ASK("[5]", ""), "input[0]", "item 0: a message must have a role"},
         {ASK("[{\"role\":\"tool\",\"content\":\"a\"}]", ""), "input[0]", "a message must have"},
         {ASK("[{\"role\":\"user\",\"content\":5}]", ""), "input[0]", "a 'content' must be"},
-        {ASK("[{\"role\":\"user\",\"content\":\"a\"},{\"type\":\"reasoning\",\"summary\":[]}]", ""),
-         "input[1]", "item 1: the type 'reasoning' is not supported: an item is a message, a"},
+        {ASK("[{\"role\":\"user\",\"content\":\"a\"},{\"type\":\"image_call\",\"summary\":[]}]",
+             ""),
+         "input[1]", "item 1: the type 'image_call' is not supported: an item is a message, a"},
         {ASK("[{\"type\":\"function_call\",\"name\":\"f\",\"arguments\":\"{}\"}]", ""), "input[0]",
          "a function_call must have a 'call_id'"},
         {ASK("[{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"f\",\"arguments\":{}}]",
@@ -109,6 +110,14 @@ static void test_conversation(void **state)
          "\"arguments\":\"{}\"}},{\"id\":\"c2\",\"type\":\"function\",\"function\":{\"name\":"
          "\"g\",\"arguments\":\"\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"c2\",\"content\":"
          "\"6\"},{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"content\":\"5\"}]"},
+        {ASK("[{\"type\":\"reasoning\",\"id\":\"rs_1\",\"summary\":[],\"encrypted_content\":null},"
+             "{\"type\":\"message\",\"role\":\"assistant\",\"content\":null},{\"role\":"
+             "\"assistant\","
+             "\"content\":[{\"type\":\"refusal\",\"refusal\":\"no\"}]},{\"role\":\"user\","
+             "\"content\":[]}]",
+             ""),
+         "[{\"role\":\"assistant\",\"content\":\"\"},{\"role\":\"assistant\",\"content\":\"no\"},"
+         "{\"role\":\"user\",\"content\":\"\"}]"},
         {ASK("[{\"role\":\"user\",\"content\":\"a\"}," CALL "," OUTPUT("c1") "]", ""),
          "[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"\","
          "\"tool_calls\":[{\"id\":\"c1\",\"type\":\"function\",\"function\":{\"name\":\"f\","

@@ -250,6 +250,12 @@ static by_status convert_object(by__render *r, const json_t *json, by__value *ou
     size_t key_length;
     json_t *item;
     size_t count = json_object_size(json);
+    const char *spelled = by__json_spelled(json);
+    if (spelled != NULL) {
+        BY_TRY(by__value_copy_string(r, spelled, strlen(spelled), out));
+        out->kind = BY__SPELLED;
+        return BY_OK;
+    }
     BY_TRY(by__value_map(r, out));
     BY_TRY(by__render_take(r, (void **)&out->as.table->pairs, count, sizeof(by__pair)));
     out->as.table->capacity = count;
@@ -307,16 +313,76 @@ static by_status set_global(by__render *r, const char *name, const by__value *va
     return by__table_put(r, &r->scope->variables, &key, value);
 }
 
-static by_status set_json(by__render *r, const char *name, const char *text, size_t length)
+/* Makes the object that the text of a call's arguments is; another text remains one. */
+static by_status open_arguments(json_t *call, by_error *error)
+{
+    const json_t *text = json_object_get(call, "arguments");
+    const char *s = json_string_value(text);
+    if (s == NULL) {
+        return BY_OK;
+    }
+    json_error_t problem;
+    json_t *object = s[strspn(s, " \t\r\n")] == '\0'
+                         ? json_object()
+                         : by_json_load(s, json_string_length(text),
+                                        JSON_ALLOW_NUL | BY__JSON_SPELLED, &problem);
+    if (object == NULL && s[0] != '\0' && json_error_code(&problem) != json_error_out_of_memory) {
+        return BY_OK;
+    }
+    if (json_is_array(object)) {
+        json_decref(object);
+        return BY_OK;
+    }
+    return json_object_set_new(call, "arguments", object) == 0
+               ? BY_OK
+               : by_error_set(error, BY_EMEMORY, "out of memory: a conversation");
+}
+
+/* Does so for the calls of a conversation. */
+static by_status open_calls(json_t *messages, by_error *error)
+{
+    size_t i;
+    size_t k;
+    json_t *message;
+    json_t *call;
+    json_array_foreach(messages, i, message)
+    {
+        BY_TRY(open_arguments(json_object_get(message, "function_call"), error));
+        json_array_foreach(json_object_get(message, "tool_calls"), k, call)
+        {
+            BY_TRY(open_arguments(json_object_get(call, "function"), error));
+        }
+    }
+    return BY_OK;
+}
+
+static by_status set_json(by__render *r, const char *name, const char *text, size_t length,
+                          bool calls)
 {
     json_t *json;
     by__value value;
     BY_TRY(parse_json(&json, text, length, 0, name, r->error));
-    by_status status = json_is_array(json)
-                           ? convert(r, json, &value)
-                           : by_error_set(r->error, BY_EFORMAT, "%s: not a JSON list", name);
+    by_status status = calls ? open_calls(json, r->error) : BY_OK;
+    if (status != BY_OK) {
+        json_decref(json);
+        return status;
+    }
+    status = json_is_array(json) ? convert(r, json, &value)
+                                 : by_error_set(r->error, BY_EFORMAT, "%s: not a JSON list", name);
     json_decref(json);
     return status == BY_OK ? set_global(r, name, &value) : status;
+}
+
+/* The name, if it is of what a conversation consists of; NULL: it may be given. */
+static const char *fixed_name(const by__value *name)
+{
+    static const char *const names[] = {"messages", "tools"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
+        if (by__value_is(name, names[i])) {
+            return names[i];
+        }
+    }
+    return NULL;
 }
 
 static by_status set_variables(by__render *r, const char *text, size_t length)
@@ -330,6 +396,12 @@ static by_status set_variables(by__render *r, const char *text, size_t length)
     json_decref(json);
     for (size_t i = 0; status == BY_OK && i < value.as.table->count; i++) {
         const by__pair *pair = &value.as.table->pairs[i];
+        const char *fixed = fixed_name(&pair->key);
+        if (fixed != NULL) {
+            return by_error_set(r->error, BY_EARG,
+                                "a template's variable cannot be '%s', which the request has",
+                                fixed);
+        }
         status = by__table_put(r, &r->scope->variables, &pair->key, &pair->value);
     }
     return status;
@@ -343,8 +415,8 @@ static by_status set_globals(by__render *r, const by_chat *c, const by_chat_requ
         by__value text = by__value_string(c->special[i].text, strlen(c->special[i].text));
         BY_TRY(set_global(r, c->special[i].name, &text));
     }
-    BY_TRY(set_json(r, "messages", q->messages, q->messages_length));
-    BY_TRY(q->tools != NULL ? set_json(r, "tools", q->tools, q->tools_length)
+    BY_TRY(set_json(r, "messages", q->messages, q->messages_length, q->calls_as_text));
+    BY_TRY(q->tools != NULL ? set_json(r, "tools", q->tools, q->tools_length, false)
                             : set_global(r, "tools", &none));
     BY_TRY(set_global(r, "documents", &none));
     BY_TRY(set_global(r, "add_generation_prompt", &prompt));

@@ -49,6 +49,7 @@ typedef enum by__value_kind {
     BY__BOOL,
     BY__INTEGER,
     BY__REAL,
+    BY__SPELLED, /* string: the text of a number, which it keeps */
     BY__STRING,
     BY__LIST,
     BY__MAP,
@@ -317,8 +318,9 @@ by_status by__table_get(by__render *r, const by__table *table, const by__value *
                         by__value **out);
 bool by__value_is(const by__value *value, const char *text);
 /* True for integers, reals, and booleans, which count as 0 and 1; the other functions convert
- * them. */
+ * them. Numbers that keep their text count as reals. */
 bool by__value_is_number(const by__value *v);
+bool by__value_is_real(const by__value *v);
 double by__value_real(const by__value *v);
 int64_t by__value_whole(const by__value *v);
 bool by__value_true(const by__value *value);

@@ -69,8 +69,8 @@ static by_status filter_int(by__render *r, const by__value *v, const by__argumen
         if (!by__parse_f64(text, &real)) {
             return BY_OK;
         }
-    } else if (v->kind == BY__REAL) {
-        real = v->as.real;
+    } else if (by__value_is_real(v)) {
+        real = by__value_real(v);
     } else {
         return BY_OK;
     }

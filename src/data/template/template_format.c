@@ -82,8 +82,8 @@ by_status by__filter_round(by__render *r, const by__value *v, const by__argument
         return by__render_fail(r, "round: the precision is -%d to %d", MOST_DIGITS, MOST_DIGITS);
     }
     if (method == NULL || by__value_is(method, "common")) {
-        return v->kind == BY__REAL
-                   ? round_real(r, v->as.real, digits, out)
+        return by__value_is_real(v)
+                   ? round_real(r, by__value_real(v), digits, out)
                    : round_whole(r, by__value_whole(v), digits < 0 ? -digits : 0, out);
     }
     bool up = by__value_is(method, "ceil");
@@ -197,8 +197,8 @@ static by_status add_number(by__render *r, by__text *out, const directive *d, co
     bool whole = strchr("diu", d->type) != NULL;
     bool bits = strchr("xXo", d->type) != NULL;
     double real = by__value_is_number(v) ? by__value_real(v) : (double)NAN;
-    if (!by__value_is_number(v) || (bits && (v->kind == BY__REAL || real < 0.0)) ||
-        (whole && v->kind == BY__REAL && !(real > -9e18 && real < 9e18))) {
+    if (!by__value_is_number(v) || (bits && (by__value_is_real(v) || real < 0.0)) ||
+        (whole && by__value_is_real(v) && !(real > -9e18 && real < 9e18))) {
         return by__render_fail(r, "format: %%%c takes a number%s, not %s", d->type,
                                bits ? " that is whole and not negative" : "", by__value_word(v));
     }
@@ -209,7 +209,7 @@ static by_status add_number(by__render *r, by__text *out, const directive *d, co
     (void)snprintf(format, sizeof format, "%%%s%s.*%s%c", d->flags, width,
                    whole || bits ? "ll" : "", d->type);
     if (whole || bits) {
-        long long value = v->kind == BY__REAL ? (long long)real : (long long)by__value_whole(v);
+        long long value = by__value_is_real(v) ? (long long)real : (long long)by__value_whole(v);
         (void)snprintf(text, sizeof text, format, d->precision, value);
     } else if (!print_real(text, format, d->precision < 0 ? 6 : d->precision, real)) {
         return by__render_fail(r, "out of memory: format");

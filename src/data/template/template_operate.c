@@ -132,7 +132,7 @@ by_status by__value_operate(by__render *r, by__operator op, const by__value *a, 
         return concatenate(r, &x, &y, out);
     }
     if (by__value_is_number(a) && by__value_is_number(b)) {
-        return a->kind == BY__REAL || b->kind == BY__REAL
+        return by__value_is_real(a) || by__value_is_real(b)
                    ? operate_reals(r, op, by__value_real(a), by__value_real(b), out)
                    : operate_integers(r, op, by__value_whole(a), by__value_whole(b), out);
     }

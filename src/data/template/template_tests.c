@@ -10,7 +10,8 @@
 static bool kind_test(const char *name, const by__value *v, bool *out)
 {
     by__value_kind k = v->kind;
-    bool integer = k == BY__INTEGER;
+    bool spelled = k == BY__SPELLED;
+    bool integer = k == BY__INTEGER || (spelled && strpbrk(v->as.string.data, ".eE") == NULL);
     const struct {
         const char *name;
         bool holds;
@@ -19,9 +20,9 @@ static bool kind_test(const char *name, const by__value *v, bool *out)
         {"undefined", k == BY__UNDEFINED},
         {"none", k == BY__NONE},
         {"string", k == BY__STRING},
-        {"number", integer || k == BY__REAL || k == BY__BOOL},
+        {"number", by__value_is_number(v)},
         {"integer", integer},
-        {"float", k == BY__REAL},
+        {"float", by__value_is_real(v) && !integer},
         {"boolean", k == BY__BOOL},
         {"true", k == BY__BOOL && v->as.truth},
         {"false", k == BY__BOOL && !v->as.truth},

@@ -250,6 +250,9 @@ static by_status add_inner(by__render *r, const by__value *v, const layout *l, u
     case BY__REAL:
         add_real(out, v->as.real, l->json);
         return BY_OK;
+    case BY__SPELLED:
+        by__text_add_bytes(out, v->as.string.data, v->as.string.length);
+        return BY_OK;
     case BY__STRING:
         if (l->json) {
             add_json_string(out, v->as.string.data, v->as.string.length, l->ascii);

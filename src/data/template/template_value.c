@@ -1,4 +1,5 @@
 /* Python values: allocation, truth, equality, order. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -190,7 +191,8 @@ bool by__value_true(const by__value *v)
     case BY__INTEGER:
         return v->as.integer != 0;
     case BY__REAL:
-        return v->as.real != 0.0;
+    case BY__SPELLED:
+        return by__value_real(v) != 0.0;
     case BY__STRING:
         return v->as.string.length > 0;
     case BY__LIST:
@@ -209,6 +211,7 @@ const char *by__value_word(const by__value *v)
                                         [BY__BOOL] = "a boolean",
                                         [BY__INTEGER] = "an integer",
                                         [BY__REAL] = "a float",
+                                        [BY__SPELLED] = "a number",
                                         [BY__STRING] = "a string",
                                         [BY__LIST] = "a list",
                                         [BY__MAP] = "a mapping",
@@ -221,11 +224,20 @@ const char *by__value_word(const by__value *v)
 
 bool by__value_is_number(const by__value *v)
 {
-    return v->kind == BY__INTEGER || v->kind == BY__REAL || v->kind == BY__BOOL;
+    return v->kind == BY__INTEGER || v->kind == BY__BOOL || by__value_is_real(v);
+}
+
+bool by__value_is_real(const by__value *v)
+{
+    return v->kind == BY__REAL || v->kind == BY__SPELLED;
 }
 
 double by__value_real(const by__value *v)
 {
+    double spelled;
+    if (v->kind == BY__SPELLED) {
+        return by__parse_f64(v->as.string.data, &spelled) ? spelled : (double)NAN;
+    }
     return v->kind == BY__REAL      ? v->as.real
            : v->kind == BY__INTEGER ? (double)v->as.integer
                                     : (v->as.truth ? 1.0 : 0.0);
@@ -254,7 +266,7 @@ static by_status equal_values(by__render *r, const by__value *a, const by__value
 {
     *out = false;
     if (by__value_is_number(a) && by__value_is_number(b)) {
-        *out = a->kind == BY__REAL || b->kind == BY__REAL
+        *out = by__value_is_real(a) || by__value_is_real(b)
                    ? by__value_real(a) == by__value_real(b)
                    : by__value_whole(a) == by__value_whole(b);
         return BY_OK;
@@ -299,7 +311,7 @@ by_status by__value_compare(by__render *r, const by__value *a, const by__value *
 {
     BY_TRY(by__render_steps(r, 1));
     if (by__value_is_number(a) && by__value_is_number(b)) {
-        if (a->kind != BY__REAL && b->kind != BY__REAL) {
+        if (!by__value_is_real(a) && !by__value_is_real(b)) {
             int64_t x = by__value_whole(a);
             int64_t y = by__value_whole(b);
             *out = (x > y) - (x < y);

@@ -46,14 +46,12 @@ static by_status check_content(const message *m, by_error *error)
 {
     size_t i;
     json_t *part;
-    bool calls =
-        json_array_size(m->calls) > 0 || json_is_object(m->function) || json_is_string(m->refusal);
     if (m->content == NULL) {
-        return strcmp(m->role, "assistant") == 0 && calls
+        return strcmp(m->role, "assistant") == 0
                    ? BY_OK
                    : by_error_set(error, BY_EARG,
                                   "'content' must be a text or a list of parts; only an assistant "
-                                  "with 'tool_calls' or a 'refusal' has none");
+                                  "may have none");
     }
     if (json_is_string(m->content)) {
         return BY_OK;
@@ -89,10 +87,47 @@ static by_status check_calls(const message *m, by_error *error)
     return BY_OK;
 }
 
+/* Removes what an answer of another server, or its client, adds to those fields, unless it is the
+ * name of one of them misspelt. NULL: memory is exhausted. */
+static json_t *without_others(const json_t *value)
+{
+    const char *names[BY_ARRAY_LENGTH(fields)];
+    const char *name;
+    json_t *member;
+    json_t *out = by__copy_object(value);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(fields); i++) {
+        names[i] = fields[i].name;
+    }
+    json_object_foreach((json_t *)(uintptr_t)value, name, member)
+    {
+        const char *near =
+            strlen(name) < 64 ? by_nearest_name(name, names, BY_ARRAY_LENGTH(names)) : NULL;
+        if (near == NULL) {
+            (void)json_object_del(out, name);
+        }
+    }
+    return out;
+}
+
+static by_status read_fields(message *m, const json_t *value, const char **param, by_error *error)
+{
+    const char *role = by__get_text(value, "role");
+    if (role == NULL || strcmp(role, "assistant") != 0) {
+        return by__fields_read(m, fields, BY_ARRAY_LENGTH(fields), value, param, error);
+    }
+    json_t *known = without_others(value);
+    if (known == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a conversation");
+    }
+    by_status status = by__fields_read(m, fields, BY_ARRAY_LENGTH(fields), known, param, error);
+    json_decref(known); /* its members live on in the request */
+    return status;
+}
+
 static by_status check_message(const json_t *value, const char **param, by_error *error)
 {
     message m = {0};
-    BY_TRY(by__fields_read(&m, fields, BY_ARRAY_LENGTH(fields), value, param, error));
+    BY_TRY(read_fields(&m, value, param, error));
     *param = "role";
     if (m.role == NULL || !is_role(m.role)) {
         return by_error_set(error, BY_EARG,

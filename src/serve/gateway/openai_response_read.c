@@ -87,7 +87,12 @@ static by_status add_said(conversation *c, const json_t *item, by_error *error)
                             "a message must have a role (user, assistant, system or developer) and "
                             "a content");
     }
-    BY_TRY(by__content_text(&content, json_object_get(item, "content"), error));
+    const json_t *given = json_object_get(item, "content");
+    if (r == 1 && (given == NULL || json_is_null(given))) {
+        content = json_string("");
+    } else {
+        BY_TRY(by__content_text(&content, given, error));
+    }
     /* Templates know the role "developer" as "system". */
     return add_message(c, r == 3 ? "system" : role, content, error);
 }
@@ -165,6 +170,9 @@ static by_status add_item(conversation *c, const json_t *item, by_error *error)
     }
     if (strcmp(type, "function_call_output") == 0) {
         return add_output(c, item, error);
+    }
+    if (strcmp(type, "reasoning") == 0) { /* of another model's answer: the text is what counts */
+        return BY_OK;
     }
     return by_error_set(error, BY_EARG,
                         "the type '%.64s' is not supported: an item is a message, a function_call "
