@@ -1,3 +1,4 @@
+#include <float.h>
 #include <math.h>
 #include <omp.h>
 #include <string.h>
@@ -129,6 +130,19 @@ static bool is_stop(const by__sequence *s, int32_t token)
     return false;
 }
 
+/* Whether the model itself leaves a token to choose. */
+static bool has_choice(const float *logits, int64_t vocab)
+{
+    bool any = false;
+    for (int64_t i = 0; i < vocab; i++) {
+        if (!(logits[i] <= FLT_MAX)) {
+            return false;
+        }
+        any = any || logits[i] > -INFINITY;
+    }
+    return any;
+}
+
 /* Chooses the token after the first `count` from logits, which are not changed. */
 static by_status choose(by_engine *e, const by__sequence *s, int64_t count, const float *logits,
                         void *scratch, by__choice *out)
@@ -145,7 +159,14 @@ static by_status choose(by_engine *e, const by__sequence *s, int64_t count, cons
                           error));
         used = e->processed;
     }
-    BY_TRY(by_sample(&out->token, &s->sampling, used, e->vocab, (uint64_t)count, scratch, error));
+    by_status status =
+        by_sample(&out->token, &s->sampling, used, e->vocab, (uint64_t)count, scratch, error);
+    if (status == BY_ESTATE && used != logits && has_choice(logits, e->vocab)) {
+        return by_error_set(error, BY_EARG,
+                            "no token can follow: the biases forbid all that the rest of the "
+                            "request allows");
+    }
+    BY_TRY(status);
     int32_t ids[BY_TOP_TOKENS];
     double values[BY_TOP_TOKENS];
     BY_TRY(by_log_probabilities(logits, e->vocab, out->token, &out->log_probability, s->top, ids,

@@ -1,5 +1,5 @@
-/* JSON from anywhere: what jansson reads is read with the same values, what is written reads back as
- * it was, and a member alone is the one of the whole object. */
+/* JSON from anywhere: what jansson reads is read with the same values, what is written reads back
+ * as it was, and a member alone is the one of the whole object. */
 #include <stdlib.h>
 #include <string.h>
 

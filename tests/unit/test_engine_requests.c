@@ -72,6 +72,18 @@ static void test_processor(void **state)
     assert_int_equal(finish[0], BY_FINISH_LENGTH);
     assert_int_equal(counts[1], 2);
     assert_int_equal(finish[1], BY_FINISH_FAILED);
+    /* Who forbids everything is told so: it is no failure of the model. */
+    allowed = -1;
+    r.n = 1;
+    by_status found = BY_OK;
+    check_ok(by_engine_submit(engine, &r, &session, &error), &error);
+    while (by_engine_busy(engine)) {
+        const by_event *events;
+        size_t count;
+        check_ok(by_engine_step(engine, &events, &count, &error), &error);
+        found = count > 0 ? events[0].status : found;
+    }
+    assert_int_equal(found, BY_EARG);
     by_engine_close(&engine);
     by_config_close(&config);
 }

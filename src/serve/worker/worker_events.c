@@ -195,7 +195,11 @@ void by__worker_token(by__worker *w, by__work *work, const by__out *out)
     }
     if (e->finish == BY_FINISH_FAILED) {
         bool form = out->error.status == BY_EFORMAT;
-        by__worker_fail(w, work, form ? 400 : 500, form ? BY__UNWRITABLE : "generation_failed",
+        bool asked = out->error.status == BY_EARG;
+        by__worker_fail(w, work, form || asked ? 400 : 500,
+                        form    ? BY__UNWRITABLE
+                        : asked ? "invalid_request"
+                                : "generation_failed",
                         out->error.message);
         by__worker_silence(w, work);
         return;
