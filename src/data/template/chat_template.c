@@ -247,7 +247,6 @@ static by_status convert(by__render *r, const json_t *json, by__value *out);
 static by_status convert_object(by__render *r, const json_t *json, by__value *out)
 {
     const char *key;
-    size_t key_length;
     json_t *item;
     size_t count = json_object_size(json);
     const char *spelled = by__json_spelled(json);
@@ -259,10 +258,10 @@ static by_status convert_object(by__render *r, const json_t *json, by__value *ou
     BY_TRY(by__value_map(r, out));
     BY_TRY(by__render_take(r, (void **)&out->as.table->pairs, count, sizeof(by__pair)));
     out->as.table->capacity = count;
-    json_object_keylen_foreach((json_t *)(uintptr_t)json, key, key_length, item)
+    json_object_foreach((json_t *)(uintptr_t)json, key, item)
     {
         by__pair *pair = &out->as.table->pairs[out->as.table->count];
-        BY_TRY(by__value_copy_string(r, key, key_length, &pair->key));
+        BY_TRY(by__value_copy_string(r, key, strlen(key), &pair->key));
         BY_TRY(convert(r, item, &pair->value));
         out->as.table->count++;
     }

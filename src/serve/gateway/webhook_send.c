@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/http_client.h"
+
 /* Longest time in milliseconds that the thread waits. */
 #define LOOK 1000
 
@@ -113,13 +115,11 @@ static bool set_up(const by__webhook_sender *s, transfer *t)
     by__webhook_message *m = t->message;
     long milliseconds = (long)(s->config->timeout * 1e3);
     const char *authorities = s->config->certificates;
-    return c != NULL && add_headers(t) && curl_easy_setopt(c, CURLOPT_URL, m->url) == CURLE_OK &&
+    return c != NULL && add_headers(t) && by__http_client_prepare(c) &&
+           curl_easy_setopt(c, CURLOPT_URL, m->url) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_DISALLOW_USERNAME_IN_URL, 1L) == CURLE_OK &&
-           curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_PROXY, "") == CURLE_OK &&
-           curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
-           curl_easy_setopt(c, CURLOPT_QUICK_EXIT, 1L) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, milliseconds) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_FORBID_REUSE, 1L) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, open_socket) == CURLE_OK &&
