@@ -5,6 +5,7 @@
 
 /* Conventions: errors, ownership, threads, names */
 #include "banyan/dtype.h"
+#include "banyan/executable.h"
 #include "banyan/exit.h"
 #include "banyan/json.h"
 #include "banyan/shape.h"

@@ -50,6 +50,10 @@ typedef struct by_launch_facts {
     bool quota;       /* a control group limits processor time, and `cores` is that limit */
     bool root;        /* running as root, which mpirun refuses unless told otherwise */
     bool single_copy; /* a process may read another's memory (process_vm_readv) */
+    bool no_shell;    /* no ssh, rsh or other way to start processes on another host */
+    /* The mpirun of the bundle that this program came in, else "mpirun", looked up in PATH; "" is
+     * the latter too. */
+    char mpirun[4096];
     char network[64]; /* common to all hosts, "10.0.0.0/24"; "": none, or one host */
 } by_launch_facts;
 

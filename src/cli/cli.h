@@ -24,6 +24,7 @@
 
 #include "banyan/comm.h"
 #include "banyan/config.h"
+#include "banyan/executable.h"
 #include "banyan/exit.h"
 #include "banyan/infer.h"
 #include "banyan/launch.h"

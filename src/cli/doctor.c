@@ -353,10 +353,13 @@ static int launch_self(int64_t ranks, const char *hostfile, bool json)
     static char ranks_flag[] = "--ranks";
     static char json_flag[] = "--json";
     char number[32];
-    char path[4096];
+    char *path;
     char *words[9] = {name, launch};
     size_t count = 2;
-    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+    by_error error = {0};
+    if (by_executable_path(&path, &error) != BY_OK) {
+        return cli_fail(&cli_doctor, &error);
+    }
     (void)snprintf(number, sizeof number, "%lld", (long long)ranks);
     if (hostfile != NULL) {
         words[count++] = hosts_flag;
@@ -371,9 +374,9 @@ static int launch_self(int64_t ranks, const char *hostfile, bool json)
         words[count++] = json_flag;
     }
     words[count] = NULL;
-    path[n < 0 ? 0 : n] = '\0';
     (void)execv(path, words);
     fprintf(stderr, "banyan doctor: cannot run %s\n", path);
+    free(path);
     return CLI_FAILED;
 }
 

@@ -272,8 +272,11 @@ by_status doctor_measure(doctor_report *r, const doctor_host *here, by_comm *com
     for (int i = 1; i < r->ranks; i++) {
         CLI_TRY(me == 0 || me == i ? compare_clock(r, comm, i, error) : BY_OK);
     }
+    if (r->ranks == 1) {
+        return BY_OK; /* there are no pairs */
+    }
     choose(r);
-    return r->ranks == 1 ? BY_OK : measure_pairs(r, comm, error);
+    return measure_pairs(r, comm, error);
 }
 
 void doctor_report_free(doctor_report *r)

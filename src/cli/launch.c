@@ -278,7 +278,8 @@ static int run(int argc, char **argv)
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
-    char program[4096];
+    char *program;
+    by_error error = {0};
     int own = count_own(flags, argc, argv);
     int code = cli_parse(&cli_launch, flags, own, argv, &rest, &count);
     if (code < 0 && own == argc) {
@@ -290,11 +291,14 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    program[n < 0 ? 0 : n] = '\0';
+    if (by_executable_path(&program, &error) != BY_OK) {
+        by_hosts_free(&l.hosts);
+        return cli_fail(&cli_launch, &error);
+    }
     code = l.dry_run ? print_line(&l, argv + own, (size_t)(argc - own), program)
                      : supervise(&l, argv + own, (size_t)(argc - own), program);
     by_hosts_free(&l.hosts);
+    free(program);
     return code;
 }
 
@@ -311,7 +315,9 @@ const cli_command cli_launch = {
         "  banyan launch --hostfile hosts --max-restarts 5 train --resume runs/shakespeare-char\n"
         "\n"
         "The command that starts the ranks is printed; a single rank on this host runs without\n"
-        "mpirun. Pauses between restarts grow, and a configuration error is never retried.\n"
+        "mpirun. A bundle (docs/install.md) uses the mpirun that it brings, any other build the\n"
+        "one in PATH, which must belong to the MPI library that the program was built with.\n"
+        "Pauses between restarts grow, and a configuration error is never retried.\n"
         "SIGTERM or Ctrl-C, here or at any rank, saves a checkpoint on all ranks and exits with\n"
         "code 3; a second one ends the job at once.",
     .run = run};

@@ -1,13 +1,13 @@
-#include <limits.h>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 #include <omp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 
 #include "cli.h"
 
@@ -72,15 +72,16 @@ static void unbind_main_thread(void)
  * it is loaded, so the program executes itself again with them, unless the user has set one. */
 static void limit_spinning(char **argv)
 {
-    char path[PATH_MAX];
+    char *path;
     if (getenv("GOMP_SPINCOUNT") != NULL || getenv("OMP_WAIT_POLICY") != NULL) {
         return;
     }
     /* Keep the program's name, which ps and top show. */
-    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (length > 0 && setenv("GOMP_SPINCOUNT", SPINS, 1) == 0) {
-        path[length] = '\0';
-        (void)execv(path, argv); /* if this fails, threads simply poll */
+    if (by_executable_path(&path, NULL) == BY_OK) {
+        if (setenv("GOMP_SPINCOUNT", SPINS, 1) == 0) {
+            (void)execv(path, argv); /* if this fails, threads simply poll */
+        }
+        free(path);
     }
 }
 
@@ -92,6 +93,14 @@ static void return_large_memory(void)
 #ifdef __GLIBC__
     (void)mallopt(M_MMAP_THRESHOLD, 1 << 20);
 #endif
+}
+
+/* The kernel names a process by the file that it executed, which is the loader where a program is
+ * started through one, as in a bundle. ps, top and pgrep shall find it by its own name. */
+static void name_process(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    (void)prctl(PR_SET_NAME, slash == NULL ? path : slash + 1);
 }
 
 static int refuse_command(const char *name)
@@ -134,6 +143,9 @@ static int dispatch(int argc, char **argv)
 int main(int argc, char **argv)
 {
     cli_guard_streams();
+    if (argc > 0) {
+        name_process(argv[0]);
+    }
     return_large_memory();
     unbind_main_thread();
     if (argc >= 2 && argv[1][0] != '-') {

@@ -322,17 +322,16 @@ static void free_files(files *f)
 static by_status serve(const choices *c, const cli_served *models, size_t count,
                        const char *directory, by_error *error)
 {
-    char program[4096] = {0};
+    char *program = NULL;
     files f = {0};
     arguments broker, gateway, workers[MOST_MODELS];
     by_serve_model served[MOST_MODELS];
     const by_serve_config *config = c->config;
-    by_status status =
-        readlink("/proc/self/exe", program, sizeof program - 1) < 0
-            ? by_error_set(error, BY_EIO, "cannot find the path of the running program")
-            : name_files(&f, c, directory, error);
+    by_status status = by_executable_path(&program, error);
     if (status == BY_OK) {
-        by_serve_clean_environment(BY_SERVE_SUPERVISOR, shared_broker(c) != NULL);
+        status = name_files(&f, c, directory, error);
+    }
+    if (status == BY_OK) {
         broker_of(&broker, c, program, directory, f.tasks);
         gateway_of(&gateway, c, program, directory, &f);
         for (size_t i = 0; i < count; i++) {
@@ -362,6 +361,7 @@ static by_status serve(const choices *c, const cli_served *models, size_t count,
         status = by_serve_run(&options, error);
     }
     free_files(&f);
+    free(program);
     return status;
 }
 

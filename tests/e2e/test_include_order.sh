@@ -43,7 +43,7 @@ worker: observe link
 deploy: observe link
 pool: http observe link features gateway deploy"
 
-headers="adapter=checkpoint json=base status=base exit=base text=base dtype=base shape=base packing=base op=base device=device comm=comm config=config graph=graph map=graph ops=ops passes=passes
+headers="adapter=checkpoint json=base status=base exit=base executable=base text=base dtype=base shape=base packing=base op=base device=device comm=comm config=config graph=graph map=graph ops=ops passes=passes
 program=exec
 model=nn optimizer=optim data=data array_set=data table=data pack=data tokenizer=data text_stream=data chat=data checkpoint=checkpoint export=export track=track train=train launch=train task=train predictor=train pipeline=train runs=train
 infer=infer engine=infer draft=infer beam=infer constraint=infer logit_process=infer machine=plan profile=plan serve=serve serve_config=serve drift=drift drift_report=serve compress=compress"

@@ -11,7 +11,9 @@
 #include <cmocka.h>
 
 #include "banyan/exit.h"
+#include "base/authorities.h"
 #include "base/base.h"
+#include "base/executable.h"
 #include "base/half.h"
 #include "base/paths.h"
 #include "runner.h"
@@ -392,9 +394,38 @@ static void test_available_memory(void **state)
     assert_true(memory.total > 0 && memory.available > 0 && memory.available <= memory.total);
 }
 
+/* How it is found behind a loader: tests/e2e/test_bundle.sh. */
+static void test_executable(void **state)
+{
+    char link[4096] = "";
+    char *path = NULL;
+    by_error error = {0};
+    (void)state;
+    assert_true(readlink("/proc/self/exe", link, sizeof link - 1) > 0);
+    assert_int_equal(by_executable_path(&path, &error), BY_OK);
+    assert_string_equal(path, link);
+    free(path);
+    assert_int_equal(by__executable_code(&path, &error), BY_OK);
+    assert_string_equal(path, "/proc/self/exe");
+    free(path);
+    assert_int_equal(by__executable_beside(&path, "mpi/bin/mpirun", &error), BY_OK);
+    assert_null(path);
+}
+
+static void test_authorities(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("SSL_CERT_FILE", "/own.pem", 1), 0);
+    assert_string_equal(by__authorities(), "/own.pem");
+    assert_int_equal(unsetenv("SSL_CERT_FILE"), 0);
+    const char *usual = by__authorities();
+    assert_true(usual == NULL || access(usual, R_OK) == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_executable),    cmocka_unit_test(test_authorities),
         cmocka_unit_test(test_every_half),    cmocka_unit_test(test_rounding),
         cmocka_unit_test(test_philox),        cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_nearest_names), cmocka_unit_test(test_json_text),

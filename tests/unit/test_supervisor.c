@@ -184,6 +184,14 @@ static void test_launch_line(void **state)
                 "OMP_NUM_THREADS=1 mpirun -n 4 --bind-to none --oversubscribe --mca "
                 "mpi_yield_when_idle 1 --mca btl_vader_single_copy_mechanism none "
                 "--allow-run-as-root -x OMP_NUM_THREADS banyan train");
+    /* A bundle's mpirun, on a host without ssh. */
+    facts = (by_launch_facts){.cores = 8,
+                              .single_copy = true,
+                              .no_shell = true,
+                              .mpirun = "/b/lib/banyan/mpi/bin/mpirun"};
+    assert_line(&o, &facts,
+                "OMP_NUM_THREADS=2 /b/lib/banyan/mpi/bin/mpirun -n 4 --map-by slot:PE=2 --bind-to "
+                "core --mca plm isolated -x OMP_NUM_THREADS banyan train");
     /* Two hosts, six ranks: four on the first; a quota is time on any core, so nothing is bound. */
     facts =
         (by_launch_facts){.cores = 8, .quota = true, .single_copy = true, .network = "10.0.0.0/24"};

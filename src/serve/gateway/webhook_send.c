@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/http_client.h"
+#include "base/authorities.h"
 
 /* Longest time in milliseconds that the thread waits. */
 #define LOOK 1000
@@ -114,12 +114,15 @@ static bool set_up(const by__webhook_sender *s, transfer *t)
     CURL *c = t->curl;
     by__webhook_message *m = t->message;
     long milliseconds = (long)(s->config->timeout * 1e3);
-    const char *authorities = s->config->certificates;
-    return c != NULL && add_headers(t) && by__http_client_prepare(c) &&
-           curl_easy_setopt(c, CURLOPT_URL, m->url) == CURLE_OK &&
+    const char *authorities =
+        s->config->certificates[0] != '\0' ? s->config->certificates : by__authorities();
+    return c != NULL && add_headers(t) && curl_easy_setopt(c, CURLOPT_URL, m->url) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_DISALLOW_USERNAME_IN_URL, 1L) == CURLE_OK &&
+           curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_PROXY, "") == CURLE_OK &&
+           curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
+           curl_easy_setopt(c, CURLOPT_QUICK_EXIT, 1L) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, milliseconds) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_FORBID_REUSE, 1L) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, open_socket) == CURLE_OK &&
@@ -135,7 +138,7 @@ static bool set_up(const by__webhook_sender *s, transfer *t)
            curl_easy_setopt(c, CURLOPT_POSTFIELDS, m->body) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_ERRORBUFFER, m->reason) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_PRIVATE, t) == CURLE_OK &&
-           (authorities[0] == '\0' || curl_easy_setopt(c, CURLOPT_CAINFO, authorities) == CURLE_OK);
+           (authorities == NULL || curl_easy_setopt(c, CURLOPT_CAINFO, authorities) == CURLE_OK);
 }
 
 static void free_transfer(by__webhook_sender *s, transfer *t)

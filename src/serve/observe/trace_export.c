@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/http_client.h"
+#include "base/authorities.h"
 #include "serve/observe/metrics.h"
 #include "serve/thread.h"
 
@@ -263,6 +263,7 @@ static char *print_endpoint(const char *url)
 
 static bool set_up(by__trace_export *t, const char *url, const char *service)
 {
+    const char *authorities = by__authorities();
     t->curl = curl_easy_init();
     t->endpoint = print_endpoint(url);
     t->headers = curl_slist_append(NULL, "Content-Type: application/json");
@@ -271,15 +272,19 @@ static bool set_up(by__trace_export *t, const char *url, const char *service)
     by__text_json(&t->head, service, strlen(service));
     by__text_add(&t->head, "}}]},\"scopeSpans\":[{\"scope\":{\"name\":\"banyan\"},\"spans\":[");
     return t->curl != NULL && t->endpoint != NULL && t->headers != NULL && !t->head.failed &&
-           by__http_client_prepare(t->curl) &&
            curl_easy_setopt(t->curl, CURLOPT_URL, url) == CURLE_OK &&
            curl_easy_setopt(t->curl, CURLOPT_ERRORBUFFER, t->curl_error) == CURLE_OK &&
            curl_easy_setopt(t->curl, CURLOPT_HTTPHEADER, t->headers) == CURLE_OK &&
            curl_easy_setopt(t->curl, CURLOPT_POST, 1L) == CURLE_OK &&
+           curl_easy_setopt(t->curl, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
+           curl_easy_setopt(t->curl, CURLOPT_QUICK_EXIT, 1L) == CURLE_OK &&
+           curl_easy_setopt(t->curl, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
            curl_easy_setopt(t->curl, CURLOPT_WRITEFUNCTION, ignore_answer) == CURLE_OK &&
            curl_easy_setopt(t->curl, CURLOPT_NOPROGRESS, 0L) == CURLE_OK &&
            curl_easy_setopt(t->curl, CURLOPT_XFERINFOFUNCTION, look_up) == CURLE_OK &&
-           curl_easy_setopt(t->curl, CURLOPT_XFERINFODATA, t) == CURLE_OK;
+           curl_easy_setopt(t->curl, CURLOPT_XFERINFODATA, t) == CURLE_OK &&
+           (authorities == NULL ||
+            curl_easy_setopt(t->curl, CURLOPT_CAINFO, authorities) == CURLE_OK);
 }
 
 by_status by__trace_export_open(by__trace_export **out, const char *url, const char *service,

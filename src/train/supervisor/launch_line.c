@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/executable.h"
 #include "base/threads.h"
 #include "train/supervisor/supervisor.h"
 
@@ -62,15 +63,48 @@ static bool can_copy_once(void)
            WEXITSTATUS(status) == 0;
 }
 
+/* The MPI library of a bundle starts its ranks with the mpirun of the same version. */
+static void name_mpirun(char *out, size_t size)
+{
+    char *path = NULL;
+    (void)by__executable_beside(&path, "mpi/bin/mpirun", NULL);
+    (void)snprintf(out, size, "%s", path == NULL ? "mpirun" : path);
+    free(path);
+}
+
+static bool in_path(const char *name)
+{
+    const char *at = getenv("PATH");
+    while (at != NULL && *at != '\0') {
+        char path[4096];
+        size_t n = strcspn(at, ":");
+        (void)snprintf(path, sizeof path, "%.*s/%s", (int)n, at, name);
+        if (n > 0 && access(path, X_OK) == 0) {
+            return true;
+        }
+        at += n + (at[n] == ':');
+    }
+    return false;
+}
+
+static bool lacks_shell(void)
+{
+    return getenv("OMPI_MCA_plm") == NULL && getenv("OMPI_MCA_plm_rsh_agent") == NULL &&
+           getenv("SLURM_JOB_ID") == NULL && !in_path("ssh") && !in_path("rsh");
+}
+
 void by_launch_look(by_launch_facts *out, const by_host_list *hosts, const char *network)
 {
     int quota = quota_cores();
-    *out = (by_launch_facts){
-        .cores = count_cores(), .root = geteuid() == 0, .single_copy = can_copy_once()};
+    *out = (by_launch_facts){.cores = count_cores(),
+                             .root = geteuid() == 0,
+                             .single_copy = can_copy_once(),
+                             .no_shell = lacks_shell()};
     if (quota > 0 && quota < out->cores) {
         out->cores = quota;
         out->quota = true;
     }
+    name_mpirun(out->mpirun, sizeof out->mpirun);
     if (network != NULL) {
         (void)snprintf(out->network, sizeof out->network, "%s", network);
     } else {
@@ -189,7 +223,7 @@ by_status by_launch_line_make(by_launch_line *out, const by_launch_options *o,
     out->threads = o->threads > 0 ? o->threads : f->cores / on_host;
     out->threads = out->threads < 1 ? 1 : out->threads;
     if (o->ranks > 1 || o->hosts.count > 0) {
-        add(&l, "mpirun");
+        add(&l, "%s", f->mpirun[0] == '\0' ? "mpirun" : f->mpirun);
         add(&l, "-n");
         add(&l, "%d", o->ranks);
         if (o->hosts.count > 0) {
@@ -198,6 +232,10 @@ by_status by_launch_line_make(by_launch_line *out, const by_launch_options *o,
         }
         add_binding(&l, f, on_host, o->hosts.count == 0);
         add_network(&l, f, used);
+        if (f->no_shell && o->hosts.count == 0) {
+            /* Open MPI looks for ssh even where no rank is on another host. */
+            add_option(&l, "plm", "isolated");
+        }
         if (f->root) {
             add(&l, "--allow-run-as-root");
         }
