@@ -76,7 +76,8 @@ BY_API void by_drift_reference_close(by_drift_reference **reference);
  * taken. */
 BY_API by_status by_drift_reference_number(by_drift_reference *reference, const char *name,
                                            const double *values, size_t count, by_error *error);
-/* Adds a categorical feature with the count of each value; the 255 most frequent are distinguished.
+/* Adds a categorical feature with the count of each value, of which those that are the same number
+ * or truth value ("1.0" and "1") count as one; the 255 most frequent are distinguished.
  * Returns BY_EARG if all counts are 0 or the name is taken. */
 BY_API by_status by_drift_reference_category(by_drift_reference *reference, const char *name,
                                              const char *const *values, const uint64_t *counts,
@@ -108,6 +109,9 @@ BY_API const char *by_drift_reference_feature(const by_drift_reference *referenc
 /* Returns the index of the feature with this name; by_drift_reference_features() if there is
  * none. */
 BY_API size_t by_drift_reference_find(const by_drift_reference *reference, const char *name);
+/* Returns true if a category is one of those that the reference distinguishes. */
+BY_API bool by_drift_reference_has(const by_drift_reference *reference, size_t index,
+                                   const char *value);
 /* Sets the role of a feature, initially BY_DRIFT_INPUT. Returns BY_EARG if another feature has this
  * role of a prediction, or the kind does not suit it: an outcome is a category or a number, a
  * confidence a number. */
@@ -153,6 +157,7 @@ typedef struct by_drift_verdict {
      * request (Rao and Scott 1981). */
     double design;
     bool detected; /* the feature has drifted */
+    bool compared; /* there were enough values; else the figures above say nothing */
 } by_drift_verdict;
 
 /* Result of a window. */

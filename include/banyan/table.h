@@ -26,6 +26,30 @@ typedef enum by_column_kind {
     BY_COLUMN_CATEGORY
 } by_column_kind;
 
+/* Unit of a column of times. */
+typedef enum by_time_unit {
+    BY_UNIT_NONE = 0, /* not a time, or a number of which this is not known */
+    BY_UNIT_DAY,
+    BY_UNIT_SECOND,
+    BY_UNIT_MILLISECOND,
+    BY_UNIT_MICROSECOND,
+    BY_UNIT_NANOSECOND
+} by_time_unit;
+
+/* Where a column of times begins to count: 1970 in UTC or in some local time, or not known which of
+ * them; or midnight, for a time of day. */
+typedef enum by_time_origin {
+    BY_ORIGIN_ANY = 0,
+    BY_ORIGIN_UTC,
+    BY_ORIGIN_LOCAL,
+    BY_ORIGIN_MIDNIGHT
+} by_time_origin;
+
+typedef struct by_time {
+    by_time_unit unit;
+    by_time_origin origin;
+} by_time;
+
 typedef struct by_column {
     const char *name;
     by_column_kind kind;       /* never BY_COLUMN_AUTO */
@@ -34,6 +58,14 @@ typedef struct by_column {
     const char *const *values; /* distinct categories in order of first appearance */
     size_t value_count;
     uint64_t missing; /* number of missing cells */
+    /* Of a column whose kind was found: cells that are not numbers, beside others that are, and the
+     * first of them: its text, cut, and its place. 0: none, or none is a number. */
+    uint64_t odd_cells;
+    char odd[64];
+    const char *odd_path;
+    uint64_t odd_line;
+    by_time time;  /* of numbers that are times */
+    bool is_truth; /* numbers that are truth values: 1 and 0 */
 } by_column;
 
 /* Declares the type of a column. */
@@ -42,12 +74,25 @@ typedef struct by_column_type {
     by_column_kind kind;
 } by_column_type;
 
+typedef struct by_encoding by_encoding;
+
 typedef struct by_table_options {
-    char separator;              /* 0: a comma */
+    /* Between cells of a CSV file. 0: a comma, semicolon, tab or bar, as the first rows show. */
+    char separator;
+    /* Mark in front of the fraction of a number in a CSV file, '.' or ','. 0: a comma if the
+     * separator is another one and the numbers show it ("0,5", and none like "0.5"). */
+    char decimal;
     const by_column_type *types; /* columns whose type is given; all others are BY_COLUMN_AUTO */
     size_t type_count;
-    /* Leave out damaged rows: malformed ones, ones with more or fewer cells than the header, with
-     * text in a column of numbers, or without a value in the column `required`. */
+    /* Columns are read as they were learned, and cells of others are not checked. NULL: none. */
+    const by_encoding *learned;
+    /* With `learned`: kinds are found anew, and all columns checked. What it has as a value of a
+     * category is not taken for the mark of a missing cell. */
+    bool relearn;
+    const char *const *ignore; /* columns whose cells are not checked */
+    size_t ignore_count;
+    /* Leave out damaged rows of CSV files: malformed ones, ones with more or fewer cells than the
+     * header, with text in a column of numbers, or without a value in the column `required`. */
     bool skip;
     const char *required; /* only with `skip`; NULL: none */
 } by_table_options;
@@ -55,18 +100,21 @@ typedef struct by_table_options {
 /* Reads a table; `options` may be NULL. Accepts
  *
  * - a CSV file (RFC 4180, optionally gzip-compressed) whose first row names the columns. Cells that
- *   are empty, NA, N/A, NaN, nan, null, NULL or ? are missing.
+ *   are empty or a mark of pandas (NA, N/A, #N/A, NaN, None, null, <NA>, ...) or ? are missing.
  * - a Parquet file (src/data/formats/parquet.h describes the subset): integers, floats and
  *   timestamps are numbers, strings are categories; nulls, NaN and the texts above are missing.
  *   `skip` does not apply.
- * - a file of JSON lines (.jsonl, .ndjson): a row is an object of texts, numbers and nulls, or the
- *   object `row` of a line, as in a payload log. Absent cells and the texts above are missing;
+ * - a file of JSON lines (.jsonl, .ndjson): a row is an object of texts, numbers, truth values and
+ *   nulls, or the object `row` of a line, as in a payload log. Absent cells and the texts above are missing;
  *   columns are in order of first appearance. `skip` does not apply.
  * - a directory of Parquet files, the parts of one table as written by Spark and Dask: all files
  *   ending in .parquet, in byte order of their names; or of JSON lines if it has none.
  *
- * Returns BY_EFORMAT with line and column of the problem, BY_EARG if a column in `types` is absent.
- */
+ * A column is one of numbers if all its cells are, and otherwise of categories; if at most one cell
+ * in a thousand is not a number, that is an error, or with `skip` a damaged row.
+ *
+ * Returns BY_EFORMAT with line and column of the problem, BY_EARG if a column in `types` is absent,
+ * or all of `learned` are. */
 BY_API by_status by_table_open(by_table **out, const char *path, const by_table_options *options,
                                by_error *error);
 /* Like by_table_open for the content of a file in memory. `name` is used in messages, and tells
@@ -87,21 +135,32 @@ BY_API const by_column *by_table_column(const by_table *table, size_t index);
 /* Returns the column with this name, or NULL. */
 BY_API const by_column *by_table_find(const by_table *table, const char *name);
 
-/* ---- encodings ---- */
-
-/* What is learned from the training part of a table. Immutable; threads may share one. */
-typedef struct by_encoding by_encoding;
-
 typedef struct by_encoding_options {
     const char *target;        /* column to predict; NULL: none */
     const char *const *ignore; /* columns that are not features */
     size_t ignore_count;
 } by_encoding_options;
 
+/* Describes the columns in a line: "8 numbers: longitude, ... (207 missing); 1 category:
+ * ocean_proximity (5 values); target price, a number". Free it with free(). */
+BY_API by_status by_table_summary(const by_table *table, const by_encoding_options *options,
+                                  char **out, by_error *error);
+/* Names columns that are ones of categories though some of their cells are numbers, with the first
+ * cell that is not, one a line; "" if there are none. Free it with free(). */
+BY_API by_status by_table_doubts(const by_table *table, const by_encoding_options *options,
+                                 char **out, by_error *error);
+
+/* ---- encodings ---- */
+
+/* A by_encoding is what is learned from the training part of a table. Immutable; threads may share
+ * one. */
+
 /* Learns an encoding from the rows of a part: for numbers, mean and standard deviation of the cells
  * that are not missing (deviation 1 instead of 0); for categories, the sorted distinct values; for
- * the target likewise. Returns BY_EARG if a named column is absent, no feature is left, or the part
- * is empty or of another table; BY_EFORMAT if a value is not UTF-8 or all targets are missing. */
+ * the target likewise. Values that are the same number ("1.0" and "1") or truth value ("True" and
+ * "true") are one, here and when the encoding is applied. Returns BY_EARG if a named column is
+ * absent, no feature is left, or the part is empty or of another table; BY_EFORMAT if a value is not
+ * UTF-8, a number is beyond f32, or all targets are missing. */
 BY_API by_status by_encoding_learn(by_encoding **out, const by_table *table, const by_part *part,
                                    const by_encoding_options *options, by_error *error);
 BY_API void by_encoding_close(by_encoding **encoding);

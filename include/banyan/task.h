@@ -77,6 +77,9 @@ typedef struct by_task_request {
     /* Directory of weights from which the task reads what it learned from training data and saved
      * there (a tokenizer, scales of numbers). NULL: learn it now. */
     const char *learned;
+    /* To train on: directory of a checkpoint of the run that is resumed. What is learned now is
+     * compared with what is there. NULL: none. */
+    const char *resumed;
     /* Receives progress of long work and may stop it; may be NULL. */
     const struct by_train_options *progress;
 } by_task_request;
@@ -99,6 +102,7 @@ typedef struct by_task_data {
      * are none. */
     by_task_part parts[BY_TASK_PARTS];
     size_t part_count;
+    const char *summary; /* what the data is, in a line, for people; NULL: nothing to say */
 } by_task_data;
 
 /* What a checkpoint stores for a task. Owned by the task data. */
@@ -209,6 +213,8 @@ struct by_task {
     /* Gets name and type of the i-th column of the tables that `take` accepts; false past the
      * last. */
     bool (*column)(const by_task_data *data, size_t i, by_column_type *out);
+    /* Returns the encoding that `take` applies to tables. NULL: there is none. */
+    const by_encoding *(*encoding)(const by_task_data *data);
     /* For text tasks with data opened for training: encodes a text as ids, to be freed with free(),
      * and sets *vocab to their exclusive upper bound. NULL: the task has no text. */
     by_status (*encode)(by_task_data *data, const char *text, int32_t **ids, size_t *count,

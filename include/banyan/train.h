@@ -319,7 +319,8 @@ BY_API const by_graph *by_trainer_graph(const by_trainer *trainer, const char *n
 /* What an event reports. */
 typedef enum by_train_event_kind {
     BY_TRAIN_PREPARING = 0, /* reading and packing text: `phase`, `fraction` */
-    BY_TRAIN_PLANNED,       /* sizes, memory and data are known; nothing large is allocated yet */
+    BY_TRAIN_PLANNED,       /* sizes, memory and data are known; nothing large is allocated yet;
+                               `text` is by_task_data.summary */
     BY_TRAIN_STARTED,       /* the run directory exists; training is about to begin */
     BY_TRAIN_STEPPED,       /* a step that is logged */
     BY_TRAIN_EVALUATED,     /* `evaluation` */

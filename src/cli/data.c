@@ -2,11 +2,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "banyan/data.h"
 #include "banyan/tokenizer.h"
 #include "cli.h"
+#include "table_stats.h"
 
 #define MAX_TOP 100
 
@@ -207,6 +209,12 @@ static by_status stats(const char *directory, const request *r, by_error *error)
 
 /* ---- the command ---- */
 
+static bool is_directory(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 typedef by_status part_work(const char *directory, const request *r, by_error *error);
 
 /* Processes the directory itself, or train/ and valid/ in it if it was packed with a split. */
@@ -243,7 +251,7 @@ static int run(int argc, char **argv)
         {"seed", CLI_INTEGER_FROM(0), &r.seed, "N", "stats: seed of the order (default 1337)"},
         {"top", CLI_INTEGER_IN(0, MAX_TOP), &r.top, "N",
          "stats: most frequent tokens to list, 0 to 100 (default 10)"},
-        {"json", CLI_SWITCH, &r.json, NULL, "print one JSON line per directory"},
+        {"json", CLI_SWITCH, &r.json, NULL, "print one JSON line per directory or table"},
         {0}};
     char **rest;
     int count;
@@ -254,11 +262,16 @@ static int run(int argc, char **argv)
     }
     bool verifies = count > 0 && strcmp(rest[0], "verify") == 0;
     if (count < 2 || (!verifies && strcmp(rest[0], "stats") != 0)) {
-        return cli_misuse(&cli_data, "name an action and a directory: verify DIR or stats DIR");
+        return cli_misuse(
+            &cli_data,
+            "name an action and a directory, or a table: verify DIR, stats DIR or stats FILE");
     }
     cli_catch_signals();
     for (int i = 1; i < count; i++) {
-        if (for_parts(rest[i], verifies ? verify : stats, &r, &error) != BY_OK) {
+        by_status status = !verifies && !is_directory(rest[i])
+                               ? cli_table_stats(rest[i], r.json, &error)
+                               : for_parts(rest[i], verifies ? verify : stats, &r, &error);
+        if (status != BY_OK) {
             return cli_fail(&cli_data, &error);
         }
     }
@@ -267,14 +280,15 @@ static int run(int argc, char **argv)
 
 const cli_command cli_data = {
     .name = "data",
-    .summary = "verify packed data against its checksums, or print statistics",
-    .usage = "banyan data verify|stats DIR...",
+    .summary = "verify packed data against its checksums, or print statistics of it or of a table",
+    .usage = "banyan data verify DIR... | stats DIR|FILE...",
     .text =
         "Verifies packed directories, or prints statistics of what they contain.\n"
         "\n"
         "examples:\n"
         "  banyan data verify packed\n"
         "  banyan data stats packed --context 1024\n"
+        "  banyan data stats housing.csv\n"
         "\n"
         "verify reads the shards, document offsets and tokenizer and compares them with the\n"
         "checksums in the manifest. Training does the same when it first uses a directory, and\n"
@@ -283,5 +297,7 @@ const cli_command cli_data = {
         "stats prints document lengths, the used part of the vocabulary, the entropy of single\n"
         "tokens, and the most frequent tokens. With --context also: windows per epoch,\n"
         "documents per window, and whether the order of an epoch mixes documents as well as a\n"
-        "random order does.",
+        "random order does. Of a table (CSV, Parquet, JSON lines) it prints the kind of each\n"
+        "column, its missing cells, its range or number of values, and the first cell because\n"
+        "of which a column with numbers is one of categories (docs/tables.md).",
     .run = run};

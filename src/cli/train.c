@@ -12,6 +12,7 @@
 #include "banyan/machine.h"
 #include "banyan/train.h"
 #include "cli.h"
+#include "runs.h"
 
 /* How progress is shown: a line that is redrawn on a terminal, plain lines elsewhere, JSON lines
  * with --json. */
@@ -78,6 +79,11 @@ static void show_planned(const screen *s, const by_train_event *e)
     }
     printf("data       %llu %s for training, %llu held out\n",
            (unsigned long long)e->train_examples, examples, (unsigned long long)e->valid_examples);
+    if (e->text != NULL) {
+        printf("columns    ");
+        cli_print_cell(e->text);
+        printf("\n");
+    }
     show_memory(e->memory);
 }
 

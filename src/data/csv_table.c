@@ -18,24 +18,13 @@
 typedef struct row_reader {
     by_table *table;
     by__csv csv;
+    char decimal;
     by__csv_cell *cells; /* of the current row */
     bool skip;
     const by__table_column *required; /* NULL: none */
     by__damage *damage; /* where skipped rows are recorded; NULL: they were recorded before */
     uint64_t row;       /* index in the file */
 } row_reader;
-
-/* ---- cells ---- */
-
-static bool is_missing(const by__csv_cell *cell)
-{
-    return by__table_missing(cell->text, cell->length);
-}
-
-static bool read_number(const by__csv_cell *cell, double *out)
-{
-    return by__table_number(cell->text, cell->length, out);
-}
 
 /* ---- rows ---- */
 
@@ -52,17 +41,17 @@ static by_status check_count(const by_table *t, const by__csv_cell *cell, by_err
 }
 
 /* A column that must be numeric may not contain text. */
-static by_status check_cell(const by_table *t, const by__csv_cell *cell, by_error *error)
+static by_status check_cell(const row_reader *r, const by__csv_cell *cell, by_error *error)
 {
     double number;
-    const by__table_column *c = &t->columns[cell->column];
-    if (c->info.kind != BY_COLUMN_NUMBER || is_missing(cell) || read_number(cell, &number)) {
+    char where[BY__WHERE];
+    const by__table_column *c = &r->table->columns[cell->column];
+    if (c->info.kind != BY_COLUMN_NUMBER || c->ignored ||
+        by__cell_read(&number, c, cell->text, cell->length, r->decimal) != BY__CELL_TEXT) {
         return BY_OK;
     }
-    return by_error_set(error, BY_EFORMAT,
-                        "%s:%" PRIu64 ": column %zu, '%s': '%.*s' is not a number", t->name,
-                        cell->line, cell->column + 1, c->info.name,
-                        (int)(cell->length < 40 ? cell->length : 40), cell->text);
+    (void)snprintf(where, sizeof where, "%.200s:%" PRIu64, r->table->name, cell->line);
+    return by__cell_refuse(c, where, cell->text, cell->length, error);
 }
 
 /* Reads the cells of the next row. */
@@ -70,28 +59,32 @@ static by_status take_row(row_reader *r, bool *found, by_error *error)
 {
     const by_table *t = r->table;
     by__csv_cell cell = {0};
+    double number;
     do {
         BY_TRY(by__csv_next(&r->csv, &cell, found, error));
         if (!*found) {
             return BY_OK;
         }
         BY_TRY(check_count(t, &cell, error));
-        BY_TRY(check_cell(t, &cell, error));
+        BY_TRY(check_cell(r, &cell, error));
         r->cells[cell.column] = cell;
     } while (!cell.ends_row);
-    if (r->required != NULL && is_missing(&r->cells[r->required - t->columns])) {
-        return by_error_set(error, BY_EFORMAT, "%s:%" PRIu64 ": there is no value in '%s'", t->name,
-                            r->cells[0].line, r->required->info.name);
+    if (r->required != NULL) {
+        const by__csv_cell *target = &r->cells[r->required - t->columns];
+        if (by__cell_read(&number, r->required, target->text, target->length, r->decimal) ==
+            BY__CELL_MISSING) {
+            return by_error_set(error, BY_EFORMAT, "%s:%" PRIu64 ": there is no value in '%s'",
+                                t->name, r->cells[0].line, r->required->info.name);
+        }
     }
     return BY_OK;
 }
 
-/* Records a skipped row that begins at `begin`, and continues with the next line. */
+/* Records a skipped row that begins at `begin`, and continues behind it. */
 static by_status pass_row(row_reader *r, by__csv begin, const by_error *problem, by_error *error)
 {
     char line[300];
     const char *reason = problem->message;
-    const char *end = memchr(begin.at, '\n', (size_t)(begin.end - begin.at));
     (void)snprintf(line, sizeof line, "%s:", r->table->name);
     if (strncmp(reason, line, strlen(line)) == 0) { /* "FILE:LINE: " */
         reason += strlen(line);
@@ -100,8 +93,7 @@ static by_status pass_row(row_reader *r, by__csv begin, const by_error *problem,
     const by_damage item = {
         .path = r->table->name, .place = begin.line, .begin = r->row, .count = 1, .reason = reason};
     r->csv = begin;
-    r->csv.at = end == NULL ? begin.end : end + 1;
-    r->csv.line++;
+    by__csv_leave_row(&r->csv);
     return r->damage == NULL ? BY_OK : by__damage_add(r->damage, &item, error);
 }
 
@@ -125,32 +117,37 @@ static by_status next_row(row_reader *r, bool *found, by_error *error)
     }
 }
 
+static by_status name_column(by_table *t, const by__csv_cell *cell, by_error *error)
+{
+    char *text;
+    by__text name = {0};
+    by__csv_unescape(&name, cell);
+    BY_TRY(by__text_take(&name, &text, error));
+    if (text[0] == '\0' || !by__utf8_valid(text, strlen(text))) {
+        bool nameless = text[0] == '\0';
+        bool last = cell->ends_row;
+        free(text);
+        return by_error_set(error, BY_EFORMAT, "%s:%" PRIu64 ": column %zu has %s%s", t->name,
+                            cell->line, cell->column + 1,
+                            nameless ? "no name" : "a name that is not UTF-8: iconv converts files",
+                            !nameless           ? ""
+                            : cell->column == 0 ? "; an index of pandas is left out by index=False"
+                            : last              ? "; is there a separator at the end of each line?"
+                                                : "");
+    }
+    by_status status = by__table_add_column(t, text, error);
+    return status == BY_EFORMAT ? by_error_prefix(error, status, "%s:%" PRIu64, t->name, cell->line)
+                                : status;
+}
+
 static by_status read_header(by_table *t, by__csv *csv, by_error *error)
 {
     by__csv_cell cell = {0};
     bool found = true;
     while (found && !cell.ends_row) {
-        by__text name = {0};
         BY_TRY(by__csv_next(csv, &cell, &found, error));
-        if (!found) {
-            break;
-        }
-        BY_TRY(by__reserve((void **)&t->columns, &t->column_capacity, t->column_count + 1,
-                           sizeof *t->columns, error));
-        by__table_column *c = &t->columns[t->column_count++];
-        *c = (by__table_column){0};
-        char *text;
-        by__csv_unescape(&name, &cell);
-        BY_TRY(by__text_take(&name, &text, error));
-        c->info.name = text;
-        if (text[0] == '\0' || !by__utf8_valid(text, strlen(text))) {
-            return by_error_set(error, BY_EFORMAT, "%s:%" PRIu64 ": column %zu has %s", t->name,
-                                cell.line, cell.column + 1,
-                                text[0] == '\0' ? "no name" : "a name that is not UTF-8");
-        }
-        if (by_table_find(t, text) != &c->info) {
-            return by_error_set(error, BY_EFORMAT, "%s:%" PRIu64 ": two columns are named '%s'",
-                                t->name, cell.line, text);
+        if (found) {
+            BY_TRY(name_column(t, &cell, error));
         }
     }
     return t->column_count > 0
@@ -158,7 +155,7 @@ static by_status read_header(by_table *t, by__csv *csv, by_error *error)
                : by_error_set(error, BY_EFORMAT, "%s: empty: there is no header", t->name);
 }
 
-/* Counts the rows and determines which columns contain text. */
+/* Counts the rows, and the cells of columns of unknown kind. */
 static by_status scan(row_reader *r, by_error *error)
 {
     by_table *t = r->table;
@@ -169,12 +166,16 @@ static by_status scan(row_reader *r, by_error *error)
         if (!found) {
             break;
         }
+        BY_TRY(by__table_place_row(t, t->rows, r->cells[0].line, NULL, error));
         t->rows++;
         for (size_t i = 0; i < t->column_count; i++) {
             by__table_column *c = &t->columns[i];
-            bool missing = is_missing(&r->cells[i]);
-            c->info.missing += missing;
-            c->is_text = c->is_text || (!missing && !read_number(&r->cells[i], &number));
+            const by__csv_cell *cell = &r->cells[i];
+            by__cell_class class = by__cell_read(&number, c, cell->text, cell->length, r->decimal);
+            c->info.missing += class == BY__CELL_MISSING;
+            if (c->info.kind == BY_COLUMN_AUTO) {
+                by__kind_count(c, class, cell->text, cell->length, t->name, cell->line);
+            }
         }
     }
     return t->rows > 0
@@ -182,29 +183,29 @@ static by_status scan(row_reader *r, by_error *error)
                : by_error_set(error, BY_EFORMAT, "%s: there are no rows below the header", t->name);
 }
 
-static by_status fill_cell(by__table_column *c, uint64_t row, const by__csv_cell *cell,
-                           by__text *scratch, by_error *error)
+static void forget_rows(by_table *t)
 {
-    if (c->numbers != NULL) {
-        c->numbers[row] = NAN;
-        if (!is_missing(cell)) {
-            (void)read_number(cell, &c->numbers[row]);
-        }
-        return BY_OK;
+    by__damage_free(&t->damage);
+    t->rows = 0;
+    t->place_count = 0;
+    for (size_t i = 0; i < t->column_count; i++) {
+        t->columns[i].info.missing = 0;
     }
-    if (is_missing(cell)) {
-        c->categories[row] = -1;
-        return BY_OK;
-    }
+}
+
+static by_status fill_cell(by__table_column *c, uint64_t row, const by__csv_cell *cell,
+                           char decimal, by__text *scratch, by_error *error)
+{
+    bool fits;
     if (!cell->escaped) {
-        return by__table_value(&c->values, cell->text, cell->length, &c->categories[row], error);
+        return by__cell_store(c, row, cell->text, cell->length, decimal, &fits, error);
     }
     scratch->length = 0;
     by__csv_unescape(scratch, cell);
     if (scratch->failed) {
         return by_error_set(error, BY_EMEMORY, "out of memory: a cell");
     }
-    return by__table_value(&c->values, scratch->data, scratch->length, &c->categories[row], error);
+    return by__cell_store(c, row, scratch->data, scratch->length, decimal, &fits, error);
 }
 
 static by_status fill(row_reader *r, by_error *error)
@@ -214,21 +215,13 @@ static by_status fill(row_reader *r, by_error *error)
     by_status status = BY_OK;
     uint64_t row = 0;
     for (size_t i = 0; i < t->column_count && status == BY_OK; i++) {
-        by__table_column *c = &t->columns[i];
-        if (c->info.kind == BY_COLUMN_AUTO) {
-            c->info.kind = c->is_text ? BY_COLUMN_CATEGORY : BY_COLUMN_NUMBER;
-        }
-        status = c->info.kind == BY_COLUMN_NUMBER
-                     ? by__alloc((void **)&c->numbers, (size_t)t->rows, sizeof *c->numbers,
-                                 "numbers of a column", error)
-                     : by__alloc((void **)&c->categories, (size_t)t->rows, sizeof *c->categories,
-                                 "categories of a column", error);
+        status = by__column_allocate(&t->columns[i], t->rows, error);
     }
     for (; status == BY_OK && row < t->rows; row++) {
         bool found;
         status = next_row(r, &found, error);
         for (size_t i = 0; i < t->column_count && status == BY_OK; i++) {
-            status = fill_cell(&t->columns[i], row, &r->cells[i], &scratch, error);
+            status = fill_cell(&t->columns[i], row, &r->cells[i], r->decimal, &scratch, error);
         }
     }
     by__text_free(&scratch);
@@ -238,17 +231,64 @@ static by_status fill(row_reader *r, by_error *error)
 
 /* ---- opening ---- */
 
+/* The decimal mark of the numbers in all cells; damaged rows are passed over. */
+static char find_decimal(by__csv csv)
+{
+    by_error ignored;
+    by__csv_cell cell;
+    bool found = true;
+    bool comma = false;
+    while (found) {
+        by__csv_skip_lines(&csv);
+        const by__csv begin = csv;
+        do {
+            cell = (by__csv_cell){.ends_row = true};
+            if (by__csv_next(&csv, &cell, &found, &ignored) != BY_OK) {
+                csv = begin;
+                by__csv_leave_row(&csv);
+                break;
+            }
+            int sign = found ? by__cell_decimal(cell.text, cell.length) : 0;
+            if (sign < 0) {
+                return '.';
+            }
+            comma = comma || sign > 0;
+        } while (!cell.ends_row);
+    }
+    return comma ? ',' : '.';
+}
+
+static const by__table_column *find_required(const by_table *t, const by_table_options *o)
+{
+    int32_t at = o->skip && o->required != NULL ? by__table_index(t, o->required) : -1;
+    return at < 0 ? NULL : &t->columns[at];
+}
+
 /* Reads the rows after the header; `csv` is positioned there. */
 static by_status read_rows(by_table *t, by__csv csv, const by_table_options *o, by_error *error)
 {
-    row_reader r = {.table = t, .csv = csv, .skip = o->skip, .damage = &t->damage};
-    for (size_t i = 0; i < t->column_count && o->skip && o->required != NULL; i++) {
-        if (strcmp(t->columns[i].info.name, o->required) == 0) {
-            r.required = &t->columns[i];
-        }
+    row_reader r = {.table = t,
+                    .csv = csv,
+                    .decimal = o->decimal,
+                    .skip = o->skip,
+                    .required = find_required(t, o),
+                    .damage = &t->damage};
+    bool again = false;
+    if (r.decimal == '\0') {
+        bool any = csv.separator != ',' && memchr(csv.at, ',', (size_t)(csv.end - csv.at)) != NULL;
+        r.decimal = any ? find_decimal(csv) : '.';
     }
     BY_TRY(by__alloc((void **)&r.cells, t->column_count, sizeof *r.cells, "a row", error));
     by_status status = scan(&r, error);
+    if (status == BY_OK) {
+        status = by__kinds_decide(t, o->skip, &again, error);
+    }
+    if (status == BY_OK && again) {
+        forget_rows(t);
+        r.csv = csv;
+        r.row = 0;
+        status = scan(&r, error);
+    }
     if (status == BY_OK) {
         r.csv = csv;
         r.damage = NULL;
@@ -258,29 +298,55 @@ static by_status read_rows(by_table *t, by__csv csv, const by_table_options *o, 
     return status;
 }
 
+static by_status read_csv(by_table *t, const char *text, size_t length, const by_table_options *o,
+                          by_error *error)
+{
+    by__csv csv;
+    t->has_lines = true;
+    t->separator = o->separator == '\0' ? by__csv_separator(text, length) : o->separator;
+    by__csv_begin(&csv, t->name, text, length, t->separator);
+    BY_TRY(read_header(t, &csv, error));
+    BY_TRY(by__table_set_types(t, o, error));
+    return read_rows(t, csv, o, error);
+}
+
+/* Wide characters would be read as cells with NUL bytes. */
+static by_status check_characters(const char *name, const char *text, size_t length,
+                                  by_error *error)
+{
+    const uint8_t *b = (const uint8_t *)text;
+    bool little = length >= 4 && b[0] != 0 && b[1] == 0 && b[2] != 0 && b[3] == 0;
+    bool big = length >= 4 && b[0] == 0 && b[1] != 0 && b[2] == 0 && b[3] != 0;
+    bool marked = length >= 2 && ((b[0] == 0xff && b[1] == 0xfe) || (b[0] == 0xfe && b[1] == 0xff));
+    bool four = marked && length >= 4 && b[2] == 0 && b[3] == 0;
+    if (!little && !big && !marked) {
+        return BY_OK;
+    }
+    const char *kind = four ? "UTF-32" : "UTF-16";
+    return by_error_set(error, BY_EFORMAT,
+                        "%s: its characters are %s; tables are UTF-8: iconv -f %s -t UTF-8 "
+                        "converts it",
+                        name, kind, kind);
+}
+
 by_status by_table_parse(by_table **out, const char *name, const char *text, size_t length,
                          const by_table_options *options, by_error *error)
 {
     by_table_options o = options == NULL ? (by_table_options){0} : *options;
     by_table *t;
-    by__csv csv;
     BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "a table", error));
     t->name = by__strdup(name);
     by_status status =
         t->name == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: name") : BY_OK;
     if (status == BY_OK && by__parquet_is((const uint8_t *)text, length)) {
         status = by__table_read_parquet(t, (const uint8_t *)text, length, &o, error);
-    } else if (status == BY_OK && by__is_json_lines(name)) {
-        const by__table_text part = {name, text, length};
-        status = by__table_read_json(t, &part, 1, &o, error);
     } else if (status == BY_OK) {
-        by__csv_begin(&csv, t->name, text, length, o.separator == '\0' ? ',' : o.separator);
-        status = read_header(t, &csv, error);
-        if (status == BY_OK) {
-            status = by__table_set_types(t, &o, error);
-        }
-        if (status == BY_OK) {
-            status = read_rows(t, csv, &o, error);
+        status = check_characters(name, text, length, error);
+        if (status == BY_OK && by__is_json_lines(name)) {
+            const by__table_text part = {name, text, length};
+            status = by__table_read_json(t, &part, 1, &o, error);
+        } else if (status == BY_OK) {
+            status = read_csv(t, text, length, &o, error);
         }
     }
     if (status != BY_OK) {

@@ -1,4 +1,5 @@
 /* Encodings of a table's rows as arrays: learned from data, and applied. */
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -6,6 +7,7 @@
 
 #include "data/array_set.h"
 #include "data/encoding.h"
+#include "data/table_parts.h"
 
 static void free_feature(by__encoded *f)
 {
@@ -13,6 +15,7 @@ static void free_feature(by__encoded *f)
         free(f->values[i]);
     }
     free(f->values);
+    by__aliases_close(&f->aliases);
     free(f->name);
 }
 
@@ -62,15 +65,33 @@ by_status by__encoding_copy(char **out, const char *text, by_error *error)
 
 /* ---- learning ---- */
 
-/* Mean and population standard deviation, in two passes in the order of the part. */
-static void learn_number(by__encoded *f, const by_column *column, const by__part_rows *rows,
-                         uint64_t count)
+/* A number that no model reads: inputs are f32. */
+static by_status refuse_large(const by_table *table, uint64_t row, const char *column, double value,
+                              by_error *error)
+{
+    char where[BY__WHERE];
+    char number[32];
+    by__format_f64(number, value);
+    return by_error_set(error, BY_EFORMAT,
+                        "%s: column '%.60s': %s is too large: numbers, and numbers less the mean "
+                        "over the deviation of the training data, reach to 3.4e38 (f32)",
+                        by__table_where(where, table, row), column, number);
+}
+
+/* Mean and population standard deviation, in two passes in the order of the part. Sums of numbers
+ * of f32 are finite in doubles. */
+static by_status learn_number(by__encoded *f, const by_column *column, const by__part_rows *rows,
+                              uint64_t count, const by_table *table, by_error *error)
 {
     double sum = 0.0;
     double squares = 0.0;
     uint64_t n = 0;
     for (uint64_t i = 0; i < count; i++) {
-        double value = column->numbers[by__part_row(rows, i)];
+        uint64_t row = by__part_row(rows, i);
+        double value = column->numbers[row];
+        if (fabs(value) > (double)FLT_MAX) {
+            return refuse_large(table, row, column->name, value, error);
+        }
         if (!isnan(value)) {
             sum += value;
             n++;
@@ -84,12 +105,12 @@ static void learn_number(by__encoded *f, const by_column *column, const by__part
         }
     }
     f->deviation = n == 0 ? 1.0 : sqrt(squares / (double)n);
-    if (!(f->deviation > 0.0) || !isfinite(f->deviation)) {
+    if (!(f->deviation > 0.0)) {
         f->deviation = 1.0;
     }
-    if (!isfinite(f->mean)) {
-        f->mean = 0.0;
-    }
+    f->time = column->time;
+    f->is_truth = column->is_truth;
+    return BY_OK;
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -97,50 +118,76 @@ static int by_bytes(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static by_status learn_category(by__encoded *f, const by_column *column, const by__part_rows *rows,
-                                uint64_t count, const char *table, by_error *error)
+by_status by__encoded_index(by__encoded *f, by_error *error)
 {
-    bool *seen;
-    size_t values = 0;
-    BY_TRY(by__alloc((void **)&seen, column->value_count + 1, sizeof *seen, "values", error));
+    return by__aliases_open(&f->aliases, (const char *const *)f->values, f->count, error);
+}
+
+/* The first row with a value of a column. */
+static uint64_t row_with(const by_table *table, const by_column *column, int32_t value)
+{
+    uint64_t row = 0;
+    while (row + 1 < by_table_rows(table) && column->categories[row] != value) {
+        row++;
+    }
+    return row;
+}
+
+static by_status check_values(const by_column *column, const uint64_t *counts,
+                              const by_table *table, by_error *error)
+{
+    char where[BY__WHERE];
+    for (size_t i = 0; i < column->value_count; i++) {
+        if (counts[i] > 0 && !by__utf8_valid(column->values[i], strlen(column->values[i]))) {
+            return by_error_set(
+                error, BY_EFORMAT,
+                "%s: a value of column '%s' is not UTF-8; iconv converts files of other encodings",
+                by__table_where(where, table, row_with(table, column, (int32_t)i)), column->name);
+        }
+    }
+    return BY_OK;
+}
+
+static by_status learn_category(by__encoded *f, const by_column *column, const by__part_rows *rows,
+                                uint64_t count, const by_table *table, by_error *error)
+{
+    uint64_t *counts;
+    by__value_groups groups = {0};
+    BY_TRY(by__alloc((void **)&counts, column->value_count + 1, sizeof *counts, "values", error));
     for (uint64_t i = 0; i < count; i++) {
         int32_t value = column->categories[by__part_row(rows, i)];
-        if (value >= 0 && !seen[value]) {
-            seen[value] = true;
-            values++;
+        if (value >= 0) {
+            counts[value]++;
         }
     }
-    by_status status =
-        by__alloc((void **)&f->values, values + 1, sizeof *f->values, "values", error);
-    for (size_t i = 0; i < column->value_count && status == BY_OK; i++) {
-        if (!seen[i]) {
-            continue;
-        }
-        if (!by__utf8_valid(column->values[i], strlen(column->values[i]))) {
-            status = by_error_set(error, BY_EFORMAT, "%s: a value of column '%s' is not UTF-8",
-                                  table, column->name);
-        } else {
-            status = by__encoding_copy(&f->values[f->count], column->values[i], error);
-            f->count += status == BY_OK;
-        }
-    }
-    free(seen);
+    by_status status = check_values(column, counts, table, error);
     if (status == BY_OK) {
-        qsort(f->values, f->count, sizeof *f->values, by_bytes);
+        status = by__value_groups_open(&groups, column->values, counts, column->value_count, error);
     }
+    free(counts);
+    if (status == BY_OK) {
+        f->values = groups.names;
+        f->count = groups.count;
+        groups.names = NULL;
+        groups.count = 0;
+        if (f->count > 1) {
+            qsort(f->values, f->count, sizeof *f->values, by_bytes);
+        }
+        status = by__encoded_index(f, error);
+    }
+    by__value_groups_close(&groups);
     return status;
 }
 
 static by_status learn_column(by__encoded *f, const by_column *column, const by__part_rows *rows,
-                              uint64_t count, const char *table, by_error *error)
+                              uint64_t count, const by_table *table, by_error *error)
 {
     *f = (by__encoded){.is_category = column->kind == BY_COLUMN_CATEGORY};
     BY_TRY(by__encoding_copy(&f->name, column->name, error));
     if (f->is_category) {
         return learn_category(f, column, rows, count, table, error);
     }
-    learn_number(f, column, rows, count);
-    return BY_OK;
+    return learn_number(f, column, rows, count, table, error);
 }
 
 static bool is_ignored(const by_encoding_options *o, const char *name)
@@ -158,8 +205,7 @@ static by_status check_names(const by_table *table, const by_encoding_options *o
     for (size_t i = 0; i < o->ignore_count + 1; i++) {
         const char *name = i == o->ignore_count ? o->target : o->ignore[i];
         if (name != NULL && by_table_find(table, name) == NULL) {
-            return by_error_set(error, BY_EARG, "%s: there is no column '%s'", by_table_name(table),
-                                name);
+            return by__table_no_column(table, name, BY_EARG, error);
         }
     }
     return BY_OK;
@@ -184,7 +230,7 @@ static by_status learn_all(by_encoding *e, const by_table *table, const by_part 
         } else {
             f = &e->numbers[e->number_count++];
         }
-        BY_TRY(learn_column(f, column, &rows, part->count, name, error));
+        BY_TRY(learn_column(f, column, &rows, part->count, table, error));
     }
     if (e->has_target && e->target.is_category && e->target.count == 0) {
         return by_error_set(error, BY_EFORMAT, "%s: all targets in column '%s' are missing", name,
@@ -282,8 +328,7 @@ static by_status find_column(const by_column **out, const by_table *table, const
     const by_column *column = by_table_find(table, f->name);
     bool is_empty = column != NULL && column->missing == by_table_rows(table);
     if (column == NULL) {
-        return by_error_set(error, BY_EFORMAT, "%s: there is no column '%s'", by_table_name(table),
-                            f->name);
+        return by__table_no_column(table, f->name, BY_EFORMAT, error);
     }
     /* A column with missing values only is read as numeric. */
     if ((column->kind == BY_COLUMN_CATEGORY) != f->is_category && !is_empty) {
@@ -295,22 +340,28 @@ static by_status find_column(const by_column **out, const by_table *table, const
     return BY_OK;
 }
 
-/* Index among the sorted values; -1: unknown. */
-static int32_t find_known(const by__encoded *f, const char *value)
-{
-    char *const *found = bsearch(&value, f->values, f->count, sizeof *f->values, by_bytes);
-    return found == NULL ? -1 : (int32_t)(found - f->values);
-}
-
 /* Writes (number - mean) / deviation to out[row * stride], and `missing` for missing ones. */
 static by_status put_numbers(float *out, size_t stride, const by__encoded *f, const by_table *table,
                              float missing, by_error *error)
 {
     const by_column *column;
+    char times[2][32];
     BY_TRY(find_column(&column, table, f, error));
+    if (!by__time_fits(f->time, column->time)) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: column '%.60s' has times in %s, but times in %s were learned",
+                            by_table_name(table), f->name, by__time_print(times[0], column->time),
+                            by__time_print(times[1], f->time));
+    }
     for (uint64_t row = 0; row < by_table_rows(table); row++) {
-        double value = column->numbers == NULL ? (double)NAN : column->numbers[row];
-        out[row * stride] = isnan(value) ? missing : (float)((value - f->mean) / f->deviation);
+        double value = column->numbers == NULL
+                           ? (double)NAN
+                           : by__time_convert(column->numbers[row], f->time, column->time);
+        float scaled = (float)((value - f->mean) / f->deviation);
+        if (!isnan(value) && (fabs(value) > (double)FLT_MAX || !isfinite(scaled))) {
+            return refuse_large(table, row, f->name, value, error);
+        }
+        out[row * stride] = isnan(value) ? missing : scaled;
     }
     return BY_OK;
 }
@@ -325,7 +376,8 @@ static by_status put_categories(int32_t *out, size_t stride, const by__encoded *
     BY_TRY(find_column(&column, table, f, error));
     BY_TRY(by__alloc((void **)&ids, column->value_count + 1, sizeof *ids, "values", error));
     for (size_t i = 0; i < column->value_count; i++) {
-        int32_t known = find_known(f, column->values[i]);
+        int32_t known = by__same_value((const char *const *)f->values, f->count, &f->aliases,
+                                       column->values[i]);
         ids[i] = known < 0 ? unknown : first + known;
     }
     for (uint64_t row = 0; row < by_table_rows(table); row++) {
@@ -336,12 +388,34 @@ static by_status put_categories(int32_t *out, size_t stride, const by__encoded *
     return BY_OK;
 }
 
+/* The error of a target that is none of the learned classes. */
+static by_status refuse_class(const by__encoded *f, const by_table *table, uint64_t row,
+                              by_error *error)
+{
+    char where[BY__WHERE];
+    double number;
+    size_t numbers = 0;
+    const by_column *column = by_table_find(table, f->name);
+    for (size_t i = 0; i < f->count; i++) {
+        numbers += by__cell_number(f->values[i], strlen(f->values[i]), '.', &number);
+    }
+    bool continuous = f->count > 20 && numbers == f->count;
+    return by_error_set(error, BY_EFORMAT,
+                        "%s: '%.60s' in '%.60s' is none of the %zu classes that "
+                        "were learned%s",
+                        by__table_where(where, table, row), column->values[column->categories[row]],
+                        f->name, f->count,
+                        continuous ? ", all of them numbers: this looks like regression: set "
+                                     "task.kind=regress"
+                                   : "");
+}
+
 static by_status put_targets(by_array *array, const by_encoding *e, const by_table *table,
                              by_error *error)
 {
     const by__encoded *f = &e->target;
-    const char *name = by_table_name(table);
     uint64_t rows = by_table_rows(table);
+    char where[BY__WHERE];
     void *data = (void *)(uintptr_t)array->data;
     if (!f->is_category) {
         BY_TRY(put_numbers(data, 1, f, table, NAN, error));
@@ -351,16 +425,11 @@ static by_status put_targets(by_array *array, const by_encoding *e, const by_tab
     for (uint64_t row = 0; row < rows; row++) {
         int32_t label = f->is_category ? ((const int32_t *)data)[row] : 0;
         if (label == -1 || (!f->is_category && isnan(((const float *)data)[row]))) {
-            return by_error_set(error, BY_EFORMAT, "%s: row %" PRIu64 " has no target in '%s'",
-                                name, row + 1, f->name);
+            return by_error_set(error, BY_EFORMAT, "%s: there is no target in '%.60s'",
+                                by__table_where(where, table, row), f->name);
         }
         if (label == -2) {
-            const by_column *column = by_table_find(table, f->name);
-            return by_error_set(error, BY_EFORMAT,
-                                "%s: row %" PRIu64 ": '%s' in '%s' is none of the %zu classes "
-                                "that were learned",
-                                name, row + 1, column->values[column->categories[row]], f->name,
-                                f->count);
+            return refuse_class(f, table, row, error);
         }
     }
     return BY_OK;

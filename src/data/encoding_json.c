@@ -13,7 +13,11 @@ static void print_feature(by__text *text, const by__encoded *f)
         by__format_f64(number, f->mean);
         by__text_format(text, ", \"mean\": %s", number);
         by__format_f64(number, f->deviation);
-        by__text_format(text, ", \"deviation\": %s}", number);
+        by__text_format(text, ", \"deviation\": %s", number);
+        if (f->time.unit != BY_UNIT_NONE) {
+            by__text_format(text, ", \"time\": \"%s\"", by__time_print(number, f->time));
+        }
+        by__text_add(text, f->is_truth ? ", \"truth\": true}" : "}");
         return;
     }
     by__text_add(text, ", \"values\": [");
@@ -69,7 +73,7 @@ static by_status parse_values(by__encoded *f, const json_t *values, const char *
         BY_TRY(by__encoding_copy(&f->values[i], value, error));
         f->count++;
     }
-    return BY_OK;
+    return by__encoded_index(f, error);
 }
 
 static by_status parse_feature(by__encoded *f, const json_t *json, const char *name,
@@ -78,6 +82,8 @@ static by_status parse_feature(by__encoded *f, const json_t *json, const char *n
     const json_t *values = json_object_get(json, "values");
     const json_t *mean = json_object_get(json, "mean");
     const json_t *deviation = json_object_get(json, "deviation");
+    const json_t *time = json_object_get(json, "time");
+    const json_t *truth = json_object_get(json, "truth");
     const char *column = json_string_value(json_object_get(json, "name"));
     if (column == NULL) {
         return bad_json(name, "a column has no name", error);
@@ -86,9 +92,15 @@ static by_status parse_feature(by__encoded *f, const json_t *json, const char *n
     if (json_is_array(values) && json_object_size(json) == 2) {
         return parse_values(f, values, name, error);
     }
-    if (!json_is_number(mean) || !json_is_number(deviation) || json_object_size(json) != 3) {
+    if (!json_is_number(mean) || !json_is_number(deviation) ||
+        json_object_size(json) != 3u + (time != NULL) + (truth != NULL)) {
         return bad_json(name, "a column has neither values nor mean and deviation", error);
     }
+    if (time != NULL &&
+        (!json_is_string(time) || !by__time_parse(&f->time, json_string_value(time)))) {
+        return bad_json(name, "the unit of a time is not known", error);
+    }
+    f->is_truth = json_is_true(truth);
     f->mean = json_number_value(mean);
     f->deviation = json_number_value(deviation);
     return f->deviation > 0.0 ? BY_OK : bad_json(name, "a deviation is not more than 0", error);

@@ -72,56 +72,70 @@ static by_status next(lines *in, bool *found, by_error *error)
     return BY_OK;
 }
 
-static by_status read_cell(cell *out, const lines *in, const char *name, const json_t *value,
-                           by_error *error)
+/* Where the current line is. */
+static const char *where(char out[BY__WHERE], const lines *in)
 {
+    (void)snprintf(out, BY__WHERE, "%.200s:%" PRIu64, in->parts[in->part].name, in->line);
+    return out;
+}
+
+static by_status read_cell(cell *out, const lines *in, const by__table_column *column,
+                           const json_t *value, by_error *error)
+{
+    char at[BY__WHERE];
     out->text = by__row_cell_text(out->digits, value);
-    if (by__json_is_number(value)) {
+    if (by__json_is_number(value) || json_is_boolean(value)) {
         out->length = strlen(out->text);
         return BY_OK;
     }
-    if (value != NULL && !json_is_string(value) && !json_is_null(value)) {
-        return by_error_set(error, BY_EFORMAT, AT "'%s': a cell is a text, a number or null",
-                            in->parts[in->part].name, in->line, name);
+    if (value != NULL && !json_is_string(value) && !json_is_null(value) && !column->ignored) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: '%s': a cell is a text, a number, true, false or null",
+                            where(at, in), column->info.name);
     }
     out->length = json_string_length(value);
-    if (out->text != NULL && by__table_missing(out->text, out->length)) {
-        out->text = NULL;
-    }
     return BY_OK;
+}
+
+static by__cell_class class_of(double *number, const by__table_column *column, const cell *one)
+{
+    return one->text == NULL ? BY__CELL_MISSING
+                             : by__cell_read(number, column, one->text, one->length, '.');
 }
 
 /* The column with this name; a new one if there is none. Rows mostly have the same order, so that
  * `guess` is tried first. */
 static by_status column_of(by__table_column **out, by_table *t, const lines *in, const char *name,
-                           size_t guess, by_error *error)
+                           size_t guess, const by_table_options *o, by_error *error)
 {
-    for (size_t k = 0; k <= t->column_count; k++) {
-        size_t i = k == 0 ? guess : k - 1;
-        if (i < t->column_count && strcmp(t->columns[i].info.name, name) == 0) {
-            *out = &t->columns[i];
-            return BY_OK;
-        }
+    char at[BY__WHERE];
+    int32_t known = guess < t->column_count && strcmp(t->columns[guess].info.name, name) == 0
+                        ? (int32_t)guess
+                        : by__table_index(t, name);
+    if (known >= 0) {
+        *out = &t->columns[known];
+        return BY_OK;
     }
     if (name[0] == '\0' || t->column_count == MOST_COLUMNS) {
-        return by_error_set(error, BY_EFORMAT, AT "%s", in->parts[in->part].name, in->line,
+        return by_error_set(error, BY_EFORMAT, "%s: %s", where(at, in),
                             name[0] == '\0' ? "a column has no name"
                                             : "more than 4096 columns: is each line a row?");
     }
-    BY_TRY(by__reserve((void **)&t->columns, &t->column_capacity, t->column_count + 1,
-                       sizeof *t->columns, error));
-    *out = &t->columns[t->column_count];
-    **out = (by__table_column){.info.name = by__strdup(name)};
-    if ((*out)->info.name == NULL) {
+    char *copy = by__strdup(name);
+    if (copy == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: name");
     }
-    t->column_count++;
+    BY_TRY(by__table_add_column(t, copy, error));
+    *out = &t->columns[t->column_count - 1];
+    (*out)->ignored = by__table_ignores(o, name);
     return BY_OK;
 }
 
-/* Counts the rows, and finds the columns and which of them contain text. */
-static by_status scan(by_table *t, lines *in, by_error *error)
+/* Counts the rows, and finds the columns and what their cells are. */
+static by_status scan(by_table *t, lines *in, const by_table_options *o, by_error *error)
 {
+    const char *part = NULL;
+    size_t number_of_part = SIZE_MAX;
     for (;;) {
         bool found;
         const char *name;
@@ -131,32 +145,29 @@ static by_status scan(by_table *t, lines *in, by_error *error)
         if (!found) {
             return BY_OK;
         }
-        t->rows++;
+        if (in->part != number_of_part) {
+            number_of_part = in->part;
+            BY_TRY(by__table_part_name(t, in->parts[in->part].name, &part, error));
+        }
+        BY_TRY(by__table_place_row(t, t->rows++, in->line, part, error));
         json_object_foreach(in->row, name, value)
         {
             by__table_column *c;
             cell one;
             double number;
-            BY_TRY(column_of(&c, t, in, name, i++, error));
-            BY_TRY(read_cell(&one, in, name, value, error));
-            c->is_text = c->is_text ||
-                         (one.text != NULL && !by__table_number(one.text, one.length, &number));
+            BY_TRY(column_of(&c, t, in, name, i++, o, error));
+            BY_TRY(read_cell(&one, in, c, value, error));
+            by__kind_count(c, class_of(&number, c, &one), one.text, one.length, part, in->line);
         }
     }
 }
 
 static by_status open_columns(by_table *t, by_error *error)
 {
+    bool again;
+    BY_TRY(by__kinds_decide(t, false, &again, error));
     for (size_t i = 0; i < t->column_count; i++) {
-        by__table_column *c = &t->columns[i];
-        size_t rows = (size_t)t->rows;
-        if (c->info.kind == BY_COLUMN_AUTO) {
-            c->info.kind = c->is_text ? BY_COLUMN_CATEGORY : BY_COLUMN_NUMBER;
-        }
-        BY_TRY(c->info.kind == BY_COLUMN_NUMBER
-                   ? by__alloc((void **)&c->numbers, rows, sizeof *c->numbers, "numbers", error)
-                   : by__alloc((void **)&c->categories, rows, sizeof *c->categories, "categories",
-                               error));
+        BY_TRY(by__column_allocate(&t->columns[i], t->rows, error));
     }
     return BY_OK;
 }
@@ -164,20 +175,14 @@ static by_status open_columns(by_table *t, by_error *error)
 static by_status fill_cell(by__table_column *c, const lines *in, uint64_t row, const cell *from,
                            by_error *error)
 {
-    c->info.missing += from->text == NULL;
-    if (c->numbers == NULL) {
-        c->categories[row] = -1;
-        return from->text == NULL ? BY_OK
-                                  : by__table_value(&c->values, from->text, from->length,
-                                                    &c->categories[row], error);
-    }
-    c->numbers[row] = (double)NAN;
-    if (from->text == NULL || by__table_number(from->text, from->length, &c->numbers[row])) {
-        return BY_OK;
-    }
-    return by_error_set(error, BY_EFORMAT, AT "'%s': '%.*s' is not a number",
-                        in->parts[in->part].name, in->line, c->info.name,
-                        (int)(from->length < 40 ? from->length : 40), from->text);
+    bool fits;
+    double number;
+    char at[BY__WHERE];
+    bool missing = class_of(&number, c, from) == BY__CELL_MISSING;
+    c->info.missing += missing;
+    BY_TRY(by__cell_store(c, row, missing ? "" : from->text, missing ? 0 : from->length, '.', &fits,
+                          error));
+    return fits ? BY_OK : by__cell_refuse(c, where(at, in), from->text, from->length, error);
 }
 
 static by_status fill(by_table *t, lines *in, by_error *error)
@@ -188,8 +193,7 @@ static by_status fill(by_table *t, lines *in, by_error *error)
         for (size_t i = 0; i < t->column_count; i++) {
             by__table_column *c = &t->columns[i];
             cell one;
-            BY_TRY(
-                read_cell(&one, in, c->info.name, json_object_get(in->row, c->info.name), error));
+            BY_TRY(read_cell(&one, in, c, json_object_get(in->row, c->info.name), error));
             BY_TRY(fill_cell(c, in, row, &one, error));
         }
     }
@@ -200,7 +204,8 @@ by_status by__table_read_json(by_table *t, const by__table_text *parts, size_t c
                               const by_table_options *options, by_error *error)
 {
     lines in = {.parts = parts, .count = count};
-    by_status status = scan(t, &in, error);
+    t->has_lines = true;
+    by_status status = scan(t, &in, options, error);
     if (status == BY_OK && (t->rows == 0 || t->column_count == 0)) {
         status = by_error_set(error, BY_EFORMAT, "%s: there are no rows", t->name);
     }

@@ -13,6 +13,9 @@ const char *by__row_cell_text(char digits[BY__CELL_DIGITS], const json_t *value)
         by__format_f64(digits, json_real_value(value));
         return digits;
     }
+    if (json_is_boolean(value)) {
+        return json_is_true(value) ? "true" : "false";
+    }
     if (by__json_spelled(value) != NULL) {
         return by__json_spelled(value);
     }
@@ -28,8 +31,9 @@ by_status by__row_cell(char **out, const json_t *value, size_t row, by_error *er
     }
     const char *text = by__row_cell_text(digits, value);
     if (text == NULL || (json_is_string(value) && strlen(text) != json_string_length(value))) {
-        return by_error_set(error, BY_EARG,
-                            "row %zu: a cell is a number, a text without U+0000, or null", row);
+        return by_error_set(
+            error, BY_EARG,
+            "row %zu: a cell is a number, a text without U+0000, true, false or null", row);
     }
     *out = by__strdup(text);
     return *out == NULL ? by_error_set(error, BY_EMEMORY, "out of memory: a row") : BY_OK;

@@ -5,7 +5,8 @@
 
 #include "data/table_parts.h"
 
-#define NUMBER_LENGTH 64u /* a longer text is not a number */
+/* Most bytes of a list of columns in a message. */
+#define MOST_LIST 200
 
 /* ---- values ---- */
 
@@ -69,51 +70,215 @@ static void free_values(by__table_values *v)
     free(v->slots);
 }
 
-bool by__table_number(const char *at, size_t length, double *out)
+/* ---- columns ---- */
+
+by_status by__table_add_column(by_table *t, char *name, by_error *error)
 {
-    char text[NUMBER_LENGTH];
-    const char *begin = at;
-    const char *end = at + length;
-    while (begin < end && *begin == ' ') {
-        begin++;
+    int32_t other = by__name_table_find(&t->by_name, name);
+    by_status status =
+        other >= 0 ? by_error_set(error, BY_EFORMAT, "columns %d and %zu are both named '%.60s'",
+                                  other + 1, t->column_count + 1, name)
+                   : by__reserve((void **)&t->columns, &t->column_capacity, t->column_count + 1,
+                                 sizeof *t->columns, error);
+    if (status == BY_OK) {
+        status = by__name_table_add(&t->by_name, name, (int32_t)t->column_count, error);
     }
-    while (end > begin && end[-1] == ' ') {
-        end--;
+    if (status != BY_OK) {
+        free(name);
+        return status;
     }
-    size_t n = (size_t)(end - begin);
-    if (n == 0 || n >= sizeof text) {
-        return false;
-    }
-    memcpy(text, begin, n);
-    text[n] = '\0';
-    return strspn(text, "+-.0123456789eE") == n && by__parse_f64(text, out) && isfinite(*out);
+    t->columns[t->column_count++] = (by__table_column){.info.name = name};
+    return BY_OK;
 }
 
-bool by__table_missing(const char *text, size_t length)
+int32_t by__table_index(const by_table *table, const char *name)
 {
-    static const char *const marks[] = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "?"};
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(marks); i++) {
-        if (length == strlen(marks[i]) && memcmp(text, marks[i], length) == 0) {
+    return by__name_table_find(&table->by_name, name);
+}
+
+static const char *separator_name(char separator)
+{
+    return separator == ';'    ? "semicolon"
+           : separator == '\t' ? "tab"
+           : separator == '|'  ? "pipe"
+                               : "comma";
+}
+
+/* "a, b, c and 7 more" */
+static void list_columns(by__text *out, const by_table *t)
+{
+    for (size_t i = 0; i < t->column_count; i++) {
+        if (out->length + strlen(t->columns[i].info.name) > MOST_LIST && i > 0) {
+            by__text_format(out, " and %zu more", t->column_count - i);
+            return;
+        }
+        by__text_format(out, "%s%.60s", i == 0 ? "" : ", ", t->columns[i].info.name);
+    }
+}
+
+/* The column whose name is nearest; beginnings and other cases count as near. */
+static const char *nearest_column(const by_table *t, const char *name)
+{
+    const char **names;
+    if (by__alloc((void **)&names, t->column_count + 1, sizeof *names, "names", NULL) != BY_OK) {
+        return NULL;
+    }
+    for (size_t i = 0; i < t->column_count; i++) {
+        names[i] = t->columns[i].info.name;
+    }
+    const char *near = strlen(name) < 64 ? by_nearest_name(name, names, t->column_count) : NULL;
+    free(names);
+    return near;
+}
+
+by_status by__table_no_column(const by_table *t, const char *name, by_status status,
+                              by_error *error)
+{
+    by__text list = {0};
+    const char *near = nearest_column(t, name);
+    list_columns(&list, t);
+    bool csv = t->separator != 0;
+    (void)by_error_set(
+        error, status, "%s: there is no column '%.60s'%s%.60s%sts columns%s%s: %s%s", t->name, name,
+        near == NULL ? "; i" : "; did you mean '", near == NULL ? "" : near,
+        near == NULL ? "" : "'? I", csv ? ", separated by a " : "",
+        csv ? separator_name(t->separator) : "", list.data == NULL ? "" : list.data,
+        csv && t->column_count == 1 ? " (data.delimiter sets another separator)" : "");
+    by__text_free(&list);
+    return status;
+}
+
+/* ---- kinds ---- */
+
+static bool is_listed(const char *const *names, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(names[i], name) == 0) {
             return true;
         }
     }
     return false;
 }
 
-by_status by__table_set_types(by_table *t, const by_table_options *o, by_error *error)
+bool by__table_ignores(const by_table_options *o, const char *name)
 {
     for (size_t i = 0; i < o->type_count; i++) {
-        size_t k = 0;
-        while (k < t->column_count && strcmp(t->columns[k].info.name, o->types[i].name) != 0) {
-            k++;
+        if (strcmp(o->types[i].name, name) == 0) {
+            return false;
         }
-        if (k == t->column_count) {
-            return by_error_set(error, BY_EARG, "%s: there is no column '%s'", t->name,
-                                o->types[i].name);
+    }
+    const by_encoding *e = o->learned;
+    bool known = e == NULL || o->relearn;
+    for (size_t i = 0; !known && i < e->number_count + e->category_count; i++) {
+        const by__encoded *f =
+            i < e->number_count ? &e->numbers[i] : &e->categories[i - e->number_count];
+        known = strcmp(f->name, name) == 0;
+    }
+    return !known || is_listed(o->ignore, o->ignore_count, name);
+}
+
+/* Gives columns the kinds with which they were learned. */
+static by_status set_learned(by_table *t, const by_encoding *e, bool relearn, by_error *error)
+{
+    size_t known = 0;
+    const by__encoded *first = NULL;
+    for (size_t i = 0; i < t->column_count; i++) {
+        t->columns[i].ignored = !relearn;
+    }
+    for (size_t i = 0; i < e->number_count + e->category_count; i++) {
+        const by__encoded *f =
+            i < e->number_count ? &e->numbers[i] : &e->categories[i - e->number_count];
+        int32_t at = by__table_index(t, f->name);
+        first = first == NULL ? f : first;
+        if (at >= 0) {
+            by__table_column *c = &t->columns[at];
+            c->ignored = false;
+            c->own = f;
+            c->info.kind = relearn          ? BY_COLUMN_AUTO
+                           : f->is_category ? BY_COLUMN_CATEGORY
+                                            : BY_COLUMN_NUMBER;
+            known++;
         }
-        t->columns[k].info.kind = o->types[i].kind;
+    }
+    return known > 0 || first == NULL || relearn
+               ? BY_OK
+               : by__table_no_column(t, first->name, BY_EARG, error);
+}
+
+by_status by__table_set_types(by_table *t, const by_table_options *o, by_error *error)
+{
+    if (o->learned != NULL) {
+        BY_TRY(set_learned(t, o->learned, o->relearn, error));
+    }
+    for (size_t i = 0; i < t->column_count && o->ignore_count > 0; i++) {
+        t->columns[i].ignored =
+            t->columns[i].ignored || is_listed(o->ignore, o->ignore_count, t->columns[i].info.name);
+    }
+    for (size_t i = 0; i < o->type_count; i++) {
+        int32_t at = by__table_index(t, o->types[i].name);
+        if (at < 0) {
+            return by__table_no_column(t, o->types[i].name, BY_EARG, error);
+        }
+        t->columns[at].info.kind = o->types[i].kind;
+        t->columns[at].ignored = false;
+        const by_encoding *e = o->learned;
+        if (e != NULL && e->has_target && strcmp(e->target.name, o->types[i].name) == 0) {
+            t->columns[at].own = &e->target;
+        }
     }
     return BY_OK;
+}
+
+/* ---- places of rows ---- */
+
+by_status by__table_part_name(by_table *t, const char *path, const char **out, by_error *error)
+{
+    BY_TRY(by__reserve((void **)&t->paths, &t->path_capacity, t->path_count + 1, sizeof *t->paths,
+                       error));
+    char *copy = by__strdup(path);
+    if (copy == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a path");
+    }
+    t->paths[t->path_count++] = copy;
+    *out = copy;
+    return BY_OK;
+}
+
+by_status by__table_place_row(by_table *t, uint64_t row, uint64_t at, const char *path,
+                              by_error *error)
+{
+    if (t->place_count > 0) {
+        const by__table_place *last = &t->places[t->place_count - 1];
+        if (last->path == path && at - last->at == row - last->row) {
+            return BY_OK;
+        }
+    }
+    BY_TRY(by__reserve((void **)&t->places, &t->place_capacity, t->place_count + 1,
+                       sizeof *t->places, error));
+    t->places[t->place_count++] = (by__table_place){row, at, path};
+    return BY_OK;
+}
+
+const char *by__table_where(char out[BY__WHERE], const by_table *t, uint64_t row)
+{
+    size_t low = 0;
+    size_t high = t->place_count; /* the first place behind the row */
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (t->places[middle].row <= row) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    if (low == 0) {
+        (void)snprintf(out, BY__WHERE, "row %llu", (unsigned long long)row);
+        return out;
+    }
+    const by__table_place *place = &t->places[low - 1];
+    (void)snprintf(out, BY__WHERE, "%.200s:%s%llu", place->path == NULL ? t->name : place->path,
+                   t->has_lines ? "" : " row ", (unsigned long long)(place->at + row - place->row));
+    return out;
 }
 
 void by__table_finish(by_table *t)
@@ -140,6 +305,12 @@ void by_table_close(by_table **table)
         free(c->categories);
         free_values(&c->values);
     }
+    for (size_t i = 0; i < t->path_count; i++) {
+        free(t->paths[i]);
+    }
+    free(t->paths);
+    free(t->places);
+    by__name_table_free(&t->by_name);
     by__damage_free(&t->damage);
     free(t->columns);
     free(t->name);
@@ -175,10 +346,6 @@ const by_column *by_table_column(const by_table *table, size_t index)
 
 const by_column *by_table_find(const by_table *table, const char *name)
 {
-    for (size_t i = 0; i < table->column_count; i++) {
-        if (strcmp(table->columns[i].info.name, name) == 0) {
-            return &table->columns[i].info;
-        }
-    }
-    return NULL;
+    int32_t at = by__table_index(table, name);
+    return at < 0 ? NULL : &table->columns[at].info;
 }

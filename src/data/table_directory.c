@@ -73,12 +73,8 @@ static by_status read_parts(parts *p, const char *path, char *const *names, size
 /* The column with that name, or NULL. */
 static const by__table_column *column_named(const by_table *part, const char *name)
 {
-    for (size_t i = 0; i < part->column_count; i++) {
-        if (strcmp(part->columns[i].info.name, name) == 0) {
-            return &part->columns[i];
-        }
-    }
-    return NULL;
+    int32_t at = by__table_index(part, name);
+    return at < 0 ? NULL : &part->columns[at];
 }
 
 /* Writers give a column with nulls only an arbitrary type: that of the first part with values
@@ -91,7 +87,11 @@ static by_status take_kind(by_table *first, const parts *p, size_t index, by_err
         const by__table_column *of = column_named(p->tables[i], c->info.name);
         like = of != NULL && of->info.missing < p->tables[i]->rows ? of : NULL;
     }
-    if (like == NULL || like->info.kind == c->info.kind) {
+    if (like == NULL) {
+        return BY_OK;
+    }
+    c->info.time = like->info.time;
+    if (like->info.kind == c->info.kind) {
         return BY_OK;
     }
     size_t rows = (size_t)first->rows;
@@ -126,7 +126,21 @@ static by_status find_column(const by__table_column **out, const by_table *part,
         return by_error_set(error, BY_EFORMAT, "%s: the part has other columns than %s", part->name,
                             first->name);
     }
-    if ((*out)->info.kind != c->info.kind && (*out)->info.missing < part->rows) {
+    bool empty = (*out)->info.missing == part->rows;
+    by_time from = (*out)->info.time;
+    bool numbers = c->info.kind == BY_COLUMN_NUMBER && (*out)->info.kind == BY_COLUMN_NUMBER;
+    if (numbers && !empty &&
+        ((from.unit == BY_UNIT_NONE) != (c->info.time.unit == BY_UNIT_NONE) ||
+         !by__time_fits(c->info.time, from))) {
+        char times[2][32];
+        return by_error_set(
+            error, BY_EFORMAT, "%s: column '%.60s' has %s%s, but %s%s in %s: write all parts alike",
+            part->name, c->info.name, from.unit == BY_UNIT_NONE ? "plain numbers" : "times in ",
+            by__time_print(times[0], from),
+            c->info.time.unit == BY_UNIT_NONE ? "plain numbers" : "times in ",
+            by__time_print(times[1], c->info.time), first->name);
+    }
+    if ((*out)->info.kind != c->info.kind && !empty) {
         return by_error_set(error, BY_EFORMAT, "%s: column '%s' has another type than in %s",
                             part->name, c->info.name, first->name);
     }
@@ -141,7 +155,9 @@ static by_status copy_cells(by__table_column *to, const by__table_column *from, 
     to->info.missing += from->info.missing;
     for (uint64_t i = 0; i < rows; i++) {
         if (to->numbers != NULL) {
-            to->numbers[row + i] = same ? from->numbers[i] : (double)NAN;
+            to->numbers[row + i] =
+                same ? by__time_convert(from->numbers[i], to->info.time, from->info.time)
+                     : (double)NAN;
             continue;
         }
         int32_t value = same ? from->categories[i] : -1;
@@ -182,6 +198,21 @@ static by_status join_column(const parts *p, size_t index, by_error *error)
     return BY_OK;
 }
 
+/* Rows keep the names of their files. */
+static by_status join_places(const parts *p, by_error *error)
+{
+    by_table *all = p->tables[0];
+    uint64_t row = 0;
+    all->place_count = 0;
+    for (size_t i = 0; i < p->count; i++) {
+        const char *path;
+        BY_TRY(by__table_part_name(all, p->tables[i]->name, &path, error));
+        BY_TRY(by__table_place_row(all, row, 1, path, error));
+        row += p->tables[i]->rows;
+    }
+    return BY_OK;
+}
+
 static by_status open_parquet(by_table **out, const char *path, char *const *names, size_t count,
                               const by_table_options *options, by_error *error)
 {
@@ -190,6 +221,9 @@ static by_status open_parquet(by_table **out, const char *path, char *const *nam
     char *name = status == BY_OK ? by__strdup(path) : NULL;
     if (status == BY_OK && name == NULL) {
         status = by_error_set(error, BY_EMEMORY, "out of memory: name");
+    }
+    if (status == BY_OK) {
+        status = join_places(&p, error);
     }
     for (size_t i = 0; status == BY_OK && i < p.tables[0]->column_count; i++) {
         status = join_column(&p, i, error);

@@ -18,6 +18,7 @@
 
 #include "banyan/drift.h"
 #include "base/base.h"
+#include "base/same_value.h"
 
 /* Bins of a number, and the groups of bins that PSI and chi-squared are computed over. */
 #define BY__DRIFT_BINS   64
@@ -42,6 +43,7 @@ typedef struct by__drift_feature {
     double deviation;
     /* Categories, sorted, and tokens, ascending; the last bin holds all others. */
     char **values;
+    by__aliases aliases; /* of the values */
     int32_t *ids;
     size_t kept;
     size_t distinct; /* number of different categories or tokens in the data */
@@ -84,6 +86,8 @@ by_status by__drift_feature_add(by_drift_reference *r, by__drift_feature **out, 
                                 by_drift_kind kind, by_error *error);
 /* Returns a named figure of the training data, or NaN if it is not kept. */
 double by__drift_value_of(const by_drift_reference *r, const char *name);
+/* Prepares the search for the values of a category, which are complete. */
+by_status by__drift_index_values(by__drift_feature *f, by_error *error);
 /* Return the bin of a value. */
 size_t by__drift_bin_number(const by__drift_feature *f, double value);
 size_t by__drift_bin_category(const by__drift_feature *f, const char *value);

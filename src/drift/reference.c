@@ -18,6 +18,7 @@ static void release_feature(by__drift_feature *f)
         free(f->values[i]);
     }
     free(f->values);
+    by__aliases_close(&f->aliases);
     free(f->ids);
     free(f->edges);
     free(f->counts);
@@ -226,23 +227,21 @@ by_status by_drift_reference_number(by_drift_reference *reference, const char *n
 
 /* ---- categories and tokens ---- */
 
+by_status by__drift_index_values(by__drift_feature *f, by_error *error)
+{
+    return by__aliases_open(&f->aliases, (const char *const *)f->values, f->kept, error);
+}
+
 size_t by__drift_bin_category(const by__drift_feature *f, const char *value)
 {
-    size_t low = 0;
-    size_t high = f->kept;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        int order = strcmp(f->values[middle], value);
-        if (order == 0) {
-            return middle;
-        }
-        if (order < 0) {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    return f->kept;
+    int32_t found = by__same_value((const char *const *)f->values, f->kept, &f->aliases, value);
+    return found < 0 ? f->kept : (size_t)found;
+}
+
+bool by_drift_reference_has(const by_drift_reference *reference, size_t index, const char *value)
+{
+    const by__drift_feature *f = &reference->features[index];
+    return f->kind == BY_DRIFT_CATEGORY && by__drift_bin_category(f, value) < f->kept;
 }
 
 size_t by__drift_bin_token(const by__drift_feature *f, int32_t id)
@@ -332,6 +331,9 @@ static by_status fill_kept(by__drift_feature *f, ranked *all, size_t distinct, b
         }
         f->kept = i + 1;
     }
+    if (texts) {
+        BY_TRY(by__drift_index_values(f, error));
+    }
     return f->rows > 0.0 ? BY_OK : by_error_set(error, BY_EARG, "'%s' has no value", f->name);
 }
 
@@ -358,7 +360,22 @@ by_status by_drift_reference_category(by_drift_reference *reference, const char 
                                       const char *const *values, const uint64_t *counts,
                                       size_t count, uint64_t missing, by_error *error)
 {
-    return add_counted(reference, name, BY_DRIFT_CATEGORY, values, counts, count, missing, error);
+    uint64_t *sums = NULL;
+    by__value_groups groups;
+    BY_TRY(by__value_groups_open(&groups, values, counts, count, error));
+    by_status status = by__alloc((void **)&sums, groups.count + 1, sizeof *sums, "counts", error);
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        if (groups.group_of[i] >= 0) {
+            sums[groups.group_of[i]] += counts[i];
+        }
+    }
+    if (status == BY_OK) {
+        status = add_counted(reference, name, BY_DRIFT_CATEGORY, (const char *const *)groups.names,
+                             sums, groups.count, missing, error);
+    }
+    free(sums);
+    by__value_groups_close(&groups);
+    return status;
 }
 
 by_status by_drift_reference_tokens(by_drift_reference *reference, const char *name,

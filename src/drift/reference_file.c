@@ -202,7 +202,7 @@ static by_status parse_kept(by__drift_feature *f, const char *file, const json_t
     for (size_t i = 0; i < n; i++) {
         BY_TRY(parse_value(f, file, json_array_get(list, i), error));
     }
-    return BY_OK;
+    return texts ? by__drift_index_values(f, error) : BY_OK;
 }
 
 /* Reads the role of the last feature. */

@@ -101,12 +101,33 @@ static bool is_stopped(void *user)
     return p->lost != BY_OK || (p->options->stop != NULL && p->options->stop(p->options->user));
 }
 
+/* The newest checkpoint of a run that is resumed, whether it is valid or not; NULL: there is none,
+ * or the run is new. */
+static by_status find_resumed(char **out, const by__job *job, by_error *error)
+{
+    uint64_t *steps;
+    size_t count;
+    *out = NULL;
+    if (job->options->resume == NULL || job->checkpoints == NULL ||
+        !by__path_exists(job->checkpoints)) {
+        return BY_OK;
+    }
+    BY_TRY(by__root_steps(&steps, &count, job->checkpoints, error));
+    by_status status = count == 0 ? BY_OK : by__step_path(out, job->checkpoints, steps[0], error);
+    free(steps);
+    return status;
+}
+
 static by_status open_data(by__job *job, const by_train_options *progress, by_error *error)
 {
+    char *resumed;
     const by_trainer_options *own = job->options->trainer;
+    BY_TRY(find_resumed(&resumed, job, error));
     const by_task_request request = {
-        .purpose = BY_TASK_TRAIN, .config = job->config, .progress = progress};
-    return by_task_open(&job->data, own == NULL ? NULL : own->task, &request, error);
+        .purpose = BY_TASK_TRAIN, .config = job->config, .resumed = resumed, .progress = progress};
+    by_status status = by_task_open(&job->data, own == NULL ? NULL : own->task, &request, error);
+    free(resumed);
+    return status;
 }
 
 /* Rank 0 opens the data first: it may pack text into files that the others read. */

@@ -99,7 +99,8 @@ static by_status plan_data(by__job *job, by_error *error)
                             .memory = by_trainer_memory(job->trainer),
                             .size = by_trainer_size(job->trainer),
                             .train_examples = job->data->train_examples,
-                            .valid_examples = job->data->valid_examples};
+                            .valid_examples = job->data->valid_examples,
+                            .text = job->data->summary};
     send(job, &event);
     return by__job_fits(job, error);
 }

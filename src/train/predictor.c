@@ -7,6 +7,7 @@
 
 #include "banyan/train.h"
 #include "base/base.h"
+#include "data/row_table.h"
 #include "train/table_cells.h"
 
 #define MOST_BATCH  4096
@@ -76,17 +77,6 @@ size_t by_predictor_input_count(const by_predictor_input *input)
 
 /* ---- tables ---- */
 
-static void add_cell(by__text *csv, const char *text)
-{
-    by__text_add(csv, "\"");
-    for (const char *quote; (quote = strchr(text, '"')) != NULL; text = quote + 1) {
-        by__text_add_bytes(csv, text, (size_t)(quote - text));
-        by__text_add(csv, "\"\"");
-    }
-    by__text_add(csv, text);
-    by__text_add(csv, "\"");
-}
-
 static size_t count_columns(const by_task_data *data)
 {
     by_column_type column;
@@ -100,32 +90,14 @@ static size_t count_columns(const by_task_data *data)
 by_status by__table_of_cells(by_table **out, const by_task_data *data, const char *const *cells,
                              size_t rows, by_error *error)
 {
-    by__text csv = {0};
     by_column_type *types = NULL;
     size_t columns = count_columns(data);
-    by_status status =
-        by__alloc((void **)&types, columns + 1, sizeof *types, "column types", error);
-    for (size_t i = 0; i < columns && status == BY_OK; i++) {
+    const by_encoding *learned = data->task->encoding == NULL ? NULL : data->task->encoding(data);
+    BY_TRY(by__alloc((void **)&types, columns + 1, sizeof *types, "column types", error));
+    for (size_t i = 0; i < columns; i++) {
         (void)data->task->column(data, i, &types[i]);
-        by__text_add(&csv, i == 0 ? "" : ",");
-        add_cell(&csv, types[i].name);
     }
-    for (size_t i = 0; i < rows * columns; i++) {
-        by__text_add(&csv, i % columns == 0 ? "\n" : ",");
-        if (cells[i] == NULL) {
-            by__text_add(&csv, "NA");
-        } else {
-            add_cell(&csv, cells[i]);
-        }
-    }
-    if (status == BY_OK && csv.failed) {
-        status = by_error_set(error, BY_EMEMORY, "out of memory: rows");
-    }
-    if (status == BY_OK) {
-        const by_table_options options = {.types = types, .type_count = columns};
-        status = by_table_parse(out, "the rows", csv.data, csv.length, &options, error);
-    }
-    by__text_free(&csv);
+    by_status status = by__row_table(out, types, columns, learned, cells, rows, error);
     free(types);
     return status;
 }

@@ -67,7 +67,7 @@ static void test_csv(void **state)
     const by_column *zip = by_table_find(t, "zip");
     assert_int_equal(zip->categories[3], zip->categories[0]);
     assert_int_equal(zip->value_count, 2);
-    assert_int_equal(by_table_find(t, "n")->kind, BY_COLUMN_CATEGORY); /* "1,5" is no number */
+    assert_true(by_table_find(t, "n")->numbers[0] == 1.5); /* a decimal comma */
     by_table_close(&t);
     t = parse("x\n1\n2\n", NULL);
     assert_int_equal(by_table_rows(t), 2);
@@ -99,14 +99,12 @@ static void test_csv_errors(void **state)
         {"a,b\n1,x\"y\n", {0}, "t.csv:2: column 2: a quote inside a cell"},
         {"a,b\n1,2\n3,\"y\n4,5\n", {0}, "t.csv:3: column 2: the quote that opens"},
         {"a,b\n1,\"y\" \n", {0}, "t.csv:2: column 2: text behind the quote"},
-        {"a,b\r1,2\r", {0}, "t.csv:1: column 2: a carriage return without"},
-        {"a,b\n1,2\r", {0}, "t.csv:2: column 2: a carriage return without"},
-        {"a,a\n1,2\n", {0}, "t.csv:1: two columns are named 'a'"},
+        {"a,a\n1,2\n", {0}, "t.csv:1: columns 1 and 2 are both named 'a'"},
         {"a,\n1,2\n", {0}, "t.csv:1: column 2 has no name"},
         {"a,\xff\n1,2\n", {0}, "t.csv:1: column 2 has a name that is not UTF-8"},
         {"a,b\n1,2\n3,four\n",
          {.types = number, .type_count = 1},
-         "t.csv:3: column 2, 'b': 'four' is not a number"},
+         "t.csv:3: column 'b': 'four' is not a number"},
         {"a,b\n1,2\n", {.types = absent, .type_count = 1}, "t.csv: there is no column 'z'"},
     };
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
@@ -193,7 +191,7 @@ static void test_damaged_rows(void **state)
                     {4, 2, "the row has at least 4 cells, but the header has 3"},
                     {5, 3, "column 2: text behind the quote that closes the cell"},
                     {9, 5, "there is no value in 'y'"},
-                    {10, 6, "column 3, 'y': 'high' is not a number"},
+                    {10, 6, "column 'y': 'high' is not a number"},
                     {11, 7, "column 2: a quote inside a cell"},
                     {13, 9, "column 2: the quote that opens this cell is never closed"}};
     const by_column_type target = {"y", BY_COLUMN_NUMBER};
@@ -277,11 +275,12 @@ static void test_regression(void **state)
     by_array_set_close(&set);
 
     assert_int_equal(by_encoding_apply(e, t, true, &set, &error), BY_EFORMAT);
-    assert_string_equal(error.message, "t.csv: there is no column 'price'");
+    assert_string_equal(error.message, "t.csv: there is no column 'price'; its columns, separated "
+                                       "by a comma: colour, size");
     by_table_close(&t);
     t = parse("colour,size,price\nred,5,1\nred,5,\n", NULL);
     assert_int_equal(by_encoding_apply(e, t, true, &set, &error), BY_EFORMAT);
-    assert_string_equal(error.message, "t.csv: row 2 has no target in 'price'");
+    assert_string_equal(error.message, "t.csv:3: there is no target in 'price'");
     by_table_close(&t);
     t = parse("colour,size\n5,5\n", NULL);
     assert_int_equal(by_encoding_apply(e, t, false, &set, &error), BY_EFORMAT);
@@ -305,9 +304,8 @@ static void test_classification(void **state)
     assert_string_equal(by_encoding_class(e, 0), "c\"at");
     assert_string_equal(by_encoding_class(e, 1), "dog");
     assert_int_equal(by_encoding_apply(e, t, true, &set, &error), BY_EFORMAT);
-    assert_string_equal(error.message,
-                        "t.csv: row 4: 'eel' in 'kind' is none of the 2 classes that "
-                        "were learned");
+    assert_string_equal(error.message, "t.csv:5: 'eel' in 'kind' is none of the 2 classes that "
+                                       "were learned");
     by_table_close(&t);
     t = parse("a,kind\n1,dog\n2,\"c\"\"at\"\n", NULL);
     assert_int_equal(by_encoding_apply(e, t, true, &set, &error), BY_OK);
@@ -330,14 +328,16 @@ static void test_encoding_refusals(void **state)
     by_encoding_options options = {.target = "c"};
     static const char *const both[] = {"a", "b"};
     assert_int_equal(by_encoding_learn(&e, t, &whole, &options, &error), BY_EARG);
-    assert_string_equal(error.message, "t.csv: there is no column 'c'");
+    assert_string_equal(error.message, "t.csv: there is no column 'c'; did you mean 'a'? Its "
+                                       "columns, separated by a comma: a, b");
     options = (by_encoding_options){.ignore = both, .ignore_count = 2};
     assert_int_equal(by_encoding_learn(&e, t, &whole, &options, &error), BY_EARG);
     assert_string_equal(error.message, "t.csv: no column is left as a feature");
     options = (by_encoding_options){0};
     assert_int_equal(by_encoding_learn(&e, t, &other, &options, &error), BY_EARG);
     assert_int_equal(by_encoding_learn(&e, t, &whole, &options, &error), BY_EFORMAT);
-    assert_string_equal(error.message, "t.csv: a value of column 'b' is not UTF-8");
+    assert_string_equal(error.message, "t.csv:3: a value of column 'b' is not UTF-8; iconv "
+                                       "converts files of other encodings");
     assert_null(e);
     by_table_close(&t);
     static const char *const bad[] = {
@@ -401,8 +401,7 @@ static void test_json(void **state)
         {"{}", "t.jsonl: there are no rows"},
         {"{\"a\": 1}\n[1]", "t.jsonl:2: not a JSON object"},
         {"{\"a\": 1}\n\n{\"a\": tru}", "t.jsonl:3: "},
-        {"{\"a\": [1]}", "t.jsonl:1: 'a': a cell is a text, a number or null"},
-        {"{\"a\": true}", "t.jsonl:1: 'a': a cell is a text, a number or null"},
+        {"{\"a\": [1]}", "t.jsonl:1: 'a': a cell is a text, a number, true, false or null"},
         {"{\"\": 1}", "t.jsonl:1: a column has no name"},
     };
     by_table *t;
@@ -433,7 +432,7 @@ static void test_json(void **state)
     const by_table_options options = {.types = types, .type_count = 1};
     assert_int_equal(by_table_parse(&t, "t.ndjson", text, strlen(text), &options, &error),
                      BY_EFORMAT);
-    assert_string_equal(error.message, "t.ndjson:1: 'b': 'x' is not a number");
+    assert_string_equal(error.message, "t.ndjson:1: column 'b': 'x' is not a number");
     for (size_t i = 0; i < BY_ARRAY_LENGTH(wrong); i++) {
         assert_int_equal(
             by_table_parse(&t, "t.jsonl", wrong[i].text, strlen(wrong[i].text), NULL, &error),

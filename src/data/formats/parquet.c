@@ -13,7 +13,17 @@
 
 enum { BOOLEAN = 0, INT32, INT64, INT96, FLOAT, DOUBLE, BYTE_ARRAY, FIXED };
 enum { REQUIRED = 0, OPTIONAL, REPEATED };
-enum { CONVERTED_DECIMAL = 5, CONVERTED_UINT_8 = 11, CONVERTED_UINT_64 = 14 };
+enum {
+    CONVERTED_DECIMAL = 5,
+    CONVERTED_DATE,
+    CONVERTED_TIME_MILLIS,
+    CONVERTED_TIME_MICROS,
+    CONVERTED_TIMESTAMP_MILLIS,
+    CONVERTED_TIMESTAMP_MICROS,
+    CONVERTED_UINT_8 = 11,
+    CONVERTED_UINT_64 = 14
+};
+enum { LOGICAL_DECIMAL = 5, LOGICAL_DATE, LOGICAL_TIME, LOGICAL_TIMESTAMP, LOGICAL_INTEGER = 10 };
 
 /* An element of the schema, which is stored in depth-first order. */
 typedef struct element {
@@ -25,6 +35,8 @@ typedef struct element {
     int64_t children;
     int converted; /* -1: none */
     int scale;
+    bool is_unsigned;
+    by_time time;
 } element;
 
 /* State of the traversal of the schema. */
@@ -38,7 +50,8 @@ typedef struct walk {
 
 bool by__parquet_is(const uint8_t *data, size_t size)
 {
-    return size >= MAGIC_BYTES && memcmp(data, "PAR1", MAGIC_BYTES) == 0;
+    return size >= MAGIC_BYTES &&
+           (memcmp(data, "PAR1", MAGIC_BYTES) == 0 || memcmp(data, "PARE", MAGIC_BYTES) == 0);
 }
 
 static by_status damaged(const by__parquet *p, const char *what, by_error *error)
@@ -47,6 +60,81 @@ static by_status damaged(const by__parquet *p, const char *what, by_error *error
 }
 
 /* ---- the schema ---- */
+
+/* Reads the unit of a time: a struct with one field, whose number tells it. */
+static by_time_unit read_unit(by__thrift *t)
+{
+    static const by_time_unit units[] = {BY_UNIT_NONE, BY_UNIT_MILLISECOND, BY_UNIT_MICROSECOND,
+                                         BY_UNIT_NANOSECOND};
+    by__thrift_field field = {0};
+    by_time_unit unit = BY_UNIT_NONE;
+    while (by__thrift_next(t, &field)) {
+        unit = field.id > 0 && field.id < (int)BY_ARRAY_LENGTH(units) ? units[field.id] : unit;
+        by__thrift_skip(t, field.type);
+    }
+    return unit;
+}
+
+/* Reads the parameters of a logical type, whose fields 1 and 2 are: scale and precision, bits and
+ * sign, or zone and unit. */
+static void read_parameters(by__thrift *t, int type, element *out)
+{
+    by__thrift_field field = {0};
+    bool is_time = type == LOGICAL_TIME || type == LOGICAL_TIMESTAMP;
+    while (by__thrift_next(t, &field)) {
+        if (is_time && field.id == 2 && field.type == BY__THRIFT_STRUCT) {
+            out->time.unit = read_unit(t);
+            continue;
+        }
+        int64_t value = by__thrift_integer(t, field.type);
+        if (is_time && field.id == 1) {
+            out->time.origin = value != 0 ? BY_ORIGIN_UTC : BY_ORIGIN_LOCAL;
+        } else if (type == LOGICAL_INTEGER && field.id == 2) {
+            out->is_unsigned = value == 0;
+        } else if (type == LOGICAL_DECIMAL && field.id == 1) {
+            out->scale = (int)value;
+        }
+    }
+}
+
+/* Reads a logical type: a struct with one field, whose number tells which. */
+static void read_logical(by__thrift *t, element *out)
+{
+    by__thrift_field field = {0};
+    while (by__thrift_next(t, &field)) {
+        if (field.type != BY__THRIFT_STRUCT) {
+            by__thrift_skip(t, field.type);
+            continue;
+        }
+        int type = field.id;
+        read_parameters(t, type, out);
+        out->converted = type == LOGICAL_DECIMAL ? CONVERTED_DECIMAL : out->converted;
+        if (type == LOGICAL_DATE) {
+            out->time = (by_time){BY_UNIT_DAY, BY_ORIGIN_ANY};
+        } else if (type == LOGICAL_TIME) {
+            out->time.origin = BY_ORIGIN_MIDNIGHT;
+        }
+    }
+}
+
+/* The time of a file without logical types, which do not tell the zone. */
+static by_time converted_time(const element *e)
+{
+    switch (e->converted) {
+    case CONVERTED_DATE:
+        return (by_time){BY_UNIT_DAY, BY_ORIGIN_ANY};
+    case CONVERTED_TIME_MILLIS:
+        return (by_time){BY_UNIT_MILLISECOND, BY_ORIGIN_MIDNIGHT};
+    case CONVERTED_TIME_MICROS:
+        return (by_time){BY_UNIT_MICROSECOND, BY_ORIGIN_MIDNIGHT};
+    case CONVERTED_TIMESTAMP_MILLIS:
+        return (by_time){BY_UNIT_MILLISECOND, BY_ORIGIN_ANY};
+    case CONVERTED_TIMESTAMP_MICROS:
+        return (by_time){BY_UNIT_MICROSECOND, BY_ORIGIN_ANY};
+    default:
+        return e->type == INT96 ? (by_time){BY_UNIT_NANOSECOND, BY_ORIGIN_ANY} : (by_time){0};
+    }
+}
 
 static void read_element(by__thrift *t, element *out)
 {
@@ -75,10 +163,17 @@ static void read_element(by__thrift *t, element *out)
         case 7:
             out->scale = (int)by__thrift_integer(t, field.type);
             break;
+        case 10:
+            if (field.type == BY__THRIFT_STRUCT) {
+                read_logical(t, out);
+                break;
+            }
+            /* fallthrough */
         default:
             by__thrift_skip(t, field.type);
         }
     }
+    out->time = out->time.unit == BY_UNIT_NONE ? converted_time(out) : out->time;
 }
 
 /* Determines the kind of a column's values. */
@@ -88,7 +183,10 @@ static void choose_kind(by__parquet_column *c, const element *e, bool repeated)
     c->width = e->width;
     c->scale = e->scale;
     c->is_decimal = e->converted == CONVERTED_DECIMAL;
-    c->is_unsigned = e->converted >= CONVERTED_UINT_8 && e->converted <= CONVERTED_UINT_64;
+    c->is_unsigned =
+        e->is_unsigned || (e->converted >= CONVERTED_UINT_8 && e->converted <= CONVERTED_UINT_64);
+    c->time = e->type == INT32 || e->type == INT64 || e->type == INT96 ? e->time : (by_time){0};
+    c->is_truth = e->type == BOOLEAN;
     c->kind = BY__PARQUET_OTHER;
     if (repeated) {
         c->problem = "it is a list or a map";
@@ -109,7 +207,7 @@ static void choose_kind(by__parquet_column *c, const element *e, bool repeated)
 }
 
 static by_status add_column(walk *w, const element *e, const by__text *path, unsigned levels,
-                            bool repeated)
+                            size_t list_length)
 {
     by__parquet *p = w->file;
     if (p->column_count == MAX_COLUMNS) {
@@ -126,12 +224,15 @@ static by_status add_column(walk *w, const element *e, const by__text *path, uns
     if (strlen(c->name) != path->length || !by__utf8_valid(c->name, path->length)) {
         return damaged(p, "the name of a column is not UTF-8", w->error);
     }
-    choose_kind(c, e, repeated);
+    choose_kind(c, e, list_length > 0);
+    c->list_length = list_length;
     return BY_OK;
 }
 
-/* Reads the next element and, if it is a group, its children. */
-static by_status walk_element(walk *w, by__text *path, unsigned levels, bool repeated, int depth)
+/* Reads the next element and, if it is a group, its children. list_length: bytes of the path of the
+ * list that it is in; 0: none. */
+static by_status walk_element(walk *w, by__text *path, unsigned levels, size_t list_length,
+                              int depth)
 {
     if (w->next == w->count || depth > MAX_DEPTH) {
         return damaged(w->file, "its schema does not close", w->error);
@@ -147,13 +248,15 @@ static by_status walk_element(walk *w, by__text *path, unsigned levels, bool rep
         return damaged(w->file, "a column's name has more than 1,024 bytes", w->error);
     }
     levels += e->repetition != REQUIRED;
-    repeated = repeated || e->repetition == REPEATED;
+    if (list_length == 0 && e->repetition == REPEATED) {
+        list_length = before > 0 ? before : path->length; /* "tags.list.element" is in "tags" */
+    }
     by_status status = BY_OK;
     if (e->type >= 0 && e->children == 0) {
-        status = add_column(w, e, path, levels, repeated);
+        status = add_column(w, e, path, levels, list_length);
     }
     for (int64_t i = 0; i < e->children && status == BY_OK; i++) {
-        status = walk_element(w, path, levels, repeated, depth + 1);
+        status = walk_element(w, path, levels, list_length, depth + 1);
     }
     path->length = before;
     return status;
@@ -173,7 +276,7 @@ static by_status read_schema(by__parquet *p, by__thrift *t, by__thrift_type type
                            ? damaged(p, "its schema cannot be read", error)
                            : BY_OK;
     for (int64_t i = 0; status == BY_OK && i < elements[0].children; i++) {
-        status = walk_element(&w, &path, 0, false, 1);
+        status = walk_element(&w, &path, 0, 0, 1);
     }
     by__text_free(&path);
     free(elements);
@@ -211,11 +314,16 @@ static void read_chunk_metadata(by__thrift *t, by__parquet_chunk *out)
     out->begin = (uint64_t)(dictionary > 0 && dictionary < data ? dictionary : data);
 }
 
-static void read_chunk(by__thrift *t, by__parquet_chunk *out)
+static void read_chunk(by__thrift *t, by__parquet_chunk *out, by__parquet_column *column)
 {
     by__thrift_field field = {0};
     *out = (by__parquet_chunk){0};
     while (by__thrift_next(t, &field)) {
+        if (field.id == 8 || field.id == 9) { /* how it is encrypted, its encrypted metadata */
+            column->kind = BY__PARQUET_OTHER;
+            column->problem = "it is encrypted";
+            column->list_length = 0;
+        }
         if (field.id == 3 && field.type == BY__THRIFT_STRUCT) {
             read_chunk_metadata(t, out);
         } else {
@@ -235,7 +343,7 @@ static by_status read_group(by__parquet *p, by__thrift *t, uint64_t *rows, by_er
         if (field.id == 1) {
             count = by__thrift_list(t, field.type, BY__THRIFT_STRUCT);
             for (size_t i = 0; i < count && count == p->column_count; i++) {
-                read_chunk(t, &chunks[i]);
+                read_chunk(t, &chunks[i], &p->columns[i]);
             }
             if (count != p->column_count) {
                 return damaged(p, "a row group does not have every column", error);
@@ -248,14 +356,15 @@ static by_status read_group(by__parquet *p, by__thrift *t, uint64_t *rows, by_er
     }
     for (size_t i = 0; i < count; i++) {
         by__parquet_chunk *c = &chunks[i];
-        if (*rows == 0 && c->values == 0) {
-            *c = (by__parquet_chunk){0}; /* of a file without rows, which may lack offsets */
+        if ((*rows == 0 && c->values == 0) || p->columns[i].kind == BY__PARQUET_OTHER) {
+            *c = (by__parquet_chunk){0}; /* of a file without rows, which may lack offsets, or not
+                                            to be read */
             continue;
         }
         if (c->begin < MAGIC_BYTES || c->begin > p->size || c->size > p->size - c->begin) {
             return damaged(p, "a chunk is not within the file", error);
         }
-        if (p->columns[i].kind != BY__PARQUET_OTHER && c->values != *rows) {
+        if (c->values != *rows) {
             return damaged(p, "a chunk does not have as many values as its group has rows", error);
         }
     }
@@ -290,9 +399,14 @@ static by_status read_metadata(by__parquet *p, uint64_t most, by_error *error)
 {
     const size_t tail = MAGIC_BYTES + 4;
     by__thrift_field field = {0};
+    if (p->size >= MAGIC_BYTES && memcmp(p->data, "PARE", MAGIC_BYTES) == 0) {
+        return by_error_set(error, BY_EFORMAT,
+                            "%s: an encrypted Parquet file: write it anew without encryption",
+                            p->name);
+    }
     if (p->size < MAGIC_BYTES + tail ||
         memcmp(p->data + p->size - MAGIC_BYTES, "PAR1", MAGIC_BYTES) != 0) {
-        return damaged(p, "it does not end with PAR1: it is cut short, or encrypted", error);
+        return damaged(p, "it does not end with PAR1: it is cut short", error);
     }
     const uint8_t *n = p->data + p->size - tail;
     uint32_t length =

@@ -10,6 +10,7 @@
 #ifndef BY_DATA_FORMATS_PARQUET_H
 #define BY_DATA_FORMATS_PARQUET_H
 
+#include "banyan/table.h"
 #include "base/base.h"
 
 typedef enum by__parquet_kind {
@@ -23,11 +24,14 @@ typedef struct by__parquet_column {
     char *name; /* of a field of a struct: "struct.field" */
     by__parquet_kind kind;
     const char *problem; /* why the kind is OTHER */
+    size_t list_length;  /* of a list or map: bytes of `name` that name it; 0: neither */
+    by_time time;        /* what integers count, if that is time */
     int physical;        /* Parquet's physical type */
     int width;           /* length of FIXED_LEN_BYTE_ARRAY */
     int scale;           /* of decimals: value = integer / 10^scale */
     bool is_decimal;
     bool is_unsigned;
+    bool is_truth;   /* integers 1 and 0 */
     unsigned levels; /* definition level of a value that is not null */
 } by__parquet_column;
 
@@ -69,6 +73,7 @@ typedef struct by__parquet_values {
     size_t byte_capacity;
 } by__parquet_values;
 
+/* Whether data begins as a Parquet file does, encrypted ones included. */
 bool by__parquet_is(const uint8_t *data, size_t size);
 /* Reads the metadata of a file in memory. BY_EFORMAT: it is damaged, or has more than `most` rows;
  * must be closed in any case. */
@@ -112,6 +117,9 @@ bool by__parquet_hybrid_next(by__parquet_hybrid *hybrid, uint32_t *out);
 by_status by__parquet_plain(const by__parquet *file, const by__parquet_column *column,
                             const uint8_t *data, size_t size, size_t count, by__parquet_values *out,
                             by_error *error);
+/* Refuses a column of kind OTHER, naming what it is. */
+by_status by__parquet_refuse(const by__parquet *file, const by__parquet_column *column,
+                             by_error *error);
 by_status by__parquet_damaged(const by__parquet *file, const by__parquet_column *column,
                               const char *what, by_error *error);
 

@@ -290,14 +290,20 @@ static by_status read_chunk(reading *r)
     return BY_OK;
 }
 
+by_status by__parquet_refuse(const by__parquet *file, const by__parquet_column *c, by_error *error)
+{
+    int length = (int)(c->list_length > 0 && c->list_length < 60 ? c->list_length : 60);
+    return by_error_set(error, BY_EFORMAT, "%s: column '%.*s' cannot be read: %s", file->name,
+                        length, c->name, c->problem);
+}
+
 by_status by__parquet_read_group(const by__parquet *file, size_t column, size_t group,
                                  by__parquet_values *out, by_error *error)
 {
     const by__parquet_column *c = &file->columns[column];
     const by__parquet_chunk *chunk = &file->chunks[group * file->column_count + column];
     if (c->kind == BY__PARQUET_OTHER) {
-        return by_error_set(error, BY_EFORMAT, "%s: column '%.60s' cannot be read: %s", file->name,
-                            c->name, c->problem);
+        return by__parquet_refuse(file, c, error);
     }
     reading r = {
         .file = file,

@@ -79,10 +79,14 @@ static by_status find_column(size_t *out, const by__parquet *file, const char *f
     size_t count = 0;
     for (size_t i = 0; i < file->column_count; i++) {
         const by__parquet_column *c = &file->columns[i];
-        if (strcmp(c->name, field) != 0) {
+        bool is_list = c->list_length > 0 && c->list_length == strlen(field) &&
+                       memcmp(c->name, field, c->list_length) == 0;
+        if (strcmp(c->name, field) != 0 && !is_list) {
             if (count < BY_ARRAY_LENGTH(names)) {
                 names[count++] = c->name;
             }
+        } else if (c->kind == BY__PARQUET_OTHER) {
+            return by__parquet_refuse(file, c, error);
         } else if (c->kind != BY__PARQUET_TEXT) {
             return by_error_set(error, BY_EFORMAT, "%s: column '%.60s' holds no text", file->name,
                                 field);

@@ -169,7 +169,10 @@ by_status by__parquet_plain(const by__parquet *p, const by__parquet_column *c, c
             if (c->kind == BY__PARQUET_TEXT) {
                 BY_TRY(take_text(out, data + at, width, &value, error));
             } else if (!take_number(c, data + at, width, &value)) {
-                return by__parquet_damaged(p, c, "a number is out of range", error);
+                return by_error_set(error, BY_EFORMAT, "%s: column '%.60s' has %s", p->name,
+                                    c->name,
+                                    c->physical == INT96 ? "a time that is not in 1678 to 2261"
+                                                         : "a number above 2^63 - 1");
             }
             at += width;
         }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/table_parts.h"
+#include "data/table_cell.h"
 #include "serve/features/feature_cache.h"
 #include "serve/messages.h"
 #include "serve/observe/metrics.h"
@@ -80,8 +80,8 @@ static void judge(const by__feature_fetch *f, by__feature_slot *slot,
     if (ttl > 0.0 && now - slot->time > ttl) {
         slot->outcome = BY__FEATURE_STALE;
     } else if (text != NULL && is_number_column(f->columns, column->column) &&
-               !by__table_missing(text, strlen(text)) &&
-               !by__table_number(text, strlen(text), &number)) {
+               !by__cell_missing(text, strlen(text)) &&
+               !by__cell_number(text, strlen(text), '.', &number)) {
         slot->outcome = BY__FEATURE_UNUSABLE;
     }
 }

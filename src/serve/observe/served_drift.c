@@ -7,7 +7,7 @@
 #include "banyan/table.h"
 #include "base/paths.h"
 #include "data/row_cell.h"
-#include "data/table_parts.h"
+#include "data/table_cell.h"
 #include "serve/messages.h"
 #include "serve/observe/metrics.h"
 
@@ -21,7 +21,8 @@ struct by__served_drift {
     by_drift_watch *watch;
     const by__log *log;
     size_t tokens; /* index of the feature of tokens; the number of features if there is none */
-    bool *read;    /* [features] whether the model reads that column of a table */
+    by_encoding *encoding; /* of a model of tables; NULL: none */
+    bool *read;            /* [features] whether the model reads that column of a table */
 };
 
 /* Marks the columns that the encoding next to the weights has; other models have no encoding. The
@@ -29,7 +30,6 @@ struct by__served_drift {
 static by_status mark_columns(by__served_drift *d, const char *directory, by_error *error)
 {
     size_t features = by_drift_reference_features(d->reference);
-    by_encoding *encoding = NULL;
     char *text = NULL;
     const char *name;
     size_t length;
@@ -43,17 +43,16 @@ static by_status mark_columns(by__served_drift *d, const char *directory, by_err
     if (by__path_exists(path)) {
         status = by__file_read(&text, &length, path, MOST_ENCODING, error);
         if (status == BY_OK) {
-            status = by_encoding_parse(&encoding, path, text, length, error);
+            status = by_encoding_parse(&d->encoding, path, text, length, error);
         }
     }
-    for (size_t i = 0; encoding != NULL && (name = by_encoding_feature(encoding, i, &kind)) != NULL;
-         i++) {
+    for (size_t i = 0;
+         d->encoding != NULL && (name = by_encoding_feature(d->encoding, i, &kind)) != NULL; i++) {
         size_t feature = by_drift_reference_find(d->reference, name);
         if (feature < features) {
             d->read[feature] = true;
         }
     }
-    by_encoding_close(&encoding);
     free(text);
     free(path);
     return status;
@@ -98,6 +97,7 @@ void by__served_drift_close(by__served_drift **drift)
         *drift = NULL;
         by_drift_watch_close(&d->watch);
         by_drift_reference_close(&d->reference);
+        by_encoding_close(&d->encoding);
         free(d->read);
         free(d);
     }
@@ -116,6 +116,11 @@ size_t by__served_drift_least(const by__served_drift *drift)
 size_t by__served_drift_features(const by__served_drift *drift)
 {
     return by_drift_reference_features(drift->reference);
+}
+
+const by_encoding *by__served_drift_encoding(const by__served_drift *drift)
+{
+    return drift->encoding;
 }
 
 const char *by__served_drift_feature(const by__served_drift *drift, size_t index,
@@ -164,19 +169,24 @@ void by__served_drift_tokens(by__served_drift *drift, const int32_t *ids, size_t
 /* The number that a value is, or that its text is in a table; NaN: none. */
 static double number_of(const json_t *value)
 {
-    const char *text = json_string_value(value);
+    char digits[BY__CELL_DIGITS];
     double number = NAN;
     if (json_is_number(value)) {
         return json_number_value(value);
     }
-    return text != NULL && by__table_number(text, strlen(text), &number) ? number : NAN;
+    const char *text = by__row_cell_text(digits, value);
+    bool is_number = text != NULL && by__cell_as_number(text, strlen(text), '.', &number);
+    return is_number ? number : NAN;
 }
 
 /* Returns the category that a cell is for the model; NULL if it is missing. */
-static const char *category_of(char digits[BY__CELL_DIGITS], const json_t *value)
+static const char *category_of(char digits[BY__CELL_DIGITS], const by__served_drift *d,
+                               size_t feature, const json_t *value)
 {
     const char *text = by__row_cell_text(digits, value);
-    return text == NULL || by__table_missing(text, strlen(text)) ? NULL : text;
+    bool missing = text == NULL || (by__cell_missing(text, strlen(text)) &&
+                                    !by_drift_reference_has(d->reference, feature, text));
+    return missing ? NULL : text;
 }
 
 /* A value of a row, which the model reads as a cell of a table, or (predicted) of an answer. */
@@ -191,7 +201,8 @@ static void count_value(by__served_drift *d, size_t feature, by_drift_kind kind,
         by_drift_watch_number(d->watch, feature, number_of(value));
     } else if (kind == BY_DRIFT_CATEGORY) {
         by_drift_watch_category(d->watch, feature,
-                                predicted ? json_string_value(value) : category_of(digits, value));
+                                predicted ? json_string_value(value)
+                                          : category_of(digits, d, feature, value));
     }
 }
 
@@ -265,13 +276,20 @@ static json_t *real(double value)
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+/* Null where nothing was compared: 0 would say that nothing has drifted. */
+static json_t *figure(const by_drift_verdict *v, double value)
+{
+    return real(v->compared ? value : NAN);
+}
+
 static json_t *feature_of(const by_drift_verdict *v)
 {
-    return json_pack("{ss sf so so so so so so so so sb}", "name", v->feature, "samples",
+    return json_pack("{ss sf so so so so so so so so so}", "name", v->feature, "samples",
                      v->samples, "missing", real(v->missing), "unknown", real(v->unknown),
-                     "out_of_range", real(v->out_of_range), "psi", real(v->psi), "jensen_shannon",
-                     real(v->jensen_shannon), "wasserstein", real(v->wasserstein), "ks",
-                     real(v->ks), "p", real(v->p), "detected", (int)v->detected);
+                     "out_of_range", real(v->out_of_range), "psi", figure(v, v->psi),
+                     "jensen_shannon", figure(v, v->jensen_shannon), "wasserstein",
+                     figure(v, v->wasserstein), "ks", figure(v, v->ks), "p", figure(v, v->p),
+                     "detected", v->compared ? json_boolean(v->detected) : json_null());
 }
 
 json_t *by__served_drift_state(const by__served_drift *drift)

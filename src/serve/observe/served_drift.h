@@ -4,6 +4,7 @@
 #define BY_SERVE_SERVED_DRIFT_H
 
 #include "banyan/drift.h"
+#include "banyan/table.h"
 #include "serve/observe/log.h"
 
 typedef struct by__served_drift by__served_drift;
@@ -38,6 +39,8 @@ void by__served_drift_end(by__served_drift *drift);
 const by_drift_window *by__served_drift_last(const by__served_drift *drift);
 size_t by__served_drift_least(const by__served_drift *drift);
 size_t by__served_drift_features(const by__served_drift *drift);
+/* How the model reads tables; NULL: it reads none. */
+const by_encoding *by__served_drift_encoding(const by__served_drift *drift);
 const char *by__served_drift_feature(const by__served_drift *drift, size_t index,
                                      by_drift_kind *kind);
 /* {"windows", "alarms", "filled", "requests", "detected", "features": [...]}, of the last window;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data/encoding.h"
 #include "train/tasks/examples_learned.h"
 #include "train/tasks/references.h"
 
@@ -52,6 +53,16 @@ static const by__key table_keys[] = {
      .help = "columns that are not used as features"},
     {"data", "category_columns", BY__KEY_TEXTS, BY__OWN(by__examples_keys, category_columns), "[]",
      .help = "numeric columns to treat as categories"},
+    {"data", "number_columns", BY__KEY_TEXTS, BY__OWN(by__examples_keys, number_columns), "[]",
+     .help = "columns to treat as numbers whatever share of their cells is: any other text is an "
+             "error, or with corrupt: skip a damaged row"},
+    {"data", "delimiter", BY__KEY_TEXT, BY__OWN(by__examples_keys, delimiter), "auto",
+     .choices = "auto|comma|semicolon|tab|pipe",
+     .help = "separator of the cells of CSV files; auto: found in their first rows"},
+    {"data", "decimal", BY__KEY_TEXT, BY__OWN(by__examples_keys, decimal), "auto",
+     .choices = "auto|point|comma",
+     .help = "mark in front of the fraction of a number in CSV files; auto: a comma where the "
+             "separator is another one and the numbers show it"},
 };
 const by__key_list by__table_data_keys = BY__KEY_LIST(table_keys);
 
@@ -168,42 +179,56 @@ static by_status open_image_path(by_array_set **out, by__examples *d, const char
     return status;
 }
 
-/* Lists the columns that are categories even if they are numbers: those of data.category_columns
- * or, since weights may come without the config of their run, those that were learned as such. The
- * list has room for one more. */
-static by_status list_categories(by_column_type **out, size_t *count, const by__examples *d,
-                                 by_error *error)
+/* Lists the columns whose kinds the config declares. The list has room for one more. */
+static by_status list_types(by_column_type **out, size_t *count, const by__examples_keys *keys,
+                            by_error *error)
 {
-    const by_string_list *named = &d->keys->category_columns;
-    size_t all = d->encoding == NULL ? named->count : by_encoding_categories(d->encoding);
+    const by_string_list *lists[] = {&keys->category_columns, &keys->number_columns};
+    static const by_column_kind kinds[] = {BY_COLUMN_CATEGORY, BY_COLUMN_NUMBER};
+    size_t all = lists[0]->count + lists[1]->count;
     BY_TRY(by__alloc((void **)out, all + 1, sizeof **out, "column types", error));
     *count = 0;
-    for (size_t i = 0; d->encoding == NULL && i < all; i++) {
-        (*out)[(*count)++] = (by_column_type){named->items[i], BY_COLUMN_CATEGORY};
-    }
-    if (d->encoding != NULL) {
-        by_column_kind kind;
-        const char *name;
-        for (size_t i = 0; (name = by_encoding_feature(d->encoding, i, &kind)) != NULL; i++) {
-            if (kind == BY_COLUMN_CATEGORY) {
-                (*out)[(*count)++] = (by_column_type){name, BY_COLUMN_CATEGORY};
-            }
+    for (size_t l = 0; l < BY_ARRAY_LENGTH(lists); l++) {
+        for (size_t i = 0; i < lists[l]->count; i++) {
+            (*out)[(*count)++] = (by_column_type){lists[l]->items[i], kinds[l]};
         }
     }
     return BY_OK;
 }
 
+static char separator_of(const by__examples_keys *keys)
+{
+    return strcmp(keys->delimiter, "comma") == 0       ? ','
+           : strcmp(keys->delimiter, "semicolon") == 0 ? ';'
+           : strcmp(keys->delimiter, "tab") == 0       ? '\t'
+           : strcmp(keys->delimiter, "pipe") == 0      ? '|'
+                                                       : '\0';
+}
+
+/* Opens a table: as it was learned or, before anything is, with the kinds that the config
+ * declares, since weights may come without the config of their run. `own`: a file of the config,
+ * whose separator that names; others may have another one. */
 static by_status open_table(by_table **out, by__examples *d, const char *path,
-                            const by_column_type *target, by_error *error)
+                            const by_column_type *target, bool own, by_error *error)
 {
     by_column_type *types;
     size_t count;
-    BY_TRY(list_categories(&types, &count, d, error));
+    const by__examples_keys *k = d->keys;
+    BY_TRY(list_types(&types, &count, k, error));
+    count = d->encoding == NULL ? count : 0;
     if (target != NULL) {
         types[count++] = *target;
     }
-    const by_table_options options = {.types = types,
+    const by_table_options options = {.separator = own ? separator_of(k) : '\0',
+                                      .decimal = strcmp(k->decimal, "comma") == 0   ? ','
+                                                 : strcmp(k->decimal, "point") == 0 ? '.'
+                                                                                    : '\0',
+                                      .types = types,
                                       .type_count = count,
+                                      .learned = d->encoding != NULL ? d->encoding : d->before,
+                                      .relearn = d->encoding == NULL,
+                                      .ignore = (const char *const *)k->ignore.items,
+                                      .ignore_count = d->encoding == NULL ? k->ignore.count : 0,
                                       .skip = d->skip,
                                       .required = target == NULL ? NULL : target->name};
     by_status status = by_table_open(out, path, &options, error);
@@ -269,21 +294,45 @@ static by_status open_config_images(by__examples *d, const by_task_request *r, b
 }
 
 static by_status apply_table(by_array_set **out, by__examples *d, const char *path,
-                             const by_column_type *target, by_error *error)
+                             const by_column_type *target, bool own, by_error *error)
 {
     by_table *table;
-    BY_TRY(open_table(&table, d, path, target, error));
+    BY_TRY(open_table(&table, d, path, target, own, error));
     by_status status = by_encoding_apply(d->encoding, table, target != NULL, out, error);
     by_table_close(&table);
     return status;
 }
 
-static by_status learn_table(by__examples *d, const by_table *table, by_error *error)
+/* Learns the encoding. That of the checkpoint which is resumed is kept if it is the same but for
+ * how it spells values, as those of earlier versions are. */
+static by_status learn_table(by__examples *d, const by_table *table,
+                             const by_encoding_options *options, by_error *error)
 {
-    const by_encoding_options options = {.target = d->keys->target,
-                                         .ignore = (const char *const *)d->keys->ignore.items,
-                                         .ignore_count = d->keys->ignore.count};
-    return by_encoding_learn(&d->encoding, table, &d->train_part, &options, error);
+    BY_TRY(by_encoding_learn(&d->encoding, table, &d->train_part, options, error));
+    if (d->before != NULL && by__encoding_same(d->encoding, d->before)) {
+        by_encoding_close(&d->encoding);
+        d->encoding = d->before;
+        d->before = NULL;
+    }
+    return BY_OK;
+}
+
+/* Tells what the columns are, and which cells decided that. */
+static by_status describe_table(by__examples *d, const by_table *table,
+                                const by_encoding_options *options, const by_task_request *r,
+                                by_error *error)
+{
+    char *doubts;
+    const by_train_options *to = r->progress;
+    BY_TRY(by_table_summary(table, options, &d->summary, error));
+    d->base.summary = d->summary;
+    BY_TRY(by_table_doubts(table, options, &doubts, error));
+    if (doubts[0] != '\0' && to != NULL && to->event != NULL) {
+        const by_train_event event = {.kind = BY_TRAIN_NOTE, .text = doubts};
+        to->event(to->user, &event);
+    }
+    free(doubts);
+    return BY_OK;
 }
 
 static by_status open_config_table(by__examples *d, const by_task_request *r,
@@ -292,16 +341,25 @@ static by_status open_config_table(by__examples *d, const by_task_request *r,
     by_table *table;
     const by__examples_keys *k = d->keys;
     bool apart = k->valid_table[0] != '\0';
+    const by_encoding_options options = {.target = k->target,
+                                         .ignore = (const char *const *)k->ignore.items,
+                                         .ignore_count = k->ignore.count};
     if (k->table[0] == '\0' || k->target[0] == '\0') {
         return by_error_set(
             error, BY_ECONFIG,
             "no data: set data.images=FILE and data.labels=FILE, or data.table=FILE "
             "and data.target=COLUMN");
     }
-    BY_TRY(open_table(&table, d, k->table, target, error));
+    if (r->resumed != NULL && d->encoding == NULL) {
+        d->before = by__examples_read_encoding(r->resumed);
+    }
+    BY_TRY(open_table(&table, d, k->table, target, true, error));
     by_status status = split(d, r->config, by_table_rows(table), apart, error);
     if (status == BY_OK && d->encoding == NULL) {
-        status = learn_table(d, table, error);
+        status = learn_table(d, table, &options, error);
+    }
+    if (status == BY_OK && r->purpose == BY_TASK_TRAIN) {
+        status = describe_table(d, table, &options, r, error);
     }
     if (status == BY_OK && r->purpose == BY_TASK_TRAIN) {
         status =
@@ -313,7 +371,7 @@ static by_status open_config_table(by__examples *d, const by_task_request *r,
     }
     by_table_close(&table);
     if (status == BY_OK && apart) {
-        status = apply_table(&d->valid, d, k->valid_table, target, error);
+        status = apply_table(&d->valid, d, k->valid_table, target, true, error);
         if (status == BY_OK) {
             d->valid_part = by_part_whole(by_array_set_examples(d->valid));
         }
@@ -330,7 +388,7 @@ static by_status open_path(by__examples *d, const by_task_request *r, const by_c
     if (d->encoding == NULL) {
         BY_TRY(open_image_path(&d->valid, d, r->path, error));
     } else {
-        BY_TRY(apply_table(&d->valid, d, r->path, with_targets ? target : NULL, error));
+        BY_TRY(apply_table(&d->valid, d, r->path, with_targets ? target : NULL, false, error));
     }
     d->valid_part = by_part_whole(by_array_set_examples(d->valid));
     d->is_predicted = !with_targets;
@@ -411,9 +469,11 @@ void by__examples_close(by_task_data *data)
     by__examples *d = (by__examples *)data;
     by_array_set_close(&d->train);
     by_array_set_close(&d->valid);
+    by_encoding_close(&d->before);
     by_encoding_close(&d->encoding);
     by__damage_free(&d->damage);
     by__pixel_scales_free(&d->scales);
+    free(d->summary);
     free(d->learned);
     free(d->reference);
     free(d->labels);

@@ -31,6 +31,9 @@ typedef struct by__examples_keys {
     char *target;
     by_string_list ignore;
     by_string_list category_columns;
+    by_string_list number_columns;
+    char *delimiter;
+    char *decimal;
     char *split;
 } by__examples_keys;
 
@@ -46,10 +49,12 @@ typedef struct by__examples {
     by_array_set *valid;
     by_part train_part;
     by_part valid_part;
+    by_encoding *before;     /* of the checkpoint that is resumed; NULL: none */
     by_encoding *encoding;   /* of tables; NULL: images */
     by__pixel_scales scales; /* of images */
     by_image_fit fit;        /* learned from their size, or set by the config */
     int64_t channels;        /* of a JPEG or PNG; 0: not fixed by the model */
+    char *summary;           /* of a table; NULL: none */
     char *learned;           /* what was learned, as JSON */
     char learned_hash[33];
     char *reference;     /* of a table: the text of BY_DRIFT_FILE; NULL: none */
@@ -81,10 +86,11 @@ by_status by__examples_source_of(by_source **out, const by__examples *data, cons
                                  const by_part *part, bool training, by_error *error);
 /* Gives the arrays of a set to be predicted placeholder targets ("labels" or "targets"). */
 by_status by__examples_replace_targets(by_array_set **set, const char *target, by_error *error);
-/* Implement by_task.take, for labels or numbers, and by_task.column. */
+/* Implement by_task.take, for labels or numbers, by_task.column and by_task.encoding. */
 by_status by__examples_take(const by_task_data *data, const by_task_examples *examples,
                             bool classes, by_array_set **set, by_source **source, by_error *error);
 bool by__examples_column(const by_task_data *data, size_t i, by_column_type *out);
+const by_encoding *by__examples_encoding(const by_task_data *data);
 by_status by__examples_keep(by_task_data *data, const by_config *config, by_task_kept *out,
                             by_error *error);
 by_status by__examples_check(const by_task_data *data, const by_checkpoint *checkpoint,

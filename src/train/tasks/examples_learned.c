@@ -131,6 +131,20 @@ by_status by__examples_read_learned(by__examples *d, const char *directory, bool
     return status;
 }
 
+by_encoding *by__examples_read_encoding(const char *directory)
+{
+    by_encoding *encoding = NULL;
+    char *text = NULL;
+    size_t length = 0;
+    char *path = by__path_join(directory, TABLE_FILE);
+    if (path != NULL && by__file_read(&text, &length, path, LEARNED_LIMIT, NULL) == BY_OK) {
+        (void)by_encoding_parse(&encoding, path, text, length, NULL);
+    }
+    free(text);
+    free(path);
+    return encoding;
+}
+
 by_status by__examples_name_labels(by__examples *d, by_error *error)
 {
     const by_string_list *names = &d->keys->label_names;

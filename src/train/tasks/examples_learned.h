@@ -12,6 +12,8 @@ by_status by__examples_learn(by__examples *d, by_error *error);
  * missing, the other one is read. */
 by_status by__examples_read_learned(by__examples *d, const char *directory, bool images,
                                     by_error *error);
+/* Reads the encoding in the directory of a checkpoint; NULL if it has none that can be read. */
+by_encoding *by__examples_read_encoding(const char *directory);
 const char *by__examples_learned_name(const by__examples *d);
 /* Sets the class names: the encoding's, or those of the config. */
 by_status by__examples_name_labels(by__examples *d, by_error *error);

@@ -131,3 +131,8 @@ bool by__examples_column(const by_task_data *data, size_t i, by_column_type *out
     out->name = d->encoding == NULL ? NULL : by_encoding_feature(d->encoding, i, &out->kind);
     return out->name != NULL;
 }
+
+const by_encoding *by__examples_encoding(const by_task_data *data)
+{
+    return ((const by__examples *)data)->encoding;
+}

@@ -157,5 +157,6 @@ const by__task_row by__task_regress = {
              .check = by__examples_check,
              .predict = predict,
              .take = take,
-             .column = by__examples_column},
+             .column = by__examples_column,
+             .encoding = by__examples_encoding},
 };

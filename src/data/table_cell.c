@@ -1,0 +1,158 @@
+#include "data/table_cell.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/same_value.h"
+
+#define NUMBER_LENGTH 64u /* a longer text is not a number */
+
+/* Blanks as pandas skips them around numbers. */
+static bool is_blank(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+static void trim(const char **text, size_t *length)
+{
+    while (*length > 0 && is_blank((*text)[0])) {
+        (*text)++;
+        (*length)--;
+    }
+    while (*length > 0 && is_blank((*text)[*length - 1])) {
+        (*length)--;
+    }
+}
+
+bool by__cell_missing(const char *text, size_t length)
+{
+    /* pandas._libs.parsers.STR_NA_VALUES, and "?" of the UCI repository. */
+    static const char *const marks[] = {"NA",      "N/A",     "n/a",      "NaN",      "nan",
+                                        "-NaN",    "-nan",    "null",     "NULL",     "None",
+                                        "<NA>",    "#N/A",    "#NA",      "#N/A N/A", "1.#IND",
+                                        "-1.#IND", "1.#QNAN", "-1.#QNAN", "?"};
+    trim(&text, &length);
+    if (length == 0) {
+        return true;
+    }
+    if (length > 8 || strchr("N?n-<#1", text[0]) == NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(marks); i++) {
+        if (length == strlen(marks[i]) && memcmp(text, marks[i], length) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool by__cell_number(const char *at, size_t length, char decimal, double *out)
+{
+    char text[NUMBER_LENGTH];
+    trim(&at, &length);
+    if (length == 0 || length >= sizeof text) {
+        return false;
+    }
+    memcpy(text, at, length);
+    text[length] = '\0';
+    if (decimal == ',') {
+        char *comma = strchr(text, ',');
+        if (strchr(text, '.') != NULL) {
+            return false;
+        }
+        if (comma != NULL) {
+            *comma = '.';
+        }
+    }
+    return strspn(text, "+-.0123456789eE") == length && by__parse_f64(text, out) && isfinite(*out);
+}
+
+bool by__cell_as_number(const char *text, size_t length, char decimal, double *out)
+{
+    char spelling[BY__SPELLING];
+    if (by__cell_number(text, length, decimal, out)) {
+        return true;
+    }
+    bool is_true = by__spell_value(spelling, text, length) && strcmp(spelling, "true") == 0;
+    *out = is_true ? 1.0 : 0.0;
+    return is_true || (by__spell_value(spelling, text, length) && strcmp(spelling, "false") == 0);
+}
+
+int by__cell_decimal(const char *text, size_t length)
+{
+    double number;
+    trim(&text, &length);
+    if (length == 0) {
+        return 0;
+    }
+    const char *comma = memchr(text, ',', length);
+    if (comma == NULL) {
+        return memchr(text, '.', length) != NULL && by__cell_number(text, length, '.', &number) ? -1
+                                                                                                : 0;
+    }
+    if (!by__cell_number(text, length, ',', &number)) {
+        return 0;
+    }
+    size_t whole = (size_t)(comma - text);
+    size_t fraction = 0;
+    while (whole + 1 + fraction < length && comma[1 + fraction] >= '0' &&
+           comma[1 + fraction] <= '9') {
+        fraction++;
+    }
+    bool thousands = fraction == 3 && whole > 0 && whole <= 4 && text[whole - 1] != '-' &&
+                     text[whole - 1] != '+' && text[0] != '0';
+    return thousands ? 0 : 1;
+}
+
+/* Whether the text has these bytes. */
+static bool has(const char *text, size_t length, const char *bytes)
+{
+    size_t n = strlen(bytes);
+    for (size_t i = 0; i + n <= length; i++) {
+        if (memcmp(text + i, bytes, n) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *by__cell_problem(const char *text, size_t length)
+{
+    trim(&text, &length);
+    size_t digits = 0;
+    size_t letters = 0;
+    size_t signs = 0;
+    for (size_t i = 0; i < length; i++) {
+        signs += text[i] == '+' || text[i] == '-' || text[i] == '.';
+        digits += text[i] >= '0' && text[i] <= '9';
+        letters += (text[i] >= 'a' && text[i] <= 'z') || (text[i] >= 'A' && text[i] <= 'Z');
+    }
+    if (has(text, length, "\xe2\x88\x92")) {
+        return "its minus sign is U+2212, not '-'";
+    }
+    if (has(text, length, "\xc2\xa0") || has(text, length, "\xe2\x80\xaf")) {
+        return "it has a no-break space";
+    }
+    if (digits > 0 && letters == 0 && memchr(text, ',', length) != NULL) {
+        return "it has a comma: take separators of thousands out, or set data.decimal=comma";
+    }
+    return digits > 0 && digits + signs < length
+               ? "a number has no unit, sign of a currency or other text"
+               : NULL;
+}
+
+const char *by__cell_quote(char out[64], const char *text, size_t length)
+{
+    size_t n = 0;
+    size_t most = length > 40 ? 37 : length;
+    while (most < length && most > 0 && ((unsigned char)text[most] & 0xc0) == 0x80) {
+        most--; /* not within a character */
+    }
+    out[n++] = '\'';
+    for (size_t i = 0; i < most; i++) {
+        unsigned char c = (unsigned char)text[i];
+        out[n++] = c < 0x20 || c == 0x7f ? '?' : text[i];
+    }
+    (void)snprintf(out + n, 64 - n, "%s'", most < length ? "..." : "");
+    return out;
+}
