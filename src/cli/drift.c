@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "banyan/drift_report.h"
 #include "runs.h"
@@ -22,6 +23,75 @@ static by_status write_page(const by_drift_report *report, const char *path, by_
                   : BY_OK;
 }
 
+/* Windows in which a feature has drifted. */
+static size_t alarms_of(const by_drift_report *report, size_t feature)
+{
+    size_t alarms = 0;
+    for (size_t w = 0; w < by_drift_report_windows(report); w++) {
+        alarms += by_drift_report_verdict(report, w, feature)->detected;
+    }
+    return alarms;
+}
+
+/* A distance, or "-" if nothing was compared. */
+static const char *figure(char text[32], const by_drift_verdict *v, double value)
+{
+    return cli_number(text, v->compared ? value : NAN, 4);
+}
+
+static const char *verdict_of(const by_drift_verdict *v)
+{
+    return !v->compared ? "-" : v->detected ? "yes" : "no";
+}
+
+/* Widest name on a terminal; the other columns take the rest of a line of 80. */
+#define NAME_WIDTH 24
+
+/* Prints a name cut to a width and padded; control characters become '?'. */
+static void print_name(const char *name)
+{
+    int width = 0;
+    for (const char *at = name; *at != '\0'; at++) {
+        bool begins = ((unsigned char)*at & 0xc0) != 0x80;
+        if (begins && width == NAME_WIDTH - 3 && strlen(at) > 2) {
+            fputs(".. ", stdout);
+            return;
+        }
+        width += begins;
+        putchar((unsigned char)*at < 0x20 || *at == 0x7f ? '?' : *at);
+    }
+    printf("%*s", NAME_WIDTH - width, "");
+}
+
+/* Prints the same figures as print_table, in columns. */
+static void print_columns(const by_drift_report *report)
+{
+    size_t windows = by_drift_report_windows(report);
+    if (windows > 1) {
+        printf("%zu windows, %zu with drift; the last one:\n", windows,
+               by_drift_report_alarms(report));
+    }
+    printf("%-*s%6s%9s%9s%9s%11s%9s\n", NAME_WIDTH, "feature", "drift", "PSI", "J-S", "Wasser.",
+           "p", windows > 1 ? "windows" : "");
+    for (size_t i = 0; windows > 0 && i < by_drift_report_features(report); i++) {
+        const by_drift_verdict *v = by_drift_report_verdict(report, windows - 1, i);
+        char text[3][32];
+        char p[32] = "-";
+        char with[32] = "";
+        print_name(v->feature);
+        if (v->compared) {
+            (void)snprintf(p, sizeof p, "%.3g", v->p);
+        }
+        if (windows > 1) {
+            (void)snprintf(with, sizeof with, "%zu", alarms_of(report, i));
+        }
+        printf("%6s%9s%9s%9s%11s%9s\n", verdict_of(v), figure(text[0], v, v->psi),
+               figure(text[1], v, v->jensen_shannon), figure(text[2], v, v->wasserstein), p, with);
+    }
+    printf("a feature drifts from a distance of %g on, if p is small; -: not compared\n",
+           by_drift_report_threshold(report));
+}
+
 /* Prints the verdict of the last window on each feature. */
 static void print_table(const by_drift_report *report)
 {
@@ -33,16 +103,26 @@ static void print_table(const by_drift_report *report)
            windows, by_drift_report_alarms(report));
     for (size_t i = 0; windows > 0 && i < by_drift_report_features(report); i++) {
         const by_drift_verdict *v = by_drift_report_verdict(report, windows - 1, i);
-        size_t alarms = 0;
         char text[3][32];
-        for (size_t w = 0; w < windows; w++) {
-            alarms += by_drift_report_verdict(report, w, i)->detected;
-        }
         cli_print_cell(v->feature);
-        printf("\t%s\t%s\t%s\t%s\t%s\t", v->detected ? "yes" : "no", cli_number(text[0], v->psi, 4),
-               cli_number(text[1], v->jensen_shannon, 4), cli_number(text[2], v->wasserstein, 4),
+        printf("\t%s\t%s\t%s\t%s\t%s\t", verdict_of(v), figure(text[0], v, v->psi),
+               figure(text[1], v, v->jensen_shannon), figure(text[2], v, v->wasserstein),
                threshold);
-        printf("%.3g\t%zu\n", v->p, alarms);
+        if (v->compared) {
+            printf("%.3g", v->p);
+        } else {
+            printf("-");
+        }
+        printf("\t%zu\n", alarms_of(report, i));
+    }
+}
+
+static void print_report(const by_drift_report *report)
+{
+    if (isatty(STDOUT_FILENO) != 0) {
+        print_columns(report);
+    } else {
+        print_table(report);
     }
 }
 
@@ -66,7 +146,10 @@ static by_status report_on(const char *model, const char *data, const char *fiel
     if (status == BY_OK && json) {
         printf("%s\n", text);
     } else if (status == BY_OK) {
-        print_table(report);
+        print_report(report);
+    }
+    if (status == BY_OK) {
+        status = by_drift_report_check(report, error);
     }
     free(text);
     by_drift_report_close(&report);
@@ -90,7 +173,7 @@ static int run(int argc, char **argv)
         {"field", CLI_STRING, &field, "NAME",
          "field of JSON lines, or column, that holds the text (default: prompt, else text)"},
         {"window", CLI_INTEGER_IN(1, 1 << 30), &window, "N",
-         "rows or texts per window (default 500)"},
+         "compare windows of N rows or texts instead of the whole file"},
         {"threshold", CLI_NUMBER_ABOVE(0, INFINITY), &options.threshold, "X",
          "threshold of the PSI, Jensen-Shannon and Wasserstein distances (default 0.1)"},
         {"alpha", CLI_NUMBER_ABOVE(0, 1), &options.alpha, "P",
@@ -119,15 +202,17 @@ const cli_command cli_drift = {
     .summary = "check whether data still resembles what a model was trained on",
     .usage = "banyan drift report RUN --data FILE [--out report.html]",
     .text =
-        "Compares windows of rows or texts with the reference sample in the run's checkpoint,\n"
-        "as `banyan serve` does with requests (docs/drift.md).\n"
+        "Compares rows or texts with the reference sample in the run's checkpoint, as a whole or,\n"
+        "with --window, as `banyan serve` does with requests (docs/drift.md). A file that is\n"
+        "sorted drifts from window to window, but not as a whole.\n"
         "\n"
         "examples:\n"
         "  banyan drift report runs/housing-mlp --data new.csv --out report.html\n"
         "  banyan drift report runs/chat --data payload/ --window 200 --json\n"
         "\n"
         "Prints the number of windows and of windows with drift. Then, for each feature:\n"
-        "whether the last window raises an alarm, its distances, the threshold that one of them\n"
-        "must reach, the p-value that must be small, and the number of windows in which the\n"
-        "feature drifted.",
+        "whether the last window raises an alarm (-: nothing of it could be compared), its\n"
+        "distances, the threshold that one of them must reach, the p-value that must be small,\n"
+        "and the number of windows in which the feature drifted. Fails if nothing of a column\n"
+        "that the data has, or of the predictions for a table, could be compared.",
     .run = run};

@@ -181,6 +181,7 @@ void by__drift_judge(by_drift_verdict *out, const by__drift_feature *feature,
     if ((f->kind == BY_DRIFT_TOKENS ? w->requests : all) < (double)options->least) {
         return;
     }
+    out->compared = true;
     g->count = 0;
     if (w->rows > 0.0) {
         if (numbers) {

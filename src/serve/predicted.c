@@ -33,7 +33,7 @@ json_t *by__predicted_json(const by_field *fields, size_t count)
     return out;
 }
 
-by_status by__predicted_rows_open(by__predicted_rows **out, const by_pretrained *model,
+by_status by__predicted_rows_open(by__predicted_rows **out, char **why, const by_pretrained *model,
                                   const by_table *table, by_error *error)
 {
     by__predicted_rows *r;
@@ -41,6 +41,7 @@ by_status by__predicted_rows_open(by__predicted_rows **out, const by_pretrained 
     const by_task_examples examples = {.table = table};
     by_error lacks = {0};
     *out = NULL;
+    *why = NULL;
     BY_TRY(by__alloc((void **)&r, 1, sizeof *r, "predictions", error));
     by_status status =
         by_predictor_open(&r->predictor, by_pretrained_config(model), by_pretrained_weights(model),
@@ -49,7 +50,9 @@ by_status by__predicted_rows_open(by__predicted_rows **out, const by_pretrained 
         status = by_predictor_take(&r->input, r->predictor, &examples, &lacks);
         if (status == BY_EFORMAT) {
             by__predicted_rows_close(&r);
-            return BY_OK;
+            *why = by__strdup(lacks.message);
+            return *why != NULL ? BY_OK
+                                : by_error_set(error, BY_EMEMORY, "out of memory: a message");
         }
         if (status != BY_OK) {
             (void)by_error_set(error, status, "%s", lacks.message);

@@ -15,9 +15,9 @@ json_t *by__predicted_json(const by_field *fields, size_t count);
 /* Predicts the rows of a table, one batch at a time. */
 typedef struct by__predicted_rows by__predicted_rows;
 
-/* *out is NULL if the table lacks a column that the model reads. The table may be closed
- * afterwards. */
-by_status by__predicted_rows_open(by__predicted_rows **out, const by_pretrained *model,
+/* *out is NULL if the table lacks a column that the model reads, or has cells that it cannot read,
+ * and *why then says so (freed with free()). The table may be closed afterwards. */
+by_status by__predicted_rows_open(by__predicted_rows **out, char **why, const by_pretrained *model,
                                   const by_table *table, by_error *error);
 void by__predicted_rows_close(by__predicted_rows **rows);
 /* The prediction for the next row, a new reference; its index is its place in the batch. */

@@ -27,6 +27,7 @@ END
 say "train"
 run 0 "$banyan" train rooms.yaml
 holds out "320 rows for training, 80 held out"
+holds out "columns    1 number: area (10 missing); 2 categories: kind (2 values), floor (5 values); target price, a number"
 holds out "rows/s"
 last=runs/rooms/checkpoints/step-00000300
 exists "$last/encoding.json"
@@ -83,7 +84,10 @@ sed '1s/area/size/' rooms_new.csv >renamed.csv
 python3 "$root/tests/support/write_parquet.py" renamed.csv renamed.parquet
 sed 's/"area"/"size"/' rows.jsonl >renamed.jsonl
 for data in renamed.csv renamed.parquet renamed.jsonl; do
-    run 0 "$banyan" drift report runs/rooms --data $data --window 200
+    fails=$([ $data = renamed.jsonl ] && echo 0 || echo 1)
+    run "$fails" "$banyan" drift report runs/rooms --data $data --window 200
+    grep -q "^prediction	-	-	-	-	0.1000	-	0$" out || fail "$data: $(cat out)"
+    [ "$fails" = 0 ] || holds err "nothing of 'prediction' could be compared; rows are not predicted: $data: there is no column 'area'"
     [ "$(awk -F '\t' 'NR > 3 && $2 == "yes" && $8 == 2 { print $1 }' out)" = area ] || fail "$data: $(cat out)"
 done
 nothing() { # nothing DATA MESSAGE
@@ -100,6 +104,39 @@ echo '{"time":"2026-01-01T00:00:00Z","id":"pred-1","key":"","label":3,"rating":1
 echo '{"time":"2026-01-01T00:00:00Z","id":"pred-2","row":{"x":1},"prediction":{"index":0,"value":2}}' >>lines/feedback-000001.jsonl
 nothing lines "lines: no line is a row with a column that the model was trained on, or a prediction"
 run 2 "$banyan" drift report runs/rooms
+
+say "drift: a sorted file is compared as a whole, one missing cell changes nothing, and a text in a number is named"
+{ head -n 1 rooms.csv && tail -n +2 rooms.csv | sort -t, -k4 -g; } >sorted.csv
+run 0 "$banyan" drift report runs/rooms --data sorted.csv --json
+holds out '"requests":400,"windows":1,"alarms":0,'
+run 0 "$banyan" drift report runs/rooms --data sorted.csv --window 100 --json
+holds out '"windows":4,"alarms":4,'
+sed '3s/^[^,]*/#N\/A/' sorted.csv >one.csv
+run 0 "$banyan" drift report runs/rooms --data one.csv
+grep -q "^prediction	no	0" out || fail "$(cat out)"
+sed '3s/^[^,]*/12km/' sorted.csv >odd.csv
+run 1 "$banyan" drift report runs/rooms --data odd.csv
+holds err "odd.csv:3: column 'area': '12km' is not a number"
+run 0 python3 -c 'import pty, sys; sys.exit(pty.spawn(sys.argv[1:]) >> 8)' "$banyan" drift report runs/rooms --data sorted.csv
+[ "$(tr -d '\r' <out | awk '{ if (length > n) n = length } END { print n }')" -le 80 ] || fail "wider than 80: $(cat out)"
+
+say "the same rows in other spellings: a byte-order mark, semicolons and decimal commas, categories as 1.0"
+run 0 "$banyan" predict runs/rooms rooms_new.csv
+cp out usual
+printf '\357\273\277' | cat - rooms_new.csv >marked.csv
+tr , ';' <rooms_new.csv | tr . , >comma.csv
+sed '2,$s/$/.0/' rooms_new.csv | tr , '\t' >spelled.tsv
+for data in marked.csv comma.csv spelled.tsv; do
+    run 0 "$banyan" predict runs/rooms $data
+    same usual out
+done
+sed '7s/^[^,]*/1e39/' rooms_new.csv >large.csv
+run 1 "$banyan" predict runs/rooms large.csv
+holds err "large.csv:7: column 'area': 1e+39 is too large"
+run 0 "$banyan" data stats odd.csv
+holds out "cells are not numbers, first '12km' in line 3"
+run 0 "$banyan" data stats rooms.csv --json
+holds out '"rows":400,"columns":[{"name":"area","kind":"number","missing":10,'
 
 say "the same bits with two threads, and resumed"
 run 0 "$banyan" train rooms.yaml --set train.threads=2 --set name=two
@@ -127,6 +164,8 @@ run 0 "$banyan" train rooms.yaml --set name=torn --set data.table=torn.csv --set
 holds err "left out: torn.csv, at 41: 1 rows from number 39 on: the row has only 2 cells, but the header has 4"
 holds err "at 202: 1 rows from number 200 on: there is no value in 'price'"
 holds err "'dear' is not a number"
+run 2 "$banyan" train rooms.yaml --set name=torn --set data.target=prize
+holds err "rooms.csv: there is no column 'prize'; did you mean 'price'? Its columns, separated by a comma: area, kind, floor, price"
 same "$last/model.safetensors" runs/torn/checkpoints/step-00000300/model.safetensors
 
 say "metrics are those of the predictions"

@@ -10,17 +10,18 @@ typedef struct line {
     const char *key;
     const char *colour; /* on the page; NULL: not drawn */
     size_t offset;
+    bool compares; /* it says nothing if nothing was compared */
 } line;
 
 static const line lines[] = {
-    {"psi", "#1f77b4", offsetof(by_drift_verdict, psi)},
-    {"jensen_shannon", "#2ca02c", offsetof(by_drift_verdict, jensen_shannon)},
-    {"wasserstein", "#9467bd", offsetof(by_drift_verdict, wasserstein)},
-    {"ks", NULL, offsetof(by_drift_verdict, ks)},
-    {"p", NULL, offsetof(by_drift_verdict, p)},
-    {"missing", NULL, offsetof(by_drift_verdict, missing)},
-    {"unknown", NULL, offsetof(by_drift_verdict, unknown)},
-    {"out_of_range", NULL, offsetof(by_drift_verdict, out_of_range)},
+    {"psi", "#1f77b4", offsetof(by_drift_verdict, psi), true},
+    {"jensen_shannon", "#2ca02c", offsetof(by_drift_verdict, jensen_shannon), true},
+    {"wasserstein", "#9467bd", offsetof(by_drift_verdict, wasserstein), true},
+    {"ks", NULL, offsetof(by_drift_verdict, ks), true},
+    {"p", NULL, offsetof(by_drift_verdict, p), true},
+    {"missing", NULL, offsetof(by_drift_verdict, missing), false},
+    {"unknown", NULL, offsetof(by_drift_verdict, unknown), false},
+    {"out_of_range", NULL, offsetof(by_drift_verdict, out_of_range), false},
 };
 
 static const char *const kinds[] = {"number", "category", "tokens"};
@@ -50,19 +51,25 @@ static json_t *feature_of(const by_drift_report *r, size_t feature)
     json_t *out = json_pack("{ss ss sI}", "name", name, "kind", kinds[kind], "alarms",
                             (json_int_t)alarms_of(r, feature));
     json_t *detected = json_array();
+    json_t *compared = json_array();
     for (size_t i = 0; i < BY_ARRAY_LENGTH(lines); i++) {
         json_t *list = json_array();
         for (size_t w = 0; w < r->windows; w++) {
-            double value = value_of(by_drift_report_verdict(r, w, feature), &lines[i]);
-            (void)json_array_append_new(list, isfinite(value) ? json_real(value) : json_null());
+            const by_drift_verdict *v = by_drift_report_verdict(r, w, feature);
+            double value = value_of(v, &lines[i]);
+            bool any = isfinite(value) && (v->compared || !lines[i].compares);
+            (void)json_array_append_new(list, any ? json_real(value) : json_null());
         }
         (void)json_object_set_new(out, lines[i].key, list);
     }
     for (size_t w = 0; w < r->windows; w++) {
+        const by_drift_verdict *v = by_drift_report_verdict(r, w, feature);
         (void)json_array_append_new(detected,
-                                    json_boolean(by_drift_report_verdict(r, w, feature)->detected));
+                                    v->compared ? json_boolean(v->detected) : json_null());
+        (void)json_array_append_new(compared, json_boolean(v->compared));
     }
     (void)json_object_set_new(out, "detected", detected);
+    (void)json_object_set_new(out, "compared", compared);
     return out;
 }
 
@@ -207,12 +214,14 @@ static void add_row(by__text *out, const by_drift_report *r, size_t feature)
     const by_drift_verdict *v = by_drift_report_verdict(r, r->windows - 1, feature);
     by__text_add(out, "<tr><td>");
     add_escaped(out, v->feature);
-    by__text_add(out, v->detected ? "</td><td class=\"yes\">yes</td>" : "</td><td>no</td>");
-    add_number(out, v->psi, "", 1.0);
-    add_number(out, v->jensen_shannon, "", 1.0);
+    by__text_add(out, !v->compared  ? "</td><td>not compared</td>"
+                      : v->detected ? "</td><td class=\"yes\">yes</td>"
+                                    : "</td><td>no</td>");
+    add_number(out, v->compared ? v->psi : NAN, "", 1.0);
+    add_number(out, v->compared ? v->jensen_shannon : NAN, "", 1.0);
     add_number(out, v->wasserstein, "", 1.0);
     add_number(out, v->ks, "", 1.0);
-    add_number(out, v->p, "", 1.0);
+    add_number(out, v->compared ? v->p : NAN, "", 1.0);
     add_number(out, v->missing, " %", 100.0);
     add_number(out, v->unknown, " %", 100.0);
     add_number(out, v->out_of_range, " %", 100.0);

@@ -16,6 +16,8 @@ struct by_drift_report {
     size_t features;
     size_t alarms;
     double threshold;
+    bool *expected;    /* [features] the data should have values of it */
+    char *unpredicted; /* why rows have no predictions; NULL: they do, or are none of a table */
 };
 
 #endif

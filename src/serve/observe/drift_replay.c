@@ -51,9 +51,12 @@ static by_status count_rows(by_drift_report *r, const by_pretrained *model, cons
                             by_error *error)
 {
     by__predicted_rows *predictions = NULL;
+    char *why = NULL;
     by_status status = by__served_drift_predicts(r->drift)
-                           ? by__predicted_rows_open(&predictions, model, table, error)
+                           ? by__predicted_rows_open(&predictions, &why, model, table, error)
                            : BY_OK;
+    free(r->unpredicted);
+    r->unpredicted = why;
     for (uint64_t i = 0; status == BY_OK && i < by_table_rows(table); i++) {
         json_t *row = row_of(table, i);
         json_t *predicted = NULL;
@@ -72,47 +75,50 @@ static by_status count_rows(by_drift_report *r, const by_pretrained *model, cons
     return status;
 }
 
+/* Opens a table as the model reads it. The target is not among what it reads, but in the
+ * reference, which has its kind. */
+static by_status open_table(by_table **out, const by_drift_report *r, const char *data,
+                            by_error *error)
+{
+    by_table_options options = {.learned = by__served_drift_encoding(r->drift)};
+    by_column_type target = {0};
+    BY_TRY(by_table_open(out, data, &options, error));
+    const char *name = options.learned == NULL ? NULL : by_encoding_target(options.learned);
+    const by_column *column = name == NULL ? NULL : by_table_find(*out, name);
+    target.kind = name != NULL && by_encoding_classes(options.learned) > 0 ? BY_COLUMN_CATEGORY
+                                                                           : BY_COLUMN_NUMBER;
+    if (column == NULL || column->kind == target.kind) {
+        return BY_OK;
+    }
+    target.name = name;
+    options.types = &target;
+    options.type_count = 1;
+    by_table_close(out);
+    return by_table_open(out, data, &options, error);
+}
+
 static by_status replay_table(by_drift_report *r, const by_pretrained *model, const char *data,
                               by_error *error)
 {
-    by_column_type *types;
-    by_table *table;
-    size_t known = 0;
-    BY_TRY(by__alloc((void **)&types, r->features + 1, sizeof *types, "columns", error));
-    /* Categories of digits stay categories; cells of missing columns count as missing. */
-    by_status status = by_table_open(&table, data, NULL, error);
+    by_table *table = NULL;
+    bool known = false;
+    by_status status = open_table(&table, r, data, error);
     for (size_t i = 0; i < r->features && status == BY_OK; i++) {
-        by_drift_kind kind;
-        const char *name = by__served_drift_feature(r->drift, i, &kind);
-        if (by__served_drift_is_input(r->drift, i) && by_table_find(table, name) != NULL) {
-            known++;
-            if (kind == BY_DRIFT_CATEGORY) {
-                size_t k = 0;
-                while (types[k].name != NULL) {
-                    k++;
-                }
-                types[k] = (by_column_type){name, BY_COLUMN_CATEGORY};
-            }
-        }
+        bool is_input = by__served_drift_is_input(r->drift, i);
+        const char *name = by__served_drift_feature(r->drift, i, NULL);
+        bool there = is_input && by_table_find(table, name) != NULL;
+        known = known || there;
+        r->expected[i] = r->expected[i] || there || !is_input;
     }
-    if (status == BY_OK) {
-        by_table_options options = {.types = types};
-        while (types[options.type_count].name != NULL) {
-            options.type_count++;
-        }
-        by_table_close(&table);
-        status =
-            known > 0
-                ? by_table_open(&table, data, &options, error)
-                : by_error_set(error, BY_EFORMAT,
-                               "%s has none of the columns that the model was trained on", data);
+    if (status == BY_OK && !known) {
+        status = by_error_set(error, BY_EFORMAT,
+                              "%s has none of the columns that the model was trained on", data);
     }
     if (status == BY_OK) {
         status = count_rows(r, model, table, error);
-        by_table_close(&table);
     }
-    free(types);
-    return status;
+    by_table_close(&table);
+    return status == BY_EARG ? BY_EFORMAT : status;
 }
 
 /* ---- texts ---- */
@@ -358,18 +364,28 @@ static bool has_values(const by_drift_report *r)
     return any;
 }
 
+/* A file is one window, unless windows are asked for, and no time passes in it. */
+static by_drift_options of_file(const by_drift_options *options)
+{
+    by_drift_options o = options == NULL ? (by_drift_options){0} : *options;
+    o.requests = o.requests == 0 ? SIZE_MAX : o.requests;
+    o.seconds = INFINITY;
+    return o;
+}
+
 by_status by_drift_report_open(by_drift_report **out, const by_pretrained *model, const char *data,
                                const char *field, const by_drift_options *options, by_error *error)
 {
     const char *weights = by_pretrained_directory(model);
+    const by_drift_options of = of_file(options);
     by_drift_report *r;
     static const by__log silent = {0};
     BY_TRY(by__alloc((void **)&r, 1, sizeof *r, "a report", error));
     r->title = by__strdup(data);
-    r->threshold = options == NULL || options->threshold == 0.0 ? 0.1 : options->threshold;
+    r->threshold = of.threshold == 0.0 ? 0.1 : of.threshold;
     by_status status = r->title == NULL
                            ? by_error_set(error, BY_EMEMORY, "out of memory: a report")
-                           : by__served_drift_open(&r->drift, weights, options, &silent, error);
+                           : by__served_drift_open(&r->drift, weights, &of, &silent, error);
     if (status == BY_OK && r->drift == NULL) {
         status = by_error_set(error, BY_ESTATE,
                               "%s has no " BY_DRIFT_FILE ": train it anew, or save another "
@@ -378,6 +394,10 @@ by_status by_drift_report_open(by_drift_report **out, const by_pretrained *model
     }
     if (status == BY_OK) {
         r->features = by__served_drift_features(r->drift);
+        status = by__alloc((void **)&r->expected, r->features + 1, sizeof *r->expected, "a report",
+                           error);
+    }
+    if (status == BY_OK) {
         status = replay(r, model, data, field, error);
     }
     if (status == BY_OK && !has_values(r)) {
@@ -392,6 +412,43 @@ by_status by_drift_report_open(by_drift_report **out, const by_pretrained *model
     return BY_OK;
 }
 
+/* Whether a feature was compared in any window; *values: it had some, if too few. */
+static bool was_compared(const by_drift_report *r, size_t feature, bool *values)
+{
+    bool compared = false;
+    *values = false;
+    for (size_t w = 0; w < r->windows; w++) {
+        const by_drift_verdict *v = by_drift_report_verdict(r, w, feature);
+        compared = compared || v->compared;
+        *values = *values || v->samples > 0.0 || v->missing > 0.0;
+    }
+    return compared;
+}
+
+by_status by_drift_report_check(const by_drift_report *report, by_error *error)
+{
+    const by_drift_report *r = report;
+    by__text names = {0};
+    bool predictions = false;
+    for (size_t i = 0; i < r->features; i++) {
+        bool values;
+        if (!was_compared(r, i, &values) && (values || r->expected[i])) {
+            by__text_format(&names, "%s'%.60s'", names.length > 0 ? ", " : "",
+                            by__served_drift_feature(r->drift, i, NULL));
+            predictions = predictions || !by__served_drift_is_input(r->drift, i);
+        }
+    }
+    bool why = predictions && r->unpredicted != NULL;
+    by_status status =
+        names.length == 0
+            ? BY_OK
+            : by_error_set(error, BY_EFORMAT, "%s: nothing of %s could be compared%s%s", r->title,
+                           names.data, why ? "; rows are not predicted: " : "",
+                           why ? r->unpredicted : ": there are too few values");
+    by__text_free(&names);
+    return status;
+}
+
 void by_drift_report_close(by_drift_report **report)
 {
     by_drift_report *r = *report;
@@ -399,6 +456,8 @@ void by_drift_report_close(by_drift_report **report)
         *report = NULL;
         by__served_drift_close(&r->drift);
         free(r->verdicts);
+        free(r->expected);
+        free(r->unpredicted);
         free(r->title);
         free(r);
     }
