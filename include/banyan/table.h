@@ -105,7 +105,8 @@ typedef struct by_table_options {
  *   timestamps are numbers, strings are categories; nulls, NaN and the texts above are missing.
  *   `skip` does not apply.
  * - a file of JSON lines (.jsonl, .ndjson): a row is an object of texts, numbers, truth values and
- *   nulls, or the object `row` of a line, as in a payload log. Absent cells and the texts above are missing;
+ *   nulls, or the object `row` of a line, as in a payload log. Absent cells and the texts above are
+ *   missing;
  *   columns are in order of first appearance. `skip` does not apply.
  * - a directory of Parquet files, the parts of one table as written by Spark and Dask: all files
  *   ending in .parquet, in byte order of their names; or of JSON lines if it has none.
@@ -159,8 +160,8 @@ BY_API by_status by_table_doubts(const by_table *table, const by_encoding_option
  * that are not missing (deviation 1 instead of 0); for categories, the sorted distinct values; for
  * the target likewise. Values that are the same number ("1.0" and "1") or truth value ("True" and
  * "true") are one, here and when the encoding is applied. Returns BY_EARG if a named column is
- * absent, no feature is left, or the part is empty or of another table; BY_EFORMAT if a value is not
- * UTF-8, a number is beyond f32, or all targets are missing. */
+ * absent, no feature is left, or the part is empty or of another table; BY_EFORMAT if a value is
+ * not UTF-8, a number is beyond f32, or all targets are missing. */
 BY_API by_status by_encoding_learn(by_encoding **out, const by_table *table, const by_part *part,
                                    const by_encoding_options *options, by_error *error);
 BY_API void by_encoding_close(by_encoding **encoding);
