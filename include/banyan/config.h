@@ -13,6 +13,7 @@
 #ifndef BANYAN_CONFIG_H
 #define BANYAN_CONFIG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -398,6 +399,10 @@ BY_API const char *by_config_offload_path(const by_config *config);
  * keys of `parallel` that do not affect results. For resolved configs, equal hashes mean equal
  * work. */
 BY_API by_status by_config_hash(const by_config *config, char out[33], by_error *error);
+/* Finds the key that is meant by a name: a key of any section, or what another program calls one.
+ * Fills `out` with a suggestion, "did you mean \"optimizer.lr\"?", and returns true; false if no
+ * key is known to be meant. */
+BY_API bool by_config_suggest(char out[256], const char *name);
 /* Parses a value of precision.compute or --precision: "f32", "bf16", "fp16". Returns BY_EARG for
  * another name. */
 BY_API by_status by_precision_parse(by_dtype *out, const char *name, by_error *error);

@@ -14,8 +14,9 @@ extern "C" {
 /* Formats a byte count in binary units: "1.5 GiB", "312.0 KiB", "17 B". Returns `buffer`. */
 BY_API const char *by_format_bytes(char buffer[32], uint64_t bytes);
 
-/* Returns the first of `count` names that has the smallest Levenshtein distance to `name`, or NULL
- * if none is within max(2, strlen(name) / 3). Names over 63 bytes never match. */
+/* Returns the first of `count` names that is nearest to `name` by characters inserted, dropped,
+ * changed or swapped; NULL if none is within 1 for up to 4 characters, 2 for up to 8, else a third
+ * of them. Names over 63 bytes never match. */
 BY_API const char *by_nearest_name(const char *name, const char *const *names, size_t count);
 
 #ifdef __cplusplus

@@ -104,8 +104,8 @@ by_status by__text_take(by__text *text, char **out, by_error *error);
 /* Returns true if s is well-formed UTF-8 (no overlong encodings, no surrogates). */
 bool by__utf8_valid(const char *s, size_t n);
 
-/* Returns the Levenshtein distance, for "did you mean" hints. Strings over 63 bytes count as far
- * apart. */
+/* Returns the number of characters to insert, drop, change or swap with their neighbour, for "did
+ * you mean" hints. Strings over 63 bytes count as far apart. */
 size_t by__edit_distance(const char *a, const char *b);
 
 /* ---- numbers (number.c) ---- */

@@ -164,33 +164,38 @@ size_t by__edit_distance(const char *a, const char *b)
 {
     size_t la = strlen(a);
     size_t lb = strlen(b);
-    size_t row[64];
+    size_t rows[3][64]; /* of the last characters of `a` */
     if (la > 63 || lb > 63) {
         return 64;
     }
     for (size_t j = 0; j <= lb; j++) {
-        row[j] = j;
+        rows[0][j] = j;
     }
     for (size_t i = 1; i <= la; i++) {
-        size_t diagonal = row[0];
+        const size_t *before = rows[(i - 1) % 3];
+        size_t *row = rows[i % 3];
         row[0] = i;
         for (size_t j = 1; j <= lb; j++) {
-            size_t change = diagonal + (a[i - 1] != b[j - 1]);
-            size_t drop = row[j] + 1;
+            size_t change = before[j - 1] + (a[i - 1] != b[j - 1]);
+            size_t drop = before[j] + 1;
             size_t insert = row[j - 1] + 1;
-            diagonal = row[j];
             row[j] = change < drop ? change : drop;
             row[j] = insert < row[j] ? insert : row[j];
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+                size_t swap = rows[(i - 2) % 3][j - 2] + 1;
+                row[j] = swap < row[j] ? swap : row[j];
+            }
         }
     }
-    return row[lb];
+    return rows[la % 3][lb];
 }
 
 const char *by_nearest_name(const char *name, const char *const *names, size_t count)
 {
-    size_t limit = strlen(name) / 3;
+    size_t length = strlen(name);
+    size_t limit = length <= 4 ? 1 : length < 9 ? 2 : length / 3;
     const char *best = NULL;
-    size_t best_distance = (limit < 2 ? 2 : limit) + 1;
+    size_t best_distance = limit + 1;
     for (size_t i = 0; i < count; i++) {
         size_t distance = by__edit_distance(name, names[i]);
         if (distance < best_distance) {

@@ -146,6 +146,10 @@ int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char 
  * or an exit code. */
 int cli_read_duration(double *seconds, const cli_command *command, const char *flag,
                       const char *text);
+/* Finds the flag that is meant by the unknown name of one (flag_names.c): a suggestion, "did you
+ * mean '--listen'?"; false if none is known to be meant. */
+bool cli_suggest_flag(char out[400], const cli_command *command, const cli_flag *flags,
+                      const char *name);
 /* Prints "banyan NAME: message" and returns the exit code for the error's status. */
 int cli_fail(const cli_command *command, const by_error *error);
 /* Prints "banyan NAME: text" and a hint at --help. Returns CLI_USAGE. */

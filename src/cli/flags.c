@@ -71,6 +71,11 @@ static int misuse_unknown(const cli_command *command, const cli_flag *flags, con
     }
     (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(given + strspn(given, "-"), "="),
                    given + strspn(given, "-"));
+    char meant[400];
+    if (name[0] != '\0' && cli_suggest_flag(meant, command, flags, name)) {
+        return cli_misuse(command, "unknown flag '%s'; %s; see banyan %s --help", given, meant,
+                          command->name);
+    }
     const char *near = name[0] == '\0' ? NULL : by_nearest_name(name, names, count);
     return cli_misuse(command, "unknown flag '%s'%s%s%s; see banyan %s --help", given,
                       near == NULL ? "" : "; did you mean '--", near == NULL ? "" : near,

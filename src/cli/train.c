@@ -371,6 +371,19 @@ static int open_and_train(const char *path, const char *resume, const cli_list *
     return code;
 }
 
+/* A run that is named as a config is trained again from the start, which its user may not mean. */
+static void tell_new_run(const char *path, const by_comm *comm)
+{
+    char file[4096];
+    (void)snprintf(file, sizeof file, "%s/config.yaml", path);
+    if (by_comm_rank(comm) == 0 && access(file, F_OK) == 0) {
+        fprintf(stderr,
+                "banyan train: %s is a run: its config is trained from step 0, as a new run; to "
+                "continue it: banyan train --resume %s\n",
+                path, path);
+    }
+}
+
 static int run(int argc, char **argv)
 {
     const char *resume = NULL;
@@ -407,6 +420,9 @@ static int run(int argc, char **argv)
         return cli_fail(&cli_train, &error);
     }
     cli_watch_comm(comm);
+    if (resume == NULL) {
+        tell_new_run(rest[0], comm);
+    }
     code = resume == NULL ? open_and_train(rest[0], NULL, &overrides, from_start, comm, &s) : -1;
     if (resume != NULL) {
         code = by_run_find(&found, resume, &error) != BY_OK
@@ -435,6 +451,7 @@ const cli_command cli_train = {
         "Text is packed into tokens on first use. Ctrl-C, SIGTERM or SIGHUP saves a checkpoint\n"
         "and exits with code 3; a second signal, half a second later or more, exits at once.\n"
         "\n"
+        "A run directory in place of the config trains its config again, as a new run.\n"
         "A resumed run continues bit for bit, on any number of ranks. A run that is complete is\n"
         "trained further with more steps: --resume RUN --set train.steps=N.\n"
         "\n"

@@ -303,35 +303,50 @@ static void add_owners(by__text *out, const by__config *config, const by__entry 
     }
 }
 
+/* Appends the key whose name is nearest: of this section, or else of any. */
+static bool suggest_near(by__text *out, const by__config *config, const char **names,
+                         const char *section, const char *name)
+{
+    char path[64];
+    const char *near = by_nearest_name(name, names, names_in(config, section, names));
+    const by__entry *entry = near == NULL ? NULL : by__entry_find(config, NULL, section, near);
+    if (near == NULL) {
+        for (size_t i = 0; i < config->count; i++) {
+            names[i] = config->entries[i].key.name;
+        }
+        near = by_nearest_name(name, names, config->count);
+        for (size_t i = 0; i < config->count && entry == NULL; i++) {
+            entry = names[i] == near ? &config->entries[i] : NULL;
+        }
+    }
+    if (near == NULL) {
+        return false;
+    }
+    by__text_format(out, "did you mean \"%s\"",
+                    entry == NULL ? near : by__key_path(path, &entry->key));
+    if (entry != NULL && entry->kind != NULL) {
+        by__text_add(out, " (of ");
+        add_owners(out, config, entry);
+        by__text_add(out, ")");
+    }
+    by__text_add(out, "?");
+    return true;
+}
+
 static by_status refuse_unknown(const by__config *config, const char **names, const char *where,
                                 const char *section, const char *name, by_error *error)
 {
-    char path[64];
     by__text text = {0};
-    size_t count = names_in(config, section, names);
-    const char *near = by_nearest_name(name, names, count);
-    by__text_format(&text, "%s: unknown key \"%.60s\"%s%s", where, name,
+    by__text_format(&text, "%s: unknown key \"%.60s\"%s%s; ", where, name,
                     section[0] == '\0' ? "" : " in section ", section);
-    if (near != NULL) {
-        const by__entry *entry = by__entry_find(config, NULL, section, near);
-        by__text_format(&text, "; did you mean \"%s\"", near);
-        if (entry != NULL && entry->kind != NULL) {
-            by__text_add(&text, " (of ");
-            add_owners(&text, config, entry);
-            by__text_add(&text, ")");
+    if (!by__key_suggest(&text, config, name) &&
+        !suggest_near(&text, config, names, section, name) &&
+        !by__key_suggest_near(&text, config, name)) {
+        size_t count = names_in(config, section, names);
+        by__text_add(&text, "keys here are ");
+        for (size_t i = 0; i < count; i++) {
+            by__text_format(&text, "%s%s", i == 0 ? "" : ", ", names[i]);
         }
-        by__text_add(&text, "?");
-    }
-    for (size_t i = 0; i < config->count && near == NULL; i++) {
-        const by__key *key = &config->entries[i].key;
-        if (strcmp(key->name, name) == 0 || strcmp(by__key_path(path, key), name) == 0) {
-            near = key->name;
-            by__text_format(&text, "; did you mean \"%s\" in section %s?", near,
-                            key->section[0] == '\0' ? "(top)" : key->section);
-        }
-    }
-    for (size_t i = 0; i < count && near == NULL; i++) {
-        by__text_format(&text, "%s%s", i == 0 ? "; keys here are " : ", ", names[i]);
     }
     by_status status =
         by_error_set(error, BY_ECONFIG, "%s", text.failed ? "unknown key" : text.data);

@@ -38,7 +38,8 @@ static by_status find_assigned(by__entry **out, const char **value, const by__co
     if (dot != NULL) {
         *dot = '\0';
         if (by__section_find(config->schema, section) == NULL) {
-            return by__key_unknown(config, where, "", section, error);
+            *dot = '.';
+            return by__key_unknown(config, where, "", path, error);
         }
     }
     if (dot == NULL && by__section_find(config->schema, name) != NULL) {

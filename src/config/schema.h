@@ -147,6 +147,18 @@ by_status by__config_check_kinds(const by__config *config, by_error *error);
 /* Clears the origin of keys that were given although the selected kinds lack them. */
 void by__config_drop_foreign(by__config *config);
 
+/* ---- key_aliases.c ---- */
+
+/* Appends which key is meant by a name that is unknown where it was given: one of that name in
+ * another section, or one that another program calls so. Returns false, and appends nothing, if no
+ * key is known to be meant. */
+bool by__key_suggest(by__text *out, const by__config *config, const char *name);
+/* The same for the name that is nearest to one of these other names. */
+bool by__key_suggest_near(by__text *out, const by__config *config, const char *name);
+/* Returns the key of a row of the table of other programs' names ("": none), and its names,
+ * separated by |; NULL past the last row. */
+const char *by__key_alias(size_t index, const char **names);
+
 /* ---- config_value.c ---- */
 
 /* Refuses something that cannot be a value of the key, such as "a list". */

@@ -1,5 +1,6 @@
 /* The schema of a config: passes the tables of kinds to the module config, which is below their
  * owners and does not know them. The functions of banyan/config.h that make a config are here. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "config/schema.h"
@@ -64,6 +65,21 @@ by_status by_config_open_run(by_config **out, const char *run, const char *const
     by_status status = by__config_open(out, &schema, path, overrides, count, true, error);
     free(path);
     return status;
+}
+
+bool by_config_suggest(char out[256], const char *name)
+{
+    by__config *made;
+    by__text text = {0};
+    if (by__config_new(&made, &schema, NULL) != BY_OK) {
+        return false;
+    }
+    bool found = by__key_suggest(&text, made, name) && !text.failed;
+    (void)snprintf(out, 256, "%s", found ? text.data : "");
+    by__text_free(&text);
+    by_config *config = &made->config;
+    by_config_close(&config);
+    return found;
 }
 
 by_status by_config_reference(char **out, by_error *error)

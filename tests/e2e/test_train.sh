@@ -38,6 +38,11 @@ head -n 1 out >first
 [ "$(field run <first)" = runs/tiny-2 ] || fail "$(cat first)"
 same runs/tiny/checkpoints/step-00000020/model.safetensors runs/tiny-2/checkpoints/step-00000020/model.safetensors
 
+say "a run that is named as a config is a new run, and says so"
+run 0 "$banyan" train runs/tiny --quiet --set train.steps=1 --set optimizer.warmup=0 --set name=again
+holds err "runs/tiny is a run: its config is trained from step 0, as a new run; to continue it: banyan train --resume runs/tiny"
+exists runs/again/config.yaml
+
 say "another seed does not"
 run 0 "$banyan" train c.yaml --quiet --set seed=2 --set name=other
 [ ! -s out ] || fail "--quiet printed something"
@@ -132,13 +137,20 @@ refused 2 "bad.yaml:3" "$banyan" train bad.yaml
 holds err steps
 refused 2 "micro_batch" "$banyan" train c.yaml --set train.micro_batch=3
 refused 2 "heads" "$banyan" info c.yaml --set model.heads=5
-refused 2 'did you mean "lr"' "$banyan" train c.yaml --set optimizer.lrr=1
+refused 2 'did you mean "optimizer.lr"?' "$banyan" train c.yaml --set optimizer.lrr=1
 refused 1 "nowhere.txt" "$banyan" train c.yaml --set data.text=nowhere.txt
 refused 2 "data.text" "$banyan" train c.yaml --set data.text=[]
 refused 2 "tokens" "$banyan" train c.yaml --set model.context=200000
 refused 2 "unknown command 'trian'; did you mean 'train'?" "$banyan" trian
 refused 2 "unknown flag '--stepz'; see" "$banyan" train c.yaml --stepz 3
 refused 2 "unknown flag '--quite'; did you mean '--quiet'?" "$banyan" train c.yaml --quite
+refused 2 "did you mean '--listen'? (HOST:PORT" "$banyan" serve runs/tiny --port 80
+refused 2 "did you mean '--tokens'?" "$banyan" generate runs/tiny --max_new_tokens=5
+refused 2 "did you mean '--prompt'?" "$banyan" generate runs/tiny -p hello
+refused 2 'set as --set KEY=VALUE; did you mean "optimizer.lr"?' "$banyan" train c.yaml --learning-rate 1
+refused 2 "banyan launch -n N train CONFIG" "$banyan" train c.yaml --nproc_per_node 4
+refused 2 "the model is an argument" "$banyan" eval --model runs/tiny
+refused 2 "processors of this host" "$banyan" serve runs/tiny --device cuda
 refused 2 "no pass" "$banyan" info c.yaml --after magic
 refused 1 "nowhere" "$banyan" eval nowhere
 printf 'abc\377\376def\n' >invalid.txt

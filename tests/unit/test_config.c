@@ -101,19 +101,81 @@ static void test_unknown_keys(void **state)
 {
     BY_UNUSED(state);
     config_refused("train:\n  batch: 3\n  step: 5\n",
-                   "train.yaml:3: unknown key \"step\" in section train; did you mean \"steps\"?");
+                   "train.yaml:3: unknown key \"step\" in section train; did you mean "
+                   "\"train.steps\"?");
     config_refused("trian:\n  batch: 3\n",
                    "train.yaml:1: unknown key \"trian\"; did you mean \"train\"?");
-    config_refused(
-        "layers: 3\n",
-        "train.yaml:1: unknown key \"layers\"; did you mean \"layers\" in section model?");
-    config_refused(
-        "\n\ntrain.steps: 3\n",
-        "train.yaml:3: unknown key \"train.steps\"; did you mean \"steps\" in section train?");
+    config_refused("layers: 3\n",
+                   "train.yaml:1: unknown key \"layers\"; did you mean \"model.layers\"?");
+    config_refused("\n\ntrain.steps: 3\n",
+                   "train.yaml:3: unknown key \"train.steps\"; write \"steps\" below \"train:\"");
     config_refused(
         "memory: {offload_everything: true}\n",
         "train.yaml:1: unknown key \"offload_everything\" in section memory; keys here are "
         "recompute, recompute_every, activations, budget");
+}
+
+/* Names of other programs, wherever they are given, and what to write instead. */
+static void test_names_of_others(void **state)
+{
+    BY_UNUSED(state);
+    static const char *const rows[][2] = {
+        {"lr=1", "unknown key \"lr\"; did you mean \"optimizer.lr\"?"},
+        {"train.lr=1", "did you mean \"optimizer.lr\"?"},
+        {"learning_rate=1", "did you mean \"optimizer.lr\"?"},
+        {"learning-rate=1", "did you mean \"optimizer.lr\"?"},
+        {"training.learning_rate=1", "did you mean \"optimizer.lr\"?"},
+        {"n_layer=4", "did you mean \"model.layers\"?"},
+        {"model.num_hidden_layers=4", "did you mean \"model.layers\"?"},
+        {"Dropout=0", "did you mean \"model.dropout\" or \"lora.dropout\"?"},
+        {"beta1=0.9", "did you mean \"optimizer.betas\"? (a list of both"},
+        {"gradient_accumulation_steps=8",
+         "did you mean \"train.micro_batch\"? (micro_batch = train.batch / (accumulation steps"},
+        {"num_train_epochs=3", "did you mean \"train.steps\"? (steps = epochs x training"},
+        {"warmup_ratio=0.1", "did you mean \"optimizer.warmup\"? (a number of steps or, below 1"},
+        {"device=cuda", "there is no such key: runs use the processors"},
+        {"optimizer.lrate=1", "did you mean \"optimizer.lr\"?"},
+        {"wieght_decay=1", "did you mean \"optimizer.weight_decay\"?"},
+        {"lerning_rate=1", "did you mean \"optimizer.lr\"?"},
+        {"training=1", "did you mean \"train\"?"},
+        {"momentum=0.9", "did you mean \"optimizer.momentum\"?"},
+    };
+    by_error error = {0};
+    by_config *config = config_good("");
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        check_error(by_config_set(config, rows[i][0], &error), BY_ECONFIG, &error, rows[i][1]);
+    }
+    /* Each row of the table names a key of a config or of a server, and stands for no other key. */
+    char *pages[2];
+    check_ok(by_config_reference(&pages[0], &error), &error);
+    check_ok(by_serve_config_reference(&pages[1], &error), &error);
+    const char *names;
+    const char *key;
+    for (size_t i = 0; (key = by__key_alias(i, &names)) != NULL; i++) {
+        const char *dot = strchr(key, '.');
+        char row[80];
+        (void)snprintf(row, sizeof row, dot == NULL ? "\n## %s\n" : "\n| `%s` |",
+                       dot == NULL ? key : dot + 1);
+        if (key[0] != '\0' && strcmp(key, "name") != 0 && strcmp(key, "seed") != 0 &&
+            strstr(pages[0], row) == NULL && strstr(pages[1], row) == NULL) {
+            fail_msg("an alias stands for %s, which is no key", key);
+        }
+        for (const char *p = names; *p != '\0'; p += strcspn(p, "|"), p += *p == '|') {
+            char setting[80];
+            (void)snprintf(setting, sizeof setting, "nothing.%.*s=1", (int)strcspn(p, "|"), p);
+            assert_int_equal(by_config_set(config, setting, &error), BY_ECONFIG);
+            bool of_server = strncmp(key, "gateway", 7) == 0 || strncmp(key, "worker", 6) == 0 ||
+                             strncmp(key, "scaling", 7) == 0 || strncmp(key, "cors", 4) == 0 ||
+                             strncmp(key, "tracing", 7) == 0;
+            if (!of_server && strstr(error.message, "did you mean") == NULL &&
+                strstr(error.message, "no such key") == NULL) {
+                fail_msg("%s suggests nothing: %s", setting, error.message);
+            }
+        }
+    }
+    free(pages[0]);
+    free(pages[1]);
+    by_config_close(&config);
 }
 
 static void test_duplicates(void **state)
@@ -293,12 +355,11 @@ static void test_overrides(void **state)
     static const char *const wrong[][2] = {
         {"train.step=5",
          "override \"train.step=5\": unknown key \"step\" in section train; did you "
-         "mean \"steps\"?"},
-        {"trian.steps=5", "override \"trian.steps=5\": unknown key \"trian\"; did you mean "
-                          "\"train\"?"},
-        {"steps=5",
-         "override \"steps=5\": unknown key \"steps\"; did you mean \"steps\" in section "
-         "train?"},
+         "mean \"train.steps\"?"},
+        {"trian.steps=5", "override \"trian.steps=5\": unknown key \"trian.steps\"; did you mean "
+                          "\"train.steps\"?"},
+        {"steps=5", "override \"steps=5\": unknown key \"steps\"; did you mean "
+                    "\"train.steps\"?"},
         {"train.steps", "override \"train.steps\": write it as section.key=value"},
         {"train=5", "override \"train=5\": \"train\" is a section; write it as train.key=value"},
         {"base=x", "override \"base=x\": base can be set in a file only"},
@@ -679,14 +740,23 @@ int main(int argc, char **argv)
         return write_reference();
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),     cmocka_unit_test(test_reads_the_example),
-        cmocka_unit_test(test_shares),       cmocka_unit_test(test_examples),
-        cmocka_unit_test(test_unknown_keys), cmocka_unit_test(test_duplicates),
-        cmocka_unit_test(test_types),        cmocka_unit_test(test_ranges_and_choices),
-        cmocka_unit_test(test_yaml_errors),  cmocka_unit_test(test_overrides),
-        cmocka_unit_test(test_cross_checks), cmocka_unit_test(test_derived),
-        cmocka_unit_test(test_sizes),        cmocka_unit_test(test_precision_of_the_machine),
-        cmocka_unit_test(test_records),      cmocka_unit_test(test_reference_is_current),
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_reads_the_example),
+        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_examples),
+        cmocka_unit_test(test_unknown_keys),
+        cmocka_unit_test(test_names_of_others),
+        cmocka_unit_test(test_duplicates),
+        cmocka_unit_test(test_types),
+        cmocka_unit_test(test_ranges_and_choices),
+        cmocka_unit_test(test_yaml_errors),
+        cmocka_unit_test(test_overrides),
+        cmocka_unit_test(test_cross_checks),
+        cmocka_unit_test(test_derived),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_precision_of_the_machine),
+        cmocka_unit_test(test_records),
+        cmocka_unit_test(test_reference_is_current),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

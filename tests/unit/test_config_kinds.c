@@ -63,10 +63,10 @@ static void test_foreign_keys(void **state)
                    "train.yaml:2: model.kv_heads belongs to llama, mixtral; the kind here is gpt2");
     config_refused("model:\n  rope_thta: 5e5\n",
                    "train.yaml:2: unknown key \"rope_thta\" in section "
-                   "model; did you mean \"rope_theta\" (of llama, mixtral)?");
+                   "model; did you mean \"model.rope_theta\" (of llama, mixtral)?");
     config_refused_among("model:\n  mlp_widht: 3\n",
                          "train.yaml:2: unknown key \"mlp_widht\" in section model; did you mean "
-                         "\"mlp_width\" (of gpt2, llama",
+                         "\"model.mlp_width\" (of gpt2, llama",
                          ")?");
     config_refused(
         "checkpoint: {zzzzzzzz: true}\nmodel: {moment: 1}",
