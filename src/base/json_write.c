@@ -30,6 +30,18 @@ static size_t next_code(const unsigned char *s, size_t n, uint32_t *code)
     return length;
 }
 
+static void add_unit(by__text *out, uint32_t unit)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    char text[6] = {'\\',
+                    'u',
+                    digits[unit >> 12 & 15],
+                    digits[unit >> 8 & 15],
+                    digits[unit >> 4 & 15],
+                    digits[unit & 15]};
+    by__text_add_bytes(out, text, sizeof text);
+}
+
 static void add_escape(by__text *out, uint32_t code)
 {
     static const char codes[] = "\"\\\b\f\n\r\t";
@@ -39,10 +51,10 @@ static void add_escape(by__text *out, uint32_t code)
         char text[2] = {'\\', names[found - codes]};
         by__text_add_bytes(out, text, 2);
     } else if (code < 0x10000) {
-        by__text_format(out, "\\u%04" PRIX32, code);
+        add_unit(out, code);
     } else {
-        by__text_format(out, "\\u%04" PRIX32 "\\u%04" PRIX32, 0xd800 + ((code - 0x10000) >> 10),
-                        0xdc00 + ((code - 0x10000) & 0x3ff));
+        add_unit(out, 0xd800 + ((code - 0x10000) >> 10));
+        add_unit(out, 0xdc00 + ((code - 0x10000) & 0x3ff));
     }
 }
 

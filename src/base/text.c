@@ -128,11 +128,14 @@ void by__text_json(by__text *text, const char *s, size_t n)
         }
         add_run(text, s, begin, i);
         if (c == '"' || c == '\\') {
-            by__text_format(text, "\\%c", c);
+            char escape[2] = {'\\', (char)c};
+            by__text_add_bytes(text, escape, sizeof escape);
         } else if (c == '\n') {
             by__text_add(text, "\\n");
         } else if (c < 0x20 || c == 0x7f) {
-            by__text_format(text, "\\u%04x", c);
+            static const char digits[] = "0123456789abcdef";
+            char escape[6] = {'\\', 'u', '0', '0', digits[c >> 4], digits[c & 15]};
+            by__text_add_bytes(text, escape, sizeof escape);
         } else {
             by__text_add(text, "\xef\xbf\xbd");
         }

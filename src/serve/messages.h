@@ -113,6 +113,8 @@ json_t *by__event_error(const char *id, int status, const char *code, const char
 bool by__event_is_last(const json_t *event);
 /* Error code (status 400) for a format that the model's vocabulary cannot express. */
 #define BY__UNWRITABLE "unwritable_format"
+/* The same for a text of more tokens than the model's context, as OpenAI's API has it. */
+#define BY__TOO_LONG "context_length_exceeded"
 /* Returns true if an event is an error caused by the version of the model, so that another version
  * may succeed: status 500 or more, or BY__UNWRITABLE. */
 bool by__event_is_fault(const json_t *event);

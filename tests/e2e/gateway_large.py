@@ -10,6 +10,7 @@ import struct
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 
 from peer_frames import Worker
@@ -24,7 +25,14 @@ def ask(path, body):
     out = []
     data = json.dumps({"model": "m", **body}).encode()
     request = urllib.request.Request(url + path, data, {"Content-Type": "application/json"})
-    thread = threading.Thread(target=lambda: out.append(urllib.request.urlopen(request).read()))
+
+    def fetch():
+        try:
+            out.append(urllib.request.urlopen(request).read())
+        except urllib.error.HTTPError as e:
+            out.append(e.read())
+
+    thread = threading.Thread(target=fetch)
     thread.start()
     return lambda: thread.join() or out[0]
 
@@ -34,6 +42,15 @@ def job():
     while not worker.work():
         assert time.time() < end
     return worker.jobs.pop()
+
+
+def refused(path, body):
+    """Status and code of the answer to a body of bytes that is refused."""
+    request = urllib.request.Request(url + path, body, {"Content-Type": "application/json"})
+    try:
+        urllib.request.urlopen(request)
+    except urllib.error.HTTPError as e:
+        return e.code, json.loads(e.read())["error"]["code"]
 
 
 def metric(name):
@@ -89,4 +106,30 @@ for i in range(20):
     worker.tell(job(), {"e": "text", "i": 0, "text": "y" * 3000000}, {"e": "end", "usage": {}, "timing": {}})
     time.sleep(0.001 * i)
     gone.close()
+
+# Large requests are read on another thread; what they hold arrives as it was sent, with the escapes of their text.
+text = "\u0001\"\\\u20ac" * 50000
+before = metric("banyan_large_requests_total")
+for path, body, field in (("/v1/completions", {"prompt": text}, "prompt"),
+                          ("/v1/embeddings", {"input": [text]}, "input"),
+                          ("/v1/predict", {"rows": [{"a": text}]}, "rows"),
+                          ("/v1/chat/completions", {"messages": [{"role": "user", "content": text}]}, "messages")):
+    answer = ask(path, body)
+    given = job()
+    request = given["request"] if isinstance(given["request"], dict) else json.loads(given["request"])
+    wanted = body[field]
+    assert request[field] == wanted, path
+    worker.tell(given, {"e": "error", "status": 400, "code": "no", "message": "no"})
+    assert json.loads(answer())["error"]["code"] == "no"
+assert metric("banyan_large_requests_total") == before + 4
+# A model that is not served is refused without a worker, whatever follows in the body.
+junk = b'"' + b"\\u0001" * 50000 + b'"'
+for path, body in (("/v1/completions", b'"prompt": ' + junk),
+                   ("/v1/chat/completions", b'"messages": [{"role": "user", "content": ' + junk + b"}]"),
+                   ("/v1/responses", b'"input": ' + junk),
+                   ("/v1/embeddings", b'"input": ' + junk),
+                   ("/v1/predict", b'"rows": [[' + junk + b"]]")):
+    assert refused(path, b"{" + body + b', "model": "none"}') == (404, "model_not_found"), path
+assert refused("/v1/completions", junk[:-1]) == (400, "invalid_request")
+assert not worker.work()
 assert urllib.request.urlopen(url + "/health/live").status == 200

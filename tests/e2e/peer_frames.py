@@ -30,6 +30,17 @@ class Peer:
             yield {"id": id, "e": "text", "i": rest[0], "text": rest[1:].decode()} if kind == b"p" else json.loads(rest)
             data = data[4 + size :]
 
+    @classmethod
+    def message_of(cls, frame):
+        if frame[0] == 1:
+            return {"t": "events", "events": [*cls.events_of(frame[1:])]}
+        if frame[0] != 2:
+            return json.loads(frame)
+        end = 5 + struct.unpack("<I", frame[1:5])[0]
+        message = json.loads(frame[5:end])
+        message.get("task", message)["request"] = frame[end:].decode()
+        return message
+
     def take(self, seconds=0.0):
         """Messages that have come, without states of the broker, of which the last one is kept."""
         out = []
@@ -42,7 +53,7 @@ class Peer:
         while len(self.data) >= 4 and len(self.data) >= 4 + struct.unpack("<I", self.data[:4])[0]:
             length = struct.unpack("<I", self.data[:4])[0]
             frame = self.data[4 : 4 + length]
-            message = {"t": "events", "events": [*self.events_of(frame[1:])]} if frame[0] == 1 else json.loads(frame)
+            message = self.message_of(frame)
             self.data = self.data[4 + length :]
             if message["t"] == "state":
                 self.state = message

@@ -261,8 +261,11 @@ def check_errors():
     error(400, "invalid_request", path, completion(n=1000))
     error(400, "invalid_request", path, completion(prompt=""))
     error(400, "invalid_request", path, completion(prompt=[99999]))
-    error(400, "invalid_request", path, completion(prompt="a" * 2000))
-    error(400, "invalid_request", path, completion(prompt="a" * 6000000))
+    for prompt, tokens in (("a" * 2000, "has 2000"), ([1] * 2000, "has 2000"), ("a" * 100000, "has 100000")):
+        body = error(400, "context_length_exceeded", path, completion(prompt=prompt))[0]
+        assert f"maximum context length is 1024 tokens, and the text {tokens}" in body["message"], body
+        assert body["param"] == "prompt", body
+    error(400, "context_length_exceeded", path, completion(prompt="a" * 6000000))
     error(400, "invalid_request", path, completion(stop=[""]))
     error(400, "invalid_request", path, completion(logit_bias={"x": 1}))
     error(400, "invalid_request", path, completion(response_format={"type": "regex", "pattern": "(" * 60000}))
@@ -273,7 +276,9 @@ def check_errors():
     error(400, "invalid_request", path, completion(), headers={"Content-Length": "10"})
     # The sentence names what was asked for and what there is, for whoever asks.
     task = {"endpoint": path, "body": completion(model="other")}
-    for missing in ((path, completion(model="other")), ("/v1/models/other",), ("/v1/tasks", task)):
+    long = completion(model="other", prompt="a" * 300000)
+    for missing in ((path, completion(model="other")), ("/v1/models/other",), ("/v1/tasks", task), (path, long),
+                    ("/v1/tasks", {"endpoint": path, "body": long})):
         body = error(404, "model_not_found", *missing)[0]
         assert body["message"] == "the model 'other' is not served here; served: 'tiny'", body
         assert body["param"] == "model", body

@@ -169,7 +169,7 @@ static void test_too_large(void **state)
         "POST /v1/predict HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
         "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n"
         "{\"model\":\"a\",\"rows\":[[\"";
-    const size_t count = (size_t)20 << 20;
+    const size_t count = (size_t)33 << 20;
     gateway_run run;
     (void)state;
     char *request = malloc(sizeof head + 32 + 2 * count + 4);
@@ -181,7 +181,7 @@ static void test_too_large(void **state)
         n += 2;
     }
     memcpy(request + n, "\"]]}", 4);
-    gateway_begin(&run, &(by_gateway_options){.body = (size_t)64 << 20});
+    gateway_begin(&run, &(by_gateway_options){.body = (size_t)80 << 20});
     assert_int_equal(gateway_ask(&run, request, n + 4, answer, sizeof answer), 400);
     assert_non_null(strstr(answer, "send less at a time"));
     gateway_end(&run);

@@ -232,7 +232,8 @@ json_t *by__broker_state(const by__broker *b)
             (int)p->elastic, "versions", by__broker_versions_state(p));
         (void)json_array_append_new(models, m);
     }
-    return json_pack("{ss so so sI sI sI}", "t", "state", "workers", workers, "models", models,
+    return json_pack("{ss sb so so sI sI sI}", "t", "state", "gathering",
+                     (int)(now - b->began < BY__GATHERING), "workers", workers, "models", models,
                      "retried", (json_int_t)b->retried, "expired", (json_int_t)b->expired, "dead",
                      (json_int_t)b->dead);
 }

@@ -8,6 +8,7 @@
 
 #include "serve/gateway/feedback.h"
 #include "serve/gateway/gateway_admin.h"
+#include "serve/gateway/gateway_read.h"
 #include "serve/gateway/gateway_webhooks.h"
 #include "serve/gateway/payload_log.h"
 #include "serve/messages.h"
@@ -342,6 +343,7 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
     }
     by__admin_close(&g);
     by__http_server_close(&g.server);
+    by__readings_close(&g);
     if (g.broker.loop != NULL) {
         by__broker_link_close(&g.broker);
     }

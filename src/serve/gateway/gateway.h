@@ -15,7 +15,7 @@
  *
  * Who owns what: the gateway owns calls from by__call_start on; an exchange belongs to the server
  * (http_server.h), and its user pointer is the waiter. Everything is used by one loop, except for
- * large answers, which another thread parses or prints alone.
+ * large requests and answers, which another thread parses or prints alone (gateway_read.h).
  *
  * Never put here: the engine, queues of requests, what a model computes.
  */
@@ -78,10 +78,14 @@ typedef struct by__gateway {
     by__features *features;        /* NULL: no feature store */
     by__gateway_tracing tracing;
     by__id_table parts;
-    struct by__call *calls;      /* calls that have not ended */
-    struct by__ask *asks;        /* questions about tasks in flight */
-    struct by__admin_ask *admin; /* questions of operators in flight */
-    struct by__watch *watches;   /* clients that follow a task */
+    struct by__call *calls;       /* calls that have not ended */
+    struct by__ask *asks;         /* questions about tasks in flight */
+    struct by__admin_ask *admin;  /* questions of operators in flight */
+    struct by__watch *watches;    /* clients that follow a task */
+    struct by__reading *readings; /* large requests that wait to be read, oldest first */
+    size_t readers;               /* of large requests, on other threads */
+    size_t reading_bytes;         /* of bodies that are read, or wait for it */
+    bool reads_smallest;          /* the last one was the smallest, not the oldest */
     uv_timer_t watching;
     uint64_t asked;
     by__metrics metrics;
@@ -151,6 +155,7 @@ typedef struct by__part {
     by__id_entry entry;
     struct by__call *call;
     json_t *message; /* the message as it was submitted, kept to submit it again */
+    json_t *text;    /* of a large request, its text until it is submitted; NULL: none */
     int64_t prompt_tokens;
     int64_t generated;
     bool listed;      /* it is in the gateway's table of ids */
@@ -186,6 +191,7 @@ typedef struct by__call {
     double spoke; /* by__now when something was last sent to the stream */
     json_t *own;  /* owned by the form; NULL: none */
     char place[BY__PLACE_BYTES]; /* where *param of `read` may point to; "" otherwise */
+    const json_t *state;         /* the broker's, while the request is read; NULL: unknown */
     bool fetches;                /* its rows are fetched for the entities in `own` when it starts */
     by__feature_fetch *fetch;    /* the fetch in progress; NULL: none */
     json_t *whole;               /* "result" of a worker's last event */
@@ -208,9 +214,10 @@ typedef struct by__call {
 /* Creates a call with an id, without an exchange. Freed with by__call_free. */
 by_status by__call_open(by__call **out, by__gateway *gateway, const by__call_form *form,
                         const char *key, by_error *error);
-/* BY_EARG: the request made from a body of `length` bytes does not fit into a message to a worker:
- * numbers and images take more bytes there than in the body. */
-by_status by__call_check(const by__call *call, size_t length, by_error *error);
+/* Makes the text for a worker of a request whose body had `length` bytes, if that is large.
+ * BY_EARG: it does not fit into a message: numbers and images take more bytes there than in the
+ * body. */
+by_status by__call_encode(by__call *call, size_t length, by_error *error);
 /* Sends all parts to the broker. The gateway takes ownership; the call ends by itself. */
 void by__call_start(by__call *call);
 /* The form of a route, or of a task's kind; NULL: there is none. */
@@ -242,6 +249,11 @@ bool by__large_read(by__gateway *g, const by__event *event);
 bool by__large_print(by__call *call);
 /* A model's object in the broker's state; NULL: no worker has named the model. */
 const json_t *by__gateway_model(const by__gateway *g, const char *name);
+/* The same in a state of the broker, which may be NULL. */
+const json_t *by__stated_model(const json_t *state, const char *name);
+/* The broker's current state; NULL: it is unreachable or silent, so that its last state may be
+ * wrong. */
+const json_t *by__gateway_state(const by__gateway *g);
 /* The metrics of a model; NULL: no worker has named it, since clients must not create metrics. */
 by__model_metrics *by__gateway_counts(by__gateway *g, const char *name);
 /* Replies with an error of OpenAI's API: {"error": {"message", "type", "param", "code"}}. A 503

@@ -46,7 +46,13 @@ static void submit_part(by__gateway *g, by__part *part)
         (void)json_object_set_new(part->message, "seen", json_boolean(seen));
         (void)json_object_set_new(part->message, "again", json_boolean(part->submitted));
         (void)json_object_set_new(part->message, "left", json_real(left > 0.001 ? left : 0.001));
-        json_t *message = by__message_with_text(part->message);
+        json_t *message = part->text == NULL ? by__message_with_text(part->message)
+                                             : by__copy_object(part->message);
+        if (part->text != NULL && json_object_set_new(message, "request", part->text) != 0) {
+            json_decref(message);
+            message = NULL;
+        }
+        part->text = NULL; /* it was taken */
         bool sent = message != NULL && by__broker_link_send(&g->broker, message);
         part->submitted = sent || part->submitted;
         json_decref(message);
@@ -226,10 +232,14 @@ static void fail(by__call *call, const json_t *event)
 {
     const char *code = by__get_text(event, "code");
     const char *message = by__get_text(event, "message");
+    const char *param = by__get_text(event, "param");
     int status = (int)by__get_integer(event, "status");
+    if (param != NULL && call->form->kind == BY__CALL_RESPONSE && strcmp(param, "messages") == 0) {
+        param = "input"; /* of which the messages were made */
+    }
     fail_with(call, &(failure){.status = status < 400 || status > 599 ? 500 : status,
                                .code = code == NULL ? "server_error" : code,
-                               .param = by__get_text(event, "param"),
+                               .param = param,
                                .message = message == NULL ? "the request failed" : message,
                                .retry_after = by__get_number(event, "retry_after", 0.0)});
 }
@@ -270,11 +280,6 @@ void by__call_start(by__call *call)
     call->counts = by__gateway_counts(g, call->model);
     call->queued = true;
     call->kept = by__payload_wants(g->payload, call->id);
-    const char *trace = by__gateway_trace(g, call->exchange);
-    for (size_t i = 0; i < call->part_count && trace != NULL; i++) {
-        (void)json_object_set_new(json_object_get(call->parts[i].message, "request"), "trace",
-                                  json_string(trace));
-    }
     by__exchange_set(call->exchange, &call->waiter);
     for (size_t i = 0; i < call->part_count; i++) {
         const char *id = by__get_text(call->parts[i].message, "id");

@@ -3,10 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/gateway/gateway_read.h"
 #include "serve/gateway/gateway_routes.h"
 #include "serve/messages.h"
 
-/* Most bytes that a message adds to a request. */
+/* Most bytes that a message adds to a request, with the text of the message. */
 #define AROUND ((size_t)1 << 16)
 
 static const by__call_form *const forms[] = {&by__completion_form, &by__chat_form,
@@ -82,24 +83,22 @@ by_status by__call_one_part(by__call *call, json_t *request, int64_t cost, int64
                : BY_OK;
 }
 
-by_status by__call_check(const by__call *call, size_t length, by_error *error)
+by_status by__call_encode(by__call *call, size_t length, by_error *error)
 {
-    for (size_t i = 0; i < call->part_count && length > BY__LINK_MESSAGE / 16; i++) {
-        json_t *message = by__message_with_text(call->parts[i].message);
-        by__text text = {0};
-        by__json_write(&text, message, JSON_COMPACT);
-        size_t bytes = text.length;
-        bool failed = text.failed;
-        by__text_free(&text);
-        json_decref(message);
-        if (failed) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < call->part_count && length >= BY__LARGE; i++) {
+        by__part *part = &call->parts[i];
+        json_decref(part->text);
+        part->text = by__request_text(json_object_get(part->message, "request"));
+        if (part->text == NULL) {
             return by_error_set(error, BY_EMEMORY, "out of memory: a request");
         }
+        bytes += json_string_length(part->text);
         if (bytes > BY__LINK_MESSAGE - AROUND) {
             return by_error_set(error, BY_EARG,
-                                "the request takes %zu bytes for a worker, and %zu are possible: "
-                                "send less at a time",
-                                bytes, BY__LINK_MESSAGE - AROUND);
+                                "the request takes over %zu bytes for a worker: send less at a "
+                                "time",
+                                BY__LINK_MESSAGE - AROUND);
         }
     }
     return BY_OK;
@@ -135,6 +134,7 @@ void by__call_free(by__call *call)
 {
     for (size_t i = 0; i < call->part_count && call->parts != NULL; i++) {
         json_decref(call->parts[i].message);
+        json_decref(call->parts[i].text);
     }
     for (size_t i = 0; call->choices != NULL && i < call->part_count * call->n; i++) {
         by__text_free(&call->choices[i].text);
@@ -151,12 +151,48 @@ void by__call_free(by__call *call)
 
 /* ---- routes ---- */
 
+/* The trace of the request that a worker continues; one that is kept as a task is not traced. */
+static void add_trace(by__call *call, const char *trace)
+{
+    for (size_t i = 0; i < call->part_count && trace[0] != '\0'; i++) {
+        if (!json_is_true(json_object_get(call->own, "background"))) {
+            (void)json_object_set_new(json_object_get(call->parts[i].message, "request"), "trace",
+                                      json_string(trace));
+        }
+    }
+}
+
+static by_status read_call(by__reading *r)
+{
+    const by__call_form *form = by__form_of_route(r->request.path);
+    BY_TRY(by__call_open(&r->call, r->gateway, form, r->key, &r->error));
+    r->call->since = r->since;
+    r->call->state = r->state;
+    by_status status = form->read(r->call, &r->request, &r->param, &r->error);
+    if (status == BY_OK) {
+        add_trace(r->call, r->trace);
+        status = by__call_encode(r->call, r->request.body_length, &r->error);
+    }
+    r->call->state = NULL;
+    return status;
+}
+
+static void answer_call(by__reading *r)
+{
+    by__call *call = r->call;
+    if (r->status != BY_OK) {
+        by__reply_refused(r->gateway, r->exchange, r->status, r->param, &r->error);
+        return;
+    }
+    r->call = NULL;
+    call->exchange = r->exchange;
+    (call->form->start == NULL ? by__call_start : call->form->start)(call);
+}
+
 void by__answer_call(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
 {
+    static const by__read_kind kind = {read_call, answer_call};
     const by__call_form *form = by__form_of_route(r->path);
-    const char *param = NULL;
-    by__call *call = NULL;
-    by_error error = {0};
     if (!form->any_type && !by__gateway_takes_json(g, x, r)) {
         return;
     }
@@ -164,20 +200,5 @@ void by__answer_call(by__gateway *g, by__exchange *x, const by__http_request *r,
         by__reply_error(g, x, 503, "draining", NULL, "the server is going down; try another one");
         return;
     }
-    by_status status = by__call_open(&call, g, form, key, &error);
-    if (status == BY_OK) {
-        call->exchange = x;
-        status = form->read(call, r, &param, &error);
-    }
-    if (status == BY_OK) {
-        status = by__call_check(call, r->body_length, &error);
-    }
-    if (status == BY_OK) {
-        (form->start == NULL ? by__call_start : form->start)(call);
-        return;
-    }
-    by__reply_refused(g, x, status, param, &error);
-    if (call != NULL) {
-        by__call_free(call); /* after the reply: it may hold the text of `param` */
-    }
+    by__request_read(g, x, r, key, &kind);
 }

@@ -16,9 +16,7 @@
 
 /* ---- health ---- */
 
-/* The broker's current state; NULL: it is unreachable or silent, so that its last state may be
- * wrong. */
-static const json_t *present_state(const by__gateway *g)
+const json_t *by__gateway_state(const by__gateway *g)
 {
     return g->broker.ready && by__now() - g->stated <= SILENCE ? g->state : NULL;
 }
@@ -29,7 +27,7 @@ static size_t count_workers(const by__gateway *g)
     size_t i;
     json_t *w;
     size_t count = 0;
-    json_array_foreach(json_object_get(present_state(g), "workers"), i, w)
+    json_array_foreach(json_object_get(by__gateway_state(g), "workers"), i, w)
     {
         count += by__get_number(w, "silent", 0.0) < SILENCE &&
                  !json_is_true(json_object_get(w, "leaving"));
@@ -50,7 +48,7 @@ static bool starts_workers(const by__gateway *g)
 {
     size_t i;
     json_t *m;
-    json_array_foreach(json_object_get(present_state(g), "models"), i, m)
+    json_array_foreach(json_object_get(by__gateway_state(g), "models"), i, m)
     {
         if (json_is_true(json_object_get(m, "elastic")) &&
             json_is_object(json_object_get(m, "info"))) {
@@ -84,9 +82,14 @@ void by__answer_ready(by__gateway *g, by__exchange *x, const by__http_request *r
 
 const json_t *by__gateway_model(const by__gateway *g, const char *name)
 {
+    return by__stated_model(g->state, name);
+}
+
+const json_t *by__stated_model(const json_t *state, const char *name)
+{
     size_t i;
     json_t *m;
-    json_array_foreach(json_object_get(g->state, "models"), i, m)
+    json_array_foreach(json_object_get(state, "models"), i, m)
     {
         const char *id = by__get_text(m, "id");
         if (id != NULL && strcmp(id, name) == 0 && json_is_object(json_object_get(m, "info"))) {
@@ -209,7 +212,7 @@ static void know_models(by__gateway *g)
 
 static void print_own(by__gateway *g, by__text *out)
 {
-    const json_t *state = present_state(g);
+    const json_t *state = by__gateway_state(g);
     const json_t *all = json_object_get(state, "workers");
     int64_t queue = 0;
     size_t workers = count_workers(g);
@@ -268,7 +271,7 @@ void by__answer_metrics(by__gateway *g, by__exchange *x, const by__http_request 
     }
     know_models(g);
     if (strcmp(names, "vllm") == 0) {
-        by__metrics_vllm(&out, g->models, present_state(g));
+        by__metrics_vllm(&out, g->models, by__gateway_state(g));
         by__metrics_process(&out);
     } else {
         print_own(g, &out);

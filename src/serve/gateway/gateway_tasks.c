@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "serve/fields.h"
+#include "serve/gateway/gateway_read.h"
 #include "serve/gateway/gateway_routes.h"
 #include "serve/gateway/gateway_webhooks.h"
 #include "serve/messages.h"
@@ -279,7 +280,6 @@ typedef struct asked {
     const json_t *body;
     const char *webhook;
     double expires;
-    char place[BY__PLACE_BYTES]; /* the field of the body that is wrong */
 } asked;
 
 static const by__field fields[] = {
@@ -293,49 +293,30 @@ json_t *by__task_message(const by__call *call, const char *id, const char *idemp
                          const char *webhook, double expires)
 {
     const json_t *m = call->parts[0].message;
+    const json_t *state = call->state != NULL ? call->state : call->gateway->state;
+    json_t *text = call->parts[0].text != NULL ? json_incref(call->parts[0].text)
+                                               : by__request_text(json_object_get(m, "request"));
     double now = by__wall_clock();
     return json_pack("{ss ss ss ss? sf sb s{ss ss ss sI sI sO sO so sO? ss*}}", "t", "task_add",
                      "id", id, "owner", call->key, "key", idempotency, "expires", now + expires,
-                     "seen", (int)(by__gateway_model(call->gateway, call->model) != NULL), "task",
-                     "kind", call->form->name, "call", call->id, "model", call->model, "created",
+                     "seen", (int)(by__stated_model(state, call->model) != NULL), "task", "kind",
+                     call->form->name, "call", call->id, "model", call->model, "created",
                      (json_int_t)call->created, "sequences", (json_int_t)call->n, "cost",
                      json_object_get(m, "cost"), "priority", json_object_get(m, "priority"),
-                     "request", by__request_text(json_object_get(m, "request")), "own", call->own,
-                     "webhook", webhook);
+                     "request", text, "own", call->own, "webhook", webhook);
 }
 
-/* Makes the message that adds a task from a body that its own route would accept. */
-static by_status make_task(json_t **out, by__gateway *g, asked *a, const char *key,
-                           const char *idempotency, const char **param, by_error *error)
+/* Reads the body of a task as its own route would. */
+static by_status read_body(by__reading *r, const asked *a, by__call **out)
 {
     const by__call_form *form = by__form_of_route(a->endpoint);
-    by__call *call = NULL;
-    char id[BY__ID_BYTES];
-    if (a->webhook != NULL) {
-        *param = "webhook";
-        BY_TRY(by__webhooks_check(g->webhooks, a->webhook, error));
-    }
-    *param = "endpoint";
-    if (form == NULL) {
-        return by_error_set(error, BY_EARG,
-                            "'endpoint' must be a route that computes, such as /v1/completions");
-    }
-    *param = "body";
-    if (!json_is_object(a->body)) {
-        return by_error_set(error, BY_EARG,
-                            "'body' must be an object: what the endpoint would be sent");
-    }
-    *param = NULL;
     by__text body = {0};
     by__json_write(&body, a->body, JSON_COMPACT);
     if (body.failed) {
         by__text_free(&body);
-        return by_error_set(error, BY_EMEMORY, "out of memory: a task");
+        return by_error_set(&r->error, BY_EMEMORY, "out of memory: a task");
     }
-    by_status status = by__call_open(&call, g, form, key, error);
-    if (status == BY_OK) {
-        status = by__request_id(id, "task_", error);
-    }
+    by_status status = by__call_open(out, r->gateway, form, r->key, &r->error);
     if (status == BY_OK) {
         const by__http_request request = {.method = "POST",
                                           .path = a->endpoint,
@@ -344,30 +325,68 @@ static by_status make_task(json_t **out, by__gateway *g, asked *a, const char *k
                                           .header_count = 1,
                                           .body = body.data,
                                           .body_length = body.length};
-        status = form->read(call, &request, param, error);
+        (*out)->state = r->state;
+        status = form->read(*out, &request, &r->param, &r->error);
+        if (status == BY_OK && by__reading_knows_not(r, (*out)->model)) {
+            status = by_error_set(&r->error, BY_EARG, "the model is not served");
+        }
         if (status == BY_OK) {
-            status = by__call_check(call, request.body_length, error);
+            status = by__call_encode(*out, body.length, &r->error);
         }
     }
-    if (status == BY_OK && (call->part_count != 1 || call->stream || call->logprobs)) {
-        *param = call->stream ? "stream" : call->logprobs ? "logprobs" : "prompt";
-        status = by_error_set(error, BY_EARG,
-                              call->stream     ? "a task cannot be streamed: set 'stream' to false"
-                              : call->logprobs ? "a task has no 'logprobs'"
-                                               : "a task has one prompt: send a task for each");
+    by__text_free(&body);
+    return status;
+}
+
+/* What a task cannot be. */
+static by_status check_call(by__reading *r, const by__call *call)
+{
+    if (call->part_count != 1 || call->stream || call->logprobs) {
+        r->param = call->stream ? "stream" : call->logprobs ? "logprobs" : "prompt";
+        return by_error_set(&r->error, BY_EARG,
+                            call->stream     ? "a task cannot be streamed: set 'stream' to false"
+                            : call->logprobs ? "a task has no 'logprobs'"
+                                             : "a task has one prompt: send a task for each");
     }
-    if (status == BY_OK && call->fetches) {
-        *param = "entities";
-        status = by_error_set(error, BY_EARG, "a task has 'rows', and no 'entities'");
+    if (call->fetches) {
+        r->param = "entities";
+        return by_error_set(&r->error, BY_EARG, "a task has 'rows', and no 'entities'");
+    }
+    return BY_OK;
+}
+
+/* Makes the message that adds a task from a body that its own route would accept. */
+static by_status make_task(by__reading *r, const asked *a, const char *idempotency)
+{
+    char id[BY__ID_BYTES];
+    if (a->webhook != NULL) {
+        r->param = "webhook";
+        BY_TRY(by__webhooks_check(r->gateway->webhooks, a->webhook, &r->error));
+    }
+    r->param = "endpoint";
+    if (by__form_of_route(a->endpoint) == NULL) {
+        return by_error_set(&r->error, BY_EARG,
+                            "'endpoint' must be a route that computes, such as /v1/completions");
+    }
+    r->param = "body";
+    if (!json_is_object(a->body)) {
+        return by_error_set(&r->error, BY_EARG,
+                            "'body' must be an object: what the endpoint would be sent");
+    }
+    r->param = NULL;
+    BY_TRY(by__request_id(id, "task_", &r->error));
+    by__call *call = NULL;
+    by_status status = read_body(r, a, &call);
+    if (status == BY_OK) {
+        status = check_call(r, call);
     }
     if (status == BY_OK) {
-        *out = by__task_message(call, id, idempotency, a->webhook, a->expires);
+        r->message = by__task_message(call, id, idempotency, a->webhook, a->expires);
     }
-    by__text_free(&body);
     if (call != NULL) {
-        if (status != BY_OK && *param == call->place) {
-            memcpy(a->place, call->place, sizeof a->place); /* which outlives the call */
-            *param = a->place;
+        if (status != BY_OK && r->param == call->place) {
+            memcpy(r->place, call->place, sizeof r->place); /* which outlives the call */
+            r->param = r->place;
         }
         by__call_free(call);
     }
@@ -390,43 +409,51 @@ static by_status add_digest(json_t *message, const json_t *body, by_error *error
     return added ? BY_OK : by_error_set(error, BY_EMEMORY, "out of memory: a task");
 }
 
-void by__answer_task_new(by__gateway *g, by__exchange *x, const by__http_request *r,
-                         const char *key)
+static by_status read_task(by__reading *r)
 {
     asked a = {.expires = KEPT};
-    const char *param = NULL;
-    const char *idempotency = by__http_header_of(r, "idempotency-key");
-    json_t *message = NULL;
-    json_t *body = NULL;
-    by_error error = {0};
-    if (!by__gateway_takes_json(g, x, r)) {
-        return;
-    }
-    by_status status = by__body_parse(&body, r->body, r->body_length, &error);
-    if (status == BY_OK) {
-        status = by__fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, &param, &error);
-    }
+    const char *idempotency = by__http_header_of(&r->request, "idempotency-key");
+    json_t *body;
+    BY_TRY(by__body_parse(&body, r->request.body, r->request.body_length, &r->error));
+    by_status status =
+        by__fields_read(&a, fields, BY_ARRAY_LENGTH(fields), body, &r->param, &r->error);
     if (status == BY_OK && idempotency != NULL &&
         (idempotency[0] == '\0' || strlen(idempotency) > 255 ||
          !by__utf8_valid(idempotency, strlen(idempotency)))) {
-        status = by_error_set(&error, BY_EARG, "Idempotency-Key is not 1 to 255 bytes of UTF-8");
+        status = by_error_set(&r->error, BY_EARG, "Idempotency-Key is not 1 to 255 bytes of UTF-8");
     }
     if (status == BY_OK) {
-        status = make_task(&message, g, &a, key, idempotency, &param, &error);
+        status = make_task(r, &a, idempotency);
     }
     if (status == BY_OK && idempotency != NULL) {
-        status = add_digest(message, body, &error);
+        status = add_digest(r->message, body, &r->error);
     }
     json_decref(body);
-    if (status != BY_OK) {
-        json_decref(message);
-        by__reply_refused(g, x, status, param, &error);
+    return status;
+}
+
+static void answer_task(by__reading *r)
+{
+    json_t *message = r->message;
+    if (r->status != BY_OK) {
+        by__reply_refused(r->gateway, r->exchange, r->status, r->param, &r->error);
         return;
     }
-    if (by__gateway_charge(g, x, by__get_integer(json_object_get(message, "task"), "cost"))) {
-        by__task_ask(g, x, show_new, "task", message);
+    r->message = NULL;
+    if (by__gateway_charge(r->gateway, r->exchange,
+                           by__get_integer(json_object_get(message, "task"), "cost"))) {
+        by__task_ask(r->gateway, r->exchange, show_new, "task", message);
     } else {
         json_decref(message);
+    }
+}
+
+void by__answer_task_new(by__gateway *g, by__exchange *x, const by__http_request *r,
+                         const char *key)
+{
+    static const by__read_kind kind = {read_task, answer_task};
+    if (by__gateway_takes_json(g, x, r)) {
+        by__request_read(g, x, r, key, &kind);
     }
 }
 

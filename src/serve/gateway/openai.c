@@ -295,7 +295,7 @@ static const json_t *prompt_at(const json_t *prompt, size_t i)
  * longer than the context. */
 static int64_t guess_cost(const by__call *call, size_t body, int64_t tokens)
 {
-    const json_t *model = by__gateway_model(call->gateway, call->model);
+    const json_t *model = by__stated_model(call->state, call->model);
     int64_t context = by__get_integer(json_object_get(model, "info"), "context");
     tokens = tokens > 0 ? tokens : 256;
     tokens = context > 0 && tokens > context ? context : tokens;

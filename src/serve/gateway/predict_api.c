@@ -216,7 +216,7 @@ static void on_features(void *user, const by__feature_result *result)
         refuse(call, result->status, result->code, "entities", result->message);
     } else if (json_object_set_new(request, "rows", result->rows) != 0) {
         refuse(call, 503, "out_of_memory", NULL, "no memory for features");
-    } else if (by__call_check(call, SIZE_MAX, &error) != BY_OK) {
+    } else if (by__call_encode(call, SIZE_MAX, &error) != BY_OK) {
         refuse(call, 400, "invalid_request", "entities", error.message);
     } else {
         by__call_start(call);

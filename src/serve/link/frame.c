@@ -14,10 +14,28 @@ static size_t length_of(const char *head)
     return (size_t)b[0] | (size_t)b[1] << 8 | (size_t)b[2] << 16 | (size_t)b[3] << 24;
 }
 
+static bool take_text(const char *data, size_t length, const by__frame_handler *h)
+{
+    size_t head = length < HEAD ? 0 : length_of(data);
+    if (length < HEAD || head > length - HEAD) {
+        return false;
+    }
+    json_t *object = by_json_load(data + HEAD, head, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
+    json_t *task = json_object_get(object, "task");
+    json_t *text = json_stringn(data + HEAD + head, length - HEAD - head);
+    bool good = json_object_set_new(json_is_object(task) ? task : object, "request", text) == 0 &&
+                h->message(h->user, object);
+    json_decref(object);
+    return good;
+}
+
 static bool take_frame(const char *data, size_t length, const by__frame_handler *h)
 {
     if (length > 0 && data[0] == BY__LINK_EVENTS) {
         return by__events_valid(data + 1, length - 1) && h->events(h->user, data + 1, length - 1);
+    }
+    if (length > 0 && data[0] == BY__LINK_TEXT) {
+        return take_text(data + 1, length - 1, h);
     }
     json_t *object = by_json_load(data, length, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
     bool good = json_is_object(object) && h->message(h->user, object);

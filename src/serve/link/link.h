@@ -4,8 +4,11 @@
  *
  *   link_socket.c  to `banyan broker`, by a socket in the file system: each object is preceded by
  *                  its length (u32, little endian), and each list by its length and the byte
- *                  BY__LINK_EVENTS. A frame of more than BY__LINK_MESSAGE bytes, or of neither
- *                  kind, closes the link: the other side is not one of our processes.
+ *                  BY__LINK_EVENTS. A long text that is the member "request" of an object, or of
+ *                  its member "task", follows as it is: BY__LINK_TEXT, the length (u32) of the
+ *                  object without it, this object, the text. A frame of more than BY__LINK_MESSAGE
+ *                  bytes, or of no such kind, closes the link: the other side is not one of our
+ *                  processes.
  *   redis_link.c   to a Redis server, which then is the broker: the link runs scripts in Redis for
  *                  the messages that it is given, and turns replies and publications into messages.
  *
@@ -24,6 +27,8 @@
 #define BY__LINK_MESSAGE ((size_t)64 << 20)
 /* First byte of the frame of a list of events. */
 #define BY__LINK_EVENTS '\1'
+/* First byte of the frame of an object with a long text. */
+#define BY__LINK_TEXT '\2'
 /* Bytes that may be pending for the other side; a link with more is considered stuck and lost. */
 #define BY__LINK_PENDING ((size_t)256 << 20)
 

@@ -1,6 +1,7 @@
 /* Links by a socket in the file system, and the broker's listener. */
 #include "serve/event_list.h"
 #include "serve/link/link.h"
+#include "serve/messages.h"
 #include "serve/socket_lock.h"
 
 #include <stdlib.h>
@@ -156,6 +157,13 @@ static void on_written(uv_write_t *request, int status)
     }
 }
 
+static void put_length(char *out, size_t n)
+{
+    for (unsigned i = 0; i < 4; i++) {
+        out[i] = (char)(unsigned char)(n >> (8 * i));
+    }
+}
+
 /* Allocates a frame of n bytes, which the caller writes after the first four; NULL: the link is
  * lost. */
 static output *new_frame(socket_link *l, size_t n)
@@ -170,9 +178,7 @@ static output *new_frame(socket_link *l, size_t n)
         lose(l, "a message cannot be sent");
         return NULL;
     }
-    for (unsigned i = 0; i < 4; i++) {
-        o->data[i] = (char)(unsigned char)(n >> (8 * i));
-    }
+    put_length(o->data, n);
     o->link = l;
     o->length = n + 4;
     return o;
@@ -196,10 +202,50 @@ static bool send_frame(socket_link *l, output *o)
     return true;
 }
 
+/* Bytes from which a text is not written as JSON: that would read it byte by byte in each process
+ * on its way. */
+#define LONG_TEXT ((size_t)16 << 10)
+
+/* Copies a message without its long text. NULL: it has none, or memory is exhausted. */
+static json_t *without_text(const json_t *message, const json_t **text)
+{
+    const json_t *task = json_object_get(message, "task");
+    bool inner = json_is_object(task);
+    *text = json_object_get(inner ? task : message, "request");
+    if (!json_is_string(*text) || json_string_length(*text) < LONG_TEXT) {
+        return NULL;
+    }
+    json_t *out = by__copy_object(message);
+    json_t *rest = inner ? by__copy_object(task) : json_incref(out);
+    if (json_object_del(rest, "request") != 0 ||
+        (inner && json_object_set(out, "task", rest) != 0)) {
+        json_decref(out);
+        out = NULL;
+    }
+    json_decref(rest);
+    return out;
+}
+
 static bool send_message(by__link *link, const json_t *message)
 {
     socket_link *l = (socket_link *)(void *)link;
     by__text text = {0};
+    const json_t *request;
+    json_t *head = without_text(message, &request);
+    if (head != NULL) {
+        by__json_write(&text, head, JSON_COMPACT);
+        json_decref(head);
+        size_t rest = json_string_length(request);
+        output *long_one = new_frame(l, text.failed ? 0 : 5 + text.length + rest);
+        if (long_one != NULL) {
+            long_one->data[4] = BY__LINK_TEXT;
+            put_length(long_one->data + 5, text.length);
+            memcpy(long_one->data + 9, text.data, text.length);
+            memcpy(long_one->data + 9 + text.length, json_string_value(request), rest);
+        }
+        by__text_free(&text);
+        return long_one != NULL && send_frame(l, long_one);
+    }
     by__json_write(&text, message, JSON_COMPACT);
     output *o = new_frame(l, text.failed ? 0 : text.length);
     if (o != NULL) {

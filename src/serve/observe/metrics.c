@@ -258,6 +258,10 @@ void by__metrics_print(by__text *out, const by__metrics *metrics)
                         "Answers that were too large for the gateway's loop: how often another "
                         "thread has read or printed one.",
                         "counter", NULL, (double)m->apart);
+    by__metrics_counter(out, "banyan_large_requests_total",
+                        "Requests that were too large for the gateway's loop: another thread has "
+                        "read them.",
+                        "counter", NULL, (double)m->requests_apart);
     by__metrics_counter(out, "banyan_prompt_tokens_total", "Tokens of prompts.", "counter", NULL,
                         (double)m->prompt_tokens);
     by__metrics_counter(out, "banyan_generated_tokens_total", "Tokens of answers.", "counter", NULL,

@@ -56,6 +56,7 @@ typedef struct by__metrics {
     uint64_t failed;    /* ended by an error after the first text */
     uint64_t again;     /* run again because a worker was lost */
     uint64_t apart;     /* parsed or printed on threads other than the loop's */
+    uint64_t requests_apart;
     uint64_t prompt_tokens;
     uint64_t generated_tokens;
     int64_t running; /* requests in flight */

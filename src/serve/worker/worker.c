@@ -413,7 +413,7 @@ static by_status prepare_job(const by__worker *w, by__prepared *item, const json
     job->results = json_array();
     return w->model.predicting != NULL
                ? by__predicting_prepare(w->model.predicting, job, request, param, error)
-               : by__embedder_prepare(w->embedder, job, request, param, error);
+               : by__embedder_prepare(w->embedder, job, request, param, &item->code, error);
 }
 
 static by_status prepare(void *user, by__prepared *item, const char **param, by_error *error)

@@ -67,10 +67,14 @@ void by__served_close(by__served_model *model);
 json_t *by__served_info(const by__served_model *model);
 /* Logs the memory of a language model in bytes, as planned when it was opened. */
 void by__served_log_memory(const by__served_model *model, const by__log *log);
-/* Encodes a text, or a list of ids, that may fit into the context; `name` is the field, for
- * errors. */
+/* Encodes a text that must have 1 token to the context. *code: BY__TOO_LONG for one that has
+ * more. */
 by_status by__served_encode(by_token_buffer *out, const by__served_model *model, const char *text,
-                            size_t length, unsigned flags, by_error *error);
+                            size_t length, unsigned flags, const char **code, by_error *error);
+/* The same check of a number of tokens. */
+by_status by__served_fits(const by__served_model *model, size_t count, const char **code,
+                          by_error *error);
+/* Copies a list of ids; `name` is the field, for errors. */
 by_status by__served_ids(by_token_buffer *out, const by__served_model *model, const json_t *list,
                          const char *name, by_error *error);
 /* Encodes a conversation, with what its template ends it with (worker_messages.c). The parts of a
@@ -78,7 +82,7 @@ by_status by__served_ids(by_token_buffer *out, const by__served_model *model, co
  * NULL for none. */
 by_status by__served_messages(by_token_buffer *out, const by__served_model *model,
                               const json_t *messages, const json_t *tools, const json_t *variables,
-                              by_error *error);
+                              const char **code, by_error *error);
 
 /* A request in the worker. The engine's thread owns it from by__engine_submit until it returns it
  * with BY__OUT_LAST, but reads only `request` and writes only `session`. */
@@ -194,7 +198,8 @@ void by__embedder_close(by__embedder **embedder);
 size_t by__embedder_batch(void);
 /* Fills a job from "request" of a message; errors as for by__work_open. */
 by_status by__embedder_prepare(const by__embedder *embedder, by__batch_job *job,
-                               const json_t *request, const char **param, by_error *error);
+                               const json_t *request, const char **param, const char **code,
+                               by_error *error);
 /* by__batch_options.run; user: an embedder. */
 by_status by__embedder_run(void *user, const by__batch_place *places, size_t count,
                            by_error *error);
@@ -223,6 +228,7 @@ typedef struct by__prepared {
     char id[65];
     int64_t attempt;
     json_t *message;
+    size_t bytes; /* of the request's text */
     double since; /* by__now when it was submitted */
     bool cancelled;
     by__work *work;     /* on BY_OK one of the two is set, and belongs to the taker */

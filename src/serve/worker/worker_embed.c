@@ -50,25 +50,21 @@ static const by__field fields[] = {
 };
 
 static by_status take_text(by_token_buffer *out, const by__served_model *m, const json_t *text,
-                           by_error *error)
+                           const char **code, by_error *error)
 {
     if (json_is_string(text)) {
-        BY_TRY(by__served_encode(out, m, json_string_value(text), json_string_length(text),
-                                 BY_ENCODE_ORDINARY | BY_ENCODE_AROUND, error));
-    } else if (json_is_array(text)) {
+        return by__served_encode(out, m, json_string_value(text), json_string_length(text),
+                                 BY_ENCODE_ORDINARY | BY_ENCODE_AROUND, code, error);
+    }
+    if (json_is_array(text)) {
         BY_TRY(by__served_ids(out, m, text, "input", error));
-    } else {
-        return by_error_set(error, BY_EARG, "'input' must be texts or lists of token ids");
+        return by__served_fits(m, out->count, code, error);
     }
-    if (out->count < 1 || out->count > (size_t)m->context) {
-        return by_error_set(error, BY_EARG, "a text of %zu tokens; the model takes 1 to %lld",
-                            out->count, (long long)m->context);
-    }
-    return BY_OK;
+    return by_error_set(error, BY_EARG, "'input' must be texts or lists of token ids");
 }
 
 static by_status fill(by__batch_job *job, const by__served_model *m, const json_t *input,
-                      by_error *error)
+                      const char **code, by_error *error)
 {
     inputs *in = NULL;
     BY_TRY(by__alloc((void **)&in, 1, sizeof *in, "texts", error));
@@ -77,14 +73,14 @@ static by_status fill(by__batch_job *job, const by__served_model *m, const json_
     BY_TRY(by__alloc((void **)&in->texts, job->count, sizeof *in->texts, "texts", error));
     in->count = job->count;
     for (size_t i = 0; i < job->count; i++) {
-        BY_TRY(take_text(&in->texts[i], m, json_array_get(input, i), error));
+        BY_TRY(take_text(&in->texts[i], m, json_array_get(input, i), code, error));
         job->tokens += (int64_t)in->texts[i].count;
     }
     return BY_OK;
 }
 
 by_status by__embedder_prepare(const by__embedder *e, by__batch_job *job, const json_t *request,
-                               const char **param, by_error *error)
+                               const char **param, const char **code, by_error *error)
 {
     asked a = {0};
     BY_TRY(by__fields_read(&a, fields, BY_ARRAY_LENGTH(fields), request, param, error));
@@ -108,7 +104,7 @@ by_status by__embedder_prepare(const by__embedder *e, by__batch_job *job, const 
                             "an answer: ask for at most %zu at a time",
                             job->count, (long long)e->model->width, most);
     }
-    return fill(job, e->model, a.input, error);
+    return fill(job, e->model, a.input, code, error);
 }
 
 /* ---- a batch, on the batcher's thread ---- */

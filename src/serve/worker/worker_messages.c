@@ -106,7 +106,7 @@ static by_status render(char **text, size_t *length, const by__served_model *mod
 
 by_status by__served_messages(by_token_buffer *out, const by__served_model *model,
                               const json_t *messages, const json_t *tools, const json_t *variables,
-                              by_error *error)
+                              const char **code, by_error *error)
 {
     char *text = NULL;
     size_t length;
@@ -137,7 +137,7 @@ by_status by__served_messages(by_token_buffer *out, const by__served_model *mode
     }
     json_decref(even);
     if (status == BY_OK) {
-        status = by__served_encode(out, model, text, length, BY_ENCODE_SPECIAL, error);
+        status = by__served_encode(out, model, text, length, BY_ENCODE_SPECIAL, code, error);
     }
     free(known);
     free(more);

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "banyan/model.h"
+#include "serve/messages.h"
 #include "serve/worker/worker.h"
 
 /* Requests for predictions that a worker takes at a time: more than fit a batch, so that batches
@@ -13,6 +14,9 @@
  * tens of MB, most of them some KB. */
 #define MOST_FORMS ((size_t)256 << 20)
 #define IDLE_FORMS ((size_t)64 << 20)
+
+/* A text of up to so many bytes is encoded even if it cannot fit, to say how many tokens it has. */
+#define MOST_COUNTED ((size_t)1 << 20)
 
 static void add_end(by__served_model *m, int64_t id)
 {
@@ -123,15 +127,37 @@ by_status by__served_ids(by_token_buffer *out, const by__served_model *model, co
     return BY_OK;
 }
 
-/* A text that cannot fit is not encoded, because other requests would wait for it. */
-by_status by__served_encode(by_token_buffer *out, const by__served_model *model, const char *text,
-                            size_t length, unsigned flags, by_error *error)
+by_status by__served_fits(const by__served_model *model, size_t count, const char **code,
+                          by_error *error)
 {
-    if (length / model->longest > (size_t)model->context) {
-        return by_error_set(error, BY_EARG, "the prompt has %zu bytes; the model takes %lld tokens",
-                            length, (long long)model->context);
+    if (count == 0) {
+        return by_error_set(error, BY_EARG, "the text has no tokens; the model takes 1 to %lld",
+                            (long long)model->context);
     }
-    return by_tokenizer_encode(model->tokenizer, text, length, out, flags, error);
+    if (count > (size_t)model->context) {
+        *code = BY__TOO_LONG;
+        return by_error_set(error, BY_EARG,
+                            "the model's maximum context length is %lld tokens, and the text has "
+                            "%zu: shorten it",
+                            (long long)model->context, count);
+    }
+    return BY_OK;
+}
+
+/* A very long text that cannot fit is not encoded, because other requests would wait for it. */
+by_status by__served_encode(by_token_buffer *out, const by__served_model *model, const char *text,
+                            size_t length, unsigned flags, const char **code, by_error *error)
+{
+    size_t least = length / model->longest;
+    if (least > (size_t)model->context && length > MOST_COUNTED) {
+        *code = BY__TOO_LONG;
+        return by_error_set(error, BY_EARG,
+                            "the model's maximum context length is %lld tokens, and the text has "
+                            "at least %zu: shorten it",
+                            (long long)model->context, least);
+    }
+    BY_TRY(by_tokenizer_encode(model->tokenizer, text, length, out, flags, error));
+    return by__served_fits(model, out->count, code, error);
 }
 
 /* Opens the run or directory that the options name, with their adapter. */

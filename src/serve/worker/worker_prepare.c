@@ -18,6 +18,7 @@ struct by__preparer {
     by__prepared *done; /* oldest first */
     size_t count;       /* number of all of them */
     uint64_t ended;
+    bool smallest; /* the last one was the smallest, not the oldest */
 };
 
 static void append(by__prepared **list, by__prepared *item)
@@ -27,6 +28,18 @@ static void append(by__prepared **list, by__prepared *item)
     }
     item->next = NULL;
     *list = item;
+}
+
+/* The link to the next request: in turn the oldest and the smallest, so that a few large ones do
+ * not hold up all others. */
+static by__prepared **choose(by__preparer *p)
+{
+    by__prepared **best = &p->first;
+    p->smallest = !p->smallest;
+    for (by__prepared **at = &p->first; *at != NULL && p->smallest; at = &(*at)->next) {
+        best = (*at)->bytes < (*best)->bytes ? at : best;
+    }
+    return best;
 }
 
 /* ---- the thread ---- */
@@ -42,8 +55,9 @@ static void run(void *user)
         if (p->thread.closing) {
             break;
         }
-        by__prepared *item = p->current = p->first;
-        p->first = item->next;
+        by__prepared **at = choose(p);
+        by__prepared *item = p->current = *at;
+        *at = item->next;
         uv_mutex_unlock(&p->thread.lock);
         item->status = p->prepare(p->user, item, &item->param, &item->error);
         uv_mutex_lock(&p->thread.lock);
@@ -120,6 +134,7 @@ by_status by__preparer_give(by__preparer *p, json_t *message, by_error *error)
     memcpy(item->id, id, strlen(id) + 1);
     item->attempt = by__get_integer(message, "attempt");
     item->message = json_incref(message);
+    item->bytes = json_string_length(json_object_get(message, "request"));
     item->since = by__now();
     uv_mutex_lock(&p->thread.lock);
     bool full = p->count >= p->most;

@@ -73,23 +73,26 @@ static const by__field fields[] = {
 /* ---- the prompt ---- */
 
 static by_status take_prompt(by__work *w, const by__served_model *model, const asked *a,
-                             by_error *error)
+                             const char **param, const char **code, by_error *error)
 {
     if ((a->prompt == NULL) == (a->messages == NULL)) {
         return by_error_set(error, BY_EARG, "one of 'prompt' and 'messages' is needed");
     }
+    *param = a->messages != NULL ? "messages" : "prompt";
     if (a->messages != NULL) {
-        return by__served_messages(&w->prompt, model, a->messages, a->tools, a->variables, error);
+        return by__served_messages(&w->prompt, model, a->messages, a->tools, a->variables, code,
+                                   error);
     }
     if (json_is_array(a->prompt)) {
-        return by__served_ids(&w->prompt, model, a->prompt, "prompt", error);
+        BY_TRY(by__served_ids(&w->prompt, model, a->prompt, "prompt", error));
+        return by__served_fits(model, w->prompt.count, code, error);
     }
     if (!json_is_string(a->prompt)) {
         return by_error_set(error, BY_EARG, "'prompt' must be a text or a list of token ids");
     }
     return by__served_encode(&w->prompt, model, json_string_value(a->prompt),
                              json_string_length(a->prompt), BY_ENCODE_ORDINARY | BY_ENCODE_AROUND,
-                             error);
+                             code, error);
 }
 
 /* Sets the text of the prompt, if the answer is to begin with it. */
@@ -253,13 +256,11 @@ static by_status open_streams(by__work *w, const by__served_model *model, const 
 /* ---- all of it ---- */
 
 static by_status fill(by__work *w, const by__served_model *model, const asked *a,
-                      const json_t *message, double since, const char **code, by_error *error)
+                      const json_t *message, double since, const char **param, const char **code,
+                      by_error *error)
 {
-    BY_TRY(take_prompt(w, model, a, error));
-    if (w->prompt.count == 0 || w->prompt.count > (size_t)model->context) {
-        return by_error_set(error, BY_EARG, "the prompt has %zu tokens; the model takes 1 to %lld",
-                            w->prompt.count, (long long)model->context);
-    }
+    BY_TRY(take_prompt(w, model, a, param, code, error));
+    *param = NULL;
     BY_TRY(take_echo(w, model, a, error));
     BY_TRY(take_stop_tokens(w, model, a, error));
     by_status status = take_process(w, model, a, error);
@@ -312,7 +313,7 @@ by_status by__work_open(by__work **out, const by__served_model *model, const jso
     memcpy((*out)->id, id, strlen(id) + 1);
     by__trace_take((*out)->trace, a.trace);
     (*out)->attempt = by__get_integer(message, "attempt");
-    by_status status = fill(*out, model, &a, message, since, code, error);
+    by_status status = fill(*out, model, &a, message, since, param, code, error);
     if (status != BY_OK) {
         by__work_close(out);
     }
