@@ -1,5 +1,5 @@
-/* Images of other sizes against Pillow (tests/parity/make_resize_golden.py), and what
- * preprocessor_config.json says of them. */
+/* Images of all kinds and of other sizes against Pillow (tests/parity/make_image_golden.py and
+ * make_resize_golden.py), and what preprocessor_config.json says of them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,11 +13,13 @@
 #include <png.h>
 #include <zlib.h>
 
+#include "base/base64.h"
 #include "data/formats/image_file.h"
 #include "data/image_fit.h"
 #include "runner.h"
 
 #define GOLDEN BY_SOURCE_DIR "/tests/parity/golden/resize.json"
+#define FILES  BY_SOURCE_DIR "/tests/parity/golden/images.json"
 
 /* Two channels, of which the second is the first turned over. */
 static uint8_t *picture(int64_t height, int64_t width)
@@ -154,6 +156,47 @@ static void test_png_of_texts(void **state)
     free(png);
 }
 
+/* What Pillow's convert("L") and convert("RGB") make of every kind of PNG and JPEG. */
+static void test_files(void **state)
+{
+    enum { HEIGHT = 7, WIDTH = 9 };
+    const by_image_fit fit = {.height = HEIGHT, .width = WIDTH};
+    json_t *golden = json_load_file(FILES, 0, NULL);
+    json_t *row;
+    size_t i;
+    (void)state;
+    assert_int_equal(json_array_size(golden), 42);
+    json_array_foreach(golden, i, row)
+    {
+        const char *digits = json_string_value(json_array_get(row, 1));
+        size_t size;
+        uint8_t *file = malloc(BY__BASE64_BYTES(strlen(digits)));
+        assert_true(by__base64_decode(digits, strlen(digits), file, &size));
+        for (int64_t channels = 1; channels <= 3; channels += 2) {
+            const char *hex = json_string_value(json_array_get(row, channels == 1 ? 2 : 3));
+            by_error error = {0};
+            uint8_t *pixels;
+            int64_t height;
+            int64_t width;
+            check_ok(by__image_decode(&pixels, &height, &width, channels, &fit, file, size, &error),
+                     &error);
+            for (int64_t k = 0; k < channels * HEIGHT * WIDTH; k++) {
+                const char text[3] = {hex[2 * k], hex[2 * k + 1], '\0'};
+                long wanted = strtol(text, NULL, 16);
+                uint8_t got = pixels[k % channels * HEIGHT * WIDTH + k / channels];
+                if (got != wanted) {
+                    fail_msg("%s, %d channels, value %d: %d instead of %ld",
+                             json_string_value(json_array_get(row, 0)), (int)channels, (int)k, got,
+                             wanted);
+                }
+            }
+            free(pixels);
+        }
+        free(file);
+    }
+    json_decref(golden);
+}
+
 /* Channels are resized alone, each the same way. */
 static void test_channels(void **state)
 {
@@ -221,8 +264,11 @@ static void test_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pillow),   cmocka_unit_test(test_png_of_texts),
-        cmocka_unit_test(test_channels), cmocka_unit_test(test_sizes_that_are_refused),
+        cmocka_unit_test(test_pillow),
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_png_of_texts),
+        cmocka_unit_test(test_channels),
+        cmocka_unit_test(test_sizes_that_are_refused),
         cmocka_unit_test(test_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
