@@ -398,6 +398,39 @@ typedef struct by_train_options {
  */
 BY_API by_status by_train(const by_train_options *options, char **run, by_error *error);
 
+/* How long the parts of a run take on this machine, in seconds. */
+typedef struct by_train_times {
+    double step;       /* a step with train.batch examples */
+    double evaluation; /* an evaluation of train.eval_batches; 0: nothing is held out */
+    double save;       /* a checkpoint, while training goes on with checkpoint.async */
+    double last_save;  /* the last checkpoint, for whose end the run waits */
+    double measuring;  /* what the measurement took, without reading and packing data */
+} by_train_times;
+
+/* Measures a run that by_train would do with these options: steps and evaluations of this very
+ * config for about `seconds`, after a warm-up, with data, weights and memory of their own that are
+ * closed again, so that a later by_train is not affected. Writes no run directory; reports
+ * BY_TRAIN_PREPARING only. Collective; all ranks get the times of rank 0. Errors are those of
+ * by_train. */
+BY_API by_status by_train_measure(by_train_times *out, const by_train_options *options,
+                                  double seconds, by_error *error);
+
+/* The length of a run. */
+typedef struct by_train_fit {
+    int64_t steps;            /* train.steps */
+    int64_t eval_every;       /* train.eval_every: the config's or, if it leaves it open, a share */
+    int64_t checkpoint_every; /* checkpoint.every: the same */
+    double seconds;           /* estimate for all steps, evaluations and checkpoints */
+} by_train_fit;
+
+/* Finds the largest number of steps, but at least one, whose run takes at most `seconds`. A pure
+ * function of its arguments. If the config does not set train.eval_every, there are eight
+ * evaluations, fewer if they took more than a twentieth of the time; if it does not set
+ * checkpoint.every, every second evaluation saves. Returns BY_EARG unless `seconds` and times->step
+ * are positive and finite. */
+BY_API by_status by_train_fit_steps(by_train_fit *out, const by_config *config,
+                                    const by_train_times *times, double seconds, by_error *error);
+
 /* Checks whether a resolved config can train on `ranks` ranks. Returns BY_ECONFIG as
  * by_trainer_open. *unit is the number of ranks of one replica; a smaller job must use a multiple
  * of it. */

@@ -109,6 +109,8 @@ static void read_training(training *out, launch *l, char **words, size_t count)
         } else if ((value = value_of(words, count, &i, "resume")) != NULL) {
             out->path = value;
             out->resumed = true;
+        } else if (value_of(words, count, &i, "minutes") != NULL) {
+            continue; /* a run that is started again keeps its steps */
         } else if (strcmp(words[i], "--from-start") == 0) {
             out->from_start = true;
         } else if (strcmp(words[i], "--json") == 0 || strcmp(words[i], "--quiet") == 0) {

@@ -12,6 +12,7 @@
 #include "banyan/machine.h"
 #include "banyan/train.h"
 #include "cli.h"
+#include "minutes.h"
 #include "runs.h"
 
 /* How progress is shown: a line that is redrawn on a terminal, plain lines elsewhere, JSON lines
@@ -354,9 +355,27 @@ static int train(const by_config *config, const char *resume, bool from_start, b
     return report_lost(s, code);
 }
 
+/* Opens the config again, with the steps that take as long as asked for. */
+static by_status fit_config(by_config **config, const char *path, cli_list *overrides,
+                            cli_minutes *minutes, by_comm *comm, screen *s, by_error *error)
+{
+    bool shows = by_comm_rank(comm) == 0 && !s->quiet;
+    const by_trainer_options trainer = {.comm = comm, .speeds = cli_speeds(*config)};
+    const by_train_options options = {.config = *config,
+                                      .trainer = &trainer,
+                                      .event = on_event,
+                                      .stop = cli_stop_requested,
+                                      .progress = on_progress,
+                                      .user = s};
+    by_status status = cli_fit_minutes(minutes, &options, overrides, shows, s->json, error);
+    end_line(s);
+    by_config_close(config);
+    return status == BY_OK ? cli_open_config(config, path, overrides, error) : status;
+}
+
 /* `path` is that of a config, or of a run to resume. */
-static int open_and_train(const char *path, const char *resume, const cli_list *overrides,
-                          bool from_start, by_comm *comm, screen *s)
+static int open_and_train(const char *path, const char *resume, cli_list *overrides,
+                          bool from_start, cli_minutes *minutes, by_comm *comm, screen *s)
 {
     by_config *config;
     by_error error = {0};
@@ -366,6 +385,10 @@ static int open_and_train(const char *path, const char *resume, const cli_list *
     }
     cli_catch_signals();
     (void)signal(SIGPIPE, SIG_IGN);
+    if (minutes->minutes > 0.0 &&
+        fit_config(&config, path, overrides, minutes, comm, s, &error) != BY_OK) {
+        return fail_rank(comm, &error);
+    }
     int code = train(config, resume, from_start, comm, s);
     by_config_close(&config);
     return code;
@@ -389,12 +412,17 @@ static int run(int argc, char **argv)
     const char *resume = NULL;
     bool from_start = false;
     cli_list overrides = {0};
+    cli_minutes minutes = {0};
     screen s = {.terminal = isatty(STDERR_FILENO) != 0};
     const cli_flag flags[] = {
         {"set", CLI_LIST, &overrides, "KEY=VALUE", CLI_SET_HELP},
         {"resume", CLI_STRING, &resume, "RUN", "resume a run from its newest valid checkpoint"},
         {"from-start", CLI_SWITCH, &from_start, NULL,
          "with --resume: start again at step 0 when the run has no valid checkpoint"},
+        {"minutes", CLI_NUMBER_ABOVE(0, 1e6), &minutes.minutes, "N",
+         "train for about N minutes: measure this machine for seconds, then choose train.steps "
+         "and, "
+         "where the config leaves them open, train.eval_every and checkpoint.every"},
         {"json", CLI_SWITCH, &s.json, NULL, "print one JSON line per event to standard output"},
         {"quiet", CLI_SWITCH, &s.quiet, NULL, "print errors only"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
@@ -416,6 +444,10 @@ static int run(int argc, char **argv)
     if (from_start && resume == NULL) {
         return cli_misuse(&cli_train, "--from-start needs --resume");
     }
+    code = cli_check_minutes(&cli_train, minutes.minutes, resume, &overrides);
+    if (code >= 0) {
+        return code;
+    }
     if (by_comm_open(&comm, NULL, &error) != BY_OK) {
         return cli_fail(&cli_train, &error);
     }
@@ -423,11 +455,13 @@ static int run(int argc, char **argv)
     if (resume == NULL) {
         tell_new_run(rest[0], comm);
     }
-    code = resume == NULL ? open_and_train(rest[0], NULL, &overrides, from_start, comm, &s) : -1;
+    code = resume == NULL
+               ? open_and_train(rest[0], NULL, &overrides, from_start, &minutes, comm, &s)
+               : -1;
     if (resume != NULL) {
         code = by_run_find(&found, resume, &error) != BY_OK
                    ? fail_rank(comm, &error)
-                   : open_and_train(found, found, &overrides, from_start, comm, &s);
+                   : open_and_train(found, found, &overrides, from_start, &minutes, comm, &s);
     }
     free(found);
     cli_watch_comm(NULL);
@@ -438,7 +472,8 @@ static int run(int argc, char **argv)
 const cli_command cli_train = {
     .name = "train",
     .summary = "train a model from a config file",
-    .usage = "banyan train CONFIG [--set KEY=VALUE]... | banyan train --resume RUN [--from-start]",
+    .usage = "banyan train CONFIG [--minutes N] [--set KEY=VALUE]... | banyan train --resume RUN "
+             "[--from-start]",
     .text =
         "Trains a model as a config file describes, and writes a run directory with the\n"
         "resolved config, events and checkpoints.\n"
@@ -447,6 +482,12 @@ const cli_command cli_train = {
         "  banyan train examples/shakespeare_char.yaml --set data.text=input.txt\n"
         "  banyan train --resume runs/shakespeare-char\n"
         "  mpirun -n 4 banyan train examples/shakespeare_char.yaml\n"
+        "\n"
+        "--minutes N replaces train.steps: a few steps and evaluations of the config are "
+        "measured,\n"
+        "in state of their own, and the steps that take N minutes, with evaluations and\n"
+        "checkpoints, are written into the run's config: the run is the same as with\n"
+        "--set train.steps=STEPS. Shares such as optimizer.warmup=0.05 fit any number.\n"
         "\n"
         "Text is packed into tokens on first use. Ctrl-C, SIGTERM or SIGHUP saves a checkpoint\n"
         "and exits with code 3; a second signal, half a second later or more, exits at once.\n"

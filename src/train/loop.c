@@ -22,7 +22,7 @@ static void complete_report(const by__job *job, by_train_event *event)
 /* Sends an event to the caller only. */
 static void send(const by__job *job, by_train_event *event)
 {
-    if (job->options->event != NULL && by__job_leads(job)) {
+    if (job->options->event != NULL && by__job_leads(job) && !job->is_trial) {
         complete_report(job, event);
         job->options->event(job->options->user, event);
     }
@@ -179,7 +179,7 @@ static void track_start(by__job *job)
     by__job_damage_start(job);
 }
 
-static by_status open_job(by__job *job, by_error *error)
+by_status by__job_prepare(by__job *job, by_error *error)
 {
     const by_trainer_options *own = job->options->trainer;
     by_comm *comm = own == NULL ? NULL : own->comm;
@@ -220,7 +220,13 @@ static by_status open_job(by__job *job, by_error *error)
     BY_TRY(by_config_hash(job->config, job->config_hash, error));
     BY_TRY(plan_data(job, error));
     BY_TRY(open_loaders(job, error));
-    BY_TRY(by_trainer_allocate(job->trainer, error));
+    return by_trainer_allocate(job->trainer, error);
+}
+
+static by_status open_job(by__job *job, by_error *error)
+{
+    BY_TRY(by__job_prepare(job, error));
+    bool leads = by__job_leads(job);
     if (job->options->resume == NULL) {
         BY_TRY(leads ? by__run_dir_make(job, error) : BY_OK);
         BY_TRY(share_run(job, error));
@@ -241,7 +247,7 @@ static by_status open_job(by__job *job, by_error *error)
     return BY_OK;
 }
 
-static void close_job(by__job *job)
+void by__job_release(by__job *job)
 {
     by__job_saving_close(job);
     by__tracker_close(&job->tracker);
@@ -479,6 +485,6 @@ by_status by_train(const by_train_options *options, char **run, by_error *error)
         *run = job.run;
         job.run = NULL;
     }
-    close_job(&job);
+    by__job_release(&job);
     return status;
 }

@@ -1,8 +1,8 @@
 /* Internal record of a running job, shared by loop.c (the loop, events), job_hooks.c (actions after
  * a step), job_guard.c (steps that were not applied), job_damage.c (skipped data), job_layers.c
  * (statistics of tensors), job_activations.c (of activations), job_names.c (exchange by name
- * between ranks), job_sample.c (sampled texts), job_outcomes.c (predictions), evaluate.c, save.c
- * and restore.c (checkpoints), run_dir.c (the run directory), fit.c (memory check of the plan) and,
+ * between ranks), job_sample.c (sampled texts), job_outcomes.c (predictions), evaluate.c,
+ * time_budget.c (steps that fit into a time), save.c and restore.c (checkpoints), run_dir.c (the run directory), fit.c (memory check of the plan) and,
  * for several ranks, job_ranks.c, job_cores.c, job_times.c and ranks_alike.c.
  *
  * Types: by__job, everything that one call of by_train keeps; by__outcomes, predictions of the last
@@ -94,6 +94,7 @@ typedef struct by__job {
     bool is_stopping;   /* the ranks have agreed to stop */
     bool is_ending;     /* the current save is caused by an early end of the run */
     bool is_torn;       /* a step failed half-way: its state must not be saved */
+    bool is_trial;      /* it is only measured, and reports nothing */
     by__job_times *times;             /* with several ranks, else NULL */
     by__job_layers *layers;           /* NULL: tensors are not recorded */
     by__job_activations *activations; /* NULL: activations are not recorded */
@@ -110,6 +111,14 @@ typedef struct by__job {
     double log_time; /* end of the last logged step */
     int64_t log_step;
 } by__job;
+
+/* ---- loop.c ---- */
+
+/* Collective. Opens the data, completes the config, and opens trainer and loaders with all their
+ * memory; the weights are not set yet, and nothing is written. Also after a failure the job must be
+ * closed. */
+by_status by__job_prepare(by__job *job, by_error *error);
+void by__job_release(by__job *job);
 
 /* Sends the caller a note of one line. */
 void by__job_note(const by__job *job, const char *format, ...) BY_PRINTF(2, 3);

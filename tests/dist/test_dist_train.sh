@@ -31,6 +31,12 @@ for n in 2 3; do
     same one.events n.events
 done
 
+say "ranks agree on the steps that fit into a time"
+run 0 mpi_run 2 "$banyan" train c.yaml --minutes 0.002 --set name=timed --set optimizer.warmup=0.1 --set train.threads=1 \
+    --set train.micro_batch=2
+steps=$(sed -n 's/^  steps: //p' runs/timed/config.yaml)
+holds out "step $steps/$steps "
+
 say "4 ranks, 2 of which divide the state, and 2 that go on"
 run 0 mpi_run 4 "$banyan" "$@" --set name=shard --set parallel.shard=2
 compare shard 00000012

@@ -105,6 +105,11 @@ for victim in 0 3; do
     same_end
 done
 
+say "steps that fit into a time"
+run 0 "$banyan" launch -n 2 train --minutes 0.002 c.yaml --quiet --set name=timed --set optimizer.warmup=0.1 \
+    --set train.threads=1
+exists runs/timed/config.yaml
+
 say "micro-batches fit the ranks by themselves; a resume on other ranks keeps them"
 set_aside=$*
 set -- train c.yaml --quiet --set optimizer.warmup=0.05 --set checkpoint.every=2 --set train.threads=1

@@ -156,6 +156,23 @@ refused 1 "nowhere" "$banyan" eval nowhere
 printf 'abc\377\376def\n' >invalid.txt
 refused 1 "invalid.txt" "$banyan" train c.yaml --set data.text=invalid.txt
 
+say "--minutes chooses the steps of a run that is otherwise as if they had been given"
+set -- train c.yaml --quiet --set optimizer.warmup=0.2
+run 0 "$banyan" "$@" --set name=timed --minutes 0.01
+steps=$(sed -n 's/^  steps: //p' runs/timed/config.yaml)
+last=$(printf 'checkpoints/step-%08d' "$steps")
+run 0 "$banyan" "$@" --set name=given --set train.steps="$steps"
+for file in model.safetensors optimizer.safetensors state.json; do same "runs/timed/$last/$file" "runs/given/$last/$file"; done
+sed 's/^name: .*//' runs/timed/config.yaml >timed.yaml
+sed 's/^name: .*//' runs/given/config.yaml >given.yaml
+same timed.yaml given.yaml
+run 0 "$banyan" train c.yaml --set name=json --json --minutes 0.001 --set optimizer.warmup=0
+[ "$(grep -c '"event":"fit"' out)" = 1 ] || fail "no line says what was measured"
+refused 2 "--minutes '0' is not" "$banyan" train c.yaml --minutes 0
+refused 2 "give one of them" "$banyan" train c.yaml --minutes 1 --set train.steps=3
+refused 2 "past: give more steps" "$banyan" train --resume runs/timed --minutes 1
+refused 2 "a share of them fits any number" "$banyan" train c.yaml --minutes 0.001 --set optimizer.warmup=1999
+
 say "a shard that was cut short is named"
 cp -r packed cut
 truncate -s -100 cut/train/tokens-00000.npy
