@@ -394,9 +394,12 @@ static bool put(reader *r, json_t *object, size_t key, bool changed, json_t *val
         return lacks_memory(r);
     }
     /* Keys that were changed may have become the same. */
-    return changed || (r->flags & JSON_REJECT_DUPLICATES) == 0 || json_object_size(object) > before
-               ? true
-               : fail(r, json_error_duplicate_key, "duplicate object key");
+    if (changed || (r->flags & JSON_REJECT_DUPLICATES) == 0 || json_object_size(object) > before) {
+        return true;
+    }
+    char what[64];
+    (void)snprintf(what, sizeof what, "duplicate object key \"%.32s\"", r->keys.data + key);
+    return fail(r, json_error_duplicate_key, what);
 }
 
 static bool read_member(reader *r, json_t *object, wanted *only)
