@@ -25,8 +25,8 @@ typedef struct by_chat by_chat;
 
 /* Where to find a template. */
 typedef struct by_chat_source {
-    /* Directory with tokenizer_config.json, chat_template.jinja and generation_config.json, each
-     * optional, or path of a GGUF file. NULL: none. */
+    /* Directory with tokenizer_config.json and chat_template.jinja, each optional, or path of a
+     * GGUF file. NULL: none. */
     const char *directory;
     const char *file; /* file with the template itself; NULL: the directory's */
     const char *name; /* which of several named templates; NULL: "default" */
@@ -76,9 +76,9 @@ BY_API bool by_chat_takes_parts(const by_chat *chat);
 /* Returns the text of a special token by its key in tokenizer_config.json ("bos_token",
  * "eos_token", ...), or NULL. */
 BY_API const char *by_chat_special(const by_chat *chat, const char *name);
-/* Returns whether a token ends a reply: eos_token, the end tokens of generation_config.json, or the
- * tokenizer's end-of-text token. */
-BY_API bool by_chat_ends(const by_chat *chat, const by_tokenizer *tokenizer, int64_t id);
+/* Returns the special token that the template writes behind an answer, or -1. by_end_tokens has it,
+ * for the template of a directory, among the others that end one. */
+BY_API int64_t by_chat_end(const by_chat *chat, const by_tokenizer *tokenizer);
 
 #ifdef __cplusplus
 }

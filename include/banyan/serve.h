@@ -24,6 +24,20 @@ extern "C" {
  * escaped. */
 typedef void by_serve_log(void *user, const char *line);
 
+/* ---- the environment ---- */
+
+typedef enum by_serve_process {
+    BY_SERVE_BROKER,
+    BY_SERVE_GATEWAY,
+    BY_SERVE_WORKER,
+    BY_SERVE_SUPERVISOR /* of by_serve_run, whose environment the others inherit */
+} by_serve_process;
+
+/* Removes from this process's environment, and wipes, every variable that a process of this kind
+ * does not use, such as passwords (docs/security.md lists those that are kept). redis: the broker
+ * is a Redis server. To be called before there are other threads. */
+BY_API void by_serve_clean_environment(by_serve_process process, bool redis);
+
 /* ---- the broker ---- */
 
 typedef struct by_broker_options {

@@ -95,11 +95,13 @@ BY_API uint32_t by_tokenizer_vocab(const by_tokenizer *tokenizer);
 BY_API int64_t by_tokenizer_eos(const by_tokenizer *tokenizer);
 /* Maximum number of tokens that by_end_tokens returns. */
 #define BY_END_TOKENS 16
-/* Collects the tokens that end generation for the model in a directory: the tokenizer's end-of-text
- * (`tokenizer` may be NULL) and eos_token_id, a number or a list, of generation_config.json or else
- * config.json, as transformers does; for a GGUF file, the end of text and the end of turn that it
- * names. Ids outside the tokenizer's vocabulary and beyond the first BY_END_TOKENS are dropped.
- * Returns BY_EFORMAT if a file is not JSON. */
+/* Collects the tokens that end generation for the model in a directory, whatever generates: the
+ * tokenizer's end-of-text; eos_token_id, a number or a list, of generation_config.json or else
+ * config.json; eos_token of tokenizer_config.json or else special_tokens_map.json; by_chat_end of
+ * its chat template. For a GGUF file, the end of text and the end of turn that it names take the
+ * place of those files. `tokenizer` may be NULL: ids alone are known then. Ids outside the
+ * tokenizer's vocabulary and beyond the first BY_END_TOKENS are dropped. Returns BY_EFORMAT if a
+ * file is not JSON. */
 BY_API by_status by_end_tokens(int32_t ids[BY_END_TOKENS], size_t *count, const char *directory,
                                const by_tokenizer *tokenizer, by_error *error);
 /* Returns whether it is a character tokenizer. */

@@ -36,6 +36,9 @@ typedef struct session {
     by_tokenizer *tokenizer;
     by_generator *generator;
     by_chat *chat;
+    int32_t ends[BY_END_TOKENS]; /* tokens that end an answer */
+    size_t end_count;
+    int64_t end; /* what the template writes behind one; -1: nothing */
     by_text_stream *stream;
     char *system; /* NULL: none */
     message *messages;
@@ -188,6 +191,15 @@ static by_status show(cli_buffer *answer, const by_text *text, by_error *error)
     return cli_buffer_add(answer, text->data, text->length, error);
 }
 
+static bool ends(const session *s, int32_t token)
+{
+    bool is = token == s->end;
+    for (size_t i = 0; i < s->end_count; i++) {
+        is = is || s->ends[i] == token;
+    }
+    return is;
+}
+
 static by_status write_answer(session *s, cli_buffer *answer, by_error *error)
 {
     const request *r = s->request;
@@ -202,7 +214,7 @@ static by_status write_answer(session *s, cli_buffer *answer, by_error *error)
             break;
         }
         status = by_generator_sample(s->generator, &r->sampling, &token, error);
-        if (status != BY_OK || by_chat_ends(s->chat, s->tokenizer, token)) {
+        if (status != BY_OK || ends(s, token)) {
             break;
         }
         status = by_text_stream_push(s->stream, (uint32_t)token, &text, &stopped, error);
@@ -358,6 +370,10 @@ static by_status open_chat(session *s, const char *directory, by_error *error)
     }
     if (status == BY_OK && r->system != NULL) {
         status = set_system(s, r->system, error);
+    }
+    if (status == BY_OK) {
+        s->end = by_chat_end(s->chat, s->tokenizer);
+        status = by_end_tokens(s->ends, &s->end_count, directory, s->tokenizer, error);
     }
     return status;
 }

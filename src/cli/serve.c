@@ -332,6 +332,7 @@ static by_status serve(const choices *c, const cli_served *models, size_t count,
         status = name_files(&f, c, directory, error);
     }
     if (status == BY_OK) {
+        by_serve_clean_environment(BY_SERVE_SUPERVISOR, shared_broker(c) != NULL);
         broker_of(&broker, c, program, directory, f.tasks);
         gateway_of(&gateway, c, program, directory, &f);
         for (size_t i = 0; i < count; i++) {

@@ -36,6 +36,7 @@ static int run(int argc, char **argv)
     if (rest_count != 0) {
         return cli_misuse(&cli_broker, "this command takes flags only");
     }
+    by_serve_clean_environment(BY_SERVE_BROKER, false);
     char *own = directory == NULL ? cli_serve_directory() : NULL;
     char *socket = NULL;
     by_status status = cli_serve_socket(&socket, directory == NULL ? own : directory, &error);

@@ -84,6 +84,7 @@ static int run(int argc, char **argv)
         status = cli_serve_broker(&broker, address[0] == '\0' ? NULL : address, directory, &error);
     }
     if (status == BY_OK) {
+        by_serve_clean_environment(BY_SERVE_GATEWAY, config->broker.address[0] != '\0');
         options.broker = broker;
         use_config(&options, config);
         status = by_gateway_run(&options, &error);

@@ -76,6 +76,7 @@ static int run(int argc, char **argv)
     }
     options.pool_last = strcmp(pool, "last") == 0;
     cli_hide_password(address, NULL);
+    by_serve_clean_environment(BY_SERVE_WORKER, address != NULL);
     char *broker = NULL;
     by_status status = cli_serve_broker(&broker, address, directory, &error);
     if (status == BY_OK) {

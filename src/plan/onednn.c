@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,13 +57,23 @@ typedef struct task {
     dnnl_memory_t memory[3];
 } task;
 
-#define TEXT_(x) #x
-#define TEXT(x)  TEXT_(x)
+/* The newest library of the major version of the headers: its name ends in that version, as in
+ * libdnnl.so.2, or in that and the minor one, as in libdnnl.so.3.6, whose interface is the same. */
+static void *open_library(void)
+{
+    void *handle = NULL;
+    for (int minor = 99; minor >= -1 && handle == NULL; minor--) {
+        char name[40];
+        (void)snprintf(name, sizeof name, minor < 0 ? "libdnnl.so.%d" : "libdnnl.so.%d.%d",
+                       DNNL_VERSION_MAJOR, minor);
+        handle = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    }
+    return handle;
+}
 
 static bool load(library *out)
 {
-    library l = {.handle = dlopen("libdnnl.so." TEXT(DNNL_VERSION_MAJOR),
-                                  RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)};
+    library l = {.handle = open_library()};
     bool complete = l.handle != NULL;
 #define RESOLVE(name)                                                                              \
     if (complete) {                                                                                \

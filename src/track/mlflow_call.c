@@ -64,8 +64,6 @@ by_status by__mlflow_request(by__mlflow *m, const char *point, json_t **reply, c
     m->reply.length = 0;
     m->problem[0] = '\0';
     (void)curl_easy_setopt(m->curl, CURLOPT_URL, url.data);
-    /* Do not wait at the end of a run for a name server that does not respond. */
-    (void)curl_easy_setopt(m->curl, CURLOPT_QUICK_EXIT, 1L);
     if (m->body.length > 0) {
         (void)curl_easy_setopt(m->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)m->body.length);
         (void)curl_easy_setopt(m->curl, CURLOPT_POSTFIELDS, m->body.data);
@@ -129,11 +127,10 @@ static void set_secrets(by__mlflow *m)
 void by__mlflow_prepare(by__mlflow *m)
 {
     const char *authorities = by__authorities();
+    (void)by__http_client_prepare(m->curl);
     if (authorities != NULL) {
         (void)curl_easy_setopt(m->curl, CURLOPT_CAINFO, authorities);
     }
-    (void)curl_easy_setopt(m->curl, CURLOPT_NOSIGNAL, 1L);
-    (void)curl_easy_setopt(m->curl, CURLOPT_PROTOCOLS_STR, "http,https");
     (void)curl_easy_setopt(m->curl, CURLOPT_CONNECTTIMEOUT, (long)connect_seconds);
     (void)curl_easy_setopt(m->curl, CURLOPT_TIMEOUT, (long)request_seconds);
     (void)curl_easy_setopt(m->curl, CURLOPT_HTTPHEADER, m->headers);

@@ -3,6 +3,8 @@ its former workers.
 
 usage: broker_peers.py SOCKET
 """
+import socket
+import sys
 import time
 
 from peer_frames import Peer, Worker
@@ -253,3 +255,30 @@ while sum(id.startswith("task") for id in given) < 2:
     gateway.take()
 tasks = [i for i, id in enumerate(given) if id.startswith("task")]
 assert [given[i] for i in tasks] == ["task-a", "task-b"] and tasks[1] - tasks[0] >= 8, (tasks, given[tasks[0] :])
+
+# A connection that a dialer has bound is a worker's of one model, whatever is said there.
+own = {"version": "one", "slots": 1, "info": {}}
+for name, hello in [
+    ("gateway", {"role": "gateway"}),
+    ("supervisor", {"role": "supervisor"}),
+    ("of another model", {"role": "worker", "model": "m", **own}),
+    ("bound again", {"t": "bound", "model": "m"}),
+    ("not bound at all", None),
+    ("worker", {"role": "worker", "model": "bound", **own}),
+]:
+    peer = Peer.__new__(Peer)
+    peer.socket, peer.data = socket.socket(socket.AF_UNIX), b""
+    peer.socket.connect(sys.argv[1])
+    peer.send(t="bound", **({"model": "bound"} if hello else {}))
+    if hello:
+        peer.send(**{"t": "hello", "name": "bound", "pid": 1, **hello})
+    if name == "worker":
+        wait_for(lambda: [w for w in gateway.models() and gateway.state["workers"] if w["model"] == "bound"])
+    else:
+        peer.socket.settimeout(20)
+        try:
+            while peer.socket.recv(1 << 16):
+                pass
+        except ConnectionError:
+            pass
+    peer.close()

@@ -57,6 +57,7 @@ until [ "$(ask -n 2 zcard banyan:alive)" = 2 ]; do sleep 0.1; done
 python3 "$root/tests/e2e/trace_client.py" "$url" "$traces" || fail "traces"
 # Whose trace it is travels by Redis; a worker's log tells it of what is sampled.
 cat first.log second.log >workers.log
+! grep sandbox_violation workers.log || fail "a worker asks for what it gave up"
 [ "$(grep '"event":"traced_request"' workers.log | grep -c '"trace_id":"4bf92f3577b34da6a3ce929d0e0e4736"')" = 1 ] ||
     fail "a trace is not in the log: $(cat workers.log)"
 ! grep -q 5bf92f3577b35da6a3ce929d0e0e5736 workers.log || fail "a trace that is not sampled is in the log"

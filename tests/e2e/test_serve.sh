@@ -21,13 +21,19 @@ echo "bob@example.com 0123456789" >>text.txt
 train_tiny
 
 say "answers, errors, connections"
-serve --workers 2
+# Passwords that are in the environment of the server, and no part of it needs.
+AWS_SECRET_ACCESS_KEY=of-the-shell REDISCLI_AUTH=of-the-shell HF_TOKEN=of-the-shell serve --workers 2
 for what in ready answers errors connection cancel page; do
     check "$what" "$url"
 done
 levels=$(ps -o ni=,args= --ppid "$server" | awk '{ print $3, $1 }' | sort -u | paste -s -d ' ')
 own=$(ps -o ni= -p "$server")
 [ "$levels" = "broker $((own)) gateway $((own)) worker $((own + 1))" ] || fail "workers do not give way: $levels"
+for process in "$server" $(ps -o pid= --ppid "$server"); do
+    for pid in "$process" $(ps -o pid= --ppid "$process"); do
+        ! grep -q of-the-shell "/proc/$pid/environ" || fail "$(ps -o args= "$pid") has passwords of the shell"
+    done
+done
 say "a worker that is killed, one that stops, and the broker"
 check lost "$url" worker SIGKILL "$server"
 check lost "$url" worker SIGSTOP "$server"

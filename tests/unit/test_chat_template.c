@@ -354,6 +354,21 @@ static void test_files(void **state)
     temporary_remove(directory);
 }
 
+static bool is_end(const char *directory, const by_tokenizer *tokenizer, int64_t id)
+{
+    int32_t ends[BY_END_TOKENS];
+    size_t count;
+    by_error error = {0};
+    assert_int_equal(by_end_tokens(ends, &count, directory, tokenizer, &error), BY_OK);
+    for (size_t i = 0; i < count; i++) {
+        if (ends[i] == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One set of tokens ends what is generated, from all that a directory says of them. */
 static void test_ends(void **state)
 {
     BY_UNUSED(state);
@@ -364,18 +379,38 @@ static void test_ends(void **state)
     by_chat_source source = {.directory = directory};
     static const char small[] = BY_SOURCE_DIR "/tests/parity/golden/tokenizer_added.json";
     assert_int_equal(by_tokenizer_open(&tokenizer, small, &error), BY_OK);
-    write_file(directory, "chat_template.jinja", "x");
-    write_file(directory, "tokenizer_config.json", "{\"eos_token\": \"<pad>\"}");
+    const int64_t pad = by_tokenizer_token_id(tokenizer, "<pad>", 5);
+    const int64_t mask = by_tokenizer_token_id(tokenizer, "<mask>", 6);
+    assert_true(pad > 0 && mask > 0 && pad != mask);
+    assert_true(is_end(directory, tokenizer, 0)); /* <|endoftext|> */
+    assert_false(is_end(directory, tokenizer, pad));
+    write_file(directory, "special_tokens_map.json", "{\"eos_token\": {\"content\": \"<pad>\"}}");
+    assert_true(is_end(directory, tokenizer, pad));
+    write_file(directory, "tokenizer_config.json", "\xef\xbb\xbf{\"eos_token\": \"<mask>\"}");
+    assert_false(is_end(directory, tokenizer, pad));
+    assert_true(is_end(directory, tokenizer, mask));
+    write_file(directory, "tokenizer_config.json", "{\"eos_token\": {\"content\": \"<pad>\"}}");
+    assert_true(is_end(directory, tokenizer, pad));
+    write_file(directory, "config.json", "{\"eos_token_id\": 5}");
+    assert_true(is_end(directory, tokenizer, 5));
     write_file(directory, "generation_config.json",
                "{\"eos_token_id\": [7, 9], \"max_length\": 1000000000000000019884624838656}");
+    assert_true(is_end(directory, tokenizer, 7) && is_end(directory, tokenizer, 9));
+    assert_false(is_end(directory, tokenizer, 5));
+    assert_false(is_end(directory, tokenizer, 8));
+    assert_false(is_end(directory, tokenizer, mask));
+    write_file(directory, "chat_template.jinja",
+               "{% for m in messages %}{{ m.role }}: {{ m.content }} <mask>\n{% endfor %}");
+    assert_true(is_end(directory, tokenizer, mask));
     assert_int_equal(by_chat_open(&chat, &source, &error), BY_OK);
-    assert_true(by_chat_ends(chat, tokenizer, 0)); /* <|endoftext|> */
-    assert_true(by_chat_ends(chat, tokenizer, by_tokenizer_token_id(tokenizer, "<pad>", 5)));
-    assert_true(by_chat_ends(chat, tokenizer, 7));
-    assert_true(by_chat_ends(chat, tokenizer, 9));
-    assert_false(by_chat_ends(chat, tokenizer, 8));
-    assert_false(by_chat_ends(chat, tokenizer, -1));
+    assert_int_equal(by_chat_end(chat, tokenizer), mask);
     by_chat_close(&chat);
+    assert_int_equal(by_chat_parse(&chat, "x", 1, "t", &error), BY_OK);
+    assert_int_equal(by_chat_end(chat, tokenizer), -1);
+    by_chat_close(&chat);
+    write_file(directory, "chat_template.jinja", "{% if"); /* and one that is none says nothing */
+    assert_false(is_end(directory, tokenizer, mask));
+    assert_true(is_end(directory, tokenizer, pad));
     by_tokenizer_close(&tokenizer);
     temporary_remove(directory);
 }

@@ -22,8 +22,6 @@ struct by_chat {
         char *text;
     } special[MAX_SPECIAL];
     size_t special_count;
-    int32_t ends[BY_END_TOKENS];
-    size_t end_count;
 };
 
 void by_chat_close(by_chat **chat)
@@ -54,21 +52,6 @@ const char *by_chat_special(const by_chat *chat, const char *name)
 bool by_chat_takes_parts(const by_chat *chat)
 {
     return by__template_takes_parts(&chat->tpl);
-}
-
-bool by_chat_ends(const by_chat *chat, const by_tokenizer *tokenizer, int64_t id)
-{
-    const char *eos = by_chat_special(chat, "eos_token");
-    if (id == by_tokenizer_eos(tokenizer) ||
-        (eos != NULL && id == by_tokenizer_token_id(tokenizer, eos, strlen(eos)))) {
-        return id >= 0;
-    }
-    for (size_t i = 0; i < chat->end_count; i++) {
-        if (chat->ends[i] == id) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* ---- files ---- */
@@ -207,9 +190,6 @@ by_status by_chat_open(by_chat **out, const by_chat_source *source, by_error *er
         if (status == BY_OK) {
             status = read_special(c, config, error);
         }
-        if (status == BY_OK) {
-            status = by_end_tokens(c->ends, &c->end_count, source->directory, NULL, error);
-        }
     }
     if (status == BY_OK) {
         status = open_template(c, source, config, error);
@@ -247,7 +227,6 @@ static by_status convert(by__render *r, const json_t *json, by__value *out);
 static by_status convert_object(by__render *r, const json_t *json, by__value *out)
 {
     const char *key;
-    size_t key_length;
     json_t *item;
     size_t count = json_object_size(json);
     const char *spelled = by__json_spelled(json);
@@ -259,10 +238,10 @@ static by_status convert_object(by__render *r, const json_t *json, by__value *ou
     BY_TRY(by__value_map(r, out));
     BY_TRY(by__render_take(r, (void **)&out->as.table->pairs, count, sizeof(by__pair)));
     out->as.table->capacity = count;
-    json_object_keylen_foreach((json_t *)(uintptr_t)json, key, key_length, item)
+    json_object_foreach((json_t *)(uintptr_t)json, key, item)
     {
         by__pair *pair = &out->as.table->pairs[out->as.table->count];
-        BY_TRY(by__value_copy_string(r, key, key_length, &pair->key));
+        BY_TRY(by__value_copy_string(r, key, strlen(key), &pair->key));
         BY_TRY(convert(r, item, &pair->value));
         out->as.table->count++;
     }
@@ -449,4 +428,33 @@ by_status by_chat_render(const by_chat *chat, const by_chat_request *q, char **o
     }
     *length = text.length;
     return by__text_take(&text, out, error);
+}
+
+int64_t by_chat_end(const by_chat *chat, const by_tokenizer *tokenizer)
+{
+    static const char answer[] = "the answer 7f3a91";
+    static const char messages[] = "[{\"role\":\"user\",\"content\":\"a\"},"
+                                   "{\"role\":\"assistant\",\"content\":\"the answer 7f3a91\"}]";
+    const by_chat_request request = {.messages = messages, .messages_length = sizeof messages - 1};
+    by_token_buffer ids = {0};
+    by_error ignored = {0};
+    char *text = NULL;
+    size_t length;
+    int64_t end = -1;
+    if (by_chat_render(chat, &request, &text, &length, &ignored) != BY_OK) {
+        return -1;
+    }
+    const char *behind = "";
+    for (const char *at = strstr(text, answer); at != NULL; at = strstr(at + 1, answer)) {
+        behind = at + sizeof answer - 1;
+    }
+    behind += strspn(behind, " \t\r\n");
+    if (by_tokenizer_encode(tokenizer, behind, strlen(behind), &ids, BY_ENCODE_SPECIAL, &ignored) ==
+            BY_OK &&
+        ids.count > 0 && by_tokenizer_is_special(tokenizer, ids.ids[0])) {
+        end = ids.ids[0];
+    }
+    by_token_buffer_free(&ids);
+    free(text);
+    return end;
 }

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "banyan/chat.h"
 #include "banyan/tokenizer.h"
 #include "base/base.h"
 #include "base/json.h"
@@ -37,57 +38,112 @@ static int64_t id_of(const json_t *number)
     return id >= 0.0 && id < (double)INT32_MAX && floor(id) == id ? (int64_t)id : -1;
 }
 
-/* Reads eos_token_id of a JSON file, a number or a list of them; *told: the key exists, even if
- * null. */
-static by_status add_file(ends *e, const char *path, bool *told, by_error *error)
+/* Reads a JSON file of a directory; *out stays NULL if there is none. */
+static by_status read_file(json_t **out, const char *directory, const char *name, by_error *error)
 {
-    char *text;
+    char *path;
+    char *text = NULL;
     size_t length;
     json_error_t problem;
-    *told = false;
-    if (!by__path_exists(path)) {
-        return BY_OK;
+    by_status status = BY_OK;
+    *out = NULL;
+    BY_TRY(by__path_make(&path, directory, name, error));
+    if (by__path_exists(path)) {
+        status = by__file_read_text(&text, &length, path, MAX_FILE, error);
     }
-    BY_TRY(by__file_read_text(&text, &length, path, MAX_FILE, error));
-    /* Other keys may be integers that are too large for json_t. */
-    json_t *root = by_json_load(text, length, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &problem);
+    if (text != NULL) {
+        *out = by_json_load(text, length, JSON_DECODE_INT_AS_REAL, &problem);
+        status = *out != NULL ? BY_OK
+                              : by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, problem.line,
+                                             problem.text);
+    }
     free(text);
-    if (root == NULL) {
-        return by_error_set(error, BY_EFORMAT, "%s:%d: %s", path, problem.line, problem.text);
+    free(path);
+    return status;
+}
+
+/* Adds eos_token_id of the settings of generation, or else of the model: a number or a list. */
+static by_status add_ids(ends *e, const char *directory, by_error *error)
+{
+    static const char *const files[] = {"generation_config.json", "config.json"};
+    bool told = false; /* the key exists, even if null */
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(files) && !told; i++) {
+        json_t *root;
+        BY_TRY(read_file(&root, directory, files[i], error));
+        const json_t *value = json_object_get(root, "eos_token_id");
+        told = value != NULL;
+        add(e, id_of(value));
+        for (size_t k = 0; k < json_array_size(value); k++) {
+            add(e, id_of(json_array_get(value, k)));
+        }
+        json_decref(root);
     }
-    const json_t *value = json_object_get(root, "eos_token_id");
-    *told = value != NULL;
-    add(e, id_of(value));
-    for (size_t i = 0; i < json_array_size(value); i++) {
-        add(e, id_of(json_array_get(value, i)));
+    return BY_OK;
+}
+
+/* Adds eos_token of the tokenizer's settings: a text, or an object with one. */
+static by_status add_name(ends *e, const by_tokenizer *tokenizer, const char *directory,
+                          by_error *error)
+{
+    static const char *const files[] = {"tokenizer_config.json", "special_tokens_map.json"};
+    bool told = false;
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(files) && !told; i++) {
+        json_t *root;
+        BY_TRY(read_file(&root, directory, files[i], error));
+        const json_t *value = json_object_get(root, "eos_token");
+        const json_t *text = json_is_object(value) ? json_object_get(value, "content") : value;
+        told = json_is_string(text);
+        if (told) {
+            add(e, by_tokenizer_token_id(tokenizer, json_string_value(text),
+                                         json_string_length(text)));
+        }
+        json_decref(root);
     }
-    json_decref(root);
+    return BY_OK;
+}
+
+/* Adds what the chat template writes behind an answer; a template that is none, or beyond what is
+ * supported, says nothing. */
+static by_status add_mark(ends *e, const by_tokenizer *tokenizer, const char *directory,
+                          by_error *error)
+{
+    const by_chat_source source = {.directory = directory};
+    by_chat *chat = NULL;
+    by_error ignored = {0};
+    by_status status = by_chat_open(&chat, &source, &ignored);
+    if (status == BY_EMEMORY) {
+        *error = ignored;
+        return status;
+    }
+    if (status == BY_OK) {
+        add(e, by_chat_end(chat, tokenizer));
+        by_chat_close(&chat);
+    }
     return BY_OK;
 }
 
 by_status by_end_tokens(int32_t ids[BY_END_TOKENS], size_t *count, const char *directory,
                         const by_tokenizer *tokenizer, by_error *error)
 {
-    static const char *const files[] = {"generation_config.json", "config.json"};
     ends e = {.ids = ids, .vocab = INT32_MAX};
-    bool told = false;
+    bool gguf = by__gguf_is_file(directory);
     if (tokenizer != NULL) {
         e.vocab = (int64_t)by_tokenizer_vocab(tokenizer);
         add(&e, by_tokenizer_eos(tokenizer));
     }
-    if (by__gguf_is_file(directory)) {
+    if (gguf) {
         int64_t said[2];
         BY_TRY(by__gguf_ends_open(said, directory, error));
         add(&e, said[0]);
         add(&e, said[1]);
-        told = true;
+    } else {
+        BY_TRY(add_ids(&e, directory, error));
     }
-    for (size_t i = 0; i < BY_ARRAY_LENGTH(files) && !told; i++) {
-        char *path;
-        BY_TRY(by__path_make(&path, directory, files[i], error));
-        by_status status = add_file(&e, path, &told, error);
-        free(path);
-        BY_TRY(status);
+    if (tokenizer != NULL && !gguf) {
+        BY_TRY(add_name(&e, tokenizer, directory, error));
+    }
+    if (tokenizer != NULL) {
+        BY_TRY(add_mark(&e, tokenizer, directory, error));
     }
     *count = e.count;
     return BY_OK;

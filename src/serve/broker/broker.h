@@ -70,6 +70,7 @@ struct by__peer {
     char tag[65];   /* of a gateway that takes feedback; "": it does not */
     /* id of the last refused request of this gateway, without the number of its part */
     char refused[65];
+    char bound[256]; /* model of the only workers that may connect here; "": any process may */
     /* Of a worker: */
     by__pool *pool;
     by__version *version;

@@ -69,6 +69,10 @@ static bool greet(by__broker *b, by__peer *p, const json_t *m)
     if (role == NULL || name == NULL || !by__id_valid(name)) {
         return false;
     }
+    if (p->bound[0] != '\0' &&
+        (strcmp(role, "worker") != 0 || model == NULL || strcmp(model, p->bound) != 0)) {
+        return false;
+    }
     memcpy(p->name, name, strlen(name) + 1);
     p->pid = by__get_integer(m, "pid");
     p->heard = p->moved = by__now();
@@ -139,6 +143,11 @@ static bool take_message(by__broker *b, by__peer *p, const char *kind, const jso
     if (p->hangs) {
         /* A worker that makes progress again starts over with a new link. */
         return strcmp(kind, "beat") != 0 || !moves(p, m);
+    }
+    if (p->role == BY__NOBODY && p->bound[0] == '\0' && strcmp(kind, "bound") == 0) {
+        const char *model = by__get_text(m, "model");
+        (void)snprintf(p->bound, sizeof p->bound, "%s", model == NULL ? "" : model);
+        return p->bound[0] != '\0';
     }
     if (p->role == BY__NOBODY) {
         return strcmp(kind, "hello") == 0 && greet(b, p, m);

@@ -47,7 +47,7 @@ by_status by__session_run(by__session *session, const char *broker,
     }
     by_status status = by__stop_open(&stopper, &s->loop, false, stop, s, error);
     if (status == BY_OK) {
-        by__broker_link_open(&s->link, &s->loop, broker, &own);
+        by__broker_link_open(&s->link, &s->loop, broker, NULL, &own);
         (void)uv_run(&s->loop, UV_RUN_DEFAULT);
         by__broker_link_close(&s->link);
         if (s->failure.status != BY_OK) {

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/authorities.h"
+#include "base/http_client.h"
 #include "base/json.h"
 #include "serve/features/feature_store.h"
 
@@ -291,14 +292,11 @@ static bool set_up(transfer *t)
     long timeout = (long)ceil(s->map->config->timeout * 1e3);
     const char *authorities = by__authorities();
     CURL *c = t->curl;
-    return c != NULL && t->request != NULL &&
+    return c != NULL && t->request != NULL && by__http_client_prepare(c) &&
            curl_easy_setopt(c, CURLOPT_URL, s->url.data) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_HTTPHEADER, s->headers) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_POSTFIELDS, t->request) == CURLE_OK &&
-           curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
-           curl_easy_setopt(c, CURLOPT_QUICK_EXIT, 1L) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_PROXY, "") == CURLE_OK &&
-           curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, timeout) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, take_bytes) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_WRITEDATA, t) == CURLE_OK &&

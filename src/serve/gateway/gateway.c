@@ -329,7 +329,7 @@ by_status by_gateway_run(const by_gateway_options *options, by_error *error)
                                            .lost = on_lost,
                                            .user = &g,
                                            .log = &g.log};
-        by__broker_link_open(&g.broker, &g.loop, g.options.broker, &handler);
+        by__broker_link_open(&g.broker, &g.loop, g.options.broker, NULL, &handler);
         (void)uv_timer_start(&g.tick, on_tick, TICK, TICK);
         by__log_event(&g.log, "gateway_ready", "{ss}", "url", by__http_server_url(g.server));
         if (options->ready != NULL) {

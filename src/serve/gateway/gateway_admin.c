@@ -104,7 +104,7 @@ static void ask(by__gateway *g, by__exchange *x, json_t *message)
     g->admin = a;
     by__exchange_set(x, &a->waiter);
     handler.user = a;
-    if (by__link_connect(&a->link, &g->loop, g->options.control, &handler, &error) != BY_OK) {
+    if (by__link_connect(&a->link, &g->loop, g->options.control, NULL, &handler, &error) != BY_OK) {
         fail(a, 503, "unavailable", error.message);
     }
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/authorities.h"
+#include "base/http_client.h"
 
 /* Longest time in milliseconds that the thread waits. */
 #define LOOK 1000
@@ -116,13 +117,11 @@ static bool set_up(const by__webhook_sender *s, transfer *t)
     long milliseconds = (long)(s->config->timeout * 1e3);
     const char *authorities =
         s->config->certificates[0] != '\0' ? s->config->certificates : by__authorities();
-    return c != NULL && add_headers(t) && curl_easy_setopt(c, CURLOPT_URL, m->url) == CURLE_OK &&
+    return c != NULL && add_headers(t) && by__http_client_prepare(c) &&
+           curl_easy_setopt(c, CURLOPT_URL, m->url) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_DISALLOW_USERNAME_IN_URL, 1L) == CURLE_OK &&
-           curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_PROXY, "") == CURLE_OK &&
-           curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
-           curl_easy_setopt(c, CURLOPT_QUICK_EXIT, 1L) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, milliseconds) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_FORBID_REUSE, 1L) == CURLE_OK &&
            curl_easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, open_socket) == CURLE_OK &&

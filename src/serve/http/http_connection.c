@@ -207,7 +207,7 @@ static bool find_peer(by__exchange *x, struct in6_addr *out)
     x->peer[0] = '\0';
     return x->server->path == NULL &&
            uv_tcp_getpeername(&x->uv.tcp, (struct sockaddr *)&address, &length) == 0 &&
-           uv_ip_name((struct sockaddr *)&address, x->peer, sizeof x->peer) == 0 &&
+           by__network_name(x->peer, (struct sockaddr *)&address) &&
            by__network_address(out, (const struct sockaddr *)&address);
 }
 

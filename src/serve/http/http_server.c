@@ -153,7 +153,9 @@ static by_status bind_tcp(by__http_server *s, by_error *error)
     if (code == 0) {
         code = uv_tcp_getsockname(&s->uv.tcp, (struct sockaddr *)&address, &length);
     }
-    code = code < 0 ? code : uv_ip_name((struct sockaddr *)&address, name, sizeof name);
+    if (code == 0 && !by__network_name(name, (struct sockaddr *)&address)) {
+        code = UV_EAFNOSUPPORT;
+    }
     if (code < 0) {
         return cannot_listen(s->listen, code, error);
     }

@@ -36,6 +36,17 @@ bool by__network_address(struct in6_addr *out, const struct sockaddr *address)
     return false;
 }
 
+bool by__network_name(char out[INET6_ADDRSTRLEN], const struct sockaddr *address)
+{
+    const void *bytes = NULL;
+    if (address->sa_family == AF_INET) {
+        bytes = &((const struct sockaddr_in *)(const void *)address)->sin_addr;
+    } else if (address->sa_family == AF_INET6) {
+        bytes = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+    }
+    return bytes != NULL && inet_ntop(address->sa_family, bytes, out, INET6_ADDRSTRLEN) != NULL;
+}
+
 bool by__network_read(by__network *out, const char *text)
 {
     char name[INET6_ADDRSTRLEN];

@@ -18,6 +18,8 @@ bool by__network_read(by__network *out, const char *text);
 bool by__network_has(const by__network *network, const struct in6_addr *address);
 /* Converts the address of a socket to IPv6. Returns false if it is neither IPv4 nor IPv6. */
 bool by__network_address(struct in6_addr *out, const struct sockaddr *address);
+/* Prints the address of a socket, without its port. Returns false if it is neither. */
+bool by__network_name(char out[INET6_ADDRSTRLEN], const struct sockaddr *address);
 /* Parses an address, IPv4 as ::ffff:A.B.C.D. Returns false if it is malformed. */
 bool by__network_read_address(struct in6_addr *out, const char *text);
 

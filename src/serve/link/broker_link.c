@@ -118,18 +118,27 @@ static void attempt(by__broker_link *b)
     by__link_handler handler = {
         .message = on_message, .events = on_events, .lost = on_lost, .ready = on_ready, .user = b};
     by_error error = {0};
-    if (by__link_connect(&b->link, b->loop, b->broker, &handler, &error) != BY_OK) {
+    by_status status = by__link_connect(&b->link, b->loop, b->broker, b->dialer, &handler, &error);
+    if (status == BY_ESTATE && b->handler.refused != NULL) {
+        b->handler.refused(b->handler.user, error.message);
+    } else if (status != BY_OK) {
         tell_lost(b, error.message);
         (void)uv_timer_start(&b->retry, on_retry, RETRY, 0);
-    } else if (b->handler.greet != NULL) {
-        b->handler.greet(b->handler.user);
+    } else {
+        if (b->handler.greet != NULL) {
+            b->handler.greet(b->handler.user);
+        }
+        if (b->link != NULL && b->link->connected) {
+            on_ready(b, b->link);
+        }
     }
 }
 
 void by__broker_link_open(by__broker_link *b, uv_loop_t *loop, const char *broker,
-                          const by__broker_link_handler *handler)
+                          by__dialer *dialer, const by__broker_link_handler *handler)
 {
-    *b = (by__broker_link){.loop = loop, .broker = broker, .handler = *handler, .away = by__now()};
+    *b = (by__broker_link){
+        .loop = loop, .broker = broker, .dialer = dialer, .handler = *handler, .away = by__now()};
     (void)uv_timer_init(loop, &b->retry); /* cannot fail */
     b->retry.data = b;
     attempt(b);

@@ -17,8 +17,8 @@ typedef struct by__broker_link_handler {
     /* A list of events (event_list.h), valid during the call. */
     void (*events)(void *user, const char *list, size_t length);
     /* If not NULL, called instead of `lost` when the broker refuses processes of this version
-     * because those of another one, or their data, are there. No attempt follows: the process must
-     * end. */
+     * because those of another one, or their data, are there, or the dialer has ended. No attempt
+     * follows: the process must end. */
     void (*refused)(void *user, const char *why);
     /* The link is lost; the next attempt follows automatically. Not called by
      * by__broker_link_close. */
@@ -38,13 +38,14 @@ typedef struct by__broker_link {
     uv_loop_t *loop;
     uv_timer_t retry;
     const char *broker;
+    by__dialer *dialer; /* NULL: none */
     by__broker_link_handler handler;
 } by__broker_link;
 
-/* Starts the first attempt. The address (by__link_connect) is borrowed and must outlive the
- * link. */
+/* Starts the first attempt. The address and the dialer (by__link_connect) are borrowed and must
+ * outlive the link. */
 void by__broker_link_open(by__broker_link *b, uv_loop_t *loop, const char *broker,
-                          const by__broker_link_handler *handler);
+                          by__dialer *dialer, const by__broker_link_handler *handler);
 /* Returns false if there is no link, or it was lost by this call. */
 bool by__broker_link_send(by__broker_link *b, const json_t *message);
 bool by__broker_link_send_events(by__broker_link *b, const char *list, size_t length);

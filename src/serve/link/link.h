@@ -22,7 +22,7 @@
 #ifndef BY_SERVE_LINK_H
 #define BY_SERVE_LINK_H
 
-#include "serve/serve.h"
+#include "serve/link/dialer.h"
 
 #define BY__LINK_MESSAGE ((size_t)64 << 20)
 /* First byte of the frame of a list of events. */
@@ -48,8 +48,9 @@ typedef struct by__link_handler {
 } by__link_handler;
 
 /* Connects to a broker: "redis://..." (redis_address.h), else the path of a socket. `ready` or
- * `lost` follows. */
-by_status by__link_connect(by__link **out, uv_loop_t *loop, const char *broker,
+ * `lost` follows, unless the link is `connected` already. dialer: of the same broker, borrowed;
+ * NULL: this process connects by itself. BY_ESTATE: the dialer has ended. */
+by_status by__link_connect(by__link **out, uv_loop_t *loop, const char *broker, by__dialer *dialer,
                            const by__link_handler *handler, by_error *error);
 /* Checks the address of a broker. BY_ECONFIG: it is malformed. */
 by_status by__link_check(const char *broker, by_error *error);
@@ -82,6 +83,7 @@ struct by__link {
     by__link_handler handler;
     void *peer;
     bool closed;
+    bool connected; /* when by__link_connect returned: `ready` does not follow */
     /* the broker refuses processes of this version: a retry is useless */
     bool refused;
 };
@@ -90,7 +92,8 @@ struct by__link {
 void by__link_lose(by__link *link, const char *why);
 
 by_status by__socket_link_connect(by__link **out, uv_loop_t *loop, const char *path,
-                                  const by__link_handler *handler, by_error *error);
+                                  by__dialer *dialer, const by__link_handler *handler,
+                                  by_error *error);
 
 /* ---- sockets (link_socket.c) ---- */
 

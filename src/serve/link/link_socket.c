@@ -131,13 +131,38 @@ static by_status open_link(socket_link **out, uv_loop_t *loop, const by__link_ha
     return BY_OK;
 }
 
+/* Takes a connection that a dialer has opened. */
+static by_status take_dialled(socket_link *l, const char *path, by__dialer *dialer, by_error *error)
+{
+    by__dialled found;
+    int fd;
+    BY_TRY(by__dial(dialer, &found, &fd, error));
+    int code = fd < 0 ? found.code : uv_pipe_open(&l->pipe, fd);
+    if (fd >= 0 && code < 0) {
+        (void)close(fd);
+    }
+    code = code < 0 ? code : uv_read_start((uv_stream_t *)&l->pipe, on_alloc, on_read);
+    l->connected = l->base.connected = code == 0;
+    return code < 0 ? by__uv_error(error, "connect to", path, code) : BY_OK;
+}
+
 by_status by__socket_link_connect(by__link **out, uv_loop_t *loop, const char *path,
-                                  const by__link_handler *handler, by_error *error)
+                                  by__dialer *dialer, const by__link_handler *handler,
+                                  by_error *error)
 {
     socket_link *l = NULL;
     *out = NULL;
     by_status status = open_link(&l, loop, handler, error);
     if (l == NULL) {
+        return status;
+    }
+    if (dialer != NULL) {
+        by__link *link = &l->base;
+        status = take_dialled(l, path, dialer, error);
+        if (status != BY_OK) {
+            by__link_close(&link);
+        }
+        *out = link;
         return status;
     }
     l->connect.data = l;

@@ -21,7 +21,13 @@ struct by__redis {
     by__redis_handler handler;
     char channels[BY__REDIS_CHANNELS][512];
     size_t channel_count;
-    uv_getaddrinfo_t resolve;
+    by__dialer *dialer; /* NULL: none */
+    by__dialled found;
+    by_error dial_error;
+    union {
+        uv_getaddrinfo_t resolve;
+        uv_work_t dial;
+    };
     uv_timer_t timer;
     redisAsyncContext *caller;
     redisAsyncContext *listener;
@@ -338,16 +344,12 @@ static void connect_both(by__redis *r, const struct addrinfo *list)
     }
 }
 
-static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *list)
+static void use_host(by__redis *r, int status, const struct addrinfo *list)
 {
-    by__redis *r = request->data;
     r->resolving = false;
     if (r->closing) {
-        uv_freeaddrinfo(list);
         finish_closing(r);
-        return;
-    }
-    if (status == 0) {
+    } else if (status == 0) {
         connect_both(r, list);
     } else {
         char why[400];
@@ -355,11 +357,38 @@ static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *
                        uv_strerror(status));
         by__redis_fail(r, why);
     }
+}
+
+static void on_resolved(uv_getaddrinfo_t *request, int status, struct addrinfo *list)
+{
+    use_host(request->data, status, list);
     uv_freeaddrinfo(list);
 }
 
+/* On another thread: a look-up takes seconds if a name server does not answer. */
+static void dial(uv_work_t *work)
+{
+    by__redis *r = work->data;
+    int fd;
+    (void)by__dial(r->dialer, &r->found, &fd, &r->dial_error);
+}
+
+static void on_dialled(uv_work_t *work, int code)
+{
+    by__redis *r = work->data;
+    const char *why = r->dial_error.status != BY_OK ? r->dial_error.message : r->found.why;
+    struct addrinfo host = {.ai_family = r->found.address.ss_family,
+                            .ai_addr = (struct sockaddr *)&r->found.address};
+    if (code == 0 && why[0] != '\0') {
+        by__redis_fail(r, why);
+    }
+    memcpy(r->address.password, r->found.password, sizeof r->address.password);
+    explicit_bzero(r->found.password, sizeof r->found.password);
+    use_host(r, code != 0 ? code : r->dial_error.status != BY_OK ? UV_EIO : r->found.code, &host);
+}
+
 by_status by__redis_open(by__redis **out, uv_loop_t *loop, const by__redis_address *address,
-                         const char *const *channels, size_t channel_count,
+                         by__dialer *dialer, const char *const *channels, size_t channel_count,
                          const by__redis_handler *handler, by_error *error)
 {
     by__redis *r = NULL;
@@ -375,9 +404,17 @@ by_status by__redis_open(by__redis **out, uv_loop_t *loop, const by__redis_addre
                        channels[r->channel_count]);
     }
     (void)uv_timer_init(loop, &r->timer);
-    r->timer.data = r->resolve.data = r;
+    r->dialer = dialer;
+    r->timer.data = r;
     (void)uv_timer_start(&r->timer, on_timer, LOOK, LOOK);
-    int code = uv_getaddrinfo(loop, &r->resolve, on_resolved, address->host, NULL, &hints);
+    int code;
+    if (dialer != NULL) {
+        r->dial.data = r;
+        code = uv_queue_work(loop, &r->dial, dial, on_dialled);
+    } else {
+        r->resolve.data = r;
+        code = uv_getaddrinfo(loop, &r->resolve, on_resolved, address->host, NULL, &hints);
+    }
     r->resolving = code == 0;
     if (code < 0) {
         by__redis_fail(r, uv_strerror(code));

@@ -5,6 +5,7 @@
 
 #include <hiredis/hiredis.h>
 
+#include "serve/link/dialer.h"
 #include "serve/link/redis_address.h"
 
 typedef struct by__redis by__redis;
@@ -32,10 +33,11 @@ typedef struct by__redis_handler {
 
 #define BY__REDIS_SILENCE 10.0
 
-/* Starts to connect. channels: at most BY__REDIS_CHANNELS strings, copied. */
+/* Starts to connect. dialer: finds the host and the password, borrowed; NULL: they are found here,
+ * and the address has the password. channels: at most BY__REDIS_CHANNELS strings, copied. */
 #define BY__REDIS_CHANNELS 3
 by_status by__redis_open(by__redis **out, uv_loop_t *loop, const by__redis_address *address,
-                         const char *const *channels, size_t channel_count,
+                         by__dialer *dialer, const char *const *channels, size_t channel_count,
                          const by__redis_handler *handler, by_error *error);
 /* Closes the client; pending calls are still sent, for half a second at most; `closed` follows. */
 void by__redis_close(by__redis **redis);

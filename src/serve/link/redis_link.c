@@ -216,7 +216,7 @@ static by_status greet(by__redis_link *l, const json_t *hello, by_error *error)
     (void)snprintf(channels[2], sizeof channels[2], "banyan:%s:%s",
                    tag == NULL ? "wake" : "feedback", tag == NULL ? l->model : tag);
     BY_TRY(l->role->open(l, hello, error));
-    return by__redis_open(&l->redis, l->loop, &l->address, names,
+    return by__redis_open(&l->redis, l->loop, &l->address, l->dialer, names,
                           model == NULL && tag == NULL ? 2 : 3, &handler, error);
 }
 
@@ -251,7 +251,8 @@ static bool send_events(by__link *link, const char *list, size_t length)
 }
 
 by_status by__redis_link_connect(by__link **out, uv_loop_t *loop, const char *url,
-                                 const by__link_handler *handler, by_error *error)
+                                 by__dialer *dialer, const by__link_handler *handler,
+                                 by_error *error)
 {
     static const by__link_kind kind = {
         .send = send_message, .send_events = send_events, .close = close_link};
@@ -259,11 +260,14 @@ by_status by__redis_link_connect(by__link **out, uv_loop_t *loop, const char *ur
     by__redis_link *l = NULL;
     *out = NULL;
     BY_TRY(by__redis_address_read(&address, url, error));
-    BY_TRY(by__redis_address_login(&address, by__redis_broker_login, error));
+    if (dialer == NULL) {
+        BY_TRY(by__redis_address_login(&address, by__redis_broker_login, error));
+    }
     BY_TRY(by__alloc((void **)&l, 1, sizeof *l, "a link", error));
     l->base.kind = &kind;
     l->base.handler = *handler;
     l->loop = loop;
+    l->dialer = dialer;
     l->address = address;
     l->timer.data = l;
     (void)uv_timer_init(loop, &l->timer);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/authorities.h"
+#include "base/http_client.h"
 #include "serve/observe/metrics.h"
 #include "serve/thread.h"
 
@@ -272,13 +273,11 @@ static bool set_up(by__trace_export *t, const char *url, const char *service)
     by__text_json(&t->head, service, strlen(service));
     by__text_add(&t->head, "}}]},\"scopeSpans\":[{\"scope\":{\"name\":\"banyan\"},\"spans\":[");
     return t->curl != NULL && t->endpoint != NULL && t->headers != NULL && !t->head.failed &&
+           by__http_client_prepare(t->curl) &&
            curl_easy_setopt(t->curl, CURLOPT_URL, url) == CURLE_OK &&
            curl_easy_setopt(t->curl, CURLOPT_ERRORBUFFER, t->curl_error) == CURLE_OK &&
            curl_easy_setopt(t->curl, CURLOPT_HTTPHEADER, t->headers) == CURLE_OK &&
            curl_easy_setopt(t->curl, CURLOPT_POST, 1L) == CURLE_OK &&
-           curl_easy_setopt(t->curl, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
-           curl_easy_setopt(t->curl, CURLOPT_QUICK_EXIT, 1L) == CURLE_OK &&
-           curl_easy_setopt(t->curl, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
            curl_easy_setopt(t->curl, CURLOPT_WRITEFUNCTION, ignore_answer) == CURLE_OK &&
            curl_easy_setopt(t->curl, CURLOPT_NOPROGRESS, 0L) == CURLE_OK &&
            curl_easy_setopt(t->curl, CURLOPT_XFERINFOFUNCTION, look_up) == CURLE_OK &&

@@ -316,7 +316,7 @@ static by_status ask(json_t **out, const char *control, const json_t *message, b
         return by__uv_error(error, "make", "an event loop", code);
     }
     (void)uv_timer_init(&q.loop, &q.timer);
-    by_status status = by__link_connect(&q.link, &q.loop, control, &handler, error);
+    by_status status = by__link_connect(&q.link, &q.loop, control, NULL, &handler, error);
     if (status == BY_OK) {
         (void)uv_timer_start(&q.timer, on_late, 120000, 0);
         (void)uv_run(&q.loop, UV_RUN_DEFAULT);

@@ -1,5 +1,7 @@
 /* The processes of a server on one machine: starts, watches and restarts them, and ends them in
  * order. */
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -466,11 +468,10 @@ by_status by_serve_run(const by_serve_options *options, by_error *error)
     }
     BY_TRY(by__request_id(s.name, "supervisor_", error));
     set_options(&s);
-    int code = uv_pipe(s.lifeline, 0, 0);
-    if (code < 0) {
-        return by__uv_error(error, "make", "a pipe", code);
+    if (pipe2(s.lifeline, O_CLOEXEC) != 0) {
+        return by__uv_error(error, "make", "a pipe", -errno);
     }
-    code = uv_loop_init(&s.loop);
+    int code = uv_loop_init(&s.loop);
     if (code < 0) {
         release(&s);
         return by__uv_error(error, "make", "an event loop", code);

@@ -385,5 +385,5 @@ void by__supervisor_connect(by__supervisor *s)
                                        .refused = on_refused,
                                        .lost = on_lost,
                                        .user = s};
-    by__broker_link_open(&s->link, &s->loop, s->options.address, &handler);
+    by__broker_link_open(&s->link, &s->loop, s->options.address, NULL, &handler);
 }

@@ -1,21 +1,35 @@
-/* Restricts the system calls of a worker once it is warm (seccomp): none that starts a program or a
- * process, connects to another machine, or writes to the file system.
+/* Restricts a worker once it is warm. A worker computes on untrusted input; an attacker who takes
+ * it over gets a process that holds a model and one connection. What the worker may still do is a
+ * list of system calls, with their arguments where these matter (seccomp): memory, threads,
+ * waiting, and reading and writing what is open. Everything else fails with EPERM and is reported.
+ * Landlock and dropped capabilities stand behind the list.
  *
- * A worker computes on untrusted input; an attacker who takes it over gets a process that holds a
- * model and one local socket. Forbidden calls fail with EPERM and are reported. */
+ * Never put here: connections (dialer.h) and the environment (kept_environment.c), which a worker
+ * gives up earlier. */
 #ifndef BY_SERVE_SANDBOX_H
 #define BY_SERVE_SANDBOX_H
 
-#include "serve/serve.h"
+#include "serve/worker/landlock.h"
 
-/* Makes io_uring fail from now on as on a kernel that lacks it. A loop that has a ring cannot go on
- * in the sandbox, so this comes before the first event loop of the process. BY_ESTATE: the kernel
+typedef struct by__sandbox {
+    /* Port of a Redis server, which the worker connects to by itself; 0: it opens no sockets. */
+    uint16_t port;
+    /* Files of devices that are opened late, such as an accelerator's, ending with NULL; NULL:
+     * none. They need Landlock. */
+    const char *const *devices;
+} by__sandbox;
+
+/* The part that is done before the first event loop and the threads that will compute: takes away
+ * files and capabilities, and makes io_uring fail as on a kernel that lacks it, because a loop with
+ * a ring could not go on in the sandbox. *version: as by__landlock_enter. BY_ESTATE: the kernel
  * does not support it. */
-by_status by__sandbox_prepare(by_error *error);
-/* Enables the sandbox for all threads of this process, permanently. network: internet sockets stay
- * allowed, for a broker on another machine. BY_ESTATE: the kernel does not support it. */
-by_status by__sandbox_enter(bool network, by_error *error);
-/* The name of a forbidden call that was tried since the last query; NULL: none. */
-const char *by__sandbox_violation(void);
+by_status by__sandbox_prepare(const by__sandbox *sandbox, int *version, by_error *error);
+/* Enables the list of calls for all threads of this process, permanently. */
+by_status by__sandbox_enter(const by__sandbox *sandbox, by_error *error);
+
+#define BY__SANDBOX_CALL 48
+/* Copies the name of a forbidden call that was tried since the last query. Returns false if there
+ * was none. */
+bool by__sandbox_violation(char name[BY__SANDBOX_CALL]);
 
 #endif

@@ -266,8 +266,8 @@ static void send_beat(by__worker *w)
 static void on_beat(uv_timer_t *timer)
 {
     by__worker *w = timer->data;
-    const char *call = by__sandbox_violation();
-    if (call != NULL) {
+    char call[BY__SANDBOX_CALL];
+    if (by__sandbox_violation(call)) {
         by__log_event(&w->log, "sandbox_violation", "{ss}", "call", call);
     }
     send_beat(w);
@@ -373,9 +373,11 @@ static by_status find_weights(by__worker *w, by_error *error)
         o->checkpoint =
             o->checkpoint == NULL && w->served.is_run ? w->served.directory : o->checkpoint;
     }
+    memcpy(w->version, o->version, strlen(o->version) + 1);
     return BY_OK;
 }
 
+/* The model's name and its own id. */
 static by_status set_names(by__worker *w, by_error *error)
 {
     const char *path = w->options.model;
@@ -387,15 +389,53 @@ static by_status set_names(by__worker *w, by_error *error)
     const char *name = w->options.name != NULL ? w->options.name : last == NULL ? path : last + 1;
     size_t n = w->options.name != NULL ? strlen(name) : (size_t)(path + length - name);
     const char *version = w->options.version;
-    if (n == 0 || n >= sizeof w->name || !by__utf8_valid(name, n) || !by__id_valid(version)) {
+    if (n == 0 || n >= sizeof w->name || !by__utf8_valid(name, n) ||
+        (version != NULL && !by__id_valid(version))) {
         return by_error_set(error, BY_EARG,
                             "a model's name has 1 to %zu bytes of UTF-8, and its version 1 to 64 "
                             "of letters, digits, - and _",
                             sizeof w->name - 1);
     }
     memcpy(w->name, name, n);
-    memcpy(w->version, version, strlen(version) + 1);
     return by__request_id(w->id, "worker_", error);
+}
+
+/* ---- the sandbox (sandbox.h) ---- */
+
+/* The part at the start: there are no threads yet. */
+static by_status open_dialer(by__worker *w, by_error *error)
+{
+    const by_worker_options *o = &w->options;
+    return o->open ? BY_OK : by__dialer_open(&w->dialer, o->broker, w->name, error);
+}
+
+static by_status describe_sandbox(by__sandbox *out, const by_worker_options *options,
+                                  by_error *error)
+{
+    *out = (by__sandbox){0};
+    if (by__redis_is_address(options->broker)) {
+        by__redis_address address;
+        BY_TRY(by__redis_address_read(&address, options->broker, error));
+        out->port = (uint16_t)address.port;
+    }
+    return BY_OK;
+}
+
+/* The part for a warm worker that has no other thread. */
+static by_status prepare_sandbox(const by__worker *w, by__sandbox *out, by_error *error)
+{
+    int version = 0;
+    if (w->options.open) {
+        return BY_OK;
+    }
+    BY_TRY(describe_sandbox(out, &w->options, error));
+    BY_TRY(by__sandbox_prepare(out, &version, error));
+    if (version == 0) {
+        by__log_event(&w->log, "landlock_missing", "{ss}", "reason",
+                      "this kernel lacks Landlock or has disabled it: the list of system calls "
+                      "alone keeps the worker from files");
+    }
+    return BY_OK;
 }
 
 /* Prepares a job for the batcher. */
@@ -501,6 +541,7 @@ static void release(by__worker *w)
     free(w->works);
     by__text_free(&w->events);
     by__served_close(&w->model);
+    by__dialer_close(&w->dialer);
     by__served_version_free(&w->served);
     by__lease_close(&w->lease);
     if (w->ready_file >= 0) {
@@ -511,16 +552,20 @@ static void release(by__worker *w)
 by_status by_worker_run(const by_worker_options *options, by_error *error)
 {
     by__worker w = {.options = *options, .log = {options->log, options->user}, .ready_file = -1};
+    by__sandbox sandbox = {0};
     BY_TRY(by__link_check(options->broker, error));
     /* Before threads are created, which inherit it. Lowering the priority cannot fail. */
     (void)nice(options->nice);
     /* Truncates the file first: a killed worker has left its own. */
     by_status status = open_ready_file(&w, error);
     if (status == BY_OK) {
-        status = find_weights(&w, error);
+        status = set_names(&w, error);
     }
     if (status == BY_OK) {
-        status = set_names(&w, error);
+        status = open_dialer(&w, error);
+    }
+    if (status == BY_OK) {
+        status = find_weights(&w, error);
     }
     if (status == BY_OK) {
         status = by__served_open(&w.model, &w.options, &w.log, error);
@@ -529,7 +574,10 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
         release(&w);
         return status;
     }
-    if (!options->open && (status = by__sandbox_prepare(error)) != BY_OK) {
+    /* The model is loaded and warmed up; from now on other threads compute. */
+    by__thread_release_helpers();
+    status = prepare_sandbox(&w, &sandbox, error);
+    if (status != BY_OK) {
         release(&w);
         return status;
     }
@@ -542,14 +590,12 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
     (void)uv_timer_init(&w.loop, &w.due);
     (void)uv_async_init(&w.loop, &w.wake, on_wake);
     w.beat.data = w.due.data = w.wake.data = &w;
-    /* The model is loaded and warmed up; from now on other threads compute. */
-    by__thread_release_helpers();
     status = open_threads(&w, error);
     if (status == BY_OK) {
         status = by__stop_open(&w.stop, &w.loop, options->child, on_stop, &w, error);
     }
     if (status == BY_OK && !options->open) {
-        status = by__sandbox_enter(by__redis_is_address(options->broker), error);
+        status = by__sandbox_enter(&sandbox, error);
     }
     if (status == BY_OK) {
         by__broker_link_handler handler = {.greet = greet,
@@ -559,7 +605,7 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
                                            .lost = on_lost,
                                            .user = &w,
                                            .log = &w.log};
-        by__broker_link_open(&w.broker, &w.loop, w.options.broker, &handler);
+        by__broker_link_open(&w.broker, &w.loop, w.options.broker, w.dialer, &handler);
         (void)uv_timer_start(&w.beat, on_beat, BY__BEAT, BY__BEAT);
         (void)uv_run(&w.loop, UV_RUN_DEFAULT);
         if (w.failure.status != BY_OK) {

@@ -324,6 +324,7 @@ typedef struct by__worker {
     uv_loop_t loop;
     uv_async_t wake;
     uv_timer_t beat;
+    by__dialer *dialer; /* NULL: not in a sandbox */
     by__broker_link broker;
     int ready_file;  /* the open ready file; -1: none */
     uv_timer_t due;  /* for the next work that max_rate delays */

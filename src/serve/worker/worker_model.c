@@ -18,18 +18,6 @@
 /* A text of up to so many bytes is encoded even if it cannot fit, to say how many tokens it has. */
 #define MOST_COUNTED ((size_t)1 << 20)
 
-static void add_end(by__served_model *m, int64_t id)
-{
-    for (size_t i = 0; i < m->end_count; i++) {
-        if (m->ends[i] == id) {
-            return;
-        }
-    }
-    if (id >= 0 && m->end_count < BY_END_TOKENS) {
-        m->ends[m->end_count++] = (int32_t)id;
-    }
-}
-
 /* Finds the tokens that end an answer, and the bytes of the longest token. */
 static by_status look_at_tokens(by__served_model *m, const char *directory, by_error *error)
 {
@@ -39,9 +27,6 @@ static by_status look_at_tokens(by__served_model *m, const char *directory, by_e
     for (uint32_t id = 0; id < by_tokenizer_vocab(m->tokenizer); id++) {
         const char *bytes;
         size_t length;
-        if (m->chat != NULL && by_chat_ends(m->chat, m->tokenizer, id)) {
-            add_end(m, id);
-        }
         if (by_tokenizer_token_bytes(m->tokenizer, id, &bytes, &length, &none) == BY_OK) {
             m->longest = length > m->longest ? length : m->longest;
         }

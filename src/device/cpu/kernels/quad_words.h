@@ -16,11 +16,11 @@ BY__INLINE void by__put_quad_words(int32_t *out, by__vi q)
 {
     typedef int32_t words __attribute__((vector_size(2 * BY__LANES)));
 #if BY__LANES == 8
-    by__vi next = __builtin_shufflevector(q, q, 2, 3, 2, 3, 6, 7, 6, 7);
-#define FIRST_TWO(v) __builtin_shufflevector(v, v, 0, 1, 4, 5)
+    by__vi next = BY__SHUFFLE(q, q, 2, 3, 2, 3, 6, 7, 6, 7);
+#define FIRST_TWO(v) BY__SHUFFLE(v, v, 0, 1, 4, 5)
 #else
-    by__vi next = __builtin_shufflevector(q, q, 2, 3, 2, 3);
-#define FIRST_TWO(v) __builtin_shufflevector(v, v, 0, 1)
+    by__vi next = BY__SHUFFLE(q, q, 2, 3, 2, 3);
+#define FIRST_TWO(v) BY__SHUFFLE(v, v, 0, 1)
 #endif
     by__vi pairs = (q & 0xffff) | (by__vi)((by__vu)next << 16);
     words w = FIRST_TWO(pairs);

@@ -22,6 +22,7 @@
 
 #include "banyan/dtype.h"
 #include "base/half.h"
+#include "device/cpu/kernels/shuffle.h"
 
 #if defined(__AVX512F__)
 #include <immintrin.h>
@@ -168,8 +169,8 @@ BY__INLINE by__vf by__sqrt(by__vf x)
     _Pragma("GCC unroll 16") for (int i = 0; i < BY__LANES; i++)                                   \
     {                                                                                              \
         if ((i & (d)) == 0) {                                                                      \
-            by__vu low = __builtin_shufflevector(v[i], v[i + (d)], BY__EACH_LANE(BY__LOW, d));     \
-            v[i + (d)] = __builtin_shufflevector(v[i], v[i + (d)], BY__EACH_LANE(BY__HIGH, d));    \
+            by__vu low = BY__SHUFFLE(v[i], v[i + (d)], BY__EACH_LANE(BY__LOW, d));                 \
+            v[i + (d)] = BY__SHUFFLE(v[i], v[i + (d)], BY__EACH_LANE(BY__HIGH, d));                \
             v[i] = low;                                                                            \
         }                                                                                          \
     }
@@ -193,15 +194,15 @@ BY__INLINE float by__sum(by__vf x)
     typedef float four __attribute__((vector_size(16)));
 #if BY__LANES == 16
     typedef float eight __attribute__((vector_size(32)));
-    eight e = __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7) +
-              __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
-    four f = __builtin_shufflevector(e, e, 0, 1, 2, 3) + __builtin_shufflevector(e, e, 4, 5, 6, 7);
+    eight e =
+        BY__SHUFFLE(x, x, 0, 1, 2, 3, 4, 5, 6, 7) + BY__SHUFFLE(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
+    four f = BY__SHUFFLE(e, e, 0, 1, 2, 3) + BY__SHUFFLE(e, e, 4, 5, 6, 7);
 #elif BY__LANES == 8
-    four f = __builtin_shufflevector(x, x, 0, 1, 2, 3) + __builtin_shufflevector(x, x, 4, 5, 6, 7);
+    four f = BY__SHUFFLE(x, x, 0, 1, 2, 3) + BY__SHUFFLE(x, x, 4, 5, 6, 7);
 #else
     four f = x;
 #endif
-    f += __builtin_shufflevector(f, f, 2, 3, 0, 1);
+    f += BY__SHUFFLE(f, f, 2, 3, 0, 1);
     return f[0] + f[1];
 }
 
@@ -211,28 +212,23 @@ BY__INLINE void by__sum4(float out[4], by__vf a, by__vf b, by__vf c, by__vf d)
 {
     typedef float four __attribute__((vector_size(16)));
 #if BY__LANES == 16
-#define LOWER(x, y)                                                                                \
-    __builtin_shufflevector(x, y, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23)
-#define UPPER(x, y)                                                                                \
-    __builtin_shufflevector(x, y, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31)
-#define EVEN(x, y)                                                                                 \
-    __builtin_shufflevector(x, y, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27)
-#define ODD(x, y)                                                                                  \
-    __builtin_shufflevector(x, y, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31)
+#define LOWER(x, y) BY__SHUFFLE(x, y, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23)
+#define UPPER(x, y) BY__SHUFFLE(x, y, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31)
+#define EVEN(x, y)  BY__SHUFFLE(x, y, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27)
+#define ODD(x, y)   BY__SHUFFLE(x, y, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31)
     by__vf ab = LOWER(a, b) + UPPER(a, b);
     by__vf cd = LOWER(c, d) + UPPER(c, d);
     by__vf q = EVEN(ab, cd) + ODD(ab, cd);
-    q += __builtin_shufflevector(q, q, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
-    q += __builtin_shufflevector(q, q, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
-    four sums = __builtin_shufflevector(q, q, 0, 4, 8, 12);
+    q += BY__SHUFFLE(q, q, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+    q += BY__SHUFFLE(q, q, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+    four sums = BY__SHUFFLE(q, q, 0, 4, 8, 12);
 #undef LOWER
 #undef UPPER
 #undef EVEN
 #undef ODD
 #else
 #if BY__LANES == 8
-#define HALVES(x)                                                                                  \
-    (__builtin_shufflevector(x, x, 0, 1, 2, 3) + __builtin_shufflevector(x, x, 4, 5, 6, 7))
+#define HALVES(x) (BY__SHUFFLE(x, x, 0, 1, 2, 3) + BY__SHUFFLE(x, x, 4, 5, 6, 7))
 #else
 #define HALVES(x) (x)
 #endif
@@ -241,12 +237,9 @@ BY__INLINE void by__sum4(float out[4], by__vf a, by__vf b, by__vf c, by__vf d)
     four fc = HALVES(c);
     four fd = HALVES(d);
 #undef HALVES
-    four ab =
-        __builtin_shufflevector(fa, fb, 0, 1, 4, 5) + __builtin_shufflevector(fa, fb, 2, 3, 6, 7);
-    four cd =
-        __builtin_shufflevector(fc, fd, 0, 1, 4, 5) + __builtin_shufflevector(fc, fd, 2, 3, 6, 7);
-    four sums =
-        __builtin_shufflevector(ab, cd, 0, 2, 4, 6) + __builtin_shufflevector(ab, cd, 1, 3, 5, 7);
+    four ab = BY__SHUFFLE(fa, fb, 0, 1, 4, 5) + BY__SHUFFLE(fa, fb, 2, 3, 6, 7);
+    four cd = BY__SHUFFLE(fc, fd, 0, 1, 4, 5) + BY__SHUFFLE(fc, fd, 2, 3, 6, 7);
+    four sums = BY__SHUFFLE(ab, cd, 0, 2, 4, 6) + BY__SHUFFLE(ab, cd, 1, 3, 5, 7);
 #endif
     memcpy(out, &sums, sizeof sums);
 }
