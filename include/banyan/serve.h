@@ -24,7 +24,13 @@ extern "C" {
  * escaped. */
 typedef void by_serve_log(void *user, const char *line);
 
-/* ---- the environment ---- */
+/* ---- secrets ---- */
+
+/* Reports with the event `file_exposed` that other users of the machine can read a file, if they
+ * can. holds: what is in it, "the keys of clients". The processes of a server do so for the files
+ * that they read or write; a program does for its own. */
+BY_API void by_serve_tell_exposed(const char *path, const char *holds, by_serve_log *log,
+                                  void *user);
 
 typedef enum by_serve_process {
     BY_SERVE_BROKER,

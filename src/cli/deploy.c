@@ -255,7 +255,7 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    cli_hide_password(d.broker, NULL);
+    (void)cli_hide_password(d.broker, NULL);
     o->canary = d.canary == NULL ? 0.0 : read_share(d.canary);
     code = check_use(&d, rest_count);
     if (code >= 0) {

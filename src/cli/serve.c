@@ -206,7 +206,8 @@ static double read_seconds(const char *text)
 /* Opens the configuration and applies the flags that stand for more than one key. */
 static by_status open_config(choices *c, by_error *error)
 {
-    by_status status = cli_serve_config_open(&c->config, c->path, &c->sets, &c->settings, error);
+    by_status status =
+        cli_serve_config_open(&c->config, c->path, &c->sets, &c->settings, true, error);
     by_serve_config *config = c->config;
     if (status == BY_OK && c->insecure) {
         config->gateway.insecure = 1;
@@ -453,6 +454,7 @@ static by_status check_or_serve(choices *c, char *const *texts, size_t count, by
 static int run(int argc, char **argv)
 {
     choices c = {0};
+    (void)umask(CLI_PRIVATE);
     const cli_flag flags[] = {
         {"config", CLI_STRING, &c.path, "FILE",
          "configuration of the server in YAML (docs/serve_config.md); flags override its keys"},

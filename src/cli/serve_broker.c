@@ -1,4 +1,5 @@
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "serving.h"
@@ -6,6 +7,7 @@
 static int run(int argc, char **argv)
 {
     by_broker_options options = {.log = cli_serve_log};
+    (void)umask(CLI_PRIVATE);
     const char *directory = NULL;
     int64_t queue = 0;
     const cli_flag flags[] = {

@@ -2,18 +2,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "serving.h"
 
+typedef struct ready_file {
+    const char *path; /* NULL: none */
+    mode_t mask;      /* of the user, whose probes read the file */
+} ready_file;
+
 static void tell_url(void *user, const char *url)
 {
-    const char *const *path = user;
-    FILE *file = *path == NULL ? NULL : fopen(*path, "w");
+    const ready_file *ready = user;
+    const mode_t own = umask(ready->mask);
+    FILE *file = ready->path == NULL ? NULL : fopen(ready->path, "w");
+    (void)umask(own);
     printf("%s\n", url);
     fflush(stdout);
-    if (*path != NULL && (file == NULL || fprintf(file, "%s\n", url) < 0 || fflush(file) != 0)) {
-        fprintf(stderr, "banyan gateway: cannot write %s: %s\n", *path, strerror(errno));
+    if (ready->path != NULL &&
+        (file == NULL || fprintf(file, "%s\n", url) < 0 || fflush(file) != 0)) {
+        fprintf(stderr, "banyan gateway: cannot write %s: %s\n", ready->path, strerror(errno));
     }
     if (file != NULL) {
         fclose(file);
@@ -35,8 +44,8 @@ static void use_config(by_gateway_options *o, const by_serve_config *config)
 
 static int run(int argc, char **argv)
 {
-    const char *ready_file = NULL;
-    by_gateway_options options = {.log = cli_serve_log, .ready = tell_url, .user = &ready_file};
+    ready_file ready = {.mask = umask(CLI_PRIVATE)};
+    by_gateway_options options = {.log = cli_serve_log, .ready = tell_url, .user = &ready};
     const char *directory = NULL;
     const char *path = NULL;
     cli_list sets = {0};
@@ -55,7 +64,7 @@ static int run(int argc, char **argv)
          "control socket of `banyan serve`, which the routes /v1/admin/... need"},
         {"listen", CLI_KEY("gateway.listen"), &settings, "ADDRESS",
          "HOST:PORT or unix:PATH to listen on (default 127.0.0.1:8080)"},
-        {"ready-file", CLI_STRING, &ready_file, "FILE",
+        {"ready-file", CLI_STRING, &ready.path, "FILE",
          "file to which the address is written once the gateway listens"},
         {"keys", CLI_KEY("gateway.keys"), &settings, "FILE", CLI_KEYS_HELP},
         {"insecure", CLI_SWITCH, &insecure, NULL, CLI_INSECURE_HELP},
@@ -77,7 +86,8 @@ static int run(int argc, char **argv)
     }
     char *broker = NULL;
     by_serve_config *config = NULL;
-    by_status status = cli_serve_config_open(&config, path, &sets, &settings, &error);
+    by_status status =
+        cli_serve_config_open(&config, path, &sets, &settings, !options.child, &error);
     if (status == BY_OK) {
         const char *address = config->broker.address;
         config->gateway.insecure = insecure ? 1 : config->gateway.insecure;

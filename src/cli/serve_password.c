@@ -4,27 +4,31 @@
 
 #include "serving.h"
 
-static void hide(char *address)
+static bool hide(char *address)
 {
     char password[BY_SERVE_PASSWORD_BYTES];
-    if (by_serve_take_password(address, password)) {
+    bool hidden = by_serve_take_password(address, password);
+    if (hidden) {
         (void)setenv("BANYAN_REDIS_PASSWORD", password, 1);
     }
     explicit_bzero(password, sizeof password);
+    return hidden;
 }
 
-void cli_hide_password(const char *address, const cli_list *sets)
+bool cli_hide_password(const char *address, const cli_list *sets)
 {
     static const char key[] = "broker.address=";
     /* The arguments of main may be modified. */
+    bool hidden = false;
     if (address != NULL) {
-        hide((char *)(uintptr_t)address);
+        hidden = hide((char *)(uintptr_t)address);
     }
     for (size_t i = 0; sets != NULL && i < sets->count; i++) {
         char *text = (char *)(uintptr_t)sets->items[i];
         char *found = strncmp(text, key, sizeof key - 1) == 0 ? strstr(text, "redis://") : NULL;
         if (found != NULL) {
-            hide(found);
+            hidden = hide(found) || hidden;
         }
     }
+    return hidden;
 }

@@ -13,11 +13,11 @@ static void hide_password(const cli_list *sets, const cli_settings *settings)
             address = settings->items[i].value;
         }
     }
-    cli_hide_password(address, sets);
+    (void)cli_hide_password(address, sets);
 }
 
 by_status cli_serve_config_open(by_serve_config **out, const char *path, const cli_list *sets,
-                                const cli_settings *settings, by_error *error)
+                                const cli_settings *settings, bool tells, by_error *error)
 {
     by_serve_config *config = NULL;
     hide_password(sets, settings);
@@ -32,7 +32,10 @@ by_status cli_serve_config_open(by_serve_config **out, const char *path, const c
         by_serve_config_close(&config);
         return status;
     }
-    cli_hide_password(config->broker.address, NULL);
+    /* Those of the command line are hidden by now. */
+    if (cli_hide_password(config->broker.address, NULL) && tells && path != NULL) {
+        by_serve_tell_exposed(path, "the password of Redis", cli_serve_log, NULL);
+    }
     *out = config;
     return BY_OK;
 }

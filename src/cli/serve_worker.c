@@ -75,7 +75,7 @@ static int run(int argc, char **argv)
         return code;
     }
     options.pool_last = strcmp(pool, "last") == 0;
-    cli_hide_password(address, NULL);
+    (void)cli_hide_password(address, NULL);
     by_serve_clean_environment(BY_SERVE_WORKER, address != NULL);
     char *broker = NULL;
     by_status status = cli_serve_broker(&broker, address, directory, &error);

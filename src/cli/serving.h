@@ -39,6 +39,9 @@
 #define CLI_DELAY   CLI_NUMBER_ABOVE(0, 60)
 #define CLI_SILENCE CLI_NUMBER_ABOVE(0, 3600)
 
+/* The umask of processes that write what clients have said. */
+#define CLI_PRIVATE 077
+
 /* A by_serve_log that writes to standard error. */
 void cli_serve_log(void *user, const char *line);
 /* Makes SIGTERM and SIGINT end the program at once until a loop watches them: by default, process 1
@@ -51,15 +54,16 @@ by_status cli_serve_socket(char **out, const char *directory, by_error *error);
 by_status cli_serve_broker(char **out, const char *broker, const char *directory, by_error *error);
 /* Removes the password from the address of a broker, and from broker.address in --set (either may
  * be NULL), so that it does not show in process lists and command lines of children, and stores it
- * in BANYAN_REDIS_PASSWORD. Modifies the texts. */
-void cli_hide_password(const char *address, const cli_list *sets);
+ * in BANYAN_REDIS_PASSWORD. Modifies the texts. Returns true if there was one. */
+bool cli_hide_password(const char *address, const cli_list *sets);
 /* Returns "$XDG_RUNTIME_DIR/banyan", else "/tmp/banyan-UID". Freed with free(). */
 char *cli_serve_directory(void);
 
 /* Opens a configuration (NULL: the defaults), applies overrides and then flags, and takes the
- * password out of its broker's address, as cli_hide_password does (serve_settings.c). */
+ * password out of its broker's address, as cli_hide_password does (serve_settings.c). tells: a file
+ * that has a password and that others can read is logged. */
 by_status cli_serve_config_open(by_serve_config **out, const char *path, const cli_list *sets,
-                                const cli_settings *settings, by_error *error);
+                                const cli_settings *settings, bool tells, by_error *error);
 
 /* A model as given on the command line: [NAME=]RUN[+ADAPTER] (serve_models.c). */
 typedef struct cli_served {

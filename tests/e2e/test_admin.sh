@@ -22,8 +22,11 @@ for who in admin plain; do
     echo "$(printf %s $who | sha256sum | cut -d ' ' -f 1) $who $([ $who = admin ] && echo admin || echo inference)"
 done >keys
 
-say "with keys"
-serve_ready --keys keys
+say "with keys, and a directory that everybody may look into"
+mkdir -m 755 sock
+umask 022
+serve_ready --keys keys --set feedback.directory="$work/feedback"
+[ -z "$(find sock feedback -mindepth 1 -perm /077)$(find feedback -perm /077)" ] || fail "$(ls -lR sock feedback)"
 expect 401 "" GET /v1/admin/versions
 expect 403 plain GET /v1/admin/versions
 expect 403 plain POST /v1/admin/deploy

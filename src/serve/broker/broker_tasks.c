@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "serve/broker/broker.h"
+#include "serve/observe/exposed_file.h"
 
 /* Seconds between a failed write and a new run of the tasks that it concerned. */
 #define RETRY 5.0
@@ -345,6 +346,7 @@ by_status by__broker_tasks_load(by__broker *b, by_error *error)
         return BY_OK;
     }
     BY_TRY(by__tasks_open(&b->tasks, b->options.tasks, error));
+    by__tell_exposed(&b->log, b->options.tasks, "tasks, with their prompts and answers");
     return enqueue_open_ones(b, error);
 }
 

@@ -1,8 +1,10 @@
 #include "serve/broker/task_store.h"
 
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "serve/messages.h"
@@ -407,6 +409,11 @@ by_status by__tasks_open(by__tasks **out, const char *path, by_error *error)
     by__tasks *t = NULL;
     *out = NULL;
     BY_TRY(by__alloc((void **)&t, 1, sizeof *t, "tasks", error));
+    /* SQLite would create it for all to read, and gives the files beside it the same mode. */
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd >= 0) {
+        (void)close(fd);
+    }
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
     int code = sqlite3_open_v2(path, &t->db, flags, NULL);
     if (code == SQLITE_OK) {

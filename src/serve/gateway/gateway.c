@@ -157,6 +157,7 @@ static void on_keys(uv_fs_poll_t *handle, int status, const uv_stat_t *was, cons
     if (read == BY_OK) {
         by__keys_close(&g->keys);
         g->keys = keys;
+        by__tell_exposed(&g->log, g->options.keys, "the keys of clients");
         by__log_event(&g->log, "keys_read", "{sI}", "keys", (json_int_t)by__keys_count(keys));
     } else {
         by__keys_close(&keys);
@@ -248,6 +249,19 @@ static size_t count_connections(by__gateway *g)
     return wanted;
 }
 
+static void tell_exposed(const by__gateway *g)
+{
+    const by_gateway_options *o = &g->options;
+    by__tell_exposed(&g->log, o->keys, "the keys of clients");
+    by__tell_exposed(&g->log, o->quota, "what clients have used");
+    by__redis_tell_exposed(o->broker, &g->log);
+    if (o->config != NULL) {
+        by__tell_exposed(&g->log, o->config->webhooks.secret, "the secrets of webhooks");
+        by__tell_exposed(&g->log, o->config->features.password_file,
+                         "the password of the feature store");
+    }
+}
+
 static by_status open_gateway(by__gateway *g, by_error *error)
 {
     static const char prefix[] = "gateway_";
@@ -294,6 +308,7 @@ static by_status open_gateway(by__gateway *g, by_error *error)
         BY_TRY(by__webhooks_open(&g->webhooks, g, &o->config->webhooks, error));
         BY_TRY(by__features_open(&g->features, &g->loop, o->config, &g->log, error));
     }
+    tell_exposed(g);
     BY_TRY(by__request_id(g->id, prefix, error));
     memcpy(g->tag, g->id + strlen(prefix), BY__TAG);
     return by__http_server_open(&g->server, &g->loop, &http, error);

@@ -244,6 +244,16 @@ static by_status read_password(by__redis_address *a, by_error *error)
     return status;
 }
 
+void by__redis_tell_exposed(const char *broker, const by__log *log)
+{
+    by__redis_address address;
+    by_error ignored = {0};
+    if (by__redis_is_address(broker) &&
+        by__redis_address_read(&address, broker, &ignored) == BY_OK) {
+        by__tell_exposed(log, address.password_file, "the password of Redis");
+    }
+}
+
 const char *const by__redis_broker_login[] = {"BANYAN_REDIS_PASSWORD", "REDISCLI_AUTH", NULL};
 
 by_status by__redis_address_login(by__redis_address *address, const char *const *variables,

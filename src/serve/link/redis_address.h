@@ -7,7 +7,7 @@
 #ifndef BY_SERVE_REDIS_ADDRESS_H
 #define BY_SERVE_REDIS_ADDRESS_H
 
-#include "serve/serve.h"
+#include "serve/observe/exposed_file.h"
 
 typedef struct by__redis_address {
     char host[256];
@@ -32,6 +32,8 @@ typedef struct by__redis_address {
 bool by__redis_is_address(const char *broker);
 /* Parses an address. BY_ECONFIG: a sentence without the password. */
 by_status by__redis_address_read(by__redis_address *out, const char *url, by_error *error);
+/* Logs it if others can read the file with the password of a broker (by__tell_exposed). */
+void by__redis_tell_exposed(const char *broker, const by__log *log);
 /* Environment variables that may contain the broker's password: BANYAN_REDIS_PASSWORD, else
  * REDISCLI_AUTH. */
 extern const char *const by__redis_broker_login[];

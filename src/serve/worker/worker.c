@@ -554,6 +554,9 @@ by_status by_worker_run(const by_worker_options *options, by_error *error)
     by__worker w = {.options = *options, .log = {options->log, options->user}, .ready_file = -1};
     by__sandbox sandbox = {0};
     BY_TRY(by__link_check(options->broker, error));
+    if (!options->child) { /* else its gateway tells */
+        by__redis_tell_exposed(options->broker, &w.log);
+    }
     /* Before threads are created, which inherit it. Lowering the priority cannot fail. */
     (void)nice(options->nice);
     /* Truncates the file first: a killed worker has left its own. */
