@@ -151,7 +151,8 @@ static void check_model(const char *const *settings)
 }
 
 #define LANGUAGE                                                                                   \
-    "model.heads=2", "model.width=16", "model.context=8", "model.vocab=31", "train.batch=2"
+    "model.heads=2", "model.width=16", "model.context=8", "model.vocab=31", "train.batch=2",       \
+        "precision.compute=f32"
 
 static void stages_give_the_bits_of_the_whole(void **state)
 {
