@@ -71,8 +71,9 @@ typedef struct by_image_files {
     size_t image_count;
     const char *const *labels; /* "auto" only: one file per image file; NULL: no labels */
     size_t label_count;
+    const int32_t *classes;  /* labels of the images, each a JPEG or PNG; NULL: none */
     bool skip;               /* leave out CIFAR records that are truncated or have an invalid
-                                label */
+                                label, and JPEG or PNG files that cannot be read */
     const by_image_fit *fit; /* applied to every image; NULL: images keep their size */
     int64_t channels;        /* of a JPEG or PNG: 1 (grayscale) or 3 (RGB); 0: 3 */
 } by_image_files;

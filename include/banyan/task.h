@@ -74,6 +74,8 @@ typedef struct by_task_request {
     by_task_purpose purpose;
     const by_config *config; /* sizes need not be known yet */
     const char *path;        /* data to evaluate or predict, instead of the config's; or NULL */
+    const char *const *more; /* [more_count]: further files or folders of images to predict */
+    size_t more_count;
     /* Directory of weights from which the task reads what it learned from training data and saved
      * there (a tokenizer, scales of numbers). NULL: learn it now. */
     const char *learned;

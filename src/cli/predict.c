@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,9 @@
 typedef struct request {
     const char *run; /* run directory; NULL: a directory in Hugging Face format */
     const char *file;
+    const char *const *more; /* further files of images */
+    size_t more_count;
+    const char *out; /* file for the predictions; NULL: standard output */
     bool best;
     bool csv;
     bool has_header;
@@ -121,11 +125,16 @@ static by_status predict(request *r, const by_pretrained *model, by_error *error
     const by_task_request what = {.purpose = BY_TASK_PREDICT,
                                   .config = config,
                                   .path = r->file,
+                                  .more = r->more,
+                                  .more_count = r->more_count,
                                   .learned = by_pretrained_directory(model),
                                   .progress = &options};
     status = by_task_open(&data, NULL, &what, error);
     if (status == BY_OK) {
         status = by_task_complete(data, config, error);
+    }
+    if (status == BY_OK && r->out != NULL && freopen(r->out, "w", stdout) == NULL) {
+        status = by_error_set(error, BY_EIO, "cannot write %s: %s", r->out, strerror(errno));
     }
     if (status == BY_OK) {
         r->tells = isatty(STDERR_FILENO) != 0 && strcmp(data->task->examples, "tokens") == 0;
@@ -144,6 +153,7 @@ static int run(int argc, char **argv)
     request r = {0};
     const cli_flag flags[] = {
         {"csv", CLI_SWITCH, &r.csv, NULL, "print CSV with a header instead of JSON lines"},
+        {"out", CLI_STRING, &r.out, "FILE", "write the predictions to a file"},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
@@ -155,11 +165,13 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    if (count != 2) {
-        return cli_misuse(&cli_predict, "name one run directory and one file");
+    if (count < 2) {
+        return cli_misuse(&cli_predict, "name one run directory and one file, or several images");
     }
     cli_catch_signals();
     r.file = rest[1];
+    r.more = (const char *const *)rest + 2;
+    r.more_count = (size_t)count - 2;
     by_status status = cli_open_pretrained(&model, &found, rest[0], r.best, false, NULL, &error);
     r.run = found;
     if (status == BY_OK) {
@@ -173,18 +185,21 @@ static int run(int argc, char **argv)
 const cli_command cli_predict = {
     .name = "predict",
     .summary = "predict for each image, table row or document of a file",
-    .usage = "banyan predict RUN FILE [--csv] [--best]",
+    .usage = "banyan predict RUN FILE... [--csv] [--out FILE] [--best]",
     .text =
         "Prints a prediction for each example of a file, one JSON line or CSV row each.\n"
         "\n"
         "examples:\n"
         "  banyan predict runs/mnist-vit t10k-images-idx3-ubyte.gz\n"
+        "  banyan predict runs/pets new/ --csv --out pets.csv\n"
         "  banyan predict runs/housing-mlp new.csv --csv\n"
         "  banyan predict runs/shakespeare-char play.txt\n"
         "\n"
         "FILE is of the kind that the run was trained on, without targets: images (IDX, npy or\n"
-        "CIFAR, or one JPEG or PNG), a table (CSV), or text (- for standard input). Scaling,\n"
-        "categories, class names and image resizing are taken from the checkpoint.\n"
+        "CIFAR, or JPEG and PNG files and folders of them, as many as you name), a table (CSV), "
+        "or\n"
+        "text (- for standard input). Scaling, categories, class names and image resizing are\n"
+        "taken from the checkpoint. Of several pictures, each prediction names its file.\n"
         "\n"
         "For text, each document gets the mean loss of its tokens. A document that is longer\n"
         "than the context is read in windows. To classify texts, see `banyan classify --help`.",

@@ -81,7 +81,7 @@ static void show_planned(const screen *s, const by_train_event *e)
     printf("data       %llu %s for training, %llu held out\n",
            (unsigned long long)e->train_examples, examples, (unsigned long long)e->valid_examples);
     if (e->text != NULL) {
-        printf("columns    ");
+        printf("contents   ");
         cli_print_cell(e->text);
         printf("\n");
     }

@@ -245,7 +245,8 @@ by_status by__image_fit_takes(const by_image_fit *fit, int64_t height, int64_t w
                               (long long)width, (long long)height, BY__IMAGE_SIDE)
                : by_error_set(error, BY_EARG,
                               "an image of %lld x %lld pixels; the model reads %lld x %lld, and "
-                              "was trained without data.resize",
+                              "was trained without data.resize: resize it to that before, or train "
+                              "with data.resize",
                               (long long)width, (long long)height, (long long)fit->width,
                               (long long)fit->height);
 }

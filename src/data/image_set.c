@@ -1,4 +1,5 @@
 /* Sets of images and labels from the usual file formats. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,6 +8,7 @@
 #include "data/formats/array_file.h"
 #include "data/formats/cifar.h"
 #include "data/formats/image_file.h"
+#include "data/picture_set.h"
 
 /* A set under construction, extended file by file. */
 typedef struct images {
@@ -174,8 +176,11 @@ static by_status fit_all(images *s, const char *path, by_error *error)
     uint8_t *fitted;
     size_t bytes;
     by_error why;
-    if (s->fit == NULL) {
-        return BY_OK;
+    if (s->fit == NULL || s->fit->resize == BY_RESIZE_NONE) {
+        by_status same = s->fit == NULL
+                             ? BY_OK
+                             : by__image_fit_takes(s->fit, s->shape.dim[2], s->shape.dim[3], &why);
+        return same == BY_OK ? BY_OK : by_error_set(error, same, "%s: %s", path, why.message);
     }
     shape.dim[2] = s->fit->height;
     shape.dim[3] = s->fit->width;
@@ -286,6 +291,29 @@ static by_status read_cifar(images *s, const by_image_files *files, int classes,
     return fit_all(s, files->images[0], error);
 }
 
+/* ---- files of one picture each, without label files ---- */
+
+static bool begins_as_picture(const char *path)
+{
+    uint8_t head[16];
+    FILE *file = fopen(path, "re");
+    size_t n = file == NULL ? 0 : fread(head, 1, sizeof head, file);
+    if (file != NULL) {
+        (void)fclose(file);
+    }
+    return by__image_is_file(head, n);
+}
+
+static by_status read_pictures(images *s, const by_image_files *files, by_error *error)
+{
+    by__pictures all;
+    BY_TRY(by__pictures_read(&all, files, &s->damage, error));
+    s->pixels = all.pixels;
+    s->labels = all.labels;
+    s->shape = all.shape;
+    return BY_OK;
+}
+
 by_status by_image_set_open(by_array_set **out, const by_image_files *files, by_error *error)
 {
     const char *format = files->format == NULL ? "auto" : files->format;
@@ -296,7 +324,11 @@ by_status by_image_set_open(by_array_set **out, const by_image_files *files, by_
     if (files->image_count == 0) {
         return by_error_set(error, BY_EARG, "no image files were given");
     }
-    if (strcmp(format, "auto") == 0) {
+    bool pictures = strcmp(format, "auto") == 0 && files->label_count == 0 &&
+                    (files->classes != NULL || begins_as_picture(files->images[0]));
+    if (pictures) {
+        status = read_pictures(&s, files, error);
+    } else if (strcmp(format, "auto") == 0) {
         status = read_pairs(&s, files, error);
     } else if (strcmp(format, "cifar10") == 0) {
         status = read_cifar(&s, files, 10, error);

@@ -93,6 +93,56 @@ run 0 "$banyan" eval runs/resized --data large.idx,labels.idx --json
 run 0 "$banyan" predict runs/resized images.idx
 [ "$(wc -l <out)" = 110 ] || fail "$(cat out)"
 
+say "folders: one of each class, whose name is the class"
+python3 - <<'END' || fail "no data"
+import os, struct, zlib
+def chunk(name, data):
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+def png(pixels, side):
+    rows = b"".join(b"\0" + pixels[i : i + side] for i in range(0, side * side, side))
+    head = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+pixels = open("images.idx", "rb").read()[16:]
+for i, label in enumerate(open("labels.txt").read().split()):
+    folder = "lines/" + ["low", "middle", "high"][int(label)] + ("/more/of it" if i % 9 == 0 else "")
+    os.makedirs(folder, exist_ok=True)
+    open(f"{folder}/{i}.{'PNG' if i % 2 else 'png'}", "wb").write(png(pixels[64 * i : 64 * i + 64], 8))
+open("lines/low/.hidden.png", "w"), open("lines/low/notes.txt", "w"), open("lines/README", "w")
+open("small.png", "wb").write(png(bytes(16), 4))
+END
+set -- --set data.images=lines --set data.labels=[] --set data.label_names=[] --set model.channels=1
+run 0 "$banyan" train images.yaml "$@" --set name=lines
+holds out "110 pictures of 3 classes (high "
+holds out "3 other files are ignored"
+holds runs/lines/config.yaml "label_names: [high, low, middle]"
+run 0 "$banyan" eval runs/lines --data lines --json
+[ "$(field samples <out)" = 110 ] || fail "$(cat out)"
+right=$(field accuracy <out)
+run 0 "$banyan" predict runs/lines lines --csv --out lines.csv
+[ "$(head -n 1 lines.csv)" = index,class,label,probability,file ] || fail "$(head -n 1 lines.csv)"
+awk -F, 'NR > 1 { split($5, part, "/"); hits += part[2] == $3 } END { print hits / (NR - 1) }' lines.csv >counted
+near "$right" "$(cat counted)" 1e-6
+one=$(find lines -name '1.PNG')
+run 0 "$banyan" predict runs/lines "$one"
+if [ "$(wc -l <out)" != 1 ] || grep -q '"file"' out; then fail "$(cat out)"; fi
+run 0 "$banyan" predict runs/lines "$one" "$one"
+[ "$(grep -c "\"file\":\"$one\"" out)" = 2 ] || fail "$(cat out)"
+run 2 "$banyan" predict runs/lines small.png
+holds err "small.png: an image of 4 x 4 pixels; the model reads 8 x 8, and was trained without data.resize: resize it"
+mkdir lines/none
+run 1 "$banyan" train images.yaml "$@"
+holds err "lines/none: the class 'none' has no picture"
+run 1 "$banyan" eval runs/lines --data lines
+holds err "lines/none: the folder is none of the 3 classes of the training data"
+rmdir lines/none
+cp small.png lines/low
+run 1 "$banyan" train images.yaml "$@"
+holds err "small.png has 4 x 4 pixels, and "
+run 0 "$banyan" train images.yaml "$@" --set train.steps=1 --set data.corrupt=skip --set data.corrupt_budget=2
+holds err "small.png"
+run 2 "$banyan" train images.yaml "$@" --set data.labels=labels.idx
+holds err "leave data.labels out"
+
 say "drift of what is predicted: none for the same images, and some where most have one class"
 run 0 "$banyan" predict runs/images images.idx
 cp out predicted.jsonl
@@ -163,6 +213,8 @@ run 0 "$banyan" predict runs/table new.csv
 holds out '"index":1,'
 run 0 "$banyan" predict runs/table table.csv --csv
 holds out '"odd, ""small"""'
+run 2 "$banyan" predict runs/table table.csv new.csv
+holds err "several files at once are images"
 rm -r runs/table/checkpoints/step-00000200
 cp runs/two/config.yaml kept.yaml
 run 0 "$banyan" train --resume runs/table

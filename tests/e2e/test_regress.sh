@@ -27,7 +27,7 @@ END
 say "train"
 run 0 "$banyan" train rooms.yaml
 holds out "320 rows for training, 80 held out"
-holds out "columns    1 number: area (10 missing); 2 categories: kind (2 values), floor (5 values); target price, a number"
+holds out "contents   1 number: area (10 missing); 2 categories: kind (2 values), floor (5 values); target price, a number"
 holds out "rows/s"
 last=runs/rooms/checkpoints/step-00000300
 exists "$last/encoding.json"

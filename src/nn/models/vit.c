@@ -43,9 +43,12 @@ static by_status check_side(const by_config *config, const char *name, int64_t s
         return BY_OK;
     }
     (void)snprintf(path, sizeof path, "model.%s", name);
-    return by_error_set(error, BY_ECONFIG, "%s: patch %lld does not divide %s %lld",
-                        by__config_where(config, "model.patch", path), (long long)patch, name,
-                        (long long)side);
+    return by_error_set(
+        error, BY_ECONFIG,
+        "%s: patch %lld does not divide %s %lld: choose a model.patch that does, or "
+        "data.resize to a multiple of it, such as %lld",
+        by__config_where(config, "model.patch", path), (long long)patch, name, (long long)side,
+        (long long)((side / patch + 1) * patch));
 }
 
 static by_status resolve(by_config *config, void *own, by_error *error)

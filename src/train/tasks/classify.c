@@ -111,12 +111,14 @@ static void predict_one(const by__examples *d, uint64_t index, const float *logi
         sum += exp((double)logits[c] - (double)logits[best]);
     }
     (void)snprintf(label, sizeof label, "%zu", best);
+    const char *file = by__examples_file(d, index);
     const by_field fields[] = {
         {.name = "index", .number = (double)index, .is_whole = true},
         {.name = "class", .number = (double)best, .is_whole = true},
         {.name = "label", .text = best < d->label_count ? d->labels[best] : label},
-        {.name = "probability", .number = 1.0 / sum}};
-    say(user, fields, BY_ARRAY_LENGTH(fields));
+        {.name = "probability", .number = 1.0 / sum},
+        {.name = "file", .text = file}};
+    say(user, fields, BY_ARRAY_LENGTH(fields) - (file == NULL));
 }
 
 static by_status predict(by_task_data *data, const by_batch *batch, double sum, const float *values,

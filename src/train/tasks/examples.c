@@ -12,8 +12,10 @@
 /* clang-format off: one row a key */
 static const by__key image_keys[] = {
     {"data", "images", BY__KEY_TEXTS, BY__OWN(by__examples_keys, images), "[]",
-     .help = "image files: IDX, npy u8 [N, H, W], [N, C, H, W] or [N, H, W, C], CIFAR binary, all "
-             "optionally gzipped; or single JPEG or PNG files"},
+     .help =
+         "image files: IDX, npy u8 [N, H, W], [N, C, H, W] or [N, H, W, C], CIFAR binary, all "
+         "optionally gzipped; single JPEG or PNG files; or folders that have one folder of them "
+         "for each class, whose name is the class"},
     {"data", "labels", BY__KEY_TEXTS, BY__OWN(by__examples_keys, labels), "[]",
      .help = "label files, one per image file (CIFAR files contain their labels)"},
     {"data", "valid_images", BY__KEY_TEXTS, BY__OWN(by__examples_keys, valid_images), "[]",
@@ -21,7 +23,7 @@ static const by__key image_keys[] = {
     {"data", "valid_labels", BY__KEY_TEXTS, BY__OWN(by__examples_keys, valid_labels), "[]",
      .help = "label files of valid_images"},
     {"data", "label_names", BY__KEY_TEXTS, BY__OWN(by__examples_keys, label_names), "[]",
-     .help = "names of the classes, in order from 0"},
+     .help = "names of the classes, in order from 0; of folders: the names of theirs, in order"},
     {"data", "format", BY__KEY_TEXT, BY__OWN(by__examples_keys, format), "auto",
      .choices = "auto|cifar10|cifar100",
      .help = "file format; auto: IDX or npy, recognized by their first bytes"},
@@ -143,7 +145,7 @@ static by_status add_damage(by__examples *d, const by_damage *damage, size_t cou
 }
 
 static by_status open_images(by_array_set **out, by__examples *d, const by_string_list *images,
-                             const by_string_list *labels, by_error *error)
+                             const by_string_list *labels, bool classes, by_error *error)
 {
     size_t count;
     const by_image_files files = {.format = d->keys->format,
@@ -152,11 +154,34 @@ static by_status open_images(by_array_set **out, by__examples *d, const by_strin
                                   .labels = (const char *const *)labels->items,
                                   .label_count = labels->count,
                                   .skip = d->skip,
-                                  .fit = d->fit.resize != BY_RESIZE_NONE ? &d->fit : NULL,
+                                  .fit = d->fit.height > 0 ? &d->fit : NULL,
                                   .channels = d->channels};
-    BY_TRY(by_image_set_open(out, &files, error));
+    if (by__examples_are_folders(images) && labels->count > 0) {
+        return by_error_set(error, BY_ECONFIG,
+                            "%s is a folder, whose folders are the classes: leave data.labels out",
+                            images->items[0]);
+    }
+    BY_TRY(by__examples_are_folders(images)
+               ? by__examples_open_folders(out, d, images, classes, error)
+               : by_image_set_open(out, &files, error));
     const by_damage *damage = by_array_set_damage(*out, &count);
     return add_damage(d, damage, count, by_array_set_examples(*out), error);
+}
+
+/* Opens files and folders to predict. */
+static by_status open_image_paths(by_array_set **out, by__examples *d, const by_task_request *r,
+                                  by_error *error)
+{
+    char **paths;
+    BY_TRY(by__alloc((void **)&paths, r->more_count + 1, sizeof *paths, "paths", error));
+    paths[0] = (char *)(uintptr_t)r->path;
+    for (size_t i = 0; i < r->more_count; i++) {
+        paths[i + 1] = (char *)(uintptr_t)r->more[i];
+    }
+    const by_string_list all = {paths, r->more_count + 1};
+    by_status status = by__examples_open_folders(out, d, &all, false, error);
+    free(paths);
+    return status;
 }
 
 /* Opens "IMAGES" or "IMAGES,LABELS". */
@@ -174,7 +199,7 @@ static by_status open_image_path(by_array_set **out, by__examples *d, const char
     }
     const by_string_list first = {&images, 1};
     const by_string_list second = {&labels, labels == NULL ? 0 : 1};
-    by_status status = open_images(out, d, &first, &second, error);
+    by_status status = open_images(out, d, &first, &second, true, error);
     free(images);
     return status;
 }
@@ -284,10 +309,13 @@ static by_status open_config_images(by__examples *d, const by_task_request *r, b
     const by__examples_keys *k = d->keys;
     bool apart = k->valid_images.count > 0;
     BY_TRY(take_fit(d, &r->config->model, error));
-    BY_TRY(open_images(&d->train, d, &k->images, &k->labels, error));
+    BY_TRY(open_images(&d->train, d, &k->images, &k->labels, true, error));
     BY_TRY(split(d, r->config, by_array_set_examples(d->train), apart, error));
+    if (d->folder.class_count > 0) {
+        BY_TRY(by__examples_describe_folders(d, error));
+    }
     if (apart) {
-        BY_TRY(open_images(&d->valid, d, &k->valid_images, &k->valid_labels, error));
+        BY_TRY(open_images(&d->valid, d, &k->valid_images, &k->valid_labels, true, error));
         d->valid_part = by_part_whole(by_array_set_examples(d->valid));
     }
     return BY_OK;
@@ -385,8 +413,10 @@ static by_status open_path(by__examples *d, const by_task_request *r, const by_c
 {
     bool with_targets = r->purpose != BY_TASK_PREDICT;
     const char *name = classes ? "labels" : "targets";
+    bool folder = by__path_is_dir(r->path) || r->more_count > 0;
     if (d->encoding == NULL) {
-        BY_TRY(open_image_path(&d->valid, d, r->path, error));
+        BY_TRY(folder && !with_targets ? open_image_paths(&d->valid, d, r, error)
+                                       : open_image_path(&d->valid, d, r->path, error));
     } else {
         BY_TRY(apply_table(&d->valid, d, r->path, with_targets ? target : NULL, false, error));
     }
@@ -472,6 +502,7 @@ void by__examples_close(by_task_data *data)
     by_encoding_close(&d->before);
     by_encoding_close(&d->encoding);
     by__damage_free(&d->damage);
+    by__image_folder_free(&d->folder);
     by__pixel_scales_free(&d->scales);
     free(d->summary);
     free(d->learned);
@@ -487,8 +518,9 @@ static by_status take_size(int64_t *size, int64_t have, const char *key, const c
 {
     if (*size > 0 && *size != have) {
         return by_error_set(error, BY_ECONFIG,
-                            "model.%s is %lld, but %s has %lld; leave it out to take the data's",
-                            key, (long long)*size, set, (long long)have);
+                            "model.%s is %lld, but %s has %lld; leave it out to take the data's%s",
+                            key, (long long)*size, set, (long long)have,
+                            strncmp(key, "image_", 6) == 0 ? ", or resize with data.resize" : "");
     }
     *size = have;
     return BY_OK;
@@ -560,6 +592,7 @@ by_status by__examples_complete(by_task_data *data, by_config *config, int64_t o
         }
         BY_TRY(take_categories(m, d, name, error));
     }
+    BY_TRY(by__examples_keep_classes(d, config, error));
     if (m->outputs < 1) {
         m->outputs = outputs;
     }

@@ -10,6 +10,7 @@
 #include "banyan/table.h"
 #include "data/damage.h"
 #include "data/image_fit.h"
+#include "data/image_folder.h"
 #include "data/pixel_scales.h"
 #include "train/tasks/tasks.h"
 #include "train/train.h"
@@ -60,11 +61,24 @@ typedef struct by__examples {
     char *reference;     /* of a table: the text of BY_DRIFT_FILE; NULL: none */
     const char **labels; /* class names; NULL: none */
     size_t label_count;
-    bool skip;         /* damaged examples are skipped */
-    by__damage damage; /* and listed here */
-    bool is_predicted; /* targets are placeholders, and do not count */
+    by__image_folder folder; /* of images that were read from folders, or file by file */
+    bool skip;               /* damaged examples are skipped */
+    by__damage damage;       /* and listed here */
+    bool is_predicted;       /* targets are placeholders, and do not count */
 } by__examples;
 
+/* Opens folders and files of images (examples_folders.c). Of the config's folders, each has one of
+ * each class; of others only if `classes`. d->folder then has the files of the set that was opened
+ * last, and the classes of the first one. */
+bool by__examples_are_folders(const by_string_list *images);
+by_status by__examples_open_folders(by_array_set **out, by__examples *d,
+                                    const by_string_list *images, bool classes, by_error *error);
+/* Sets the summary to what is in the folders of the training data. */
+by_status by__examples_describe_folders(by__examples *d, by_error *error);
+/* Puts the classes of folders into the config, as data.label_names. */
+by_status by__examples_keep_classes(const by__examples *d, by_config *config, by_error *error);
+/* The file that an example to predict is; NULL: it is in an array of many. */
+const char *by__examples_file(const by__examples *d, uint64_t index);
 /* Opens the data named by the keys of `kind`. classes: the target of a table is a category, not a
  * number. */
 by_status by__examples_open(by__examples **out, const by__task_row *row,

@@ -147,7 +147,8 @@ by_encoding *by__examples_read_encoding(const char *directory)
 
 by_status by__examples_name_labels(by__examples *d, by_error *error)
 {
-    const by_string_list *names = &d->keys->label_names;
+    const by_string_list found = {d->folder.classes, d->folder.class_count};
+    const by_string_list *names = found.count > 0 ? &found : &d->keys->label_names;
     size_t count = d->encoding == NULL ? names->count : by_encoding_classes(d->encoding);
     if (count == 0) {
         return BY_OK;

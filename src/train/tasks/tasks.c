@@ -119,6 +119,13 @@ by_status by_task_open(by_task_data **out, const by_task *task, const by_task_re
     if (request->purpose == BY_TASK_PREDICT && task->predict == NULL) {
         return by_error_set(error, BY_EARG, "task %s has no predictions to print", task->name);
     }
+    if (request->more_count > 0 && strcmp(by_model_reads(&request->config->model), "images") != 0) {
+        return by_error_set(error, BY_EARG, "%s: several files at once are images; give one file%s",
+                            request->more[0],
+                            strcmp(by_model_reads(&request->config->model), "table") == 0
+                                ? ", or a directory of the parts of a table"
+                                : "");
+    }
     by_task_data *data;
     BY_TRY(task->open(&data, request, error));
     by_status status = data->damage_count == 0 ? BY_OK : judge_damage(data, request, error);
