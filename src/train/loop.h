@@ -2,8 +2,9 @@
  * a step), job_guard.c (steps that were not applied), job_damage.c (skipped data), job_layers.c
  * (statistics of tensors), job_activations.c (of activations), job_names.c (exchange by name
  * between ranks), job_sample.c (sampled texts), job_outcomes.c (predictions), evaluate.c,
- * time_budget.c (steps that fit into a time), save.c and restore.c (checkpoints), run_dir.c (the run directory), fit.c (memory check of the plan) and,
- * for several ranks, job_ranks.c, job_cores.c, job_times.c and ranks_alike.c.
+ * time_budget.c (steps that fit into a time), save.c and restore.c (checkpoints), run_dir.c (the
+ * run directory), fit.c (memory check of the plan) and, for several ranks, job_ranks.c,
+ * job_cores.c, job_times.c and ranks_alike.c.
  *
  * Types: by__job, everything that one call of by_train keeps; by__outcomes, predictions of the last
  * evaluation. The job owns all of its members unless their comment says otherwise.

@@ -1,4 +1,4 @@
-/* Files that other users of the machine can read are reported, and those that they cannot are not. */
+/* Files that other users of the machine can read are reported; those that they cannot are not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
