@@ -49,14 +49,20 @@ else
 fi
 
 say "Dockerfile: packages of the libraries"
-sed -n 's/\\$//; /^FROM debian:12 AS job$/,$p' "$root/deploy/Dockerfile" | tr ' ' '\n' >words
-objdump -p "$banyan" | sed -n 's/^ *NEEDED *//p' | while read -r library; do
-    path=$(ldconfig -p | awk -v name="$library" '$1 == name { print $NF; exit }')
-    package=$(dpkg -S "$(readlink -f "$path")" 2>/dev/null | sed 's/:.*//; q')
-    case $package in '' | libc6) continue ;; esac
-    grep -q -x -F "$package" words || echo "$library ($package)"
-done >missing
+# Their names are those of the system that builds the image: the file names none of them.
+"$root/deploy/library-packages" "$banyan" >packages
+for package in $(cat packages); do
+    dpkg-query -L "$package" 2>/dev/null || fail "$package is not a package here"
+done >files
+objdump -p "$banyan" | sed -n 's/^ *NEEDED *//p' | grep -v '^libc\.\|^libm\.\|^ld-linux' >needed
+while read -r library; do
+    grep -q -F "/$library" files || echo "$library"
+done <needed >missing
 [ ! -s missing ] || fail "the image lacks: $(cat missing)"
+grep -E '^ +(&& )?lib[a-z0-9-]+|apt-get.* lib' "$root/deploy/Dockerfile" && fail "a library's package is named"
+[ "$(grep -c '^FROM ${SYSTEM} AS' "$root/deploy/Dockerfile")" = 2 ] || fail "the image is built on another system than it runs on"
+holds "$root/deploy/Dockerfile" "RUN deploy/library-packages build/release/banyan >/packages"
+holds "$root/deploy/Dockerfile" "xargs -a /tmp/packages apt-get install"
 [ "$(sed -n '/^FROM job AS serve$/,$s/^USER //p' "$root/deploy/Dockerfile")" = 10001:10001 ] || fail "a server's image runs as root"
 [ -x "$root/scripts/setup" ] || fail "the image's build needs scripts/setup"
 
