@@ -1,7 +1,8 @@
 # Sourced by the scripts that make an environment of Python packages.
 #
 #   open_env DIRECTORY     ends the script when this version of it has made DIRECTORY; else makes it
-#   install ARGUMENT...    installs packages there; the arguments are pip's
+#   install ARGUMENT...    installs packages there; the arguments are pip's. Python 3.9 and 3.10 get the newest
+#                          releases up to the pinned ones (name==version) that have wheels for them
 #   close_env CODE         runs Python code there, and marks the environment as complete
 #
 # PYTHON names the interpreter (python3). Packages are installed by uv, itself a package: pip takes four times as long to
@@ -19,8 +20,8 @@ open_env() {
         echo "$directory is up to date"
         exit 0
     fi
-    if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))'; then
-        echo "$name: $python is older than 3.10, or missing; set PYTHON" >&2
+    if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 9))'; then
+        echo "$name: $python is older than 3.9, or missing; set PYTHON" >&2
         exit 1
     fi
     if ! "$python" -m venv "$directory"; then
@@ -29,9 +30,19 @@ open_env() {
     fi
     python=$directory/bin/python
     "$python" -m pip install --quiet --disable-pip-version-check uv==0.13.9 || true
+    older=
+    if "$python" -c 'import sys; sys.exit(sys.version_info >= (3, 11))'; then older=yes; fi
 }
 
 install() {
+    if [ -n "$older" ]; then
+        for argument in "$@"; do
+            shift
+            case $argument in *==*) argument=${argument%%==*}"<="${argument#*==} ;; esac
+            set -- "$@" "$argument"
+        done
+        set -- --only-binary :all: "$@"
+    fi
     # A cache in the environment is on its disk, so that files are linked, not copied.
     if ! "$directory/bin/uv" pip install --quiet --python "$python" --cache-dir "$directory/cache" "$@"; then
         "$python" -m pip install --quiet --disable-pip-version-check "$@"

@@ -62,7 +62,9 @@ def main():
                                       ",".join(map(str, stops)) or "-"],
                                      input="".join(" ".join(map(str, p)) + "\n" for p in prompts),
                                      capture_output=True, text=True, check=True).stdout
-                for prompt, line in zip(prompts, out.splitlines(), strict=True):
+                lines = out.splitlines()
+                assert len(lines) == len(prompts), f"{name}: {len(lines)} answers to {len(prompts)} prompts"
+                for prompt, line in zip(prompts, lines):
                     want = expected(model, prompt, beams, penalty, ENDS[end], TOKENS, stops)
                     have = json.loads(line)
                     what = f"{name}, {len(prompt)} tokens, {beams} beams, penalty {penalty}, {ENDS[end]}, {stops}"
