@@ -44,6 +44,15 @@ typedef enum by_serve_process {
  * is a Redis server. To be called before there are other threads. */
 BY_API void by_serve_clean_environment(by_serve_process process, bool redis);
 
+/* ---- the log ---- */
+
+/* Converts such a line for people, "10:22:03 process role=worker pid=17"; free it with free().
+ * NULL: it is no line of a log, or memory is exhausted. */
+BY_API char *by_serve_log_text(const char *line);
+/* Makes a line of an event with one member; free it with free(). NULL when memory is exhausted, or
+ * the text is not UTF-8. */
+BY_API char *by_serve_log_event(const char *event, const char *name, const char *text);
+
 /* ---- the broker ---- */
 
 typedef struct by_broker_options {

@@ -73,6 +73,11 @@ typedef struct by_serve_broker_config {
     char *tasks;    /* file of tasks; default "": DIR/tasks.sqlite */
 } by_serve_broker_config;
 
+/* The log on standard error. */
+typedef struct by_serve_log_config {
+    char *format; /* "json" lines, "text" for people, or "auto" (default): text on a terminal */
+} by_serve_log_config;
+
 /* Limits of a key; 0 (default): none. */
 typedef struct by_limit_config {
     char *name; /* of keys in the file of keys; NULL in the limits of all others */
@@ -178,6 +183,7 @@ typedef struct by_serve_config {
     by_serve_worker_config worker;
     by_serve_scaling_config scaling;
     by_serve_broker_config broker;
+    by_serve_log_config log;
     by_serve_limits_config limits;
     by_serve_cors_config cors;
     by_serve_payload_config payload;

@@ -21,12 +21,6 @@ typedef struct arguments {
     size_t number_count;
 } arguments;
 
-void cli_serve_log(void *user, const char *line)
-{
-    (void)user;
-    fprintf(stderr, "%s\n", line);
-}
-
 static void end_now(int number)
 {
     _exit(128 + number);
@@ -154,6 +148,7 @@ typedef struct choices {
     size_t least, most;
     double target_seconds;
     bool insecure, open, checks;
+    cli_log log;
 } choices;
 
 /* The address of a broker that is not started here; NULL: one is. */
@@ -163,13 +158,14 @@ static const char *shared_broker(const choices *c)
 }
 
 /* Begins a part's command line, with the directory or the address by which it finds the broker. */
-static void begin(arguments *a, const char *program, const char *command, const char *directory,
-                  const char *broker)
+static void begin(arguments *a, const choices *c, const char *program, const char *command,
+                  const char *directory, const char *broker)
 {
     *a = (arguments){0};
     add(a, program);
     add(a, command);
     add(a, "--child");
+    add_value(a, "--log-format", cli_log_format(&c->log));
     add_value(a, broker == NULL ? "--dir" : "--broker", broker == NULL ? directory : broker);
 }
 
@@ -209,6 +205,9 @@ static by_status open_config(choices *c, by_error *error)
     by_status status =
         cli_serve_config_open(&c->config, c->path, &c->sets, &c->settings, true, error);
     by_serve_config *config = c->config;
+    if (status == BY_OK && c->log.format == NULL) {
+        c->log.format = config->log.format;
+    }
     if (status == BY_OK && c->insecure) {
         config->gateway.insecure = 1;
     }
@@ -236,7 +235,7 @@ static void worker_of(arguments *a, const choices *c, const char *program, const
                       const cli_served *model)
 {
     const by_serve_worker_config *w = &c->config->worker;
-    begin(a, program, "worker", directory, shared_broker(c));
+    begin(a, c, program, "worker", directory, shared_broker(c));
     add_value(a, "--name", model->name);
     add_value(a, "--adapter", model->adapter);
     add_number(a, "--max-rate", w->max_rate);
@@ -259,7 +258,7 @@ static void gateway_of(arguments *a, const choices *c, const char *program, cons
                        const files *f)
 {
     const by_serve_config *config = c->config;
-    begin(a, program, "gateway", directory, shared_broker(c));
+    begin(a, c, program, "gateway", directory, shared_broker(c));
     add_value(a, "--config", c->path);
     for (size_t i = 0; i < c->sets.count; i++) {
         add_value(a, "--set", c->sets.items[i]);
@@ -280,7 +279,7 @@ static void broker_of(arguments *a, const choices *c, const char *program, const
                       const char *own_tasks)
 {
     const by_serve_broker_config *b = &c->config->broker;
-    begin(a, program, "broker", directory, NULL);
+    begin(a, c, program, "broker", directory, NULL);
     add_number(a, "--queue", (double)b->queue);
     add_number(a, "--stored", (double)b->stored);
     add_number(a, "--wait", b->wait);
@@ -320,8 +319,8 @@ static void free_files(files *f)
 }
 
 /* Runs the three parts as child processes of this program. */
-static by_status serve(const choices *c, const cli_served *models, size_t count,
-                       const char *directory, by_error *error)
+static by_status serve(choices *c, const cli_served *models, size_t count, const char *directory,
+                       by_error *error)
 {
     char *program = NULL;
     files f = {0};
@@ -359,7 +358,8 @@ static by_status serve(const choices *c, const cli_served *models, size_t count,
                                     .control = f.control,
                                     .golden = f.golden,
                                     .listening = f.listening,
-                                    .log = cli_serve_log};
+                                    .log = cli_serve_log,
+                                    .user = &c->log};
         status = by_serve_run(&options, error);
     }
     free_files(&f);
@@ -446,6 +446,9 @@ static by_status check_or_serve(choices *c, char *const *texts, size_t count, by
     for (size_t i = 0; i < count; i++) {
         cli_served_free(&models[i]);
     }
+    if (c->log.format != NULL && c->config != NULL) {
+        c->log.format = cli_log_format(&c->log); /* which outlives the configuration */
+    }
     by_serve_config_close(&c->config);
     free(own);
     return status;
@@ -502,6 +505,7 @@ static int run(int argc, char **argv)
         {"deadline", CLI_KEY("gateway.deadline"), &c.settings, "SECONDS", CLI_DEADLINE_HELP},
         {"traces", CLI_KEY("tracing.endpoint"), &c.settings, "URL", CLI_TRACES_HELP},
         {"keys", CLI_KEY("gateway.keys"), &c.settings, "FILE", CLI_KEYS_HELP},
+        {"log-format", CLI_STRING, &c.log.format, "FORMAT", CLI_LOG_HELP},
         {"no-sandbox", CLI_SWITCH, &c.open, NULL,
          "run workers without their sandbox (docs/security.md)"},
         {"insecure", CLI_SWITCH, &c.insecure, NULL, CLI_INSECURE_HELP},
@@ -524,12 +528,13 @@ static int run(int argc, char **argv)
                               ? "--target-p95 must be a time, such as 200ms"
                               : "--workers must be 1 to 256, or LEAST:MOST such as 1:8");
     }
-    if ((code = cli_check_pool(&cli_serve, c.pool)) >= 0) {
+    if ((code = cli_check_pool(&cli_serve, c.pool)) >= 0 ||
+        (code = cli_check_log(&cli_serve, &c.log)) >= 0) {
         return code;
     }
     by_error error = {0};
     by_status status = check_or_serve(&c, rest, (size_t)rest_count, &error);
-    return status == BY_OK ? CLI_DONE : cli_fail(&cli_serve, &error);
+    return status == BY_OK ? CLI_DONE : cli_serve_fail(&cli_serve, &c.log, &error);
 }
 
 const cli_command cli_serve = {

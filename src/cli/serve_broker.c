@@ -6,7 +6,8 @@
 
 static int run(int argc, char **argv)
 {
-    by_broker_options options = {.log = cli_serve_log};
+    cli_log log = {0};
+    by_broker_options options = {.log = cli_serve_log, .user = &log};
     (void)umask(CLI_PRIVATE);
     const char *directory = NULL;
     int64_t queue = 0;
@@ -26,6 +27,7 @@ static int run(int argc, char **argv)
          "time without an engine step after which a worker with work counts as dead (default 60)"},
         {"supervised", CLI_SWITCH, &options.supervised, NULL,
          "give workers no requests before `banyan serve` has said which versions get them"},
+        {"log-format", CLI_STRING, &log.format, "FORMAT", CLI_LOG_HELP},
         {"child", CLI_SWITCH, &options.child, NULL, CLI_CHILD_HELP},
         {0}};
     char **rest;
@@ -33,6 +35,10 @@ static int run(int argc, char **argv)
     by_error error = {0};
     int code = cli_parse(&cli_broker, flags, argc, argv, &rest, &rest_count);
     if (code >= 0) {
+        return code;
+    }
+    log.child = options.child;
+    if ((code = cli_check_log(&cli_broker, &log)) >= 0) {
         return code;
     }
     if (rest_count != 0) {
@@ -49,7 +55,7 @@ static int run(int argc, char **argv)
     }
     free(socket);
     free(own);
-    return status == BY_OK ? CLI_DONE : cli_fail(&cli_broker, &error);
+    return status == BY_OK ? CLI_DONE : cli_serve_fail(&cli_broker, &log, &error);
 }
 
 const cli_command cli_broker = {

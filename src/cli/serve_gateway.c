@@ -7,22 +7,36 @@
 
 #include "serving.h"
 
-typedef struct ready_file {
-    const char *path; /* NULL: none */
-    mode_t mask;      /* of the user, whose probes read the file */
-} ready_file;
+/* What the callbacks of the gateway use. */
+typedef struct outputs {
+    cli_log log;
+    const char *ready_file; /* NULL: none */
+    mode_t mask;            /* of the user, whose probes read the file */
+} outputs;
+
+static void log_line(void *user, const char *line)
+{
+    outputs *o = user;
+    cli_serve_log(&o->log, line);
+}
 
 static void tell_url(void *user, const char *url)
 {
-    const ready_file *ready = user;
-    const mode_t own = umask(ready->mask);
-    FILE *file = ready->path == NULL ? NULL : fopen(ready->path, "w");
+    outputs *o = user;
+    const char *path = o->ready_file;
+    const mode_t own = umask(o->mask);
+    FILE *file = path == NULL ? NULL : fopen(path, "w");
     (void)umask(own);
     printf("%s\n", url);
     fflush(stdout);
-    if (ready->path != NULL &&
-        (file == NULL || fprintf(file, "%s\n", url) < 0 || fflush(file) != 0)) {
-        fprintf(stderr, "banyan gateway: cannot write %s: %s\n", ready->path, strerror(errno));
+    if (path != NULL && (file == NULL || fprintf(file, "%s\n", url) < 0 || fflush(file) != 0)) {
+        char reason[512];
+        (void)snprintf(reason, sizeof reason, "cannot write %s: %s", path, strerror(errno));
+        char *line = by_serve_log_event("ready_file_not_written", "reason", reason);
+        if (line != NULL) {
+            log_line(o, line);
+        }
+        free(line);
     }
     if (file != NULL) {
         fclose(file);
@@ -44,8 +58,8 @@ static void use_config(by_gateway_options *o, const by_serve_config *config)
 
 static int run(int argc, char **argv)
 {
-    ready_file ready = {.mask = umask(CLI_PRIVATE)};
-    by_gateway_options options = {.log = cli_serve_log, .ready = tell_url, .user = &ready};
+    outputs out = {.mask = umask(CLI_PRIVATE)};
+    by_gateway_options options = {.log = log_line, .ready = tell_url, .user = &out};
     const char *directory = NULL;
     const char *path = NULL;
     cli_list sets = {0};
@@ -64,7 +78,7 @@ static int run(int argc, char **argv)
          "control socket of `banyan serve`, which the routes /v1/admin/... need"},
         {"listen", CLI_KEY("gateway.listen"), &settings, "ADDRESS",
          "HOST:PORT or unix:PATH to listen on (default 127.0.0.1:8080)"},
-        {"ready-file", CLI_STRING, &ready.path, "FILE",
+        {"ready-file", CLI_STRING, &out.ready_file, "FILE",
          "file to which the address is written once the gateway listens"},
         {"keys", CLI_KEY("gateway.keys"), &settings, "FILE", CLI_KEYS_HELP},
         {"insecure", CLI_SWITCH, &insecure, NULL, CLI_INSECURE_HELP},
@@ -72,6 +86,7 @@ static int run(int argc, char **argv)
         {"deadline", CLI_KEY("gateway.deadline"), &settings, "SECONDS", CLI_DEADLINE_HELP},
         {"drain", CLI_KEY("gateway.drain"), &settings, "SECONDS",
          "time to answer accepted requests after SIGTERM (default 45)"},
+        {"log-format", CLI_STRING, &out.log.format, "FORMAT", CLI_LOG_HELP},
         {"child", CLI_SWITCH, &options.child, NULL, CLI_CHILD_HELP},
         {0}};
     char **rest;
@@ -81,6 +96,10 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
+    out.log.child = options.child;
+    if ((code = cli_check_log(&cli_gateway, &out.log)) >= 0) {
+        return code;
+    }
     if (rest_count != 0) {
         return cli_misuse(&cli_gateway, "this command takes flags only");
     }
@@ -88,6 +107,11 @@ static int run(int argc, char **argv)
     by_serve_config *config = NULL;
     by_status status =
         cli_serve_config_open(&config, path, &sets, &settings, !options.child, &error);
+    if (status == BY_OK && out.log.format == NULL) {
+        out.log.format = strcmp(config->log.format, "json") == 0   ? "json"
+                         : strcmp(config->log.format, "text") == 0 ? "text"
+                                                                   : "auto";
+    }
     if (status == BY_OK) {
         const char *address = config->broker.address;
         config->gateway.insecure = insecure ? 1 : config->gateway.insecure;
@@ -101,14 +125,15 @@ static int run(int argc, char **argv)
     }
     by_serve_config_close(&config);
     free(broker);
-    return status == BY_OK ? CLI_DONE : cli_fail(&cli_gateway, &error);
+    return status == BY_OK ? CLI_DONE : cli_serve_fail(&cli_gateway, &out.log, &error);
 }
 
 const cli_command cli_gateway = {
     "gateway", "run the process of a server that answers HTTP",
     "banyan gateway [--dir DIR] [--listen ADDRESS]",
     "Runs the part of `banyan serve` that answers HTTP. It prints its address once it\n"
-    "listens, and writes the access log to standard error, one JSON object per line.\n"
+    "listens, and writes the access log to standard error, one JSON object per line, or text on a "
+    "terminal (--log-format).\n"
     "\n"
     "example:\n"
     "  banyan gateway --listen 127.0.0.1:8080 --keys keys.txt",

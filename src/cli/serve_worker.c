@@ -8,17 +8,22 @@
 /* Ends a process whose threads hang; needs no lock that they might hold. */
 static void end_hanging(void *user, double seconds)
 {
-    (void)user;
-    dprintf(
-        STDERR_FILENO,
-        "banyan worker: no engine step in %g s (--hang): exiting, so that it can be restarted\n",
-        seconds);
+    const cli_log *log = user;
+    bool lines = log->child && strcmp(cli_log_format(log), "json") == 0;
+    dprintf(STDERR_FILENO,
+            lines
+                ? "{\"event\":\"failed\",\"worker\":\"no engine step in %g s (--hang): exiting, so "
+                  "that it can be restarted\"}\n"
+                : "banyan worker: no engine step in %g s (--hang): exiting, so that it can be "
+                  "restarted\n",
+            seconds);
     _exit(BY_EXIT_HANG);
 }
 
 static int run(int argc, char **argv)
 {
-    by_worker_options options = {.log = cli_serve_log, .hangs = end_hanging};
+    cli_log log = {0};
+    by_worker_options options = {.log = cli_serve_log, .user = &log, .hangs = end_hanging};
     const char *directory = NULL;
     const char *address = NULL;
     const char *pool = "mean";
@@ -59,6 +64,7 @@ static int run(int argc, char **argv)
         {"drift-window", CLI_INTEGER_IN(1, 1 << 30), &window, "N", CLI_DRIFT_HELP},
         {"no-sandbox", CLI_SWITCH, &options.open, NULL,
          "run without the sandbox, where the kernel or the container does not allow one"},
+        {"log-format", CLI_STRING, &log.format, "FORMAT", CLI_LOG_HELP},
         {"child", CLI_SWITCH, &options.child, NULL, CLI_CHILD_HELP},
         {0}};
     char **rest;
@@ -66,6 +72,10 @@ static int run(int argc, char **argv)
     by_error error = {0};
     int code = cli_parse(&cli_worker, flags, argc, argv, &rest, &rest_count);
     if (code >= 0) {
+        return code;
+    }
+    log.child = options.child;
+    if ((code = cli_check_log(&cli_worker, &log)) >= 0) {
         return code;
     }
     if (rest_count != 1) {
@@ -89,7 +99,7 @@ static int run(int argc, char **argv)
         status = by_worker_run(&options, &error);
     }
     free(broker);
-    return status == BY_OK ? CLI_DONE : cli_fail(&cli_worker, &error);
+    return status == BY_OK ? CLI_DONE : cli_serve_fail(&cli_worker, &log, &error);
 }
 
 const cli_command cli_worker = {

@@ -42,8 +42,25 @@
 /* The umask of processes that write what clients have said. */
 #define CLI_PRIVATE 077
 
-/* A by_serve_log that writes to standard error. */
+/* How a process writes its log to standard error. */
+typedef struct cli_log {
+    const char *format; /* "auto", "json" or "text" */
+    bool child;         /* of `banyan serve`: its messages are lines of that log */
+    bool began;
+} cli_log;
+
+#define CLI_LOG_HELP                                                                               \
+    "format of the log on standard error: json, text, or auto, which is text on a terminal "       \
+    "(default auto)"
+
+/* "json" or "text". */
+const char *cli_log_format(const cli_log *log);
+/* A by_serve_log; user: a cli_log, NULL for "auto". */
 void cli_serve_log(void *user, const char *line);
+/* cli_fail, as a line of the log if that has begun. */
+int cli_serve_fail(const cli_command *command, const cli_log *log, const by_error *error);
+/* Checks the flag; a negative number if it is right, else the exit code. */
+int cli_check_log(const cli_command *command, const cli_log *log);
 /* Makes SIGTERM and SIGINT end the program at once until a loop watches them: by default, process 1
  * of a container ignores them. */
 void cli_serve_end_early(void);

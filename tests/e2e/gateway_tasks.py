@@ -4,6 +4,7 @@ usage: gateway_tasks.py SOCKET BANYAN
 """
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -137,12 +138,23 @@ try:
     run("/v1/completions", {"prompt": "a", "max_tokens": 10_000_000}, 1, 1, lambda: wait_for(lambda: used() < 7000))
     wait_for(lambda: used() == 5014)
 
+    # Who goes away before the first event pays for what is computed: by the bytes of the prompt, as nothing has told more.
+    for path, body in (("/v1/embeddings", {"input": "a" * 4000}), ("/v1/completions", {"prompt": "a" * 4000})):
+        before = used()
+        data = json.dumps({"model": "m", **body}).encode()
+        gone = socket.create_connection(url.removeprefix("http://").split(":"))
+        gone.sendall(b"POST " + path.encode() + b" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                     b"Content-Length: %d\r\n\r\n" % len(data) + data)
+        job()
+        gone.close()
+        wait_for(lambda: before + 1000 < used() < before + 1016)
+
     # A key of idempotency stands for one task, whose repeats are free; what is not taken is free too.
     task = {"endpoint": "/v1/completions", "body": {"model": "m", "prompt": "a", "max_tokens": 10}}
     other = {"endpoint": "/v1/completions", "body": {"model": "m", "prompt": "b", "max_tokens": 10}}
     status, first = call("/v1/tasks", task, Idempotency_Key="k")
     assert status == 202, first
-    charged = wait_for(lambda: used() > 5014 and used())
+    charged = wait_for(lambda: used() > before + 1016 and used())
     status, again = call("/v1/tasks", task, Idempotency_Key="k")
     assert status == 202 and again["id"] == first["id"], again
     status, answer = call("/v1/tasks", other, Idempotency_Key="k")

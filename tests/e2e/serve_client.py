@@ -282,7 +282,14 @@ def check_errors():
         body = error(404, "model_not_found", *missing)[0]
         assert body["message"] == "the model 'other' is not served here; served: 'tiny'", body
         assert body["param"] == "model", body
-    error(404, "route_not_found", "/v1/else")
+    assert error(404, "route_not_found", "/v1/else")[0]["message"] == "there is no such route"
+    # What other servers are asked for is either here, too, or the sentence says what is instead.
+    for there, here in (("/api/generate", "POST /v1/completions"), ("/generate_stream", "stream"), ("/v1", "/v1/models"),
+                        ("/api/chat", "POST /v1/chat/completions"), ("/tokenize", "token ids"), ("/healthz", "/health")):
+        assert here in error(404, "route_not_found", there, {})[0]["message"], there
+    for there in ("/health", "/ping"):
+        assert call(there)[0] == 200 and call(there)[1]["status"] == "ready", call(there)
+    assert call("/version")[1].keys() == {"version"}
     error(400, "invalid_request", "/v1/chat/completions", {"model": "tiny", "messages": []})
     # The model has no template.
     error(400, "invalid_request", "/v1/chat/completions", {"model": "tiny", "messages": [{"role": "user", "content": "a"}]})

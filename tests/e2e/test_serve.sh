@@ -71,6 +71,8 @@ run 1 "$banyan" bench serve "$url" --model other --requests 4
 run 1 "$banyan" bench serve http://127.0.0.1:1 --model tiny
 holds err "connection refused"
 stop
+python3 -c 'import json, sys; all("time" in json.loads(line) or line.startswith("{\"event\":\"failed\"") or sys.exit(line) for line in open("log"))' ||
+    fail "a line of the log is not JSON"
 holds log '"event":"worker_stopped"'
 ! grep -q sandbox_violation log || fail "a worker asks for what it gave up: $(grep sandbox_violation log)"
 [ -z "$(ps -eo args= | grep "[-]-dir $work/sock")" ] || fail "processes are left"
@@ -242,6 +244,17 @@ count_threads 1
 alone=$few
 count_threads 2
 [ "$few" = $((alone + 1)) ] || fail "a worker with two threads has $few, and $alone with one"
+
+say "a log for people, and a failure as a line of the log"
+serve_ready --log-format text
+stop
+grep -q '^[0-9:]\{8\} gateway_ready url=http://127' log || fail "no text: $(head -n 3 log)"
+! grep -q '^{' log || fail "JSON: $(grep '^{' log)"
+run 2 "$banyan" worker runs/else --child --dir "$work/sock" </dev/null
+python3 -c 'import json; line = json.load(open("err")); assert line["event"] == "failed" and "runs/else" in line["worker"], line' || fail "$(cat err)"
+run 2 "$banyan" worker runs/else --dir "$work/sock"
+holds err "banyan worker: runs/else"
+run 2 "$banyan" serve runs/tiny --log-format xml
 
 say "what cannot be served"
 run 2 "$banyan" serve runs/tiny --listen 0.0.0.0:0 --dir "$work/sock"

@@ -18,7 +18,8 @@
 #include "temporary.h"
 
 /* Routes that answer without a key. Another one of them is a decision that this list shows. */
-static const char *const open_routes[] = {"GET /", "GET /health/live", "GET /health/ready"};
+static const char *const open_routes[] = {"GET /", "GET /health", "GET /ping", "GET /health/live",
+                                          "GET /health/ready"};
 
 static const char *const scopes[] = {"inference", "tasks", "metrics", "admin"};
 

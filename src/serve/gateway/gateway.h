@@ -157,6 +157,7 @@ typedef struct by__part {
     json_t *message; /* the message as it was submitted, kept to submit it again */
     json_t *text;    /* of a large request, its text until it is submitted; NULL: none */
     int64_t prompt_tokens;
+    int64_t guess; /* of the prompt's tokens, from its bytes */
     int64_t generated;
     bool listed;      /* it is in the gateway's table of ids */
     bool submitted;   /* it was sent to the broker */

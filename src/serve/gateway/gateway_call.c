@@ -142,6 +142,13 @@ void by__call_gone(by__waiter *waiter)
 {
     by__call *call = (by__call *)(void *)waiter;
     call->gateway->metrics.cancelled++;
+    for (size_t i = 0; i < call->part_count; i++) {
+        by__part *part = &call->parts[i];
+        if (part->submitted && !part->done && part->prompt_tokens == 0) {
+            /* No event of it has come, but it may be computed. */
+            part->prompt_tokens = part->guess;
+        }
+    }
     count_end(call, BY__FINISH_ABORT);
     log_call(call, "client_gone");
     leave(call);

@@ -74,6 +74,7 @@ by_status by__call_one_part(by__call *call, json_t *request, int64_t cost, int64
     (void)snprintf(id, sizeof id, "%.40s-0", call->id);
     call->part_count = 1;
     call->parts[0].call = call;
+    call->parts[0].guess = cost;
     call->parts[0].message =
         json_pack("{ss ss ss sb sI sI so}", "t", "submit", "id", id, "model", call->model, "whole",
                   (int)!call->stream, "cost", (json_int_t)cost, "priority", (json_int_t)priority,

@@ -14,9 +14,12 @@
 
 const by__route by__routes[] = {
     {"GET", "/", BY__SCOPE_NONE, by__answer_page},
+    {"GET", "/health", BY__SCOPE_NONE, by__answer_ready},
+    {"GET", "/ping", BY__SCOPE_NONE, by__answer_ready},
     {"GET", "/health/live", BY__SCOPE_NONE, by__answer_live},
     {"GET", "/health/ready", BY__SCOPE_NONE, by__answer_ready},
     {"GET", "/metrics", BY__SCOPE_METRICS, by__answer_metrics},
+    {"GET", "/version", BY__SCOPE_INFERENCE, by__answer_version},
     {"GET", "/v1/models", BY__SCOPE_INFERENCE, by__answer_models},
     {"GET", "/v1/models/", BY__SCOPE_INFERENCE, by__answer_model},
     {"POST", "/v1/completions", BY__SCOPE_INFERENCE, by__answer_call},
@@ -348,7 +351,9 @@ bool by__gateway_head(void *user, by__exchange *x, const by__http_request *r)
         (void)snprintf(message, sizeof message, "this route takes %s", allowed);
         by__reply_error(g, x, 405, "method_not_allowed", NULL, message);
     } else if (route == NULL) {
-        by__reply_error(g, x, 404, "route_not_found", NULL, "there is no such route");
+        char hint[160];
+        (void)snprintf(hint, sizeof hint, "there is no such route%s", by__route_hint(r->path));
+        by__reply_error(g, x, 404, "route_not_found", NULL, hint);
     } else if ((route->scope & ~v->client->scopes) != 0) {
         g->metrics.rejected_key++;
         (void)snprintf(message, sizeof message, "the key lacks the scope '%s' of this route",

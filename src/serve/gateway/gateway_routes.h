@@ -20,6 +20,10 @@ typedef struct by__route {
 extern const by__route by__routes[];
 extern const size_t by__route_count;
 
+/* What a client of another server that asks for this path may want: "; ask POST ... instead"; "" if
+ * nothing is known of it (route_hints.c). */
+const char *by__route_hint(const char *path);
+
 /* ---- callbacks of the server (http_server.h); user: by__gateway ---- */
 
 /* The head has arrived: finds the route, and refuses clients without access before any of the body
@@ -34,9 +38,10 @@ void by__gateway_done(void *user, by__exchange *x, int status, size_t bytes);
 
 /* ---- handlers of the routes ---- */
 
-by__route_answer by__answer_page, by__answer_live, by__answer_ready, by__answer_models,
-    by__answer_model, by__answer_metrics, by__answer_response, by__answer_task_new, by__answer_task,
-    by__answer_task_cancel, by__answer_versions, by__answer_deploy, by__answer_rollback;
+by__route_answer by__answer_page, by__answer_live, by__answer_ready, by__answer_version,
+    by__answer_models, by__answer_model, by__answer_metrics, by__answer_response,
+    by__answer_task_new, by__answer_task, by__answer_task_cancel, by__answer_versions,
+    by__answer_deploy, by__answer_rollback;
 /* For routes that have a form (gateway.h). */
 by__route_answer by__answer_call;
 

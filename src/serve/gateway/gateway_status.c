@@ -78,6 +78,13 @@ void by__answer_ready(by__gateway *g, by__exchange *x, const by__http_request *r
                              "workers", (json_int_t)workers, "reason", reason));
 }
 
+void by__answer_version(by__gateway *g, by__exchange *x, const by__http_request *r, const char *key)
+{
+    BY_UNUSED(r);
+    BY_UNUSED(key);
+    by__reply_json(g, x, 200, json_pack("{ss}", "version", BY_VERSION));
+}
+
 /* ---- models ---- */
 
 const json_t *by__gateway_model(const by__gateway *g, const char *name)

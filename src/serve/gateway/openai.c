@@ -290,6 +290,11 @@ static const json_t *prompt_at(const json_t *prompt, size_t i)
     return json_is_string(first) || json_is_array(first) ? json_array_get(prompt, i) : prompt;
 }
 
+static int64_t guess_prompt(const by__call *call, size_t body)
+{
+    return (int64_t)(body / call->part_count / 4) + 1;
+}
+
 /* Tokens of a part and its answers, by guess: four bytes are one, of whatever field, and an answer
  * without a bound has 256. What waits, and what a client may use, is bounded by it; no answer is
  * longer than the context. */
@@ -299,7 +304,7 @@ static int64_t guess_cost(const by__call *call, size_t body, int64_t tokens)
     int64_t context = by__get_integer(json_object_get(model, "info"), "context");
     tokens = tokens > 0 ? tokens : 256;
     tokens = context > 0 && tokens > context ? context : tokens;
-    return (int64_t)(body / call->part_count / 4) + 1 + (int64_t)call->n * tokens;
+    return guess_prompt(call, body) + (int64_t)call->n * tokens;
 }
 
 static by_status make_parts(by__call *call, const asked *a, const json_t *request, size_t body,
@@ -325,6 +330,7 @@ static by_status make_parts(by__call *call, const asked *a, const json_t *reques
         }
         by__part *part = &call->parts[i];
         part->call = call;
+        part->guess = guess_prompt(call, body);
         part->message =
             json_pack("{ss ss ss sI sb sb sI sI so}", "t", "submit", "id", id, "model", call->model,
                       "sequences", (json_int_t)call->n, "follows", i > 0, "whole",

@@ -14,6 +14,7 @@ static const by__section sections[] = {
     {"scaling",
      "Autoscaling: the number of workers of each model follows its load (docs/operations.md).", 0},
     {"broker", "The process that queues requests between gateway and workers.", 0},
+    {"log", "Events of the server, on its standard error.", 0},
     {"limits",
      "Rate limits and quotas of API keys (docs/security.md). A request counts before it runs, with "
      "all tokens that it may use; those that it did not use are given back. Above a limit the "
@@ -188,6 +189,9 @@ static const by__key keys[] = {
              "rejected with 429, and further responses replace the oldest ones"},
     {"broker", "tasks", BY__KEY_TEXT, OWN(broker.tasks), "\"\"",
      .help = "SQLite file that stores tasks; empty: tasks.sqlite in the server's directory"},
+
+    {"log", "format", BY__KEY_TEXT, OWN(log.format), "auto", .choices = "auto|json|text",
+     .help = "one JSON object per line, or text for people; auto: text on a terminal"},
 
     {"limits", "requests_per_minute", BY__KEY_INT, OWN(limits.requests_per_minute), "0", 0,
      BY__MI30,
