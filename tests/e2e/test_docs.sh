@@ -37,6 +37,22 @@ awk 'BEGIN {
     for (i = 1; i <= 400; i++) printf "%d,%s,%s,%d\n", i % 50, i % 7 ? i * 37 % 11 : "", i % 3 ? "SEA" : "LAND", 1000 + i * 7 % 90
 }' >housing.csv
 
+# Pictures of two classes, of two sizes.
+python3 - <<'END' || fail "no pictures"
+import os, struct, zlib
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+for name in ("stripes", "checks"):
+    os.makedirs(f"pictures/{name}")
+    for i in range(20):
+        side = 32 + i % 2 * 8
+        rows = b"".join(b"\0" + b"".join(bytes([(x // 4 + (y // 4 if name == "checks" else 0) + i) % 2 * 200, i, y])
+                                         for x in range(side)) for y in range(side))
+        with open(f"pictures/{name}/{i}.png", "wb") as out:
+            out.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)) +
+                      chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+END
+
 # blocks FILE: writes the sh blocks as block.N, preceded by a line "# only" where they are only checked.
 blocks() {
     rm -f block.*
