@@ -172,6 +172,12 @@ static void test_files(void **state)
         size_t size;
         uint8_t *file = malloc(BY__BASE64_BYTES(strlen(digits)));
         assert_true(by__base64_decode(digits, strlen(digits), file, &size));
+        int64_t told[2] = {0, 0};
+        assert_true(by__image_size(&told[0], &told[1], file, size));
+        assert_true(told[0] == HEIGHT && told[1] == WIDTH);
+        for (size_t cut = 0; cut < size; cut++) {
+            (void)by__image_size(&told[0], &told[1], file, cut);
+        }
         for (int64_t channels = 1; channels <= 3; channels += 2) {
             const char *hex = json_string_value(json_array_get(row, channels == 1 ? 2 : 3));
             by_error error = {0};

@@ -121,11 +121,87 @@ static void test_turns(void **state)
     assert_int_equal(r.examples[1], 3);
 }
 
+/* ---- preparing ---- */
+
+/* Prepares a request in as many steps as its message says; the first waits until all are given. */
+typedef struct preparing {
+    uv_sem_t go;
+    char steps[64]; /* the id of each, in order */
+} preparing;
+
+static by_status prepare(void *user, by__prepared *item, const char **param, by_error *error)
+{
+    preparing *p = user;
+    BY_UNUSED(param);
+    BY_UNUSED(error);
+    if (p->steps[0] == '\0') {
+        uv_sem_wait(&p->go);
+    }
+    (void)strncat(p->steps, item->id, 1);
+    if (item->job == NULL) {
+        item->job = calloc(1, sizeof *item->job);
+        assert_non_null(item->job);
+        item->job->count = (size_t)json_integer_value(json_object_get(item->message, "steps"));
+    }
+    item->job->more = ++item->job->taken < item->job->count;
+    item->job->rest = 1000 * (item->job->count - item->job->taken);
+    return BY_OK;
+}
+
+/* A request of many images takes turns with others, and each image counts as progress. */
+static void test_preparing_in_turn(void **state)
+{
+    uv_loop_t loop;
+    uv_async_t wake;
+    by__preparer *preparer;
+    by__prepared *item;
+    preparing p = {.steps = ""};
+    by_error error = {0};
+    char ended[8] = "";
+    size_t count;
+    uint64_t steps;
+    BY_UNUSED(state);
+    assert_int_equal(uv_loop_init(&loop), 0);
+    assert_int_equal(uv_async_init(&loop, &wake, on_wake), 0);
+    assert_int_equal(uv_sem_init(&p.go, 0), 0);
+    assert_int_equal(by__preparer_open(&preparer, 8, prepare, &p, &wake, &error), BY_OK);
+    for (int i = 0; i < 3; i++) {
+        json_t *message = json_pack("{ss si}", "id",
+                                    i == 0   ? "a"
+                                    : i == 1 ? "b"
+                                             : "c",
+                                    "steps", i == 0 ? 9 : 2);
+        assert_int_equal(by__preparer_give(preparer, message, &error), BY_OK);
+        json_decref(message);
+    }
+    uv_sem_post(&p.go);
+    while (strlen(ended) < 3) {
+        (void)uv_run(&loop, UV_RUN_NOWAIT);
+        while ((item = by__preparer_take(preparer)) != NULL) {
+            assert_false(item->job->more);
+            (void)strncat(ended, item->id, 1);
+            by__prepared_free(item);
+        }
+    }
+    by__preparer_look(preparer, &count, &steps);
+    assert_int_equal(count, 0);
+    assert_int_equal(steps, 13);
+    assert_int_equal(strlen(p.steps), 13);
+    assert_int_equal(ended[2], 'a');
+    assert_true(strchr(p.steps, 'c') - p.steps <= 4);
+    by__preparer_close(&preparer);
+    uv_close((uv_handle_t *)&wake, NULL);
+    (void)uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&loop), 0);
+    uv_sem_destroy(&p.go);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cancelled),
         cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_preparing_in_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,6 +60,53 @@ bool by__image_is_file(const uint8_t *data, size_t size)
     return is_jpeg(data, size) || is_png(data, size);
 }
 
+static int64_t number_at(const uint8_t *at, size_t bytes)
+{
+    int64_t out = 0;
+    for (size_t i = 0; i < bytes; i++) {
+        out = out << 8 | at[i];
+    }
+    return out;
+}
+
+/* The size is in the marker that begins the frame, SOF0 to SOF15 without those of tables. */
+static bool jpeg_size(int64_t *height, int64_t *width, const uint8_t *data, size_t size)
+{
+    for (size_t at = 2; size - at >= 9;) {
+        unsigned marker = data[at + 1];
+        if (data[at] != 0xff) {
+            return false;
+        }
+        if (marker == 0xff) { /* fill */
+            at++;
+            continue;
+        }
+        if (marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 &&
+            marker != 0xcc) {
+            *height = number_at(data + at + 5, 2);
+            *width = number_at(data + at + 7, 2);
+            return true;
+        }
+        bool alone = marker == 0x01 || (marker >= 0xd0 && marker <= 0xd8);
+        size_t length = alone ? 0 : (size_t)number_at(data + at + 2, 2);
+        if (marker == 0xda || marker == 0xd9 || length > size - at - 2) {
+            return false;
+        }
+        at += 2 + length;
+    }
+    return false;
+}
+
+bool by__image_size(int64_t *height, int64_t *width, const uint8_t *data, size_t size)
+{
+    if (is_png(data, size) && size >= 24 && memcmp(data + 12, "IHDR", 4) == 0) {
+        *width = number_at(data + 16, 4);
+        *height = number_at(data + 20, 4);
+        return true;
+    }
+    return is_jpeg(data, size) && jpeg_size(height, width, data, size);
+}
+
 /* Fits the decoded image to the model's input. */
 static by_status fit_decoded(by__image_decoding *d, by_error *error)
 {

@@ -79,7 +79,7 @@ by_status by__multipart_split(by__multipart_part parts[BY__MULTIPART_MOST], size
             return broken(error, "has a part without an end");
         }
         if (*count == BY__MULTIPART_MOST) {
-            return broken(error, "has more than 64 parts");
+            return broken(error, "has more parts than the 264 that are read");
         }
         by__multipart_part *part = &parts[*count];
         BY_TRY(find_name(part->name, head, data > head ? (size_t)(data - head) : 0, error));

@@ -5,7 +5,7 @@
 #include "base/base.h"
 
 /* Most parts of a body. */
-#define BY__MULTIPART_MOST 64
+#define BY__MULTIPART_MOST 264 /* the images of a prediction, and its other fields */
 
 typedef struct by__multipart_part {
     char name[64]; /* name of the field */

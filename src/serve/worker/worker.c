@@ -459,6 +459,9 @@ static by_status prepare_job(const by__worker *w, by__prepared *item, const json
 static by_status prepare(void *user, by__prepared *item, const char **param, by_error *error)
 {
     const by__worker *w = user;
+    if (item->job != NULL) {
+        return by__predicting_more(w->model.predicting, item->job, param, error);
+    }
     BY_TRY(by__request_parse(item->message, error));
     const json_t *request = json_object_get(item->message, "request");
     const char *kind = by__get_text(request, "kind");

@@ -140,6 +140,8 @@ typedef struct by__batch_job {
     int64_t attempt;
     double deadline; /* by__now after which it is not started; 0: none */
     size_t count;    /* number of examples */
+    size_t rest;     /* pixels that are not decoded yet */
+    bool more;       /* by__predicting_more is to be called */
     int64_t tokens;  /* tokens of the examples, for its usage */
     void *input;     /* freed by `close`; NULL: none */
     void (*close)(void *input);
@@ -215,6 +217,9 @@ size_t by__predicting_batch(const by__predicting *predicting);
 json_t *by__predicting_info(const by__predicting *predicting);
 by_status by__predicting_prepare(const by__predicting *predicting, by__batch_job *job,
                                  const json_t *request, const char **param, by_error *error);
+/* Decodes one image of a job that has more. */
+by_status by__predicting_more(const by__predicting *predicting, by__batch_job *job,
+                              const char **param, by_error *error);
 /* by__batch_options.run; user: a by__predicting. */
 by_status by__predicting_run(void *user, const by__batch_place *places, size_t count,
                              by_error *error);
@@ -240,7 +245,8 @@ typedef struct by__prepared {
     struct by__prepared *next;
 } by__prepared;
 
-/* Parses item->message, on the preparer's thread. */
+/* Parses item->message, on the preparer's thread. If item->job then has `more`, it is called again
+ * for it, after others had their turn. */
 typedef by_status by__prepare(void *user, by__prepared *item, const char **param, by_error *error);
 
 /* Starts the thread; `wake` is sent when a request can be taken. `most`: limit on the requests that
@@ -256,7 +262,7 @@ void by__preparer_cancel(by__preparer *preparer, const char *id);
 /* The next parsed request, in order of submission; NULL: none yet. Freed with by__prepared_free. */
 by__prepared *by__preparer_take(by__preparer *preparer);
 void by__prepared_free(by__prepared *item);
-/* Number of requests not taken yet, and of all that were ever prepared. */
+/* Number of requests not taken yet, and of all steps of preparing that ever ended. */
 void by__preparer_look(by__preparer *preparer, size_t *count, uint64_t *ended);
 
 /* ---- the engine's thread (worker_engine.c) ---- */

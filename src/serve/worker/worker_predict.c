@@ -5,6 +5,7 @@
 
 #include "banyan/predictor.h"
 #include "base/base64.h"
+#include "data/formats/image_file.h"
 #include "data/row_cell.h"
 #include "serve/fields.h"
 #include "serve/messages.h"
@@ -37,10 +38,26 @@ static const by__field fields[] = {
     BY__ANY("images", asked, images),
 };
 
+/* The examples of a job: rows, or pictures, which are decoded one by one. */
+typedef struct examples {
+    by_predictor_input *rows;
+    by_image_bytes *files;         /* [count], those that are not decoded yet */
+    by_predictor_input **pictures; /* [count] */
+    size_t count;
+    size_t decoded;
+} examples;
+
 static void close_input(void *user)
 {
-    by_predictor_input *input = user;
-    by_predictor_input_close(&input);
+    examples *e = user;
+    by_predictor_input_close(&e->rows);
+    for (size_t i = 0; i < e->count; i++) {
+        free((void *)(uintptr_t)e->files[i].data);
+        by_predictor_input_close(&e->pictures[i]);
+    }
+    free(e->files);
+    free(e->pictures);
+    free(e);
 }
 
 static by_status find_unknown(const by__predicting *p, const json_t *object, size_t row,
@@ -100,7 +117,7 @@ static by_status take_rows(by__batch_job *job, const by__predicting *p, const js
 {
     by_table *table = NULL;
     char **cells = NULL;
-    by_predictor_input *input = NULL;
+    examples *e = job->input;
     size_t count = json_array_size(rows);
     size_t size;
     if (count < 1 || count > MOST_ROWS || !by__size_mul(count, p->columns, &size)) {
@@ -115,10 +132,12 @@ static by_status take_rows(by__batch_job *job, const by__predicting *p, const js
         status = by_predictor_table(&table, p->predictor, (const char *const *)cells, count, error);
     }
     if (status == BY_OK) {
-        const by_task_examples examples = {.table = table};
-        status = by_predictor_take(&input, p->predictor, &examples, error);
+        const by_task_examples what = {.table = table};
+        status = by_predictor_take(&e->rows, p->predictor, &what, error);
     }
-    job->input = input;
+    if (status == BY_OK) {
+        job->count = by_predictor_input_count(e->rows);
+    }
     by_table_close(&table);
     for (size_t i = 0; i < size; i++) {
         free(cells[i]);
@@ -141,31 +160,69 @@ static by_status decode_base64(by_image_bytes *out, const json_t *image, by_erro
                : by_error_set(error, BY_EARG, "an image is not base64");
 }
 
-static by_status take_images(by__batch_job *job, const by__predicting *p, const json_t *list,
-                             by_error *error)
+/* Pixels of all images together, by their heads: a small file can contain any number. */
+static by_status count_pixels(by__batch_job *job, const examples *e, by_error *error)
+{
+    uint64_t all = 0;
+    for (size_t i = 0; i < e->count; i++) {
+        int64_t height = 0;
+        int64_t width = 0;
+        if (by__image_size(&height, &width, e->files[i].data, e->files[i].size) && height > 0 &&
+            width > 0) { /* of 32 bits each */
+            all += (uint64_t)height > UINT64_MAX / 1024 / (uint64_t)width
+                       ? UINT64_MAX / 1024
+                       : (uint64_t)height * (uint64_t)width;
+        }
+    }
+    job->rest = (size_t)all;
+    return e->count == 1 || all <= BY__IMAGES_PIXELS
+               ? BY_OK
+               : by_error_set(error, BY_EARG,
+                              "the images have %llu pixels together; %lld are decoded for a "
+                              "request: make them smaller, or send several requests",
+                              (unsigned long long)all, (long long)BY__IMAGES_PIXELS);
+}
+
+static by_status take_images(by__batch_job *job, const json_t *list, by_error *error)
 {
     size_t count = json_array_size(list);
-    by_image_bytes *files;
-    by_predictor_input *input = NULL;
+    examples *e = job->input;
     if (count < 1 || count > MOST_IMAGES) {
         return by_error_set(error, BY_EARG, "'images' must be a list of 1 to %d images",
                             MOST_IMAGES);
     }
-    BY_TRY(by__alloc((void **)&files, count, sizeof *files, "images", error));
-    by_status status = BY_OK;
-    for (size_t i = 0; i < count && status == BY_OK; i++) {
-        status = decode_base64(&files[i], json_array_get(list, i), error);
-    }
-    if (status == BY_OK) {
-        const by_task_examples examples = {.files = files, .file_count = count};
-        status = by_predictor_take(&input, p->predictor, &examples, error);
-    }
+    BY_TRY(by__alloc((void **)&e->files, count, sizeof *e->files, "images", error));
+    BY_TRY(by__alloc((void **)&e->pictures, count, sizeof *e->pictures, "images", error));
+    e->count = count;
     for (size_t i = 0; i < count; i++) {
-        free((void *)(uintptr_t)files[i].data);
+        BY_TRY(decode_base64(&e->files[i], json_array_get(list, i), error));
     }
-    free(files);
-    job->input = input;
-    return status;
+    job->count = count;
+    job->more = true;
+    return count_pixels(job, e, error);
+}
+
+by_status by__predicting_more(const by__predicting *p, by__batch_job *job, const char **param,
+                              by_error *error)
+{
+    examples *e = job->input;
+    by_image_bytes *file = &e->files[e->decoded];
+    const by_task_examples what = {.files = file, .file_count = 1};
+    if (job->deadline > 0.0 && by__now() > job->deadline) {
+        job->more = false; /* the batcher ends it */
+        return BY_OK;
+    }
+    *param = "images";
+    by_status status = by_predictor_take(&e->pictures[e->decoded], p->predictor, &what, error);
+    if (status != BY_OK) {
+        return e->count == 1 ? status : by_error_prefix(error, status, "image %zu", e->decoded);
+    }
+    free((void *)(uintptr_t)file->data);
+    *file = (by_image_bytes){0};
+    e->decoded++;
+    job->rest -= job->rest / (e->count - e->decoded + 1);
+    job->more = e->decoded < e->count;
+    return BY_OK;
 }
 
 by_status by__predicting_prepare(const by__predicting *p, by__batch_job *job, const json_t *request,
@@ -180,10 +237,11 @@ by_status by__predicting_prepare(const by__predicting *p, by__batch_job *job, co
                             "the model predicts '%s': send that field, and not '%s'", *param,
                             images ? "rows" : "images");
     }
+    examples *e;
+    BY_TRY(by__alloc((void **)&e, 1, sizeof *e, "a request", error));
+    job->input = e;
     job->close = close_input;
-    BY_TRY(images ? take_images(job, p, a.images, error) : take_rows(job, p, a.rows, error));
-    job->count = by_predictor_input_count(job->input);
-    return BY_OK;
+    return images ? take_images(job, a.images, error) : take_rows(job, p, a.rows, error);
 }
 
 /* ---- a batch, on the batcher's thread ---- */
@@ -216,7 +274,9 @@ by_status by__predicting_run(void *user, const by__batch_place *places, size_t c
     telling t = {.places = places};
     BY_TRY(by__alloc((void **)&at, count, sizeof *at, "a batch", error));
     for (size_t i = 0; i < count; i++) {
-        at[i] = (by_predictor_place){places[i].job->input, places[i].example};
+        const examples *e = places[i].job->input;
+        at[i] = e->count > 0 ? (by_predictor_place){e->pictures[places[i].example], 0}
+                             : (by_predictor_place){e->rows, places[i].example};
     }
     by_status status = by_predictor_run(p->predictor, at, count, tell, &t, error);
     free(at);

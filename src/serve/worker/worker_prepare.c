@@ -30,6 +30,13 @@ static void append(by__prepared **list, by__prepared *item)
     *list = item;
 }
 
+/* Images count by what they become. */
+static size_t size_of(const by__prepared *item)
+{
+    size_t rest = item->job == NULL ? 0 : item->job->rest;
+    return item->bytes > rest ? item->bytes : rest;
+}
+
 /* The link to the next request: in turn the oldest and the smallest, so that a few large ones do
  * not hold up all others. */
 static by__prepared **choose(by__preparer *p)
@@ -37,7 +44,7 @@ static by__prepared **choose(by__preparer *p)
     by__prepared **best = &p->first;
     p->smallest = !p->smallest;
     for (by__prepared **at = &p->first; *at != NULL && p->smallest; at = &(*at)->next) {
-        best = (*at)->bytes < (*best)->bytes ? at : best;
+        best = size_of(*at) < size_of(*best) ? at : best;
     }
     return best;
 }
@@ -63,7 +70,8 @@ static void run(void *user)
         uv_mutex_lock(&p->thread.lock);
         p->current = NULL;
         p->ended++;
-        append(&p->done, item);
+        bool more = item->status == BY_OK && item->job != NULL && item->job->more;
+        append(more && !item->cancelled ? &p->first : &p->done, item);
         (void)uv_async_send(p->wake);
     }
     uv_mutex_unlock(&p->thread.lock);
