@@ -1,3 +1,4 @@
+#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -209,12 +210,6 @@ static by_status stats(const char *directory, const request *r, by_error *error)
 
 /* ---- the command ---- */
 
-static bool is_directory(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
-
 typedef by_status part_work(const char *directory, const request *r, by_error *error);
 
 /* Processes the directory itself, or train/ and valid/ in it if it was packed with a split. */
@@ -240,6 +235,32 @@ static by_status for_parts(const char *directory, part_work *work, const request
         }
     }
     return found ? BY_OK : work(directory, r, error);
+}
+
+/* Whether a path is a table: a file, or a directory of its parts and not of packed text. */
+static bool is_table(const char *path)
+{
+    static const char *const endings[] = {".parquet", ".jsonl", ".ndjson"};
+    struct stat info;
+    bool packed = false;
+    bool parts = false;
+    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) {
+        return true;
+    }
+    DIR *directory = opendir(path);
+    for (struct dirent *entry; directory != NULL && (entry = readdir(directory)) != NULL;) {
+        const char *name = entry->d_name;
+        packed = packed || strcmp(name, "manifest.json") == 0 || strcmp(name, "train") == 0;
+        for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+            size_t length = strlen(endings[i]);
+            parts = parts || (strlen(name) > length &&
+                              strcmp(name + strlen(name) - length, endings[i]) == 0);
+        }
+    }
+    if (directory != NULL) {
+        (void)closedir(directory);
+    }
+    return parts && !packed;
 }
 
 static int run(int argc, char **argv)
@@ -268,7 +289,7 @@ static int run(int argc, char **argv)
     }
     cli_catch_signals();
     for (int i = 1; i < count; i++) {
-        by_status status = !verifies && !is_directory(rest[i])
+        by_status status = !verifies && is_table(rest[i])
                                ? cli_table_stats(rest[i], r.json, &error)
                                : for_parts(rest[i], verifies ? verify : stats, &r, &error);
         if (status != BY_OK) {

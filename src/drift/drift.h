@@ -18,6 +18,7 @@
 
 #include "banyan/drift.h"
 #include "base/base.h"
+#include "base/name_table.h"
 #include "base/same_value.h"
 
 /* Bins of a number, and the groups of bins that PSI and chi-squared are computed over. */
@@ -59,6 +60,7 @@ struct by_drift_reference {
     by__drift_feature *features;
     size_t count;
     size_t capacity;
+    by__name_table by_name; /* indices of features */
     by__drift_value *values;
     size_t value_count;
     size_t value_capacity;

@@ -38,6 +38,7 @@ void by_drift_reference_close(by_drift_reference **reference)
     for (size_t i = 0; i < r->value_count; i++) {
         free(r->values[i].name);
     }
+    by__name_table_free(&r->by_name);
     free(r->features);
     free(r->values);
     free(r);
@@ -59,11 +60,8 @@ const char *by_drift_reference_feature(const by_drift_reference *reference, size
 
 size_t by_drift_reference_find(const by_drift_reference *reference, const char *name)
 {
-    size_t i = 0;
-    while (i < reference->count && strcmp(reference->features[i].name, name) != 0) {
-        i++;
-    }
-    return i;
+    int32_t at = by__name_table_find(&reference->by_name, name);
+    return at < 0 ? reference->count : (size_t)at;
 }
 
 size_t by_drift_reference_predicted(const by_drift_reference *reference, by_drift_role role)
@@ -115,6 +113,11 @@ by_status by__drift_feature_add(by_drift_reference *r, by__drift_feature **out, 
     if (f->name == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: a feature's name");
     }
+    by_status status = by__name_table_add(&r->by_name, f->name, (int32_t)r->count, error);
+    if (status != BY_OK) {
+        free(f->name);
+        return status;
+    }
     r->count++;
     *out = f;
     return BY_OK;
@@ -125,6 +128,11 @@ static by_status settle(by_drift_reference *r, by_status status)
 {
     if (status != BY_OK) {
         release_feature(&r->features[--r->count]);
+        /* The table only grows, so that it is made anew; it had room for one name more. */
+        by__name_table_free(&r->by_name);
+        for (size_t i = 0; i < r->count; i++) {
+            (void)by__name_table_add(&r->by_name, r->features[i].name, (int32_t)i, NULL);
+        }
     }
     return status;
 }

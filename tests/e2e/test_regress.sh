@@ -168,6 +168,47 @@ run 2 "$banyan" train rooms.yaml --set name=torn --set data.target=prize
 holds err "rooms.csv: there is no column 'prize'; did you mean 'price'? Its columns, separated by a comma: area, kind, floor, price"
 same "$last/model.safetensors" runs/torn/checkpoints/step-00000300/model.safetensors
 
+say "Parquet: parts with times of other units are one table, and so is what a model reads; what does not fit is named"
+awk -F, -v OFS=, 'NR == 1 { print "at", "area", "price" } NR > 1 { print 1700000000 + NR * 90061, NR % 7, NR % 7 + NR / 100 }' rooms.csv >timed.csv
+timed() { # timed DIRECTORY TYPE...: the table with times of these types, as parts, or one file
+    rm -rf "$1" && mkdir "$1" && to=$1 && shift
+    for type; do python3 "$root/tests/support/write_parquet.py" timed.csv "$to/$type.parquet" at="$type"; done
+}
+timed units us ns ms
+run 0 "$banyan" data stats units --json
+grep -o '"least":[^,]*,"mean":[^,]*,"most":[^,}]*' out | head -n 1 >of-units
+timed unit ms
+run 0 "$banyan" data stats unit --json
+grep -o '"least":[^,]*,"mean":[^,]*,"most":[^,}]*' out | head -n 1 | same - of-units
+timed zones us ns+utc
+run 1 "$banyan" data stats zones
+holds err "zones/us.parquet: column 'at' has times in us local, but times in ns utc in zones/ns+utc.parquet"
+timed plain us
+python3 "$root/tests/support/write_parquet.py" timed.csv plain/a.parquet
+run 1 "$banyan" data stats plain
+holds err "plain/us.parquet: column 'at' has times in us local, but plain numbers in plain/a.parquet"
+timed lone us ns ms us+utc
+sed -e 's/^name:.*/name: timed/' -e 's/table: rooms.csv/table: lone\/us.parquet/' -e 's/category_columns: floor, //' \
+    -e 's/steps: 300/steps: 4/' -e 's/every: 100/every: 4/g' rooms.yaml >timed.yaml
+run 0 "$banyan" train timed.yaml --quiet
+run 0 "$banyan" predict runs/timed lone/us.parquet
+cp out usual
+for unit in ns ms; do
+    run 0 "$banyan" predict runs/timed lone/$unit.parquet
+    same usual out
+done
+run 1 "$banyan" predict runs/timed lone/us+utc.parquet
+holds err "column 'at' has times in us utc, but times in us local were learned"
+python3 "$root/tests/support/write_parquet.py" rooms.csv list.parquet kind=list
+run 1 "$banyan" train rooms.yaml --set name=list --set data.table=list.parquet
+holds err "list.parquet: column 'kind' cannot be read: it is a list or a map"
+run 1 "$banyan" pack list.parquet --field kind --vocab 300 --output packed
+holds err "list.parquet: column 'kind' cannot be read: it is a list or a map"
+run 0 "$banyan" train timed.yaml --quiet --set name=list --set data.table=list.parquet --set data.ignore=kind
+{ printf PARE && tail -c +5 lone/us.parquet | head -c -4 && printf PARE; } >secret.parquet
+run 1 "$banyan" predict runs/timed secret.parquet
+holds err "secret.parquet: an encrypted Parquet file"
+
 say "metrics are those of the predictions"
 run 0 "$banyan" eval runs/rooms --json
 cp out eval.json

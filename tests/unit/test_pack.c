@@ -169,6 +169,64 @@ static void test_held_out(void **state)
     temporary_remove(directory);
 }
 
+/* A document of JSON lines that is most of the text is cut where the held-out part begins: held out
+ * as a whole it would leave too little. */
+static void test_held_out_in_a_document(void **state)
+{
+    static const struct {
+        const char *text;
+        const char *train[2]; /* of the documents */
+        const char *valid[2];
+    } cases[] = {
+        {"{\"text\": \"0123456789\"}\n", {"012345"}, {"6789"}},
+        {"{\"text\": \"0123456789\"}", {"012345"}, {"6789"}},
+        {"\n{\"text\": \"\\u00e9123456\\u00e989\"}\n{\"text\": \"a\"}\n",
+         {"\xc3\xa9"
+          "123456\xc3\xa9"},
+         {"89", "a"}},
+        {"{\"text\": \"a\"}\n{\"text\": \"01234567890123456789012345678901234567890123456789\"}\n",
+         {"a", "0123456789012345678901234"},
+         {"5678901234567890123456789"}},
+    };
+    BY_UNUSED(state);
+    by_tokenizer *t;
+    assert_int_equal(by_tokenizer_open(&t, SMALL, NULL), BY_OK);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        char *directory = temporary_make();
+        char *output = pack_join(directory, "packed");
+        char *train = pack_join(output, "train");
+        char *valid = pack_join(output, "valid");
+        char *path = pack_put(directory, "a.jsonl", cases[i].text);
+        const char *inputs[] = {path};
+        by_pack_options options = {.inputs = inputs,
+                                   .input_count = 1,
+                                   .output = output,
+                                   .tokenizer = t,
+                                   .threads = 3,
+                                   .valid_fraction = 0.4};
+        pack_run(&options, NULL);
+        packed_text a = pack_read(train);
+        packed_text b = pack_read(valid);
+        for (size_t k = 0; k < 2; k++) {
+            bool last = k == 1 || cases[i].train[1] == NULL;
+            if (cases[i].train[k] != NULL) {
+                check_document(&a, t, k, cases[i].train[k], !last);
+            }
+            if (cases[i].valid[k] != NULL) {
+                check_document(&b, t, k, cases[i].valid[k], true);
+            }
+        }
+        pack_free(&a);
+        pack_free(&b);
+        free(path);
+        free(valid);
+        free(train);
+        free(output);
+        temporary_remove(directory);
+    }
+    by_tokenizer_close(&t);
+}
+
 /* JSON lines are held out by whole lines; a text that is cut has no end in its first part. */
 static void test_held_out_documents(void **state)
 {
@@ -582,6 +640,7 @@ int main(void)
         cmocka_unit_test(test_threads_do_not_matter),
         cmocka_unit_test(test_held_out),
         cmocka_unit_test(test_held_out_documents),
+        cmocka_unit_test(test_held_out_in_a_document),
         cmocka_unit_test(test_errors_leave_nothing),
         cmocka_unit_test(test_partial_of_others),
         cmocka_unit_test(test_text_that_changes),

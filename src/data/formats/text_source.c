@@ -284,32 +284,53 @@ by_status by__source_scan(by__source *source, size_t threads,
 
 /* ---- the held-out part ---- */
 
-/* Byte offset of character `wanted` of a file; for JSON lines, of its line. */
-static by_status find_character(const by__source_file *file, uint64_t wanted, uint64_t *offset,
+/* Where a character of a file is. */
+typedef struct place {
+    uint64_t offset;
+    uint64_t line;      /* offset at which its line begins */
+    uint64_t in_line;   /* characters of the line before it */
+    uint64_t line_end;  /* offset behind the line */
+    uint64_t line_size; /* characters of the line */
+} place;
+
+/* Finds character `wanted` of a file; the end of its line only in JSON lines. */
+static by_status find_character(place *out, const by__source_file *file, uint64_t wanted,
                                 by_error *error)
 {
     char *block;
     int fd;
+    place p = {.offset = file->bytes, .line = file->mark_bytes, .line_end = file->bytes};
+    uint64_t seen = 0;
+    uint64_t before = 0; /* characters before the line */
+    bool found = false;
+    bool ended = false;
     BY_TRY(open_file(&fd, file, error));
     by_status status = by__alloc((void **)&block, BLOCK, 1, "read buffer", error);
-    uint64_t seen = 0;
-    uint64_t line = file->mark_bytes;
-    uint64_t found = file->bytes;
-    for (uint64_t at = file->mark_bytes;
-         at < file->bytes && found == file->bytes && status == BY_OK;) {
+    for (uint64_t at = file->mark_bytes; at < file->bytes && !ended && status == BY_OK;) {
         size_t n = file->bytes - at < BLOCK ? (size_t)(file->bytes - at) : BLOCK;
         status = by__read_at(fd, file->path, at, block, n, error);
-        for (size_t i = 0; i < n && status == BY_OK; i++) {
-            if ((signed char)block[i] >= -64 && seen++ == wanted) {
-                found = at + i;
-                break;
+        for (size_t i = 0; i < n && status == BY_OK && !ended; i++) {
+            bool begins = (signed char)block[i] >= -64;
+            if (begins && !found && seen == wanted) {
+                found = true;
+                p.offset = at + i;
+                p.in_line = seen - before;
+                ended = !file->json_lines;
             }
-            line = block[i] == '\n' ? at + i + 1 : line;
+            seen += begins ? 1 : 0;
+            if (block[i] == '\n' && !found) {
+                p.line = at + i + 1;
+                before = seen;
+            } else if (block[i] == '\n') {
+                p.line_end = at + i + 1;
+                ended = true;
+            }
         }
         at += n;
     }
     if (status == BY_OK) {
-        *offset = file->json_lines ? line : found;
+        p.line_size = seen - before;
+        *out = p;
         free(block);
     }
     (void)close(fd);
@@ -324,19 +345,31 @@ by_status by__source_hold_out(by__source *s, double fraction, by_error *error)
     }
     s->split_file = s->count;
     s->split_offset = 0;
+    s->split_end = 0;
     if (fraction == 0.0) {
         return BY_OK;
     }
     for (size_t i = 0; i < s->count; i++) {
         total += s->files[i].characters;
     }
-    uint64_t kept = (uint64_t)floor((double)total * (1.0 - fraction));
-    for (size_t i = 0; i < s->count; i++) {
-        if (kept < s->files[i].characters) {
-            s->split_file = i;
-            return find_character(&s->files[i], kept, &s->split_offset, error);
-        }
-        kept -= s->files[i].characters;
+    const uint64_t all = (uint64_t)floor((double)total * (1.0 - fraction));
+    uint64_t kept = all;
+    size_t i = 0;
+    while (i < s->count && kept >= s->files[i].characters) {
+        kept -= s->files[i++].characters;
+    }
+    if (i == s->count) {
+        return BY_OK;
+    }
+    place p;
+    BY_TRY(find_character(&p, &s->files[i], kept, error));
+    s->split_file = i;
+    s->split_offset = s->files[i].json_lines ? p.line : p.offset;
+    if (s->files[i].json_lines && all - p.in_line < p.in_line) {
+        s->split_end = p.line_end;
+        /* Not of whole characters of the line: its text has other ones. */
+        s->split_share =
+            ((double)total * (1.0 - fraction) - (double)(all - p.in_line)) / (double)p.line_size;
     }
     return BY_OK;
 }
@@ -411,6 +444,21 @@ by_status by__units_next(by__units *u, by__unit *unit, bool *found, by_error *er
     const by__source_file *file = &s->files[u->file];
     u->offset = u->offset == 0 ? file->mark_bytes : u->offset;
     bool splits = u->file == s->split_file;
+    if (splits && u->offset == s->split_offset && s->split_end > s->split_offset) {
+        bool rest = u->is_kept;
+        *unit = (by__unit){.file = file,
+                           .field = s->field,
+                           .begin = u->offset,
+                           .end = s->split_end,
+                           .held_out = rest,
+                           .ends_document = true,
+                           .is_cut = !rest,
+                           .part = rest ? BY__UNIT_REST : BY__UNIT_KEPT,
+                           .share = s->split_share};
+        u->offset = rest ? s->split_end : u->offset;
+        u->is_kept = true;
+        return BY_OK;
+    }
     uint64_t part = splits && u->offset < s->split_offset ? s->split_offset : file->bytes;
     uint64_t end = part;
     if (part - u->offset > u->wanted && (file->json_lines || !u->whole)) {
@@ -468,6 +516,21 @@ static by_status line_error(const by__unit *unit, size_t line, by_status status,
     return by_error_prefix(error, status, "%s:%" PRIu64, unit->file->path, before + line);
 }
 
+/* Leaves of a text the part that a unit has. */
+static void cut_text(by_text *text, const by__unit *unit)
+{
+    uint64_t all = count_characters(text->data, text->length);
+    uint64_t kept = (uint64_t)floor((double)all * unit->share + 1e-9);
+    size_t at = 0;
+    for (uint64_t seen = 0; at < text->length; at++) {
+        if ((signed char)text->data[at] >= -64 && seen++ == kept) {
+            break;
+        }
+    }
+    *text = unit->part == BY__UNIT_KEPT ? (by_text){text->data, at}
+                                        : (by_text){text->data + at, text->length - at};
+}
+
 by_status by__unit_texts(const by__unit *unit, char *buffer, const by__line_takers *to,
                          by_error *error)
 {
@@ -485,6 +548,9 @@ by_status by__unit_texts(const by__unit *unit, char *buffer, const by__line_take
         } else if (status != BY_OK) {
             status = by_error_set(error, status, "%s", why.message);
         } else if (found) {
+            if (unit->part != BY__UNIT_WHOLE) {
+                cut_text(&text, unit);
+            }
             status = to->take(to->context, &text, error);
         }
     }

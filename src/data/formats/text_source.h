@@ -37,6 +37,10 @@ typedef struct by__source {
     size_t loops; /* number of such links */
     size_t split_file;     /* the held-out part begins in this file, at split_offset; */
     uint64_t split_offset; /* split_file = count: nothing is held out */
+    /* JSON lines are held out as a whole, unless too little would be left before: then the line
+     * from split_offset up to split_end is cut, and this share of its text is kept. 0: none is. */
+    uint64_t split_end;
+    double split_share;
 } by__source;
 
 /* Lists the files of the inputs (see banyan/pack.h). BY_EARG: there are none; BY_EIO. */
@@ -48,8 +52,15 @@ void by__source_close(by__source *source);
 by_status by__source_scan(by__source *source, size_t threads,
                           bool (*progress)(void *user, uint64_t done), void *user, by_error *error);
 /* Holds out everything after the first floor(n * (1 - fraction)) of n characters. Called after a
- * scan. */
+ * scan. Documents of JSON lines are held out as a whole; that at the border is cut if not even half
+ * of what should be kept is in front of it. */
 by_status by__source_hold_out(by__source *source, double fraction, by_error *error);
+
+typedef enum by__unit_part {
+    BY__UNIT_WHOLE = 0,
+    BY__UNIT_KEPT, /* the beginning of the text, which is trained on */
+    BY__UNIT_REST  /* and what is held out */
+} by__unit_part;
 
 /* A unit of work: bytes [begin, end) of a file. */
 typedef struct by__unit {
@@ -60,6 +71,9 @@ typedef struct by__unit {
     bool held_out;
     bool ends_document; /* the document has no further unit (text) */
     bool is_cut;        /* ... because the rest of it is held out */
+    /* Of JSON lines: part of the text of its only line. Both parts have the same bytes. */
+    by__unit_part part;
+    double share; /* of the text's characters, in the first part */
 } by__unit;
 
 /* Iterator over units. Initialized as {.source = ..., .wanted = ...}. */
@@ -69,6 +83,7 @@ typedef struct by__units {
     bool whole;      /* texts are not cut */
     size_t file;
     uint64_t offset;
+    bool is_kept; /* the first part of the line that is cut was returned */
 } by__units;
 
 /* The next unit; *found is false after the last. */

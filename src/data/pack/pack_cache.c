@@ -39,6 +39,9 @@ static by_status make_key(char key[33], const by__pack *pack, const by_tokenizer
         add_string(hasher, "without damaged lines");
         by__hasher_add_u64(hasher, budget);
     }
+    if (pack->source.split_end > 0) { /* earlier versions held all of the document out */
+        add_string(hasher, "with a document that is cut");
+    }
     by__hasher_add_u64(hasher, pack->source.count);
     for (size_t i = 0; i < pack->source.count; i++) {
         const by__source_file *file = &pack->source.files[i];

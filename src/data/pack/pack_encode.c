@@ -116,6 +116,7 @@ static by_status end_document(const packing *p, encoded *e, bool is_marked, cons
 typedef struct line_job {
     const packing *p;
     encoded *e;
+    bool is_cut; /* the document has its end in another part */
 } line_job;
 
 static by_status encode_line(void *context, const by_text *text, by_error *error)
@@ -126,7 +127,7 @@ static by_status encode_line(void *context, const by_text *text, by_error *error
         return BY_OK;
     }
     BY_TRY(add_text(job->e, text->data, text->length, error));
-    return end_document(job->p, job->e, true, text->data, text->length, error);
+    return end_document(job->p, job->e, !job->is_cut, text->data, text->length, error);
 }
 
 static by_status skip_line(void *context, size_t line, const by_error *why, by_error *error)
@@ -151,7 +152,7 @@ static by_status encode_unit(void *context, size_t thread, const by__unit *unit,
     e->skipped_count = 0;
     BY_TRY(by__unit_read(unit, &e->buffer, &e->buffer_capacity, error));
     if (unit->file->json_lines) {
-        line_job job = {p, e};
+        line_job job = {p, e, unit->part == BY__UNIT_KEPT};
         const by__line_takers to = {.take = encode_line,
                                     .skip = p->pack->options.skip_corrupt ? skip_line : NULL,
                                     .context = &job};
@@ -251,10 +252,12 @@ static by_status take_unit(void *context, size_t thread, const by__unit *unit, b
     packing *p = context;
     const encoded *e = &p->threads[thread];
     by__shard_writer *w = &p->writers[unit->held_out ? 1 : 0];
-    BY_TRY(hash_unit(p, unit, e->buffer, error));
-    BY_TRY(note_lines(p, unit, e, error));
+    if (unit->part != BY__UNIT_REST) { /* whose bytes were taken with the other part */
+        BY_TRY(hash_unit(p, unit, e->buffer, error));
+        BY_TRY(note_lines(p, unit, e, error));
+        p->done += unit->end - unit->begin;
+    }
     BY_TRY(write_unit(p, w, e, error));
-    p->done += unit->end - unit->begin;
     const by_pack_options *o = &p->pack->options;
     by_pack_progress progress = {"packing", p->done, p->pack->source.bytes,
                                  p->writers[0].manifest.tokens + p->writers[1].manifest.tokens};

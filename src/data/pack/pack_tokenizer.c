@@ -80,7 +80,7 @@ static by_status count_unit(void *context, size_t thread, const by__unit *unit, 
 {
     learning *l = context;
     BY_UNUSED(thread);
-    l->done += unit->end - unit->begin;
+    l->done += unit->part != BY__UNIT_REST ? unit->end - unit->begin : 0;
     return report(l, 0.5 * (double)l->done / (double)l->pack->source.bytes)
                ? BY_OK
                : by_error_set(error, BY_ESTOPPED, "stopped while reading the texts");
