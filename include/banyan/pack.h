@@ -60,8 +60,8 @@ typedef struct by_pack_options {
     size_t threads;         /* 0: one per core */
     /* Fraction held out for validation, in [0, 1). If > 0, OUTPUT/train gets the first
      * floor(n * (1 - fraction)) of the n characters of the inputs and OUTPUT/valid the rest. The
-     * cut may be inside a text file; in JSON lines it moves back to the start of the line. 0:
-     * everything is packed into OUTPUT itself. */
+     * cut may be inside a text file; in JSON lines it moves back to the start of the line, unless
+     * that leaves less than half of the first part. 0: everything is packed into OUTPUT itself. */
     double valid_fraction;
     by_pack_dedup dedup; /* over both parts; text files are then not cut */
     /* Skip JSON lines without a document (malformed, or the field is missing or not a string) and
