@@ -490,6 +490,40 @@ static void test_messages(void **state)
     assert_string_equal(error.message, "row 1: column 'x': 'one' is not a number");
 }
 
+/* Columns are found by hash: one by one, so many would take minutes. */
+static void test_many_columns(void **state)
+{
+    enum { COLUMNS = 60000 };
+    by__text text = {0};
+    by_error error = {0};
+    by_encoding *e;
+    by_array_set *set;
+    by_drift_reference *r;
+    BY_UNUSED(state);
+    for (int i = 0; i < COLUMNS; i++) {
+        by__text_format(&text, "%scolumn%d", i == 0 ? "" : ",", i);
+    }
+    for (int i = 0; i < COLUMNS; i++) {
+        by__text_add(&text, i == 0 ? "\n1" : ",2");
+    }
+    by_table *t = parse(text.data, NULL);
+    by_part whole = by_part_whole(1);
+    const by_encoding_options all = {0};
+    assert_int_equal(by_encoding_learn(&e, t, &whole, &all, &error), BY_OK);
+    assert_int_equal(by_encoding_apply(e, t, false, &set, &error), BY_OK);
+    by_array_set_close(&set);
+    by_encoding_close(&e);
+    assert_int_equal(by_drift_reference_open(&r, 1, &error), BY_OK);
+    for (size_t i = 0; i < COLUMNS; i++) {
+        const by_column *c = by_table_column(t, i);
+        assert_int_equal(by_drift_reference_number(r, c->name, c->numbers, 1, &error), BY_OK);
+    }
+    assert_int_equal(by_drift_reference_find(r, "column59999"), 59999);
+    by_drift_reference_close(&r);
+    by_table_close(&t);
+    by__text_free(&text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -497,7 +531,7 @@ int main(void)
         cmocka_unit_test(test_wide_characters), cmocka_unit_test(test_odd_cells),
         cmocka_unit_test(test_rows_left_out),   cmocka_unit_test(test_spellings),
         cmocka_unit_test(test_same_value),      cmocka_unit_test(test_large_numbers),
-        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_messages),        cmocka_unit_test(test_many_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
