@@ -97,7 +97,7 @@ static void test_routes(void **state)
         assert_int_equal(ask_route(&run, row, "Authorization: Bearer \r\n"), 401);
         assert_int_equal(ask_route(&run, row, "Authorization: Basic key-all\r\n"), 401);
         /* Two keys: which one counts would be a guess. */
-        assert_int_equal(ask_route(&run, row, "X-Api-Key: key-all\r\nX-Api-Key: key-all\r\n"), 401);
+        assert_int_equal(ask_route(&run, row, "X-Api-Key: key-all\r\nX-Api-Key: key-all\r\n"), 400);
         for (size_t s = 0; s < BY_ARRAY_LENGTH(scopes); s++) {
             char header[64];
             (void)snprintf(header, sizeof header, "X-Api-Key: key-%s\r\n", scopes[s]);
@@ -207,9 +207,9 @@ static void test_host(void **state)
                                          "evil.example:8080",
                                          "localhost.evil.example",
                                          "127.0.0.1.evil.example",
-                                         "[evil.example]",
-                                         "",
-                                         "[::1"};
+                                         "127.1",
+                                         "2130706433",
+                                         "localhost."};
     gateway_run run;
     (void)state;
     gateway_begin(&run, &(by_gateway_options){0});
@@ -227,6 +227,87 @@ static void test_host(void **state)
     gateway_end(&run);
     gateway_begin(&run, &(by_gateway_options){.insecure = true});
     assert_int_equal(ask_by_name(&run, "banyan.example"), 200);
+    gateway_end(&run);
+}
+
+/* Pages of other sites send forms to any server, and scripts what a form could hold. */
+static void test_forged(void **state)
+{
+    static const char form[] = "Content-Type: multipart/form-data; boundary=b\r\n";
+    static const char json[] = "Content-Type: application/json\r\n";
+    static const struct {
+        const char *type;
+        const char *header;
+        bool forged;
+    } rows[] = {{form, "", false},
+                {form, "Origin: http://localhost:8080\r\n", false},
+                {form, "Origin: HTTP://LOCALHOST:8080\r\n", false},
+                {form, "Origin: http://friend.example\r\n", false},
+                {form, "Origin: http://friend.example\r\nSec-Fetch-Site: cross-site\r\n", false},
+                {form, "Sec-Fetch-Site: same-origin\r\nOrigin: https://proxy.example\r\n", false},
+                {form, "Sec-Fetch-Site: none\r\n", false},
+                {json, "Origin: http://evil.example\r\n", false}, /* after a preflight */
+                {form, "Origin: http://evil.example\r\n", true},
+                {form, "Origin: http://localhost\r\n", true},
+                {form, "Origin: http://localhost:8081\r\n", true},
+                {form, "Origin: http://localhost:8080.evil.example\r\n", true},
+                {form, "Origin: http://friend.example.evil.example\r\n", true},
+                {form, "Origin: null\r\n", true},
+                {form, "Sec-Fetch-Site: cross-site\r\n", true},
+                {form, "Sec-Fetch-Site: same-site\r\n", true},
+                {"Content-Type: text/plain\r\n", "Origin: http://evil.example\r\n", true},
+                {"Content-Type: application/jsonx\r\n", "Origin: http://evil.example\r\n", true},
+                {"Content-Type: image/png\r\n", "Origin: http://evil.example\r\n", true},
+                {"", "Origin: http://evil.example\r\n", true}};
+    static const char *const routes[] = {"/v1/predict", "/v1/tasks/a/cancel", "/v1/feedback"};
+    const char *const sets[] = {"cors.origins=[http://friend.example]"};
+    by_serve_config *config = NULL;
+    by_error error = {0};
+    gateway_run run;
+    (void)state;
+    assert_int_equal(by_serve_config_open(&config, NULL, sets, 1, &error), BY_OK);
+    gateway_begin(&run, &(by_gateway_options){.config = config});
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        for (size_t k = 0; k < BY_ARRAY_LENGTH(routes); k++) {
+            char text[512];
+            (void)snprintf(text, sizeof text,
+                           "POST %s HTTP/1.1\r\nHost: localhost:8080\r\n%s%sConnection: close\r\n"
+                           "Content-Length: 0\r\n\r\n",
+                           routes[k], rows[i].type, rows[i].header);
+            int status = ask(&run, text);
+            bool forged = strstr(answer, "origin_not_allowed") != NULL;
+            if (forged != rows[i].forged || (status == 403) != forged) {
+                fail_msg("row %zu of %s: %d", i, routes[k], status);
+            }
+        }
+    }
+    gateway_end(&run);
+    by_serve_config_close(&config);
+}
+
+/* What names a route is not encoded: a proxy may not decode what it lets through. */
+static void test_encoded(void **state)
+{
+    static const struct {
+        const char *path;
+        const char *code;
+    } rows[] = {{"/v1/models/a%2Fb", "model_not_found"}, {"/v1/models/%61", "model_not_found"},
+                {"/v1%2Fmodels/a", "route_not_found"},   {"/%76%31/models/a", "route_not_found"},
+                {"/v1/models%2Fa", "route_not_found"},   {"/v1/model%73", "route_not_found"},
+                {"//v1/models", "route_not_found"},      {"/v1/./models", "route_not_found"}};
+    gateway_run run;
+    (void)state;
+    gateway_begin(&run, &(by_gateway_options){0});
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(rows); i++) {
+        char text[256];
+        (void)snprintf(text, sizeof text,
+                       "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+                       rows[i].path);
+        int status = ask(&run, text);
+        if (strstr(answer, rows[i].code) == NULL) {
+            fail_msg("%s: %d %s", rows[i].path, status, answer);
+        }
+    }
     gateway_end(&run);
 }
 
@@ -577,7 +658,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_routes),    cmocka_unit_test(test_before_the_body),
-        cmocka_unit_test(test_host),      cmocka_unit_test(test_log),
+        cmocka_unit_test(test_host),      cmocka_unit_test(test_forged),
+        cmocka_unit_test(test_encoded),   cmocka_unit_test(test_log),
         cmocka_unit_test(test_head),      cmocka_unit_test(test_too_large),
         cmocka_unit_test(test_cors),      cmocka_unit_test(test_limits),
         cmocka_unit_test(test_bad_keys),  cmocka_unit_test(test_connections_per_address),

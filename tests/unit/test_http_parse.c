@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "serve/http/http_parse.h"
+#include "serve/http/query.h"
 
 static const by__http_limits limits = {.head = 1024, .body = 64, .chunks = 4};
 
@@ -65,7 +66,49 @@ static void test_table(void **state)
         {"GET /a%00b HTTP/1.1\r\n" HOST "\r\n", 400},
         {"GET /a%ffb HTTP/1.1\r\n" HOST "\r\n", 400}, /* not UTF-8 */
         {"GET /a%2 HTTP/1.1\r\n" HOST "\r\n", 400},
-        {"GET /..a?x=%zz HTTP/1.1\r\n" HOST "\r\n", 200},
+        {"GET /..a?x=%41 HTTP/1.1\r\n" HOST "\r\n", 200},
+        {"GET /?a=1&b=1&&ab=1&c HTTP/1.1\r\n" HOST "\r\n", 200},
+        {"GET /?x=%zz HTTP/1.1\r\n" HOST "\r\n", 400},
+        {"GET /?x=%0 HTTP/1.1\r\n" HOST "\r\n", 400},
+        {"GET /?x=%00 HTTP/1.1\r\n" HOST "\r\n", 400},
+        {"GET /?a=1&a=2 HTTP/1.1\r\n" HOST "\r\n", 400},
+        {"GET /?a=1&b&%61=2 HTTP/1.1\r\n" HOST "\r\n", 400},
+        {"GET /?a&a= HTTP/1.1\r\n" HOST "\r\n", 400},
+        {"GET * HTTP/1.1\r\n" HOST "\r\n", 400},
+        {"CONNECT a:80 HTTP/1.1\r\n" HOST "\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: a:8080\r\n\r\n", 200},
+        {"GET / HTTP/1.1\r\nHost: a_b.example\r\n\r\n", 200},
+        {"GET / HTTP/1.1\r\nHost: [::1]:65535\r\n\r\n", 200},
+        {"GET / HTTP/1.1\r\nHost: \r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: :80\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: a:\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: a:65536\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: a:0080000\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: a:80a\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: a:-1\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: a:80:80\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: localhost:80@evil.example\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: a%2e\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: a\xc3\xa4\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: [::1\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: [::1].evil.example\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: [127.0.0.1]\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: [fe80::1%25lo]\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: [evil.example]\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: ::1\r\n\r\n", 400},
+        {"GET / HTTP/1.0\r\nHost: a@b\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\n" HOST "Authorization: a\r\nAuthorization: a\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\n" HOST "X-Api-Key: a\r\nx-api-key: b\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\n" HOST "Content-Type: a/b\r\nContent-Type: a/b\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\n" HOST "Origin: a\r\nOrigin: b\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\n" HOST "Idempotency-Key: a\r\nIdempotency-Key: b\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\n" HOST "Upgrade: h2c\r\nUpgrade: websocket\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\n" HOST "Upgrade: h2c, websocket\r\n\r\n", 501},
+        {"GET / HTTP/1.1\r\n" HOST "Upgrade: h2c\r\n\r\n", 200},
+        {"GET / HTTP/1.1\r\n" HOST "Accept: a\r\nAccept: b\r\n\r\n", 200},
         {"GET / HTTP/1.1\n" HOST "\r\n", 400},
         {"GET / HTTP/1.1\r\nHost: a\n\r\n", 400},
         {"GET / HTTP/1.1\r\nHost: a\rb\r\n\r\n", 400},
@@ -130,6 +173,35 @@ static void test_limits(void **state)
     assert_int_equal(status_of("GET / HTTP/1.1\r\nHost: a\0b\r\n\r\n", 29, 7), 400);
 }
 
+/* Values of a query; the parser has refused what is malformed. */
+static void test_query(void **state)
+{
+    static const struct {
+        const char *query;
+        const char *value; /* NULL: there is none */
+    } rows[] = {{"a=b", "b"},     {"x=1&a=b+c%2B", "b c+"},
+                {"%61=b", "b"},   {"a", ""},
+                {"aa=b", NULL},   {"", NULL},
+                {"b=a=1", NULL},  {"&&a=1", "1"},
+                {"a=b=c", "b=c"}, {"a=12345678", NULL},
+                {"A=1", NULL}};
+    char value[8];
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        long length = by__query_value(value, sizeof value, rows[i].query, "a");
+        assert_true(by__query_valid(rows[i].query));
+        assert_int_equal(length, rows[i].value == NULL ? -1 : (long)strlen(rows[i].value));
+        assert_true(length < 0 || strcmp(value, rows[i].value) == 0);
+    }
+    char many[4 * (BY__QUERY_MOST + 1) + 1] = "";
+    for (int i = 0; i < BY__QUERY_MOST; i++) {
+        (void)snprintf(many + 4 * i, sizeof many - (size_t)(4 * i), "%03d&", i);
+    }
+    assert_true(by__query_valid(many));
+    (void)snprintf(many + 4 * BY__QUERY_MOST, 5, "abc&");
+    assert_false(by__query_valid(many));
+}
+
 static void test_parts(void **state)
 {
     static const char text[] = "POST /v1/a%2Fb?x=1 HTTP/1.1\r\nHOST: h\r\nX-Key:  v w \t\r\n"
@@ -141,6 +213,7 @@ static void test_parts(void **state)
     assert_int_equal(by__http_parser_take(p, text, strlen(text), &used), BY__HTTP_HEAD);
     assert_int_equal(used, strlen(text) - 8);
     assert_string_equal(by__http_parser_request(p)->path, "/v1/a/b");
+    assert_int_equal(by__http_parser_request(p)->plain, 5);
     size_t head = used;
     assert_int_equal(by__http_parser_take(p, text + head, strlen(text) - head, &used),
                      BY__HTTP_DONE);
@@ -182,7 +255,7 @@ static void test_continue(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_table), cmocka_unit_test(test_limits),
-                                       cmocka_unit_test(test_parts),
+                                       cmocka_unit_test(test_parts), cmocka_unit_test(test_query),
                                        cmocka_unit_test(test_continue)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,12 +109,14 @@ void by__reply_json(by__gateway *g, by__exchange *x, int status, json_t *value)
 
 /* ---- routing and access control ---- */
 
-static bool fits(const by__route *row, const char *path)
+/* The part of a path that names a route is not encoded: a proxy that opens some routes only may not
+ * decode it. */
+static bool fits(const by__route *row, const char *path, size_t plain)
 {
     size_t length = strlen(row->path);
-    return length > 1 && row->path[length - 1] == '/'
+    return plain >= length && length > 1 && row->path[length - 1] == '/'
                ? strncmp(path, row->path, length) == 0 && path[length] != 0
-               : strcmp(path, row->path) == 0;
+               : plain >= length && strcmp(path, row->path) == 0;
 }
 
 /* Size of a list of methods. */
@@ -129,7 +131,7 @@ static const by__route *find_route(const by__http_request *r, char allowed[METHO
     allowed[0] = '\0';
     for (size_t i = 0; i < by__route_count; i++) {
         const by__route *row = &by__routes[i];
-        if (!fits(row, r->path)) {
+        if (!fits(row, r->path, r->plain)) {
             continue;
         }
         if (strcmp(method, row->method) == 0) {
@@ -185,6 +187,13 @@ static bool takes_host(const by__gateway *g, const by__route *route, const by__h
 {
     return (route != NULL && route->scope == BY__SCOPE_NONE) || g->keys != NULL ||
            g->options.insecure || strncmp(g->options.listen, "unix:", 5) == 0 || has_own_host(r);
+}
+
+/* Without keys, nothing else tells a page of another site from a program of this machine. */
+static bool is_forged(const by__gateway *g, const by__http_request *r)
+{
+    static const by_serve_cors_config nobody = {0};
+    return by__cors_forged(g->options.config == NULL ? &nobody : &g->options.config->cors, r);
 }
 
 /* Creates the record of an exchange without its trace; given: the id that the client gave, NULL for
@@ -346,6 +355,9 @@ bool by__gateway_head(void *user, by__exchange *x, const by__http_request *r)
         by__reply_error(g, x, 403, "host_not_allowed", NULL,
                         "without keys, Host must be localhost or an IP address; start the server "
                         "with --keys, or with --insecure to serve other names");
+    } else if (g->keys == NULL && is_forged(g, r)) {
+        by__reply_error(g, x, 403, "origin_not_allowed", NULL,
+                        "a page of another site sends this; cors.origins lists those that may");
     } else if (route == NULL && allowed[0] != '\0') {
         by__exchange_header(x, "Allow", allowed);
         (void)snprintf(message, sizeof message, "this route takes %s", allowed);

@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "base/base64.h"
-#include "base/hex.h"
 #include "serve/fields.h"
 #include "serve/gateway/gateway.h"
 #include "serve/http/multipart.h"
+#include "serve/http/query.h"
 #include "serve/messages.h"
 
 #define MOST_NAME 255
@@ -43,23 +43,8 @@ static json_t *base64_of(const char *data, size_t length)
 json_t *by__query_model(const char *query)
 {
     char name[MOST_NAME + 1];
-    size_t n = 0;
-    while (*query != '\0' && strncmp(query, "model=", 6) != 0) {
-        query += strcspn(query, "&");
-        query += *query == '&';
-    }
-    for (query += *query == '\0' ? 0 : 6; *query != '\0' && *query != '&'; query++) {
-        char c = *query == '+' ? ' ' : *query;
-        if (c == '%' && by__hex_digit(query[1]) >= 0 && by__hex_digit(query[2]) >= 0) {
-            c = (char)(by__hex_digit(query[1]) * 16 + by__hex_digit(query[2]));
-            query += 2;
-        }
-        if (n == MOST_NAME) {
-            return NULL;
-        }
-        name[n++] = c;
-    }
-    return n > 0 ? json_stringn(name, n) : NULL;
+    long length = by__query_value(name, sizeof name, query, "model");
+    return length > 0 ? json_stringn(name, (size_t)length) : NULL;
 }
 
 static by_status read_image(json_t **out, const by__http_request *request, by_error *error)
@@ -96,6 +81,8 @@ static by_status read_parts(json_t **out, const by__http_request *request, by_er
                 json_array_append_new(images, base64_of(p->data, p->length)) != 0) {
                 status = by_error_set(error, BY_EMEMORY, "out of memory: an image");
             }
+        } else if (json_object_get(body, p->name) != NULL) {
+            status = by_error_set(error, BY_EARG, "the field '%s' comes twice", p->name);
         } else if (strcmp(p->name, "rows") == 0) {
             status = by__body_parse(&value, p->data, p->length, error);
             if (status == BY_OK) {

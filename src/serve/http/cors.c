@@ -31,6 +31,29 @@ void by__cors_allow(const by_serve_cors_config *config, by__exchange *x, const b
     }
 }
 
+/* True if an origin ("http://HOST:PORT") is the server as this request names it. */
+static bool is_own(const char *origin, const by__http_request *r)
+{
+    const char *host = by__http_header_of(r, "host");
+    const char *name = strstr(origin, "://");
+    return host != NULL && name != NULL && strcasecmp(name + 3, host) == 0;
+}
+
+bool by__cors_forged(const by_serve_cors_config *config, const by__http_request *r)
+{
+    const char *site = by__http_header_of(r, "sec-fetch-site");
+    const char *origin = by__http_header_of(r, "origin");
+    if (strcmp(r->method, "POST") != 0 || by__http_is_type(r, "application/json") ||
+        allowed(config, r) != NULL) {
+        return false;
+    }
+    if (site != NULL) {
+        /* none: the user has typed the address */
+        return strcmp(site, "same-origin") != 0 && strcmp(site, "none") != 0;
+    }
+    return origin != NULL && !is_own(origin, r);
+}
+
 bool by__cors_preflight(const by_serve_cors_config *config, by__exchange *x,
                         const by__http_request *r)
 {

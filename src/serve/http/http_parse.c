@@ -5,6 +5,8 @@
 
 #include "base/base.h"
 #include "base/hex.h"
+#include "serve/http/ip_network.h"
+#include "serve/http/query.h"
 
 typedef enum phase {
     IN_HEAD,
@@ -61,10 +63,11 @@ static bool is_visible(unsigned char c)
 /* ---- the request line ---- */
 
 /* Decodes %XX once, in place. Paths that still contain escapes, lead upwards, or are ambiguous are
- * refused. */
-static bool decode_path(char *path)
+ * refused. *plain: by__http_request's. */
+static bool decode_path(char *path, size_t *plain)
 {
     char *out = path;
+    *plain = strcspn(path, "%");
     for (const char *in = path; *in != '\0'; in++) {
         int c = (unsigned char)*in;
         if (c == '%') {
@@ -118,8 +121,11 @@ static bool parse_request_line(by__http_parser *p, char *line)
     if (query != NULL) {
         *query++ = '\0';
     }
-    if (target[0] != '/' || !decode_path(target)) {
+    if (target[0] != '/' || !decode_path(target, &p->request.plain)) {
         return bad(p, 400, "the target is not an absolute path");
+    }
+    if (query != NULL && !by__query_valid(query)) {
+        return bad(p, 400, "the query has a name twice, more than 64, or a broken escape");
     }
     p->request.method = line;
     p->request.path = target;
@@ -205,6 +211,73 @@ static bool has_word(const char *list, const char *word)
     return false;
 }
 
+/* RFC 3986, section 3.2.2, without escapes, which the names of hosts do not need. */
+static bool is_host_byte(unsigned char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           (c != 0 && strchr("-._~!$&'()*+,;=", c) != NULL);
+}
+
+/* NAME, ADDRESS or [ADDRESS OF IPV6], and :PORT or nothing (RFC 9110, section 7.2). */
+static bool is_host(const char *host)
+{
+    char name[INET6_ADDRSTRLEN];
+    struct in6_addr address;
+    size_t length = 0;
+    if (host[0] == '[') {
+        length = strcspn(++host, "]");
+        if (host[length] != ']' || length >= sizeof name) {
+            return false;
+        }
+        memcpy(name, host, length);
+        name[length] = '\0';
+        if (strchr(name, ':') == NULL || !by__network_read_address(&address, name)) {
+            return false;
+        }
+        length++;
+    } else {
+        while (is_host_byte((unsigned char)host[length])) {
+            length++;
+        }
+        if (length == 0) {
+            return false;
+        }
+    }
+    if (host[length] == '\0') {
+        return true;
+    }
+    const char *port = host + length + 1;
+    size_t digits = strspn(port, "0123456789");
+    return host[length] == ':' && digits >= 1 && digits <= 5 && port[digits] == '\0' &&
+           strtol(port, NULL, 10) <= 65535;
+}
+
+/* Headers that have one value: of two, programs take the first, the last, or a list. Those that
+ * frame the message are checked with it. */
+static bool parse_singles(by__http_parser *p)
+{
+    static const char *const singles[] = {"authorization",  "x-api-key",
+                                          "content-type",   "content-encoding",
+                                          "origin",         "upgrade",
+                                          "sec-fetch-site", "idempotency-key",
+                                          "last-event-id",  "access-control-request-method"};
+    const char *host = NULL;
+    const char *ignored = NULL;
+    size_t hosts = count_header(&p->request, "host", &host);
+    if (hosts > 1 || (hosts == 0 && !p->request.old)) {
+        return bad(p, 400, "exactly one Host is needed");
+    }
+    if (hosts == 1 && !is_host(host)) {
+        return bad(p, 400, "Host is not a name or an address, with a port or without");
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(singles); i++) {
+        if (count_header(&p->request, singles[i], &ignored) > 1) {
+            return bad(p, 400, "a header that has one value comes twice");
+        }
+    }
+    return true;
+}
+
 /* Determines the length of the body (RFC 9112, section 6.3). */
 static bool parse_framing(by__http_parser *p)
 {
@@ -214,10 +287,6 @@ static bool parse_framing(by__http_parser *p)
     const char *text = NULL;
     size_t lengths = count_header(r, "content-length", &length);
     size_t codings = count_header(r, "transfer-encoding", &coding);
-    size_t hosts = count_header(r, "host", &text);
-    if (hosts > 1 || (hosts == 0 && !r->old)) {
-        return bad(p, 400, "exactly one Host is needed");
-    }
     for (size_t i = 0; i < r->header_count; i++) { /* lines of one name are one list */
         if (strcmp(r->headers[i].name, "connection") == 0 &&
             has_word(r->headers[i].value, "close")) {
@@ -229,7 +298,7 @@ static bool parse_framing(by__http_parser *p)
         return bad(p, 417, "only 100-continue can be expected");
     }
     p->waits = expects == 1 && !r->old;
-    if (count_header(r, "upgrade", &text) > 0 && strncasecmp(text, "websocket", 9) == 0) {
+    if (count_header(r, "upgrade", &text) > 0 && strcasestr(text, "websocket") != NULL) {
         return bad(p, 501, "the protocol cannot be changed");
     }
     if (codings > 0) {
@@ -280,7 +349,7 @@ static bool parse_head(by__http_parser *p)
         first = false;
         line = stop + 2;
     }
-    return parse_framing(p);
+    return parse_singles(p) && parse_framing(p);
 }
 
 /* Handles one byte of the head. CR and LF come together and only at the end of a line. */

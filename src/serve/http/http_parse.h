@@ -3,7 +3,8 @@
  * Everything that two programs could read in two ways is refused, since such differences let
  * requests be smuggled past a proxy: lines end with CR LF only, no space before the colon of a
  * header, no folded lines, a content length is one number of digits and never comes together with
- * chunks, chunks have no extensions and no trailers. Head, headers, chunks and body are bounded
+ * chunks, chunks have no extensions and no trailers, a header that has one value comes once, Host is
+ * a name or an address with a port or without, and a query has no name twice. Head, headers, chunks and body are bounded
  * before memory is allocated for them. */
 #ifndef BY_SERVE_HTTP_PARSE_H
 #define BY_SERVE_HTTP_PARSE_H
@@ -30,7 +31,8 @@ typedef struct by__http_request {
     const char *method;
     /* percent-decoded once; begins with '/', contains no "..", no '\' and no '%' */
     const char *path;
-    const char *query; /* not decoded, without '?'; "" for none */
+    size_t plain;      /* bytes of the path before the first that was encoded */
+    const char *query; /* not decoded, without '?'; "" for none; valid (query.h) */
     by__http_header headers[BY__HTTP_HEADERS];
     size_t header_count;
     const char *body; /* followed by a NUL that is not counted */

@@ -11,45 +11,156 @@ static by_status broken(by_error *error, const char *what)
     return by_error_set(error, BY_EARG, "the multipart body %s", what);
 }
 
+/* ---- parameters of a header's value: TYPE; NAME=VALUE; NAME="VALUE" ---- */
+
+typedef struct parameter {
+    const char *name;
+    size_t name_length;
+    const char *value; /* without quotes, and with the escapes that it has */
+    size_t length;
+} parameter;
+
+static const char *skip_blanks(const char *at, const char *end)
+{
+    while (at < end && (*at == ' ' || *at == '\t')) {
+        at++;
+    }
+    return at;
+}
+
+static const char *skip_token(const char *at, const char *end)
+{
+    while (at < end && (unsigned char)*at > ' ' && *at != 0x7f &&
+           strchr("()<>@,;:\\\"/[]?={}", *at) == NULL) {
+        at++;
+    }
+    return at;
+}
+
+/* Takes the parameter at *at, which is a ';' or the end, and moves *at behind it. Returns 1; 0: there
+ * is none; -1: malformed. */
+static int take_parameter(parameter *out, const char **at, const char *end)
+{
+    const char *s = skip_blanks(*at, end);
+    if (s == end) {
+        return 0;
+    }
+    if (*s != ';') {
+        return -1;
+    }
+    out->name = skip_blanks(s + 1, end);
+    s = skip_token(out->name, end);
+    out->name_length = (size_t)(s - out->name);
+    if (out->name_length == 0 || s == end || *s != '=') {
+        return -1;
+    }
+    bool quoted = ++s < end && *s == '"';
+    out->value = quoted ? ++s : s;
+    if (quoted) {
+        while (s < end && *s != '"') {
+            s += *s == '\\' && end - s > 1 ? 2 : 1;
+        }
+        if (s >= end) {
+            return -1;
+        }
+    } else {
+        s = skip_token(s, end);
+    }
+    out->length = (size_t)(s - out->value);
+    *at = s + quoted;
+    return quoted || out->length > 0 ? 1 : -1;
+}
+
+/* Finds the one parameter of a name. Returns false if it is not there, comes twice, or the value is
+ * malformed. */
+static bool find_parameter(parameter *out, const char *at, const char *end, const char *name)
+{
+    parameter next;
+    int code;
+    size_t count = 0;
+    while ((code = take_parameter(&next, &at, end)) > 0) {
+        if (next.name_length == strlen(name) &&
+            strncasecmp(next.name, name, next.name_length) == 0) {
+            *out = next;
+            count++;
+        }
+    }
+    return code == 0 && count == 1;
+}
+
 /* Makes "--" and the boundary. */
 static by_status find_boundary(char out[MOST_BOUNDARY + 3], const char *type, by_error *error)
 {
-    const char *at = strcasestr(type, "boundary=");
-    at = at == NULL ? "" : at + strlen("boundary=");
-    bool quoted = *at == '"';
-    at += quoted;
-    size_t length = quoted ? strcspn(at, "\"") : strcspn(at, "; \t");
-    if (length < 1 || length > MOST_BOUNDARY || (quoted && at[length] != '"')) {
-        return broken(error, "has a Content-Type without a boundary of 1 to 70 characters");
+    const char *end = type + strlen(type);
+    parameter found = {0};
+    bool good = find_parameter(&found, type + strcspn(type, "; \t"), end, "boundary") &&
+                found.length >= 1 && found.length <= MOST_BOUNDARY &&
+                found.value[found.length - 1] != ' ';
+    for (size_t i = 0; good && i < found.length; i++) {
+        char c = found.value[i];
+        good = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+               strchr("'()+_,-./:=? ", c) != NULL;
+    }
+    if (!good) {
+        return broken(error, "has a Content-Type without one boundary of 1 to 70 characters");
     }
     memcpy(out, "--", 2);
-    memcpy(out + 2, at, length);
-    out[length + 2] = '\0';
+    memcpy(out + 2, found.value, found.length);
+    out[found.length + 2] = '\0';
     return BY_OK;
 }
 
-/* Finds the parameter `name` in the Content-Disposition of a part. */
+/* ---- heads of parts ---- */
+
+/* The value of a header's line, if it is that header; NULL: it is another one. */
+static const char *value_of(const char *line, const char *end, const char *name)
+{
+    size_t length = strlen(name);
+    return (size_t)(end - line) > length && line[length] == ':' &&
+                   strncasecmp(line, name, length) == 0
+               ? skip_blanks(line + length + 1, end)
+               : NULL;
+}
+
+static bool is_word(const char *at, const char *end, const char *word)
+{
+    size_t length = strlen(word);
+    return (size_t)(end - at) >= length && strncasecmp(at, word, length) == 0 &&
+           skip_token(at, end) == at + length;
+}
+
+/* Finds the name of a part in its Content-Disposition. */
 static by_status find_name(char out[64], const char *head, size_t length, by_error *error)
 {
-    static const char begin[] = "content-disposition:";
+    static const char *const codings[] = {"binary", "8bit", "7bit"};
     const char *end = head + length;
+    parameter name = {0};
+    size_t count = 0;
     while (head < end) {
-        const char *line_end = memmem(head, (size_t)(end - head), "\r\n", 2);
-        size_t n = (size_t)((line_end == NULL ? end : line_end) - head);
-        if (n > sizeof begin && strncasecmp(head, begin, sizeof begin - 1) == 0) {
-            const char *at = memmem(head, n, " name=\"", 7);
-            const char *quote =
-                at == NULL ? NULL : memchr(at + 7, '"', (size_t)(head + n - at - 7));
-            size_t size = quote == NULL ? 0 : (size_t)(quote - at - 7);
-            if (quote != NULL && size < 64 && memchr(at + 7, '\0', size) == NULL) {
-                memcpy(out, at + 7, size);
-                out[size] = '\0';
-                return BY_OK;
-            }
+        const char *stop = memmem(head, (size_t)(end - head), "\r\n", 2);
+        stop = stop == NULL ? end : stop;
+        const char *value = value_of(head, stop, "content-disposition");
+        const char *coding = value_of(head, stop, "content-transfer-encoding");
+        bool known = coding == NULL;
+        if (value != NULL && (!is_word(value, stop, "form-data") ||
+                              !find_parameter(&name, value + strlen("form-data"), stop, "name"))) {
+            return broken(error, "has a part without one name");
         }
-        head += n + (line_end == NULL ? 0 : 2);
+        for (size_t i = 0; i < BY_ARRAY_LENGTH(codings) && !known; i++) {
+            known = is_word(coding, stop, codings[i]);
+        }
+        if (!known) {
+            return broken(error, "has a part with a Content-Transfer-Encoding: send it as it is");
+        }
+        count += value != NULL;
+        head = stop + (stop == end ? 0 : 2);
     }
-    return broken(error, "has a part without a name of at most 63 characters");
+    if (count != 1 || name.length >= 64 || memchr(name.value, '\0', name.length) != NULL) {
+        return broken(error, "has a part without one name of at most 63 characters");
+    }
+    memcpy(out, name.value, name.length);
+    out[name.length] = '\0';
+    return BY_OK;
 }
 
 by_status by__multipart_split(by__multipart_part parts[BY__MULTIPART_MOST], size_t *count,
@@ -79,7 +190,8 @@ by_status by__multipart_split(by__multipart_part parts[BY__MULTIPART_MOST], size
             return broken(error, "has a part without an end");
         }
         if (*count == BY__MULTIPART_MOST) {
-            return broken(error, "has more parts than the 264 that are read");
+            return by_error_set(error, BY_EARG, "the multipart body has more than %d parts",
+                                BY__MULTIPART_MOST);
         }
         by__multipart_part *part = &parts[*count];
         BY_TRY(find_name(part->name, head, data > head ? (size_t)(data - head) : 0, error));

@@ -14,7 +14,9 @@ typedef struct by__multipart_part {
 } by__multipart_part;
 
 /* Splits a body by the boundary in its Content-Type; the parts point into the body. BY_EARG, with a
- * sentence for the client: the body is malformed, or has more than BY__MULTIPART_MOST parts. */
+ * sentence for the client: the body is malformed, or has more than BY__MULTIPART_MOST parts. What
+ * programs read differently is malformed: a parameter that comes twice, a part that is encoded or
+ * no form-data. */
 by_status by__multipart_split(by__multipart_part parts[BY__MULTIPART_MOST], size_t *count,
                               const char *type, const char *body, size_t length, by_error *error);
 
