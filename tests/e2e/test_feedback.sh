@@ -87,9 +87,16 @@ check_both() {
     errors 1 -
     say_of "$two" app "$id" '"rating":0.5'
     counts 'version_rating_mean{model="houses"' 0.5 -
+    # Whoever has another key has not been given this answer: where it is known so, and where it is not.
+    curl -s -o answer -w '%{http_code}' -H "Authorization: Bearer other" -H 'Content-Type: application/json' \
+        "$one/v1/feedback" -d "{\"id\":\"$id\",\"index\":1,\"label\":9}" >code
+    [ "$(cat code)" = 404 ] || fail "$(cat code answer)"
+    say_of "$two" other "$id" '"index":1,"label":9,"rating":-9'
+    unmatched other_key 1 0
     # What was received is counted, and kept, where it was.
-    counts 'total{kind="label"}' 1 2
-    [ "$(wc -l <two.kept/feedback-000001.jsonl)" = 3 ] || fail "$(cat two.kept/*)"
+    counts 'version_rating_mean{model="houses"' 0.5 -
+    counts 'total{kind="label"}' 1 3
+    [ "$(wc -l <two.kept/feedback-000001.jsonl)" = 4 ] || fail "$(cat two.kept/*)"
     # An answer of a gateway that is gone, and one that its gateway does not know.
     say_of "$two" app "pred-$none" '"label":1'
     unmatched unknown_id 0 1

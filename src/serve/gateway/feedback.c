@@ -118,6 +118,7 @@ void by__feedback_answer(by__feedback *feedback, const by__call *call)
 void by__feedback_take(by__feedback *feedback, const json_t *message)
 {
     const by__opinion o = {.id = by__get_text(message, "id"),
+                           .key = by__get_text(message, "key"),
                            .index = by__get_integer(message, "index"),
                            .label = json_object_get(message, "label"),
                            .rating = json_object_get(message, "rating")};
@@ -140,9 +141,9 @@ static void pass(by__feedback *f, const by__opinion *o, const char *tag)
 {
     by__gateway *g = f->gateway;
     bool can = g->broker.ready && f->passing < MOST_PASSING;
-    json_t *m = can ? json_pack("{ss ss% ss sI sO* sO*}", "t", "feedback", "to", tag,
-                                (size_t)BY__TAG, "id", o->id, "index", (json_int_t)o->index,
-                                "label", o->label, "rating", o->rating)
+    json_t *m = can ? json_pack("{ss ss% ss ss sI sO* sO*}", "t", "feedback", "to", tag,
+                                (size_t)BY__TAG, "id", o->id, "key", o->key, "index",
+                                (json_int_t)o->index, "label", o->label, "rating", o->rating)
                     : NULL;
     if (m != NULL && by__broker_link_send(&g->broker, m)) {
         f->passing++;
@@ -232,13 +233,13 @@ static bool add_text(json_t *record, const char *key, const char *text)
 }
 
 /* NULL: out of memory. */
-static json_t *record_of(const asked *a, const char *key)
+static json_t *record_of(const asked *a)
 {
     const by__opinion *o = &a->opinion;
     char now[24];
     by__utc_now(now);
-    json_t *record = json_pack("{ss ss ss sO* sO*}", "time", now, "id", o->id, "key", key, "label",
-                               o->label, "rating", o->rating);
+    json_t *record = json_pack("{ss ss ss sO* sO*}", "time", now, "id", o->id, "key", o->key,
+                               "label", o->label, "rating", o->rating);
     if (!add_text(record, "model", a->model) || !add_text(record, "comment", a->comment) ||
         (o->index >= 0 && json_object_set_new(record, "index", json_integer(o->index)) != 0)) {
         json_decref(record);
@@ -262,14 +263,13 @@ static void count(by__feedback *f, const by__opinion *o)
     }
 }
 
-static by_status keep(by__feedback *f, by__exchange *x, const asked *a, const char *key,
-                      by_error *error)
+static by_status keep(by__feedback *f, by__exchange *x, const asked *a, by_error *error)
 {
     waiting *w;
     BY_TRY(by__alloc((void **)&w, 1, sizeof *w, "feedback", error));
     *w = (waiting){.waiter = {on_gone}, .exchange = x};
     (void)snprintf(w->id, sizeof w->id, "%s", a->opinion.id);
-    w->number = by__append_log_record(f->lines, record_of(a, key));
+    w->number = by__append_log_record(f->lines, record_of(a));
     if (w->number == 0) {
         free(w);
         return by_error_set(error, BY_EMEMORY,
@@ -285,7 +285,7 @@ static by_status keep(by__feedback *f, by__exchange *x, const asked *a, const ch
 void by__answer_feedback(by__gateway *g, by__exchange *x, const by__http_request *r,
                          const char *key)
 {
-    asked a = {.opinion.index = -1};
+    asked a = {.opinion.index = -1, .opinion.key = key};
     by_error error = {0};
     const char *param = NULL;
     if (g->feedback == NULL) {
@@ -301,8 +301,10 @@ void by__answer_feedback(by__gateway *g, by__exchange *x, const by__http_request
     if (status == BY_OK) {
         status = read_body(&a, body, &param, &error);
     }
-    if (status == BY_OK) {
-        status = keep(g->feedback, x, &a, key, &error);
+    if (status == BY_OK && by__quality_is_foreign(g->feedback->quality, &a.opinion)) {
+        by__reply_error(g, x, 404, "answer_not_found", "id", "the key has no such answer");
+    } else if (status == BY_OK) {
+        status = keep(g->feedback, x, &a, &error);
     }
     json_decref(body);
     if (status != BY_OK) {

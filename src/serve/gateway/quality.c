@@ -13,7 +13,7 @@
 #define MOST_VERSIONS 1000
 
 static const char *const reasons[BY__UNMATCHED] = {"unknown_id", "no_prediction", "other_type",
-                                                   "repeated", "no_broker"};
+                                                   "repeated",   "other_key",     "no_broker"};
 
 /* What is known of a version of a model. */
 typedef struct version {
@@ -45,6 +45,7 @@ typedef struct remembered {
     by__id_entry entry;
     struct remembered *later;
     version *of;
+    uint64_t key; /* hash of the name of the client's key */
     size_t count;
     prediction predictions[];
 } remembered;
@@ -113,6 +114,11 @@ void by__quality_close(by__quality **quality)
     free(q);
 }
 
+static uint64_t hash_key(const char *key)
+{
+    return key == NULL ? 0 : by__hash64(key, strlen(key));
+}
+
 /* NULL: there are too many, or no memory. */
 static version *version_of(by__quality *q, const char *model, const char *name)
 {
@@ -169,6 +175,7 @@ void by__quality_answer(by__quality *quality, const by__call *call)
         return;
     }
     a->of = v;
+    a->key = hash_key(call->key);
     a->count = count;
     for (size_t i = 0; i < count; i++) {
         a->predictions[i] = prediction_of(v, json_array_get(list, i));
@@ -221,10 +228,20 @@ static by__unmatched compare(remembered *a, int64_t index, const json_t *label)
     return BY__UNMATCHED;
 }
 
+bool by__quality_is_foreign(const by__quality *quality, const by__opinion *opinion)
+{
+    const remembered *a = find(quality, opinion->id);
+    return a != NULL && a->key != hash_key(opinion->key);
+}
+
 void by__quality_judge(by__quality *quality, const by__opinion *opinion)
 {
     const by__opinion *o = opinion;
     remembered *a = find(quality, o->id);
+    if (by__quality_is_foreign(quality, o)) {
+        by__quality_unmatched(quality, BY__OTHER_KEY, o->label != NULL);
+        return;
+    }
     if (a != NULL && o->rating != NULL) {
         by__ratings_add(&a->of->ratings, json_number_value(o->rating));
     }

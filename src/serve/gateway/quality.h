@@ -22,6 +22,7 @@ double by__ratings_mean(const by__ratings *ratings);
 /* What a client says of an answer. */
 typedef struct by__opinion {
     const char *id;
+    const char *key;      /* name of the client's key; "": none */
     int64_t index;        /* of the prediction that the label is for; -1: the only one */
     const json_t *label;  /* a text or a number; NULL: none */
     const json_t *rating; /* a number; NULL: none */
@@ -33,6 +34,7 @@ typedef enum by__unmatched {
     BY__NO_PREDICTION,
     BY__OTHER_TYPE,
     BY__REPEATED,
+    BY__OTHER_KEY, /* a client of another key has the answer */
     BY__NO_BROKER, /* another gateway may know its answer, and could not be asked */
     BY__UNMATCHED
 } by__unmatched;
@@ -44,8 +46,11 @@ void by__quality_close(by__quality **quality);
 /* Remembers the predictions of an answer, of which there are none but for /v1/predict. An answer
  * that memory is exhausted for is not remembered. */
 void by__quality_answer(by__quality *quality, const by__call *call);
+/* Returns true if the answer is remembered, and another key's. */
+bool by__quality_is_foreign(const by__quality *quality, const by__opinion *opinion);
 /* Counts a rating, and compares a label with its prediction: a class is correct if it has the text
- * of the label; a number has an error. The first label of a prediction counts. */
+ * of the label; a number has an error. The first label of a prediction counts. Nothing counts that
+ * is said of another key's answer. */
 void by__quality_judge(by__quality *quality, const by__opinion *opinion);
 /* Counts labels that are compared with nothing. */
 void by__quality_unmatched(by__quality *quality, by__unmatched reason, uint64_t labels);
