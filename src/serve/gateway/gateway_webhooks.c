@@ -12,8 +12,6 @@
 #define LOST 5.0
 /* Limit on a receiver's Retry-After. */
 #define MOST_WAIT 3600.0
-/* status 410: the receiver wants no more messages */
-#define GONE 410
 
 struct by__webhooks {
     by__gateway *gateway;
@@ -106,7 +104,7 @@ static void on_ended(void *user, by__webhook_message *message)
 {
     by__webhooks *w = user;
     w->busy--;
-    conclude(w, message, message->status == GONE);
+    conclude(w, message, message->hopeless);
     by__webhook_message_free(message);
 }
 

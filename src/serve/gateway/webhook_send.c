@@ -9,6 +9,8 @@
 #include "base/authorities.h"
 #include "base/http_client.h"
 
+/* status 410: the receiver wants no more messages */
+#define GONE 410
 /* Longest time in milliseconds that the thread waits. */
 #define LOOK 1000
 
@@ -20,6 +22,7 @@ typedef struct transfer {
     struct curl_slist *headers;
     size_t answered; /* bytes of the answer */
     bool forbidden;  /* an address was refused */
+    bool allowed;    /* another one was not */
     struct transfer *next;
 } transfer;
 
@@ -67,6 +70,7 @@ static curl_socket_t open_socket(void *user, curlsocktype purpose, struct curl_s
         t->forbidden = true;
         return CURL_SOCKET_BAD;
     }
+    t->allowed = true;
     return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 }
 
@@ -192,15 +196,19 @@ static void end(by__webhook_sender *s, CURL *curl, CURLcode code)
         (void)curl_easy_getinfo(curl, CURLINFO_RETRY_AFTER, &wait);
         m->retry_after = (double)wait;
         m->reason[0] = '\0';
-    } else if (t->forbidden) {
+        m->hopeless = m->status == GONE;
+    } else if (t->forbidden && !t->allowed) {
+        m->hopeless = true;
         (void)snprintf(m->reason, sizeof m->reason,
                        "its address is not public, nor in webhooks.networks");
     } else if (t->answered > BY__WEBHOOK_ANSWER) {
+        m->hopeless = true; /* the receiver has the message */
         (void)snprintf(m->reason, sizeof m->reason, "its answer has more than %d bytes",
                        BY__WEBHOOK_ANSWER);
     } else if (m->reason[0] == '\0') {
         (void)snprintf(m->reason, sizeof m->reason, "%s", curl_easy_strerror(code));
     }
+    m->hopeless = m->hopeless || code == CURLE_URL_MALFORMAT;
     for (transfer **at = &s->transfers; *at != NULL; at = &(*at)->next) {
         if (*at == t) {
             *at = t->next;

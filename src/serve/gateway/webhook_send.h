@@ -25,6 +25,7 @@ typedef struct by__webhook_message {
     char *body;
     /* Outcome: */
     long status;        /* HTTP status; 0: there was no answer */
+    bool hopeless;      /* another attempt would end in the same way */
     double retry_after; /* seconds that the receiver asked to wait; 0: none */
     char reason[256];   /* why there was no answer; else "" */
     struct by__webhook_message *next;
