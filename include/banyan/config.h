@@ -366,7 +366,8 @@ BY_API by_status by_config_open(by_config **out, const char *path, const char *c
  * relative to it. */
 BY_API by_status by_config_parse(by_config **out, const char *name, const char *text, size_t length,
                                  const char *const *overrides, size_t count, by_error *error);
-/* Like by_config_open for the config.yaml in a run directory. Ignores keys that the chosen kinds do
+/* Like by_config_open for the config of a run directory: config.yaml or, where the run was resumed
+ * with another one, the last of its config-STEP.yaml. Ignores keys that the chosen kinds do
  * not have, because earlier versions printed the keys of all kinds. */
 BY_API by_status by_config_open_run(by_config **out, const char *run, const char *const *overrides,
                                     size_t count, by_error *error);

@@ -41,6 +41,12 @@ BY_API const by_fact *by_run_facts_find(const by_run_facts *facts, const char *k
 /* Frees the list and zeroes it. */
 BY_API void by_run_facts_free(by_run_facts *facts);
 
+/* Removes a run directory with all its checkpoints, and its row in RUNS/registry.sqlite. Returns
+ * BY_EARG if `run` is not itself a run directory, or is a link; BY_ESTATE if a process trains it or
+ * reads one of its checkpoints, or the config of another run beside it names it. Nothing is removed
+ * then. BY_EIO if something of it cannot be removed. */
+BY_API by_status by_run_remove(const char *run, by_error *error);
+
 #ifdef __cplusplus
 }
 #endif

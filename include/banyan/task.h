@@ -160,6 +160,9 @@ struct by_task {
     const by_metric *metrics; /* [metric_count], at most BY_TASK_METRICS */
     size_t metric_count;
     bool best_by_metric; /* the first metric, not the loss, determines the best checkpoint */
+    /* Returns what the loss is, for the axis of a chart: "cross-entropy (nats per token)". NULL: a
+     * chart says "loss". */
+    const char *(*loss_label)(const by_config *config);
 
     /* Opens data. NULL: by_train and by_evaluate cannot be used. */
     by_status (*open)(by_task_data **out, const by_task_request *request, by_error *error);

@@ -210,9 +210,13 @@ typedef struct by_plot_series {
     const double *y;  /* [count]; points that are not finite (with log_y: not positive) break the
                          line */
     size_t count;
-    /* 0: the line as it is; in (0, 1): a thin raw line and an exponential moving average with
-     * weight `smooth` on the past (0.9: over about 10 points). */
+    /* 0: the line as it is; in (0, 1): a thin raw line and a smooth one, to which neighbours on
+     * both sides contribute with weights that fall by this factor (0.9: about 10 points). */
     double smooth;
+    /* Series of one group have one hue, in all charts of a page; 0: its place in the list, from
+     * 1. */
+    size_t group;
+    bool dashed; /* a dashed line in a darker shade, beside another of its group */
 } by_plot_series;
 
 /* A line chart. */
@@ -220,9 +224,10 @@ typedef struct by_plot_options {
     const char *title; /* this and the labels may be NULL */
     const char *x_label;
     const char *y_label;
-    bool log_y; /* logarithmic y axis */
-    int width;  /* pixels, or points for SVG; 200 to 10000; 0: 1200 */
-    int height; /* as width; 0: 720 */
+    bool log_y;   /* logarithmic y axis */
+    bool whole_x; /* x counts something: ticks at whole numbers only */
+    int width;    /* pixels, or points for SVG; 200 to 10000; 0: 1200 */
+    int height;   /* as width; 0: 720 */
     const by_plot_series *series;
     size_t series_count;
 } by_plot_options;

@@ -28,15 +28,26 @@ static void print_row(const sweep *s, size_t i, double ttft)
 static by_status draw(const sweep *s, const char *path, by_error *error)
 {
     by_plot_series series[] = {
-        {"decoding", s->sessions, s->decode, s->count, 0.0},
-        {"its limit", s->sessions, s->decode_limit, s->count, 0.0},
-        {"prompts", s->sessions, s->prompts, s->count, 0.0},
-        {"their limit", s->sessions, s->prompts_limit, s->count, 0.0},
+        {.name = "decoding", .x = s->sessions, .y = s->decode, .count = s->count, .group = 1},
+        {.name = "its limit",
+         .x = s->sessions,
+         .y = s->decode_limit,
+         .count = s->count,
+         .group = 1,
+         .dashed = true},
+        {.name = "prompts", .x = s->sessions, .y = s->prompts, .count = s->count, .group = 2},
+        {.name = "their limit",
+         .x = s->sessions,
+         .y = s->prompts_limit,
+         .count = s->count,
+         .group = 2,
+         .dashed = true},
     };
     by_plot_options chart = {.title = "Tokens a second of the engine",
                              .x_label = "sessions at a time",
                              .y_label = "tokens a second",
                              .log_y = true,
+                             .whole_x = true,
                              .series = series,
                              .series_count = sizeof series / sizeof series[0]};
     return by_plot_write(&chart, path, error);

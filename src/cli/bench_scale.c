@@ -141,10 +141,11 @@ static by_status draw(const curve *c, const char *path, by_error *error)
     const by_plot_series series[] = {
         {.name = "measured", .x = x, .y = measured, .count = c->count},
         {.name = "without exposed communication", .x = x, .y = hidden, .count = c->count},
-        {.name = "linear", .x = x, .y = linear, .count = c->count}};
+        {.name = "linear", .x = x, .y = linear, .count = c->count, .group = 1, .dashed = true}};
     const by_plot_options options = {.title = c->config->name,
                                      .x_label = "ranks",
                                      .y_label = label,
+                                     .whole_x = true,
                                      .series = series,
                                      .series_count = sizeof series / sizeof series[0]};
     return by_plot_write(&options, path, error);

@@ -7,7 +7,7 @@
 #include "banyan/serve.h"
 #include "banyan/track.h"
 #include "bench.h"
-#include "runs.h"
+#include "columns.h"
 
 typedef struct summary {
     double p50, p95, p99, mean;
@@ -111,8 +111,8 @@ static by_status draw(const char *path, const char *const names[CURVES],
             milliseconds[i][p] = 1e3 * values[i][p * (counts[i] - 1) / (POINTS - 1)];
         }
         if (counts[i] > 0) {
-            series[chart.series_count++] =
-                (by_plot_series){names[i], percents, milliseconds[i], POINTS, 0.0};
+            series[chart.series_count++] = (by_plot_series){
+                .name = names[i], .x = percents, .y = milliseconds[i], .count = POINTS};
         }
     }
     return by_plot_write(&chart, path, error);

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "banyan/drift_report.h"
-#include "runs.h"
+#include "columns.h"
 
 static by_status write_page(const by_drift_report *report, const char *path, by_error *error)
 {

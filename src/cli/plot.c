@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "banyan/pipeline.h"
+#include "banyan/runs.h"
 #include "banyan/track.h"
 #include "banyan/train.h"
 #include "cli.h"
@@ -51,7 +52,7 @@ typedef struct view {
 static const view views[] = {
     {"loss",
      "Loss",
-     "cross-entropy (nats per token)",
+     "loss",
      {{"train", "loss", "training", 0.9}, {"eval", "valid_loss", "held out", 0}}},
     {"throughput", "Throughput", "a second", {{"train", "tokens_per_s", "tokens", 0.5}}},
     {"norm", "Gradient norm", "norm before clipping", {{"train", "norm", "gradient", 0.9}}},
@@ -97,8 +98,24 @@ typedef struct drawing {
     by_plot_options options;
 } drawing;
 
-/* Adds the lines of one of `count` runs. */
-static by_status add_run(drawing *d, const char *run, int count, by_error *error)
+/* The loss of a chart is labelled as the runs say; "loss" if they say different things. */
+static void label_loss(drawing *d, const char *run, bool first)
+{
+    by_run_facts facts = {0};
+    bool known = by_run_facts_read(&facts, run, NULL) == BY_OK;
+    const by_fact *fact = known ? by_run_facts_find(&facts, "environment.job.loss") : NULL;
+    const char *label = fact == NULL ? "loss" : fact->value;
+    if (first) {
+        (void)snprintf(d->text, sizeof d->text, "%s", label);
+    } else if (strcmp(d->text, label) != 0) {
+        (void)snprintf(d->text, sizeof d->text, "loss");
+    }
+    d->options.y_label = d->text;
+    by_run_facts_free(&facts);
+}
+
+/* Adds the lines of the i-th of `count` runs. */
+static by_status add_run(drawing *d, const char *run, int i, int count, by_error *error)
 {
     const char *slash = strrchr(run, '/');
     by_status status = BY_OK;
@@ -114,7 +131,9 @@ static by_status add_run(drawing *d, const char *run, int count, by_error *error
                                                                     .x = c->x,
                                                                     .y = c->series.values,
                                                                     .count = c->series.count,
-                                                                    .smooth = line->smooth};
+                                                                    .smooth = line->smooth,
+                                                                    .group = (size_t)i + 1,
+                                                                    .dashed = k > 0};
         } else {
             by_series_free(&c->series);
             free(c->x);
@@ -127,16 +146,21 @@ static by_status add_run(drawing *d, const char *run, int count, by_error *error
 static by_status open_drawing(drawing *d, char **runs, int count, bool log_y, by_error *error)
 {
     by_status status = BY_OK;
+    bool is_loss = strcmp(d->view.name, "loss") == 0;
     d->options = (by_plot_options){.title = d->view.title,
                                    .x_label = "step",
                                    .y_label = d->view.y_label,
-                                   .log_y = log_y && strcmp(d->view.name, "loss") == 0,
+                                   .log_y = log_y && is_loss,
+                                   .whole_x = true,
                                    .series = d->series};
     for (int i = 0; i < count && status == BY_OK; i++) {
         char *run = NULL;
         status = by_run_find(&run, runs[i], error);
         if (status == BY_OK) {
-            status = add_run(d, run, count, error);
+            status = add_run(d, run, i, count, error);
+        }
+        if (status == BY_OK && is_loss) {
+            label_loss(d, run, i == 0);
         }
         free(run);
     }

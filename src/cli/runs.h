@@ -1,9 +1,10 @@
-/* The subcommands of `banyan runs` except listing, one file each; runs.c has the command. */
+/* The subcommands of `banyan runs`, one file each; runs.c has the command. */
 #ifndef BY_CLI_RUNS_H
 #define BY_CLI_RUNS_H
 
 #include "banyan/runs.h"
-#include "cli.h"
+#include "banyan/track.h"
+#include "columns.h"
 
 /* banyan runs show RUN (runs_facts.c). Like the others, returns an exit code. */
 int cli_show_run(const char *run, bool json);
@@ -19,8 +20,16 @@ int cli_tag_run(const char *run, char **assignments, int count, bool json);
 /* banyan runs sync RUN (runs_sync.c). `server` NULL: the one in the config. */
 int cli_sync_run(const char *run, const char *server);
 
-/* Prints text in a table cell. Tabs, line breaks and backslashes are escaped, so that a row stays
- * on one line. */
-void cli_print_cell(const char *text);
+/* The order of a list: by a column, or by the newest value of a fact of each run. */
+typedef struct cli_runs_order {
+    const char *key; /* NULL: newest first */
+    bool reverse;
+} cli_runs_order;
+
+/* banyan runs ls [DIR] (runs_ls.c). */
+by_status cli_list_runs(const char *directory, const by_run_query *query, const char *tag,
+                        const cli_runs_order *order, bool json, by_error *error);
+/* banyan runs delete RUN... (runs_delete.c). */
+int cli_delete_runs(char **runs, int count, bool yes);
 
 #endif

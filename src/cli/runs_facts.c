@@ -8,22 +8,6 @@
 #include "banyan/train.h"
 #include "runs.h"
 
-void cli_print_cell(const char *text)
-{
-    for (const char *p = text; *p != '\0'; p++) {
-        unsigned char c = (unsigned char)*p;
-        if (c == '\t' || c == '\n' || c == '\\') {
-            printf("\\%c", c == '\t' ? 't' : c == '\n' ? 'n' : '\\');
-        } else if (c < 0x20 || c == 0x7f) {
-            printf("\\x%02x", c);
-        } else if (c == 0xc2 && (unsigned char)p[1] >= 0x80 && (unsigned char)p[1] < 0xa0) {
-            printf("\\x%02x", (unsigned char)*++p); /* a C1 control character */
-        } else {
-            putchar(c);
-        }
-    }
-}
-
 static by_status read_facts(by_run_facts *out, const char *path, by_error *error)
 {
     char *run;
@@ -58,6 +42,20 @@ static void print_json_facts(const by_run_facts *facts)
     printf("}\n");
 }
 
+static by_status print_facts(const by_run_facts *facts, by_error *error)
+{
+    cli_columns rows;
+    if (!cli_columns_begin(&rows)) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: facts of a run");
+    }
+    for (size_t i = 0; i < facts->count; i++) {
+        cli_columns_cell(&rows, facts->items[i].key);
+        cli_columns_cell(&rows, facts->items[i].value);
+        cli_columns_row(&rows);
+    }
+    return cli_columns_print(&rows, error);
+}
+
 int cli_show_run(const char *run, bool json)
 {
     by_run_facts facts;
@@ -68,14 +66,9 @@ int cli_show_run(const char *run, bool json)
     if (json) {
         print_json_facts(&facts);
     }
-    for (size_t i = 0; i < facts.count && !json; i++) {
-        cli_print_cell(facts.items[i].key);
-        printf("\t");
-        cli_print_cell(facts.items[i].value);
-        printf("\n");
-    }
+    by_status status = json ? BY_OK : print_facts(&facts, &error);
     by_run_facts_free(&facts);
-    return CLI_DONE;
+    return status == BY_OK ? CLI_DONE : cli_fail(&cli_runs, &error);
 }
 
 /* ---- several runs ---- */
@@ -168,37 +161,54 @@ static bool differs(const table *t, const char *key)
     return false;
 }
 
+static void print_json_row(const table *t, const char *key)
+{
+    printf("{\"key\":");
+    cli_print_json_string(key);
+    for (size_t i = 0; i < t->count; i++) {
+        printf(i == 0 ? ",\"values\":[" : ",");
+        print_json_value(by_run_facts_find(&t->runs[i], key));
+    }
+    printf("]}\n");
+}
+
+static void add_row(cli_columns *rows, const table *t, const char *key)
+{
+    cli_columns_cell(rows, key);
+    for (size_t i = 0; i < t->count; i++) {
+        const by_fact *fact = by_run_facts_find(&t->runs[i], key);
+        cli_columns_cell(rows, fact == NULL ? "" : fact->value);
+    }
+    cli_columns_row(rows);
+}
+
 int cli_compare_runs(char **runs, int count, bool all, bool json)
 {
     table t;
+    cli_columns rows = {0};
     by_error error = {0};
     if (open_table(&t, (const char *const *)runs, (size_t)count, false, &error) != BY_OK) {
         return cli_fail(&cli_runs, &error);
     }
-    for (size_t k = 0; k < t.key_count; k++) {
+    by_status status = BY_OK;
+    if (!json && !cli_columns_begin(&rows)) {
+        status = by_error_set(&error, BY_EMEMORY, "out of memory: facts of runs");
+    }
+    for (size_t k = 0; k < t.key_count && status == BY_OK; k++) {
         if (!all && !differs(&t, t.keys[k])) {
             continue;
         }
-        printf(json ? "{\"key\":" : "");
         if (json) {
-            cli_print_json_string(t.keys[k]);
+            print_json_row(&t, t.keys[k]);
         } else {
-            cli_print_cell(t.keys[k]);
+            add_row(&rows, &t, t.keys[k]);
         }
-        for (size_t i = 0; i < t.count; i++) {
-            const by_fact *fact = by_run_facts_find(&t.runs[i], t.keys[k]);
-            if (json) {
-                printf(i == 0 ? ",\"values\":[" : ",");
-                print_json_value(fact);
-            } else {
-                printf("\t");
-                cli_print_cell(fact == NULL ? "" : fact->value);
-            }
-        }
-        printf(json ? "]}\n" : "\n");
+    }
+    if (status == BY_OK && !json) {
+        status = cli_columns_print(&rows, &error);
     }
     free_table(&t);
-    return CLI_DONE;
+    return status == BY_OK ? CLI_DONE : cli_fail(&cli_runs, &error);
 }
 
 /* ---- export ---- */
@@ -215,6 +225,26 @@ static void print_csv(const char *text)
         printf(*p == '"' ? "\"\"" : "%c", *p);
     }
     putchar('"');
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text);
+    size_t m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* Finds what a file's name asks for; standard output is CSV. */
+static by_status find_form(bool *lines, const char *out, by_error *error)
+{
+    *lines = out != NULL && (ends_with(out, ".jsonl") || ends_with(out, ".ndjson"));
+    if (out == NULL || *lines || ends_with(out, ".csv")) {
+        return BY_OK;
+    }
+    return by_error_set(error, BY_EARG,
+                        "--out %s: its name tells the format: FILE.csv, or FILE.jsonl (also "
+                        ".ndjson) for JSON lines",
+                        out);
 }
 
 /* Redirects standard output to a file. */
@@ -243,20 +273,17 @@ static void print_rows(const table *t)
     }
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text);
-    size_t m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 int cli_export_runs(const char *directory, const char *out)
 {
     by_registry *registry = NULL;
     by_run_list list = {0};
     table t;
     by_error error = {0};
-    by_status status = by_registry_open_view(&registry, directory, &error);
+    bool lines;
+    by_status status = find_form(&lines, out, &error);
+    if (status == BY_OK) {
+        status = by_registry_open_view(&registry, directory, &error);
+    }
     if (status == BY_OK) {
         status = by_registry_list(registry, NULL, &list, &error);
     }
@@ -272,7 +299,7 @@ int cli_export_runs(const char *directory, const char *out)
     }
     if (status == BY_OK) {
         status = write_to(out, &error);
-        if (status == BY_OK && out != NULL && ends_with(out, ".jsonl")) {
+        if (status == BY_OK && lines) {
             for (size_t i = 0; i < t.count; i++) {
                 print_json_facts(&t.runs[i]);
             }
@@ -287,11 +314,28 @@ int cli_export_runs(const char *directory, const char *out)
     return status == BY_OK ? CLI_DONE : cli_fail(&cli_runs, &error);
 }
 
+/* A run whose numbers are printed, and how. */
+typedef struct numbers {
+    const char *run;
+    bool lines;
+} numbers;
+
 static void print_number(void *user, const char *event, uint64_t step, const char *key,
                          double value)
 {
+    const numbers *n = user;
     char number[32];
-    print_csv(user);
+    if (n->lines) {
+        printf("{\"run\":");
+        cli_print_json_string(n->run);
+        printf(",\"event\":");
+        cli_print_json_string(event);
+        printf(",\"step\":%llu,\"key\":", (unsigned long long)step);
+        cli_print_json_string(key);
+        printf(",\"value\":%s}\n", cli_json_number(number, value, 17));
+        return;
+    }
+    print_csv(n->run);
     printf(",");
     print_csv(event);
     printf(",%llu,", (unsigned long long)step);
@@ -302,9 +346,10 @@ static void print_number(void *user, const char *event, uint64_t step, const cha
 int cli_export_series(char **runs, int count, const char *out)
 {
     by_error error = {0};
-    by_status status = BY_OK;
+    bool lines;
+    by_status status = find_form(&lines, out, &error);
     char **found = calloc((size_t)count + 1, sizeof *found);
-    if (found == NULL) {
+    if (status == BY_OK && found == NULL) {
         status = by_error_set(&error, BY_EMEMORY, "out of memory: runs");
     }
     /* Check all runs before overwriting the file, which may be valuable. */
@@ -314,12 +359,13 @@ int cli_export_series(char **runs, int count, const char *out)
     if (status == BY_OK) {
         status = write_to(out, &error);
     }
-    if (status == BY_OK) {
+    if (status == BY_OK && !lines) {
         printf("run,event,step,key,value\r\n");
     }
     for (int i = 0; i < count && status == BY_OK; i++) {
         uint64_t offset = 0;
-        status = by_events_follow(found[i], &offset, NULL, print_number, found[i], &error);
+        numbers own = {found[i], lines};
+        status = by_events_follow(found[i], &offset, NULL, print_number, &own, &error);
     }
     for (int i = 0; i < count && found != NULL; i++) {
         free(found[i]);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "banyan/table.h"
-#include "runs.h"
+#include "columns.h"
 #include "table_stats.h"
 
 typedef struct numbers {

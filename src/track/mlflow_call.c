@@ -26,15 +26,30 @@ static size_t take_reply(char *data, size_t size, size_t n, void *user)
     return reply->failed ? 0 : size * n;
 }
 
-static int keep_waiting(void *user, curl_off_t down_all, curl_off_t down, curl_off_t up_all,
-                        curl_off_t up)
+/* Sends the request, and looks ten times a second whether to stop. */
+static CURLcode perform(by__mlflow *m)
 {
-    const by__mlflow *m = user;
-    BY_UNUSED(down_all);
-    BY_UNUSED(down);
-    BY_UNUSED(up_all);
-    BY_UNUSED(up);
-    return m->options->stop != NULL && m->options->stop(m->options->user);
+    CURLcode result = CURLE_FAILED_INIT;
+    int running = 1;
+    int left;
+    if (curl_multi_add_handle(m->multi, m->curl) != CURLM_OK) {
+        return result;
+    }
+    while (running > 0 && curl_multi_perform(m->multi, &running) == CURLM_OK) {
+        if (running > 0 && m->options->stop != NULL && m->options->stop(m->options->user)) {
+            (void)snprintf(m->problem, sizeof m->problem, "no answer so far");
+            result = CURLE_ABORTED_BY_CALLBACK;
+            break;
+        }
+        if (running > 0) {
+            (void)curl_multi_poll(m->multi, NULL, 0, 100, NULL);
+        }
+    }
+    for (CURLMsg *message; (message = curl_multi_info_read(m->multi, &left)) != NULL;) {
+        result = message->msg == CURLMSG_DONE ? message->data.result : result;
+    }
+    (void)curl_multi_remove_handle(m->multi, m->curl);
+    return result;
 }
 
 /* Turns an error reply of the server into an error; its code ("RESOURCE_DOES_NOT_EXIST") goes to
@@ -70,7 +85,10 @@ by_status by__mlflow_request(by__mlflow *m, const char *point, json_t **reply, c
     } else {
         (void)curl_easy_setopt(m->curl, CURLOPT_HTTPGET, 1L);
     }
-    CURLcode result = curl_easy_perform(m->curl);
+    /* On a connection of before, libcurl would send a request again whose answer did not come. */
+    (void)curl_easy_setopt(m->curl, CURLOPT_FRESH_CONNECT,
+                           strcmp(point, "runs/create") == 0 ? 1L : 0L);
+    CURLcode result = perform(m);
     by__text_free(&url);
     m->body.length = 0;
     if (result != CURLE_OK) {
@@ -137,8 +155,5 @@ void by__mlflow_prepare(by__mlflow *m)
     (void)curl_easy_setopt(m->curl, CURLOPT_ERRORBUFFER, m->problem);
     (void)curl_easy_setopt(m->curl, CURLOPT_WRITEFUNCTION, take_reply);
     (void)curl_easy_setopt(m->curl, CURLOPT_WRITEDATA, &m->reply);
-    (void)curl_easy_setopt(m->curl, CURLOPT_XFERINFOFUNCTION, keep_waiting);
-    (void)curl_easy_setopt(m->curl, CURLOPT_XFERINFODATA, m);
-    (void)curl_easy_setopt(m->curl, CURLOPT_NOPROGRESS, 0L);
     set_secrets(m);
 }

@@ -14,6 +14,7 @@ struct by__mlflow {
     by__mlflow_state state;
     size_t skip; /* metrics sent already of the line at state.offset */
     CURL *curl;
+    CURLM *multi; /* runs its requests */
     struct curl_slist *headers;
     char *state_path;
     char *events_path;
@@ -44,6 +45,9 @@ by_status by__mlflow_save(const by__mlflow *m, by_error *error);
 
 /* Creates the run on the server and sends its description. Steps done before are not repeated. */
 by_status by__mlflow_describe(by__mlflow *m, by_error *error);
+/* Deletes runs on the server that were created for this one, but whose IDs did not arrive in time:
+ * nobody would ever end them. */
+by_status by__mlflow_sweep(by__mlflow *m, by_error *error);
 /* Parses "2026-01-31T23:59:59Z" to milliseconds since 1970. */
 long long by__mlflow_milliseconds(const char *utc);
 

@@ -58,7 +58,11 @@ static by_status load_state(by__mlflow *m, by_error *error)
     by_status status = by__mlflow_state_parse(&m->state, m->state_path, text, length, error);
     free(text);
     if (status == BY_OK && !is_same_server(m->state.server, m->options->server)) {
-        by__mlflow_state_free(&m->state); /* everything is new to another server */
+        /* Everything is new to another server, unless it had the run before. */
+        char *key = m->state.key;
+        m->state.key = NULL;
+        by__mlflow_state_free(&m->state);
+        m->state = (by__mlflow_state){.key = key, .creations = key != NULL};
     }
     status = status == BY_OK ? set_server(m, error) : status;
     /* The file was truncated by somebody. */
@@ -162,6 +166,7 @@ by_status by__mlflow_end(by__mlflow *m, by_error *error)
     char refusal[64];
     by_run_record record;
     const char *status = "KILLED";
+    BY_TRY(by__mlflow_sweep(m, error));
     if (m->state.is_ended) {
         return BY_OK;
     }
@@ -213,8 +218,10 @@ static by_status set_up(by__mlflow *m, by_error *error)
     m->state_path = by__path_join(m->options->run, "mlflow.json");
     m->events_path = by__path_join(m->options->run, "events.jsonl");
     m->curl = curl_easy_init();
+    m->multi = curl_multi_init();
     m->headers = curl_slist_append(NULL, "Content-Type: application/json");
-    if (m->state_path == NULL || m->events_path == NULL || m->curl == NULL || m->headers == NULL) {
+    if (m->state_path == NULL || m->events_path == NULL || m->curl == NULL || m->multi == NULL ||
+        m->headers == NULL) {
         return by__mlflow_no_memory(error);
     }
     by__mlflow_prepare(m);
@@ -242,6 +249,7 @@ void by__mlflow_close(by__mlflow **mlflow)
         return;
     }
     curl_easy_cleanup(m->curl);
+    (void)curl_multi_cleanup(m->multi);
     curl_slist_free_all(m->headers);
     by__mlflow_state_free(&m->state);
     by__text_free(&m->reply);

@@ -19,6 +19,8 @@ typedef struct by__mlflow_state {
     char *server;
     char *experiment;
     char *run;         /* the server's ID of this run */
+    char *key;         /* a tag of the run there, by which one is found whose ID did not arrive */
+    int64_t creations; /* how often its creation was asked for */
     uint64_t offset;   /* bytes of events.jsonl sent so far */
     bool is_described; /* config and environment were sent */
     bool is_ended;     /* the run's final status was sent */
@@ -37,6 +39,10 @@ void by__mlflow_state_free(by__mlflow_state *state);
 by_status by__mlflow_batch(by__text *out, const char *run, const char *path, const char *text,
                            size_t length, size_t skip, size_t *used, size_t *next, size_t *count,
                            by_error *error);
+
+/* Seconds that a run which took `seconds` waits at its end for a slow server: no longer than it
+ * took itself, at least 1, at most 5. */
+double by__mlflow_patience(double seconds);
 
 /* Updates the state after the events of a run were truncated, so that what follows is sent
  * again. */

@@ -1,6 +1,7 @@
 /* Creates a run on an MLflow server: its experiment, parameters and tags. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 
 #include "base/json.h"
@@ -73,6 +74,75 @@ long long by__mlflow_milliseconds(const char *utc)
                                                                : (long long)timegm(&parts) * 1000;
 }
 
+/* A tag that the run has on the server, and no other run. */
+#define KEY_TAG "banyan.run"
+
+static by_status make_key(by__mlflow *m, by_error *error)
+{
+    unsigned char random[16];
+    by__text text = {0};
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
+        return by_error_set(error, BY_EIO, "no random numbers");
+    }
+    for (size_t i = 0; i < sizeof random; i++) {
+        by__text_format(&text, "%02x", random[i]);
+    }
+    return by__text_take(&text, &m->state.key, error);
+}
+
+/* Asks for the runs on the server with the key of this one. The caller owns *reply. */
+static by_status search(by__mlflow *m, json_t **reply, by_error *error)
+{
+    char refusal[64];
+    m->body.length = 0;
+    by__text_add(&m->body, "{\"experiment_ids\":[");
+    by__text_json(&m->body, m->state.experiment, strlen(m->state.experiment));
+    by__text_format(&m->body, "],\"filter\":\"tags.`" KEY_TAG "` = '%s'\",\"max_results\":100}",
+                    m->state.key);
+    return by__mlflow_request(m, "runs/search", reply, refusal, error);
+}
+
+static const json_t *id_of(const json_t *run)
+{
+    return json_object_get(json_object_get(run, "info"), "run_id");
+}
+
+/* Takes a run that the server created, although its ID did not arrive. */
+static by_status adopt(by__mlflow *m, by_error *error)
+{
+    json_t *reply;
+    BY_TRY(search(m, &reply, error));
+    const json_t *run = json_array_get(json_object_get(reply, "runs"), 0);
+    by_status status = run == NULL ? BY_OK : take_text(&m->state.run, id_of(run), m, error);
+    json_decref(reply);
+    return status;
+}
+
+by_status by__mlflow_sweep(by__mlflow *m, by_error *error)
+{
+    char refusal[64];
+    json_t *reply;
+    json_t *run;
+    size_t i;
+    if (m->state.creations < 2) {
+        return BY_OK;
+    }
+    BY_TRY(search(m, &reply, error));
+    by_status status = BY_OK;
+    json_array_foreach(json_object_get(reply, "runs"), i, run)
+    {
+        const char *id = json_string_value(id_of(run));
+        if (status == BY_OK && id != NULL && strcmp(id, m->state.run) != 0) {
+            m->body.length = 0;
+            by__mlflow_add_field(&m->body, "run_id", id);
+            by__text_add(&m->body, "}");
+            status = by__mlflow_request(m, "runs/delete", NULL, refusal, error);
+        }
+    }
+    json_decref(reply);
+    return status;
+}
+
 static by_status create_run(by__mlflow *m, by_error *error)
 {
     char refusal[64];
@@ -85,6 +155,8 @@ static by_status create_run(by__mlflow *m, by_error *error)
     by__text_format(&m->body, ",\"start_time\":%lld,\"tags\":[",
                     by__mlflow_milliseconds(record.started));
     by__mlflow_add_pair(&m->body, "mlflow.source.name", "banyan", 6);
+    by__text_add(&m->body, ",");
+    by__mlflow_add_pair(&m->body, KEY_TAG, m->state.key, strlen(m->state.key));
     by__text_add(&m->body, ",");
     by__mlflow_add_pair(&m->body, "banyan.config_hash", record.config_hash,
                         strlen(record.config_hash));
@@ -179,7 +251,13 @@ by_status by__mlflow_describe(by__mlflow *m, by_error *error)
         free(m->state.experiment);
         m->state.experiment = NULL;
         BY_TRY(find_experiment(m, error));
-        BY_TRY(create_run(m, error));
+        BY_TRY(m->state.key == NULL ? make_key(m, error) : BY_OK);
+        BY_TRY(m->state.creations > 0 ? adopt(m, error) : BY_OK);
+        if (m->state.run == NULL) {
+            m->state.creations++; /* on disk before the server knows of it */
+            BY_TRY(by__mlflow_save(m, error));
+            BY_TRY(create_run(m, error));
+        }
         BY_TRY(by__mlflow_save(m, error));
     }
     if (m->state.is_described) {

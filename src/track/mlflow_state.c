@@ -13,13 +13,14 @@ void by__mlflow_state_free(by__mlflow_state *state)
     free(state->server);
     free(state->experiment);
     free(state->run);
+    free(state->key);
     *state = (by__mlflow_state){0};
 }
 
 void by__mlflow_state_print(by__text *out, const by__mlflow_state *state)
 {
-    const char *const keys[] = {"server", "experiment", "run"};
-    const char *const values[] = {state->server, state->experiment, state->run};
+    const char *const keys[] = {"server", "experiment", "run", "key"};
+    const char *const values[] = {state->server, state->experiment, state->run, state->key};
     by__text_add(out, "{\n");
     for (size_t i = 0; i < BY_ARRAY_LENGTH(keys); i++) {
         by__text_format(out, "  \"%s\": ", keys[i]);
@@ -27,9 +28,18 @@ void by__mlflow_state_print(by__text *out, const by__mlflow_state *state)
                       values[i] == NULL ? 0 : strlen(values[i]));
         by__text_add(out, ",\n");
     }
-    by__text_format(out, "  \"offset\": %llu,\n  \"described\": %s,\n  \"ended\": %s\n}\n",
-                    (unsigned long long)state->offset, state->is_described ? "true" : "false",
-                    state->is_ended ? "true" : "false");
+    by__text_format(out,
+                    "  \"creations\": %lld,\n  \"offset\": %llu,\n  \"described\": %s,\n"
+                    "  \"ended\": %s\n}\n",
+                    (long long)state->creations, (unsigned long long)state->offset,
+                    state->is_described ? "true" : "false", state->is_ended ? "true" : "false");
+}
+
+/* Copies a text; "" stands for none. */
+static bool copy_text(char **out, const char *text)
+{
+    *out = text[0] == '\0' ? NULL : by__strdup(text);
+    return text[0] == '\0' || *out != NULL;
 }
 
 static bool read_state(by__mlflow_state *state, const json_t *root)
@@ -44,13 +54,16 @@ static bool read_state(by__mlflow_state *state, const json_t *root)
         json_integer_value(offset) < 0 || !json_is_boolean(described) || !json_is_boolean(ended)) {
         return false;
     }
-    state->server = by__strdup(server);
-    state->experiment = by__strdup(experiment);
-    state->run = by__strdup(run);
+    /* Earlier versions had neither. */
+    const char *key = json_string_value(json_object_get(root, "key"));
+    json_int_t creations = json_integer_value(json_object_get(root, "creations"));
+    state->creations = creations < 0 ? 0 : creations > 1000 ? 1000 : creations;
     state->offset = (uint64_t)json_integer_value(offset);
     state->is_described = json_is_true(described);
     state->is_ended = json_is_true(ended);
-    return state->server != NULL && state->experiment != NULL && state->run != NULL;
+    return (state->server = by__strdup(server)) != NULL &&
+           copy_text(&state->experiment, experiment) && copy_text(&state->run, run) &&
+           copy_text(&state->key, key == NULL ? "" : key);
 }
 
 by_status by__mlflow_state_parse(by__mlflow_state *out, const char *path, const char *text,
@@ -67,6 +80,11 @@ by_status by__mlflow_state_parse(by__mlflow_state *out, const char *path, const 
     }
     *out = state;
     return BY_OK;
+}
+
+double by__mlflow_patience(double seconds)
+{
+    return fmin(fmax(seconds, 1), 5);
 }
 
 by_status by__mlflow_check(const char *server, by_error *error)

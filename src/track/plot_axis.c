@@ -6,13 +6,15 @@
 
 enum { max_ticks = 64 };
 
-double by__plot_ticks(double *ticks, size_t *count, double low, double high, int wanted)
+double by__plot_ticks(double *ticks, size_t *count, double low, double high, int wanted,
+                      double least)
 {
     double rough = (high - low) / (wanted < 1 ? 1 : wanted);
     double power = pow(10.0, floor(log10(rough)));
     double fraction = rough / power;
     /* The nearest of 1, 2, 5 and 10 by ratio: the bounds are sqrt(2), sqrt(10) and sqrt(50). */
     double step = power * (fraction < 1.414 ? 1 : fraction < 3.162 ? 2 : fraction < 7.071 ? 5 : 10);
+    step = fmax(step, least);
     double first = ceil(low / step - 1e-6);
     *count = 0;
     for (int i = 0; i < max_ticks; i++) {

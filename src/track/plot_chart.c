@@ -52,6 +52,20 @@ static void set_color(const chart *c, color k, double alpha)
     cairo_set_source_rgba(c->cairo, k.r, k.g, k.b, alpha);
 }
 
+static color color_of(const chart *c, size_t i)
+{
+    const by_plot_series *s = &c->options->series[i];
+    size_t group = s->group > 0 ? s->group - 1 : i;
+    color k = palette[group % BY_ARRAY_LENGTH(palette)];
+    return s->dashed ? (color){0.6 * k.r, 0.6 * k.g, 0.6 * k.b} : k;
+}
+
+static void set_dash(const chart *c, bool dashed)
+{
+    const double lengths[] = {10 * c->unit, 5 * c->unit};
+    cairo_set_dash(c->cairo, lengths, dashed ? 2 : 0, 0);
+}
+
 static void set_font(const chart *c, double size, bool bold)
 {
     cairo_select_font_face(c->cairo, "sans-serif", CAIRO_FONT_SLANT_NORMAL,
@@ -146,11 +160,11 @@ static void find_y_ticks(chart *c, double pixels)
         return;
     }
     int wanted = (int)fmin(12, fmax(2, pixels / (70 * c->unit)));
-    y->step = by__plot_ticks(y->ticks, &y->tick_count, y->low, y->high, wanted);
+    y->step = by__plot_ticks(y->ticks, &y->tick_count, y->low, y->high, wanted, 0);
     y->low = floor(y->low / y->step + 1e-6) * y->step;
     y->high = ceil(y->high / y->step - 1e-6) * y->step;
     (void)by__plot_ticks(y->ticks, &y->tick_count, y->low, y->high,
-                         (int)lround((y->high - y->low) / y->step));
+                         (int)lround((y->high - y->low) / y->step), 0);
 }
 
 static void tick_label(char out[32], const axis *a, size_t i)
@@ -176,11 +190,13 @@ static double draw_legend(const chart *c, double left, double right, double y)
             x = left;
             y += 24 * c->unit;
         }
-        set_color(c, palette[i % BY_ARRAY_LENGTH(palette)], 1);
+        set_color(c, color_of(c, i), 1);
         cairo_set_line_width(c->cairo, 4 * c->unit);
+        set_dash(c, c->options->series[i].dashed);
         cairo_move_to(c->cairo, x + 2 * c->unit, y - 5 * c->unit);
         cairo_rel_line_to(c->cairo, 24 * c->unit, 0);
         cairo_stroke(c->cairo);
+        set_dash(c, false);
         set_color(c, muted, 1);
         draw_text(c, x + 36 * c->unit, y, 0, name);
         x += width;
@@ -307,22 +323,44 @@ static void pen_point(pen *p, double x, double y)
     p->open = true;
 }
 
-/* Strokes the series, smoothed by an exponential average with weight `smooth` that is corrected for
- * its start at zero as in Adam (Kingma and Ba, 2015, section 3). */
-static void draw_line(const chart *c, const by_plot_series *s, double smooth)
+/* Heights on the page of a smooth line, in each stretch without a gap; NULL: there is nothing to
+ * smooth. Free them with free(). */
+static double *smooth_heights(const chart *c, const by_plot_series *s)
+{
+    double *heights = NULL;
+    bool smoothed = false;
+    if (s->smooth <= 0 ||
+        by__alloc((void **)&heights, 2 * s->count + 1, sizeof *heights, "chart", NULL) != BY_OK) {
+        return NULL;
+    }
+    double *raw = heights + s->count;
+    for (size_t i = 0; i < s->count; i++) {
+        size_t first = i;
+        while (i < s->count && drawable(c, s->x[i], s->y[i])) {
+            raw[i] = place(&c->y, s->y[i]);
+            i++;
+        }
+        smoothed = by__plot_smooth(heights + first, raw + first, i - first, s->smooth) || smoothed;
+    }
+    if (!smoothed) {
+        free(heights);
+        heights = NULL;
+    }
+    return heights;
+}
+
+/* Strokes the series, at `heights` unless that is NULL. */
+static void draw_line(const chart *c, const by_plot_series *s, const double *heights)
 {
     pen p = {.chart = c, .thin = (double)s->count > 2 * c->x.length};
-    double sum = 0;
-    double weight = 0;
     cairo_new_path(c->cairo);
     for (size_t i = 0; i < s->count; i++) {
-        if (!drawable(c, s->x[i], s->y[i])) {
+        if (drawable(c, s->x[i], s->y[i])) {
+            pen_point(&p, place(&c->x, s->x[i]),
+                      heights == NULL ? place(&c->y, s->y[i]) : heights[i]);
+        } else {
             pen_lift(&p);
-            continue;
         }
-        sum = smooth * sum + (1 - smooth) * s->y[i];
-        weight = smooth * weight + (1 - smooth);
-        pen_point(&p, place(&c->x, s->x[i]), place(&c->y, sum / weight));
     }
     pen_lift(&p);
     cairo_stroke(c->cairo);
@@ -351,24 +389,25 @@ static void draw_series(const chart *c)
     cairo_set_line_cap(c->cairo, CAIRO_LINE_CAP_ROUND);
     for (size_t i = 0; i < c->options->series_count; i++) {
         const by_plot_series *s = &c->options->series[i];
-        color k = palette[i % BY_ARRAY_LENGTH(palette)];
-        if (s->smooth > 0) {
-            set_color(c, k, 0.28);
+        double *heights = smooth_heights(c, s);
+        if (heights != NULL) {
+            set_color(c, color_of(c, i), 0.28);
             cairo_set_line_width(c->cairo, 1.2 * c->unit);
-            draw_line(c, s, 0);
+            draw_line(c, s, NULL);
         }
-        set_color(c, k, 1);
+        set_color(c, color_of(c, i), 1);
         cairo_set_line_width(c->cairo, 2.6 * c->unit);
-        draw_line(c, s, s->smooth);
+        set_dash(c, s->dashed);
+        draw_line(c, s, heights);
+        set_dash(c, false);
         draw_dots(c, s);
+        free(heights);
     }
     cairo_restore(c->cairo);
 }
 
 static void draw_chart(chart *c)
 {
-    set_color(c, (color){1, 1, 1}, 1);
-    cairo_paint(c->cairo); /* where the page is clipped to */
     find_ranges(c);
     double bottom = c->height - (or_empty(c->options->x_label)[0] != '\0' ? 70 : 46) * c->unit;
     find_y_ticks(c, bottom - 90 * c->unit);
@@ -381,7 +420,8 @@ static void draw_chart(chart *c)
     c->y.start = bottom;
     c->y.length = top - bottom;
     c->x.step = by__plot_ticks(c->x.ticks, &c->x.tick_count, c->x.low, c->x.high,
-                               (int)fmin(10, fmax(2, c->x.length / (110 * c->unit))));
+                               (int)fmin(10, fmax(2, c->x.length / (110 * c->unit))),
+                               c->options->whole_x ? 1 : 0);
     draw_grid(c);
     draw_labels(c);
     draw_series(c);
@@ -430,6 +470,8 @@ typedef struct page {
 static void draw_page(cairo_t *cairo, void *user)
 {
     const page *p = user;
+    set_color(&(chart){.cairo = cairo}, (color){1, 1, 1}, 1);
+    cairo_paint(cairo); /* also where there is no chart */
     for (size_t i = 0; i < p->count; i++) {
         chart c = {
             .options = &p->charts[i], .cairo = cairo, .width = p->width, .height = p->height};

@@ -73,6 +73,20 @@ static by_status put(by_registry *registry, const by_run_record *run, by_error *
     return status;
 }
 
+by_status by__registry_drop(by_registry *registry, const char *name, by_error *error)
+{
+    sqlite3_stmt *statement;
+    if (sqlite3_prepare_v2(registry->database, "DELETE FROM runs WHERE name = ?1", -1, &statement,
+                           NULL) != SQLITE_OK) {
+        return database_error(registry, error);
+    }
+    bind_text(statement, 1, name);
+    by_status status =
+        sqlite3_step(statement) == SQLITE_DONE ? BY_OK : database_error(registry, error);
+    (void)sqlite3_finalize(statement);
+    return status;
+}
+
 /* Adds the run in RUNS/NAME; a directory without run.json is skipped. */
 static by_status add_directory(by_registry *registry, const char *name, by_error *error)
 {

@@ -7,6 +7,7 @@
 #include "device/device.h"
 #include "nn/nn.h"
 #include "optim/optim.h"
+#include "train/config_history.h"
 #include "train/tasks/tasks.h"
 
 static const by__kind_table tables[] = {
@@ -58,11 +59,17 @@ by_status by_config_open(by_config **out, const char *path, const char *const *o
 by_status by_config_open_run(by_config **out, const char *run, const char *const *overrides,
                              size_t count, by_error *error)
 {
-    char *path = by__path_join(run, "config.yaml");
-    if (path == NULL) {
-        return by_error_set(error, BY_EMEMORY, "out of memory: a path");
+    uint64_t *steps = NULL;
+    size_t step_count = 0;
+    char *path = NULL;
+    /* What cannot be listed may be read all the same. */
+    (void)by__config_steps(&steps, &step_count, run, NULL);
+    by_status status =
+        by__config_file(&path, run, step_count == 0 ? 0 : steps[step_count - 1], error);
+    free(steps);
+    if (status == BY_OK) {
+        status = by__config_open(out, &schema, path, overrides, count, true, error);
     }
-    by_status status = by__config_open(out, &schema, path, overrides, count, true, error);
     free(path);
     return status;
 }
@@ -80,6 +87,15 @@ bool by_config_suggest(char out[256], const char *name)
     by_config *config = &made->config;
     by_config_close(&config);
     return found;
+}
+
+by_status by__config_print_file(char **out, const char *path, by_error *error)
+{
+    by_config *config;
+    BY_TRY(by__config_open(&config, &schema, path, NULL, 0, true, error));
+    by_status status = by_config_print(config, out, error);
+    by_config_close(&config);
+    return status;
 }
 
 by_status by_config_reference(char **out, by_error *error)

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "train/guards/guard.h"
 
@@ -262,6 +263,9 @@ void by__job_release(by__job *job)
     by_trainer_close(&job->trainer);
     by_config_close(&job->config);
     by__run_unlock(&job->lock);
+    if (job->directory >= 0) {
+        (void)close(job->directory);
+    }
     free(job->config_text);
     free(job->environment);
     free(job->checkpoints);
@@ -474,7 +478,8 @@ by_status by_train(const by_train_options *options, char **run, by_error *error)
                    .saved_step = -1,
                    .valid_step = -1,
                    .good_step = -1,
-                   .lock = -1};
+                   .lock = -1,
+                   .directory = -1};
     by_status status = open_job(&job, error);
     bool began = status == BY_OK;
     if (began) {

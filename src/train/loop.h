@@ -62,6 +62,7 @@ typedef struct by__job {
     char *environment;       /* description of the machine as JSON */
     char *run;               /* path of the run directory */
     int lock;          /* lock of the run directory, held for the job's whole life; -1: none */
+    int directory;     /* the run directory itself; -1: not this rank */
     char *checkpoints; /* RUN/checkpoints */
     char started[24];  /* UTC */
     uint64_t sample;   /* first sample of the loader */
@@ -287,7 +288,9 @@ by_status by__run_dir_find(by__job *job, by_error *error);
 by_status by__run_dir_make(by__job *job, by_error *error);
 /* Sets the paths of a run directory that another rank has found or created. */
 by_status by__run_dir_name(by__job *job, by_error *error);
-/* Writes config.yaml, environment.json and run.json, and opens the tracker (events after first_step
+/* BY_EIO: the run directory was moved, removed or replaced since it was locked. On rank 0 only. */
+by_status by__run_dir_is_there(const by__job *job, by_error *error);
+/* Writes config.yaml (config_history.h), environment.json and run.json, and opens the tracker (events after first_step
  * are dropped). */
 by_status by__run_dir_start(by__job *job, by_error *error);
 /* Writes run.json and the registry's row. A failure does not end the run, and is reported once. */

@@ -97,7 +97,7 @@ static void draw_axes(cairo_t *cairo, const picture *p, double total)
     size_t count;
     double right = x_of(p, p->count);
     double gib = 1024.0 * 1024.0 * (p->top > 8e9 ? 1024.0 : 1.0);
-    double step = by__plot_ticks(ticks, &count, 0.0, p->top / gib, 5);
+    double step = by__plot_ticks(ticks, &count, 0.0, p->top / gib, 5, 0);
     by__plot_color(cairo, ink);
     for (size_t i = 0; i < count; i++) {
         char number[32];

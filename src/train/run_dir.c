@@ -1,10 +1,12 @@
 /* Run directories: creates or finds one, locks it, and writes its records. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/paths.h"
+#include "train/config_history.h"
 #include "train/loop.h"
 #include "train/trainer.h"
 
@@ -97,7 +99,28 @@ by_status by__run_dir_name(by__job *job, by_error *error)
 static by_status take(by__job *job, by_error *error)
 {
     BY_TRY(by__run_dir_name(job, error));
-    return by__run_lock(&job->lock, job->run, error);
+    BY_TRY(by__run_lock(&job->lock, job->run, error));
+    /* Held open, so that no other directory gets its number. */
+    job->directory = open(job->run, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return job->directory < 0 ? by__io_error(error, "open", job->run) : BY_OK;
+}
+
+by_status by__run_dir_is_there(const by__job *job, by_error *error)
+{
+    struct stat ours;
+    struct stat named;
+    if (fstat(job->directory, &ours) != 0) {
+        return by__io_error(error, "look at", job->run);
+    }
+    bool found = stat(job->run, &named) == 0;
+    if (found && named.st_dev == ours.st_dev && named.st_ino == ours.st_ino) {
+        return BY_OK;
+    }
+    return by_error_set(error, BY_EIO,
+                        "the run directory %s was moved or removed while it was trained%s: nothing "
+                        "is written there; where the directory was moved to, resume it from its "
+                        "newest checkpoint",
+                        job->run, found ? ", and another is in its place" : "");
 }
 
 by_status by__run_dir_find(by__job *job, by_error *error)
@@ -181,25 +204,26 @@ static int count_hosts(const by_comm *comm)
 /* Describes the machine, the ranks and their topology, and the hashes of the data. */
 static by_status describe_environment(by__job *job, by_error *error)
 {
-    enum { own = 5 };
+    enum { own = 6 };
     char ranks[16];
     char hosts[16];
     char threads[16];
     char mesh[256];
     by_task_kept kept = {0};
+    const by_task *task = job->data->task;
     by_environment_fact facts[own + BY_TASK_FILES] = {
         {"ranks", ranks},
         {"hosts", hosts},
         {"transport", job->comm == NULL ? "none" : by_comm_backend(job->comm)},
         {"threads_per_rank", threads},
-        {"mesh", mesh}};
+        {"mesh", mesh},
+        {"loss", task->loss_label == NULL ? "loss" : task->loss_label(job->config)}};
     size_t count = own;
     (void)snprintf(ranks, sizeof ranks, "%d", job->comm == NULL ? 1 : by_comm_size(job->comm));
     (void)snprintf(hosts, sizeof hosts, "%d", count_hosts(job->comm));
     (void)snprintf(threads, sizeof threads, "%d", job->trainer->threads);
     const by__layout *layout = &job->trainer->layout;
     by__layout_describe(layout, layout->size, mesh, sizeof mesh);
-    const by_task *task = job->data->task;
     BY_TRY(task->keep == NULL ? BY_OK : task->keep(job->data, job->config, &kept, error));
     for (size_t i = 0; i < kept.value_count; i++) {
         if (kept.values[i].kind == BY_VALUE_STRING) { /* hashes of the training data */
@@ -209,14 +233,66 @@ static by_status describe_environment(by__job *job, by_error *error)
     return by_environment_json(&job->environment, NULL, 0, facts, count, error);
 }
 
+/* "optimizer.lr: 0.001, was 0.003; ..." */
+static void add_change(void *user, const char *key, const char *before, const char *after)
+{
+    by__text *text = user;
+    by__text_format(text, "%s%s: %s, was %s", text->length == 0 ? "" : "; ", key,
+                    after == NULL ? "none" : after, before == NULL ? "none" : before);
+}
+
+/* What a resumed run changes in the config that it had; empty: nothing. */
+static by_status find_changes(by__text *out, const by__job *job, by_error *error)
+{
+    char *before;
+    BY_TRY(by__config_before(&before, job->run, (uint64_t)job->first_step, error));
+    by_status status = by__config_compare(before, job->config_text, add_change, out, error);
+    free(before);
+    if (status == BY_OK && out->failed) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: configs of a run");
+    }
+    return status;
+}
+
+/* A run that is trained from its start has one config, another keeps those that it had. */
+static by_status keep_config(by__job *job, by__text *changes, by_error *error)
+{
+    if (job->first_step > 0) {
+        BY_TRY(find_changes(changes, job, error));
+    }
+    bool keeps = job->first_step == 0 || changes->length > 0;
+    return by__config_keep(job->run, (uint64_t)job->first_step, keeps ? job->config_text : NULL,
+                           error);
+}
+
+static void tell_changes(by__job *job, const by__text *changes)
+{
+    if (changes->length > 0) {
+        by__track_begin(job->tracker, BY__EVENT_TEXT, "config", (uint64_t)job->first_step);
+        by__track_text(job->tracker, "changes", changes->data);
+        by__track_end(job->tracker);
+        by__job_note(job, "from step %lld on: %s", (long long)job->first_step, changes->data);
+    }
+}
+
 by_status by__run_dir_start(by__job *job, by_error *error)
 {
+    by__text changes = {0};
     by__utc_now(job->started);
     BY_TRY(by_config_print(job->config, &job->config_text, error));
     BY_TRY(describe_environment(job, error));
-    BY_TRY(write_inside(job, "config.yaml", job->config_text, error));
-    BY_TRY(write_inside(job, "environment.json", job->environment, error));
-    BY_TRY(open_tracker(job, error));
+    by_status status = keep_config(job, &changes, error);
+    if (status == BY_OK) {
+        status = write_inside(job, "environment.json", job->environment, error);
+    }
+    if (status == BY_OK) {
+        status = open_tracker(job, error);
+    }
+    if (status == BY_OK) {
+        tell_changes(job, &changes);
+    }
+    by__text_free(&changes);
+    BY_TRY(status);
     by_run_record record = describe_progress(job, "running");
     BY_TRY(write_record(job, &record, error));
     update_index(job, &record);
@@ -228,6 +304,9 @@ void by__run_dir_update(by__job *job, const char *status)
     by_error error = {0};
     by_run_record record = describe_progress(job, status);
     bool is_running = strcmp(status, "running") == 0;
+    if (by__run_dir_is_there(job, NULL) != BY_OK) {
+        return; /* the next save says so; another run may be in its place */
+    }
     bool failing = write_record(job, &record, &error) != BY_OK;
     if (failing && (!job->record_failing || !is_running)) {
         by__job_note(job, "%s", error.message);

@@ -2,6 +2,7 @@
  * tags and environment. */
 #include "banyan/runs.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "base/base.h"
 #include "base/json.h"
 #include "base/paths.h"
+#include "train/config_history.h"
 
 enum { max_environment_file = 1 << 20 };
 
@@ -116,53 +118,81 @@ static void take_number(void *user, const char *event, uint64_t step, const char
 
 /* ---- the config ---- */
 
-/* The printed config has "SECTION:" on a separate line, then " KEY: VALUE". */
-static void add_config_line(list *l, char section[64], char *line)
+/* The values of keys, in the order in which the run had them: "0.003; from step 500: 0.001". */
+typedef struct config_reader {
+    list *list;
+    uint64_t step; /* of the config that is compared with the one before; 0: the first */
+} config_reader;
+
+static void take_value(void *user, const char *key, const char *before, const char *after)
 {
-    char group[80];
-    char *colon = strchr(line, ':');
-    if (colon == NULL) {
-        return;
-    }
-    *colon = '\0';
-    if (colon[1] == '\0') {
-        (void)snprintf(section, 64, "%s", line);
-        return;
-    }
-    bool top = line[0] != ' ';
+    const config_reader *r = user;
+    by_run_facts *facts = &r->list->facts;
+    by__text text = {0};
+    char *joined;
     double number;
-    const char *value = colon + 2;
-    (void)snprintf(group, sizeof group, top ? "config" : "config.%s", section);
-    add(l, group, top ? line : line + 2, value, by__parse_f64(value, &number) && isfinite(number));
+    BY_UNUSED(before);
+    if (r->step == 0) {
+        add(r->list, "config", key, after, by__parse_f64(after, &number) && isfinite(number));
+        return;
+    }
+    const char *value = after == NULL ? "none" : after;
+    for (size_t i = 0; i < facts->count && r->list->status == BY_OK; i++) {
+        by_fact *fact = &facts->items[i];
+        if (strncmp(fact->key, "config.", 7) == 0 && strcmp(fact->key + 7, key) == 0) {
+            by__text_format(&text, "%s; from step %" PRIu64 ": %s", fact->value, r->step, value);
+            r->list->status = by__text_take(&text, &joined, r->list->error);
+            if (r->list->status == BY_OK) {
+                free(fact->value);
+                fact->value = joined;
+                fact->is_number = false;
+            }
+            return;
+        }
+    }
+    by__text_format(&text, "from step %" PRIu64 ": %s", r->step, value);
+    if (r->list->status == BY_OK) {
+        r->list->status = by__text_take(&text, &joined, r->list->error);
+    }
+    if (r->list->status == BY_OK) {
+        add(r->list, "config", key, joined, false);
+        free(joined);
+    }
+}
+
+/* Takes what the config of a step changes in *text, which that config replaces. */
+static by_status read_version(list *l, char **text, const char *run, uint64_t step, by_error *error)
+{
+    config_reader reader = {l, step};
+    char *path;
+    char *next;
+    BY_TRY(by__config_file(&path, run, step, error));
+    if (step == 0 && !by__path_exists(path)) {
+        free(path);
+        return BY_OK;
+    }
+    by_status status = by__config_print_file(&next, path, error);
+    free(path);
+    BY_TRY(status);
+    status = by__config_compare(*text == NULL ? "" : *text, next, take_value, &reader, error);
+    free(*text);
+    *text = next;
+    return status;
 }
 
 static by_status read_config(list *l, const char *run, by_error *error)
 {
-    by_config *config;
-    char *text;
-    char section[64] = "";
-    char *path;
-    BY_TRY(by__path_make(&path, run, "config.yaml", error));
-    bool exists = by__path_exists(path);
-    free(path);
-    if (!exists) {
-        return BY_OK;
-    }
-    BY_TRY(by_config_open_run(&config, run, NULL, 0, error));
-    by_status status = by_config_print(config, &text, error);
-    by_config_close(&config);
-    BY_TRY(status);
-    for (char *line = text; *line != '\0';) {
-        char *end = strchr(line, '\n');
-        char *next = end == NULL ? line + strlen(line) : end + 1;
-        if (end != NULL) {
-            *end = '\0';
-        }
-        add_config_line(l, section, line);
-        line = next;
+    uint64_t *steps;
+    size_t count;
+    char *text = NULL;
+    BY_TRY(by__config_steps(&steps, &count, run, error));
+    by_status status = read_version(l, &text, run, 0, error);
+    for (size_t i = 0; i < count && status == BY_OK; i++) {
+        status = read_version(l, &text, run, steps[i], error);
     }
     free(text);
-    return BY_OK;
+    free(steps);
+    return status;
 }
 
 /* ---- tags and environment ---- */

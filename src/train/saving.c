@@ -154,6 +154,9 @@ by_status by__job_save(by__job *job, bool best, by_error *error)
                                                             job->best_loss, error)
                                   : BY_OK;
     }
+    /* A directory made anew would have no config, and another run's lose its checkpoints. */
+    BY_TRY(by__checkpoint_follow(
+        job->comm, by__job_leads(job) ? by__run_dir_is_there(job, error) : BY_OK, error));
     BY_TRY(by_trainer_settle(job->trainer, error));
     BY_TRY(by__job_describe(job, &request, take, error));
     job->saved_step = step;

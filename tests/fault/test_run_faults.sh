@@ -161,3 +161,31 @@ code=$?
 background=
 [ "$code" -eq 130 ] || fail "exit code $code: $(cat err)"
 if grep -q saved out err; then fail "it says that something was saved"; fi
+
+say "a run directory that is moved, or replaced, while it is trained: an error at the next save, and nothing is touched"
+for case in gone replaced; do
+    rm -f lines
+    mkfifo lines
+    "$banyan" train c.yaml --json --set name=moved --set train.steps=100000 --set checkpoint.every=50 \
+        --set train.eval_every=0 >lines 2>err &
+    background=$!
+    while read -r line; do
+        case $line in
+        *'"event":"checkpoint"'*)
+            [ ! -e runs/moved ] || [ -e "$case" ] || mv runs/moved "$case"
+            [ "$case" = gone ] || [ -e runs/moved ] || cp -r runs/whole runs/moved
+            ;;
+        esac
+    done <lines
+    wait "$background"
+    code=$?
+    background=
+    [ "$code" -eq 1 ] || fail "$case: exit code $code: $(cat err)"
+    holds err "the run directory runs/moved was moved or removed while it was trained"
+    exists "$case/config.yaml" "$case/checkpoints/step-00000050"
+    if [ "$case" = gone ]; then
+        [ ! -e runs/moved ] || fail "the directory was made again: $(ls -R runs/moved)"
+    else
+        diff -r runs/whole runs/moved || fail "another run was changed"
+    fi
+done

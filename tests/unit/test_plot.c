@@ -65,8 +65,16 @@ static void the_line_crosses_the_picture(void **state)
     char *path = by__path_join(directory, "a.png");
     int width;
     int height;
-    by_plot_series series[] = {{"train", xs, falling, points, 0}, {"valid", xs, flat, points, 0.9}};
-    by_plot_options options = {"Title", "step", "loss", false, 640, 400, series, 2};
+    by_plot_series series[] = {
+        {.name = "train", .x = xs, .y = falling, .count = points},
+        {.name = "valid", .x = xs, .y = flat, .count = points, .smooth = 0.9}};
+    by_plot_options options = {.title = "Title",
+                               .x_label = "step",
+                               .y_label = "loss",
+                               .width = 640,
+                               .height = 400,
+                               .series = series,
+                               .series_count = 2};
     for (int log_y = 0; log_y < 2; log_y++) {
         options.log_y = log_y == 1;
         assert_int_equal(by_plot_write(&options, path, NULL), BY_OK);
@@ -105,7 +113,8 @@ static void gaps_and_odd_values_do_not_break_it(void **state)
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
         for (int mode = 0; mode < 4; mode++) {
             by_error error = {0};
-            by_plot_series series = {"s", x, cases[i], 8, mode >= 2 ? 0.5 : 0.0};
+            by_plot_series series = {
+                .name = "s", .x = x, .y = cases[i], .count = 8, .smooth = mode >= 2 ? 0.5 : 0.0};
             by_plot_options options = {.log_y = mode % 2 == 1,
                                        .width = 300,
                                        .height = 200,
@@ -119,7 +128,7 @@ static void gaps_and_odd_values_do_not_break_it(void **state)
         }
     }
     /* One point is a dot; no series is an empty chart. */
-    by_plot_series one = {NULL, x, cases[2], 1, 0};
+    by_plot_series one = {.x = x, .y = cases[2], .count = 1};
     by_plot_options options = {.series = &one, .series_count = 1};
     assert_int_equal(by_plot_write(&options, path, NULL), BY_OK);
     assert_true(blue_pixels(path, 0, 1, &width, &height) > 10);
@@ -138,7 +147,7 @@ static void svg_is_text(void **state)
     char *path = by__path_join(directory, "a.svg");
     char *text;
     size_t length;
-    by_plot_series series = {"train", xs, falling, points, 0};
+    by_plot_series series = {.name = "train", .x = xs, .y = falling, .count = points};
     by_plot_options options = {.series = &series, .series_count = 1};
     assert_int_equal(by_plot_write(&options, path, NULL), BY_OK);
     assert_int_equal(by__file_read(&text, &length, path, 1 << 24, NULL), BY_OK);
@@ -158,7 +167,7 @@ static void bad_options_are_refused(void **state)
     char *path = by__path_join(directory, "a.png");
     char *missing = by__path_join(directory, "none/a.png");
     by_error error = {0};
-    by_plot_series series = {"s", xs, flat, 3, 0};
+    by_plot_series series = {.name = "s", .x = xs, .y = flat, .count = 3};
     by_plot_options good = {.series = &series, .series_count = 1};
     assert_int_equal(by_plot_write(&good, "a.jpg", &error), BY_EARG);
     assert_int_equal(by_plot_write(&good, ".png", &error), BY_EARG);
@@ -184,17 +193,101 @@ static void bad_options_are_refused(void **state)
     temporary_remove(directory);
 }
 
+/* The colour of a pixel, 0xrrggbb. */
+static uint32_t pixel_at(cairo_surface_t *surface, int x, int y)
+{
+    uint32_t pixel;
+    int stride = cairo_image_surface_get_stride(surface);
+    memcpy(&pixel,
+           cairo_image_surface_get_data(surface) + (size_t)y * (size_t)stride + (size_t)x * 4,
+           sizeof pixel);
+    return pixel & 0xffffff;
+}
+
+/* Runs keep their hue in all charts of a page, and both lines of a run share it. */
+static void a_page_has_one_hue_a_group_and_no_holes(void **state)
+{
+    (void)state;
+    char *directory = temporary_make();
+    char *path = by__path_join(directory, "a.png");
+    const by_plot_series both[] = {
+        {.x = xs, .y = falling, .count = points, .group = 1},
+        {.x = xs, .y = flat, .count = points, .group = 1, .dashed = true}};
+    const by_plot_series second = {.x = xs, .y = falling, .count = points, .group = 2};
+    const by_plot_options charts[] = {
+        {.width = 400, .height = 300, .series = both, .series_count = 2},
+        {.width = 400, .height = 300, .series = &second, .series_count = 1},
+        {.width = 400, .height = 300, .series = &second, .series_count = 1}};
+    assert_int_equal(by_plot_write_all(charts, 3, path, NULL), BY_OK);
+    cairo_surface_t *surface = cairo_image_surface_create_from_png(path);
+    size_t hues[4][2] = {{0}}; /* pixels of each cell in which blue, or red, stands out */
+    for (int y = 0; y < 600; y++) {
+        for (int x = 0; x < 800; x++) {
+            uint32_t pixel = pixel_at(surface, x, y);
+            int difference = (int)(pixel & 255) - (int)(pixel >> 16);
+            int cell = 2 * (y / 300) + x / 400;
+            hues[cell][0] += difference > 60;
+            hues[cell][1] += difference < -60;
+            assert_true(cell < 3 || pixel == 0xffffff);
+        }
+    }
+    cairo_surface_destroy(surface);
+    assert_true(hues[0][0] > 100 && hues[0][1] == 0);
+    assert_true(hues[1][0] == 0 && hues[1][1] > 100);
+    assert_true(hues[2][0] == 0 && hues[2][1] > 100);
+    free(path);
+    temporary_remove(directory);
+}
+
+/* A smooth line neither lags behind a curve that falls nor ends above its last value. */
+static void a_smooth_line_does_not_lag(void **state)
+{
+    double line[points];
+    double smooth[points];
+    (void)state;
+    assert_false(by__plot_smooth(smooth, falling, 0, 0.9));
+    assert_false(by__plot_smooth(smooth, falling, 3, 0.9));
+    assert_memory_equal(smooth, falling, 3 * sizeof *smooth);
+    for (int count = 24; count <= points; count *= 5) {
+        for (int i = 0; i < count; i++) {
+            line[i] = 3 - 2.5 * i / count;
+        }
+        assert_true(by__plot_smooth(smooth, line, (size_t)count, 0.9));
+        for (int i = 0; i < count; i++) {
+            assert_true(fabs(smooth[i] - line[i]) < 1e-9);
+        }
+        for (int i = 0; i < count; i++) { /* from 4.2 to 0.2 */
+            line[i] = 0.2 + 4 * exp(-8.0 * i / count);
+        }
+        assert_true(by__plot_smooth(smooth, line, (size_t)count, 0.9));
+        assert_true(fabs(smooth[count - 1] - line[count - 1]) < 0.02);
+        for (int i = 0; i < count; i++) {
+            assert_true(fabs(smooth[i] - line[i]) < 0.15 * line[i]);
+        }
+    }
+    /* The noise of `falling` is 0.05. */
+    assert_true(by__plot_smooth(smooth, falling, points, 0.9));
+    for (int i = 0; i < points; i++) {
+        assert_true(fabs(smooth[i] - (4 * exp(-i / 500.0) + 1)) < 0.02);
+    }
+}
+
 static void ticks_are_round(void **state)
 {
     (void)state;
     double ticks[64];
     size_t count;
-    assert_true(by__plot_ticks(ticks, &count, 0, 2000, 10) == 200);
+    assert_true(by__plot_ticks(ticks, &count, 0, 2000, 10, 0) == 200);
     assert_int_equal(count, 11);
     assert_true(ticks[0] == 0 && ticks[10] == 2000);
-    assert_true(fabs(by__plot_ticks(ticks, &count, 1.31, 1.92, 6) - 0.1) < 1e-12);
+    assert_true(fabs(by__plot_ticks(ticks, &count, 1.31, 1.92, 6, 0) - 0.1) < 1e-12);
     assert_int_equal(count, 6);
     assert_true(fabs(ticks[0] - 1.4) < 1e-12 && fabs(ticks[5] - 1.9) < 1e-12);
+    /* Ranks, steps: nothing between whole numbers. */
+    assert_true(by__plot_ticks(ticks, &count, 1, 2, 10, 1) == 1);
+    assert_int_equal(count, 2);
+    assert_true(by__plot_ticks(ticks, &count, 0.95, 1.05, 10, 1) == 1);
+    assert_true(count == 1 && ticks[0] == 1);
     by__plot_log_ticks(ticks, &count, 0.5, 20);
     assert_int_equal(count, 6);
     assert_true(fabs(ticks[0] - 0.5) < 1e-12 && fabs(ticks[5] - 20) < 1e-9);
@@ -224,6 +317,8 @@ int main(void)
         cmocka_unit_test(svg_is_text),
         cmocka_unit_test(bad_options_are_refused),
         cmocka_unit_test(ticks_are_round),
+        cmocka_unit_test(a_page_has_one_hue_a_group_and_no_holes),
+        cmocka_unit_test(a_smooth_line_does_not_lag),
     };
     return cmocka_run_group_tests(tests, fill, NULL);
 }

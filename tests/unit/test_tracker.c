@@ -551,15 +551,23 @@ static void failing_sinks(void **state)
     temporary_remove(run);
 }
 
+static void mlflow_patience(void **state)
+{
+    (void)state;
+    assert_true(by__mlflow_patience(0.4) == 1);
+    assert_true(by__mlflow_patience(3) == 3);
+    assert_true(by__mlflow_patience(1e6) == 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(protocol_buffers), cmocka_unit_test(tensorboard_records),
         cmocka_unit_test(wandb_records),    cmocka_unit_test(config_items),
         cmocka_unit_test(wrong_options),    cmocka_unit_test(failing_sinks),
-        cmocka_unit_test(mlflow_batches),   cmocka_unit_test(system_load),
-        cmocka_unit_test(wandb_histograms), cmocka_unit_test(mlflow_rewind),
-        cmocka_unit_test(times_go_on),
+        cmocka_unit_test(mlflow_patience),  cmocka_unit_test(mlflow_batches),
+        cmocka_unit_test(system_load),      cmocka_unit_test(wandb_histograms),
+        cmocka_unit_test(mlflow_rewind),    cmocka_unit_test(times_go_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,9 @@
 /* MLflow over REST (src/track/mlflow_client.h). The training thread only signals that there is
  * something new; the sink's own thread reads events.jsonl and sends it, about once a second. While
  * the server is unreachable it retries after 1, 2, 4, ... 60 seconds without using more memory. At
- * the end of a run it has a few seconds to finish; `banyan runs sync` sends the rest. */
+ * the end of a run it has 1 to 5 seconds to finish, as long as the run took; `banyan runs sync` sends the rest. */
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -12,7 +13,7 @@
 #include "track/mlflow_client.h"
 #include "track/sinks/sink.h"
 
-enum { end_seconds = 5, longest_delay = 60 };
+enum { longest_delay = 60 };
 
 typedef struct sender {
     by__mlflow *mlflow;
@@ -26,6 +27,7 @@ typedef struct sender {
     bool is_done;
     bool is_failing;
     by_error problem;
+    double began;
     atomic_bool stop; /* also aborts a request in progress */
 } sender;
 
@@ -45,11 +47,13 @@ static by_status send_all(sender *s, bool is_ending, by_error *error)
 }
 
 /* Waits for a change, for at most this many seconds. The caller holds the lock. */
-static void wait(sender *s, int seconds)
+static void wait(sender *s, double seconds)
 {
     struct timespec until;
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += seconds;
+    double nanoseconds = (double)until.tv_nsec + 1e9 * fmin(fmax(seconds, 0.001), 10);
+    until.tv_sec += (time_t)(nanoseconds / 1e9);
+    until.tv_nsec = (long)fmod(nanoseconds, 1e9);
     (void)pthread_cond_timedwait(&s->change, &s->lock, &until);
 }
 
@@ -127,6 +131,7 @@ static by_status open_sink(void **sink, const by__tracker_options *options, by_e
     sender *s;
     BY_TRY(by__alloc((void **)&s, 1, sizeof *s, "mlflow", error));
     *sink = s;
+    s->began = by__now();
     s->options = (by__mlflow_options){.run = options->run,
                                       .server = options->mlflow,
                                       .project = options->project,
@@ -169,8 +174,9 @@ static by_status flush(void *sink, by_error *error)
     (void)pthread_mutex_lock(&s->lock);
     s->is_ending = true;
     (void)pthread_cond_broadcast(&s->change);
-    while (!s->is_done && by__now() - began < end_seconds) {
-        wait(s, 1);
+    double patience = by__mlflow_patience(began - s->began);
+    for (double left; !s->is_done && (left = patience - (by__now() - began)) > 0;) {
+        wait(s, left);
     }
     bool is_sent = s->is_done && !s->is_failing;
     (void)pthread_mutex_unlock(&s->lock);

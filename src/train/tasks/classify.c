@@ -142,6 +142,12 @@ static by_status take(const by_task_data *data, const by_task_examples *examples
     return by__examples_take(data, examples, true, set, source, error);
 }
 
+static const char *loss_label(const by_config *config)
+{
+    BY_UNUSED(config);
+    return "cross-entropy (nats)";
+}
+
 const by__task_row by__task_classify = {
     .kind = {.name = "classify",
              .help = "Classification of images or table rows.",
@@ -152,6 +158,7 @@ const by__task_row by__task_classify = {
              .metrics = metrics,
              .metric_count = BY_ARRAY_LENGTH(metrics),
              .best_by_metric = true,
+             .loss_label = loss_label,
              .open = open_data,
              .close = by__examples_close,
              .knows = knows,

@@ -595,6 +595,12 @@ static by_status decode(by_task_data *base, const int32_t *ids, size_t count, ch
                            error);
 }
 
+static const char *loss_label(const by_config *config)
+{
+    BY_UNUSED(config);
+    return "cross-entropy (nats per token)";
+}
+
 const by__task_row by__task_language = {
     .kind = {.name = "language",
              .help = "Prediction of the next token of text.",
@@ -604,6 +610,7 @@ const by__task_row by__task_language = {
              .examples = "tokens",
              .metrics = metrics,
              .metric_count = BY_ARRAY_LENGTH(metrics),
+             .loss_label = loss_label,
              .open = open_data,
              .close = close_data,
              .per_sample = per_sample,

@@ -66,6 +66,14 @@ static by_status loss(const by_config *config, const by_model_request *request, 
     return BY_OK;
 }
 
+static const char *loss_label(const by_config *config)
+{
+    const regress_keys *own = by__kind_own(config->task.own, &by__task_regress.kind);
+    return own != NULL && strcmp(own->loss, "smooth_l1") == 0
+               ? "smooth L1 error (standardized target)"
+               : "squared error (standardized target)";
+}
+
 /* ---- metrics, in the units of the target ---- */
 
 enum { SUM_COUNT, SUM_ABSOLUTE, SUM_SQUARE, SUM_TARGET, SUM_TARGET_SQUARE };
@@ -144,6 +152,7 @@ const by__task_row by__task_regress = {
              .metrics = metrics,
              .metric_count = BY_ARRAY_LENGTH(metrics),
              .best_by_metric = true,
+             .loss_label = loss_label,
              .open = open_data,
              .close = by__examples_close,
              .knows = knows,
