@@ -783,7 +783,7 @@ def check_response_tools(client):
         ("tools", '"name"', {"tools": nested}),
         ("tool_choice", "'nut'", {"tool_choice": {"type": "function", "name": "nut"}}),
         ("input[2]", "'call_none'", {"input": [*back[:2], {**back[2], "call_id": "call_none"}]}),
-        ("input[1]", "'reasoning'", {"input": [back[0], {"type": "reasoning", "id": "rs_1", "summary": []}]}),
+        ("input[1]", "'image_call'", {"input": [back[0], {"type": "image_call", "id": "ic_1"}]}),
     ):
         try:
             client.responses.create(**{**ask, **wrong})

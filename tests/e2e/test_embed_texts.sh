@@ -30,7 +30,7 @@ run 0 "$banyan" embed runs --batch texts.txt --batch-size 1
 cp out alone
 lines "[x['index'] for x in d] == [0, 1, 2] and [x['tokens'] for x in d] == [10, 22, 1]"
 lines "all(len(x['embedding']) == 32 for x in d)"
-run 0 sh -c "'$banyan' embed runs --batch - <texts.txt"
+run 0 sh -c "{ printf '\\357\\273\\277'; cat texts.txt; } | '$banyan' embed runs --batch -"
 lines "len(d) == 3 and all(near(x, y) for x, y in zip(d, a))"
 
 say "the last token alone, and vectors of length 1"

@@ -33,8 +33,8 @@ lines "[x['prompt_tokens'] for x in d] == [10, 20, 37, 3]"
 lines "all(x['stop'] == 'length' and x['log_probability'] < 0 for x in d)"
 cp out together
 
-say "from standard input, one at a time: the same lines"
-run 0 sh -c "'$banyan' generate runs --batch - --tokens 12 --sessions 3 --threads 2 <prompts.txt"
+say "from standard input, one at a time, behind a byte-order mark: the same lines"
+run 0 sh -c "{ printf '\\357\\273\\277'; cat prompts.txt; } | '$banyan' generate runs --batch - --tokens 12 --sessions 3 --threads 2"
 cmp out together || fail "another text"
 
 say "drafts change nothing"
@@ -196,7 +196,7 @@ for key in tokns max_tokens; do
 done
 echo '{"prompt": "t", "seed": 18446744073709551615}' >wrong.txt
 run 1 "$banyan" generate runs --batch wrong.txt
-holds err "a \"seed\" beyond 2^63 - 1 is written as a string of digits"
+holds err "or a string of digits up to 2^64 - 1"
 echo '{"prompt": "t", "temperature": -1}' >wrong.txt
 run 1 "$banyan" generate runs --batch wrong.txt
 holds err "wrong.txt:1: temperature -1"
