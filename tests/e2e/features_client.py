@@ -236,7 +236,7 @@ def check_outcomes():
 def check_refused():
     good = entity(1)
     wrong = ([], {}, [3], [{}], [{"driver_id": 1}], [{**good, "driver_id": "1"}], [{**good, "driver_id": 1.5}],
-             [{**good, "zone": 3}], [{**good, "driver": 1}], [{**good, "zone": "a\0b"}],
+             [{**good, "zone": 3}], [{**good, "driver": 1}],
              [{**good, "zone": "x" * 1025}], [{**good, "driver_id": 2**63}], [good] * 1025)
     for entities in wrong:
         status, body = predict(entities)

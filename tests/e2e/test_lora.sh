@@ -65,8 +65,8 @@ loss=$(field valid_loss <out)
 cp -r "$whole" adapter
 rm adapter/model* adapter/optimizer* adapter/manifest.json
 run 0 "$banyan" checkpoint merge runs/whole merged
-run 0 "$banyan" checkpoint merge model other --adapter adapter
-same merged/model.safetensors other/model.safetensors
+run 0 "$banyan" checkpoint merge model apart --adapter adapter
+same merged/model.safetensors apart/model.safetensors
 [ ! -e merged/adapter_config.json ] || fail "what is merged has an adapter still"
 for model in "model --adapter adapter" merged; do
     # shellcheck disable=SC2086
