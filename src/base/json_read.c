@@ -404,8 +404,8 @@ static bool put(reader *r, json_t *object, size_t key, bool changed, json_t *val
 
 static bool read_member(reader *r, json_t *object, wanted *only)
 {
-    const char *s;
-    size_t n;
+    const char *s = NULL;
+    size_t n = 0;
     bool changed = false;
     json_t *value = NULL;
     size_t key = r->keys.length;
@@ -518,8 +518,8 @@ static bool read_value(reader *r, json_t **out)
     if (c != '"') {
         return read_word(r, out);
     }
-    const char *s;
-    size_t n;
+    const char *s = NULL;
+    size_t n = 0;
     bool changed = false;
     if (!read_string(r, &s, &n, (r->flags & JSON_ALLOW_NUL) != 0, &changed)) {
         return false;

@@ -109,13 +109,14 @@ static bool add_short(by__text *out, double value)
     char *end = text + sizeof text;
     double size = fabs(value);
     double unit = 1.0;
-    for (size_t k = 0; k <= 15; k++, unit *= 10.0) {
+    for (size_t k = 0; k <= 15; k++) {
         double scaled = size * unit;
         if (!(scaled < 0x1p53)) {
             return false;
         }
         double whole = rint(scaled);
         if (whole / unit != size) {
+            unit *= 10.0;
             continue;
         }
         if (k > 0 && size < 1e-4) {

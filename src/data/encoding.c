@@ -1,4 +1,5 @@
 /* Encodings of a table's rows as arrays: learned from data, and applied. */
+#include <assert.h>
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
@@ -344,9 +345,10 @@ static by_status find_column(const by_column **out, const by_table *table, const
 static by_status put_numbers(float *out, size_t stride, const by__encoded *f, const by_table *table,
                              float missing, by_error *error)
 {
-    const by_column *column;
+    const by_column *column = NULL;
     char times[2][32];
     BY_TRY(find_column(&column, table, f, error));
+    assert(column != NULL);
     if (!by__time_fits(f->time, column->time)) {
         return by_error_set(error, BY_EFORMAT,
                             "%s: column '%.60s' has times in %s, but times in %s were learned",
@@ -371,9 +373,10 @@ static by_status put_categories(int32_t *out, size_t stride, const by__encoded *
                                 const by_table *table, int32_t first, int32_t missing,
                                 int32_t unknown, by_error *error)
 {
-    const by_column *column;
+    const by_column *column = NULL;
     int32_t *ids;
     BY_TRY(find_column(&column, table, f, error));
+    assert(column != NULL);
     BY_TRY(by__alloc((void **)&ids, column->value_count + 1, sizeof *ids, "values", error));
     for (size_t i = 0; i < column->value_count; i++) {
         int32_t known = by__same_value((const char *const *)f->values, f->count, &f->aliases,

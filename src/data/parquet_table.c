@@ -86,7 +86,7 @@ static by_status set_time(by__table_column *c, const by__parquet_column *from, c
     bool learned = c->own != NULL && !c->own->is_category && c->own->time.unit != BY_UNIT_NONE &&
                    from->time.unit != BY_UNIT_NONE;
     c->info.time = learned ? c->own->time : from->time;
-    if (by__time_fits(c->info.time, from->time)) {
+    if (!learned || by__time_fits(c->info.time, from->time)) {
         return BY_OK;
     }
     return by_error_set(error, BY_EFORMAT,
