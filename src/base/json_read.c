@@ -404,7 +404,7 @@ static bool put(reader *r, json_t *object, size_t key, bool changed, json_t *val
 
 static bool read_member(reader *r, json_t *object, wanted *only)
 {
-    const char *s = NULL;
+    const char *s = "";
     size_t n = 0;
     bool changed = false;
     json_t *value = NULL;
@@ -518,7 +518,7 @@ static bool read_value(reader *r, json_t **out)
     if (c != '"') {
         return read_word(r, out);
     }
-    const char *s = NULL;
+    const char *s = "";
     size_t n = 0;
     bool changed = false;
     if (!read_string(r, &s, &n, (r->flags & JSON_ALLOW_NUL) != 0, &changed)) {
