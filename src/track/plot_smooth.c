@@ -6,7 +6,7 @@
 #include "track/track.h"
 
 /* A line has at least this many windows of the average, so that a short one keeps its shape. */
-#define WINDOWS 20.0
+#define WINDOWS 40.0
 
 /* Sums over the points on one side of a point, d away from it, with weights w = s^d. */
 typedef struct side {

@@ -248,7 +248,7 @@ static void a_smooth_line_does_not_lag(void **state)
     assert_false(by__plot_smooth(smooth, falling, 0, 0.9));
     assert_false(by__plot_smooth(smooth, falling, 3, 0.9));
     assert_memory_equal(smooth, falling, 3 * sizeof *smooth);
-    for (int count = 24; count <= points; count *= 5) {
+    for (int count = 60; count <= points; count *= 5) {
         for (int i = 0; i < count; i++) {
             line[i] = 3 - 2.5 * i / count;
         }
