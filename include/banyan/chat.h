@@ -28,7 +28,9 @@ typedef struct by_chat_source {
     /* Directory with tokenizer_config.json and chat_template.jinja, each optional, or path of a
      * GGUF file. NULL: none. */
     const char *directory;
-    const char *file; /* file with the template itself; NULL: the directory's */
+    /* File with the template itself, or the name of a built-in one: "chatml", "llama3", "zephyr" or
+     * "plain"; NULL: the directory's. */
+    const char *file;
     const char *name; /* which of several named templates; NULL: "default" */
 } by_chat_source;
 

@@ -63,6 +63,7 @@ typedef struct by_broker_options {
     /* Maximum of tasks, and of responses, stored for each key name; 0: 100,000. Beyond it new tasks
      * are refused, and the oldest responses that have ended are deleted. */
     int64_t stored;
+    int64_t stored_bytes; /* the same in bytes; 0: 256 MiB */
     /* Maximum seconds of waiting: a request that would wait longer, by recent measurements, is
      * refused at once; tasks are not. 0: the time of 8 sequences (0.1 to 2 s), and an eighth of
      * that while more than a quarter of the requests are refused. */
@@ -82,9 +83,10 @@ BY_API by_status by_broker_run(const by_broker_options *options, by_error *error
 /* ---- a worker ---- */
 
 typedef struct by_worker_options {
-    const char *broker; /* as in by_gateway_options; waited for, and reconnected to */
-    const char *model;  /* a run, Hugging Face directory or GGUF file */
-    const char *name;   /* name for clients; NULL: the last part of `model` */
+    const char *broker;        /* as in by_gateway_options; waited for, and reconnected to */
+    const char *model;         /* a run, Hugging Face directory or GGUF file */
+    const char *name;          /* name for clients; NULL: the last part of `model` */
+    const char *chat_template; /* as by_chat_source.file; NULL: that of the model */
     /* Id of the version. NULL: the last part of the weights' directory and a hash of their
      * checksums (or, without these, of samples) and of by_worker_settings. */
     const char *version;
@@ -129,7 +131,8 @@ BY_API by_status by_worker_run(const by_worker_options *options, by_error *error
  * opened, and the model supports `context`. Verifies the checkpoint of a run, if none is given, and
  * thereby reads all of it. Errors as by_worker_run. */
 BY_API by_status by_worker_check(const by_worker_options *options, by_error *error);
-/* Writes what determines answers besides the weights, precision and kv, as a text for the name of
+/* Writes what determines answers besides the weights, precision, kv and chat
+ * template, as a text for the name of
  * the version; freed with free(). */
 BY_API by_status by_worker_settings(char **out, const by_worker_options *options, by_error *error);
 
@@ -193,6 +196,8 @@ typedef struct by_serve_model {
     const char *path;     /* run, directory or GGUF file */
     const char *name;     /* name for clients, whatever is deployed later */
     const char *settings; /* of by_worker_settings; NULL: none */
+    /* As in by_serve_options, of this model; both 0: as there. */
+    size_t workers, most;
 } by_serve_model;
 
 typedef struct by_serve_options {
@@ -299,7 +304,7 @@ typedef struct by_deploy_status {
     uint64_t failed;     /* shadow copies that failed */
     char last[65];       /* version of the last completed deployment; "": none */
     char outcome[16];    /* of the last deployment: "deployed" or "rolled_back" */
-    char reason[160];    /* of a rollback */
+    char reason[512];    /* of a rollback */
 } by_deploy_status;
 
 /* Gets the current state of a model (by_deploy_options) from a server's control socket. Returns

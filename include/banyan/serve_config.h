@@ -43,6 +43,7 @@ typedef struct by_serve_worker_config {
     /* Number of processes; with scaling.most the minimum, and only then may it be 0. Default 1. */
     int64_t count;
     char *precision;      /* as for by_infer_precision; default "": that of the weights */
+    char *chat_template;  /* as by_chat_source.file; default "": that of the model */
     char *kv;             /* "int8": as in by_engine_options; default "auto": as `precision` */
     int64_t sessions;     /* as in by_engine_options; default 0: the engine's */
     int64_t context;      /* as in by_engine_options; default 0: the model's */
@@ -53,6 +54,25 @@ typedef struct by_serve_worker_config {
     double max_rate;      /* requests per second that a worker begins; default 0: no limit */
     double grace;         /* seconds to end after SIGTERM; default 60 */
 } by_serve_worker_config;
+
+/* A model to serve. Where a text is empty or a number 0, by_serve_worker_config holds. */
+typedef struct by_served_model_config {
+    char *path;          /* a run, directory or GGUF file */
+    char *name;          /* name for clients; default "": the last part of the path */
+    char *adapter;       /* directory of a LoRA adapter; default "": none */
+    char *workers;       /* "2", or "1:8" for autoscaling; default "" */
+    char *precision;     /* default "" */
+    char *kv;            /* "auto" or "int8"; default "" */
+    char *chat_template; /* default "" */
+    char *pool;          /* embeddings: "mean" or "last"; default "" */
+    int64_t sessions;
+    int64_t context;
+    int64_t threads;
+    int64_t batch; /* table rows or images computed together; default 0: 16 */
+    double delay;  /* seconds that an incomplete batch waits; default 0: 0.002 */
+    double max_rate;
+    int64_t drift_window;
+} by_served_model_config;
 
 /* Autoscaling of workers. */
 typedef struct by_serve_scaling_config {
@@ -69,8 +89,9 @@ typedef struct by_serve_broker_config {
     char *address;  /* "redis://HOST": use Redis; default "": start a broker */
     int64_t queue;  /* maximum number of waiting requests; default 1024 */
     int64_t stored; /* maximum of tasks, and of responses, for each key name; default 100,000 */
-    double wait;    /* maximum seconds of waiting; default 0: by load */
-    char *tasks;    /* file of tasks; default "": DIR/tasks.sqlite */
+    int64_t stored_bytes; /* the same in bytes; default 256 MiB */
+    double wait;          /* maximum seconds of waiting; default 0: by load */
+    char *tasks;          /* file of tasks; default "": DIR/tasks.sqlite */
 } by_serve_broker_config;
 
 /* The log on standard error. */
@@ -114,6 +135,8 @@ typedef struct by_serve_payload_config {
 /* Log of feedback. */
 typedef struct by_serve_feedback_config {
     char *directory; /* default "": none is kept */
+    int64_t bytes;   /* per file; default 64 MiB */
+    int64_t files;   /* number of files kept, the newest; default 64 */
 } by_serve_feedback_config;
 
 /* Messages about completed tasks. */
@@ -178,7 +201,8 @@ typedef struct by_serve_features_config {
 
 /* A server configuration. */
 typedef struct by_serve_config {
-    by_config *config; /* the config that owns the fields; NULL in one that was not opened */
+    by_config *config;     /* the config that owns the fields; NULL in one that was not opened */
+    by_record_list models; /* by_served_model_config; default: none */
     by_serve_gateway_config gateway;
     by_serve_worker_config worker;
     by_serve_scaling_config scaling;

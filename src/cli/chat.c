@@ -363,10 +363,11 @@ static by_status open_chat(session *s, const char *directory, by_error *error)
     by_chat_source source = {.directory = directory, .file = r->template_file};
     by_status status = by_chat_open(&s->chat, &source, error);
     if (status == BY_ESTATE) {
-        by_error_set(error, status,
-                     "%s has no chat template: give one with --template FILE (docs/chat.md), or "
-                     "continue text with `banyan generate`, which needs none",
-                     directory);
+        by_error_set(
+            error, status,
+            "%s has no chat template: give one with --chat-template FILE (docs/chat.md), or "
+            "continue text with `banyan generate`, which needs none",
+            directory);
     }
     if (status == BY_OK && r->system != NULL) {
         status = set_system(s, r->system, error);
@@ -452,8 +453,9 @@ static int run(int argc, char **argv)
     request r = {.tokens = 512, .sampling = {.temperature = 0.8, .top_p = 0.95}};
     const cli_flag flags[] = {
         {"system", CLI_STRING, &r.system, "TEXT", "system message"},
-        {"template", CLI_STRING, &r.template_file, "FILE",
-         "chat template (default: the model's own)"},
+        {"chat-template", CLI_STRING, &r.template_file, "FILE|NAME",
+         "chat template: a file, or chatml, llama3, zephyr or plain (default: the model's own)"},
+        {"template", CLI_STRING, &r.template_file, "FILE|NAME", "the same"},
         {"tokens", CLI_INTEGER_FROM(1), &r.tokens, "N",
          "tokens of an answer, at most (default 512)"},
         {"temperature", CLI_NUMBER, &r.sampling.temperature, "T",
@@ -504,7 +506,8 @@ static int run(int argc, char **argv)
 const cli_command cli_chat = {
     .name = "chat",
     .summary = "chat with a trained model on the terminal",
-    .usage = "banyan chat RUN [--system TEXT] [--template FILE] [--tokens N] [--temperature T]",
+    .usage =
+        "banyan chat RUN [--system TEXT] [--chat-template FILE] [--tokens N] [--temperature T]",
     .text = "Chats with a model: reads a line and prints the model's answer as it is generated,\n"
             "with the model's own chat template (docs/chat.md).\n"
             "\n"

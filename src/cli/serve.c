@@ -1,3 +1,4 @@
+#include "banyan/infer.h"
 #include "serving.h"
 
 #include <assert.h>
@@ -9,8 +10,7 @@
 #include <unistd.h>
 
 #define MOST_ARGUMENTS 192
-#define MOST_NUMBERS   16
-#define MOST_WORKERS   256
+#define MOST_NUMBERS   20
 #define MOST_MODELS    16
 
 /* A command line. Not copied, because items may point to its numbers. */
@@ -169,25 +169,6 @@ static void begin(arguments *a, const choices *c, const char *program, const cha
     add_value(a, broker == NULL ? "--dir" : "--broker", broker == NULL ? directory : broker);
 }
 
-/* Parses "2" or "1:8". Returns false if it is neither. */
-static bool read_workers(const char *text, size_t *least, size_t *most)
-{
-    char *end;
-    long long first = strtoll(text, &end, 10);
-    bool good = end != text && first >= 0 && first <= MOST_WORKERS;
-    long long last = first;
-    if (good && *end == ':') {
-        const char *second = end + 1;
-        last = strtoll(second, &end, 10);
-        good = end != second && last >= first && last >= 1 && last <= MOST_WORKERS;
-    } else {
-        good = good && first >= 1;
-    }
-    *least = (size_t)first;
-    *most = (size_t)last;
-    return good && *end == '\0';
-}
-
 /* Parses "200ms", "0.2s" or "0.2" to seconds. Returns a negative number for anything else. */
 static double read_seconds(const char *text)
 {
@@ -225,9 +206,41 @@ static by_status open_config(choices *c, by_error *error)
 }
 
 /* The format of the KV cache as a worker takes it; NULL: that of the precision. */
-static const char *kv_of(const by_serve_worker_config *config)
+static const char *kv_of(const char *kv)
 {
-    return strcmp(config->kv, "auto") == 0 ? NULL : config->kv;
+    return strcmp(kv, "auto") == 0 || kv[0] == '\0' ? NULL : kv;
+}
+
+static char *text_or(char *own, const char *otherwise)
+{
+    return own != NULL && own[0] != '\0' ? own : (char *)(uintptr_t)otherwise;
+}
+
+static int64_t count_or(int64_t own, int64_t otherwise)
+{
+    return own != 0 ? own : otherwise;
+}
+
+/* The settings of a model: its own, else those of all. */
+static by_served_model_config settings_of(const choices *c, const cli_served *model)
+{
+    const by_serve_worker_config *w = &c->config->worker;
+    by_served_model_config m = {0};
+    if (model->own != NULL) {
+        m = *model->own;
+    }
+    m.precision = text_or(m.precision, w->precision);
+    m.kv = text_or(m.kv, w->kv);
+    m.chat_template = text_or(m.chat_template, w->chat_template);
+    m.pool = text_or(m.pool, c->pool == NULL ? "" : c->pool);
+    m.sessions = count_or(m.sessions, w->sessions);
+    m.context = count_or(m.context, w->context);
+    m.threads = count_or(m.threads, w->threads);
+    m.batch = count_or(m.batch, c->batch);
+    m.delay = m.delay != 0.0 ? m.delay : c->delay;
+    m.max_rate = m.max_rate != 0.0 ? m.max_rate : w->max_rate;
+    m.drift_window = count_or(m.drift_window, w->drift_window);
+    return m;
 }
 
 /* Composes a worker's command line, except for what by_serve_run adds. */
@@ -235,20 +248,22 @@ static void worker_of(arguments *a, const choices *c, const char *program, const
                       const cli_served *model)
 {
     const by_serve_worker_config *w = &c->config->worker;
+    const by_served_model_config m = settings_of(c, model);
     begin(a, c, program, "worker", directory, shared_broker(c));
     add_value(a, "--name", model->name);
     add_value(a, "--adapter", model->adapter);
-    add_number(a, "--max-rate", w->max_rate);
+    add_number(a, "--max-rate", m.max_rate);
     add_number(a, "--nice", (double)w->nice);
-    add_value(a, "--precision", w->precision);
-    add_value(a, "--kv", kv_of(w));
-    add_number(a, "--sessions", (double)w->sessions);
-    add_number(a, "--context", (double)w->context);
-    add_number(a, "--threads", (double)w->threads);
-    add_number(a, "--drift-window", (double)w->drift_window);
-    add_value(a, "--pool", c->pool);
-    add_number(a, "--batch", (double)c->batch);
-    add_number(a, "--delay", c->delay);
+    add_value(a, "--precision", m.precision);
+    add_value(a, "--kv", kv_of(m.kv));
+    add_value(a, "--chat-template", m.chat_template);
+    add_number(a, "--sessions", (double)m.sessions);
+    add_number(a, "--context", (double)m.context);
+    add_number(a, "--threads", (double)m.threads);
+    add_number(a, "--drift-window", (double)m.drift_window);
+    add_value(a, "--pool", m.pool);
+    add_number(a, "--batch", (double)m.batch);
+    add_number(a, "--delay", m.delay);
     if (w->sandbox == 0) {
         add(a, "--no-sandbox");
     }
@@ -282,6 +297,7 @@ static void broker_of(arguments *a, const choices *c, const char *program, const
     begin(a, c, program, "broker", directory, NULL);
     add_number(a, "--queue", (double)b->queue);
     add_number(a, "--stored", (double)b->stored);
+    add_number(a, "--stored-bytes", (double)b->stored_bytes);
     add_number(a, "--wait", b->wait);
     add_value(a, "--tasks", b->tasks[0] == '\0' ? own_tasks : b->tasks);
     add(a, "--supervised");
@@ -340,7 +356,9 @@ static by_status serve(choices *c, const cli_served *models, size_t count, const
             served[i] = (by_serve_model){.worker = workers[i].items,
                                          .path = models[i].path,
                                          .name = models[i].name,
-                                         .settings = models[i].settings};
+                                         .settings = models[i].settings,
+                                         .workers = models[i].least,
+                                         .most = models[i].most};
         }
         by_serve_options options = {.broker = shared_broker(c) == NULL ? broker.items : NULL,
                                     .gateway = gateway.items,
@@ -367,39 +385,74 @@ static by_status serve(choices *c, const cli_served *models, size_t count, const
     return status;
 }
 
-/* Parses the last of the models to serve. */
-static by_status parse_model(cli_served *models, size_t last, const char *text,
-                             const by_serve_worker_config *config, by_error *error)
+static by_worker_options options_of(const choices *c, const cli_served *model,
+                                    by_served_model_config *settings)
 {
-    cli_served *model = &models[last];
-    by_status status = cli_served_parse(model, text, error);
-    if (status == BY_OK && last == 0 && config->name[0] != '\0') {
-        model->name = config->name;
-    }
-    for (size_t i = 0; i < last && status == BY_OK; i++) {
-        if (strcmp(models[i].name, model->name) == 0) {
-            status = by_error_set(error, BY_EARG,
-                                  "two models are named '%s': give one another name with NAME=RUN",
-                                  model->name);
-        }
-    }
-    const by_worker_options options = {
-        .precision = config->precision[0] == '\0' ? NULL : config->precision, .kv = kv_of(config)};
-    return status == BY_OK ? by_worker_settings(&model->settings, &options, error) : status;
+    *settings = settings_of(c, model);
+    return (by_worker_options){
+        .model = model->path,
+        .adapter = model->adapter,
+        .context = settings->context,
+        .precision = settings->precision[0] == '\0' ? NULL : settings->precision,
+        .kv = kv_of(settings->kv),
+        .chat_template = settings->chat_template[0] == '\0' ? NULL : settings->chat_template};
 }
 
-static by_status check_model(const cli_served *model, const by_serve_worker_config *config,
-                             by_error *error)
+static by_status check_settings(const by_served_model_config *m, by_error *error)
 {
-    const by_worker_options options = {
-        .model = model->path, .adapter = model->adapter, .context = config->context};
+    by_dtype dtype;
+    if (m->kv[0] != '\0' && strcmp(m->kv, "auto") != 0 && strcmp(m->kv, "int8") != 0) {
+        return by_error_set(error, BY_ECONFIG, "kv is '%s': it must be auto or int8", m->kv);
+    }
+    if (m->pool[0] != '\0' && strcmp(m->pool, "mean") != 0 && strcmp(m->pool, "last") != 0) {
+        return by_error_set(error, BY_ECONFIG, "pool is '%s': it must be mean or last", m->pool);
+    }
+    return m->precision[0] == '\0' ? BY_OK : by_infer_precision(&dtype, m->precision, error);
+}
+
+/* Completes and checks the last of the models to serve. */
+static by_status complete_model(const choices *c, cli_served *models, size_t last, by_error *error)
+{
+    cli_served *model = &models[last];
+    by_served_model_config settings;
+    if (last == 0 && model->own == NULL && c->config->worker.name[0] != '\0') {
+        model->name = c->config->worker.name;
+    }
+    for (size_t i = 0; i < last; i++) {
+        if (strcmp(models[i].name, model->name) == 0) {
+            return by_error_set(error, BY_EARG,
+                                "two models are named '%s': give one another name with NAME=RUN, "
+                                "or `name` in models",
+                                model->name);
+        }
+    }
+    const by_worker_options options = options_of(c, model, &settings);
+    by_status status = check_settings(&settings, error);
+    if (status == BY_OK) {
+        status = by_worker_settings(&model->settings, &options, error);
+    }
+    return status == BY_OK || model->own == NULL
+               ? status
+               : by_error_prefix(error, BY_ECONFIG, "models: %s", model->name);
+}
+
+static by_status check_model(const choices *c, const cli_served *model, by_error *error)
+{
+    by_served_model_config settings;
+    const by_worker_options options = options_of(c, model, &settings);
     return by_worker_check(&options, error);
 }
 
-static by_status check_total(const by_serve_config *config, size_t models, by_error *error)
+static by_status check_total(const by_serve_config *config, const cli_served *models, size_t count,
+                             by_error *error)
 {
     long long total = config->scaling.total;
-    long long first = (config->worker.count > 0 ? config->worker.count : 1) * (long long)models;
+    long long first = 0;
+    for (size_t i = 0; i < count; i++) {
+        bool own = models[i].least > 0 || models[i].most > 0;
+        long long least = own ? (long long)models[i].least : (long long)config->worker.count;
+        first += least > 0 ? least : 1;
+    }
     if (total == 0 || total >= first) {
         return BY_OK;
     }
@@ -410,10 +463,43 @@ static by_status check_total(const by_serve_config *config, size_t models, by_er
                         total, first);
 }
 
+/* Lists the models: of the command line, else of the configuration. */
+static by_status list_models(const choices *c, char *const *texts, size_t given, cli_served *models,
+                             size_t *count, by_error *error)
+{
+    const by_served_model_config *rows = c->config->models.items;
+    size_t of_config = given == 0 ? c->config->models.count : 0;
+    if (given == 0 && of_config == 0 && c->config->worker.model[0] != '\0') {
+        texts = &c->config->worker.model;
+        given = 1;
+    }
+    if (of_config > MOST_MODELS) {
+        return by_error_set(error, BY_ECONFIG, "models has %zu entries; at most %d can be served",
+                            of_config, MOST_MODELS);
+    }
+    for (size_t i = 0; i < given + of_config; i++) {
+        by_status status = of_config > 0 ? cli_served_take(&models[i], &rows[i], error)
+                                         : cli_served_parse(&models[i], texts[i], error);
+        if (status != BY_OK) {
+            return status;
+        }
+        *count = i + 1;
+        status = complete_model(c, models, i, error);
+        if (status != BY_OK) {
+            return status;
+        }
+    }
+    return *count > 0 || c->checks
+               ? BY_OK
+               : by_error_set(error, BY_EARG,
+                              "name a run or a model directory, or set models in --config");
+}
+
 /* A check needs no models: the configuration may leave them to the command line. */
-static by_status check_or_serve(choices *c, char *const *texts, size_t count, by_error *error)
+static by_status check_or_serve(choices *c, char *const *texts, size_t given, by_error *error)
 {
     cli_served models[MOST_MODELS] = {{0}};
+    size_t count = 0;
     char *own = c->directory == NULL ? cli_serve_directory() : NULL;
     const char *directory = c->directory == NULL ? own : c->directory;
     by_status status = directory == NULL ? by_error_set(error, BY_EMEMORY, "out of memory")
@@ -421,22 +507,14 @@ static by_status check_or_serve(choices *c, char *const *texts, size_t count, by
     if (status == BY_OK) {
         status = by_serve_config_check(c->config, error);
     }
-    if (status == BY_OK && count == 0 && c->config->worker.model[0] != '\0') {
-        texts = &c->config->worker.model;
-        count = 1;
-    }
-    if (status == BY_OK && count == 0 && !c->checks) {
-        status = by_error_set(error, BY_EARG,
-                              "name a run or a model directory, or set worker.model in --config");
+    if (status == BY_OK) {
+        status = list_models(c, texts, given, models, &count, error);
     }
     if (status == BY_OK) {
-        status = check_total(c->config, count, error);
+        status = check_total(c->config, models, count, error);
     }
-    for (size_t i = 0; i < count && status == BY_OK; i++) {
-        status = parse_model(models, i, texts[i], &c->config->worker, error);
-        if (status == BY_OK && c->checks) {
-            status = check_model(&models[i], &c->config->worker, error);
-        }
+    for (size_t i = 0; i < count && status == BY_OK && c->checks; i++) {
+        status = check_model(c, &models[i], error);
     }
     if (status == BY_OK && !c->checks) {
         status = serve(c, models, count, directory, error);
@@ -487,6 +565,8 @@ static int run(int argc, char **argv)
          "model name that clients use (default: the last part of the path)"},
         {"precision", CLI_KEY("worker.precision"), &c.settings, "P", CLI_MODEL_PRECISION_HELP},
         {"kv", CLI_KEY("worker.kv"), &c.settings, "int8", CLI_KV_HELP},
+        {"chat-template", CLI_KEY("worker.chat_template"), &c.settings, "FILE|NAME",
+         CLI_CHAT_TEMPLATE_HELP},
         {"sessions", CLI_KEY("worker.sessions"), &c.settings, "N",
          "sequences that a worker runs at the same time (default 16)"},
         {"context", CLI_KEY("worker.context"), &c.settings, "N",
@@ -521,7 +601,7 @@ static int run(int argc, char **argv)
     }
     c.target_seconds = c.target == NULL ? 0.0 : read_seconds(c.target);
     if (rest_count > MOST_MODELS || c.target_seconds < 0.0 ||
-        (c.workers != NULL && !read_workers(c.workers, &c.least, &c.most))) {
+        (c.workers != NULL && !cli_read_workers(c.workers, &c.least, &c.most))) {
         return cli_misuse(&cli_serve, "%s",
                           rest_count > MOST_MODELS ? "at most 16 models can be served"
                           : c.target_seconds < 0.0

@@ -21,6 +21,8 @@ static int run(int argc, char **argv)
          "estimated tokens of prompts and answers that may wait, at most (default 4000000)"},
         {"stored", CLI_INTEGER_IN(1, 1 << 30), &options.stored, "N",
          "tasks and responses that are stored for each key name, at most (default 100000)"},
+        {"stored-bytes", CLI_INTEGER_FROM(1), &options.stored_bytes, "N",
+         "bytes of these for each key name, at most (default 268435456)"},
         {"wait", CLI_NUMBER_IN(0, 86400), &options.queue_wait, "SECONDS", CLI_WAIT_HELP},
         {"silence", CLI_SILENCE, &options.silence_seconds, "SECONDS", CLI_SILENCE_HELP},
         {"hang", CLI_NUMBER_ABOVE(0, 1e6), &options.hang_seconds, "SECONDS",

@@ -6,6 +6,8 @@
 
 #include "serving.h"
 
+#define MOST_WORKERS 256
+
 /* Returns the part after the last '/'. */
 static const char *last_part(const char *path)
 {
@@ -55,6 +57,45 @@ by_status cli_served_parse(cli_served *out, const char *text, by_error *error)
     }
     if (out->name == NULL) {
         out->name = last_part(out->adapter == NULL ? out->path : out->adapter);
+    }
+    return BY_OK;
+}
+
+bool cli_read_workers(const char *text, size_t *least, size_t *most)
+{
+    char *end;
+    long long first = strtoll(text, &end, 10);
+    bool good = end != text && first >= 0 && first <= MOST_WORKERS;
+    long long last = first;
+    if (good && *end == ':') {
+        const char *second = end + 1;
+        last = strtoll(second, &end, 10);
+        good = end != second && last >= first && last >= 1 && last <= MOST_WORKERS;
+    } else {
+        good = good && first >= 1;
+    }
+    *least = (size_t)first;
+    *most = (size_t)last;
+    return good && *end == '\0';
+}
+
+by_status cli_served_take(cli_served *out, const by_served_model_config *own, by_error *error)
+{
+    *out = (cli_served){.memory = strdup(own->path), .own = own};
+    if (out->memory == NULL) {
+        return by_error_set(error, BY_EMEMORY, "out of memory");
+    }
+    out->path = out->memory;
+    cut_slashes(out->path);
+    out->adapter = own->adapter[0] == '\0' ? NULL : own->adapter;
+    out->name = own->name[0] != '\0' ? own->name
+                                     : last_part(out->adapter == NULL ? out->path : out->adapter);
+    if (own->workers[0] != '\0' && !cli_read_workers(own->workers, &out->least, &out->most)) {
+        by_error_set(error, BY_ECONFIG,
+                     "models: %s: workers is '%s': it must be 1 to 256, or LEAST:MOST such as 1:8",
+                     own->path, own->workers);
+        cli_served_free(out);
+        return BY_ECONFIG;
     }
     return BY_OK;
 }

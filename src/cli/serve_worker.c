@@ -30,6 +30,7 @@ static int run(int argc, char **argv)
     int64_t threads = 0;
     int64_t niceness = 0;
     int64_t window = 0;
+    const char *failure = NULL;
     const cli_flag flags[] = {
         {"dir", CLI_STRING, &directory, "DIR", CLI_DIR_HELP},
         {"broker", CLI_STRING, &address, "ADDRESS", CLI_REDIS_HELP},
@@ -40,6 +41,7 @@ static int run(int argc, char **argv)
         {"checkpoint", CLI_STRING, &options.checkpoint, "DIR",
          "checkpoint of RUN to load (default: the newest)"},
         {"adapter", CLI_STRING, &options.adapter, "DIR", CLI_ADAPTER_HELP},
+        {"chat-template", CLI_STRING, &options.chat_template, "FILE|NAME", CLI_CHAT_TEMPLATE_HELP},
         {"pool", CLI_STRING, &pool, "mean|last", CLI_POOL_HELP},
         {"batch", CLI_BATCH, &options.batch, "N", CLI_BATCH_HELP},
         {"delay", CLI_DELAY, &options.delay, "SECONDS", CLI_DELAY_HELP},
@@ -56,6 +58,7 @@ static int run(int argc, char **argv)
          "how far to yield to other processes, as nice(1), 0 to 19 (default 0)"},
         {"max-rate", CLI_NUMBER_IN(0, 1e6), &options.max_rate, "N",
          "requests per second that the worker starts, at most (default: no limit)"},
+        {"failure", CLI_STRING, &failure, "FILE", "file to which the worker writes why it failed"},
         {"ready-file", CLI_STRING, &options.ready_file, "FILE",
          "file that is not empty while the worker accepts requests, for readiness probes"},
         {"hang", CLI_NUMBER_ABOVE(0, 1e6), &options.hang_seconds, "SECONDS",
@@ -99,6 +102,11 @@ static int run(int argc, char **argv)
         status = by_worker_run(&options, &error);
     }
     free(broker);
+    FILE *file = status == BY_OK || failure == NULL ? NULL : fopen(failure, "w");
+    if (file != NULL) {
+        fprintf(file, "%s\n", error.message);
+        fclose(file);
+    }
     return status == BY_OK ? CLI_DONE : cli_serve_fail(&cli_worker, &log, &error);
 }
 

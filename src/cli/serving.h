@@ -9,6 +9,8 @@
 #define CLI_DIR_HELP                                                                               \
     "directory of the server's socket and state (default: $XDG_RUNTIME_DIR/banyan, else "          \
     "/tmp/banyan-UID)"
+#define CLI_CHAT_TEMPLATE_HELP                                                                     \
+    "chat template: a file, or chatml, llama3, zephyr or plain (default: the model's own)"
 #define CLI_POOL_HELP                                                                              \
     "embeddings: mean of the hidden states of all tokens, or that of the last token (default "     \
     "mean)"
@@ -87,13 +89,19 @@ typedef struct cli_served {
     char *memory;
     char *path;
     const char *name;
-    const char *adapter; /* NULL: none */
-    char *settings;      /* of by_worker_settings; NULL: not known yet */
+    const char *adapter;               /* NULL: none */
+    const by_served_model_config *own; /* its settings in the configuration; NULL: none */
+    size_t least, most;                /* of its workers; both 0: those of the configuration */
+    char *settings;                    /* of by_worker_settings; NULL: not known yet */
 } cli_served;
 
 /* Parses a model. If no name is given, it is the last component of the adapter's or the run's path.
  * Freed with cli_served_free. */
 by_status cli_served_parse(cli_served *out, const char *text, by_error *error);
+/* The same of an entry of the configuration, which must outlive it. */
+by_status cli_served_take(cli_served *out, const by_served_model_config *own, by_error *error);
+/* Parses "2" or "1:8", a number of workers; false if it is neither. */
+bool cli_read_workers(const char *text, size_t *least, size_t *most);
 /* Cuts +ADAPTER off a path, unless the whole is a path that exists, and returns the adapter, a part
  * of the text; NULL: there is none. */
 char *cli_served_adapter(char *path);

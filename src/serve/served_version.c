@@ -22,13 +22,18 @@ static by_status sample_file(by__hasher *hasher, const char *path, by_error *err
 {
     char bytes[SAMPLE];
     struct stat info;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* Opening a named pipe would wait for its writer. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0 || fstat(fd, &info) != 0) {
         by_status status = by__io_error(error, "open", path);
         if (fd >= 0) {
             (void)close(fd);
         }
         return status;
+    }
+    if (!S_ISREG(info.st_mode)) {
+        (void)close(fd);
+        return by_error_set(error, BY_EIO, "%s is no regular file", path);
     }
     by__hasher_add(hasher, &info.st_size, sizeof info.st_size);
     off_t distance = info.st_size > SAMPLE * SAMPLES ? info.st_size / SAMPLES : SAMPLE;

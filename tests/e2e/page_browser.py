@@ -94,6 +94,14 @@ def check(browser):
     browser.ask("<img src=x onerror=alert(1)><b>")
     assert browser.value("at('talk').children[4].textContent") == "<img src=x onerror=alert(1)><b>"
     assert browser.value("at('talk').querySelectorAll('img, b').length") == 0
+    # A model of a table has a field for each column, one of images a file, and neither has a prompt.
+    visible = "[...at('ask').querySelectorAll('label')].filter((l) => l.offsetParent !== null).map((l) => l.firstChild.textContent.trim())"
+    browser.value("busy = true; show_models([{id: 'prices', info: {columns: [{name: 'rooms'}, {name: 'city'}]}}, {id: 'digits', info: {image: [1, 8, 8]}}])")
+    assert browser.value(visible) == ["Model", "rooms", "city"], browser.value(visible)
+    browser.value("at('model').value = 'digits'; choose_kind()")
+    assert browser.value(visible) == ["Model", "Image"], browser.value(visible)
+    browser.value("busy = false; refresh()")
+    browser.wait("at('model').value === 'tiny'")
     if key is None:
         browser.wait("at('scraped').textContent.startsWith('Latencies and rates are of the last ')")
         figures = "Object.fromEntries([...at('figures').children].map((f) => [f.querySelector('dt').textContent, f.querySelector('dd').textContent]))"

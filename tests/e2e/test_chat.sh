@@ -11,8 +11,14 @@ set -- chat runs/talk --template talk.jinja --temperature 0 --tokens 5
 say "without a template: what to do"
 echo apple >in
 run 1 "$banyan" chat runs/talk <in
-holds err "has no chat template: give one with --template FILE"
+holds err "has no chat template: give one with --chat-template FILE"
 
+say "a built-in one"
+echo oak >in
+run 1 "$banyan" chat runs/talk --chat-template plain --tokens 3 <in
+holds err "character U+0055 'U' at offset 0" # of "User: oak": it has capitals, and the vocabulary has none
+run 1 "$banyan" chat runs/talk --chat-template none <in
+holds err "none"
 say "a template that is wrong: its line"
 printf 'a\n{%% include "x" %%}' >wrong.jinja
 run 1 "$banyan" chat runs/talk --template wrong.jinja

@@ -206,15 +206,15 @@ say "a worker by hand: its file for probes, and its end while it loads"
 "$banyan" broker --dir "$work/sock" 2>log &
 aside=$!
 printf 1 >ready
-mkdir loading
-mkfifo loading/config.json loading/config.yaml # whoever opens them waits
-"$banyan" worker loading --dir "$work/sock" --version v --ready-file ready 2>>log &
+run 2 "$banyan" worker runs/none --dir "$work/sock" --ready-file ready
+[ ! -s ready ] || fail "it ended, and counts as ready"
+mkfifo starting # whoever opens it to write waits
+"$banyan" worker runs/tiny --dir "$work/sock" --ready-file starting 2>>log &
 background=$!
 wait_for_handlers
-while [ -s ready ]; do kill -0 "$background" 2>/dev/null || fail "it ended, and counts as ready"; done
 kill -TERM "$background"
 wait "$background"
-[ $? = 143 ] || fail "a worker that loads did not end by SIGTERM"
+[ $? = 143 ] || fail "a worker that starts did not end by SIGTERM"
 "$banyan" worker runs/tiny --dir "$work/sock" --threads 1 --ready-file ready 2>>log &
 background=$!
 until [ -s ready ]; do kill -0 "$background" 2>/dev/null || fail "a worker has ended"; sleep 0.05; done
@@ -255,6 +255,52 @@ python3 -c 'import json; line = json.load(open("err")); assert line["event"] == 
 run 2 "$banyan" worker runs/else --dir "$work/sock"
 holds err "banyan worker: runs/else"
 run 2 "$banyan" serve runs/tiny --log-format xml
+
+say "several models with settings of their own, by a configuration alone"
+cp -r runs/tiny runs/other
+printf '%s' '{% for m in messages %}{{ m.content + " " }}{% endfor %}' >talk.jinja
+cat >models.yaml <<END
+models:
+  - {path: $work/runs/tiny, name: first, chat_template: $work/talk.jinja, context: 64, workers: 2}
+  - {path: $work/runs/other, precision: int8, kv: int8, sessions: 3}
+END
+run 0 "$banyan" serve --config models.yaml --check
+rm -f url
+"$banyan" serve --config models.yaml --listen 127.0.0.1:0 --dir "$work/sock" --threads 1 >url 2>log &
+server=$!
+while [ ! -s url ]; do kill -0 "$server" 2>/dev/null || { cat log >&2; fail "the server has ended"; }; sleep 0.1; done
+url=$(cat url)
+until [ "$(curl -s "$url/v1/models" | grep -o '"id":' | wc -l)" = 2 ]; do kill -0 "$server" || fail "ended"; sleep 0.1; done
+curl -s "$url/v1/models" >out
+holds out '"id":"first"'
+holds out '"id":"other"'
+holds out '"context":64'
+grep -q '"chat":true.*"id":"other"\|"id":"first".*"chat":true' out || fail "no template: $(cat out)"
+[ "$(pgrep -P "$server" -f ' worker .*--name first' | wc -l)" = 2 ] || fail "$(pgrep -a -P "$server")"
+pgrep -a -P "$server" -f ' --name other' >out
+for flag in '--precision int8' '--kv int8' '--sessions 3'; do holds out "$flag"; done
+curl -s "$url/v1/chat/completions" -H 'Content-Type: application/json' \
+    -d '{"model": "first", "messages": [{"role": "user", "content": "oak"}], "max_tokens": 3}' >out
+holds out '"choices"'
+
+say "a deployment that cannot be says why"
+mkdir fifo && cp runs/tiny/checkpoints/*/config.json fifo/ && mkfifo fifo/model.safetensors
+run 1 timeout 100 "$banyan" deploy fifo --name other --dir "$work/sock"
+holds err "model.safetensors is no regular file"
+mkdir broken && for file in runs/tiny/checkpoints/*/*; do [ -d "$file" ] || cp "$file" broken/; done
+printf 'x' >broken/model.safetensors
+run 1 timeout 600 "$banyan" deploy broken --name other --dir "$work/sock"
+holds err "was rolled back: its workers"
+holds err "model.safetensors: 1 bytes"
+stop
+for wrong in 'path: runs/tiny, precision: int9' 'path: runs/tiny, kv: int4' 'path: runs/tiny, workers: many' \
+    'path: runs/tiny, chat_template: none' 'name: a' 'path: runs/tiny, thread: 2' 'path: runs/none'; do
+    echo "models: [{$wrong}]" >wrong.yaml
+    run 2 "$banyan" serve --config wrong.yaml --check
+done
+echo 'models: [{path: runs/tiny}, {path: runs/tiny}]' >wrong.yaml
+run 2 "$banyan" serve --config wrong.yaml --check
+holds err "two models are named 'tiny'"
 
 say "what cannot be served"
 run 2 "$banyan" serve runs/tiny --listen 0.0.0.0:0 --dir "$work/sock"

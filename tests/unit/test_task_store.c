@@ -86,7 +86,117 @@ static void test_index(void **state)
 static by_status make_room(by__tasks *tasks, const char *id, const char *owner, int64_t most)
 {
     by_error error = {0};
-    return by__tasks_make_room(tasks, id, owner, most, &error);
+    const by__tasks_room room = {most, 1 << 20, 1};
+    return by__tasks_make_room(tasks, id, owner, &room, &error);
+}
+
+static by_status make_bytes(by__tasks *tasks, const char *id, int64_t bytes)
+{
+    by_error error = {0};
+    const by__tasks_room room = {100, 2000, bytes};
+    return by__tasks_make_room(tasks, id, "o", &room, &error);
+}
+
+static void add_long(by__tasks *tasks, const char *id)
+{
+    by_error error = {0};
+    char text[801];
+    memset(text, 'a', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    json_t *task = json_pack("{ss ss sf s{ss ss}}", "id", id, "owner", "o", "expires", 100.0,
+                             "task", "model", "m", "request", text);
+    assert_int_equal(by__tasks_add(tasks, task, &error), BY_OK);
+    json_decref(task);
+}
+
+/* The bytes of an owner are bounded: a request counts until its task has ended. */
+static void test_bytes(void **state)
+{
+    char *directory = temporary_make();
+    char *path = by__path_join(directory, "tasks.sqlite");
+    by__tasks *tasks = NULL;
+    json_t *row = NULL;
+    json_t *result = json_pack("{ss}", "text", "0123456789");
+    by_error error = {0};
+    (void)state;
+    assert_int_equal(by__tasks_open(&tasks, path, &error), BY_OK);
+    assert_int_equal(make_bytes(tasks, "task_a", 2001), BY_EARG);
+    assert_int_equal(make_bytes(tasks, "task_a", 800), BY_OK);
+    add_long(tasks, "task_a");
+    add_long(tasks, "task_b");
+    assert_int_equal(make_bytes(tasks, "task_c", 800), BY_EARG);
+    assert_int_equal(make_bytes(tasks, "resp_c", 800), BY_OK); /* another kind */
+    assert_int_equal(by__tasks_open_ones(tasks, &row, &error), BY_OK);
+    assert_int_equal(json_array_size(row), 2);
+    assert_int_equal(json_string_length(json_object_get(
+                         json_object_get(json_array_get(row, 0), "task"), "request")),
+                     800);
+    json_decref(row);
+    assert_int_equal(by__tasks_set(tasks, "task_a", BY__TASK_RUNNING, 1, NULL, NULL, &error),
+                     BY_OK);
+    assert_int_equal(make_bytes(tasks, "task_c", 800), BY_EARG);
+    assert_int_equal(by__tasks_set(tasks, "task_a", BY__TASK_FAILED, 1, NULL, result, &error),
+                     BY_OK);
+    assert_int_equal(make_bytes(tasks, "task_c", 800), BY_OK);
+    assert_int_equal(by__tasks_get(tasks, "task_b", "o", &row, &error), BY_OK);
+    assert_null(json_object_get(json_object_get(row, "task"), "request"));
+    json_decref(row);
+    /* Responses that have ended give way, the oldest first. */
+    add_long(tasks, "resp_a");
+    add_long(tasks, "resp_b");
+    assert_int_equal(make_bytes(tasks, "resp_c", 800), BY_EARG);
+    assert_int_equal(by__tasks_set(tasks, "resp_b", BY__TASK_COMPLETED, 1, result, NULL, &error),
+                     BY_OK);
+    assert_int_equal(make_bytes(tasks, "resp_c", 1170), BY_OK);
+    assert_false(is_kept(tasks, "resp_b"));
+    assert_true(is_kept(tasks, "resp_a"));
+    json_decref(result);
+    by__tasks_close(&tasks);
+    temporary_remove(directory);
+    free(path);
+}
+
+/* A file of an earlier version. */
+static void test_earlier(void **state)
+{
+    char *directory = temporary_make();
+    char *path = by__path_join(directory, "tasks.sqlite");
+    by__tasks *tasks = NULL;
+    sqlite3 *db = NULL;
+    json_t *open = NULL;
+    by_error error = {0};
+    (void)state;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(
+        sqlite3_exec(
+            db,
+            "CREATE TABLE tasks (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,"
+            " owner TEXT NOT NULL, key TEXT, state INTEGER NOT NULL, attempts INTEGER NOT NULL,"
+            " created REAL NOT NULL, expires REAL NOT NULL, task TEXT NOT NULL, result TEXT,"
+            " failure TEXT);"
+            "CREATE TABLE stored (owner TEXT, kind TEXT, count INTEGER NOT NULL,"
+            " PRIMARY KEY (owner, kind)) WITHOUT ROWID;"
+            "CREATE TRIGGER stores AFTER INSERT ON tasks BEGIN"
+            " INSERT INTO stored VALUES (NEW.owner, substr(NEW.id, 1, 4), 1)"
+            " ON CONFLICT DO UPDATE SET count = count + 1; END;"
+            "INSERT INTO tasks (id, owner, state, attempts, created, expires, task) VALUES"
+            " ('task_a', 'o', 0, 0, 1.0, 9e9, '{\"model\":\"m\",\"request\":\"{}\"}');",
+            NULL, NULL, NULL),
+        SQLITE_OK);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+    assert_int_equal(by__tasks_open(&tasks, path, &error), BY_OK);
+    assert_int_equal(by__tasks_open_ones(tasks, &open, &error), BY_OK);
+    assert_string_equal(json_string_value(json_object_get(
+                            json_object_get(json_array_get(open, 0), "task"), "request")),
+                        "{}");
+    json_decref(open);
+    add_long(tasks, "task_b");
+    assert_int_equal(make_room(tasks, "task_c", "o", 2), BY_EARG);
+    assert_int_equal(by__tasks_set(tasks, "task_a", BY__TASK_COMPLETED, 1, NULL, NULL, &error),
+                     BY_OK);
+    by__tasks_close(&tasks);
+    temporary_remove(directory);
+    free(path);
 }
 
 /* Responses replace the oldest of their owner that have ended; tasks are refused. The file keeps
@@ -138,6 +248,7 @@ static void test_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_expiry), cmocka_unit_test(test_index),
-                                       cmocka_unit_test(test_room)};
+                                       cmocka_unit_test(test_room), cmocka_unit_test(test_bytes),
+                                       cmocka_unit_test(test_earlier)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

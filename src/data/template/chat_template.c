@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/paths.h"
 #include "base/utf8.h"
+#include "data/template/chat_builtin.h"
 #include "data/template/template.h"
 #include "data/tokenizer/gguf_tokenizer.h"
 
@@ -143,7 +144,9 @@ static by_status open_template(by_chat *c, const by_chat_source *s, const json_t
                                by_error *error)
 {
     if (s->file != NULL) {
-        return parse_file(c, s->file, error);
+        const char *own = by__path_exists(s->file) ? NULL : by__chat_builtin(s->file);
+        return own != NULL ? by__template_parse(&c->tpl, own, strlen(own), s->file, error)
+                           : parse_file(c, s->file, error);
     }
     const json_t *text = find_template(config, s->name);
     char *path = s->directory != NULL ? by__path_join(s->directory, "chat_template.jinja") : NULL;

@@ -65,6 +65,7 @@ static void set_defaults(by_broker_options *o)
     o->queue_requests = o->queue_requests > 0 ? o->queue_requests : 1024;
     o->queue_tokens = o->queue_tokens > 0 ? o->queue_tokens : 4000000;
     o->stored = o->stored > 0 ? o->stored : 100000;
+    o->stored_bytes = o->stored_bytes > 0 ? o->stored_bytes : INT64_C(256) << 20;
     o->attempts = o->attempts > 0 ? o->attempts : 3;
     o->silence_seconds = o->silence_seconds > 0.0 ? o->silence_seconds : 5.0;
     o->hang_seconds = o->hang_seconds > 0.0 ? o->hang_seconds : 60.0;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "serve/broker/broker.h"
 #include "serve/observe/exposed_file.h"
 
@@ -118,13 +119,26 @@ static by_status enqueue(by__broker *b, const char *id, const json_t *task, doub
     return BY_OK;
 }
 
+/* The room of an owner for a message that adds a task. */
+static by__tasks_room room_for(const by__broker *b, const json_t *message)
+{
+    const json_t *task = json_object_get(message, "task");
+    by__text rest = {0};
+    by__json_write(&rest, json_object_get(task, "own"), JSON_COMPACT);
+    by__json_write(&rest, json_object_get(message, "result"), JSON_COMPACT);
+    size_t bytes = rest.length + json_string_length(json_object_get(task, "request"));
+    by__text_free(&rest);
+    return (by__tasks_room){b->options.stored, b->options.stored_bytes, (int64_t)bytes};
+}
+
 /* Stores a result that a gateway has computed. */
 static void keep_result(by__broker *b, by__peer *from, const json_t *message)
 {
     const char *id = by__get_text(message, "id");
     by_error error = {0};
-    by_status status = by__tasks_make_room(b->tasks, id, by__get_text(message, "owner"),
-                                           b->options.stored, &error);
+    by__tasks_room room = room_for(b, message);
+    by_status status =
+        by__tasks_make_room(b->tasks, id, by__get_text(message, "owner"), &room, &error);
     if (status == BY_OK) {
         status = by__tasks_add(b->tasks, message, &error);
     }
@@ -170,8 +184,8 @@ static void add_task(by__broker *b, by__peer *from, const json_t *message)
     double left = by__get_number(message, "expires", 0.0) - by__wall_clock();
     const by__refusal *why = by__broker_refusal(b, from, pool, task, left, true, &seconds);
     if (why == NULL && status == BY_OK) {
-        status = by__tasks_make_room(b->tasks, id, by__get_text(message, "owner"),
-                                     b->options.stored, &error);
+        by__tasks_room room = room_for(b, message);
+        status = by__tasks_make_room(b->tasks, id, by__get_text(message, "owner"), &room, &error);
         why = status == BY_EARG ? by__refusal_of("stored") : NULL;
         seconds = BY__STORED_RETRY;
     }

@@ -9,9 +9,11 @@
 #include "base/json.h"
 #include "serve/messages.h"
 
-static const char schema[] =
+static const char tables[] =
     "PRAGMA journal_mode = WAL;"
     "PRAGMA synchronous = FULL;"
+    /* Those of files written before know fewer columns. */
+    "DROP TRIGGER IF EXISTS stores; DROP TRIGGER IF EXISTS forgets;"
     "CREATE TABLE IF NOT EXISTS tasks ("
     " number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, owner TEXT NOT NULL,"
     " key TEXT, state INTEGER NOT NULL, attempts INTEGER NOT NULL, created REAL NOT NULL,"
@@ -24,16 +26,29 @@ static const char schema[] =
      * each new one would take longer with each. */
     "CREATE INDEX IF NOT EXISTS owned ON tasks (owner, substr(id, 1, 4), number);"
     "CREATE TABLE IF NOT EXISTS stored ("
-    " owner TEXT, kind TEXT, count INTEGER NOT NULL, PRIMARY KEY (owner, kind)) WITHOUT ROWID;"
-    "CREATE TRIGGER IF NOT EXISTS stores AFTER INSERT ON tasks BEGIN"
-    " INSERT INTO stored VALUES (NEW.owner, substr(NEW.id, 1, 4), 1)"
-    " ON CONFLICT DO UPDATE SET count = count + 1; END;"
-    "CREATE TRIGGER IF NOT EXISTS forgets AFTER DELETE ON tasks BEGIN"
-    " UPDATE stored SET count = count - 1"
+    " owner TEXT, kind TEXT, count INTEGER NOT NULL, PRIMARY KEY (owner, kind)) WITHOUT ROWID;";
+
+/* What files written before do not have: each fails where it is there. The request is apart from
+ * the rest of a task, since it is needed until the task has run, and never shown. */
+static const char *const columns[] = {
+    "ALTER TABLE tasks ADD COLUMN request TEXT",
+    "ALTER TABLE tasks ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0",
+    "ALTER TABLE stored ADD COLUMN bytes INTEGER NOT NULL DEFAULT 0",
+};
+
+static const char triggers[] =
+    "CREATE TRIGGER stores AFTER INSERT ON tasks BEGIN"
+    " INSERT INTO stored VALUES (NEW.owner, substr(NEW.id, 1, 4), 1, NEW.bytes)"
+    " ON CONFLICT DO UPDATE SET count = count + 1, bytes = bytes + NEW.bytes; END;"
+    "CREATE TRIGGER forgets AFTER DELETE ON tasks BEGIN"
+    " UPDATE stored SET count = count - 1, bytes = bytes - OLD.bytes"
+    " WHERE owner = OLD.owner AND kind = substr(OLD.id, 1, 4); END;"
+    "CREATE TRIGGER IF NOT EXISTS grows AFTER UPDATE OF bytes ON tasks BEGIN"
+    " UPDATE stored SET bytes = bytes + NEW.bytes - OLD.bytes"
     " WHERE owner = OLD.owner AND kind = substr(OLD.id, 1, 4); END;"
     /* Of files that were written before there was a count. */
     "INSERT OR IGNORE INTO stored"
-    " SELECT owner, substr(id, 1, 4), COUNT(*) FROM tasks GROUP BY 1, 2;"
+    " SELECT owner, substr(id, 1, 4), COUNT(*), SUM(bytes) FROM tasks GROUP BY 1, 2;"
     /* A webhook: due is NULL before the task's end, and when nothing is left to be sent. */
     "CREATE TABLE IF NOT EXISTS hooks ("
     " id TEXT PRIMARY KEY, outcome INTEGER NOT NULL, tries INTEGER NOT NULL, due REAL, ended REAL);"
@@ -41,6 +56,7 @@ static const char schema[] =
 
 enum {
     TRIM,
+    TRIM_ONE,
     COUNT,
     ADD,
     ADD_HOOK,
@@ -73,16 +89,21 @@ static const char *const texts[STATEMENTS] = {
     [TRIM] = "DELETE FROM tasks WHERE number IN (SELECT number FROM tasks WHERE owner = ?1"
              " AND substr(id, 1, 4) = ?2 AND state >= 2 ORDER BY number LIMIT max(0, 1 - ?3 +"
              " ifnull((SELECT count FROM stored WHERE owner = ?1 AND kind = ?2), 0)))",
-    [COUNT] = "SELECT count FROM stored WHERE owner = ?1 AND kind = ?2",
-    [ADD] = "INSERT INTO tasks (id, owner, key, state, attempts, created, expires, task)"
-            " VALUES (?1, ?2, ?3, 0, 0, ?4, ?5, ?6)",
+    [TRIM_ONE] = "DELETE FROM tasks WHERE number = (SELECT number FROM tasks WHERE owner = ?1"
+                 " AND substr(id, 1, 4) = ?2 AND state >= 2 ORDER BY number LIMIT 1)",
+    [COUNT] = "SELECT count, bytes FROM stored WHERE owner = ?1 AND kind = ?2",
+    [ADD] = "INSERT INTO tasks (id, owner, key, state, attempts, created, expires, task, request,"
+            " bytes) VALUES (?1, ?2, ?3, 0, 0, ?4, ?5, ?6, ?7, ?8)",
     [ADD_HOOK] = "INSERT INTO hooks (id, outcome, tries) VALUES (?1, 0, 0)",
     [GET] = "SELECT " COLUMNS WITH_HOOKS " WHERE id = ?1 AND owner = ?2",
     [GET_KEY] = "SELECT " COLUMNS WITH_HOOKS " WHERE owner = ?1 AND key = ?2",
-    [SET] = "UPDATE tasks SET state = ?2, attempts = ?3, result = ?4, failure = ?5"
+    /* What has ended needs no request. */
+    [SET] = "UPDATE tasks SET state = ?2, attempts = ?3, result = ?4, failure = ?5,"
+            " request = iif(?2 < 2, request, NULL),"
+            " bytes = iif(?2 < 2, bytes, length(CAST(task AS BLOB)) + ?6)"
             " WHERE id = ?1 AND state < 2",
     [END_HOOK] = "UPDATE hooks SET due = ?2, ended = ?2 WHERE id = ?1 AND ended IS NULL",
-    [OPEN_ONES] = "SELECT " COLUMNS WITH_HOOKS " WHERE state < 2 ORDER BY number",
+    [OPEN_ONES] = "SELECT " COLUMNS ", request" WITH_HOOKS " WHERE state < 2 ORDER BY number",
     [DUE_HOOKS] = "SELECT id, owner, state, created, expires, attempts, task, NULL, failure,"
                   " outcome, tries + 1, ended FROM hooks JOIN tasks USING (id)"
                   " WHERE due <= ?1 OR due > ?1 + " DAY " ORDER BY due LIMIT ?2",
@@ -181,14 +202,16 @@ static void bind_text(sqlite3_stmt *s, int at, const char *text)
     }
 }
 
-/* value: NULL for none. */
-static by_status bind_json(sqlite3_stmt *s, int at, const json_t *value, by_error *error)
+/* value: NULL for none. Adds the bytes of its text to *bytes. */
+static by_status bind_json(sqlite3_stmt *s, int at, const json_t *value, size_t *bytes,
+                           by_error *error)
 {
     by__text text = {0};
     if (value != NULL) {
         by__json_write(&text, value, JSON_COMPACT);
     }
     bool failed = text.failed;
+    *bytes += text.length;
     bind_text(s, at, text.data);
     by__text_free(&text);
     if (failed) {
@@ -252,31 +275,62 @@ by_status by__tasks_find(by__tasks *tasks, const json_t *task, json_t **out, by_
     return key == NULL ? BY_OK : find(tasks, GET_KEY, by__get_text(task, "owner"), key, out, error);
 }
 
-by_status by__tasks_make_room(by__tasks *tasks, const char *id, const char *owner, int64_t most,
-                              by_error *error)
+/* How much of a kind an owner has. */
+static by_status count_stored(by__tasks *t, const char *owner, const char *kind, int64_t *count,
+                              int64_t *bytes, by_error *error)
 {
-    sqlite3_stmt *s = tasks->statements[TRIM];
-    char kind[5];
-    (void)snprintf(kind, sizeof kind, "%s", id);
-    if (strcmp(kind, "resp") == 0) {
-        BY_TRY(begin(tasks, error));
-        bind_text(s, 1, owner);
-        bind_text(s, 2, kind);
-        (void)sqlite3_bind_int64(s, 3, most);
-        BY_TRY(finish(tasks, s, "delete", error));
-    }
-    s = tasks->statements[COUNT];
+    sqlite3_stmt *s = t->statements[COUNT];
     bind_text(s, 1, owner);
     bind_text(s, 2, kind);
     int code = sqlite3_step(s);
-    int64_t count = code == SQLITE_ROW ? sqlite3_column_int64(s, 0) : 0;
+    *count = code == SQLITE_ROW ? sqlite3_column_int64(s, 0) : 0;
+    *bytes = code == SQLITE_ROW ? sqlite3_column_int64(s, 1) : 0;
     by_status status =
-        code == SQLITE_ROW || code == SQLITE_DONE ? BY_OK : db_error(tasks, "count", error);
+        code == SQLITE_ROW || code == SQLITE_DONE ? BY_OK : db_error(t, "count", error);
     (void)sqlite3_reset(s);
     (void)sqlite3_clear_bindings(s);
-    return status == BY_OK && count >= most
-               ? by_error_set(error, BY_EARG, "%lld tasks are stored already", (long long)count)
-               : status;
+    return status;
+}
+
+/* Deletes the oldest responses that have ended until there is room for the bytes of another. */
+static by_status trim_bytes(by__tasks *t, const char *owner, const char *kind, int64_t most,
+                            int64_t coming, by_error *error)
+{
+    int64_t count, bytes;
+    for (int changes = 1; changes > 0;) {
+        BY_TRY(count_stored(t, owner, kind, &count, &bytes, error));
+        if (bytes + coming <= most) {
+            break;
+        }
+        sqlite3_stmt *s = t->statements[TRIM_ONE];
+        bind_text(s, 1, owner);
+        bind_text(s, 2, kind);
+        BY_TRY(finish(t, s, "delete", error));
+        changes = sqlite3_changes(t->db);
+    }
+    return BY_OK;
+}
+
+by_status by__tasks_make_room(by__tasks *tasks, const char *id, const char *owner,
+                              const by__tasks_room *room, by_error *error)
+{
+    char kind[5];
+    int64_t count, bytes;
+    (void)snprintf(kind, sizeof kind, "%s", id);
+    if (strcmp(kind, "resp") == 0 && room->bytes <= room->most_bytes) {
+        sqlite3_stmt *s = tasks->statements[TRIM];
+        BY_TRY(begin(tasks, error));
+        bind_text(s, 1, owner);
+        bind_text(s, 2, kind);
+        (void)sqlite3_bind_int64(s, 3, room->most);
+        BY_TRY(finish(tasks, s, "delete", error));
+        BY_TRY(trim_bytes(tasks, owner, kind, room->most_bytes, room->bytes, error));
+    }
+    BY_TRY(count_stored(tasks, owner, kind, &count, &bytes, error));
+    return count >= room->most || bytes + room->bytes > room->most_bytes
+               ? by_error_set(error, BY_EARG, "%lld tasks of %lld bytes are stored already",
+                              (long long)count, (long long)bytes)
+               : BY_OK;
 }
 
 by_status by__tasks_add(by__tasks *tasks, const json_t *task, by_error *error)
@@ -284,14 +338,31 @@ by_status by__tasks_add(by__tasks *tasks, const json_t *task, by_error *error)
     by__tasks *t = tasks;
     const char *owner = by__get_text(task, "owner");
     const char *key = by__get_text(task, "key");
-    BY_TRY(begin(t, error));
+    const json_t *request = json_object_get(json_object_get(task, "task"), "request");
+    bool apart = json_is_string(request);
+    json_t *rest = by__copy_object(json_object_get(task, "task"));
+    size_t bytes = apart ? json_string_length(request) : 0;
+    if (rest == NULL || (apart && json_object_del(rest, "request") != 0)) {
+        json_decref(rest);
+        return by_error_set(error, BY_EMEMORY, "out of memory: a task");
+    }
     sqlite3_stmt *s = t->statements[ADD];
-    bind_text(s, 1, by__get_text(task, "id"));
-    bind_text(s, 2, owner);
-    bind_text(s, 3, key);
-    (void)sqlite3_bind_double(s, 4, by__wall_clock());
-    (void)sqlite3_bind_double(s, 5, by__get_number(task, "expires", 0.0));
-    BY_TRY(bind_json(s, 6, json_object_get(task, "task"), error));
+    by_status status = begin(t, error);
+    if (status == BY_OK) {
+        bind_text(s, 1, by__get_text(task, "id"));
+        bind_text(s, 2, owner);
+        bind_text(s, 3, key);
+        (void)sqlite3_bind_double(s, 4, by__wall_clock());
+        (void)sqlite3_bind_double(s, 5, by__get_number(task, "expires", 0.0));
+        status = bind_json(s, 6, rest, &bytes, error);
+    }
+    json_decref(rest);
+    BY_TRY(status);
+    if (apart) {
+        (void)sqlite3_bind_text64(s, 7, json_string_value(request), json_string_length(request),
+                                  SQLITE_STATIC, SQLITE_UTF8);
+    }
+    (void)sqlite3_bind_int64(s, 8, (int64_t)bytes);
     BY_TRY(finish(t, s, "write", error));
     if (by__get_text(json_object_get(task, "task"), "webhook") == NULL) {
         return BY_OK;
@@ -304,12 +375,14 @@ by_status by__tasks_set(by__tasks *tasks, const char *id, by__task_state state, 
                         const json_t *result, const json_t *failure, by_error *error)
 {
     sqlite3_stmt *s = tasks->statements[SET];
+    size_t bytes = 0;
     BY_TRY(begin(tasks, error));
     bind_text(s, 1, id);
     (void)sqlite3_bind_int(s, 2, (int)state);
     (void)sqlite3_bind_int(s, 3, attempts);
-    BY_TRY(bind_json(s, 4, result, error));
-    BY_TRY(bind_json(s, 5, failure, error));
+    BY_TRY(bind_json(s, 4, result, &bytes, error));
+    BY_TRY(bind_json(s, 5, failure, &bytes, error));
+    (void)sqlite3_bind_int64(s, 6, (int64_t)bytes);
     BY_TRY(finish(tasks, s, "write", error));
     if (state < BY__TASK_COMPLETED) {
         return BY_OK;
@@ -333,7 +406,14 @@ by_status by__tasks_open_ones(by__tasks *tasks, json_t **out, by_error *error)
     int code;
     *out = json_array();
     while ((code = sqlite3_step(s)) == SQLITE_ROW) {
-        (void)json_array_append_new(*out, row_of(s));
+        json_t *row = row_of(s);
+        const char *request = (const char *)sqlite3_column_text(s, 11);
+        size_t length = (size_t)sqlite3_column_bytes(s, 11);
+        if (request != NULL) { /* else it is in the task, in a file that was written before */
+            (void)json_object_set_new(json_object_get(row, "task"), "request",
+                                      json_stringn(request, length));
+        }
+        (void)json_array_append_new(*out, row);
     }
     by_status status = code == SQLITE_DONE ? BY_OK : db_error(tasks, "read", error);
     (void)sqlite3_reset(s);
@@ -418,7 +498,13 @@ by_status by__tasks_open(by__tasks **out, const char *path, by_error *error)
     int code = sqlite3_open_v2(path, &t->db, flags, NULL);
     if (code == SQLITE_OK) {
         (void)sqlite3_busy_timeout(t->db, 5000);
-        code = sqlite3_exec(t->db, schema, NULL, NULL, NULL);
+        code = sqlite3_exec(t->db, tables, NULL, NULL, NULL);
+    }
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(columns) && code == SQLITE_OK; i++) {
+        (void)sqlite3_exec(t->db, columns[i], NULL, NULL, NULL);
+    }
+    if (code == SQLITE_OK) {
+        code = sqlite3_exec(t->db, triggers, NULL, NULL, NULL);
     }
     for (int i = 0; i < STATEMENTS && code == SQLITE_OK; i++) {
         code = sqlite3_prepare_v3(t->db, texts[i], -1, SQLITE_PREPARE_PERSISTENT, &t->statements[i],

@@ -23,11 +23,18 @@ const char *by__task_state_name(by__task_state state);
 by_status by__tasks_open(by__tasks **out, const char *path, by_error *error);
 void by__tasks_close(by__tasks **tasks);
 
-/* Makes room for a new task or response with this id, of which the owner may have `most`: deletes
- * the oldest responses that have ended as far as needed. BY_EARG: there is no room, because the
- * owner has `most` tasks, or responses that have not ended. */
-by_status by__tasks_make_room(by__tasks *tasks, const char *id, const char *owner, int64_t most,
-                              by_error *error);
+/* What an owner may have of tasks, and of responses. */
+typedef struct by__tasks_room {
+    int64_t most;
+    int64_t most_bytes;
+    int64_t bytes; /* of the one that comes */
+} by__tasks_room;
+
+/* Makes room for a new task or response with this id: deletes the oldest responses that have ended
+ * as far as needed. BY_EARG: there is no room, because the owner has as many tasks, or responses
+ * that have not ended. */
+by_status by__tasks_make_room(by__tasks *tasks, const char *id, const char *owner,
+                              const by__tasks_room *room, by_error *error);
 /* Writes a new task: {"id", "owner", "key" (of idempotency, or absent), "model", "expires", "task":
  * the message that created it, with "webhook": a URL to notify of its end, if any}. */
 by_status by__tasks_add(by__tasks *tasks, const json_t *task, by_error *error);
@@ -35,12 +42,13 @@ by_status by__tasks_add(by__tasks *tasks, const json_t *task, by_error *error);
  * or NULL. */
 by_status by__tasks_find(by__tasks *tasks, const json_t *task, json_t **out, by_error *error);
 /* Reads a task of an owner: {"id", "owner", "status", "created_at", "expires_at", "attempts",
- * "task", "result" or null, "error" or null, and of a task with a webhook "hook": {"status":
+ * "task" (without its request), "result" or null, "error" or null, and of a task with a webhook "hook": {"status":
  * "pending", "delivered" or "failed", "attempts"}}. *out is NULL when there is none; a new
  * reference. */
 by_status by__tasks_get(by__tasks *tasks, const char *id, const char *owner, json_t **out,
                         by_error *error);
-/* Sets the state of a task that has not ended; result and error (NULL: none) are stored with it. */
+/* Sets the state of a task that has not ended; result and error (NULL: none) are stored with it.
+ * The request of one that has ended is dropped. */
 by_status by__tasks_set(by__tasks *tasks, const char *id, by__task_state state, int attempts,
                         const json_t *result, const json_t *failure, by_error *error);
 /* Deletes a task, whatever its state. */

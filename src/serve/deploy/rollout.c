@@ -199,8 +199,12 @@ void by__rollout_step(by__rollout *r, const by__rollout_input *in)
         return;
     }
     if (in->hopeless || in->exits >= MOST_EXITS) {
-        by__rollout_fail(r, in->hopeless ? "its workers cannot start (their message is in the log)"
-                                         : "its workers exited repeatedly");
+        char text[sizeof r->reason];
+        bool said = in->why != NULL && in->why[0] != '\0';
+        (void)snprintf(text, sizeof text, "%s%s%s",
+                       in->hopeless ? "its workers cannot start" : "its workers exited repeatedly",
+                       said ? ": " : " (their messages are in the log)", said ? in->why : "");
+        by__rollout_fail(r, text);
         return;
     }
     if (in->differs != NULL && !r->options.force) {

@@ -59,10 +59,11 @@ typedef enum by__golden { BY__GOLDEN_PENDING, BY__GOLDEN_GOOD, BY__GOLDEN_BAD } 
 
 typedef struct by__rollout_input {
     double now;
-    size_t total;  /* workers that all requests need */
-    size_t ready;  /* workers of the new version */
-    size_t exits;  /* exits of those workers since they were started */
-    bool hopeless; /* a worker has reported that a restart cannot help */
+    size_t total;    /* workers that all requests need */
+    size_t ready;    /* workers of the new version */
+    size_t exits;    /* exits of those workers since they were started */
+    bool hopeless;   /* a worker has reported that a restart cannot help */
+    const char *why; /* what the last one said of its end; NULL or "": nothing */
     /* why it refuses requests that the former version answers (interface.h); NULL: it does not */
     const char *differs;
     by__golden golden;
@@ -80,7 +81,7 @@ typedef struct by__rollout {
     bool mirrors;            /* the new version gets copies of requests */
     by__version_load before; /* totals at `since` */
     by__version_load after;
-    char reason[160]; /* of BY__ROLLOUT_FAILED */
+    char reason[512]; /* of BY__ROLLOUT_FAILED */
 } by__rollout;
 
 /* Converts the options of a deployment, which are in their ranges. With a canary, the version gets

@@ -70,19 +70,24 @@ static void on_done(void *user, uint64_t upto, by_status status, const by_error 
     }
 }
 
-by_status by__feedback_open(by__feedback **out, by__gateway *gateway, const char *directory,
-                            by_error *error)
+by_status by__feedback_open(by__feedback **out, by__gateway *gateway,
+                            const by_serve_feedback_config *config, by_error *error)
 {
     by__feedback *f;
     *out = NULL;
-    if (directory[0] == '\0') {
+    if (config->directory[0] == '\0') {
         return BY_OK;
     }
     BY_TRY(by__alloc((void **)&f, 1, sizeof *f, "feedback", error));
     f->gateway = gateway;
     f->last = &f->first;
-    const by__append_options options = {
-        .directory = directory, .name = "feedback", .sync = true, .done = on_done, .user = f};
+    const by__append_options options = {.directory = config->directory,
+                                        .name = "feedback",
+                                        .bytes = (size_t)config->bytes,
+                                        .files = (size_t)config->files,
+                                        .sync = true,
+                                        .done = on_done,
+                                        .user = f};
     by_status status = by__quality_open(&f->quality, error);
     if (status == BY_OK) {
         status = by__append_log_open(&f->lines, &gateway->loop, &options, error);

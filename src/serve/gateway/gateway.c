@@ -304,7 +304,7 @@ static by_status open_gateway(by__gateway *g, by_error *error)
         BY_TRY(by__trace_export_open(&g->tracing.exports,
                                      o->traces != NULL ? o->traces : tracing->endpoint,
                                      tracing->service, (size_t)tracing->queue, error));
-        BY_TRY(by__feedback_open(&g->feedback, g, o->config->feedback.directory, error));
+        BY_TRY(by__feedback_open(&g->feedback, g, &o->config->feedback, error));
         BY_TRY(by__webhooks_open(&g->webhooks, g, &o->config->webhooks, error));
         BY_TRY(by__features_open(&g->features, &g->loop, o->config, &g->log, error));
     }

@@ -284,8 +284,43 @@ static bool wants_logprobs(const asked *a)
     return wants;
 }
 
+/* OpenAI's limits of "metadata", which is kept with a response. */
+#define MOST_PAIRS 16
+#define MOST_NAME  64
+#define MOST_VALUE 512
+
+static size_t characters(const char *text)
+{
+    size_t count = 0;
+    for (; *text != '\0'; text++) {
+        count += ((unsigned char)*text & 0xc0) != 0x80;
+    }
+    return count;
+}
+
+static by_status check_metadata(const json_t *metadata, const char **param, by_error *error)
+{
+    const char *name;
+    json_t *value;
+    bool good =
+        metadata == NULL || (json_is_object(metadata) && json_object_size(metadata) <= MOST_PAIRS);
+    json_object_foreach((json_t *)(uintptr_t)metadata, name, value)
+    {
+        good = good && characters(name) <= MOST_NAME && json_is_string(value) &&
+               strlen(json_string_value(value)) == json_string_length(value) &&
+               characters(json_string_value(value)) <= MOST_VALUE;
+    }
+    *param = "metadata";
+    return good ? BY_OK
+                : by_error_set(error, BY_EARG,
+                               "'metadata' must be an object of at most %d texts: names of at most "
+                               "%d characters, values of at most %d",
+                               MOST_PAIRS, MOST_NAME, MOST_VALUE);
+}
+
 static by_status refuse_others(const asked *a, const char **param, by_error *error)
 {
+    BY_TRY(check_metadata(a->metadata, param, error));
     *param = "previous_response_id";
     if (a->previous != NULL || a->conversation != NULL || a->prompt != NULL) {
         *param = a->previous != NULL       ? "previous_response_id"

@@ -33,6 +33,44 @@ static const by__section sections[] = {
 
 /* clang-format off: one row a key */
 #define OWN(member) BY__OWN(by_serve_config, member)
+static const by__key model_fields[] = {
+    {"models", "path", BY__KEY_TEXT, BY__OWN(by_served_model_config, path), NULL, .min = 1,
+     .help = "run, model directory or GGUF file"},
+    {"models", "name", BY__KEY_TEXT, BY__OWN(by_served_model_config, name), "\"\"",
+     .help =
+         "model name that clients use; empty: the last part of the adapter's path, or of `path`"},
+    {"models", "adapter", BY__KEY_TEXT, BY__OWN(by_served_model_config, adapter), "\"\"",
+     .help = "directory of a LoRA adapter to merge into the model; empty: none"},
+    {"models", "workers", BY__KEY_TEXT, BY__OWN(by_served_model_config, workers), "\"\"",
+     .help = "worker processes, as `2`; `1:8` scales with the load; empty: worker.count and "
+             "scaling.most"},
+    {"models", "precision", BY__KEY_TEXT, BY__OWN(by_served_model_config, precision), "\"\"",
+     .help = "precision of the weights; empty, as in the following keys, or 0: what the key of "
+             "this name in `worker` says"},
+    {"models", "kv", BY__KEY_TEXT, BY__OWN(by_served_model_config, kv), "\"\"",
+     .help = "KV cache: auto or int8"},
+    {"models", "chat_template", BY__KEY_TEXT, BY__OWN(by_served_model_config, chat_template),
+     "\"\"", .help = "chat template: a file, or chatml, llama3, zephyr or plain"},
+    {"models", "pool", BY__KEY_TEXT, BY__OWN(by_served_model_config, pool), "\"\"",
+     .help = "embeddings: the `mean` of the hidden states of all tokens (empty), or that of the "
+             "`last` token"},
+    {"models", "sessions", BY__KEY_INT, BY__OWN(by_served_model_config, sessions), "0", 0, 65536,
+     .help = "sequences that a worker runs at the same time"},
+    {"models", "context", BY__KEY_INT, BY__OWN(by_served_model_config, context), "0", 0, BY__MI24,
+     .help = "longest sequence in tokens"},
+    {"models", "threads", BY__KEY_INT, BY__OWN(by_served_model_config, threads), "0", 0, 4096,
+     .help = "compute threads per worker"},
+    {"models", "batch", BY__KEY_INT, BY__OWN(by_served_model_config, batch), "0", 0, 4096,
+     .help = "table rows or images computed together, at most; 0: 16"},
+    {"models", "delay", BY__KEY_REAL, BY__OWN(by_served_model_config, delay), "0", 0, 60,
+     .help = "seconds that an incomplete batch of rows, images or texts waits for more; 0: 0.002"},
+    {"models", "max_rate", BY__KEY_REAL, BY__OWN(by_served_model_config, max_rate), "0", 0, 1e6,
+     .help = "requests per second that a worker starts, at most"},
+    {"models", "drift_window", BY__KEY_INT, BY__OWN(by_served_model_config, drift_window), "0", 0,
+     BY__MI30, .help = "requests per window that is compared with the training data"},
+};
+static const by__key_list model_list = BY__KEY_LIST(model_fields);
+
 static const by__key limit_fields[] = {
     {"limits.keys", "name", BY__KEY_TEXT, BY__OWN(by_limit_config, name), NULL, .min = 1,
      .help = "name of the API keys that this entry applies to; keys of the same name share its "
@@ -86,6 +124,12 @@ static const by__key column_fields[] = {
 static const by__key_list column_list = BY__KEY_LIST(column_fields);
 
 static const by__key keys[] = {
+    {"", "models", BY__KEY_RECORDS, OWN(models), "[]", .fields = &model_list,
+     .size = sizeof(by_served_model_config),
+     .help =
+         "models to serve, each with settings of its own: `[{path: runs/a, name: small}, {path: "
+         "runs/b, precision: int8, workers: 1:4}]`; models of the command line replace them"},
+
     {"gateway", "listen", BY__KEY_TEXT, OWN(gateway.listen), "127.0.0.1:8080", .min = 1,
      .help = "address to listen on: `HOST:PORT`, `[ADDRESS]:PORT` or `unix:PATH`"},
     {"gateway", "keys", BY__KEY_TEXT, OWN(gateway.keys), "\"\"",
@@ -142,6 +186,8 @@ static const by__key keys[] = {
     {"worker", "precision", BY__KEY_TEXT, OWN(worker.precision), "\"\"",
      .help = "precision of the weights: f32, bf16, fp16, int8, w8a8, fp8 or int4; empty: the "
              "model's"},
+    {"worker", "chat_template", BY__KEY_TEXT, OWN(worker.chat_template), "\"\"",
+     .help = "chat template: a file, or chatml, llama3, zephyr or plain; empty: the model's own"},
     {"worker", "kv", BY__KEY_TEXT, OWN(worker.kv), "auto", .choices = "auto|int8",
      .help = "KV cache of language models: auto as the precision, int8 with 8-bit integers"},
     {"worker", "sessions", BY__KEY_INT, OWN(worker.sessions), "0", 0, 65536,
@@ -187,6 +233,8 @@ static const by__key keys[] = {
     {"broker", "stored", BY__KEY_INT, OWN(broker.stored), "100000", 1, BY__MI30,
      .help = "tasks, and responses, that are stored for each key name, at most; further tasks are "
              "rejected with 429, and further responses replace the oldest ones"},
+    {"broker", "stored_bytes", BY__KEY_SIZE, OWN(broker.stored_bytes), "256MiB", 1, BY__MANY,
+     .help = "bytes of them for each key name, likewise, in the embedded broker"},
     {"broker", "tasks", BY__KEY_TEXT, OWN(broker.tasks), "\"\"",
      .help = "SQLite file that stores tasks; empty: tasks.sqlite in the server's directory"},
 
@@ -231,6 +279,10 @@ static const by__key keys[] = {
     {"feedback", "directory", BY__KEY_TEXT, OWN(feedback.directory), "\"\"",
      .help = "directory that stores what clients send to POST /v1/feedback; empty: the route does "
              "not exist"},
+    {"feedback", "bytes", BY__KEY_SIZE, OWN(feedback.bytes), "64MiB", 4096, BY__MANY,
+     .help = "size at which a file is closed and the next one begun"},
+    {"feedback", "files", BY__KEY_INT, OWN(feedback.files), "64", 1, BY__MI20,
+     .help = "files to keep; older ones are removed"},
 
     {"webhooks", "origins", BY__KEY_TEXTS, OWN(webhooks.origins), "[]",
      .help = "origins of the URLs that a task may name: `https://hooks.example.com`, with the port "

@@ -1,5 +1,6 @@
 /* The control socket of a supervisor: operators' requests (banyan deploy), both the supervisor's
  * and the operator's side. */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,8 +16,17 @@ struct by__request_to {
     by__served_version version;
     by_status status;
     by_error error;
-    const char *settings;
+    char *settings; /* NULL: none */
+    pthread_mutex_t lock;
+    /* Under the lock: */
+    bool done;
+    bool abandoned; /* nobody waits for the thread any more: it frees this */
+    uv_async_t *wake;
 };
+
+/* Seconds that a search for weights may take. A mount that hangs must not stop deployments, or the
+ * end of the server, for ever. */
+#define SEARCH 600
 
 /* ---- the supervisor's side ---- */
 
@@ -36,27 +46,79 @@ static void free_request(struct by__request_to *r)
 {
     if (r != NULL) {
         by__served_version_free(&r->version);
+        (void)pthread_mutex_destroy(&r->lock);
         free(r->path);
         free(r->adapter);
+        free(r->settings);
         free(r);
     }
 }
 
-/* On another thread, because verifying a large checkpoint takes seconds. */
-static void find(uv_work_t *work)
+/* On a thread of its own, because verifying a large checkpoint takes seconds, and more where a mount
+ * hangs: libuv would wait for a thread of its pool at the end of the program. */
+static void *find(void *user)
 {
-    struct by__request_to *r = ((by__supervisor *)work->data)->request;
+    struct by__request_to *r = user;
     r->status = by__served_version_find(&r->version, r->path, r->adapter, r->settings, &r->error);
+    (void)pthread_mutex_lock(&r->lock);
+    bool abandoned = r->abandoned;
+    r->done = true;
+    if (!abandoned) {
+        (void)uv_async_send(r->wake);
+    }
+    (void)pthread_mutex_unlock(&r->lock);
+    if (abandoned) {
+        free_request(r);
+    }
+    return NULL;
+}
+
+static by_status start_search(struct by__request_to *r, by_error *error)
+{
+    pthread_attr_t attributes;
+    pthread_t thread;
+    if (pthread_attr_init(&attributes) != 0) {
+        return by_error_set(error, BY_EMEMORY, "out of memory: a thread");
+    }
+    (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    int code = pthread_create(&thread, &attributes, find, r);
+    (void)pthread_attr_destroy(&attributes);
+    return code == 0 ? BY_OK
+                     : by_error_set(error, BY_ESTATE, "cannot start a thread: %s", strerror(code));
 }
 
 static void reload_next(by__supervisor *s);
 
-static void on_found(uv_work_t *work, int code)
+/* Takes the request that is in progress, if its search has ended; *running: it has not. */
+static struct by__request_to *take_search(by__supervisor *s, bool abandon, bool *running)
 {
-    by__supervisor *s = work->data;
     struct by__request_to *r = s->request;
+    *running = false;
+    if (r == NULL) {
+        return NULL;
+    }
+    (void)pthread_mutex_lock(&r->lock);
+    *running = !r->done;
+    r->abandoned = !r->done && abandon;
+    (void)pthread_mutex_unlock(&r->lock);
+    if (*running) {
+        s->request = abandon ? NULL : s->request;
+        return NULL;
+    }
     s->request = NULL;
-    if (code == 0 && r->status == BY_OK && !s->ending) {
+    return r;
+}
+
+static void on_found(uv_async_t *async)
+{
+    by__supervisor *s = async->data;
+    bool running;
+    struct by__request_to *r = take_search(s, false, &running);
+    if (r == NULL) {
+        return;
+    }
+    (void)uv_timer_stop(&s->late);
+    if (r->status == BY_OK && !s->ending) {
         r->status = by__served_deploy(r->model, &r->version, &r->options, &r->error);
     }
     if (r->status != BY_OK) {
@@ -67,6 +129,24 @@ static void on_found(uv_work_t *work, int code)
     s->asker = NULL;
     free_request(r);
     reload_next(s);
+}
+
+static void on_search_late(uv_timer_t *timer)
+{
+    by__supervisor *s = timer->data;
+    by_error error = {0};
+    bool running;
+    (void)by_error_set(&error, BY_EIO, "the weights were not read within %d s", SEARCH);
+    struct by__request_to *r = take_search(s, true, &running);
+    if (running) {
+        by__log_event(&s->log, "not_deployed", "{ss}", "reason", error.message);
+        answer(s->asker, &error);
+        s->asker = NULL;
+        reload_next(s);
+    } else if (r != NULL) { /* it has ended just now */
+        s->request = r;
+        on_found(&s->found);
+    }
 }
 
 static void look_for(by__served *m, by__link *link, const by_deploy_options *options)
@@ -84,18 +164,20 @@ static void look_for(by__served *m, by__link *link, const by_deploy_options *opt
     if (status == BY_OK) {
         by__rollout_plan(&r->options, options);
         r->model = m;
-        r->settings = m->settings;
+        r->wake = &s->found;
+        r->settings = m->settings == NULL ? NULL : by__strdup(m->settings);
         r->path = by__strdup(path);
         r->adapter = adapter == NULL ? NULL : by__strdup(adapter);
-        s->request = r;
-        s->asker = link;
-        s->finding.data = s;
-        bool lacks = r->path == NULL || (r->adapter == NULL) != (adapter == NULL);
-        int code = lacks ? UV_ENOMEM : uv_queue_work(&s->loop, &s->finding, find, on_found);
-        if (code < 0) {
-            status = by__uv_error(&error, "look for", path, code);
-            s->request = NULL;
-            s->asker = NULL;
+        bool lacks = r->path == NULL || (r->adapter == NULL) != (adapter == NULL) ||
+                     (r->settings == NULL) != (m->settings == NULL) ||
+                     pthread_mutex_init(&r->lock, NULL) != 0;
+        status = lacks ? by_error_set(&error, BY_EMEMORY, "out of memory: a deployment")
+                       : start_search(r, &error);
+        if (status == BY_OK) {
+            s->request = r;
+            s->asker = link;
+            (void)uv_timer_start(&s->late, on_search_late, (uint64_t)SEARCH * 1000, 0);
+        } else {
             free_request(r);
         }
     }
@@ -250,6 +332,13 @@ static void on_taken(void *user, by__link *link)
 by_status by__control_open(by__supervisor *s, by_error *error)
 {
     by__link_handler handler = {.message = on_message, .lost = on_lost, .user = s};
+    (void)uv_timer_init(&s->loop, &s->late); /* cannot fail */
+    s->late.data = s->found.data = s;
+    int code = uv_async_init(&s->loop, &s->found, on_found);
+    if (code < 0) {
+        return by__uv_error(error, "watch", "a thread", code);
+    }
+    uv_unref((uv_handle_t *)&s->found);
     if (s->options.control == NULL) {
         return BY_OK;
     }
@@ -258,7 +347,15 @@ by_status by__control_open(by__supervisor *s, by_error *error)
 
 void by__control_close(by__supervisor *s)
 {
+    bool running;
     by__link_listener_close(&s->control);
+    free_request(take_search(s, true, &running));
+    if (s->found.loop != NULL) {
+        uv_close((uv_handle_t *)&s->found, NULL);
+    }
+    if (s->late.loop != NULL) {
+        uv_close((uv_handle_t *)&s->late, NULL);
+    }
     /* Closed links do not notify: the search for weights must not report to this one. */
     s->asker = NULL;
     for (size_t i = 0; i < BY__OPERATORS; i++) {

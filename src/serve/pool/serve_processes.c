@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "banyan/exit.h"
@@ -154,6 +155,22 @@ static void note_end(by__supervisor *s, const by__child *c, int code)
     }
 }
 
+/* Keeps what a worker has said of its end. */
+static void note_failure(by__group *g, int code)
+{
+    char *text = NULL;
+    size_t length = 0;
+    if (g->failure != NULL &&
+        by__file_read(&text, &length, g->failure, (size_t)64 << 10, NULL) == BY_OK) {
+        (void)snprintf(g->why, sizeof g->why, "%.*s", (int)strcspn(text, "\n"), text);
+        (void)unlink(g->failure);
+    } else {
+        (void)snprintf(g->why, sizeof g->why, "the last one ended with code %d (%s)", code,
+                       by_exit_name(code));
+    }
+    free(text);
+}
+
 static void on_exit_of(uv_process_t *process, int64_t status, int signal_number)
 {
     by__child *c = process->data;
@@ -169,6 +186,7 @@ static void on_exit_of(uv_process_t *process, int64_t status, int signal_number)
     if (c->group != NULL && c->wanted) {
         c->group->exits++;
         c->group->hopeless = c->group->hopeless || code == BY_EXIT_CONFIG;
+        note_failure(c->group, code);
         count_restart(c, code);
     }
     if (s->ending) {
@@ -340,8 +358,7 @@ static void sweep(by__supervisor *s)
         *at = g->next;
         by__log_event(&s->log, "version_ended", "{ss ss}", "model", g->model->name, "version",
                       g->version.name);
-        by__served_version_free(&g->version);
-        free(g);
+        by__group_free(g);
     }
 }
 
@@ -432,8 +449,7 @@ static void release(by__supervisor *s)
     while (s->groups != NULL) {
         by__group *g = s->groups;
         s->groups = g->next;
-        by__served_version_free(&g->version);
-        free(g);
+        by__group_free(g);
     }
     for (size_t i = 0; i < s->model_count; i++) {
         by__served *m = &s->models[i];

@@ -41,6 +41,8 @@ typedef struct by__group {
     size_t wanted;
     size_t exits;  /* exits of workers that were not told to end */
     bool hopeless; /* one exited with BY_EXIT_CONFIG */
+    char *failure; /* the file in which a worker says why it fails; NULL: none */
+    char why[400]; /* what the last one said, or its exit; "": none has exited */
     bool proven;   /* one of its workers has registered at the broker */
     double retire; /* by__now when it stops getting requests and ends; 0: not planned */
     struct by__group *next;
@@ -90,7 +92,7 @@ struct by__served {
     by__version_load after;
     char last[65]; /* version and outcome of the last completed rollout */
     char outcome[16];
-    char reason[160];
+    char reason[512];
     json_t *info;                  /* as reported by workers; NULL: not known yet */
     char *routed;                  /* the last "route" that was sent */
     by__autoscale *scale;          /* one of by__supervisor's `scales` */
@@ -117,8 +119,9 @@ struct by__supervisor {
     /* Operators: */
     by__link_listener *control;
     by__link *operators[BY__OPERATORS]; /* connected operators; NULL: a free slot */
-    by__link *asker;   /* the operator that waits for `request`; NULL: it has disconnected */
-    uv_work_t finding; /* finds the weights of a request in the background */
+    by__link *asker;  /* the operator that waits for `request`; NULL: it has disconnected */
+    uv_async_t found; /* the weights of a request were found, or not, by its thread */
+    uv_timer_t late;  /* gives it up */
     struct by__request_to *request; /* NULL: none in progress */
     size_t reloaded;                /* models that the last SIGHUP has looked at */
     by_error failure;
@@ -134,6 +137,8 @@ by_status by__supervisor_add_models(by__supervisor *s, by_error *error);
 /* Adds a group for a version, which is copied, of a model; it has no workers yet. */
 by_status by__group_add(by__served *model, by__group **out, const by__served_version *version,
                         by_error *error);
+
+void by__group_free(by__group *group);
 
 /* ---- processes (serve_processes.c) ---- */
 

@@ -232,6 +232,7 @@ static void tend_rollout(by__served *m, const json_t *model)
                             .ready = by__group_ready(m->all, g),
                             .exits = g->exits,
                             .hopeless = g->hopeless,
+                            .why = g->why,
                             .differs = differs ? why : NULL,
                             .golden = by__golden_exists(info) ? m->golden.result : BY__GOLDEN_GOOD,
                             .golden_reason = m->golden.reason,

@@ -1,6 +1,8 @@
 /* The models of a server, with their first versions, and the command lines of versions' workers. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "serve/pool/serve_processes.h"
 
@@ -34,12 +36,21 @@ by_status by__group_add(by__served *model, by__group **out, const by__served_ver
         return status;
     }
     g->model = model;
-    for (size_t i = 0; worker[i] != NULL && n < BY__ARGUMENTS - 8; i++) {
+    for (size_t i = 0; worker[i] != NULL && n < BY__ARGUMENTS - 10; i++) {
         if (is_adapter(worker, i)) {
             i++; /* that of the first version */
         } else {
             g->command[n++] = worker[i];
         }
+    }
+    if (s->options.control != NULL &&
+        asprintf(&g->failure, "%s.%s.failed", s->options.control, g->version.name) < 0) {
+        g->failure = NULL;
+    }
+    if (g->failure != NULL) {
+        (void)unlink(g->failure);
+        g->command[n++] = "--failure";
+        g->command[n++] = g->failure;
     }
     if (g->version.adapter != NULL) {
         g->command[n++] = "--adapter";
@@ -58,10 +69,30 @@ by_status by__group_add(by__served *model, by__group **out, const by__served_ver
     return BY_OK;
 }
 
-/* Number of workers that each model starts with: at least one, to report what the model is. */
-static size_t first_workers(const by_serve_options *o)
+void by__group_free(by__group *group)
 {
-    return o->workers > 0 ? o->workers : 1;
+    if (group->failure != NULL) {
+        (void)unlink(group->failure);
+    }
+    by__served_version_free(&group->version);
+    free(group->failure);
+    free(group);
+}
+
+/* The smallest and largest number of workers of a model. */
+static void count_workers(const by_serve_options *o, const by_serve_model *model, size_t *least,
+                          size_t *most)
+{
+    bool own = model->workers > 0 || model->most > 0;
+    *least = own ? model->workers : o->workers;
+    *most = own ? model->most : o->most;
+    *most = *most > *least ? *most : *least;
+}
+
+/* Number of workers that a model starts with: at least one, to report what the model is. */
+static size_t first_workers(size_t least)
+{
+    return least > 0 ? least : 1;
 }
 
 /* Finds the first version of a model, whose workers have their wanted number. */
@@ -74,16 +105,15 @@ static by_status add_model(by__supervisor *s, const by_serve_model *model, by_er
                       .name = model->name,
                       .worker = model->worker,
                       .settings = model->settings,
-                      .least = o->workers,
-                      .most = o->most,
                       .scale = &s->scales[s->model_count]};
+    count_workers(o, model, &m->least, &m->most);
     s->model_count++;
     by__autoscale_options scale = {.least = m->least,
                                    .most = m->most,
                                    .target = o->target_p95 > 0.0 ? o->target_p95 : 0.2,
                                    .calm = o->calm,
                                    .idle = o->idle};
-    by__autoscale_begin(m->scale, &scale, first_workers(o), by__now());
+    by__autoscale_begin(m->scale, &scale, first_workers(m->least), by__now());
     by_status status =
         by__served_version_find(&version, model->path, adapter_of(m->worker), m->settings, error);
     if (status == BY_OK) {
@@ -99,7 +129,12 @@ static by_status add_model(by__supervisor *s, const by_serve_model *model, by_er
 by_status by__supervisor_add_models(by__supervisor *s, by_error *error)
 {
     by_serve_options *o = &s->options;
-    size_t first = first_workers(o) * o->model_count;
+    size_t first = 0;
+    for (size_t i = 0; i < o->model_count; i++) {
+        size_t least, most;
+        count_workers(o, &o->models[i], &least, &most);
+        first += first_workers(least);
+    }
     o->total = o->total == 0 || o->total > first ? o->total : first;
     BY_TRY(by__alloc((void **)&s->models, o->model_count, sizeof *s->models, "models", error));
     BY_TRY(by__alloc((void **)&s->scales, o->model_count, sizeof *s->scales, "models", error));

@@ -34,10 +34,11 @@ static by_status look_at_tokens(by__served_model *m, const char *directory, by_e
     return BY_OK;
 }
 
-static by_status open_text(by__served_model *m, const char *directory, by_error *error)
+static by_status open_text(by__served_model *m, const char *directory,
+                           const by_worker_options *options, by_error *error)
 {
     by_error none = {0};
-    by_chat_source source = {.directory = directory};
+    by_chat_source source = {.directory = directory, .file = options->chat_template};
     BY_TRY(by_tokenizer_open(&m->tokenizer, directory, error));
     BY_TRY(by_token_list_of(&m->tokens, m->tokenizer, error));
     BY_TRY(by__form_cache_open(&m->forms, m->tokens, MOST_FORMS, IDLE_FORMS, error));
@@ -182,6 +183,26 @@ by_status by_worker_check(const by_worker_options *options, by_error *error)
     return status;
 }
 
+/* Adds a built-in chat template by its name, another one by its contents. */
+static by_status add_template(by__text *text, const char *name, by_error *error)
+{
+    char *contents = NULL;
+    size_t length;
+    by_chat *chat = NULL;
+    const by_chat_source source = {.file = name};
+    BY_TRY(by_chat_open(&chat, &source, error));
+    by_chat_close(&chat);
+    if (!by__path_exists(name)) {
+        by__text_format(text, " chat_template=%s", name);
+        return BY_OK;
+    }
+    BY_TRY(by__file_read(&contents, &length, name, (size_t)16 << 20, error));
+    by__text_format(text, " chat_template=%016llx",
+                    (unsigned long long)by__hash64(contents, length));
+    free(contents);
+    return BY_OK;
+}
+
 by_status by_worker_settings(char **out, const by_worker_options *options, by_error *error)
 {
     by__text text = {0};
@@ -189,9 +210,14 @@ by_status by_worker_settings(char **out, const by_worker_options *options, by_er
     if (options->kv != NULL) {
         by__text_format(&text, " kv=%s", options->kv);
     }
-    if (text.failed) {
+    by_status status =
+        options->chat_template == NULL ? BY_OK : add_template(&text, options->chat_template, error);
+    if (status == BY_OK && text.failed) {
+        status = by_error_set(error, BY_EMEMORY, "out of memory: settings");
+    }
+    if (status != BY_OK) {
         by__text_free(&text);
-        return by_error_set(error, BY_EMEMORY, "out of memory: settings");
+        return status;
     }
     *out = text.data;
     return BY_OK;
@@ -211,7 +237,7 @@ by_status by__served_open(by__served_model *m, const by_worker_options *options,
         m->slots = PREDICTING;
         status = by__predicting_open(&m->predicting, pretrained, options, error);
     } else if (status == BY_OK) {
-        status = open_text(m, by_pretrained_directory(pretrained), error);
+        status = open_text(m, by_pretrained_directory(pretrained), options, error);
     }
     if (status == BY_OK && !text) {
         m->sessions = (int64_t)by__predicting_batch(m->predicting);
