@@ -355,7 +355,7 @@ def check_feedback():
     assert of("version_rating_mean", "houses") == [0.75] and of("version_rating_mean", "digits") == []
     assert metrics("banyan_feedback_unmatched_total") == {
         **{f'reason="{r}"': 1.0 for r in ("unknown_id", "no_prediction", "other_type", "repeated")},
-        'reason="no_broker"': 0.0,
+        **{f'reason="{r}"': 0.0 for r in ("other_key", "no_broker")},
     }
 
 
