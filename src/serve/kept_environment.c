@@ -2,9 +2,10 @@
  * started the server, and with it whatever secrets are there: of cloud accounts, of other programs,
  * of other parts of this one. Each keeps what it uses. */
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
-#include "serve/serve.h"
+#include "serve/kept_environment.h"
 
 typedef struct variable {
     const char *name; /* with a * at its end: all that begin so */
@@ -90,6 +91,19 @@ static bool is_kept(const char *entry, by_serve_process process, const variable 
     return false;
 }
 
+void by__close_files(int but)
+{
+    struct rlimit limit = {0};
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > 65536) {
+        limit.rlim_cur = 65536;
+    }
+    for (int fd = STDERR_FILENO + 1; fd < (int)limit.rlim_cur; fd++) {
+        if (fd != but) {
+            (void)close(fd);
+        }
+    }
+}
+
 void by_serve_clean_environment(by_serve_process process, bool redis)
 {
     size_t count = 0;
@@ -104,5 +118,8 @@ void by_serve_clean_environment(by_serve_process process, bool redis)
     }
     if (environ != NULL) {
         environ[count] = NULL;
+    }
+    if (process != BY_SERVE_SUPERVISOR) {
+        by__close_files(-1);
     }
 }

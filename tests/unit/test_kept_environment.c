@@ -1,4 +1,5 @@
 /* What the processes of a server keep of the environment that they inherit. */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +36,9 @@ static int kept_by(by_serve_process process, bool redis)
         (void)setenv(secrets[i], "1", 1);
     }
     (void)putenv(entry);
+    int inherited = dup(STDERR_FILENO);
     by_serve_clean_environment(process, redis);
+    bits |= (fcntl(inherited, F_GETFD) == -1) == (process == BY_SERVE_SUPERVISOR) ? 128 : 0;
     for (size_t i = 0; i < BY_ARRAY_LENGTH(names); i++) {
         bits |= keeps(names[i]) ? 1 << i : 0;
     }

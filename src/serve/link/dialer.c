@@ -7,11 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "serve/kept_environment.h"
 #include "serve/link/redis_address.h"
 
 struct by__dialer {
@@ -24,15 +23,7 @@ struct by__dialer {
 /* Copies of the worker's files would keep locks when the worker has ended. */
 static void close_others(int kept)
 {
-    struct rlimit limit = {0};
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > 65536) {
-        limit.rlim_cur = 65536;
-    }
-    for (int fd = STDERR_FILENO + 1; fd < (int)limit.rlim_cur; fd++) {
-        if (fd != kept) {
-            (void)close(fd);
-        }
-    }
+    by__close_files(kept);
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     (void)dup2(nothing, STDIN_FILENO);
     (void)dup2(nothing, STDOUT_FILENO);
