@@ -99,7 +99,7 @@ holds loss.svg "<svg"
 
 say "runs"
 run 0 "$banyan" runs runs
-[ "$(wc -l <out)" -eq 5 ] || fail "four runs and a heading"
+[ "$(wc -l <out)" -eq 6 ] || fail "five runs and a heading"
 run 0 "$banyan" runs runs --name other --json
 [ "$(field status <out)" = done ] || fail "$(cat out)"
 

@@ -82,8 +82,8 @@ static void test_cells(void **state)
                                         "50%",
                                         "$5",
                                         "true",
-                                        "\xe2\x88\x92"
-                                        "5",
+                                        ("\xe2\x88\x92"
+                                         "5"),
                                         "none",
                                         "Nan",
                                         "2024-01-31",
