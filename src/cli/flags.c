@@ -238,5 +238,5 @@ int cli_fail(const cli_command *command, const by_error *error)
 {
     fprintf(stderr, "banyan %s: %s\n", command->name, error->message);
     cli_keep_failure(error->message);
-    return by_exit_of(error->status);
+    return (int)by_exit_of(error->status);
 }

@@ -166,7 +166,7 @@ static int run(int argc, char **argv)
         misuse = "--dedup must be none, exact or near";
     }
     if (misuse != NULL) {
-        return cli_misuse(&cli_pack, misuse);
+        return cli_misuse(&cli_pack, "%s", misuse);
     }
     options = (by_pack_options){.dedup = options.dedup,
                                 .skip_corrupt = strcmp(corrupt, "skip") == 0,

@@ -57,7 +57,7 @@ int cli_open_heartbeat(void)
     by_status status = by_heartbeat_open(&heartbeat, &options, &error);
     if (status != BY_OK) {
         fprintf(stderr, "banyan: %s\n", error.message);
-        return by_exit_of(status);
+        return (int)by_exit_of(status);
     }
     return -1;
 }

@@ -299,7 +299,7 @@ static int fail_rank(by_comm *comm, const by_error *error)
 {
     const struct timespec second = {.tv_sec = 1};
     (void)by_comm_fail(comm, error->status, error);
-    int code = by_exit_of(error->status);
+    int code = (int)by_exit_of(error->status);
     if (by_exit_of(by_comm_failure(comm)) == BY_EXIT_CONFIG) {
         code = BY_EXIT_CONFIG;
     }

@@ -72,10 +72,10 @@ static bool vector_shape(const by_shape *parameter, const char *axes, by_shape *
 
 enum { ROWS, COLUMNS, SECOND, FIRST };
 static const by_optimizer_state states[] = {
-    [ROWS] = {"v_row", row_shape},
-    [COLUMNS] = {"v_column", column_shape},
-    [SECOND] = {"v", vector_shape},
-    [FIRST] = {"m", NULL},
+    [ROWS] = {.name = "v_row", .shape = row_shape},
+    [COLUMNS] = {.name = "v_column", .shape = column_shape},
+    [SECOND] = {.name = "v", .shape = vector_shape},
+    [FIRST] = {.name = "m", .shape = NULL},
 };
 
 /* Indices of hyper-parameters after the learning rate. */

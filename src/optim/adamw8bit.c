@@ -45,12 +45,12 @@ static bool scale_shape(const by_shape *parameter, const char *axes, by_shape *s
 
 enum { FIRST, SECOND, FIRST_CODES, SECOND_CODES, FIRST_SCALE, SECOND_SCALE };
 static const by_optimizer_state states[] = {
-    [FIRST] = {"m", small_shape},
-    [SECOND] = {"v", small_shape},
-    [FIRST_CODES] = {"m_code", code_shape, BY_U8},
-    [SECOND_CODES] = {"v_code", code_shape, BY_U8},
-    [FIRST_SCALE] = {"m_scale", scale_shape},
-    [SECOND_SCALE] = {"v_scale", scale_shape},
+    [FIRST] = {.name = "m", .shape = small_shape},
+    [SECOND] = {.name = "v", .shape = small_shape},
+    [FIRST_CODES] = {.name = "m_code", .shape = code_shape, .dtype = BY_U8},
+    [SECOND_CODES] = {.name = "v_code", .shape = code_shape, .dtype = BY_U8},
+    [FIRST_SCALE] = {.name = "m_scale", .shape = scale_shape},
+    [SECOND_SCALE] = {.name = "v_scale", .shape = scale_shape},
 };
 
 static by_value update(by_graph *graph, const by__update *u, const void *own)

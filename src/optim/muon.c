@@ -60,9 +60,9 @@ static bool other_shape(const by_shape *parameter, const char *axes, by_shape *s
 
 enum { MOMENTUM, FIRST, SECOND };
 static const by_optimizer_state states[] = {
-    [MOMENTUM] = {"momentum", hidden_shape},
-    [FIRST] = {"m", other_shape},
-    [SECOND] = {"v", other_shape},
+    [MOMENTUM] = {.name = "momentum", .shape = hidden_shape},
+    [FIRST] = {.name = "m", .shape = other_shape},
+    [SECOND] = {.name = "v", .shape = other_shape},
 };
 
 /* Updates the momentum and computes d. */
