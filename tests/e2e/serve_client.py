@@ -282,6 +282,13 @@ def check_errors():
         body = error(404, "model_not_found", *missing)[0]
         assert body["message"] == "the model 'other' is not served here; served: 'tiny'", body
         assert body["param"] == "model", body
+    # OpenAI's limits of what is kept with a response.
+    for data in ({str(i): "a" for i in range(17)}, {"k" * 65: "a"}, {"k": "\u20ac" * 513}, {"k": 1}, ["a"]):
+        body = {"model": "tiny", "input": "a", "metadata": data}
+        assert error(400, "invalid_request", "/v1/responses", body)[0]["param"] == "metadata", data
+    most = {("k" * 60) + str(i): "\u20ac" * 512 for i in range(16)}
+    body = {"model": "tiny", "input": "a", "metadata": most}
+    assert error(400, "invalid_request", "/v1/responses", body)[0]["param"] != "metadata"  # the model has no template
     assert error(404, "route_not_found", "/v1/else")[0]["message"] == "there is no such route"
     # What other servers are asked for is either here, too, or the sentence says what is instead.
     for there, here in (("/api/generate", "POST /v1/completions"), ("/generate_stream", "stream"), ("/v1", "/v1/models"),
