@@ -118,7 +118,7 @@ typedef struct by_serve_limits_config {
 /* Cross-origin requests. */
 typedef struct by_serve_cors_config {
     by_string_list origins; /* permitted origins, "https://app.example.com" or "*"; default: none */
-    int64_t max_age;        /* seconds a browser may cache the permission; default 600 */
+    double max_age;         /* seconds a browser may cache the permission; default 600 */
 } by_serve_cors_config;
 
 /* Log of requests and answers. */

@@ -1,7 +1,8 @@
-/* Byte counts for people, and "did you mean" suggestions for names. */
+/* Sizes and times as people write them, and "did you mean" suggestions for names. */
 #ifndef BANYAN_TEXT_H
 #define BANYAN_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,13 @@ BY_API const char *by_format_bytes(char buffer[32], uint64_t bytes);
  * changed or swapped; NULL if none is within 1 for up to 4 characters, 2 for up to 8, else a third
  * of them. Names over 63 bytes never match. */
 BY_API const char *by_nearest_name(const char *name, const char *const *names, size_t count);
+
+/* Parses a size: a whole number of bytes, or a number with B, KB, MB, GB, TB (powers of 1000), KiB,
+ * MiB, GiB, TiB or K, M, G, T (powers of 1024), in upper or lower case. Returns false if the text
+ * is none. Independent of the locale. */
+BY_API bool by_parse_size(int64_t *bytes, const char *text);
+/* Parses a time: seconds, or a number with ms, s, m (min), h or d. Likewise. */
+BY_API bool by_parse_duration(double *seconds, const char *text);
 
 #ifdef __cplusplus
 }

@@ -332,7 +332,8 @@ typedef enum by_train_event_kind {
 /* An event. Fields that do not apply to its kind are zero. Valid during the call only. */
 typedef struct by_train_event {
     by_train_event_kind kind;
-    const char *run; /* run directory */
+    const char *run;         /* run directory */
+    const by_config *config; /* completed */
     const char *path;
     const char *text;
     const char *phase;
@@ -438,7 +439,7 @@ BY_API by_status by_train_check_ranks(const by_config *config, int ranks, int *u
                                       by_error *error);
 
 /* Finds a run directory: `path` itself if it is one, otherwise the most recently changed one in it.
- * Free *out with free(). Returns BY_EIO if there is none. */
+ * Free *out with free(). Returns BY_ECONFIG if there is none. */
 BY_API by_status by_run_find(char **out, const char *path, by_error *error);
 
 /* If model.from is set, takes kind, sizes and vocabulary from its config.json, then resolves the

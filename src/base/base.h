@@ -108,6 +108,14 @@ bool by__utf8_valid(const char *s, size_t n);
  * you mean" hints. Strings over 63 bytes count as far apart. */
 size_t by__edit_distance(const char *a, const char *b);
 
+/* ---- sizes and times (units.c) ---- */
+
+/* Finds the unit at the end of a size, "1.5 GiB", and returns its bytes; 1 without a unit. *digits:
+ * length of the number before it. */
+double by__size_unit(const char *text, size_t *digits);
+/* The same for a time, "1.5m": seconds of the unit. */
+double by__time_unit(const char *text, size_t *digits);
+
 /* ---- numbers (number.c) ---- */
 
 /* Writes the shortest decimal text that reads back as the same double, independently of the locale

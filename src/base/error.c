@@ -37,6 +37,31 @@ const char *by_status_name(by_status status)
     return "unknown";
 }
 
+/* Escapes control characters: parts of a message come from files, and it is one line. */
+static void escape(char *message, size_t size)
+{
+    char old[sizeof((by_error *)NULL)->message];
+    size_t length = 0;
+    const unsigned char *p = (const unsigned char *)message;
+    while (*p >= 0x20 && *p != 0x7f && !(p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0)) {
+        p++;
+    }
+    if (*p == '\0') {
+        return;
+    }
+    memcpy(old, message, size);
+    for (p = (const unsigned char *)old; *p != '\0' && length + 5 < size; p++) {
+        bool wide = p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0;
+        p += wide;
+        if (wide || *p < 0x20 || *p == 0x7f) {
+            length += (size_t)snprintf(message + length, size - length, "\\x%02x", *p);
+        } else {
+            message[length++] = (char)*p;
+        }
+    }
+    message[length] = '\0';
+}
+
 by_status(by_error_set)(by_error *error, by_status status, const char *format, ...)
 {
     if (error != NULL) {
@@ -45,6 +70,7 @@ by_status(by_error_set)(by_error *error, by_status status, const char *format, .
         error->status = status;
         (void)vsnprintf(error->message, sizeof error->message, format, args);
         va_end(args);
+        escape(error->message, sizeof error->message);
     }
     return status;
 }
@@ -67,6 +93,7 @@ by_status(by_error_prefix)(by_error *error, by_status status, const char *format
         }
         (void)snprintf(error->message, sizeof error->message, "%.*s: %.*s", (int)used, prefix,
                        (int)(sizeof old - used - 3), old);
+        escape(error->message, sizeof error->message);
     }
     return status;
 }

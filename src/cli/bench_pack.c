@@ -93,6 +93,9 @@ static int run(int argc, char **argv)
     if (count == 0) {
         return cli_misuse(&cli_bench_pack, "name the files or directories to pack");
     }
+    if ((code = cli_check_inputs(&cli_bench_pack, rest, count)) >= 0) {
+        return code;
+    }
     if ((tokenizer == NULL) == (vocab == 0)) {
         return cli_misuse(&cli_bench_pack, "give one of --tokenizer and --train-bpe");
     }

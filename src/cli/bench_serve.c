@@ -214,9 +214,9 @@ static int run(int argc, char **argv)
         {"seed", CLI_SEED, &options.seed, "S",
          "seed of prompts and arrival times (default: a new one, so that no prompt is in the "
          "server's prefix cache)"},
-        {"ttft", CLI_NUMBER_ABOVE(0, INFINITY), &goal.first, "SECONDS",
+        {"ttft", CLI_TIME_ABOVE(0, INFINITY), &goal.first, "TIME",
          "goodput: time to the first text, at most"},
-        {"e2e", CLI_NUMBER_ABOVE(0, INFINITY), &goal.end, "SECONDS",
+        {"e2e", CLI_TIME_ABOVE(0, INFINITY), &goal.end, "TIME",
          "goodput: time to the end of the answer, at most"},
         {"out", CLI_STRING, &picture, "FILE",
          "plot the latencies by percentile to a .png or .svg file"},

@@ -41,7 +41,9 @@ static void print_text(const by_digest *digest)
         const by_tensor_digest *t = &digest->tensors[i];
         printf("%s\t%s\t", t->sha256, t->dtype);
         print_shape(t);
-        printf("\t%s\n", t->name);
+        printf("\t");
+        cli_print_cell(t->name);
+        printf("\n");
     }
     printf("%s\tmodel\n", digest->model);
     if (digest->optimizer[0] != '\0') {
@@ -181,9 +183,10 @@ static by_status do_diff(request *r, by_error *error)
 static const struct deed {
     const char *name;
     int paths;
+    int inputs; /* of these, first */
     by_status (*run)(request *r, by_error *error);
-} deeds[] = {{"ls", 1, do_list},   {"verify", 1, do_verify}, {"prune", 1, do_prune},
-             {"diff", 2, do_diff}, {"digest", 1, do_digest}, {"merge", 2, do_merge}};
+} deeds[] = {{"ls", 1, 1, do_list},   {"verify", 1, 1, do_verify}, {"prune", 1, 1, do_prune},
+             {"diff", 2, 2, do_diff}, {"digest", 1, 1, do_digest}, {"merge", 2, 1, do_merge}};
 
 static int run(int argc, char **argv)
 {
@@ -199,7 +202,7 @@ static int run(int argc, char **argv)
          "prune: keep also those of steps that are multiples of N (default 0: none)"},
         {"ema", CLI_SWITCH, &r.ema, NULL,
          "merge: use the moving average of the weights (optimizer.ema)"},
-        {"adapter", CLI_STRING, &r.adapter, "DIR", "merge: " CLI_ADAPTER_HELP},
+        {"adapter", CLI_INPUT, &r.adapter, "DIR", "merge: " CLI_ADAPTER_HELP},
         {"dry-run", CLI_SWITCH, &r.dry_run, NULL,
          "prune: print what would be removed, and remove nothing"},
         {0}};
@@ -213,6 +216,10 @@ static int run(int argc, char **argv)
     for (size_t i = 0; i < sizeof deeds / sizeof *deeds; i++) {
         if (count == deeds[i].paths + 1 && strcmp(rest[0], deeds[i].name) == 0) {
             r.paths = rest + 1;
+            code = cli_check_inputs(&cli_checkpoint, r.paths, deeds[i].inputs);
+            if (code >= 0) {
+                return code;
+            }
             return deeds[i].run(&r, &error) == BY_OK ? r.code : cli_fail(&cli_checkpoint, &error);
         }
     }

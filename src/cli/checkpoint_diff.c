@@ -27,11 +27,13 @@ static void print_json(const by_tensor_difference *d)
 static void print_row(const by_tensor_difference *d)
 {
     if (d->kind == BY_DIFFERENCE_VALUES) {
-        printf("%.4g\t%.4g\t%" PRIu64 " of %" PRIu64 "\t%s\n", d->max_abs, d->max_rel, d->different,
-               d->elements, d->name);
+        printf("%.4g\t%.4g\t%" PRIu64 " of %" PRIu64 "\t", d->max_abs, d->max_rel, d->different,
+               d->elements);
     } else {
-        printf("-\t-\t%s\t%s\n", words[d->kind], d->name);
+        printf("-\t-\t%s\t", words[d->kind]);
     }
+    cli_print_cell(d->name);
+    printf("\n");
 }
 
 by_status cli_checkpoint_diff(const char *first, const char *second, bool json, bool *differs,

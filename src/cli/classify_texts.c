@@ -7,6 +7,7 @@
 #include "text_rows.h"
 
 typedef struct request {
+    bool json; /* accepted, as of every command; there is no other form */
     const char *file;
     const char *precision;
     int64_t batch;
@@ -120,13 +121,14 @@ static int run(int argc, char **argv)
 {
     request r = {.batch = 8};
     const cli_flag flags[] = {
-        {"batch", CLI_STRING, &r.file, "FILE",
+        {"batch", CLI_STREAM, &r.file, "FILE",
          "file with one text per line (text or {\"text\": ...}); - for standard input"},
         {"batch-size", CLI_INTEGER_IN(1, CLI_TEXT_BATCH), &r.batch, "N",
          "texts that are computed together (default 8)"},
         {"context", CLI_INTEGER_FROM(1), &r.context, "N",
          "tokens of the longest text (default: the model's context)"},
         {"precision", CLI_STRING, &r.precision, "TYPE", CLI_MODEL_PRECISION_HELP},
+        {"json", CLI_SWITCH, &r.json, NULL, "print JSON lines, which is the default"},
         {"threads", CLI_THREADS, &r.threads, "N", "compute threads (default: one per core)"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;

@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "banyan/comm.h"
 #include "banyan/config.h"
@@ -50,6 +51,9 @@ typedef enum cli_value_type {
     CLI_TYPE_INTEGER, /* int64_t */
     CLI_TYPE_SEED,    /* uint64_t */
     CLI_TYPE_NUMBER,  /* double, always finite */
+    CLI_TYPE_TIME,    /* double: seconds */
+    CLI_TYPE_INPUT,   /* const char *: a file or directory that exists */
+    CLI_TYPE_STREAM,  /* const char *: the same, or - for standard input */
     CLI_TYPE_LIST,    /* cli_list: the flag may be repeated */
     CLI_TYPE_KEY      /* cli_settings: a value for a key of a server's configuration */
 } cli_value_type;
@@ -70,6 +74,14 @@ typedef struct cli_flag_kind {
 #define CLI_STRING                                                                                 \
     {                                                                                              \
         .type = CLI_TYPE_STRING                                                                    \
+    }
+#define CLI_INPUT                                                                                  \
+    {                                                                                              \
+        .type = CLI_TYPE_INPUT                                                                     \
+    }
+#define CLI_STREAM                                                                                 \
+    {                                                                                              \
+        .type = CLI_TYPE_STREAM                                                                    \
     }
 #define CLI_LIST                                                                                   \
     {                                                                                              \
@@ -92,6 +104,14 @@ typedef struct cli_flag_kind {
 #define CLI_NUMBER_ABOVE(bound, last)                                                              \
     {                                                                                              \
         .type = CLI_TYPE_NUMBER, .least = (bound), .most = (last), .above = true                   \
+    }
+#define CLI_TIME_IN(first, last)                                                                   \
+    {                                                                                              \
+        .type = CLI_TYPE_TIME, .least = (first), .most = (last)                                    \
+    }
+#define CLI_TIME_ABOVE(bound, last)                                                                \
+    {                                                                                              \
+        .type = CLI_TYPE_TIME, .least = (bound), .most = (last), .above = true                     \
     }
 #define CLI_NUMBER CLI_NUMBER_IN(-INFINITY, INFINITY)
 #define CLI_KEY(path)                                                                              \
@@ -142,10 +162,9 @@ extern const cli_command cli_pack, cli_data, cli_train, cli_eval, cli_generate, 
  * or a flag was wrong. */
 int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char **argv,
               char ***rest, int *rest_count);
-/* Parses "90", "90s", "1.5m" or "2h" to seconds for the flag named `flag`. Returns -1 to continue,
- * or an exit code. */
-int cli_read_duration(double *seconds, const cli_command *command, const char *flag,
-                      const char *text);
+/* Refuses an argument that names no file or directory: a wrong one, like a wrong flag. Returns -1
+ * to continue, or an exit code. */
+int cli_check_input(const cli_command *command, const char *path);
 /* Finds the flag that is meant by the unknown name of one (flag_names.c): a suggestion, "did you
  * mean '--listen'?"; false if none is known to be meant. */
 bool cli_suggest_flag(char out[400], const cli_command *command, const cli_flag *flags,
@@ -154,6 +173,19 @@ bool cli_suggest_flag(char out[400], const cli_command *command, const cli_flag 
 int cli_fail(const cli_command *command, const by_error *error);
 /* Prints "banyan NAME: text" and a hint at --help. Returns CLI_USAGE. */
 int cli_misuse(const cli_command *command, const char *format, ...) BY_PRINTF(2, 3);
+
+/* Checks each of `count` arguments. Likewise. */
+int cli_check_inputs(const cli_command *command, char **paths, int count);
+/* Standard input, for what is read from a file (spool.c). */
+typedef struct cli_spool {
+    const char *path; /* of the file to read; as it was given unless that was "-" */
+    char file[4096];  /* "": none was made */
+} cli_spool;
+/* Copies standard input to a temporary file whose name ends as its format asks for, if `path` is
+ * "-". */
+by_status cli_spool_open(cli_spool *out, const char *path, by_error *error);
+/* Removes it. */
+void cli_spool_close(cli_spool *spool);
 
 /* Opens and resolves a config file with overrides. If `path` is a run directory, its resolved
  * config is used. */
@@ -192,7 +224,7 @@ double cli_trained_percent(const by_model_size *size);
 /* Opens the model that `path` means: a run, one that holds runs, or a directory in Hugging Face
  * form; ema: with the average of its weights; adapter: directory of adapters that are added, or
  * NULL. *run: its run directory, NULL where there is none, freed with free(). Says on standard
- * error which checkpoints were passed over. */
+ * error which run of several is used, and which checkpoints were passed over. */
 by_status cli_open_pretrained(by_pretrained **out, char **run, const char *path, bool best,
                               bool ema, const char *adapter, by_error *error);
 /* Copies the config of a model for use with its present weights: without model.from, their
@@ -240,6 +272,13 @@ int cli_check_precision(const cli_command *command, const char *precision);
 int cli_check_pool(const cli_command *command, const char *pool);
 /* Returns the name of a precision (NULL: the config's) whose programs compute in `computes`. */
 const char *cli_precision_name(const char *precision, by_dtype computes);
+/* Prints text that came from a file or a model, with backslashes and control characters escaped:
+ * it can neither move the cursor nor begin a line or a column of its own. */
+void cli_print_cell(const char *text);
+/* The same, to a stream. */
+void cli_put_cell(FILE *out, const char *text);
+/* Prints lines of such text to a stream: line feeds and tabs are kept. */
+void cli_print_lines(FILE *out, const char *text);
 /* Prints s as a quoted JSON string; bytes that are not UTF-8 become U+FFFD. */
 void cli_print_json_string(const char *s);
 /* The same for `n` bytes. */

@@ -16,33 +16,12 @@ bool cli_columns_begin(cli_columns *c)
     return c->out != NULL;
 }
 
-static void add_escaped(FILE *out, const char *text)
-{
-    for (const char *p = text; *p != '\0'; p++) {
-        unsigned char c = (unsigned char)*p;
-        if (c == '\t' || c == '\n' || c == '\\') {
-            fprintf(out, "\\%c", c == '\t' ? 't' : c == '\n' ? 'n' : '\\');
-        } else if (c < 0x20 || c == 0x7f) {
-            fprintf(out, "\\x%02x", c);
-        } else if (c == 0xc2 && (unsigned char)p[1] >= 0x80 && (unsigned char)p[1] < 0xa0) {
-            fprintf(out, "\\x%02x", (unsigned char)*++p); /* a C1 control character */
-        } else {
-            (void)putc(c, out);
-        }
-    }
-}
-
-void cli_print_cell(const char *text)
-{
-    add_escaped(stdout, text);
-}
-
 void cli_columns_cell(cli_columns *c, const char *text)
 {
     if (c->in_row) {
         (void)putc('\t', c->out);
     }
-    add_escaped(c->out, text);
+    cli_put_cell(c->out, text);
     c->in_row = true;
 }
 

@@ -24,8 +24,4 @@ void cli_columns_row(cli_columns *c);
 /* Prints the rows: on a terminal in aligned columns, else separated by tabs. Frees the table. */
 by_status cli_columns_print(cli_columns *c, by_error *error);
 
-/* Prints text in a table cell. Tabs, line breaks and backslashes are escaped, so that a row stays
- * on one line, and control characters, which a terminal would obey. */
-void cli_print_cell(const char *text);
-
 #endif

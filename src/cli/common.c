@@ -75,25 +75,24 @@ const char *cli_duration(char buffer[32], double seconds)
     return buffer;
 }
 
-int cli_read_duration(double *seconds, const cli_command *command, const char *flag,
-                      const char *text)
+int cli_check_input(const cli_command *command, const char *path)
 {
-    static const struct {
-        const char *unit;
-        double seconds;
-    } units[] = {{"", 1.0}, {"s", 1.0}, {"m", 60.0}, {"h", 3600.0}};
-    char *end;
-    double value = strtod(text, &end);
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
-        if (end != text && strcmp(end, units[i].unit) == 0 && value * units[i].seconds >= 0.1 &&
-            value * units[i].seconds <= 1e6) {
-            *seconds = value * units[i].seconds;
-            return -1;
-        }
+    struct stat info;
+    if (stat(path, &info) == 0 || (errno != ENOENT && errno != ENOTDIR)) {
+        return -1;
     }
-    return cli_misuse(command,
-                      "--%s '%s' is not a time from 0.1s to 1000000s, such as 30s, 10m or 1h", flag,
-                      text);
+    fprintf(stderr, "banyan %s: there is no file or directory %s\n", command->name, path);
+    cli_keep_failure("there is no such file or directory");
+    return CLI_USAGE;
+}
+
+int cli_check_inputs(const cli_command *command, char **paths, int count)
+{
+    int code = -1;
+    for (int i = 0; i < count && code < 0; i++) {
+        code = cli_check_input(command, paths[i]);
+    }
+    return code;
 }
 
 const char *cli_json_number(char buffer[32], double value, int digits)
@@ -121,6 +120,14 @@ double cli_trained_percent(const by_model_size *size)
     return 100.0 * (double)size->trained / (double)size->parameters;
 }
 
+/* Returns true if a path is that of a run, and not of a directory of runs. */
+static bool is_run(const char *path)
+{
+    char file[4096];
+    (void)snprintf(file, sizeof file, "%s/config.yaml", path);
+    return access(file, F_OK) == 0;
+}
+
 by_status cli_open_pretrained(by_pretrained **out, char **run, const char *path, bool best,
                               bool ema, const char *adapter, by_error *error)
 {
@@ -129,8 +136,11 @@ by_status cli_open_pretrained(by_pretrained **out, char **run, const char *path,
         *run = NULL;
     }
     by_status status = by_pretrained_open(out, *run != NULL ? *run : path, best, error);
+    if (status == BY_OK && *run != NULL && !is_run(path)) {
+        fprintf(stderr, "using %s, the newest run in %s\n", by_pretrained_directory(*out), path);
+    }
     if (status == BY_OK && by_pretrained_skipped(*out)[0] != '\0') {
-        fprintf(stderr, "%s", by_pretrained_skipped(*out));
+        cli_print_lines(stderr, by_pretrained_skipped(*out));
     }
     if (status == BY_OK && ema) {
         status = by_pretrained_take_average(*out, error);

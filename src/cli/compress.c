@@ -27,7 +27,8 @@ static void show_note(void *user, const by_train_event *event)
 {
     (void)user;
     if (event->kind == BY_TRAIN_NOTE) {
-        fprintf(stderr, "%s\n", event->text);
+        cli_print_lines(stderr, event->text);
+        fprintf(stderr, "\n");
     }
 }
 

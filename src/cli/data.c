@@ -281,6 +281,9 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
+    if ((code = cli_check_inputs(&cli_data, rest + 1, count - 1)) >= 0) {
+        return code;
+    }
     bool verifies = count > 0 && strcmp(rest[0], "verify") == 0;
     if (count < 2 || (!verifies && strcmp(rest[0], "stats") != 0)) {
         return cli_misuse(

@@ -226,7 +226,7 @@ static int run(int argc, char **argv)
         {"canary", CLI_STRING, &d.canary, "SHARE",
          "share of new requests to begin with, e.g. 5%; then 25%, 50% and all (default: all at "
          "once)"},
-        {"hold", CLI_NUMBER, &o->hold, "SECONDS",
+        {"hold", CLI_TIME_IN(0, 1e7), &o->hold, "TIME",
          "time that shadow traffic and each share are held (default 30)"},
         {"shadow", CLI_SWITCH, &o->shadow, NULL,
          "first send copies of requests to the new version and compare the answers"},

@@ -387,7 +387,7 @@ static int run(int argc, char **argv)
     bool json = false;
     const cli_flag flags[] = {
         {"ranks", CLI_INTEGER_IN(1, 65536), &ranks, "N", "start N ranks and check all of them"},
-        {"hostfile", CLI_STRING, &hostfile, "FILE",
+        {"hostfile", CLI_INPUT, &hostfile, "FILE",
          "start them on these hosts: one per line, NAME slots=N"},
         {"json", CLI_SWITCH, &json, NULL, CLI_JSON_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};

@@ -133,9 +133,13 @@ static by_status report_on(const char *model, const char *data, const char *fiel
     by_pretrained *pretrained = NULL;
     char *run = NULL;
     char *text = NULL;
+    cli_spool spool = {.path = data};
     by_status status = cli_open_pretrained(&pretrained, &run, model, false, false, NULL, error);
     if (status == BY_OK) {
-        status = by_drift_report_open(&report, pretrained, data, field, options, error);
+        status = cli_spool_open(&spool, data, error);
+    }
+    if (status == BY_OK) {
+        status = by_drift_report_open(&report, pretrained, spool.path, field, options, error);
     }
     if (status == BY_OK && page != NULL) {
         status = write_page(report, page, error);
@@ -153,6 +157,7 @@ static by_status report_on(const char *model, const char *data, const char *fiel
     }
     free(text);
     by_drift_report_close(&report);
+    cli_spool_close(&spool);
     by_pretrained_close(&pretrained);
     free(run);
     return status;
@@ -167,9 +172,9 @@ static int run(int argc, char **argv)
     int64_t window = 0;
     bool json = false;
     const cli_flag flags[] = {
-        {"data", CLI_STRING, &data, "FILE",
-         "table (CSV, Parquet), JSON lines, or a directory of them such as a payload log "
-         "(required)"},
+        {"data", CLI_STREAM, &data, "FILE",
+         "table (CSV, Parquet), JSON lines, a directory of them such as a payload log, or - for "
+         "standard input (required)"},
         {"field", CLI_STRING, &field, "NAME",
          "field of JSON lines, or column, that holds the text (default: prompt, else text)"},
         {"window", CLI_INTEGER_IN(1, 1 << 30), &window, "N",

@@ -6,6 +6,7 @@
 #include "text_rows.h"
 
 typedef struct request {
+    bool json; /* accepted, as of every command; there is no other form */
     const char *file;
     const char *pool;
     const char *precision;
@@ -97,7 +98,7 @@ static int run(int argc, char **argv)
 {
     request r = {.pool = "mean", .batch = 8};
     const cli_flag flags[] = {
-        {"batch", CLI_STRING, &r.file, "FILE",
+        {"batch", CLI_STREAM, &r.file, "FILE",
          "file with one text per line (text or {\"text\": ...}); - for standard input"},
         {"pool", CLI_STRING, &r.pool, "mean|last",
          "mean of the hidden states of all tokens, or that of the last token (default mean)"},
@@ -107,11 +108,12 @@ static int run(int argc, char **argv)
         {"context", CLI_INTEGER_FROM(1), &r.context, "N",
          "tokens of the longest text (default: the model's context)"},
         {"precision", CLI_STRING, &r.precision, "TYPE", CLI_MODEL_PRECISION_HELP},
+        {"json", CLI_SWITCH, &r.json, NULL, "print JSON lines, which is the default"},
         {"threads", CLI_THREADS, &r.threads, "N",
          "compute threads (default: the model's train.threads)"},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {"ema", CLI_SWITCH, &r.ema, NULL, CLI_EMA_HELP},
-        {"adapter", CLI_STRING, &r.adapter, "DIR", CLI_ADAPTER_HELP},
+        {"adapter", CLI_INPUT, &r.adapter, "DIR", CLI_ADAPTER_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;

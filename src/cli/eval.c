@@ -29,19 +29,25 @@ static void show_note(void *user, const by_train_event *event)
 {
     (void)user;
     if (event->kind == BY_TRAIN_NOTE) {
-        fprintf(stderr, "%s\n", event->text);
+        cli_print_lines(stderr, event->text);
+        fprintf(stderr, "\n");
     }
 }
 
 /* Opens the data to evaluate on: --data, or what the run held out. Completes `config`. */
 static by_status open_data(by_task_data **out, const request *r, const by_pretrained *model,
-                           by_config *config, by_error *error)
+                           by_config *config, cli_spool *spool, by_error *error)
 {
+    by_status status = BY_OK;
+    *spool = (cli_spool){.path = r->data};
+    if (r->data != NULL && strcmp(config->task.kind, "language") != 0) {
+        status = cli_spool_open(spool, r->data, error); /* a text is read as it comes */
+    }
     const by_train_options options = {
         .resume = r->run, .event = show_note, .stop = cli_stop_requested};
     const by_task_request what = {.purpose = BY_TASK_EVALUATE,
                                   .config = config,
-                                  .path = r->data,
+                                  .path = spool->path,
                                   .learned = by_pretrained_directory(model),
                                   .progress = &options};
     if (r->data == NULL && r->run == NULL) {
@@ -49,7 +55,9 @@ static by_status open_data(by_task_data **out, const request *r, const by_pretra
                             "%s is not a run and has no held-out data: give data with --data",
                             by_pretrained_directory(model));
     }
-    by_status status = by_task_open(out, NULL, &what, error);
+    if (status == BY_OK) {
+        status = by_task_open(out, NULL, &what, error);
+    }
     if (status == BY_OK) {
         status = by_task_complete(*out, config, error);
     }
@@ -90,6 +98,7 @@ static void print(const request *r, const by_pretrained *model, const by_evaluat
 static by_status evaluate(const request *r, const by_pretrained *model, by_error *error)
 {
     by_task_data *data = NULL;
+    cli_spool spool;
     by_evaluation result;
     by_config *config;
     by_status status = cli_copy_config(&config, model, error);
@@ -97,7 +106,7 @@ static by_status evaluate(const request *r, const by_pretrained *model, by_error
         return status;
     }
     config->train.eval_batches = r->batches == 0 ? -1 : r->batches;
-    status = open_data(&data, r, model, config, error);
+    status = open_data(&data, r, model, config, &spool, error);
     if (status == BY_OK) {
         const by_weights *weights = by_pretrained_weights(model);
         int64_t batches = r->batches == 0 ? -1 : r->batches;
@@ -111,6 +120,7 @@ static by_status evaluate(const request *r, const by_pretrained *model, by_error
         print(r, model, &result);
     }
     by_task_close(&data);
+    cli_spool_close(&spool);
     by_config_close(&config);
     return status;
 }
@@ -157,6 +167,7 @@ static by_status take_tokens(sequences *out, const request *r, const by_pretrain
                              by_error *error)
 {
     by_task_data *data = NULL;
+    cli_spool spool;
     by_loader *loader = NULL;
     by_config *config;
     by_batch batch = {0};
@@ -166,7 +177,7 @@ static by_status take_tokens(sequences *out, const request *r, const by_pretrain
     }
     config->train.batch = LOGITS_BATCH;
     config->train.micro_batch = LOGITS_BATCH;
-    status = open_data(&data, r, model, config, error);
+    status = open_data(&data, r, model, config, &spool, error);
     if (status == BY_OK) {
         status = by_task_loader(&loader, data, config, false, error);
     }
@@ -188,6 +199,7 @@ static by_status take_tokens(sequences *out, const request *r, const by_pretrain
     }
     by_loader_close(&loader);
     by_task_close(&data);
+    cli_spool_close(&spool);
     by_config_close(&config);
     return status;
 }
@@ -236,14 +248,14 @@ static int run(int argc, char **argv)
          "micro-batches to evaluate, at most (default: all)"},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {"ema", CLI_SWITCH, &r.ema, NULL, CLI_EMA_HELP},
-        {"adapter", CLI_STRING, &r.adapter, "DIR", CLI_ADAPTER_HELP},
+        {"adapter", CLI_INPUT, &r.adapter, "DIR", CLI_ADAPTER_HELP},
         {"precision", CLI_STRING, &r.precision, "TYPE",
          "use the kernels and weight formats of inference: " CLI_PRECISIONS},
         {"kv", CLI_STRING, &r.kv, "int8",
          "generate the data with a KV cache of 8-bit integers, as a server with --kv int8 does"},
         {"logits-out", CLI_STRING, &r.logits_out, "FILE",
          "write tokens and their logits to a safetensors file instead of computing the loss"},
-        {"tokens", CLI_STRING, &r.tokens, "FILE",
+        {"tokens", CLI_INPUT, &r.tokens, "FILE",
          "with --logits-out: read the tokens from a safetensors file, i32 [batch, time] (default: "
          "from the data)"},
         {"json", CLI_SWITCH, &r.json, NULL, CLI_JSON_HELP},

@@ -66,10 +66,10 @@ static int run(int argc, char **argv)
         {"dtype", CLI_STRING, &r.dtype, "TYPE",
          "number format of matrices: f32, bf16, f16; gguf also q8_0, q4_0, q4_k (default: that of "
          "the weights)"},
-        {"output", CLI_STRING, &r.output, "PATH", "file or directory to create (required)"},
+        {"out", CLI_STRING, &r.output, "PATH", "file or directory to create (required)"},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {"ema", CLI_SWITCH, &r.ema, NULL, CLI_EMA_HELP},
-        {"adapter", CLI_STRING, &r.adapter, "DIR", CLI_ADAPTER_HELP},
+        {"adapter", CLI_INPUT, &r.adapter, "DIR", CLI_ADAPTER_HELP},
         {"no-cache", CLI_SWITCH, &r.no_cache, NULL,
          "onnx: a graph for whole sequences, without a KV cache"},
         {"json", CLI_SWITCH, &r.json, NULL, CLI_JSON_HELP},
@@ -84,7 +84,7 @@ static int run(int argc, char **argv)
         return cli_misuse(&cli_export, count != 1 ? "name one run or model"
                                        : r.format == NULL
                                            ? "--format is required: gguf, onnx or safetensors"
-                                           : "--output is required");
+                                           : "--out is required");
     }
     r.path = rest[0];
     return export_model(&r);
@@ -93,15 +93,15 @@ static int run(int argc, char **argv)
 const cli_command cli_export = {
     .name = "export",
     .summary = "export a model to GGUF (llama.cpp), ONNX or safetensors",
-    .usage = "banyan export MODEL --format NAME --output PATH [--dtype TYPE]",
+    .usage = "banyan export MODEL --format NAME --out PATH [--dtype TYPE]",
     .text =
         "Exports a model for other programs. MODEL is a run, a model directory in Hugging Face\n"
         "form, or a GGUF file.\n"
         "\n"
         "examples:\n"
-        "  banyan export runs/chat --format gguf --dtype q8_0 --output chat.gguf\n"
-        "  banyan export runs/chat --format safetensors --dtype bf16 --output chat-hf\n"
-        "  banyan export model.gguf --format safetensors --output model-hf\n"
+        "  banyan export runs/chat --format gguf --dtype q8_0 --out chat.gguf\n"
+        "  banyan export runs/chat --format safetensors --dtype bf16 --out chat-hf\n"
+        "  banyan export model.gguf --format safetensors --out model-hf\n"
         "\n"
         "formats:\n"
         "  gguf         one file for llama.cpp, with the tokenizer and the chat template\n"

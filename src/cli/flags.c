@@ -111,6 +111,19 @@ static bool takes_all(const char *text, const char *end)
     return end != text && *end == '\0' && errno == 0;
 }
 
+/* Says "--grace '5x' is not a time from 0.1s to 1000000s, such as 30s, 10m or 1h". */
+static int misuse_time(const cli_command *command, const cli_flag *flag, const char *text)
+{
+    const cli_flag_kind *kind = &flag->kind;
+    char range[96] = "";
+    if (isfinite(kind->most)) {
+        (void)snprintf(range, sizeof range, " %s %.10gs to %.10gs", kind->above ? "above" : "from",
+                       kind->least, kind->most);
+    }
+    return cli_misuse(command, "%s%s '%s' is not a time%s, such as 500ms, 30s, 10m or 1h",
+                      dashes(flag), flag->name, text, range);
+}
+
 static bool in_range(const cli_flag_kind *kind, double value)
 {
     return (kind->above ? value > kind->least : value >= kind->least) && value <= kind->most;
@@ -166,6 +179,20 @@ static int store(const cli_command *command, const cli_flag *flag, const char *t
     case CLI_TYPE_STRING:
         *(const char **)flag->target = text;
         return -1;
+    case CLI_TYPE_TIME: {
+        double seconds;
+        if (!by_parse_duration(&seconds, text) || !in_range(&flag->kind, seconds)) {
+            return misuse_time(command, flag, text);
+        }
+        *(double *)flag->target = seconds;
+        return -1;
+    }
+    case CLI_TYPE_INPUT:
+    case CLI_TYPE_STREAM:
+        *(const char **)flag->target = text;
+        return flag->kind.type == CLI_TYPE_STREAM && strcmp(text, "-") == 0
+                   ? -1
+                   : cli_check_input(command, text);
     case CLI_TYPE_INTEGER:
     case CLI_TYPE_SEED:
     case CLI_TYPE_NUMBER:
@@ -189,7 +216,7 @@ static int store(const cli_command *command, const cli_flag *flag, const char *t
 int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char **argv,
               char ***rest, int *rest_count)
 {
-    struct option options[MAX_FLAGS + 2] = {{0}};
+    struct option options[MAX_FLAGS + 3] = {{0}};
     char letters[2 * MAX_FLAGS + 3] = ":h";
     size_t letter = 2;
     int count = 0;
@@ -208,6 +235,12 @@ int cli_parse(const cli_command *command, const cli_flag *flags, int argc, char 
     }
     assert(flags[count].name == NULL);
     options[count] = (struct option){.name = "help", .has_arg = no_argument, .val = count};
+    for (int i = 0; i < count; i++) { /* what others, and this program once, call it */
+        if (strcmp(flags[i].name, "out") == 0) {
+            options[count + 1] = options[i];
+            options[count + 1].name = "output";
+        }
+    }
     opterr = 0;
     for (int got; (got = getopt_long(argc, argv, letters, options, NULL)) != -1;) {
         if (got == count || got == 'h') {

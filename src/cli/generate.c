@@ -457,8 +457,8 @@ static int run(int argc, char **argv)
     const cli_flag flags[] = {
         {"prompt", CLI_STRING, &r.prompt, "TEXT",
          "text to continue (default: begin a new document)"},
-        {"file", CLI_STRING, &r.file, "FILE", "read the prompt from a file; - for standard input"},
-        {"batch", CLI_STRING, &r.batch, "FILE",
+        {"file", CLI_STREAM, &r.file, "FILE", "read the prompt from a file; - for standard input"},
+        {"batch", CLI_STREAM, &r.batch, "FILE",
          "continue every prompt of a file, one per line (text or {\"prompt\": ...}), and print one "
          "JSON line each"},
         {"n", CLI_INTEGER_FROM(1), &r.texts, "N",
@@ -495,7 +495,7 @@ static int run(int argc, char **argv)
          "subtract X from the logits of tokens that were generated already (default 0)"},
         {"frequency-penalty", CLI_NUMBER, &r.rules.frequency, "X",
          "subtract X for each time that a token was generated already (default 0)"},
-        {"schema", CLI_STRING, &r.schema, "FILE",
+        {"schema", CLI_INPUT, &r.schema, "FILE",
          "structured output: JSON that fits the JSON schema in this file"},
         {"json-object", CLI_SWITCH, &r.json_object, NULL, "structured output: a JSON object"},
         {"regex", CLI_STRING, &r.regex, "PATTERN",
@@ -511,7 +511,7 @@ static int run(int argc, char **argv)
          "compute threads (default: the model's train.threads)"},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {"ema", CLI_SWITCH, &r.ema, NULL, CLI_EMA_HELP},
-        {"adapter", CLI_STRING, &r.adapter, "DIR", CLI_ADAPTER_HELP},
+        {"adapter", CLI_INPUT, &r.adapter, "DIR", CLI_ADAPTER_HELP},
         {"ignore-eos", CLI_SWITCH, &r.ignore_eos, NULL, "continue when the model ends the text"},
         {"no-prompt", CLI_SWITCH, &r.no_prompt, NULL, "print the continuation without the prompt"},
         {"verbose", CLI_SWITCH, &r.verbose, NULL,

@@ -310,7 +310,11 @@ static int show_file(const request *r, const char *path)
     if (by_gguf_summary(&text, path, r->json, &error) != BY_OK) {
         return cli_fail(&cli_info, &error);
     }
-    printf("%s%s", text, r->json ? "\n" : "");
+    if (r->json) {
+        printf("%s\n", text);
+    } else {
+        cli_print_lines(stdout, text);
+    }
     free(text);
     return CLI_DONE;
 }

@@ -17,9 +17,9 @@ typedef struct launch {
     int64_t host_faults;
     const char *hostfile;
     const char *network;
-    const char *grace;
-    const char *timeout;
-    const char *silence;
+    double grace;
+    double timeout;
+    double silence;
     bool dry_run;
     by_host_list hosts;
     char *again[4]; /* the arguments of a restart */
@@ -157,6 +157,9 @@ static int supervise(launch *l, char **words, size_t count, const char *program)
                                .network = l->network,
                                .max_restarts = (int)l->max_restarts,
                                .host_faults = (int)l->host_faults,
+                               .grace = l->grace,
+                               .timeout = l->timeout,
+                               .silence = l->silence,
                                .stop = stop,
                                .say = say};
     if (strcmp(words[0], "train") == 0) {
@@ -166,15 +169,6 @@ static int supervise(launch *l, char **words, size_t count, const char *program)
         code = check_training(&o, &t);
     } else {
         o.max_restarts = 0; /* there is no checkpoint to continue from */
-    }
-    if (code < 0) {
-        code = cli_read_duration(&o.grace, &cli_launch, "grace", l->grace);
-    }
-    if (code < 0) {
-        code = cli_read_duration(&o.timeout, &cli_launch, "timeout", l->timeout);
-    }
-    if (code < 0) {
-        code = cli_read_duration(&o.silence, &cli_launch, "silence", l->silence);
     }
     if (code >= 0) {
         return code;
@@ -256,22 +250,22 @@ static int read_hosts(launch *l)
 static int run(int argc, char **argv)
 {
     launch l = {
-        .max_restarts = 10, .host_faults = 3, .grace = "30s", .timeout = "10m", .silence = "1m"};
+        .max_restarts = 10, .host_faults = 3, .grace = 30.0, .timeout = 600.0, .silence = 60.0};
     const cli_flag flags[] = {
         {"ranks", CLI_INTEGER_IN(1, 65536), &l.ranks, "N",
          "number of ranks, also -n N (default: the slots of the host file, else 1)"},
-        {"hostfile", CLI_STRING, &l.hostfile, "FILE", "file with one host per line: NAME slots=N"},
+        {"hostfile", CLI_INPUT, &l.hostfile, "FILE", "file with one host per line: NAME slots=N"},
         {"threads", CLI_THREADS, &l.threads, "N",
          "compute threads of each rank (default: cores divided by ranks)"},
         {"max-restarts", CLI_INTEGER_IN(0, 1000000), &l.max_restarts, "N",
          "restarts in a row without a new checkpoint before giving up (default 10)"},
         {"host-faults", CLI_INTEGER_IN(1, 1000000), &l.host_faults, "N",
          "failures of a host after which it is no longer used (default 3)"},
-        {"grace", CLI_STRING, &l.grace, "TIME",
+        {"grace", CLI_TIME_IN(0.1, 1e6), &l.grace, "TIME",
          "time to save a checkpoint after SIGTERM or Ctrl-C (default 30s)"},
-        {"timeout", CLI_STRING, &l.timeout, "TIME",
+        {"timeout", CLI_TIME_IN(0.1, 1e6), &l.timeout, "TIME",
          "time without progress after which a rank counts as hung (default 10m)"},
-        {"silence", CLI_STRING, &l.silence, "TIME",
+        {"silence", CLI_TIME_IN(0.1, 1e6), &l.silence, "TIME",
          "time without a heartbeat after which a rank counts as hung (default 1m)"},
         {"network", CLI_STRING, &l.network, "CIDR",
          "network between the hosts, e.g. 10.0.0.0/24 (default: the one that all are in)"},

@@ -54,7 +54,9 @@ static bool show(void *user, const by_pack_progress *progress)
 static void show_note(void *user, const char *text)
 {
     const pack_view *view = user;
-    fprintf(stderr, "%s%s\n", view->terminal ? "\r\033[K" : "", text);
+    fprintf(stderr, "%s", view->terminal ? "\r\033[K" : "");
+    cli_print_lines(stderr, text);
+    fprintf(stderr, "\n");
 }
 
 static void print_result(const by_pack_result *result, const char *output, double elapsed,
@@ -106,7 +108,7 @@ static const char *find_misuse(int count, const char *output, const char *corrup
         return "name the files or directories to pack";
     }
     if (output == NULL) {
-        return "--output DIR is missing";
+        return "--out DIR is missing";
     }
     if (strcmp(corrupt, "fail") != 0 && strcmp(corrupt, "skip") != 0) {
         return "--corrupt is fail or skip";
@@ -133,7 +135,7 @@ static int run(int argc, char **argv)
     bool no_eos = false;
     bool json = false;
     const cli_flag flags[] = {
-        {"output", CLI_STRING, &output, "DIR", "directory to create (required)"},
+        {"out", CLI_STRING, &output, "DIR", "directory to create (required)"},
         {"tokenizer", CLI_STRING, &tokenizer, "WHAT",
          "bpe (trained on this text), char, or an existing one: a tokenizer.json, a .tiktoken file "
          "or a directory (default bpe)"},
@@ -184,9 +186,26 @@ static int run(int argc, char **argv)
                                 .progress = show,
                                 .note = show_note,
                                 .user = &view};
+    cli_spool spool = {0};
+    for (int i = 0; i < count; i++) {
+        code = strcmp(rest[i], "-") == 0 ? -1 : cli_check_input(&cli_pack, rest[i]);
+        if (code >= 0) {
+            return code;
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        if (strcmp(rest[i], "-") != 0 || spool.path != NULL) {
+            continue;
+        }
+        if (cli_spool_open(&spool, rest[i], &error) != BY_OK) {
+            return cli_fail(&cli_pack, &error);
+        }
+        rest[i] = spool.file;
+    }
     cli_catch_signals();
     double start = seconds();
     by_status status = by_pack(&options, &result, &error);
+    cli_spool_close(&spool);
     if (view.terminal) {
         fprintf(stderr, "\r\033[K");
     }
@@ -200,13 +219,12 @@ static int run(int argc, char **argv)
 const cli_command cli_pack = {
     .name = "pack",
     .summary = "pack text, JSON lines or Parquet files into token shards",
-    .usage = "banyan pack FILE|DIR... --output DIR [--tokenizer WHAT] [--valid-fraction F]",
-    .text =
-        "Tokenizes text files, JSON lines (.jsonl, .ndjson), Parquet files (.parquet) and\n"
-        "directories of them in parallel, and writes npy shards with a manifest and the\n"
-        "tokenizer. Training reads the directory as data.train, data.valid or data.mix.\n"
-        "\n"
-        "examples:\n"
-        "  banyan pack books/ --output packed --vocab 8192 --valid-fraction 0.1\n"
-        "  banyan pack crawl.jsonl --field content --tokenizer gpt2/ --output crawl --dedup near",
+    .usage = "banyan pack FILE|DIR... --out DIR [--tokenizer WHAT] [--valid-fraction F]",
+    .text = "Tokenizes text files, JSON lines (.jsonl, .ndjson), Parquet files (.parquet) and\n"
+            "directories of them in parallel, and writes npy shards with a manifest and the\n"
+            "tokenizer. Training reads the directory as data.train, data.valid or data.mix.\n"
+            "\n"
+            "examples:\n"
+            "  banyan pack books/ --out packed --vocab 8192 --valid-fraction 0.1\n"
+            "  banyan pack crawl.jsonl --field content --tokenizer gpt2/ --out crawl --dedup near",
     .run = run};

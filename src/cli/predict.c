@@ -30,7 +30,8 @@ static void show_note(void *user, const by_train_event *event)
 {
     (void)user;
     if (event->kind == BY_TRAIN_NOTE) {
-        fprintf(stderr, "%s\n", event->text);
+        cli_print_lines(stderr, event->text);
+        fprintf(stderr, "\n");
     }
 }
 
@@ -122,14 +123,20 @@ static by_status predict(request *r, const by_pretrained *model, by_error *error
     if (status != BY_OK) {
         return status;
     }
+    cli_spool spool = {.path = r->file};
+    if (strcmp(config->task.kind, "language") != 0) { /* a text is read as it comes */
+        status = cli_spool_open(&spool, r->file, error);
+    }
     const by_task_request what = {.purpose = BY_TASK_PREDICT,
                                   .config = config,
-                                  .path = r->file,
+                                  .path = spool.path,
                                   .more = r->more,
                                   .more_count = r->more_count,
                                   .learned = by_pretrained_directory(model),
                                   .progress = &options};
-    status = by_task_open(&data, NULL, &what, error);
+    if (status == BY_OK) {
+        status = by_task_open(&data, NULL, &what, error);
+    }
     if (status == BY_OK) {
         status = by_task_complete(data, config, error);
     }
@@ -144,6 +151,7 @@ static by_status predict(request *r, const by_pretrained *model, by_error *error
         end_progress(r);
     }
     by_task_close(&data);
+    cli_spool_close(&spool);
     by_config_close(&config);
     return status;
 }
@@ -151,9 +159,11 @@ static by_status predict(request *r, const by_pretrained *model, by_error *error
 static int run(int argc, char **argv)
 {
     request r = {0};
+    bool json = false;
     const cli_flag flags[] = {
         {"csv", CLI_SWITCH, &r.csv, NULL, "print CSV with a header instead of JSON lines"},
         {"out", CLI_STRING, &r.out, "FILE", "write the predictions to a file"},
+        {"json", CLI_SWITCH, &json, NULL, "print JSON lines, which is the default"},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
@@ -167,6 +177,13 @@ static int run(int argc, char **argv)
     }
     if (count < 2) {
         return cli_misuse(&cli_predict, "name one run directory and one file, or several images");
+    }
+    if (r.csv && json) {
+        return cli_misuse(&cli_predict, "choose one of --csv and --json");
+    }
+    bool is_stream = count == 2 && strcmp(rest[1], "-") == 0;
+    if (!is_stream && (code = cli_check_inputs(&cli_predict, rest + 1, count - 1)) >= 0) {
+        return code;
     }
     cli_catch_signals();
     r.file = rest[1];
@@ -185,7 +202,7 @@ static int run(int argc, char **argv)
 const cli_command cli_predict = {
     .name = "predict",
     .summary = "predict for each image, table row or document of a file",
-    .usage = "banyan predict RUN FILE... [--csv] [--out FILE] [--best]",
+    .usage = "banyan predict RUN FILE... [--csv | --json] [--out FILE] [--best]",
     .text =
         "Prints a prediction for each example of a file, one JSON line or CSV row each.\n"
         "\n"
@@ -196,9 +213,8 @@ const cli_command cli_predict = {
         "  banyan predict runs/shakespeare-char play.txt\n"
         "\n"
         "FILE is of the kind that the run was trained on, without targets: images (IDX, npy or\n"
-        "CIFAR, or JPEG and PNG files and folders of them, as many as you name), a table (CSV), "
-        "or\n"
-        "text (- for standard input). Scaling, categories, class names and image resizing are\n"
+        "CIFAR, or JPEG and PNG files and folders of them, as many as you name), a table, or\n"
+        "text; - for standard input. Scaling, categories, class names and image resizing are\n"
         "taken from the checkpoint. Of several pictures, each prediction names its file.\n"
         "\n"
         "For text, each document gets the mean loss of its tokens. A document that is longer\n"

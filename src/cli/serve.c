@@ -140,13 +140,11 @@ typedef struct choices {
     by_serve_config *config;
     const char *directory;
     const char *workers; /* "N" or "MIN:MAX"; NULL: the config's */
-    const char *target;  /* "200ms", "0.2s", "0.2"; NULL: the config's */
     const char *pool;
     int64_t batch; /* 0: the default, as in the next two */
     double delay;
     double silence;
     size_t least, most;
-    double target_seconds;
     bool insecure, open, checks;
     cli_log log;
 } choices;
@@ -169,17 +167,6 @@ static void begin(arguments *a, const choices *c, const char *program, const cha
     add_value(a, broker == NULL ? "--dir" : "--broker", broker == NULL ? directory : broker);
 }
 
-/* Parses "200ms", "0.2s" or "0.2" to seconds. Returns a negative number for anything else. */
-static double read_seconds(const char *text)
-{
-    char *end;
-    double value = strtod(text, &end);
-    bool milli = strcmp(end, "ms") == 0;
-    bool good = end != text && value > 0.0 && value <= 1e6 &&
-                (milli || *end == '\0' || strcmp(end, "s") == 0);
-    return !good ? -1.0 : milli ? value * 1e-3 : value;
-}
-
 /* Opens the configuration and applies the flags that stand for more than one key. */
 static by_status open_config(choices *c, by_error *error)
 {
@@ -194,9 +181,6 @@ static by_status open_config(choices *c, by_error *error)
     }
     if (status == BY_OK && c->open) {
         config->worker.sandbox = 0;
-    }
-    if (status == BY_OK && c->target != NULL) {
-        config->scaling.target_p95 = c->target_seconds;
     }
     if (status == BY_OK && c->workers != NULL) {
         config->worker.count = (int64_t)c->least;
@@ -537,7 +521,7 @@ static int run(int argc, char **argv)
     choices c = {0};
     (void)umask(CLI_PRIVATE);
     const cli_flag flags[] = {
-        {"config", CLI_STRING, &c.path, "FILE",
+        {"config", CLI_INPUT, &c.path, "FILE",
          "configuration of the server in YAML (docs/serve_config.md); flags override its keys"},
         {"set", CLI_LIST, &c.sets, "KEY=VALUE",
          "override a key of the configuration, e.g. gateway.page=false; may be repeated"},
@@ -548,19 +532,19 @@ static int run(int argc, char **argv)
         {"workers", CLI_STRING, &c.workers, "N",
          "worker processes of each model (default 1); LEAST:MOST starts and stops workers with the "
          "load of the model, e.g. 1:8; --set scaling.total=N limits those of all models"},
-        {"target-p95", CLI_STRING, &c.target, "TIME",
+        {"target-p95", CLI_KEY("scaling.target_p95"), &c.settings, "TIME",
          "autoscaling: wanted 95th percentile of the time to the first text (default 200ms)"},
-        {"calm", CLI_KEY("scaling.calm"), &c.settings, "SECONDS",
+        {"calm", CLI_KEY("scaling.calm"), &c.settings, "TIME",
          "autoscaling: cool-down, the time an idle worker is kept before it is stopped (default "
          "15)"},
-        {"idle", CLI_KEY("scaling.idle"), &c.settings, "SECONDS",
+        {"idle", CLI_KEY("scaling.idle"), &c.settings, "TIME",
          "autoscaling from 0: time without requests before the last worker is stopped (default "
          "60)"},
-        {"grace", CLI_KEY("worker.grace"), &c.settings, "SECONDS",
+        {"grace", CLI_KEY("worker.grace"), &c.settings, "TIME",
          "time a worker may take to finish its requests after SIGTERM (default 60)"},
         {"max-rate", CLI_KEY("worker.max_rate"), &c.settings, "N",
          "requests per second that each worker starts, at most (default: no limit)"},
-        {"silence", CLI_SILENCE, &c.silence, "SECONDS", CLI_SILENCE_HELP},
+        {"silence", CLI_SILENCE, &c.silence, "TIME", CLI_SILENCE_HELP},
         {"name", CLI_KEY("worker.name"), &c.settings, "NAME",
          "model name that clients use (default: the last part of the path)"},
         {"precision", CLI_KEY("worker.precision"), &c.settings, "P", CLI_MODEL_PRECISION_HELP},
@@ -576,13 +560,13 @@ static int run(int argc, char **argv)
         {"drift-window", CLI_KEY("worker.drift_window"), &c.settings, "N", CLI_DRIFT_HELP},
         {"pool", CLI_STRING, &c.pool, "mean|last", CLI_POOL_HELP},
         {"batch", CLI_BATCH, &c.batch, "N", CLI_BATCH_HELP},
-        {"delay", CLI_DELAY, &c.delay, "SECONDS", CLI_DELAY_HELP},
+        {"delay", CLI_DELAY, &c.delay, "TIME", CLI_DELAY_HELP},
         {"tasks", CLI_KEY("broker.tasks"), &c.settings, "FILE",
          "SQLite file that stores tasks (default DIR/tasks.sqlite)"},
         {"queue", CLI_KEY("broker.queue"), &c.settings, "N",
          "requests that may wait in the queue, at most (default 1024)"},
-        {"wait", CLI_KEY("broker.wait"), &c.settings, "SECONDS", CLI_WAIT_HELP},
-        {"deadline", CLI_KEY("gateway.deadline"), &c.settings, "SECONDS", CLI_DEADLINE_HELP},
+        {"wait", CLI_KEY("broker.wait"), &c.settings, "TIME", CLI_WAIT_HELP},
+        {"deadline", CLI_KEY("gateway.deadline"), &c.settings, "TIME", CLI_DEADLINE_HELP},
         {"traces", CLI_KEY("tracing.endpoint"), &c.settings, "URL", CLI_TRACES_HELP},
         {"keys", CLI_KEY("gateway.keys"), &c.settings, "FILE", CLI_KEYS_HELP},
         {"log-format", CLI_STRING, &c.log.format, "FORMAT", CLI_LOG_HELP},
@@ -599,13 +583,11 @@ static int run(int argc, char **argv)
     if (code >= 0) {
         return code;
     }
-    c.target_seconds = c.target == NULL ? 0.0 : read_seconds(c.target);
-    if (rest_count > MOST_MODELS || c.target_seconds < 0.0 ||
+    if (rest_count > MOST_MODELS ||
         (c.workers != NULL && !cli_read_workers(c.workers, &c.least, &c.most))) {
         return cli_misuse(&cli_serve, "%s",
-                          rest_count > MOST_MODELS ? "at most 16 models can be served"
-                          : c.target_seconds < 0.0
-                              ? "--target-p95 must be a time, such as 200ms"
+                          rest_count > MOST_MODELS
+                              ? "at most 16 models can be served"
                               : "--workers must be 1 to 256, or LEAST:MOST such as 1:8");
     }
     if ((code = cli_check_pool(&cli_serve, c.pool)) >= 0 ||

@@ -38,8 +38,8 @@
 
 /* Ranges of flags that these commands share and that are no keys of the configuration. */
 #define CLI_BATCH   CLI_INTEGER_IN(1, 4096)
-#define CLI_DELAY   CLI_NUMBER_ABOVE(0, 60)
-#define CLI_SILENCE CLI_NUMBER_ABOVE(0, 3600)
+#define CLI_DELAY   CLI_TIME_ABOVE(0, 60)
+#define CLI_SILENCE CLI_TIME_ABOVE(0, 3600)
 
 /* The umask of processes that write what clients have said. */
 #define CLI_PRIVATE 077

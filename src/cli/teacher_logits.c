@@ -29,7 +29,7 @@ static int run(int argc, char **argv)
     bool ema = false;
     bool json = false;
     const cli_flag flags[] = {
-        {"data", CLI_STRING, &o.data, "DIR",
+        {"data", CLI_INPUT, &o.data, "DIR",
          "packed directory that the student will be trained on (required)"},
         {"out", CLI_STRING, &out, "DIR", "directory to create; it must not exist yet (required)"},
         {"top", CLI_INTEGER_FROM(1), &o.top, "K",

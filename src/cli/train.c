@@ -99,7 +99,11 @@ static void show_started(screen *s, const by_train_event *e)
                (unsigned long long)e->memory->total);
         return;
     }
+    const by_train_config *train = &e->config->train;
     printf("run        %s%s\n", e->run, e->first_step > 0 ? " (resumed)" : "");
+    printf("config     %s/config.yaml: %lld steps, batch %lld in micro-batches of %lld, %s\n",
+           e->run, (long long)train->steps, (long long)train->batch, (long long)train->micro_batch,
+           e->config->precision.compute);
     if (s->peak_gflops > 0.0) {
         printf("machine    %.0f GFLOP/s in matrix products, measured\n", s->peak_gflops);
     }
@@ -174,17 +178,6 @@ static void show_evaluated(screen *s, const by_train_event *e)
     printf("%s\n", e->best ? "  (best)" : "");
 }
 
-/* Replaces control characters, so that a model's output cannot move the cursor. */
-static void print_plain(const char *text, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)text[i];
-        bool is_c1 = c == 0xc2 && i + 1 < n && (unsigned char)text[i + 1] < 0xa0;
-        (void)putchar((c < 0x20 && c != '\t') || c == 0x7f || is_c1 ? '?' : c);
-        i += is_c1;
-    }
-}
-
 static void show_sample(screen *s, const by_train_event *e)
 {
     if (s->json) {
@@ -196,9 +189,12 @@ static void show_sample(screen *s, const by_train_event *e)
     end_line(s);
     printf("step %lld  sample\n", (long long)e->step);
     for (const char *line = e->text; *line != '\0';) {
+        char text[4096];
         size_t n = strcspn(line, "\n");
+        (void)snprintf(text, sizeof text, "%.*s", (int)(n < sizeof text ? n : sizeof text - 1),
+                       line);
         printf("    ");
-        print_plain(line, n);
+        cli_print_lines(stdout, text);
         printf("\n");
         line += n + (line[n] == '\n');
     }
@@ -275,7 +271,8 @@ static void on_event(void *user, const by_train_event *e)
         break;
     case BY_TRAIN_NOTE:
         end_line(s);
-        fprintf(stderr, "%s\n", e->text);
+        cli_print_lines(stderr, e->text);
+        fprintf(stderr, "\n");
         break;
     }
     flush_output(s);
@@ -314,6 +311,21 @@ static int fail_rank(by_comm *comm, const by_error *error)
     return code;
 }
 
+/* What can be done with a run that is done. */
+static void show_next(const by_config *config, const char *run)
+{
+    bool text = strcmp(config->task.kind, "language") == 0;
+    printf("next       banyan eval %s\n", run);
+    if (text) {
+        printf("           banyan generate %s --prompt TEXT\n", run);
+    } else {
+        printf("           banyan predict %s FILE\n", run);
+    }
+    printf("           banyan serve %s\n"
+           "           banyan plot %s --out loss.png\n",
+           run, run);
+}
+
 static int train(const by_config *config, const char *resume, bool from_start, by_comm *comm,
                  screen *s)
 {
@@ -349,6 +361,7 @@ static int train(const by_config *config, const char *resume, bool from_start, b
         code = fail_rank(comm, &error);
     } else if (leads && !s->json && !s->quiet) {
         printf("done       %s\n", run);
+        show_next(config, run);
         flush_output(s);
     }
     free(run);

@@ -3,6 +3,54 @@
 
 #include "cli.h"
 
+/* Prints a character that a terminal would act on; returns its bytes, 0 if it is none. */
+static size_t print_control(FILE *out, const char *text)
+{
+    const unsigned char *c = (const unsigned char *)text;
+    if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0) { /* C1, in UTF-8 */
+        fprintf(out, "\\x%02x", c[1]);
+        return 2;
+    }
+    if (c[0] < 0x20 || c[0] == 0x7f) {
+        fprintf(out, "\\x%02x", c[0]);
+        return 1;
+    }
+    return 0;
+}
+
+void cli_put_cell(FILE *out, const char *text)
+{
+    for (const char *p = text; *p != '\0';) {
+        if (*p == '\t' || *p == '\n' || *p == '\\') {
+            fprintf(out, "\\%c", *p == '\t' ? 't' : *p == '\n' ? 'n' : '\\');
+            p++;
+            continue;
+        }
+        size_t control = print_control(out, p);
+        if (control == 0) {
+            (void)fputc((unsigned char)*p, out);
+        }
+        p += control == 0 ? 1 : control;
+    }
+}
+
+void cli_print_cell(const char *text)
+{
+    cli_put_cell(stdout, text);
+}
+
+void cli_print_lines(FILE *out, const char *text)
+{
+    for (const char *p = text; *p != '\0';) {
+        bool plain = *p == '\t' || *p == '\n';
+        size_t control = plain ? 0 : print_control(out, p);
+        if (control == 0) {
+            (void)fputc((unsigned char)*p, out);
+        }
+        p += control == 0 ? 1 : control;
+    }
+}
+
 int cli_utf8_length(const char *text, size_t n)
 {
     const unsigned char *s = (const unsigned char *)text;

@@ -329,21 +329,17 @@ static by_status follow(watch *w, double every, by_error *error)
 static int run(int argc, char **argv)
 {
     watch w = {.offset = 0};
-    const char *interval = "1s";
     bool once = false;
-    double every;
+    double every = 1.0;
     bool changed;
     const cli_flag flags[] = {
-        {"every", CLI_STRING, &interval, "TIME", "time between updates (default 1s)"},
+        {"every", CLI_TIME_IN(0.1, 1e6), &every, "TIME", "time between updates (default 1s)"},
         {"once", CLI_SWITCH, &once, NULL, "print the current state and exit"},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
     int count;
     by_error error = {0};
     int code = cli_parse(&cli_watch, flags, argc, argv, &rest, &count);
-    if (code < 0) {
-        code = cli_read_duration(&every, &cli_watch, "every", interval);
-    }
     if (code >= 0) {
         return code;
     }

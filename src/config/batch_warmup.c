@@ -53,6 +53,10 @@ by_status by__check_batch_warmup(const by_config *config, by_error *error)
     const char *where = by__config_where(config, "train.batch_warmup", "train.batch");
     int64_t before = 0;
     int64_t steps = 0;
+    if (train->batch_warmup.count > BY__BATCH_STAGES) {
+        return by_error_set(error, BY_ECONFIG, "%s: train.batch_warmup: %zu stages; at most %d",
+                            where, train->batch_warmup.count, BY__BATCH_STAGES);
+    }
     for (size_t i = 0; i < train->batch_warmup.count; i++) {
         const by_batch_stage *stage = stage_at(config, i);
         if (stage->batch <= before || stage->batch >= train->batch) {
@@ -76,10 +80,6 @@ by_status by__check_batch_warmup(const by_config *config, by_error *error)
                                 "of the %lld train.steps for train.batch",
                                 where, (long long)steps, (long long)train->steps);
         }
-    }
-    if (train->batch_warmup.count > BY__BATCH_STAGES) {
-        return by_error_set(error, BY_ECONFIG, "%s: train.batch_warmup: %zu stages; at most %d",
-                            where, train->batch_warmup.count, BY__BATCH_STAGES);
     }
     if (train->batch_warmup.count > 0 &&
         (config->sync.every > 1 || strcmp(config->sync.compress, "none") != 0)) {

@@ -137,14 +137,20 @@ static char *sibling_path(const char *file, const char *base)
     return joined;
 }
 
+/* A file that is too large is a wrong config, not damaged data. */
+static by_status read_file(char **text, size_t *length, const char *path, by_error *error)
+{
+    by_status status = by__file_read_text(text, length, path, FILE_LIMIT, error);
+    return status == BY_EFORMAT ? by_error_prefix(error, BY_ECONFIG, "a config file") : status;
+}
+
 /* Reads the base file named at `where` into *text. */
 static by_status load_base(char **text, size_t *length, file_chain *chain, const char *base,
                            const char *where, by_error *error)
 {
     const char *file = chain->shown[chain->count - 1];
     BY_TRY(enter(chain, sibling_path(file, base), where, error));
-    by_status status =
-        by__file_read_text(text, length, chain->shown[chain->count - 1], FILE_LIMIT, error);
+    by_status status = read_file(text, length, chain->shown[chain->count - 1], error);
     return status == BY_OK ? BY_OK : by_error_prefix(error, status, "%s: base", where);
 }
 
@@ -213,7 +219,7 @@ by_status by__config_open(by_config **out, const by__schema *schema, const char 
 {
     char *text;
     size_t length;
-    BY_TRY(by__file_read_text(&text, &length, path, FILE_LIMIT, error));
+    BY_TRY(read_file(&text, &length, path, error));
     by_status status =
         by__config_parse(out, schema, path, text, length, overrides, count, kept, error);
     free(text);

@@ -109,6 +109,7 @@ void by__value_print(by__text *out, const by__entry *entry)
         by__text_format(out, "%llu", (unsigned long long)*(const uint64_t *)at);
         break;
     case BY__KEY_REAL:
+    case BY__KEY_TIME:
     case BY__KEY_SHARE:
         add_real(out, *real);
         break;

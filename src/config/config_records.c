@@ -103,16 +103,15 @@ static by_status set_default(by__entry *field, const char *where, by_error *erro
     return status;
 }
 
+/* Fills record `r` from the items from *next on, which are in the order of their records. */
 static by_status fill_record(const by__key *key, void *record, size_t r,
-                             const by__config_node *node, const char *where, by_error *error)
+                             const by__config_node *node, size_t *next, const char *where,
+                             by_error *error)
 {
     uint32_t given = 0;
-    for (size_t k = 0; k < node->count; k++) {
-        by__scalar *item = &node->items[k];
+    for (; *next < node->count && node->items[*next].record == r; ++*next) {
+        by__scalar *item = &node->items[*next];
         size_t i = 0;
-        if (item->record != r) {
-            continue;
-        }
         BY_TRY(find_field(&i, key, item, where, error));
         if ((given >> i & 1u) != 0) {
             return by_error_set(error, BY_ECONFIG, "%s: \"%s\" is given twice in one mapping",
@@ -144,9 +143,10 @@ static by_status read_list(by_record_list *out, const by__key *key, const by__co
             return by__value_refuse(key, "a value in the list", where, error);
         }
     }
+    size_t next = 0;
     BY_TRY(make_list(out, key, node->records, error));
     for (size_t r = 0; r < node->records; r++) {
-        by_status status = fill_record(key, record_of(key, out, r), r, node, where, error);
+        by_status status = fill_record(key, record_of(key, out, r), r, node, &next, where, error);
         if (status != BY_OK) {
             free_list(key, out);
             return status;

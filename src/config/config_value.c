@@ -192,6 +192,46 @@ static bool parse_int(int64_t *out, const char *s)
     return true;
 }
 
+/* Copies the number before a unit. */
+static bool take_number(char out[NUMBER_LIMIT + 1], const char *s, size_t length)
+{
+    if (length > NUMBER_LIMIT) {
+        return false;
+    }
+    memcpy(out, s, length);
+    out[length] = '\0';
+    return true;
+}
+
+/* Parses a size: 6GiB, 1.5 GB, 512MiB, or a whole number of bytes. */
+static bool parse_size(int64_t *out, const char *s)
+{
+    char digits[NUMBER_LIMIT + 1];
+    size_t length;
+    double value;
+    double unit = by__size_unit(s, &length);
+    if (s[length] == '\0') {
+        return parse_int(out, s);
+    }
+    if (!take_number(digits, s, length) || !parse_real(&value, digits) ||
+        !(fabs(value * unit) < 9e18)) {
+        return false;
+    }
+    *out = (int64_t)(value * unit);
+    return true;
+}
+
+/* Parses a time: 90, 90s, 1.5m, 2h, 200ms. */
+static bool parse_time(double *out, const char *s)
+{
+    char digits[NUMBER_LIMIT + 1];
+    size_t length;
+    double unit = by__time_unit(s, &length);
+    bool good = take_number(digits, s, length) && parse_real(out, digits);
+    *out = good ? *out * unit : 0.0;
+    return good;
+}
+
 static const struct {
     const char *name;
     int64_t bytes;
@@ -199,34 +239,6 @@ static const struct {
              {"GiB", (int64_t)1 << 30},
              {"MiB", (int64_t)1 << 20},
              {"KiB", (int64_t)1 << 10}};
-
-/* Parses a size: 6GiB, 1.5 GiB, 512MiB, or a whole number of bytes. */
-static bool parse_size(int64_t *out, const char *s)
-{
-    char digits[NUMBER_LIMIT + 1];
-    size_t length = strlen(s);
-    size_t unit = 0;
-    while (unit < BY_ARRAY_LENGTH(units) &&
-           (length <= 3 || strcmp(s + length - 3, units[unit].name) != 0)) {
-        unit++;
-    }
-    if (unit == BY_ARRAY_LENGTH(units)) {
-        return parse_int(out, s);
-    }
-    length -= 3;
-    length -= s[length - 1] == ' ';
-    if (length > NUMBER_LIMIT) {
-        return false;
-    }
-    memcpy(digits, s, length);
-    digits[length] = '\0';
-    double value;
-    if (!parse_real(&value, digits) || !(fabs(value) < 1e6)) {
-        return false;
-    }
-    *out = (int64_t)(value * (double)units[unit].bytes);
-    return true;
-}
 
 void by__size_print(by__text *out, int64_t bytes)
 {
@@ -387,6 +399,8 @@ static bool convert(number *out, size_t index, const by__key *key, const by__sca
         return parse_whole(&out->seed, &negative, item->text) && !negative;
     case BY__KEY_SWITCH:
         return parse_switch(&out->whole, item, key->derived != NULL);
+    case BY__KEY_TIME:
+        return parse_time(&out->real[0], item->text) && real_in_range(key, out->real[0]);
     case BY__KEY_SHARE:
         return parse_real(&out->real[0], item->text) && share_in_range(key, out->real[0]);
     case BY__KEY_REAL:
@@ -488,6 +502,7 @@ by_status by__value_set(by__entry *entry, const by__config_node *node, const cha
         memcpy(at, &value.seed, sizeof value.seed);
         break;
     case BY__KEY_REAL:
+    case BY__KEY_TIME:
     case BY__KEY_SHARE:
         memcpy(at, &value.real[0], sizeof value.real[0]);
         break;
@@ -524,6 +539,7 @@ by_status by__value_copy(by__entry *to, const by__entry *from, by_error *error)
     case BY__KEY_SIZE:
     case BY__KEY_SEED:
     case BY__KEY_REAL:
+    case BY__KEY_TIME:
     case BY__KEY_SHARE:
         memcpy(to->at, from->at, 8);
         break;
@@ -566,6 +582,7 @@ by_status by__value_verify(const by__entry *entry, const char *where, by_error *
     case BY__KEY_SEED:
         break;
     case BY__KEY_REAL:
+    case BY__KEY_TIME:
         good = real_in_range(key, reals[0]);
         break;
     case BY__KEY_SHARE:

@@ -16,6 +16,7 @@ typedef enum by__key_type {
     BY__KEY_INT,    /* int64_t */
     BY__KEY_SEED,   /* uint64_t, the whole range */
     BY__KEY_REAL,   /* double */
+    BY__KEY_TIME,   /* double: seconds */
     BY__KEY_SHARE,  /* double: a share if below 1, otherwise a whole number */
     BY__KEY_PAIR,   /* double[2]; written as a list of two */
     BY__KEY_SWITCH, /* int64_t: 1 true, 0 false */
@@ -26,7 +27,7 @@ typedef enum by__key_type {
 } by__key_type;
 
 /* Where a value is stored. `holds` is the type of the C field: INT for a SWITCH or a SIZE, REAL for
- * a SHARE. */
+ * a TIME or a SHARE. */
 typedef struct by__place {
     bool own; /* in the kind's struct, not in by_config */
     size_t offset;

@@ -479,13 +479,17 @@ void by__key_accepts(by__text *out, const by__key *key)
         add_range(out, key);
         break;
     case BY__KEY_SIZE:
-        by__text_add(out, "a size such as 6GiB or 512MiB, or a number of bytes");
+        by__text_add(out, "a size such as 6GiB or 500MB, or a number of bytes");
         break;
     case BY__KEY_SEED:
         by__text_add(out, "a whole number from 0 to 18446744073709551615");
         break;
     case BY__KEY_REAL:
         by__text_add(out, "a number ");
+        add_range(out, key);
+        break;
+    case BY__KEY_TIME:
+        by__text_add(out, "a time such as 500ms, 30s, 10m or 1h, or a number of seconds ");
         add_range(out, key);
         break;
     case BY__KEY_SHARE:

@@ -61,7 +61,7 @@ static by_status find_directory(by_pretrained *p, const char *path, bool best, b
     } else if (by__path_exists(file)) {
         status = take_directory(p, path, best, error);
     } else {
-        status = by_error_set(error, BY_EIO,
+        status = by_error_set(error, BY_ECONFIG,
                               "%s: %s; give a run (with checkpoints/ and config.yaml), a directory "
                               "with config.json and weights, or a GGUF file",
                               path,

@@ -96,23 +96,38 @@ static by_status check_patterns(const by_graph *graph, const by_optimizer_config
             names[count++] = graph->values[v].name;
         }
     }
+    bool *used = NULL; /* of each group: it is the first match of a name */
+    if (config->groups.count > count) {
+        status = by_error_set(error, BY_ECONFIG,
+                              "optimizer.groups: %zu groups are more than the model's %zu "
+                              "parameters, of which each group must match one",
+                              config->groups.count, count);
+    }
+    if (status == BY_OK) {
+        status = by__alloc((void **)&used, config->groups.count + 1, sizeof *used, "groups", error);
+    }
+    for (size_t k = 0; k < count && status == BY_OK; k++) {
+        const by_parameter_group *group = find_group(config, names[k]);
+        if (group != NULL) {
+            used[group - group_at(config, 0)] = true;
+        }
+    }
     for (size_t i = 0; i < config->groups.count && status == BY_OK; i++) {
         const by_parameter_group *group = group_at(config, i);
-        bool any = false;
-        bool first = false;
-        for (size_t k = 0; k < count; k++) {
-            any = any || matches(group, names[k]);
-            first = first || find_group(config, names[k]) == group;
+        bool any = used[i];
+        for (size_t k = 0; k < count && !any; k++) {
+            any = matches(group, names[k]);
         }
         if (!any) {
             status = refuse_pattern(names, count, group->match, error);
-        } else if (!first) {
+        } else if (!used[i]) {
             status = by_error_set(error, BY_ECONFIG,
                                   "optimizer.groups: everything that \"%.100s\" matches belongs to "
                                   "earlier groups: put it before them",
                                   group->match);
         }
     }
+    free(used);
     free(names);
     return status;
 }

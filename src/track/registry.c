@@ -256,7 +256,7 @@ by_status by_registry_open_view(by_registry **out, const char *runs, by_error *e
     by_registry *registry;
     bool damaged;
     if (!by__path_is_dir(runs)) {
-        return by_error_set(error, BY_EIO, "there is no directory %s", runs);
+        return by_error_set(error, BY_ECONFIG, "there is no directory %s", runs);
     }
     BY_TRY(by__alloc((void **)&registry, 1, sizeof *registry, "registry", error));
     registry->is_view = true;

@@ -116,6 +116,11 @@ by_status by_config_take_model(by_config *config, by_error *error)
     bool given = by__config_is_given(config, "model.context");
     int64_t context = given ? config->model.context : CONTEXT;
     if (config->model.from[0] != '\0') {
+        if (!by__path_exists(config->model.from)) {
+            return by_error_set(
+                error, BY_ECONFIG, "%s: model.from: there is no file or directory %s",
+                by__config_where(config, "model.from", "model.from"), config->model.from);
+        }
         BY_TRY(name_checkpoint(config, error));
         BY_TRY(adopt_model(config, error));
         /* Only with rotary positions may the context be shorter than the checkpoint's. */

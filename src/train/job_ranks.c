@@ -57,9 +57,9 @@ by_status by__job_same(const by__job *job, const char *text, const char *what, b
         return BY_OK;
     }
     int rank = by_comm_rank(job->comm);
-    return by_error_set(error, BY_ESTATE,
-                        "%s is %s here, on rank %d (%s), and %s on rank 0 (%s): do all ranks have "
-                        "the same files?",
+    return by_error_set(error, BY_ECONFIG,
+                        "%s is %s here, on rank %d (%s), and %s on rank 0 (%s): all ranks need "
+                        "the same config and the same files",
                         what, all[1], rank, by_comm_host(job->comm, rank), all[0],
                         by_comm_host(job->comm, 0));
 }

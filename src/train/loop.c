@@ -14,6 +14,7 @@
 static void complete_report(const by__job *job, by_train_event *event)
 {
     event->run = job->run;
+    event->config = job->config;
     event->steps = job->config->train.steps;
     event->first_step = job->first_step;
     event->task = by_trainer_task(job->trainer);
@@ -215,6 +216,7 @@ by_status by__job_prepare(by__job *job, by_error *error)
     BY_TRY(by__job_open_data(job, error));
     BY_TRY(by__job_damage_open(job, error));
     BY_TRY(complete_config(job, error));
+    BY_TRY(by__job_same_data(job, error));
     by_trainer_options options = own == NULL ? (by_trainer_options){0} : *own;
     options.data_bytes = job->data->bytes;
     BY_TRY(by_trainer_open_fitting(&job->trainer, job->config, &options, error));

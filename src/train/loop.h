@@ -236,10 +236,12 @@ by_status by__job_sample_log(by__job *job, int64_t step, by_error *error);
 
 /* ---- ranks_alike.c ---- */
 
-/* Collective. BY_ECONFIG on a rank whose version or kernels differ from those of rank 0. */
+/* Collective. BY_ECONFIG on a rank whose build, kernels or config differ from those of rank 0. */
 by_status by__job_alike(const by__job *job, by_error *error);
-by_status by__ranks_compute_alike(by_comm *comm, const char *version, const char *level,
-                                  by_error *error);
+/* The same for its training data, once they are open. */
+by_status by__job_same_data(const by__job *job, by_error *error);
+by_status by__ranks_compute_alike(by_comm *comm, const char *version, const char *hash,
+                                  const char *level, by_error *error);
 
 /* ---- saving.c: checkpoints ---- */
 

@@ -360,7 +360,8 @@ by_status by_run_find(char **out, const char *path, by_error *error)
         return name_path(out, path, error);
     }
     if (!by__path_is_dir(path)) {
-        return by_error_set(error, BY_EIO, "%s is not a run directory: it does not exist", path);
+        return by_error_set(error, BY_ECONFIG, "%s is not a run directory: it does not exist",
+                            path);
     }
     BY_TRY(by__list_dir(&names, &count, path, error));
     for (size_t i = 0; i < count; i++) {
@@ -378,7 +379,7 @@ by_status by_run_find(char **out, const char *path, by_error *error)
     }
     by__names_free(names, count);
     if (newest == NULL) {
-        return by_error_set(error, BY_EIO,
+        return by_error_set(error, BY_ECONFIG,
                             "%s is not a run directory (no config.yaml) and holds none", path);
     }
     *out = newest;

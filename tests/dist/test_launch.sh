@@ -136,6 +136,26 @@ holds err "fewer than the 6 ranks"
 run 2 "$banyan" launch -n 4 "$@" --set parallel.data=3
 if grep -q OMP_NUM_THREADS err; then fail "ranks were started"; fi
 
+say "ranks of another build, another config or other data are refused before they train"
+cp "$banyan" other-build && printf x >>other-build
+{ cat text.txt && echo "Another line."; } >other.txt
+refused_pair() { # refused_pair TEXT PROGRAM ARGUMENT...: rank 0 trains, rank 1 is what follows
+    text=$1
+    shift
+    timeout 1700 mpirun --bind-to none -n 1 "$banyan" train c.yaml --quiet --set train.threads=1 --set train.micro_batch=2 \
+        --set name=pair : -n 1 "$@" --quiet --set train.threads=1 --set train.micro_batch=2 --set name=pair >out 2>err
+    case $? in
+    2 | 6) ;; # of whichever rank mpirun sees first
+    *) cat err >&2 && fail "these ranks train together: $*" ;;
+    esac
+    holds err "$text"
+    [ ! -e runs/pair/checkpoints ] || fail "they trained"
+}
+refused_pair "runs another build of banyan" ./other-build train c.yaml
+refused_pair "the hash of the config is" "$banyan" train c.yaml --set seed=2
+refused_pair "the hash of the config's section parallel is" "$banyan" train c.yaml --set parallel.overlap=false
+refused_pair "the hash of the training data is" "$banyan" train c.yaml --set data.text=other.txt --set data.cache=cache-other
+
 say "ranks whose kernels give other bits are refused, and doctor shows them"
 timeout 1700 mpirun --bind-to none -n 1 "$banyan" "$@" --set name=mixed : -n 1 -x BANYAN_ISA=baseline "$banyan" "$@" >out 2>err
 case $? in

@@ -160,7 +160,7 @@ run 2 "$banyan" checkpoint merge text.txt other
 holds err "text.txt is a file; give a run"
 run 2 "$banyan" checkpoint
 run 2 "$banyan" checkpoint digest
-run 1 "$banyan" checkpoint digest nowhere
+run 2 "$banyan" checkpoint digest nowhere
 printf x | dd of="$newest/model.safetensors" bs=1 seek=1000 conv=notrunc 2>dd.err
 run 1 "$banyan" checkpoint digest "$newest"
 holds err "model.safetensors is corrupt"

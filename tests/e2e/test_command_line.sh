@@ -25,7 +25,7 @@ refused "--steps '10001' is not a whole number from 1 to 10000" profile c.yaml -
 refused "--top-p 'nan' is not a number that is finite" generate runs/a --top-p nan
 refused "--threads '1e3' is not a whole number from 0 to 4096" generate runs/a --threads 1e3
 refused "--context '-1' is not a whole number of at least 1" chat runs/a --context -1
-refused "--tokens needs --logits-out" eval runs/a --tokens tokens.safetensors
+refused "--tokens needs --logits-out" eval runs/a --tokens c.yaml
 refused "--batches cannot be used with --logits-out" eval runs/a --logits-out l.safetensors --batches 1
 refused "--precision 'f16' is not a precision: must be f32, bf16, fp16" generate runs/a --precision f16
 refused "--precision 'i32' is not a precision: must be f32, bf16, fp16" bench generate c.yaml --precision i32
@@ -70,11 +70,11 @@ for flag in queue sessions context drift-window threads calm wait max-rate deadl
     checked "--$flag: " runs/a --$flag -1
     holds err "\"-1\" is not a "
 done
-checked '--calm: scaling.calm: "nan" is not a number above 0' runs/a --calm nan
+checked '--calm: scaling.calm: "nan" is not a time such as 500ms, 30s, 10m or 1h, or a number of seconds above 0' runs/a --calm nan
 checked "scaling.total is 3, but all models together start with 4 workers" runs/a b=runs/a --workers 2:4 --set scaling.total=3
 checked "--batch '-1' is not a whole number from 1 to 4096" runs/a --batch -1
-checked "--delay 'nan' is not a number above 0 and at most 60" runs/a --delay nan
-checked "--target-p95 must be a time" runs/a --target-p95 inf
+checked "--delay 'nan' is not a time above 0s to 60s" runs/a --delay nan
+checked '--target-p95: scaling.target_p95: "inf" is not a time such as 500ms'  runs/a --target-p95 inf
 run 1 "$banyan" serve runs/a+empty --check
 holds err "empty"
 

@@ -6,8 +6,8 @@
 tiny gpt2 >c.yaml
 run 0 "$banyan" train c.yaml --set name=teacher
 teacher=runs/teacher/checkpoints/step-00000020
-run 1 "$banyan" train c.yaml --set name=new --set distill.teacher=nowhere
-holds err "distill.teacher: "
+run 2 "$banyan" train c.yaml --set name=new --set distill.teacher=nowhere
+holds err "distill.teacher: there is no file or directory nowhere"
 
 set -- train c.yaml --json --set model.kind=llama --set model.width=32 --set model.heads=2 --set distill.teacher=runs/teacher \
     --set distill.hidden=0.1 --set train.micro_batch=4 --set checkpoint.every=4

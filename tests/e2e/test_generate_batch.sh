@@ -203,7 +203,7 @@ holds err "wrong.txt:1: temperature -1"
 : >empty.txt
 run 2 "$banyan" generate runs --batch empty.txt
 holds err "contains no prompt"
-run 1 "$banyan" generate runs --batch nowhere.txt
+run 2 "$banyan" generate runs --batch nowhere.txt
 holds err "nowhere.txt"
 run 2 "$banyan" generate runs --batch prompts.txt --prompt a
 holds err "--batch cannot be combined with --prompt"

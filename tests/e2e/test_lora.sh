@@ -23,8 +23,8 @@ run 0 "$banyan" train plain.yaml --quiet --set distill.teacher=model --set train
 same model/tokenizer.json runs/plain/checkpoints/step-00000001/tokenizer.json
 rm -r runs/plain
 { cat text.txt && echo "Other letters."; } >other.txt
-run 0 "$banyan" pack other.txt --tokenizer char --output other
-run 2 "$banyan" train plain.yaml --quiet --set model.from=model --set data.tokenizer=other/tokenizer.json --set name=plain
+run 0 "$banyan" pack other.txt --tokenizer char --out other-letters
+run 2 "$banyan" train plain.yaml --quiet --set model.from=model --set data.tokenizer=other-letters/tokenizer.json --set name=plain
 holds err "set data.tokenizer=model"
 cp -r model bare && rm bare/tokenizer.json
 run 0 "$banyan" train c.yaml --quiet --set model.from=bare --set train.steps=1 --set optimizer.warmup=0 --set name=plain

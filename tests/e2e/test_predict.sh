@@ -37,4 +37,4 @@ python3 -c 'import pty, sys; pty.spawn(sys.argv[1:])' "$banyan" predict runs/tin
 holds out "read  17 windows of 64 tokens"
 sed 's/.*K{/{/' out | tr -d '\r' | same - plain
 run 2 "$banyan" predict runs/tiny
-run 1 "$banyan" predict runs/tiny nosuchfile
+run 2 "$banyan" predict runs/tiny nosuchfile

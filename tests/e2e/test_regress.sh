@@ -66,8 +66,24 @@ same of-rows of-lines
 run 0 "$banyan" drift report runs/rooms --data shifted.jsonl --window 200 --out report.html
 holds out "with_drift	2"
 grep -q '<tr><td>prediction</td><td class="yes">' report.html || fail "$(cat report.html)"
-run 1 "$banyan" drift report runs/rooms --data none.csv
+run 2 "$banyan" drift report runs/rooms --data none.csv
 holds err none.csv
+
+say "standard input is read as the file of its format"
+from_stream() { # from_stream FILE ARGUMENT...: the same with the file as with -
+    data=$1
+    shift
+    run 0 "$banyan" "$@" "$data"
+    mv out of-file
+    run 0 sh -c 'data=$1 && shift && "$0" "$@" <"$data"' "$banyan" "$data" "$@" -
+    same of-file out
+}
+from_stream moved.csv predict runs/rooms
+from_stream moved.csv predict runs/rooms --json
+from_stream moved.csv drift report runs/rooms --window 200 --json --data
+from_stream shifted.jsonl drift report runs/rooms --window 200 --json --data
+run 2 "$banyan" predict runs/rooms moved.csv --csv --json
+if ls "${TMPDIR:-/tmp}"/standard-input-* 2>/dev/null; then fail "a file of standard input is left"; fi
 
 say "drift: directories of tables, a column that is gone, and data of which nothing can be compared"
 mkdir csvs parts lines nothing

@@ -138,7 +138,7 @@ holds err steps
 refused 2 "micro_batch" "$banyan" train c.yaml --set train.micro_batch=3
 refused 2 "heads" "$banyan" info c.yaml --set model.heads=5
 refused 2 'did you mean "optimizer.lr"?' "$banyan" train c.yaml --set optimizer.lrr=1
-refused 1 "nowhere.txt" "$banyan" train c.yaml --set data.text=nowhere.txt
+refused 2 "nowhere.txt" "$banyan" train c.yaml --set data.text=nowhere.txt
 refused 2 "data.text" "$banyan" train c.yaml --set data.text=[]
 refused 2 "tokens" "$banyan" train c.yaml --set model.context=200000
 refused 2 "unknown command 'trian'; did you mean 'train'?" "$banyan" trian
@@ -152,7 +152,7 @@ refused 2 "banyan launch -n N train CONFIG" "$banyan" train c.yaml --nproc_per_n
 refused 2 "the model is an argument" "$banyan" eval --model runs/tiny
 refused 2 "processors of this host" "$banyan" serve runs/tiny --device cuda
 refused 2 "no pass" "$banyan" info c.yaml --after magic
-refused 1 "nowhere" "$banyan" eval nowhere
+refused 2 "nowhere" "$banyan" eval nowhere
 printf 'abc\377\376def\n' >invalid.txt
 refused 1 "invalid.txt" "$banyan" train c.yaml --set data.text=invalid.txt
 

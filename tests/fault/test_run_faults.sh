@@ -97,7 +97,7 @@ run 0 "$banyan" runs
 holds out 'a\tb	done	20	20'
 
 say "a directory of runs that does not exist is not made"
-run 1 "$banyan" runs nowhere
+run 2 "$banyan" runs nowhere
 [ ! -e nowhere ] || fail "it was made"
 
 say "a run without a checkpoint begins again only when told to"

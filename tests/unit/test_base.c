@@ -254,6 +254,17 @@ static void test_errors(void **state)
     (void)by_error_prefix(&error, BY_EARG, "file %d", 3);
     assert_string_equal(error.message, "file 3: wrong");
     assert_int_equal(by_error_set(NULL, BY_EARG, "nobody listens"), BY_EARG);
+    /* What a file says can neither move a cursor nor begin a line. */
+    (void)by_error_set(&error, BY_EARG, "cell '%s'",
+                       "a\x1b[2J\n\tb\x7f\xc2\x9b"
+                       "c\xc3\xa9");
+    assert_string_equal(error.message, "cell 'a\\x1b[2J\\x0a\\x09b\\x7f\\x9bc\xc3\xa9'");
+    (void)by_error_prefix(&error, BY_EARG, "file\r");
+    assert_string_equal(error.message, "file\\x0d: cell 'a\\x1b[2J\\x0a\\x09b\\x7f\\x9bc\xc3\xa9'");
+    memset(longest, '\x1b', sizeof longest - 1);
+    (void)by_error_set(&error, BY_EARG, "%s", longest);
+    assert_true(strlen(error.message) < sizeof error.message);
+    assert_null(strchr(error.message, '\x1b'));
 }
 
 /* ---- files ---- */

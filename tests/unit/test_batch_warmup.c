@@ -124,6 +124,26 @@ static void test_refused(void **state)
     }
 }
 
+/* Too many stages are refused by their number. */
+static void test_many(void **state)
+{
+    BY_UNUSED(state);
+    by_config *config;
+    by_error error = {0};
+    char *many = calloc(40000, 32);
+    assert_non_null(many);
+    size_t length = (size_t)sprintf(many, "train.batch_warmup=[{batch: 1, steps: 1}");
+    for (int i = 2; i <= 40000; i++) {
+        length += (size_t)sprintf(many + length, ", {batch: %d, steps: 1}", i);
+    }
+    many[length] = ']';
+    check_ok(by_config_default(&config, &error), &error);
+    check_ok(by_config_set(config, many, &error), &error);
+    check_error(by_config_resolve(config, &error), BY_ECONFIG, &error, "40000 stages; at most 16");
+    by_config_close(&config);
+    free(many);
+}
+
 /* What only the number of ranks says. */
 static void test_refused_layouts(void **state)
 {
@@ -150,9 +170,10 @@ static void test_refused_layouts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_first_step), cmocka_unit_test(test_ranks),
-        cmocka_unit_test(test_counts),     cmocka_unit_test(test_learning_rates),
-        cmocka_unit_test(test_refused),    cmocka_unit_test(test_refused_layouts),
+        cmocka_unit_test(test_first_step),      cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_counts),          cmocka_unit_test(test_learning_rates),
+        cmocka_unit_test(test_refused),         cmocka_unit_test(test_many),
+        cmocka_unit_test(test_refused_layouts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

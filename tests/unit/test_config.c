@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "banyan/serve_config.h"
+#include "banyan/text.h"
 #include "config/schema.h"
 #include "config_text.h"
 #include "device/device.h"
@@ -560,6 +561,12 @@ static void test_sizes(void **state)
                  {"1.5 GiB", (int64_t)3 << 29, "1536MiB"},
                  {"512KiB", 1 << 19, "512KiB"},
                  {"2TiB", (int64_t)2 << 40, "2TiB"},
+                 {"6GB", 6000000000, "5859375KiB"},
+                 {"10 MB", 10000000, "10000000"},
+                 {"10mb", 10000000, "10000000"},
+                 {"512K", 1 << 19, "512KiB"},
+                 {"1.5g", (int64_t)3 << 29, "1536MiB"},
+                 {"100B", 100, "100"},
                  {"1_000", 1000, "1000"},
                  {"0", 0, "0"}};
     for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
@@ -574,17 +581,59 @@ static void test_sizes(void **state)
         free(printed);
         by_config_close(&config);
     }
-    config_refused("memory: {budget: 6GB}\n", "train.yaml:1: memory.budget: \"6GB\" is not a size "
-                                              "such as 6GiB or 512MiB, or a number of bytes");
+    config_refused("memory: {budget: 6GBit}\n",
+                   "train.yaml:1: memory.budget: \"6GBit\" is not a size "
+                   "such as 6GiB or 500MB, or a number of bytes");
+    static const char *const wrong[] = {"1.5",   "0x10",  "infGiB", "nanMB",
+                                        "6 G B", "6  GB", "B",      "1e400KB"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(wrong); i++) {
+        int64_t bytes;
+        char text[64];
+        by_error error = {0};
+        by_config *config = config_good("");
+        (void)snprintf(text, sizeof text, "memory.budget=%s", wrong[i]);
+        check_error(by_config_set(config, text, &error), BY_ECONFIG, &error, "is not a size");
+        assert_false(by_parse_size(&bytes, wrong[i]));
+        by_config_close(&config);
+    }
     config_refused("memory: {budget: -1GiB}\n",
-                   "train.yaml:1: memory.budget: \"-1GiB\" is not a size such as 6GiB or 512MiB, "
+                   "train.yaml:1: memory.budget: \"-1GiB\" is not a size such as 6GiB or 500MB, "
                    "or a number of bytes");
     config_refused("memory: {budget: GiB}\n",
                    "train.yaml:1: memory.budget: \"GiB\" is not a size such as 6GiB "
-                   "or 512MiB, or a number of bytes");
+                   "or 500MB, or a number of bytes");
     config_refused("memory: {budget: 1e30GiB}\n",
-                   "train.yaml:1: memory.budget: \"1e30GiB\" is not a size such as 6GiB or 512MiB, "
+                   "train.yaml:1: memory.budget: \"1e30GiB\" is not a size such as 6GiB or 500MB, "
                    "or a number of bytes");
+}
+
+/* Times with their units, in the config of a server and in flags. */
+static void test_times(void **state)
+{
+    BY_UNUSED(state);
+    static const struct {
+        const char *text;
+        double seconds;
+    } cases[] = {{"90", 90},      {"90s", 90},  {"1.5m", 90}, {"90 s", 90},  {"2h", 7200},
+                 {"250ms", 0.25}, {"0.2", 0.2}, {"1min", 60}, {"1d", 86400}, {"1e2s", 100}};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(cases); i++) {
+        char text[64];
+        double seconds;
+        by_serve_config *config;
+        by_error error = {0};
+        assert_true(by_parse_duration(&seconds, cases[i].text));
+        assert_true(seconds == cases[i].seconds);
+        (void)snprintf(text, sizeof text, "gateway: {deadline: %s}\n", cases[i].text);
+        check_ok(by_serve_config_parse(&config, "serve.yaml", text, strlen(text), &error), &error);
+        assert_true(config->gateway.deadline == cases[i].seconds);
+        by_serve_config_close(&config);
+    }
+    static const char *const wrong[] = {"",     "s",     "5x",    "1m30s", "inf",
+                                        "nans", "0x1p3", "1 m s", "5M"};
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(wrong); i++) {
+        double seconds;
+        assert_false(by_parse_duration(&seconds, wrong[i]));
+    }
 }
 
 /* ---- the machine ---- */
@@ -754,6 +803,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_cross_checks),
         cmocka_unit_test(test_derived),
         cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_times),
         cmocka_unit_test(test_precision_of_the_machine),
         cmocka_unit_test(test_records),
         cmocka_unit_test(test_reference_is_current),

@@ -116,6 +116,14 @@ static void test_base_errors(void **state)
     assert_int_equal(by_config_open(&config, "/nowhere/x.yaml", NULL, 0, &error), BY_EIO);
     assert_string_equal(error.message, "cannot open /nowhere/x.yaml: No such file or directory");
     assert_null(config);
+    char *large = malloc(1100001);
+    assert_non_null(large);
+    memset(large, '#', 1100000);
+    large[1100000] = '\0';
+    put(state, path, "large.yaml", large);
+    free(large);
+    assert_int_equal(by_config_open(&config, path, NULL, 0, &error), BY_ECONFIG);
+    assert_non_null(strstr(error.message, "1100000 bytes is more than the limit of 1048576"));
 }
 
 /* The config of a run that was made before keys had owners: it names every key of every family. */

@@ -25,7 +25,8 @@ static void test_declarations(void **state)
         assert_true(key->section[0] == '\0' || by__section_find(c->schema, key->section) != NULL);
         assert_true(key->help != NULL && key->help[0] != '\0');
         bool whole = key->type == BY__KEY_SWITCH || key->type == BY__KEY_SIZE;
-        by__key_type holds = key->type == BY__KEY_SHARE ? BY__KEY_REAL : key->type;
+        by__key_type holds =
+            key->type == BY__KEY_SHARE || key->type == BY__KEY_TIME ? BY__KEY_REAL : key->type;
         assert_int_equal(key->place.holds, whole ? BY__KEY_INT : holds);
         assert_true(!key->place.own ||
                     key->place.offset + (key->type == BY__KEY_PAIR ? 16 : 8) <= e->kind->size);

@@ -92,6 +92,7 @@ static void change_all(by__config *config)
             *(double *)at = 1.0 / 3.0;
             break;
         case BY__KEY_REAL:
+        case BY__KEY_TIME:
         case BY__KEY_PAIR:
             ((double *)at)[0] = key->min + span / 3.0;
             if (key->type == BY__KEY_PAIR) {

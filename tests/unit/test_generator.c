@@ -670,13 +670,14 @@ static void test_pretrained(void **state)
     open_fixture(&f, settings, BY_ARRAY_LENGTH(settings));
     expect_directory(f.directory, false, f.directory);
     assert_int_equal(by_pretrained_open(&pretrained, f.directory, true, &error), BY_EARG);
-    assert_int_equal(by_pretrained_open(&pretrained, "/nonexistent/banyan", false, &error), BY_EIO);
+    assert_int_equal(by_pretrained_open(&pretrained, "/nonexistent/banyan", false, &error),
+                     BY_ECONFIG);
     assert_non_null(strstr(error.message, "/nonexistent/banyan"));
 
     char *run = temporary_make();
     char *root = by__path_join(run, "checkpoints");
     char *config = by__path_join(run, "config.yaml");
-    assert_int_equal(by_pretrained_open(&pretrained, run, false, &error), BY_EIO);
+    assert_int_equal(by_pretrained_open(&pretrained, run, false, &error), BY_ECONFIG);
     check(by__make_dirs(root, &error), &error);
     check(by__file_write(config, "name: tiny\n", 11, &error), &error);
     assert_int_equal(by_pretrained_open(&pretrained, run, false, &error), BY_ESTATE);

@@ -270,6 +270,15 @@ static void test_mistakes(void **state)
             "\"h.1.ln_1.wieght\" matches no parameter; the nearest are h.1.ln_1.weight, ");
     refused("optimizer.groups=[{match: h.1.*}, {match: h.1.ln_1.bias, lr_scale: 2}]",
             "everything that \"h.1.ln_1.bias\" matches belongs to earlier groups");
+    char *many = calloc(60000, 20);
+    assert_non_null(many);
+    size_t length = (size_t)sprintf(many, "optimizer.groups=[{match: g0}");
+    for (int i = 1; i < 60000; i++) {
+        length += (size_t)sprintf(many + length, ", {match: g%d}", i);
+    }
+    many[length] = ']';
+    refused(many, "optimizer.groups: 60000 groups are more than the model's ");
+    free(many);
     const char *const all[] = {"optimizer.groups=[{match: \"*\", frozen: true}]", NULL};
     by_error error = {0};
     stepped s;

@@ -12,20 +12,22 @@
 typedef struct builds {
     const char *version[2];
     const char *level[2];
+    const char *hash[2];
 } builds;
 
 static by_status compare(by_comm *comm, void *user, by_error *error)
 {
     const builds *b = user;
     int rank = by_comm_rank(comm);
-    return by__ranks_compute_alike(comm, b->version[rank], b->level[rank], error);
+    return by__ranks_compute_alike(comm, b->version[rank], b->hash[rank], b->level[rank], error);
 }
 
 static void test_builds(void **state)
 {
-    builds same = {{"0.1.0", "0.1.0"}, {"avx512", "avx512"}};
-    builds versions = {{"0.1.0", "0.2.0"}, {"avx512", "avx512"}};
-    builds levels = {{"0.1.0", "0.1.0"}, {"avx512", "avx2"}};
+    builds same = {{"0.1.0", "0.1.0"}, {"avx512", "avx512"}, {"ab", "ab"}};
+    builds versions = {{"0.1.0", "0.2.0"}, {"avx512", "avx512"}, {"ab", "ab"}};
+    builds levels = {{"0.1.0", "0.1.0"}, {"avx512", "avx2"}, {"ab", "ab"}};
+    builds hashes = {{"0.1.0", "0.1.0"}, {"avx512", "avx512"}, {"ab", "cd"}};
     by_error error = {0};
     (void)state;
     assert_int_equal(by_comm_run_threads(2, NULL, compare, &same, &error), BY_OK);
@@ -34,6 +36,8 @@ static void test_builds(void **state)
     assert_int_equal(by_comm_run_threads(2, NULL, compare, &levels, &error), BY_ECONFIG);
     assert_non_null(strstr(error.message, "kernels for avx2 and rank 0"));
     assert_non_null(strstr(error.message, "BANYAN_ISA"));
+    assert_int_equal(by_comm_run_threads(2, NULL, compare, &hashes, &error), BY_ECONFIG);
+    assert_non_null(strstr(error.message, "another build of banyan 0.1.0 (cd) than rank 0"));
 }
 
 static by_status ask(by_comm *comm, void *user, by_error *error)

@@ -197,7 +197,7 @@ static void a_view_reads_only_and_knows_the_killed(void **state)
     assert_int_equal(by__file_write(held, "process 7 on another.host\n", 26, &error), BY_OK);
     assert_true(by__run_is_held(beta));
     free(held);
-    assert_int_equal(by_registry_open_view(&registry, path, &error), BY_EIO);
+    assert_int_equal(by_registry_open_view(&registry, path, &error), BY_ECONFIG);
     assert_non_null(strstr(error.message, "there is no directory"));
     free(path);
     free(beta);

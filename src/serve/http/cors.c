@@ -62,7 +62,7 @@ bool by__cors_preflight(const by_serve_cors_config *config, by__exchange *x,
         by__http_header_of(r, "access-control-request-method") == NULL) {
         return false;
     }
-    (void)snprintf(seconds, sizeof seconds, "%lld", (long long)config->max_age);
+    (void)snprintf(seconds, sizeof seconds, "%.0f", config->max_age);
     by__cors_allow(config, x, r);
     by__exchange_header(x, "Access-Control-Allow-Methods", "GET, POST, DELETE");
     by__exchange_header(x, "Access-Control-Allow-Headers",

@@ -100,7 +100,7 @@ static const by__key view_fields[] = {
      .help = "name of the feature view"},
     {"features.views", "entities", BY__KEY_TEXT, BY__OWN(by_feature_view_config, entities), NULL,
      .min = 1, .help = "its join keys, separated by commas"},
-    {"features.views", "ttl", BY__KEY_REAL, BY__OWN(by_feature_view_config, ttl), "0", 0, 1e12,
+    {"features.views", "ttl", BY__KEY_TIME, BY__OWN(by_feature_view_config, ttl), "0", 0, 1e12,
      .help = "age in seconds at which a feature counts as missing; 0: never"},
 };
 static const by__key_list view_list = BY__KEY_LIST(view_fields);
@@ -148,24 +148,24 @@ static const by__key keys[] = {
     {"gateway", "proxies", BY__KEY_TEXTS, OWN(gateway.proxies), "[]",
      .help = "networks of trusted proxies whose `X-Forwarded-For` gives the client address, such "
              "as `10.0.0.0/8`; `unix`: trust what connects through a Unix socket"},
-    {"gateway", "deadline", BY__KEY_REAL, OWN(gateway.deadline), "600", 0, 1e6, BY__ABOVE_MIN,
+    {"gateway", "deadline", BY__KEY_TIME, OWN(gateway.deadline), "600", 0, 1e6, BY__ABOVE_MIN,
      .help = "seconds in which a request must be answered; then it fails with 504"},
-    {"gateway", "drain", BY__KEY_REAL, OWN(gateway.drain), "45", 0, 1e6, BY__ABOVE_MIN,
+    {"gateway", "drain", BY__KEY_TIME, OWN(gateway.drain), "45", 0, 1e6, BY__ABOVE_MIN,
      .help = "seconds to answer accepted requests after SIGTERM"},
     {"gateway", "metrics_names", BY__KEY_TEXT, OWN(gateway.metrics_names), "banyan", .min = 1,
      .help = "metric names of `/metrics`: `banyan`, or `vllm` for dashboards made for vLLM "
              "(docs/operations.md)"},
     {"gateway", "page", BY__KEY_SWITCH, OWN(gateway.page), "true",
      .help = "serve a web page at `/`, without a key (docs/serving.md)"},
-    {"gateway", "head_timeout", BY__KEY_REAL, OWN(gateway.head_timeout), "10", 0, 1e6,
+    {"gateway", "head_timeout", BY__KEY_TIME, OWN(gateway.head_timeout), "10", 0, 1e6,
      BY__ABOVE_MIN,
      .help = "seconds from the first byte of a request to the end of its headers, at most"},
-    {"gateway", "body_timeout", BY__KEY_REAL, OWN(gateway.body_timeout), "60", 0, 1e6,
+    {"gateway", "body_timeout", BY__KEY_TIME, OWN(gateway.body_timeout), "60", 0, 1e6,
      BY__ABOVE_MIN,
      .help = "seconds from the first byte of a request to the end of its body, at most"},
-    {"gateway", "idle_timeout", BY__KEY_REAL, OWN(gateway.idle_timeout), "75", 0, 1e6,
+    {"gateway", "idle_timeout", BY__KEY_TIME, OWN(gateway.idle_timeout), "75", 0, 1e6,
      BY__ABOVE_MIN, .help = "seconds that a connection may stay idle between requests"},
-    {"gateway", "output_timeout", BY__KEY_REAL, OWN(gateway.output_timeout), "30", 0, 1e6,
+    {"gateway", "output_timeout", BY__KEY_TIME, OWN(gateway.output_timeout), "30", 0, 1e6,
      BY__ABOVE_MIN,
      .help = "seconds after which a client that reads or acknowledges none of its output is "
              "disconnected"},
@@ -206,7 +206,7 @@ static const by__key keys[] = {
              "they do not need (docs/security.md)"},
     {"worker", "max_rate", BY__KEY_REAL, OWN(worker.max_rate), "0", 0, 1e6,
      .help = "requests per second that a worker starts, at most; 0: no limit"},
-    {"worker", "grace", BY__KEY_REAL, OWN(worker.grace), "60", 0, 1e6, BY__ABOVE_MIN,
+    {"worker", "grace", BY__KEY_TIME, OWN(worker.grace), "60", 0, 1e6, BY__ABOVE_MIN,
      .help = "seconds that a worker may take to finish its requests after SIGTERM"},
 
     {"scaling", "most", BY__KEY_INT, OWN(scaling.most), "0", 0, BY__MOST_WORKERS,
@@ -214,11 +214,11 @@ static const by__key keys[] = {
     {"scaling", "total", BY__KEY_INT, OWN(scaling.total), "0", 0, BY__MI20,
      .help = "largest number of workers of all models together, without those of versions that are "
              "being deployed; 0: no limit"},
-    {"scaling", "target_p95", BY__KEY_REAL, OWN(scaling.target_p95), "0.2", 0, 1e6, BY__ABOVE_MIN,
+    {"scaling", "target_p95", BY__KEY_TIME, OWN(scaling.target_p95), "0.2", 0, 1e6, BY__ABOVE_MIN,
      .help = "wanted 95th percentile of the time to the first text, in seconds"},
-    {"scaling", "calm", BY__KEY_REAL, OWN(scaling.calm), "15", 0, 1e6, BY__ABOVE_MIN,
+    {"scaling", "calm", BY__KEY_TIME, OWN(scaling.calm), "15", 0, 1e6, BY__ABOVE_MIN,
      .help = "cool-down: seconds that an idle worker is kept before it is stopped"},
-    {"scaling", "idle", BY__KEY_REAL, OWN(scaling.idle), "60", 0, 1e6, BY__ABOVE_MIN,
+    {"scaling", "idle", BY__KEY_TIME, OWN(scaling.idle), "60", 0, 1e6, BY__ABOVE_MIN,
      .help = "seconds without requests before the last worker is stopped, if worker.count is 0"},
 
     {"broker", "address", BY__KEY_TEXT, OWN(broker.address), "\"\"",
@@ -226,7 +226,7 @@ static const by__key keys[] = {
              "embedded broker"},
     {"broker", "queue", BY__KEY_INT, OWN(broker.queue), "1024", 1, BY__MI20,
      .help = "requests that may wait for a worker, at most"},
-    {"broker", "wait", BY__KEY_REAL, OWN(broker.wait), "0", 0, 86400,
+    {"broker", "wait", BY__KEY_TIME, OWN(broker.wait), "0", 0, 86400,
      .help = "longest time in seconds that a request is expected to wait for a worker; requests "
              "that would wait longer are rejected with 429 at once (docs/serving.md); 0: 0.1 to 2 "
              "s, by the load"},
@@ -256,7 +256,7 @@ static const by__key keys[] = {
     {"cors", "origins", BY__KEY_TEXTS, OWN(cors.origins), "[]",
      .help = "origins whose pages may use the server from a browser: `https://app.example.com`, or "
              "`*` for all; empty: none"},
-    {"cors", "max_age", BY__KEY_INT, OWN(cors.max_age), "600", 0, 86400,
+    {"cors", "max_age", BY__KEY_TIME, OWN(cors.max_age), "600", 0, 86400,
      .help = "seconds that a browser may cache this permission"},
 
     {"payload", "directory", BY__KEY_TEXT, OWN(payload.directory), "\"\"",
@@ -296,10 +296,10 @@ static const by__key keys[] = {
      .help = "PEM file of the certificate authorities for receivers; empty: the system's"},
     {"webhooks", "attempts", BY__KEY_INT, OWN(webhooks.attempts), "10", 1, 100,
      .help = "attempts to deliver a message, at most"},
-    {"webhooks", "pause", BY__KEY_REAL, OWN(webhooks.pause), "5", 0, 3600, BY__ABOVE_MIN,
+    {"webhooks", "pause", BY__KEY_TIME, OWN(webhooks.pause), "5", 0, 3600, BY__ABOVE_MIN,
      .help = "seconds between the first two attempts, minus random jitter of up to a half; doubled "
              "after each attempt, up to an hour"},
-    {"webhooks", "timeout", BY__KEY_REAL, OWN(webhooks.timeout), "10", 0, 600, BY__ABOVE_MIN,
+    {"webhooks", "timeout", BY__KEY_TIME, OWN(webhooks.timeout), "10", 0, 600, BY__ABOVE_MIN,
      .help = "seconds after which an attempt fails"},
 
     {"tracing", "endpoint", BY__KEY_TEXT, OWN(tracing.endpoint), "\"\"",
@@ -323,7 +323,7 @@ static const by__key keys[] = {
      .help = "Feast project, which its keys in Redis end with"},
     {"features", "key_version", BY__KEY_INT, OWN(features.key_version), "3", 2, 3,
      .help = "Feast's `entity_key_serialization_version`"},
-    {"features", "timeout", BY__KEY_REAL, OWN(features.timeout), "0.1", 0, 60, BY__ABOVE_MIN,
+    {"features", "timeout", BY__KEY_TIME, OWN(features.timeout), "0.1", 0, 60, BY__ABOVE_MIN,
      .help = "seconds that a fetch may take"},
     {"features", "fallback", BY__KEY_TEXT, OWN(features.fallback), "error",
      .choices = "error|missing",
@@ -331,7 +331,7 @@ static const by__key keys[] = {
              "continues as if the store had no values"},
     {"features", "cache", BY__KEY_INT, OWN(features.cache), "0", 0, BY__MI20,
      .help = "entities whose features are cached; 0: none"},
-    {"features", "cache_time", BY__KEY_REAL, OWN(features.cache_time), "1", 0, 86400,
+    {"features", "cache_time", BY__KEY_TIME, OWN(features.cache_time), "1", 0, 86400,
      .help = "seconds that cached features are used"},
     {"features", "entities", BY__KEY_RECORDS, OWN(features.entities), "[]", .fields = &entity_list,
      .size = sizeof(by_feature_entity_config),

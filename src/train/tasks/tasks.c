@@ -127,6 +127,10 @@ by_status by_task_open(by_task_data **out, const by_task *task, const by_task_re
                                 : "");
     }
     by_task_data *data;
+    if (request->purpose == BY_TASK_TRAIN) {
+        bool resumed = request->progress != NULL && request->progress->resume != NULL;
+        BY_TRY(by__named_files_exist(request->config, resumed, error));
+    }
     BY_TRY(task->open(&data, request, error));
     by_status status = data->damage_count == 0 ? BY_OK : judge_damage(data, request, error);
     if (status != BY_OK) {

@@ -28,4 +28,8 @@ extern const by__task_row by__task_language;
 /* The kinds of the section `task`, for by__kind_table. */
 const by__kind *by__task_kind(size_t index);
 
+/* BY_ECONFIG if a file or directory that a config names for training does not exist. resumed: what
+ * only the first start of a run reads may be gone. */
+by_status by__named_files_exist(const by_config *config, bool resumed, by_error *error);
+
 #endif
