@@ -138,7 +138,7 @@ if grep -q OMP_NUM_THREADS err; then fail "ranks were started"; fi
 
 say "ranks of another build, another config or other data are refused before they train"
 cp "$banyan" other-build && printf x >>other-build
-{ cat text.txt && echo "Another line."; } >other.txt
+mkdir elsewhere && cp c.yaml elsewhere && { cat text.txt && cat text.txt; } >elsewhere/text.txt
 refused_pair() { # refused_pair TEXT PROGRAM ARGUMENT...: rank 0 trains, rank 1 is what follows
     text=$1
     shift
@@ -154,7 +154,7 @@ refused_pair() { # refused_pair TEXT PROGRAM ARGUMENT...: rank 0 trains, rank 1 
 refused_pair "runs another build of banyan" ./other-build train c.yaml
 refused_pair "the hash of the config is" "$banyan" train c.yaml --set seed=2
 refused_pair "the hash of the config's section parallel is" "$banyan" train c.yaml --set parallel.overlap=false
-refused_pair "the hash of the training data is" "$banyan" train c.yaml --set data.text=other.txt --set data.cache=cache-other
+refused_pair "the hash of the training data is" -wdir "$work/elsewhere" "$banyan" train c.yaml
 
 say "ranks whose kernels give other bits are refused, and doctor shows them"
 timeout 1700 mpirun --bind-to none -n 1 "$banyan" "$@" --set name=mixed : -n 1 -x BANYAN_ISA=baseline "$banyan" "$@" >out 2>err
