@@ -20,7 +20,7 @@ static void check_read(by__call *call, size_t length)
             abort();
         }
     }
-    (void)by__call_check(call, length, &error);
+    (void)by__call_encode(call, length, &error);
 }
 
 static void read_body(const by__call_form *form, const by__http_request *request)
