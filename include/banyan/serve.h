@@ -40,9 +40,9 @@ typedef enum by_serve_process {
 } by_serve_process;
 
 /* Removes from this process's environment, and wipes, every variable that a process of this kind
- * does not use, such as passwords (docs/security.md lists those that are kept), and closes files that
- * it has inherited beside standard input, output and error, except for the supervisor. redis: the
- * broker is a Redis server. To be called before there are other threads or files. */
+ * does not use, such as passwords (docs/security.md lists those that are kept), and closes files
+ * that it has inherited beside standard input, output and error, except for the supervisor. redis:
+ * the broker is a Redis server. To be called before there are other threads or files. */
 BY_API void by_serve_clean_environment(by_serve_process process, bool redis);
 
 /* ---- the log ---- */

@@ -133,7 +133,10 @@ const char *by__cell_problem(const char *text, size_t length)
     if (has(text, length, "\xc2\xa0") || has(text, length, "\xe2\x80\xaf")) {
         return "it has a no-break space";
     }
-    if (digits > 0 && letters == 0 && memchr(text, ',', length) != NULL) {
+    if (digits > 0 && letters == 0 && has(text, length, ",") && has(text, length, ".")) {
+        return "it has a comma and a point: take separators of thousands out";
+    }
+    if (digits > 0 && letters == 0 && has(text, length, ",")) {
         return "it has a comma: take separators of thousands out, or set data.decimal=comma";
     }
     return digits > 0 && digits + signs < length

@@ -5,8 +5,10 @@
 
 #include "data/table_parts.h"
 
-/* In a column of numbers, at most one cell in so many is taken for a mistake. */
-#define MISTAKES 1000
+/* In a column of numbers, at most one cell in so many is taken for a mistake; a single one also in
+ * a short table, which a category of one cell cannot be told from in fewer cells than these. */
+#define MISTAKES       1000
+#define SINGLE_MISTAKE 20
 
 /* Whether a text is a value of a learned category, though it looks like a missing cell. */
 static bool is_learned(const by__table_column *c, const char *text, size_t length)
@@ -87,7 +89,9 @@ by_status by__kinds_decide(by_table *t, bool skip, bool *again, by_error *error)
             c->info.odd[0] = '\0';
             continue;
         }
-        bool mistakes = odd > 0 && odd <= (c->number_cells + odd) / MISTAKES;
+        uint64_t cells = c->number_cells + odd;
+        bool mistakes =
+            odd > 0 && (odd <= cells / MISTAKES || (odd == 1 && cells >= SINGLE_MISTAKE));
         if (mistakes && !c->ignored) {
             if (!skip) {
                 return refuse_odd(c, error);

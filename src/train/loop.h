@@ -292,8 +292,8 @@ by_status by__run_dir_make(by__job *job, by_error *error);
 by_status by__run_dir_name(by__job *job, by_error *error);
 /* BY_EIO: the run directory was moved, removed or replaced since it was locked. On rank 0 only. */
 by_status by__run_dir_is_there(const by__job *job, by_error *error);
-/* Writes config.yaml (config_history.h), environment.json and run.json, and opens the tracker (events after first_step
- * are dropped). */
+/* Writes config.yaml (config_history.h), environment.json and run.json, and opens the tracker
+ * (events after first_step are dropped). */
 by_status by__run_dir_start(by__job *job, by_error *error);
 /* Writes run.json and the registry's row. A failure does not end the run, and is reported once. */
 void by__run_dir_update(by__job *job, const char *status);

@@ -42,9 +42,9 @@ by_status by__tasks_add(by__tasks *tasks, const json_t *task, by_error *error);
  * or NULL. */
 by_status by__tasks_find(by__tasks *tasks, const json_t *task, json_t **out, by_error *error);
 /* Reads a task of an owner: {"id", "owner", "status", "created_at", "expires_at", "attempts",
- * "task" (without its request), "result" or null, "error" or null, and of a task with a webhook "hook": {"status":
- * "pending", "delivered" or "failed", "attempts"}}. *out is NULL when there is none; a new
- * reference. */
+ * "task" (without its request), "result" or null, "error" or null, and of a task with a webhook
+ * "hook": {"status": "pending", "delivered" or "failed", "attempts"}}. *out is NULL when there is
+ * none; a new reference. */
 by_status by__tasks_get(by__tasks *tasks, const char *id, const char *owner, json_t **out,
                         by_error *error);
 /* Sets the state of a task that has not ended; result and error (NULL: none) are stored with it.

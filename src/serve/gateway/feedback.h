@@ -6,8 +6,8 @@
 
 typedef struct by__feedback by__feedback;
 
-/* Opens the log of feedback: lines of DIRECTORY/feedback-000001.jsonl and so on. without a directory *out
- * is NULL, and feedback is refused. BY_EIO: the directory cannot be opened. */
+/* Opens the log of feedback: lines of DIRECTORY/feedback-000001.jsonl and so on. Without a
+ * directory *out is NULL, and feedback is refused. BY_EIO: the directory cannot be opened. */
 by_status by__feedback_open(by__feedback **out, by__gateway *gateway,
                             const by_serve_feedback_config *config, by_error *error);
 /* Flushes pending records. */

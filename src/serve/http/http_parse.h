@@ -3,9 +3,9 @@
  * Everything that two programs could read in two ways is refused, since such differences let
  * requests be smuggled past a proxy: lines end with CR LF only, no space before the colon of a
  * header, no folded lines, a content length is one number of digits and never comes together with
- * chunks, chunks have no extensions and no trailers, a header that has one value comes once, Host is
- * a name or an address with a port or without, and a query has no name twice. Head, headers, chunks and body are bounded
- * before memory is allocated for them. */
+ * chunks, chunks have no extensions and no trailers, a header that has one value comes once, Host
+ * is a name or an address with a port or without, and a query has no name twice. Head, headers,
+ * chunks and body are bounded before memory is allocated for them. */
 #ifndef BY_SERVE_HTTP_PARSE_H
 #define BY_SERVE_HTTP_PARSE_H
 

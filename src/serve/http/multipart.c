@@ -37,8 +37,8 @@ static const char *skip_token(const char *at, const char *end)
     return at;
 }
 
-/* Takes the parameter at *at, which is a ';' or the end, and moves *at behind it. Returns 1; 0: there
- * is none; -1: malformed. */
+/* Takes the parameter at *at, which is a ';' or the end, and moves *at behind it. Returns 1; 0:
+ * there is none; -1: malformed. */
 static int take_parameter(parameter *out, const char **at, const char *end)
 {
     const char *s = skip_blanks(*at, end);

@@ -54,8 +54,8 @@ static void free_request(struct by__request_to *r)
     }
 }
 
-/* On a thread of its own, because verifying a large checkpoint takes seconds, and more where a mount
- * hangs: libuv would wait for a thread of its pool at the end of the program. */
+/* On a thread of its own, because verifying a large checkpoint takes seconds, and more where a
+ * mount hangs: libuv would wait for a thread of its pool at the end of the program. */
 static void *find(void *user)
 {
     struct by__request_to *r = user;

@@ -1,7 +1,8 @@
 /* MLflow over REST (src/track/mlflow_client.h). The training thread only signals that there is
  * something new; the sink's own thread reads events.jsonl and sends it, about once a second. While
  * the server is unreachable it retries after 1, 2, 4, ... 60 seconds without using more memory. At
- * the end of a run it has 1 to 5 seconds to finish, as long as the run took; `banyan runs sync` sends the rest. */
+ * the end of a run it has 1 to 5 seconds to finish, as long as the run took; `banyan runs sync`
+ * sends the rest. */
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
