@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -568,6 +570,20 @@ static void ends_of_texts_and_turns(void **state)
     temporary_remove(directory);
 }
 
+/* Opened to read, a FIFO waits until somebody writes; the alarm ends the test then. */
+static void pipes_are_not_read(void **state)
+{
+    (void)state;
+    char *directory = temporary_make();
+    char *path = by__path_join(directory, "pipe");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    (void)alarm(60);
+    assert_false(by__gguf_is_file(path));
+    (void)alarm(0);
+    free(path);
+    temporary_remove(directory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -582,6 +598,7 @@ int main(void)
         cmocka_unit_test(merges_come_from_scores),
         cmocka_unit_test(patterns_keep_tokens_whole),
         cmocka_unit_test(ends_of_texts_and_turns),
+        cmocka_unit_test(pipes_are_not_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define MAX_KEY  ((uint64_t)65535)
 #define MAX_NAME ((uint64_t)63)
@@ -367,7 +368,10 @@ void by__gguf_free(by__gguf_file *file)
 bool by__gguf_is_file(const char *path)
 {
     char magic[4];
-    FILE *file = by__path_is_dir(path) ? NULL : fopen(path, "rb");
+    struct stat info;
+    /* Opening a FIFO would wait for a writer. */
+    bool regular = stat(path, &info) == 0 && S_ISREG(info.st_mode);
+    FILE *file = regular ? fopen(path, "rb") : NULL;
     bool is = file != NULL && fread(magic, 1, 4, file) == 4 && memcmp(magic, "GGUF", 4) == 0;
     if (file != NULL) {
         (void)fclose(file);
