@@ -8,14 +8,14 @@ tiny gpt2 | sed "s|text.txt|$work/text.txt|; s|cache: cache|cache: $work/cache|"
 long="--set train.steps=100000 --set checkpoint.every=0 --set train.eval_every=0"
 
 say "a plan that is larger than the memory: refused before anything is allocated, with what would fit"
-run 1 "$banyan" train c.yaml --set model.layers=100 --set train.batch=131072 --set name=large
+run 1 "$banyan" train c.yaml --set model.layers=100 --set train.batch=131072 --set train.micro_batch=131072 --set name=large
 holds out "activations"
 holds err "the plan needs"
 holds err "this would fit: "
 [ ! -e runs/large ] || fail "a run directory was made"
 fits=$(sed 's/.*this would fit: \([a-z_.]*=[0-9A-Za-z]*\).*/\1/' err)
-run 0 "$banyan" info c.yaml --set model.vocab=60 --set model.layers=100 --set train.batch=131072 --set "$fits"
-run 1 "$banyan" bench train c.yaml --set model.layers=100 --set train.batch=131072
+run 0 "$banyan" info c.yaml --set model.vocab=60 --set model.layers=100 --set train.batch=131072 --set train.micro_batch=131072 --set "$fits"
+run 1 "$banyan" bench train c.yaml --set model.layers=100 --set train.batch=131072 --set train.micro_batch=131072
 holds err "the plan needs"
 
 say "signals at the same moment, as timeout sends to a process and its group, are one request"
