@@ -92,7 +92,9 @@ holds err "it answers other requests: it reads rows of a table, not text"
 run 1 deploy "$work/none"
 holds err "there is no such run"
 say "values out of range, and 0 that means 0"
-for wrong in "hold -5" "errors 7" "slower 0.1"; do
+run 2 deploy runs/other --hold -5
+holds err "--hold '-5' is not a time from 0s to 10000000s"
+for wrong in "errors 7" "slower 0.1"; do
     # shellcheck disable=SC2086
     run 2 deploy runs/other --$wrong
     holds err "$wrong: give"
