@@ -116,11 +116,49 @@ static const char *find_misuse(int count, const char *output, const char *corrup
     return NULL;
 }
 
-static int run(int argc, char **argv)
+/* Checks the inputs, and keeps standard input ("-", once) in a file whose name takes its place.
+ * Returns an exit code, or -1 to go on. */
+static int find_inputs(cli_spool *spool, char **inputs, int count)
 {
     by_error error = {0};
-    by_pack_options options = {0};
+    for (int i = 0; i < count; i++) {
+        int code = strcmp(inputs[i], "-") == 0 ? -1 : cli_check_input(&cli_pack, inputs[i]);
+        if (code >= 0) {
+            return code;
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        if (strcmp(inputs[i], "-") != 0 || spool->path != NULL) {
+            continue;
+        }
+        if (cli_spool_open(spool, inputs[i], &error) != BY_OK) {
+            return cli_fail(&cli_pack, &error);
+        }
+        inputs[i] = spool->file;
+    }
+    return -1;
+}
+
+/* Packs, and prints what came of it. */
+static int pack_inputs(const by_pack_options *options, const pack_view *view, bool json)
+{
+    by_error error = {0};
     by_pack_result result;
+    double start = seconds();
+    by_status status = by_pack(options, &result, &error);
+    if (view->terminal) {
+        fprintf(stderr, "\r\033[K");
+    }
+    if (status != BY_OK) {
+        return cli_fail(&cli_pack, &error);
+    }
+    print_result(&result, options->output, seconds() - start, json);
+    return CLI_DONE;
+}
+
+static int run(int argc, char **argv)
+{
+    by_pack_options options = {0};
     pack_view view = {.terminal = isatty(STDERR_FILENO) != 0};
     const char *output = NULL;
     const char *tokenizer = "bpe";
@@ -187,33 +225,13 @@ static int run(int argc, char **argv)
                                 .note = show_note,
                                 .user = &view};
     cli_spool spool = {0};
-    for (int i = 0; i < count; i++) {
-        code = strcmp(rest[i], "-") == 0 ? -1 : cli_check_input(&cli_pack, rest[i]);
-        if (code >= 0) {
-            return code;
-        }
-    }
-    for (int i = 0; i < count; i++) {
-        if (strcmp(rest[i], "-") != 0 || spool.path != NULL) {
-            continue;
-        }
-        if (cli_spool_open(&spool, rest[i], &error) != BY_OK) {
-            return cli_fail(&cli_pack, &error);
-        }
-        rest[i] = spool.file;
+    if ((code = find_inputs(&spool, rest, count)) >= 0) {
+        return code;
     }
     cli_catch_signals();
-    double start = seconds();
-    by_status status = by_pack(&options, &result, &error);
+    code = pack_inputs(&options, &view, json);
     cli_spool_close(&spool);
-    if (view.terminal) {
-        fprintf(stderr, "\r\033[K");
-    }
-    if (status != BY_OK) {
-        return cli_fail(&cli_pack, &error);
-    }
-    print_result(&result, output, seconds() - start, json);
-    return CLI_DONE;
+    return code;
 }
 
 const cli_command cli_pack = {

@@ -20,6 +20,21 @@ static void end_hanging(void *user, double seconds)
     _exit(BY_EXIT_HANG);
 }
 
+/* Finds the broker and works until the end. */
+static by_status work(by_worker_options *options, const char *address, const char *directory,
+                      by_error *error)
+{
+    char *broker = NULL;
+    by_status status = cli_serve_broker(&broker, address, directory, error);
+    if (status == BY_OK) {
+        options->broker = broker;
+        cli_serve_end_early();
+        status = by_worker_run(options, error);
+    }
+    free(broker);
+    return status;
+}
+
 static int run(int argc, char **argv)
 {
     cli_log log = {0};
@@ -90,18 +105,11 @@ static int run(int argc, char **argv)
     options.pool_last = strcmp(pool, "last") == 0;
     (void)cli_hide_password(address, NULL);
     by_serve_clean_environment(BY_SERVE_WORKER, address != NULL);
-    char *broker = NULL;
-    by_status status = cli_serve_broker(&broker, address, directory, &error);
-    if (status == BY_OK) {
-        options.broker = broker;
-        options.model = rest[0];
-        options.threads = (int)threads;
-        options.nice = (int)niceness;
-        options.drift_requests = (size_t)window;
-        cli_serve_end_early();
-        status = by_worker_run(&options, &error);
-    }
-    free(broker);
+    options.model = rest[0];
+    options.threads = (int)threads;
+    options.nice = (int)niceness;
+    options.drift_requests = (size_t)window;
+    by_status status = work(&options, address, directory, &error);
     FILE *file = status == BY_OK || failure == NULL ? NULL : fopen(failure, "w");
     if (file != NULL) {
         fprintf(file, "%s\n", error.message);

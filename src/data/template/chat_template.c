@@ -303,7 +303,7 @@ static by_status open_arguments(json_t *call, by_error *error)
     if (s == NULL) {
         return BY_OK;
     }
-    json_error_t problem;
+    json_error_t problem = {.line = 0};
     json_t *object = s[strspn(s, " \t\r\n")] == '\0'
                          ? json_object()
                          : by_json_load(s, json_string_length(text),
