@@ -212,7 +212,7 @@ by_status by_adapter_config_json(char **out, const by_adapter_info *info, by_err
     (void)json_object_set_new(root, "init_lora_weights", json_true());
     (void)json_object_set_new(root, "target_modules", names_of(info->targets, info->target_count));
     (void)json_object_set_new(root, "modules_to_save", names_of(info->also, info->also_count));
-    char *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS);
+    char *text = root == NULL ? NULL : by__json_dump(root, JSON_INDENT(2) | JSON_SORT_KEYS);
     json_decref(root);
     if (text == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: " BY_ADAPTER_CONFIG);

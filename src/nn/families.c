@@ -308,7 +308,7 @@ by_status by_model_config_json(char **out, const by_model_config *config, int64_
         (void)json_object_set_new(root, "eos_token_id", end);
     }
     family->write_config(root, config);
-    char *text = root == NULL ? NULL : json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS);
+    char *text = root == NULL ? NULL : by__json_dump(root, JSON_INDENT(2) | JSON_SORT_KEYS);
     json_decref(root);
     if (text == NULL) {
         return by_error_set(error, BY_EMEMORY, "out of memory: config.json");

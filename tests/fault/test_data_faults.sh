@@ -70,7 +70,8 @@ weights=$(ls -d runs/base/checkpoints/step-*20)
 set -- train c.yaml --quiet --set name=tuned --set train.steps=2 --set model.from="$weights"
 run 0 "$banyan" "$@" --set data.text=valid.txt
 same "$tokenizer" runs/tuned/checkpoints/step-00000002/tokenizer.json
-run 2 "$banyan" "$@" --set data.text=valid.txt --set data.tokenizer=bpe --set data.tokenizer_vocab=300
+run 0 "$banyan" pack valid.txt --vocab 300 --out pairs
+run 2 "$banyan" "$@" --set data.text=valid.txt --set data.tokenizer=pairs/tokenizer.json
 holds err "was packed with another tokenizer"
 run 2 "$banyan" "$@" --set data.text=valid.txt --set model.layers=3
 holds err "model.layers is 3, but the weights of model.from=$weights have 2"
