@@ -194,7 +194,7 @@ static double occasions(int64_t steps, int64_t every)
     return every == 0 ? 1.0 : (double)divided_up(steps, every);
 }
 
-/* Steps at which both intervals meet; 0: never. */
+/* Steps at which both intervals meet; 0: never, or beyond any run. */
 static int64_t common(int64_t a, int64_t b)
 {
     int64_t divisor = a;
@@ -203,7 +203,8 @@ static int64_t common(int64_t a, int64_t b)
         divisor = rest;
         rest = next;
     }
-    return a == 0 || b == 0 ? 0 : a / divisor * b;
+    int64_t both;
+    return a == 0 || b == 0 || __builtin_mul_overflow(a / divisor, b, &both) ? 0 : both;
 }
 
 /* Evaluations, each of which may save the best weights, and the saves that do not coincide. */
