@@ -212,6 +212,12 @@ def worker_stop():
     wait_for(lambda: not os.path.exists(f"/proc/{worker}"))
 
 
+def write_mapped(path, number):
+    """Processes have the file mapped: it is never truncated."""
+    with open(path, "r+") as out:
+        out.write(f"{number:<15}\n")
+
+
 def worker_pause():
     """It goes on when others have its requests already: what it says then is no news."""
     worker = processes("worker")[0]
@@ -223,10 +229,9 @@ def worker_pause():
 def worker_hang():
     """Its process lives, and its engine makes no step: others take its requests, and it is killed."""
     worker = processes("worker")[0]
-    with open(options["file"], "w") as out:
-        out.write(str(worker))
+    write_mapped(options["file"], worker)
     wait_for(lambda: not os.path.exists(f"/proc/{worker}"))
-    os.remove(options["file"])
+    write_mapped(options["file"], 0)
 
 
 def broker_kill():
@@ -285,8 +290,7 @@ def disk_full():
 def clock():
     """The wall clock of every process jumps, on and back (the file is read by a library under them)."""
     for shift in ("3600", "-3600", "0"):
-        with open(options["shift"], "w") as out:
-            out.write(shift)
+        write_mapped(options["shift"], shift)
         more(20)
 
 

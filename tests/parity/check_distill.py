@@ -166,7 +166,7 @@ def banyan_run(name, *settings):
                  f"data.cache={WORK}/cache", f"data.text=[{WORK}/text.txt]", "data.tokenizer=char",
                  "data.valid_fraction=0", f"train.steps={STEPS}", "train.batch=4", "train.micro_batch=2",
                  "train.log_every=1", "optimizer.lr=1e-2", "optimizer.schedule=constant", "optimizer.warmup=0",
-                 "optimizer.betas=[0.9, 0.95]", "optimizer.weight_decay=0.1", "optimizer.clip=1.0", *settings]
+                 "optimizer.betas=[0.9, 0.95]", "optimizer.weight_decay=0.1", "optimizer.clip=1.0", "precision.compute=f32", *settings]
     done = subprocess.run([BANYAN, "train", f"{WORK}/{name}.yaml", "--json",
                            *[word for one in arguments for word in ("--set", one)]], capture_output=True, text=True)
     if done.returncode != 0:

@@ -116,7 +116,7 @@ def check_ours(name, i, base, settings, tokens):
     arguments = [f"model.from={base}", f"run.dir={WORK}/runs", f"data.cache={WORK}/cache",
                  f"data.text=[{WORK}/text.txt]", "data.tokenizer=char", "train.steps=4", "train.batch=4",
                  "train.eval_batches=1", "optimizer.lr=0.02", "optimizer.warmup=0", "model.context=16",
-                 *settings]
+                 "precision.compute=f32", *settings]
     if name == "gpt2":
         arguments.remove("model.context=16")
     with open(f"{WORK}/{run}.yaml", "w") as file:
