@@ -287,6 +287,10 @@ typedef struct by_deploy_status {
     char model[256];   /* name under which clients ask for it */
     char version[65];  /* version that serves */
     char previous[65]; /* version that a rollback returns to; "": none */
+    /* What these and `coming` were deployed from; "": not known, as by by_deploy_shared_status. */
+    char path[1024];
+    char previous_path[1024];
+    char coming_path[1024];
     size_t workers;    /* its wanted number of workers */
     size_t needed;     /* number that the load needs; > workers if the server's total is used up */
     size_t ready;      /* workers that are ready */

@@ -19,11 +19,14 @@ static void print_json(const by_deploy_status *s)
     printf("{");
     print_text("model", s->model);
     print_text("version", s->version);
+    print_text("path", s->path);
     print_text("previous", s->previous);
+    print_text("previous_path", s->previous_path);
     printf("\"workers\":%zu,\"needed\":%zu,\"ready\":%zu,\"least\":%zu,\"most\":%zu,"
            "\"waiting\":%zu,\"p95\":%.4f,",
            s->workers, s->needed, s->ready, s->least, s->most, s->waiting, s->p95);
     print_text("coming", s->coming);
+    print_text("coming_path", s->coming_path);
     print_text("phase", s->phase);
     printf("\"share\":%.4f,\"coming_ready\":%zu,\"same\":%llu,\"different\":%llu,\"failed\":%llu,",
            s->share, s->coming_ready, (unsigned long long)s->same, (unsigned long long)s->different,
@@ -35,20 +38,32 @@ static void print_json(const by_deploy_status *s)
     printf("}\n");
 }
 
+/* A version and where it comes from: checkpoints of different runs have similar names. */
+static void print_version(const char *key, const char *version, const char *path, const char *end)
+{
+    printf("%s\t%s", key, version);
+    if (path[0] != '\0') {
+        printf(" (%s)", path);
+    }
+    printf("%s", end);
+}
+
 static void print_status(const by_deploy_status *s)
 {
-    printf("model\t%s\nversion\t%s\nworkers\t%zu of %zu ready (%zu to %zu)\n", s->model, s->version,
-           s->ready, s->workers, s->least, s->most);
+    printf("model\t%s\n", s->model);
+    print_version("version", s->version, s->path, "\n");
+    printf("workers\t%zu of %zu ready (%zu to %zu)\n", s->ready, s->workers, s->least, s->most);
     if (s->needed > s->workers) {
         printf("needed\t%zu workers, more than scaling.total leaves\n", s->needed);
     }
     printf("waiting\t%zu requests; p95 to the first text %.0f ms\n", s->waiting, 1e3 * s->p95);
     if (s->previous[0] != '\0') {
-        printf("previous\t%s\n", s->previous);
+        print_version("previous", s->previous, s->previous_path, "\n");
     }
     if (s->coming[0] != '\0') {
-        printf("deploying\t%s: %s, %.0f %% of the requests, %zu workers ready\n", s->coming,
-               s->phase, 100.0 * s->share, s->coming_ready);
+        print_version("deploying", s->coming, s->coming_path, "");
+        printf(": %s, %.0f %% of the requests, %zu workers ready\n", s->phase, 100.0 * s->share,
+               s->coming_ready);
     }
     if (s->same + s->different + s->failed > 0) {
         printf("shadow\t%llu answers equal, %llu different, %llu failed\n",
@@ -59,6 +74,11 @@ static void print_status(const by_deploy_status *s)
         printf("last\t%s: %s%s%s\n", s->last, s->outcome, s->reason[0] == '\0' ? "" : ", ",
                s->reason);
     }
+}
+
+static void print_live(const by_deploy_status *s)
+{
+    printf("%s is live%s%s\n", s->version, s->path[0] == '\0' ? "" : ", from ", s->path);
 }
 
 /* Reports each phase on standard error until the deployment has ended. */
@@ -84,7 +104,7 @@ static int follow(const by_deploy_options *o, by_error *error)
         (void)nanosleep(&pause, NULL);
     }
     if (strcmp(s.outcome, "deployed") == 0) {
-        printf("%s is live\n", s.version);
+        print_live(&s);
         return CLI_DONE;
     }
     fprintf(stderr, "%s was rolled back: %s\n", s.last, s.reason);
@@ -240,7 +260,8 @@ static int run(int argc, char **argv)
          "deploy it even if it reads another kind of input or other columns than the version that "
          "serves"},
         {"rollback", CLI_SWITCH, &o->rollback, NULL,
-         "return to the previous version, or end a deployment in progress"},
+         "return to the version before, each time one further back, or end a deployment in "
+         "progress"},
         {"detach", CLI_SWITCH, &d.detach, NULL,
          "return at once instead of waiting for the deployment to end"},
         {"status", CLI_SWITCH, &d.status, NULL,

@@ -259,6 +259,26 @@ by_status by__served_version_copy(by__served_version *out, const by__served_vers
     return BY_OK;
 }
 
+void by__served_version_let_go(by__served_version *version)
+{
+    by__lease_close(&version->lease);
+    by__lease_close(&version->adapter_lease);
+}
+
+by_status by__served_version_keep(by__served_version *version, by_error *error)
+{
+    if (!by__path_exists(version->directory)) {
+        return by_error_set(error, BY_EIO, "%s has been removed", version->directory);
+    }
+    if (version->lease == NULL && by__path_is_dir(version->directory)) {
+        BY_TRY(by__lease_open(&version->lease, version->directory, error));
+    }
+    if (version->adapter != NULL && version->adapter_lease == NULL) {
+        BY_TRY(by__lease_open(&version->adapter_lease, version->adapter, error));
+    }
+    return BY_OK;
+}
+
 void by__served_version_free(by__served_version *version)
 {
     free(version->path);

@@ -391,6 +391,10 @@ done
 run 0 deploy --rollback
 [ "$(python3 "$update" answer "$url")" = "$answer" ] || fail "the former version has another answer"
 # By Redis, from any host: the server does it.
+run 1 "$banyan" deploy --rollback --broker "redis://127.0.0.1:$port/6" --name tiny
+holds err "no version before"
+run 0 deploy runs/other
+run 0 deploy runs/tiny
 run 0 "$banyan" deploy --rollback --broker "redis://127.0.0.1:$port/6" --name tiny
 [ "$(python3 "$update" answer "$url")" != "$answer" ] || fail "the version before does not answer"
 deploy --status --json >status
@@ -461,10 +465,14 @@ holds out "one is live"
 holds err "one	checking 0 %"
 [ "$(python3 "$update" answer "$url")" = "$answer" ] || fail "the former version does not answer"
 run 0 shared --status
-holds out "previous	two"
 holds out "last	one: deployed"
+run 1 shared --rollback
+holds err "no version before"
+run 0 shared two
+run 0 shared one
 run 0 shared --rollback
 holds out "two is live"
+is previous one
 # begin_shift: a deployment of the other version, whose process is $background, that holds a share.
 begin_shift() {
     : >phases # what an earlier one has written there must not count

@@ -77,13 +77,18 @@ serve_ready --workers 2
 first=$(python3 "$client" answer "$url")
 begin_load
 run 0 deploy runs/other
-holds out "is live"
+holds out "is live, from $work/runs/other"
+is previous_path runs/tiny && is path "$work/runs/other" || fail "the status does not name the runs: $(cat status)"
 second=$(python3 "$client" answer "$url")
 [ "$first" != "$second" ] || fail "both versions have the same answer"
 run 1 deploy runs/other
 holds err "is already live"
 run 0 deploy --rollback
 [ "$(python3 "$client" answer "$url")" = "$first" ] || fail "the former version has another answer"
+# Nothing is older: a second roll-back does not go forward again.
+run 1 deploy --rollback
+holds err "has served no version before step-00000002-"
+is path runs/tiny || fail "a second roll-back has changed the version: $(cat status)"
 say "what fails is rolled back: weights, a path, an order"
 run 1 deploy broken
 holds err "golden request"
@@ -138,6 +143,8 @@ grep '"event":"not_deployed"' log | tail -n 1 | grep -q "step-00000004: its mani
 rm -r runs/tiny/checkpoints/step-00000004
 run 0 deploy --rollback
 is version "$before" || fail "$(cat status)"
+run 0 deploy --rollback
+is path "$work/runs/other" || fail "a second roll-back is not one further back: $(cat status)"
 stop
 run 0 "$banyan" checkpoint prune runs/tiny --keep 1
 [ ! -d runs/tiny/checkpoints/step-00000002 ] || fail "a server that has ended keeps a checkpoint"

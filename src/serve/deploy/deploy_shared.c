@@ -14,6 +14,8 @@
 #define PATIENCE 15.0
 /* Seconds after which the broker regards this process as the one that decides. */
 #define TAKEOVER 3.0
+/* Most versions that roll-backs return to. */
+#define FORMER 8
 
 typedef struct shifting {
     by__session session; /* first member */
@@ -77,7 +79,7 @@ static bool choose(shifting *s, const json_t *model)
     const char *previous = by__state_deployment(model, "previous");
     const char *target = coming[0] == '\0' ? previous : by__state_serving(model, coming);
     if (target == NULL || target[0] == '\0') {
-        give_up(s, "there is no previous version");
+        give_up(s, "there is no version before the one that serves: deploy one by its name");
         return false;
     }
     s->asked = json_is_true(json_object_get(model, "decided"));
@@ -145,20 +147,50 @@ static const char *earlier(const shifting *s, const char *key)
     return text == NULL ? "" : text;
 }
 
+/* What the next roll-back returns to, and the versions before it in `older` (up to FORMER, with
+ * blanks between them): a roll-back forgets one, another deployment adds the one it replaces. */
+static void former_of(const shifting *s, bool replaces, char previous[65], by__text *older)
+{
+    const char *was = earlier(s, "previous");
+    const char *rest = earlier(s, "older");
+    if (replaces && s->options->how.rollback) {
+        size_t n = strcspn(rest, " ");
+        (void)snprintf(previous, 65, "%.*s", (int)n, rest);
+        by__text_format(older, "%s", rest + n + (rest[n] == ' '));
+        return;
+    }
+    copy(previous, 65, replaces ? s->former : was);
+    if (!replaces || was[0] == '\0') {
+        by__text_format(older, "%s", rest);
+        return;
+    }
+    by__text_format(older, "%s", was);
+    for (int i = 2; i < FORMER && rest[0] != '\0'; i++) {
+        size_t n = strcspn(rest, " ");
+        by__text_format(older, " %.*s", (int)n, rest);
+        rest += n + (rest[n] == ' ');
+    }
+}
+
 static json_t *deployment_of(const shifting *s)
 {
     const by__rollout *r = &s->rollout;
     bool ended = by__rollout_ended(r);
     bool done = r->phase == BY__ROLLOUT_DONE;
     bool replaces = done && strcmp(s->former, s->version) != 0;
-    return json_pack("{ss ss ss ss ss ss}", "coming", ended ? "" : s->version, "phase",
-                     ended ? "" : by__rollout_name(r->phase), "previous",
-                     replaces ? s->former : earlier(s, "previous"), "last",
-                     ended ? s->version : earlier(s, "last"), "outcome",
-                     !ended ? earlier(s, "outcome")
-                     : done ? "deployed"
-                            : "rolled_back",
-                     "reason", ended ? r->reason : earlier(s, "reason"));
+    char previous[65];
+    by__text older = {0};
+    former_of(s, replaces, previous, &older);
+    json_t *deployment = json_pack("{ss ss ss ss ss ss ss}", "coming", ended ? "" : s->version,
+                                   "phase", ended ? "" : by__rollout_name(r->phase), "previous",
+                                   previous, "older", older.data == NULL ? "" : older.data, "last",
+                                   ended ? s->version : earlier(s, "last"), "outcome",
+                                   !ended ? earlier(s, "outcome")
+                                   : done ? "deployed"
+                                          : "rolled_back",
+                                   "reason", ended ? r->reason : earlier(s, "reason"));
+    by__text_free(&older);
+    return deployment;
 }
 
 static void say_route(shifting *s)

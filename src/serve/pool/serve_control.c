@@ -212,12 +212,15 @@ static void roll_back(by__served *m, by__link *link)
     by__rollout_plan(&options, &how);
     if (m->coming != NULL) {
         by__rollout_fail(&m->rollout, "it was asked for");
-    } else if (m->previous.path == NULL) {
-        (void)by_error_set(&error, BY_ESTATE, "there is no previous version");
+    } else if (m->former_count == 0) {
+        (void)by_error_set(&error, BY_ESTATE,
+                           "this server has served no version before %s: deploy one by its path",
+                           m->current->version.name);
     } else {
         by__served_version back = {0};
-        if (by__served_version_copy(&back, &m->previous, &error) == BY_OK) {
+        if (by__served_version_copy(&back, &m->former[0], &error) == BY_OK) {
             (void)by__served_deploy(m, &back, &options, &error);
+            m->returns = error.status == BY_OK;
         }
         by__served_version_free(&back);
     }
@@ -229,13 +232,22 @@ void by__control_rollback(by__served *model)
     roll_back(model, NULL);
 }
 
+/* What a version was deployed from, RUN or RUN+ADAPTER; a new reference, NULL for NULL. */
+static json_t *origin_of(const by__served_version *version)
+{
+    return version == NULL            ? NULL
+           : version->adapter == NULL ? json_string(version->path)
+                                      : json_sprintf("%s+%s", version->path, version->adapter);
+}
+
 static void tell_status(by__served *m, by__link *link)
 {
     const by__group *coming = m->coming;
+    const by__served_version *former = m->former_count == 0 ? NULL : &m->former[0];
     json_t *message = json_pack(
-        "{ss ss ss ss? sI sI sI sI sI sI sf sf ss ss ss}", "t", "status", "model", m->name,
-        "version", m->current->version.name, "previous",
-        m->previous.path == NULL ? NULL : m->previous.name, "wanted",
+        "{ss ss ss so* ss? so* sI sI sI sI sI sI sf sf ss ss ss}", "t", "status", "model", m->name,
+        "version", m->current->version.name, "path", origin_of(&m->current->version), "previous",
+        former == NULL ? NULL : former->name, "previous_path", origin_of(former), "wanted",
         (json_int_t)m->current->wanted, "needed", (json_int_t)m->scale->needed, "ready",
         (json_int_t)by__group_ready(m->all, m->current), "least", (json_int_t)m->least, "most",
         (json_int_t)m->most, "waiting", (json_int_t)m->load.waiting, "p95", m->load.p95, "capacity",
@@ -243,8 +255,9 @@ static void tell_status(by__served *m, by__link *link)
     if (coming != NULL) {
         (void)json_object_set_new(
             message, "coming",
-            json_pack("{ss ss sf sI sI sI sI sI sI}", "version", coming->version.name, "phase",
-                      by__rollout_name(m->rollout.phase), "share", m->rollout.share, "ready",
+            json_pack("{ss so* ss sf sI sI sI sI sI sI}", "version", coming->version.name, "path",
+                      origin_of(&coming->version), "phase", by__rollout_name(m->rollout.phase),
+                      "share", m->rollout.share, "ready",
                       (json_int_t)by__group_ready(m->all, coming), "requests",
                       (json_int_t)m->after.requests, "errors", (json_int_t)m->after.errors, "same",
                       (json_int_t)m->after.same, "different", (json_int_t)m->after.different,
@@ -473,8 +486,11 @@ by_status by_deploy_status_now(by_deploy_status *out, const char *control, const
                               .failed = (uint64_t)by__get_integer(coming, "failed")};
     copy_text(out->model, sizeof out->model, reply, "model");
     copy_text(out->version, sizeof out->version, reply, "version");
+    copy_text(out->path, sizeof out->path, reply, "path");
     copy_text(out->previous, sizeof out->previous, reply, "previous");
+    copy_text(out->previous_path, sizeof out->previous_path, reply, "previous_path");
     copy_text(out->coming, sizeof out->coming, coming, "version");
+    copy_text(out->coming_path, sizeof out->coming_path, coming, "path");
     copy_text(out->phase, sizeof out->phase, coming, "phase");
     copy_text(out->last, sizeof out->last, reply, "last");
     copy_text(out->outcome, sizeof out->outcome, reply, "outcome");

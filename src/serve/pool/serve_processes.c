@@ -453,7 +453,9 @@ static void release(by__supervisor *s)
     }
     for (size_t i = 0; i < s->model_count; i++) {
         by__served *m = &s->models[i];
-        by__served_version_free(&m->previous);
+        for (size_t k = 0; k < m->former_count; k++) {
+            by__served_version_free(&m->former[k]);
+        }
         by__golden_reset(&m->golden);
         json_decref(m->info);
         free(m->routed);

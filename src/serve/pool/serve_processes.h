@@ -27,6 +27,8 @@
 /* Number of the broker's states that a measurement covers: 2.5 s. */
 #define BY__WINDOW    10
 #define BY__ARGUMENTS 64
+/* Most versions that roll-backs return to, one after the other. */
+#define BY__FORMER 8
 /* Most connections of operators. */
 #define BY__OPERATORS 16
 
@@ -83,9 +85,13 @@ struct by__served {
     const char *settings;
     size_t least; /* as in by_serve_options, and the next */
     size_t most;
-    by__group *current;          /* the group that serves */
-    by__group *coming;           /* the group of a rollout in progress; NULL: none */
-    by__served_version previous; /* the version served before `current`; path NULL: none */
+    by__group *current; /* the group that serves */
+    by__group *coming;  /* the group of a rollout in progress; NULL: none */
+    /* The versions served before `current`, the last one first: what roll-backs return to. Only
+     * the last one's weights are kept from removal. */
+    by__served_version former[BY__FORMER];
+    size_t former_count;
+    bool returns; /* the rollout in progress is a roll-back to former[0] */
     by__rollout rollout;
     by__golden_run golden;
     by__version_load before;
@@ -160,6 +166,8 @@ void by__supervisor_connect(by__supervisor *s);
  * already served. */
 by_status by__served_deploy(by__served *model, const by__served_version *version,
                             const by__rollout_options *options, by_error *error);
+/* Forgets former[0], and those before it whose weights have been removed since. */
+void by__served_forget(by__served *model);
 /* The model with a name; NULL: there is none. */
 by__served *by__supervisor_model(by__supervisor *s, const char *name);
 

@@ -116,10 +116,18 @@ static json_t *deployment_of(const by__served *m)
     if (!coming && m->last[0] == '\0') {
         return NULL;
     }
-    return json_pack("{ss ss ss ss ss ss}", "coming", coming ? m->coming->version.name : "",
-                     "phase", coming ? by__rollout_name(m->rollout.phase) : "", "previous",
-                     m->previous.path == NULL ? "" : m->previous.name, "last", m->last, "outcome",
-                     m->outcome, "reason", m->reason);
+    by__text older = {0};
+    for (size_t i = 1; i < m->former_count; i++) {
+        by__text_format(&older, "%s%s", i == 1 ? "" : " ", m->former[i].name);
+    }
+    json_t *deployment =
+        json_pack("{ss ss ss ss ss ss ss}", "coming", coming ? m->coming->version.name : "",
+                  "phase", coming ? by__rollout_name(m->rollout.phase) : "", "previous",
+                  m->former_count == 0 ? "" : m->former[0].name, "older",
+                  older.data == NULL ? "" : older.data, "last", m->last, "outcome", m->outcome,
+                  "reason", m->reason);
+    by__text_free(&older);
+    return deployment;
 }
 
 static void send_route(by__served *m)
@@ -164,6 +172,7 @@ by_status by__served_deploy(by__served *m, const by__served_version *version,
                             (int)strcspn(why, "\n"), why);
     }
     BY_TRY(by__group_add(m, &m->coming, version, error));
+    m->returns = false;
     by__rollout_begin(&m->rollout, options, by__now());
     by__golden_reset(&m->golden);
     by__log_event(&m->all->log, "deploy", "{ss ss ss ss*}", "model", m->name, "version",
@@ -177,6 +186,37 @@ static void retire(by__group *group)
     group->retire = by__now() + LINGER;
 }
 
+void by__served_forget(by__served *m)
+{
+    by_error ignored = {0};
+    by__served_version_free(&m->former[0]);
+    m->former_count--;
+    memmove(m->former, m->former + 1, m->former_count * sizeof *m->former);
+    m->former[m->former_count] = (by__served_version){0};
+    if (m->former_count > 0 && by__served_version_keep(&m->former[0], &ignored) != BY_OK) {
+        by__served_forget(m); /* removed since: the one before is next */
+    }
+}
+
+/* Puts the version that is replaced before those that roll-backs return to. */
+static void remember(by__served *m)
+{
+    by_error ignored = {0};
+    by__served_version version = {0};
+    if (by__served_version_copy(&version, &m->current->version, &ignored) != BY_OK) {
+        return;
+    }
+    if (m->former_count == BY__FORMER) {
+        by__served_version_free(&m->former[--m->former_count]);
+    }
+    if (m->former_count > 0) {
+        by__served_version_let_go(&m->former[0]);
+    }
+    memmove(m->former + 1, m->former, m->former_count * sizeof *m->former);
+    m->former[0] = version;
+    m->former_count++;
+}
+
 static void end_rollout(by__served *m)
 {
     bool done = m->rollout.phase == BY__ROLLOUT_DONE;
@@ -188,9 +228,11 @@ static void end_rollout(by__served *m)
     by__log_event(&m->all->log, done ? "deployed" : "rolled_back", "{ss ss ss}", "model", m->name,
                   "version", group->version.name, "reason", m->rollout.reason);
     if (done) {
-        by_error ignored = {0};
-        by__served_version_free(&m->previous);
-        (void)by__served_version_copy(&m->previous, &m->current->version, &ignored);
+        if (m->returns) {
+            by__served_forget(m);
+        } else {
+            remember(m);
+        }
         group->wanted = m->current->wanted;
         retire(m->current);
         m->current = group;
