@@ -105,6 +105,8 @@ typedef struct by_task_data {
     by_task_part parts[BY_TASK_PARTS];
     size_t part_count;
     const char *summary; /* what the data is, in a line, for people; NULL: nothing to say */
+    /* how the held-out examples were chosen, for people; NULL: nothing to say */
+    const char *held_out;
 } by_task_data;
 
 /* What a checkpoint stores for a task. Owned by the task data. */

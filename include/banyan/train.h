@@ -362,6 +362,7 @@ typedef struct by_train_event {
     const by_model_size *size;
     uint64_t train_examples; /* as the task counts them */
     uint64_t valid_examples; /* as the task counts them */
+    const char *held_out;    /* as in by_task_data */
 } by_train_event;
 
 typedef struct by_train_options {

@@ -78,8 +78,9 @@ static void show_planned(const screen *s, const by_train_event *e)
                (long long)e->size->trained, cli_trained_percent(e->size),
                by_format_bytes(text, e->memory->spared));
     }
-    printf("data       %llu %s for training, %llu held out\n",
-           (unsigned long long)e->train_examples, examples, (unsigned long long)e->valid_examples);
+    printf("data       %llu %s for training, %llu held out%s%s\n",
+           (unsigned long long)e->train_examples, examples, (unsigned long long)e->valid_examples,
+           e->held_out == NULL ? "" : ": ", e->held_out == NULL ? "" : e->held_out);
     if (e->text != NULL) {
         printf("contents   ");
         cli_print_cell(e->text);

@@ -102,6 +102,7 @@ static by_status plan_data(by__job *job, by_error *error)
                             .size = by_trainer_size(job->trainer),
                             .train_examples = job->data->train_examples,
                             .valid_examples = job->data->valid_examples,
+                            .held_out = job->data->held_out,
                             .text = job->data->summary};
     send(job, &event);
     return by__job_fits(job, error);

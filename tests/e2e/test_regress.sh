@@ -26,7 +26,8 @@ END
 
 say "train"
 run 0 "$banyan" train rooms.yaml
-holds out "320 rows for training, 80 held out"
+holds out "320 rows for training, 80 held out: the last ones (data.split: last)"
+! grep -q "the held-out examples" err || fail "$(cat err)"
 holds out "contents   1 number: area (10 missing); 2 categories: kind (2 values), floor (5 values); target price, a number"
 holds out "rows/s"
 last=runs/rooms/checkpoints/step-00000300
@@ -264,6 +265,15 @@ run 0 "$banyan" train rooms.yaml --set task.loss=smooth_l1 --set task.beta=0.5 -
 holds out "400 rows for training, 99 held out"
 run 0 "$banyan" eval runs/smooth --data rooms.csv --json
 [ "$(field rows <out)" = 400 ] || fail "$(cat out)"
+
+say "held-out rows that are unlike the others, since the file is sorted"
+{ head -n 1 rooms.csv && tail -n +2 rooms.csv | sort -t , -k 4 -g; } >sorted.csv
+run 0 "$banyan" train rooms.yaml --set data.table=sorted.csv --set name=sorted --set train.steps=1
+holds err "the held-out examples, the last ones, differ from the others: the mean of 'price' is "
+holds err "data.split=random"
+run 0 "$banyan" train rooms.yaml --set data.table=sorted.csv --set name=drawn --set train.steps=1 --set data.split=random
+holds out "80 held out: random ones (data.split: random)"
+! grep -q "the held-out examples" err || fail "$(cat err)"
 
 say "what does not fit is refused"
 run 2 "$banyan" train rooms.yaml --set data.target=

@@ -7,6 +7,7 @@
 
 #include "data/encoding.h"
 #include "train/tasks/examples_learned.h"
+#include "train/tasks/held_out.h"
 #include "train/tasks/references.h"
 
 /* clang-format off: one row a key */
@@ -345,20 +346,26 @@ static by_status learn_table(by__examples *d, const by_table *table,
     return BY_OK;
 }
 
+/* Gives a remark to who trains. */
+static void remark(const by_task_request *r, const char *text)
+{
+    const by_train_options *to = r->progress;
+    if (text[0] != '\0' && to != NULL && to->event != NULL) {
+        const by_train_event event = {.kind = BY_TRAIN_NOTE, .text = text};
+        to->event(to->user, &event);
+    }
+}
+
 /* Tells what the columns are, and which cells decided that. */
 static by_status describe_table(by__examples *d, const by_table *table,
                                 const by_encoding_options *options, const by_task_request *r,
                                 by_error *error)
 {
     char *doubts;
-    const by_train_options *to = r->progress;
     BY_TRY(by_table_summary(table, options, &d->summary, error));
     d->base.summary = d->summary;
     BY_TRY(by_table_doubts(table, options, &doubts, error));
-    if (doubts[0] != '\0' && to != NULL && to->event != NULL) {
-        const by_train_event event = {.kind = BY_TRAIN_NOTE, .text = doubts};
-        to->event(to->user, &event);
-    }
+    remark(r, doubts);
     free(doubts);
     return BY_OK;
 }
@@ -466,6 +473,16 @@ static by_status open_set(by__examples *d, const by_task_request *r, bool classe
                      r->path == NULL ? "set data.labels=FILE" : "name both files, IMAGES,LABELS");
 }
 
+static by_status describe_held_out(by__examples *d, const by_task_request *r, by_error *error)
+{
+    char *doubts;
+    d->base.held_out = by__held_out_how(d);
+    BY_TRY(by__held_out_doubts(d, &doubts, error));
+    remark(r, doubts);
+    free(doubts);
+    return BY_OK;
+}
+
 by_status by__examples_open(by__examples **out, const by__task_row *row,
                             const by_task_request *request, bool classes, by_error *error)
 {
@@ -483,6 +500,9 @@ by_status by__examples_open(by__examples **out, const by__task_row *row,
     d->skip =
         strcmp(request->config->data.corrupt, "skip") == 0 && request->purpose != BY_TASK_PREDICT;
     by_status status = open_set(d, request, classes, error);
+    if (status == BY_OK && request->purpose == BY_TASK_TRAIN) {
+        status = describe_held_out(d, request, error);
+    }
     if (status != BY_OK) {
         by__examples_close(&d->base);
         return status;
