@@ -386,6 +386,9 @@ BY_API by_status by_config_set(by_config *config, const char *assignment, by_err
  * kv_heads divides heads, ...). The config must be from one of the functions above. Idempotent.
  * Returns BY_ECONFIG, or BY_EARG if BANYAN_ISA is not an instruction-set level. */
 BY_API by_status by_config_resolve(by_config *config, by_error *error);
+/* What of the files is not used since a later file or an override sets another kind or number of
+ * steps, a line each, for people. NULL: all is used. Owned by the config; copies have none. */
+BY_API const char *by_config_notes(const by_config *config);
 /* Writes the config as YAML with the keys of the chosen kinds; by_config_parse restores the same
  * values. Free the text with free(). */
 BY_API by_status by_config_print(const by_config *config, char **out, by_error *error);

@@ -14,6 +14,18 @@
 #include "banyan/train.h"
 #include "cli.h"
 
+/* Every rank of a job opens the config. */
+static void show_notes(const by_config *config)
+{
+    int rank, ranks;
+    const char *notes = by_config_notes(config);
+    cli_find_rank(&rank, &ranks);
+    if (notes != NULL && rank == 0) {
+        cli_print_lines(stderr, notes);
+        fprintf(stderr, "\n");
+    }
+}
+
 by_status cli_open_config(by_config **out, const char *path, const cli_list *overrides,
                           by_error *error)
 {
@@ -34,6 +46,9 @@ by_status cli_open_config(by_config **out, const char *path, const cli_list *ove
         if (status != BY_OK) {
             by_config_close(out);
         }
+    }
+    if (status == BY_OK) {
+        show_notes(*out);
     }
     return status;
 }

@@ -1,5 +1,6 @@
 /* Keys and kinds: which keys a config has, who owns them, and where their values are stored. */
 #include <assert.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -204,6 +205,7 @@ void by_config_close(by_config **config)
         free(whole->choices[t]);
     }
     free(whole->choices);
+    by__text_free(&whole->notes);
     free(whole->own);
     free(whole->entries);
     free(whole);
@@ -369,7 +371,7 @@ by_status by__key_unknown(const by__config *config, const char *where, const cha
 
 /* Assigns to one of the keys that share a name: stores the value, or the reason for refusing it. */
 static by_status assign(by__entry *entry, const by__config_node *node, const char *where,
-                        by_error *error)
+                        size_t level, by_error *error)
 {
     by_error reason = {0};
     by_status status = by__value_set(entry, node, where, &reason);
@@ -387,6 +389,7 @@ static by_status assign(by__entry *entry, const by__config_node *node, const cha
     free(entry->refusal);
     entry->origin = origin;
     entry->refusal = refusal;
+    entry->level = level;
     entry->derived = 0;
     return BY_OK;
 }
@@ -405,7 +408,7 @@ by_status by__config_assign(by__config *config, by__entry *first, const by__conf
         return by__value_check(&first->key, node, where, error);
     }
     for (by__entry *e = first; e != NULL && store; e = by__entry_find(config, e, section, name)) {
-        BY_TRY(assign(e, node, where, error));
+        BY_TRY(assign(e, node, where, config->level, error));
     }
     return BY_OK;
 }
@@ -439,11 +442,63 @@ static by_status refuse_foreign(const by__config *config, const by__entry *entry
     return status;
 }
 
-by_status by__config_check_kinds(const by__config *config, by_error *error)
+/* ---- notes ---- */
+
+void by__config_note(by__config *config, const char *format, ...)
+{
+    char line[512];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    by__text_format(&config->notes, "%s%s", config->notes.length > 0 ? "\n" : "", line);
+}
+
+const char *by_config_notes(const by_config *config)
+{
+    const by__text *notes = &((const by__config *)config)->notes;
+    return notes->length == 0 || notes->failed ? NULL : notes->data;
+}
+
+bool by__config_deeper(const by__config *config, const char *key, const char *other)
+{
+    const by__entry *a = by__entry_at(config, key);
+    const by__entry *b = by__entry_at(config, other);
+    return a != NULL && b != NULL && a->origin != NULL && b->origin != NULL && a->level > b->level;
+}
+
+static void forget(by__entry *entry)
+{
+    free(entry->origin);
+    free(entry->refusal);
+    entry->origin = entry->refusal = NULL;
+}
+
+/* Drops what was given for the kind that the section had further back in the chain of files. */
+static bool drop_earlier(by__config *config, by__entry *entry)
+{
+    char path[64];
+    const char *section = config->schema->tables[entry->table].section;
+    const by__entry *kind = by__entry_find(config, NULL, section, "kind");
+    const by__kind *chosen = by__chosen_kind(config, entry->table);
+    if (kind->origin == NULL || entry->level <= kind->level || chosen == NULL) {
+        return false;
+    }
+    by__config_note(config, "%s: %s is not used: %s.kind %s has no such key", entry->origin,
+                    by__key_path(path, &entry->key), section, chosen->name);
+    const char *name = entry->key.name;
+    for (by__entry *e = by__entry_find(config, NULL, entry->key.section, name); e != NULL;
+         e = by__entry_find(config, e, entry->key.section, name)) {
+        forget(e);
+    }
+    return true;
+}
+
+by_status by__config_check_kinds(by__config *config, by_error *error)
 {
     for (size_t i = 0; i < config->count; i++) {
-        const by__entry *entry = &config->entries[i];
-        if (is_foreign(config, entry)) {
+        by__entry *entry = &config->entries[i];
+        if (is_foreign(config, entry) && !drop_earlier(config, entry)) {
             return refuse_foreign(config, entry, error);
         }
         if (entry->refusal != NULL && by__entry_active(config, entry)) {
@@ -458,8 +513,7 @@ void by__config_drop_foreign(by__config *config)
     for (size_t i = 0; i < config->count; i++) {
         by__entry *entry = &config->entries[i];
         if (is_foreign(config, entry)) {
-            free(entry->origin);
-            entry->origin = NULL;
+            forget(entry);
         }
     }
 }

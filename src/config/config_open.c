@@ -65,6 +65,7 @@ by_status by_config_set(by_config *config, const char *assignment, by_error *err
     by__text_format(&text, "override \"%.100s%s\"", assignment,
                     strlen(assignment) > 100 ? "..." : "");
     BY_TRY(by__text_take(&text, &where, error));
+    whole->level = 0;
     by_status status = find_assigned(&entry, &value, whole, where, assignment, error);
     if (status == BY_OK) {
         status = by__config_read_value(&node, value, where, error);
@@ -163,6 +164,7 @@ static by_status read_chain(by__config *config, file_chain *chain, const char *t
     char *where;
     by_status status;
     for (;;) {
+        config->level = chain->count;
         status = by__config_read(config, chain->shown[chain->count - 1], text, length, &base,
                                  &where, error);
         free(loaded);

@@ -100,6 +100,36 @@ static void resolve_schedule(by_optimizer_config *optimizer, int64_t steps)
     }
 }
 
+/* A number of steps from a file, often of a run, need not fit the steps that somebody sets who
+ * builds on the file: the schedule then has its default shape. */
+static void fit_schedule(by_config *config)
+{
+    by__config *whole = (by__config *)config;
+    by_optimizer_config *o = &config->optimizer;
+    double steps = (double)config->train.steps;
+    double warmup = o->warmup < 1.0 ? 0.0 : o->warmup;
+    bool decays = strcmp(o->schedule, "wsd") == 0;
+    bool warms_up = warmup > steps;
+    bool both = decays && o->decay >= 1.0 && o->decay > steps - warmup;
+    if ((warms_up || both) && warmup > 0.0 &&
+        by__config_deeper(whole, "optimizer.warmup", "train.steps")) {
+        o->warmup = -1.0;
+        by__config_note(whole,
+                        "%s: optimizer.warmup %lld does not fit train.steps %lld: it is a tenth of "
+                        "them, 100 at most",
+                        by__config_where(config, "optimizer.warmup", "train.steps"),
+                        (long long)warmup, (long long)steps);
+    }
+    if (both && by__config_deeper(whole, "optimizer.decay", "train.steps")) {
+        by__config_note(whole,
+                        "%s: optimizer.decay %lld does not fit train.steps %lld: it is a tenth of "
+                        "them",
+                        by__config_where(config, "optimizer.decay", "train.steps"),
+                        (long long)o->decay, (long long)steps);
+        o->decay = -1.0;
+    }
+}
+
 static by_status resolve_training(by_config *config, by_error *error)
 {
     by_train_config *train = &config->train;
@@ -110,6 +140,7 @@ static by_status resolve_training(by_config *config, by_error *error)
         by__config_derive(config, "train.micro_batch", by__batch_divisor(config));
     }
     BY_TRY(by__config_divides(config, "train.micro_batch", "train.batch", error));
+    fit_schedule(config);
     resolve_schedule(optimizer, train->steps);
     if (optimizer->min_lr == -1.0) {
         optimizer->min_lr = optimizer->lr / 10.0;
@@ -471,7 +502,7 @@ static by_status check_distill(const by_config *config, by_error *error)
 
 by_status by_config_resolve(by_config *config, by_error *error)
 {
-    const by__config *whole = (const by__config *)config;
+    by__config *whole = (by__config *)config;
     for (size_t i = 0; i < whole->count; i++) {
         const by__entry *entry = &whole->entries[i];
         if (by__entry_active(whole, entry)) {

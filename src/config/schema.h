@@ -63,6 +63,7 @@ typedef struct by__entry {
     void *at;             /* the value */
     char *origin;         /* "train.yaml:14" or an override; NULL while it is the default */
     char *refusal;        /* why the value that was given suits only another kind; NULL: it suits */
+    size_t level;         /* of its origin: 0 an override, 1 the file, 2 its base, ... */
     int64_t derived;      /* what was chosen for -1 (by__config_derive); 0: nothing was */
 } by__entry;
 
@@ -73,6 +74,8 @@ typedef struct by__config {
     size_t count;
     void *own;      /* the schema's struct; NULL: it has none */
     char **choices; /* for each table the names of its kinds, "gpt2|llama" */
+    size_t level;   /* of what is being read, as in by__entry */
+    by__text notes; /* what by_config_notes returns */
 } by__config;
 
 struct by_kind_values {
@@ -142,8 +145,14 @@ by_status by__key_unknown(const by__config *config, const char *where, const cha
 by_status by__config_assign(by__config *config, by__entry *first, const by__config_node *node,
                             const char *where, bool store, by_error *error);
 /* Refuses a key that was given although the selected kinds lack it, and a value that suits only
- * another kind. */
-by_status by__config_check_kinds(const by__config *config, by_error *error);
+ * another kind. What was given further back in the chain of files than the kind is dropped with a
+ * note: it suited the kind there. */
+by_status by__config_check_kinds(by__config *config, by_error *error);
+/* Adds a line to the notes of a config. */
+void by__config_note(by__config *config, const char *format, ...) BY_PRINTF(2, 3);
+/* Returns true if the selected kinds have a key that was given further back in the chain of files
+ * than another one was given. */
+bool by__config_deeper(const by__config *config, const char *key, const char *other);
 /* Clears the origin of keys that were given although the selected kinds lack them. */
 void by__config_drop_foreign(by__config *config);
 

@@ -385,6 +385,34 @@ static void test_overrides(void **state)
     by_config_close(&config);
 }
 
+/* The config of a run has its warm-up in steps, and may be the base of a shorter one. */
+static void test_schedule_of_file(void)
+{
+    static const char text[] = "train: {steps: 400}\noptimizer:\n  schedule: wsd\n  warmup: 40\n"
+                               "  decay: 60\n";
+    const char *shorter[] = {"train.steps=30", "optimizer.warmup=31"};
+    by_error error = {0};
+    by_config *config;
+    for (size_t count = 0; count <= 2; count++) {
+        assert_int_equal(
+            by_config_parse(&config, "run.yaml", text, strlen(text), shorter, count, &error),
+            BY_OK);
+        assert_int_equal(by_config_resolve(config, &error), count < 2 ? BY_OK : BY_ECONFIG);
+        if (count == 1) {
+            assert_true(config->optimizer.warmup == 3.0 && config->optimizer.decay == 3.0);
+            assert_string_equal(
+                by_config_notes(config),
+                "run.yaml:4: optimizer.warmup 40 does not fit train.steps 30: it is a tenth of "
+                "them, 100 at most\nrun.yaml:5: optimizer.decay 60 does not fit train.steps 30: it "
+                "is a tenth of them");
+        } else if (count == 0) {
+            assert_true(config->optimizer.warmup == 40.0 && config->optimizer.decay == 60.0);
+            assert_null(by_config_notes(config));
+        }
+        by_config_close(&config);
+    }
+}
+
 static void test_cross_checks(void **state)
 {
     BY_UNUSED(state);
@@ -426,6 +454,7 @@ static void test_cross_checks(void **state)
     unresolved("train:\n  steps: 50\noptimizer: {schedule: wsd, warmup: 30, decay: 21}\n",
                "train.yaml:3: decay 21 and warmup 30 together are more than steps 50; shares of "
                "them fit any number, such as optimizer.warmup=0.05 and optimizer.decay=0.1");
+    test_schedule_of_file();
     unresolved("optimizer:\n  lr: 1e-4\n  min_lr: 1e-3\n",
                "train.yaml:3: min_lr 0.001 is more than lr 0.0001");
     unresolved("data: {text: a, train: b}",

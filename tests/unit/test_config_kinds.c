@@ -81,12 +81,30 @@ static void test_foreign_keys(void **state)
     assert_int_equal(by_config_parse(&config, "train.yaml", text, strlen(text), &llama, 1, &error),
                      BY_OK);
     assert_true(*(double *)by__entry_at((by__config *)config, "model.rope_theta")->at == 5e5);
+    /* An override of the kind leaves what the file sets for another one, and says so. */
+    assert_null(by_config_notes(config));
     assert_int_equal(by_config_set(config, "model.kind=gpt2", &error), BY_OK);
-    assert_int_equal(by_config_resolve(config, &error), BY_ECONFIG);
+    assert_int_equal(by_config_resolve(config, &error), BY_OK);
+    assert_int_equal(by_config_resolve(config, &error), BY_OK);
     assert_string_equal(
-        error.message,
-        "train.yaml:1: model.rope_theta belongs to llama, mixtral; the kind here is gpt2");
+        by_config_notes(config),
+        "train.yaml:1: model.rope_theta is not used: model.kind gpt2 has no such key");
+    char *without = config_printed(config);
+    assert_null(strstr(without, "rope_theta"));
+    free(without);
     by_config_close(&config);
+    const char *both[] = {"optimizer.kind=sgd", "optimizer.betas=[0.9,0.95]"};
+    text = "optimizer: {betas: [0.9, 0.99], eps: 1e-9}";
+    assert_int_equal(by_config_parse(&config, "train.yaml", text, strlen(text), both, 1, &error),
+                     BY_OK);
+    assert_string_equal(by_config_notes(config),
+                        "train.yaml:1: optimizer.betas is not used: optimizer.kind sgd has no such "
+                        "key\ntrain.yaml:1: optimizer.eps is not used: optimizer.kind sgd has no "
+                        "such key");
+    by_config_close(&config);
+    /* What is given beside the kind is wrong. */
+    assert_int_equal(by_config_parse(&config, "train.yaml", text, strlen(text), both, 2, &error),
+                     BY_ECONFIG);
     assert_int_equal(by_config_default(&config, &error), BY_OK);
     assert_int_equal(by_config_set(config, "model.rope_theta=2", &error), BY_OK);
     assert_int_equal(by_config_resolve(config, &error), BY_ECONFIG);
