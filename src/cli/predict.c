@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "banyan/infer.h"
@@ -19,6 +20,7 @@ typedef struct request {
     size_t more_count;
     const char *out; /* file for the predictions; NULL: standard output */
     bool best;
+    bool skip; /* leaves out pictures that cannot be read */
     bool csv;
     bool has_header;
     bool tells;       /* shows on a terminal how much of a text was read */
@@ -113,6 +115,37 @@ static void print_line(void *user, const by_field *fields, size_t count)
     printf("}\n");
 }
 
+static bool reads_images(const by_config *config)
+{
+    return strcmp(by_model_reads(&config->model), "images") == 0;
+}
+
+static by_status set_skip(const request *r, by_config *config, by_error *error)
+{
+    if (!r->skip) {
+        return BY_OK;
+    }
+    return reads_images(config)
+               ? by_config_set(config, "data.corrupt=skip", error)
+               : by_error_set(error, BY_ECONFIG,
+                              "--skip leaves out pictures; this model reads %s, whose predictions "
+                              "are matched to the file by number: mend the file",
+                              strcmp(by_model_reads(&config->model), "table") == 0 ? "rows"
+                                                                                   : "text");
+}
+
+/* Of many pictures that the model could read, one is damaged. */
+static void hint_skip(const request *r, const by_config *config, by_status status, by_error *error)
+{
+    struct stat info;
+    bool many = r->more_count > 0 || (stat(r->file, &info) == 0 && S_ISDIR(info.st_mode));
+    char message[sizeof error->message];
+    if (status != BY_OK && many && !r->skip && reads_images(config)) {
+        memcpy(message, error->message, sizeof message);
+        (void)by_error_set(error, status, "%s (--skip leaves such pictures out)", message);
+    }
+}
+
 static by_status predict(request *r, const by_pretrained *model, by_error *error)
 {
     by_task_data *data = NULL;
@@ -123,8 +156,10 @@ static by_status predict(request *r, const by_pretrained *model, by_error *error
     if (status != BY_OK) {
         return status;
     }
+    status = set_skip(r, config, error);
     cli_spool spool = {.path = r->file};
-    if (strcmp(config->task.kind, "language") != 0) { /* a text is read as it comes */
+    if (status == BY_OK &&
+        strcmp(config->task.kind, "language") != 0) { /* a text is read as it comes */
         status = cli_spool_open(&spool, r->file, error);
     }
     const by_task_request what = {.purpose = BY_TASK_PREDICT,
@@ -136,6 +171,7 @@ static by_status predict(request *r, const by_pretrained *model, by_error *error
                                   .progress = &options};
     if (status == BY_OK) {
         status = by_task_open(&data, NULL, &what, error);
+        hint_skip(r, config, status, error);
     }
     if (status == BY_OK) {
         status = by_task_complete(data, config, error);
@@ -164,6 +200,8 @@ static int run(int argc, char **argv)
         {"csv", CLI_SWITCH, &r.csv, NULL, "print CSV with a header instead of JSON lines"},
         {"out", CLI_STRING, &r.out, "FILE", "write the predictions to a file"},
         {"json", CLI_SWITCH, &json, NULL, "print JSON lines, which is the default"},
+        {"skip", CLI_SWITCH, &r.skip, NULL,
+         "leave out pictures that cannot be read, and name them, instead of failing"},
         {"best", CLI_SWITCH, &r.best, NULL, CLI_BEST_HELP},
         {NULL, CLI_SWITCH, NULL, NULL, NULL}};
     char **rest;
@@ -202,7 +240,7 @@ static int run(int argc, char **argv)
 const cli_command cli_predict = {
     .name = "predict",
     .summary = "predict for each image, table row or document of a file",
-    .usage = "banyan predict RUN FILE... [--csv | --json] [--out FILE] [--best]",
+    .usage = "banyan predict RUN FILE... [--csv | --json] [--out FILE] [--skip] [--best]",
     .text =
         "Prints a prediction for each example of a file, one JSON line or CSV row each.\n"
         "\n"

@@ -129,6 +129,16 @@ run 0 "$banyan" predict runs/lines "$one" "$one"
 [ "$(grep -c "\"file\":\"$one\"" out)" = 2 ] || fail "$(cat out)"
 run 2 "$banyan" predict runs/lines small.png
 holds err "small.png: an image of 4 x 4 pixels; the model reads 8 x 8, and was trained without data.resize: resize it"
+mkdir bad
+cp "$one" bad/a.png
+head -c 40 "$one" >bad/b.png
+cp "$one" bad/c.png
+run 1 "$banyan" predict runs/lines bad
+holds err "bad/b.png"
+holds err "(--skip leaves such pictures out)"
+run 0 "$banyan" predict runs/lines bad --skip
+[ "$(field file <out | tr '\n' ' ')" = "bad/a.png bad/c.png " ] || fail "$(cat out)"
+holds err "left out: bad/b.png: "
 mkdir lines/none
 run 1 "$banyan" train images.yaml "$@"
 holds err "lines/none: the class 'none' has no picture"

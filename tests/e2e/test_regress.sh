@@ -179,8 +179,8 @@ run 1 "$banyan" train rooms.yaml --set name=torn --set data.table=torn.csv --set
 holds err "4 of 404 rows are damaged, and data.corrupt_budget 3 allows 3; the most, 4, are in torn.csv, first at 41"
 run 0 "$banyan" train rooms.yaml --set name=torn --set data.table=torn.csv --set data.corrupt=skip \
     --set data.corrupt_budget=0.01
-holds err "left out: torn.csv, at 41: 1 rows from number 39 on: the row has only 2 cells, but the header has 4"
-holds err "at 202: 1 rows from number 200 on: there is no value in 'price'"
+holds err "left out: torn.csv, at 41: row number 39: the row has only 2 cells, but the header has 4"
+holds err "at 202: row number 200: there is no value in 'price'"
 holds err "'dear' is not a number"
 run 2 "$banyan" train rooms.yaml --set name=torn --set data.target=prize
 holds err "rooms.csv: there is no column 'prize'; did you mean 'price'? Its columns, separated by a comma: area, kind, floor, price"

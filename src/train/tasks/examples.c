@@ -182,7 +182,10 @@ static by_status open_image_paths(by_array_set **out, by__examples *d, const by_
     const by_string_list all = {paths, r->more_count + 1};
     by_status status = by__examples_open_folders(out, d, &all, false, error);
     free(paths);
-    return status;
+    BY_TRY(status);
+    size_t count;
+    const by_damage *damage = by_array_set_damage(*out, &count);
+    return add_damage(d, damage, count, by_array_set_examples(*out), error);
 }
 
 /* Opens "IMAGES" or "IMAGES,LABELS". */
@@ -496,9 +499,9 @@ by_status by__examples_open(by__examples **out, const by__task_row *row,
     d->base.task = &row->task;
     d->keys = keys;
     d->channels = request->config->model.channels > 0 ? request->config->model.channels : 0;
-    /* Nothing is skipped when predicting, since predictions are matched to rows by number. */
-    d->skip =
-        strcmp(request->config->data.corrupt, "skip") == 0 && request->purpose != BY_TASK_PREDICT;
+    /* Predictions are matched to rows by number, and to pictures by the names of their files. */
+    d->skip_files = strcmp(request->config->data.corrupt, "skip") == 0;
+    d->skip = d->skip_files && request->purpose != BY_TASK_PREDICT;
     by_status status = open_set(d, request, classes, error);
     if (status == BY_OK && request->purpose == BY_TASK_TRAIN) {
         status = describe_held_out(d, request, error);

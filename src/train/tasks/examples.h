@@ -62,7 +62,8 @@ typedef struct by__examples {
     const char **labels; /* class names; NULL: none */
     size_t label_count;
     by__image_folder folder; /* of images that were read from folders, or file by file */
-    bool skip;               /* damaged examples are skipped */
+    bool skip;               /* damaged examples are skipped, */
+    bool skip_files;         /* and pictures that are files of their own */
     by__damage damage;       /* and listed here */
     bool is_predicted;       /* targets are placeholders, and do not count */
 } by__examples;

@@ -76,7 +76,7 @@ static by_status open_files(by_array_set **out, const by__examples *d, const by_
     const by_image_files files = {.images = paths,
                                   .image_count = f->count,
                                   .classes = classes ? labels : NULL,
-                                  .skip = d->skip,
+                                  .skip = d->skip_files,
                                   .fit = d->fit.height > 0 ? &d->fit : NULL,
                                   .channels = d->channels};
     if (status == BY_OK) {
@@ -85,6 +85,24 @@ static by_status open_files(by_array_set **out, const by__examples *d, const by_
     free(labels);
     free(paths);
     return status;
+}
+
+/* Takes the files out of the list that were left out of the set, whose damage has them in order. */
+static void take_out_damaged(by__image_folder *f, const by_array_set *set)
+{
+    size_t count;
+    size_t next = 0;
+    size_t kept = 0;
+    const by_damage *damage = by_array_set_damage(set, &count);
+    for (size_t i = 0; i < f->count; i++) {
+        if (next < count && strcmp(damage[next].path, f->files[i].path) == 0) {
+            free(f->files[i].path);
+            next++;
+        } else {
+            f->files[kept++] = f->files[i];
+        }
+    }
+    f->count = kept;
 }
 
 by_status by__examples_open_folders(by_array_set **out, by__examples *d,
@@ -102,6 +120,7 @@ by_status by__examples_open_folders(by_array_set **out, by__examples *d,
         by__image_folder_free(&f);
         return status;
     }
+    take_out_damaged(&f, *out);
     by__image_folder_free(&d->folder);
     d->folder = f;
     return BY_OK;

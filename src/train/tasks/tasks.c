@@ -76,6 +76,21 @@ static const by_damage *find_worst(const by_task_data *data, uint64_t *count)
     return worst;
 }
 
+static void describe_damage(const by_train_options *to, const by_damage *d, const char *examples)
+{
+    if (strncmp(d->reason, d->path, strlen(d->path)) == 0) { /* a picture that is the whole file */
+        note(to, "left out: %s", d->reason);
+    } else if (d->count == 1) {
+        note(to, "left out: %s, at %llu: %.*s number %llu: %s", d->path,
+             (unsigned long long)d->place, (int)strlen(examples) - 1, examples,
+             (unsigned long long)d->begin, d->reason);
+    } else {
+        note(to, "left out: %s, at %llu: %llu %s from number %llu on: %s", d->path,
+             (unsigned long long)d->place, (unsigned long long)d->count, examples,
+             (unsigned long long)d->begin, d->reason);
+    }
+}
+
 static by_status judge_damage(const by_task_data *data, const by_task_request *request,
                               by_error *error)
 {
@@ -84,7 +99,8 @@ static by_status judge_damage(const by_task_data *data, const by_task_request *r
     double most = budget < 1.0 ? budget * (double)data->all : budget;
     uint64_t count;
     const by_damage *worst = find_worst(data, &count);
-    if ((double)data->damaged > most) {
+    /* What is predicted teaches nothing, however much of it is left out. */
+    if ((double)data->damaged > most && request->purpose != BY_TASK_PREDICT) {
         return by_error_set(
             error, BY_EFORMAT,
             "%llu of %llu %s are damaged, and data.corrupt_budget %g allows %.0f; the most, %llu, "
@@ -94,13 +110,10 @@ static by_status judge_damage(const by_task_data *data, const by_task_request *r
             worst->reason);
     }
     for (size_t i = 0; i < data->damage_count && i < SHOWN_DAMAGE; i++) {
-        const by_damage *d = &data->damage[i];
-        note(request->progress, "left out: %s, at %llu: %llu %s from number %llu on: %s", d->path,
-             (unsigned long long)d->place, (unsigned long long)d->count, examples,
-             (unsigned long long)d->begin, d->reason);
+        describe_damage(request->progress, &data->damage[i], examples);
     }
     if (data->damage_count > SHOWN_DAMAGE) {
-        note(request->progress, "left out: %zu parts more; %llu of %llu %s altogether",
+        note(request->progress, "left out: %zu more; %llu of %llu %s altogether",
              data->damage_count - SHOWN_DAMAGE, (unsigned long long)data->damaged,
              (unsigned long long)data->all, examples);
     }
