@@ -59,8 +59,10 @@ typedef struct by_column {
     size_t value_count;
     uint64_t missing; /* number of missing cells */
     /* Of a column whose kind was found: cells that are not numbers, beside others that are, and the
-     * first of them: its text, cut, and its place. 0: none, or none is a number. */
+     * first of them: its text, cut, and its place. 0: none, or none is a number and less than nine
+     * in ten resemble one. */
     uint64_t odd_cells;
+    uint64_t near_cells; /* of these, cells that are numbers but for signs, separators or a unit */
     char odd[64];
     const char *odd_path;
     uint64_t odd_line;
@@ -91,7 +93,7 @@ typedef struct by_table_options {
     bool relearn;
     const char *const *ignore; /* columns whose cells are not checked */
     size_t ignore_count;
-    /* Leave out damaged rows of CSV files: malformed ones, ones with more or fewer cells than the
+    /* Leave out damaged rows of CSV files and JSON lines: malformed ones, ones with more or fewer cells than the
      * header, with text in a column of numbers, or without a value in the column `required`. */
     bool skip;
     const char *required; /* only with `skip`; NULL: none */
@@ -107,7 +109,7 @@ typedef struct by_table_options {
  * - a file of JSON lines (.jsonl, .ndjson): a row is an object of texts, numbers, truth values and
  *   nulls, or the object `row` of a line, as in a payload log. Absent cells and the texts above are
  *   missing;
- *   columns are in order of first appearance. `skip` does not apply.
+ *   columns are in order of first appearance.
  * - a directory of Parquet files, the parts of one table as written by Spark and Dask: all files
  *   ending in .parquet, in byte order of their names; or of JSON lines if it has none.
  *

@@ -66,8 +66,9 @@ static void print_column(const by_column *c, uint64_t rows)
     }
     printf("\tcategory\t%" PRIu64 "\t%zu values", c->missing, c->value_count);
     if (c->odd_cells > 0) {
-        printf("; %" PRIu64 " of %" PRIu64 " cells are not numbers, first ", c->odd_cells,
-               rows - c->missing);
+        bool near = c->odd_cells == rows - c->missing;
+        printf("; %" PRIu64 " of %" PRIu64 " cells %s, first ", near ? c->near_cells : c->odd_cells,
+               rows - c->missing, near ? "resemble numbers" : "are not numbers");
         cli_print_cell(c->odd);
         printf(" in line %" PRIu64, c->odd_line);
     }

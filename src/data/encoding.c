@@ -410,8 +410,8 @@ static by_status refuse_class(const by__encoded *f, const by_table *table, uint6
                         f->name, f->count,
                         continuous ? ", all of them numbers: this looks like regression: set "
                                      "task.kind=regress"
-                                   : "; if the file is sorted, hold out rows from everywhere: "
-                                     "data.split=random");
+                                   : "; where training data is sorted by it, data.split=random "
+                                     "learns from all");
 }
 
 static by_status put_targets(by_array *array, const by_encoding *e, const by_table *table,

@@ -29,6 +29,12 @@ typedef struct lines {
     uint64_t line; /* that was read last */
     json_t *value; /* of that line; owned */
     json_t *row;   /* within `value` */
+    /* To leave out damaged rows: what a row must be, and where they are recorded (NULL: they were
+     * recorded before). */
+    const by_table_options *skip; /* NULL: they are errors */
+    bool kinds;                   /* the kinds of the columns are known */
+    by__damage *damage;
+    uint64_t row_number; /* of the next row, those left out included */
 } lines;
 
 /* Message about the current line. */
@@ -50,7 +56,7 @@ static by_status parse_line(lines *in, const char *begin, size_t length, by_erro
 }
 
 /* Reads the next line that is not blank. */
-static by_status next(lines *in, bool *found, by_error *error)
+static by_status next_line(lines *in, bool *found, by_error *error)
 {
     for (*found = false; in->part < in->count; in->part++, in->at = 0, in->line = 0) {
         const by__table_text *p = &in->parts[in->part];
@@ -103,6 +109,85 @@ static by__cell_class class_of(double *number, const by__table_column *column, c
                              : by__cell_read(number, column, one->text, one->length, '.');
 }
 
+/* What makes a row one to leave out. */
+static by_status check_row(const by_table *t, const lines *in, by_error *error)
+{
+    const char *name;
+    json_t *value;
+    char at[BY__WHERE];
+    const char *required = in->skip->required;
+    const by__table_column *target = NULL;
+    cell one;
+    double number;
+    json_object_foreach(in->row, name, value)
+    {
+        int32_t known = by__table_index(t, name);
+        by__table_column unknown = {.info = {.name = name},
+                                    .ignored = by__table_ignores(in->skip, name)};
+        const by__table_column *c = known < 0 ? &unknown : &t->columns[known];
+        BY_TRY(read_cell(&one, in, c, value, error));
+        bool text = in->kinds && c->info.kind == BY_COLUMN_NUMBER && !c->ignored &&
+                    class_of(&number, c, &one) == BY__CELL_TEXT;
+        if (text) {
+            return by__cell_refuse(c, where(at, in), one.text, one.length, error);
+        }
+    }
+    if (required != NULL) {
+        int32_t known = by__table_index(t, required);
+        by__table_column unknown = {.info = {.name = required}};
+        target = known < 0 ? &unknown : &t->columns[known];
+        BY_TRY(read_cell(&one, in, target, json_object_get(in->row, required), error));
+        if (class_of(&number, target, &one) == BY__CELL_MISSING) {
+            return by_error_set(error, BY_EFORMAT, "%s: there is no value in '%s'", where(at, in),
+                                required);
+        }
+    }
+    return BY_OK;
+}
+
+static by_status pass_row(const lines *in, const by_error *problem, by_error *error)
+{
+    char at[BY__WHERE];
+    const char *reason = problem->message;
+    size_t n = strlen(where(at, in));
+    reason += strncmp(reason, at, n) == 0 && reason[n] == ':' ? n + 2 : 0;
+    const by_damage item = {.path = in->parts[in->part].name,
+                            .place = in->line,
+                            .begin = in->row_number,
+                            .count = 1,
+                            .reason = reason};
+    return in->damage == NULL ? BY_OK : by__damage_add(in->damage, &item, error);
+}
+
+/* Reads the next row; damaged ones are passed over where they are left out. */
+static by_status next(lines *in, const by_table *t, bool *found, by_error *error)
+{
+    for (;; in->row_number++) {
+        by_error problem = {0};
+        by_status status = next_line(in, found, in->skip == NULL ? error : &problem);
+        if (in->skip == NULL || (status == BY_OK && !*found)) {
+            return status;
+        }
+        if (status == BY_OK) {
+            status = check_row(t, in, &problem);
+        }
+        if (status == BY_OK) {
+            in->row_number++;
+            return BY_OK;
+        }
+        if (status != BY_EFORMAT) {
+            return by_error_set(error, status, "%s", problem.message);
+        }
+        BY_TRY(pass_row(in, &problem, error));
+    }
+}
+
+static void rewind_lines(lines *in)
+{
+    in->part = in->at = 0;
+    in->line = in->row_number = 0;
+}
+
 /* The column with this name; a new one if there is none. Rows mostly have the same order, so that
  * `guess` is tried first. */
 static by_status column_of(by__table_column **out, by_table *t, const lines *in, const char *name,
@@ -141,7 +226,7 @@ static by_status scan(by_table *t, lines *in, const by_table_options *o, by_erro
         const char *name;
         json_t *value;
         size_t i = 0;
-        BY_TRY(next(in, &found, error));
+        BY_TRY(next(in, t, &found, error));
         if (!found) {
             return BY_OK;
         }
@@ -162,10 +247,28 @@ static by_status scan(by_table *t, lines *in, const by_table_options *o, by_erro
     }
 }
 
-static by_status open_columns(by_table *t, by_error *error)
+static by_status decide_kinds(by_table *t, bool skip, by_error *error)
 {
     bool again;
-    BY_TRY(by__kinds_decide(t, false, &again, error));
+    BY_TRY(by__kinds_decide(t, skip, &again, error));
+    return BY_OK;
+}
+
+/* Counts the rows that stay once the kinds are known, and records the others. */
+static by_status scan_again(by_table *t, lines *in, const by_table_options *o, by_error *error)
+{
+    rewind_lines(in);
+    in->kinds = true;
+    in->damage = &t->damage;
+    t->rows = 0;
+    t->place_count = 0;
+    by_status status = scan(t, in, o, error);
+    in->damage = NULL;
+    return status;
+}
+
+static by_status open_columns(by_table *t, by_error *error)
+{
     for (size_t i = 0; i < t->column_count; i++) {
         BY_TRY(by__column_allocate(&t->columns[i], t->rows, error));
     }
@@ -189,7 +292,7 @@ static by_status fill(by_table *t, lines *in, by_error *error)
 {
     for (uint64_t row = 0; row < t->rows; row++) {
         bool found;
-        BY_TRY(next(in, &found, error));
+        BY_TRY(next(in, t, &found, error));
         for (size_t i = 0; i < t->column_count; i++) {
             by__table_column *c = &t->columns[i];
             cell one;
@@ -203,7 +306,7 @@ static by_status fill(by_table *t, lines *in, by_error *error)
 by_status by__table_read_json(by_table *t, const by__table_text *parts, size_t count,
                               const by_table_options *options, by_error *error)
 {
-    lines in = {.parts = parts, .count = count};
+    lines in = {.parts = parts, .count = count, .skip = options->skip ? options : NULL};
     t->has_lines = true;
     by_status status = scan(t, &in, options, error);
     if (status == BY_OK && (t->rows == 0 || t->column_count == 0)) {
@@ -213,12 +316,16 @@ by_status by__table_read_json(by_table *t, const by__table_text *parts, size_t c
         status = by__table_set_types(t, options, error);
     }
     if (status == BY_OK) {
+        status = decide_kinds(t, in.skip != NULL, error);
+    }
+    if (status == BY_OK && in.skip != NULL) {
+        status = scan_again(t, &in, options, error);
+    }
+    if (status == BY_OK) {
         status = open_columns(t, error);
     }
     if (status == BY_OK) {
-        in.part = 0;
-        in.at = 0;
-        in.line = 0;
+        rewind_lines(&in);
         status = fill(t, &in, error);
     }
     json_decref(in.value);

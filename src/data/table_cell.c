@@ -116,6 +116,66 @@ static bool has(const char *text, size_t length, const char *bytes)
     return false;
 }
 
+/* Whether commas stand between thousands: three digits follow each, and one to three come before. */
+static bool has_thousands(const char *text, size_t length)
+{
+    size_t run = 0;
+    size_t commas = 0;
+    for (size_t i = 0; i <= length; i++) {
+        if (i < length && text[i] >= '0' && text[i] <= '9') {
+            run++;
+            continue;
+        }
+        if (commas > 0 && run != 3) {
+            return false;
+        }
+        if (i == length || text[i] != ',') {
+            if (commas > 0) {
+                return true;
+            }
+        } else if (run < 1 || run > 3) {
+            return false;
+        } else {
+            commas++;
+        }
+        run = 0;
+    }
+    return false;
+}
+
+bool by__cell_resembles(const char *text, size_t length)
+{
+    char digits[NUMBER_LENGTH];
+    size_t n = 0;
+    size_t letters = 0;
+    double number;
+    trim(&text, &length);
+    while (length > 0 && !(text[0] >= '0' && text[0] <= '9') && text[0] != '.') {
+        unsigned char c = (unsigned char)text[0]; /* a sign of a currency, or that of a number */
+        if (strchr("+-$( ", c) == NULL && c < 0x80) {
+            return false;
+        }
+        text++;
+        length--;
+    }
+    for (; length > 0 && n + 1 < sizeof digits; text++, length--) {
+        if ((text[0] >= '0' && text[0] <= '9') || text[0] == '.') {
+            digits[n++] = text[0];
+        } else if (text[0] != ',' && text[0] != '\'' && text[0] != '_') {
+            break;
+        }
+    }
+    digits[n] = '\0';
+    for (size_t i = 0; i < length; i++) { /* a unit */
+        unsigned char c = (unsigned char)text[i];
+        letters += (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+        if ((c >= '0' && c <= '9') || c == '-' || c == '/' || c == ':') {
+            return false; /* a date, a time or a code */
+        }
+    }
+    return n > 0 && letters <= 4 && length <= 8 && by__parse_f64(digits, &number);
+}
+
 const char *by__cell_problem(const char *text, size_t length)
 {
     trim(&text, &length);
@@ -135,6 +195,9 @@ const char *by__cell_problem(const char *text, size_t length)
     }
     if (digits > 0 && letters == 0 && has(text, length, ",") && has(text, length, ".")) {
         return "it has a comma and a point: take separators of thousands out";
+    }
+    if (digits > 0 && letters == 0 && has_thousands(text, length)) {
+        return "it has a comma: take separators of thousands out";
     }
     if (digits > 0 && letters == 0 && has(text, length, ",")) {
         return "it has a comma: take separators of thousands out, or set data.decimal=comma";

@@ -17,6 +17,9 @@ bool by__cell_as_number(const char *text, size_t length, char decimal, double *o
  * digits behind it, which might be thousands ("0,5"); -1 for one with a point ("0.5"); 0 for any
  * other text. */
 int by__cell_decimal(const char *text, size_t length);
+/* Whether a text that is not a number would be one without the sign of a currency, separators of
+ * thousands, percent sign or unit in it. */
+bool by__cell_resembles(const char *text, size_t length);
 /* Why a text is no number, for people; NULL: it does not look like one. */
 const char *by__cell_problem(const char *text, size_t length);
 

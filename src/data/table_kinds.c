@@ -9,6 +9,8 @@
  * a short table, which a category of one cell cannot be told from in fewer cells than these. */
 #define MISTAKES       1000
 #define SINGLE_MISTAKE 20
+/* At most one cell in so many need not resemble a number for the others to be worth a remark. */
+#define RESEMBLING 10
 
 /* Whether a text is a value of a learned category, though it looks like a missing cell. */
 static bool is_learned(const by__table_column *c, const char *text, size_t length)
@@ -47,10 +49,13 @@ void by__kind_count(by__table_column *c, by__cell_class class, const char *text,
 {
     if (class == BY__CELL_NUMBER) {
         c->number_cells++;
-    } else if (class == BY__CELL_TEXT && c->info.odd_cells++ == 0) {
-        (void)by__cell_quote(c->info.odd, text, length);
-        c->info.odd_path = path;
-        c->info.odd_line = at;
+    } else if (class == BY__CELL_TEXT) {
+        if (c->info.odd_cells++ == 0) {
+            (void)by__cell_quote(c->info.odd, text, length);
+            c->info.odd_path = path;
+            c->info.odd_line = at;
+        }
+        c->near_cells += by__cell_resembles(text, length);
     }
 }
 
@@ -100,7 +105,10 @@ by_status by__kinds_decide(by_table *t, bool skip, bool *again, by_error *error)
             odd = 0;
         }
         c->info.kind = odd > 0 ? BY_COLUMN_CATEGORY : BY_COLUMN_NUMBER;
-        if (odd == 0 || c->number_cells == 0) {
+        /* Of a column of texts nothing is odd, unless nearly all of them resemble numbers. */
+        c->info.near_cells = c->near_cells;
+        bool near = c->number_cells + c->near_cells >= cells - cells / RESEMBLING;
+        if (odd == 0 || (c->number_cells == 0 && !near)) {
             c->info.odd_cells = 0;
             c->info.odd[0] = '\0';
         }

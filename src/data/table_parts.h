@@ -24,6 +24,7 @@ typedef struct by__table_column {
     by_column info;
     bool ignored;           /* its cells are not checked: nobody reads them */
     uint64_t number_cells;  /* of a column of unknown kind: cells that are numbers */
+    uint64_t near_cells;    /* of such a column: cells that would be but for a sign or a unit */
     const by__encoded *own; /* what was learned of it; NULL: nothing */
     double *numbers;
     int32_t *categories;

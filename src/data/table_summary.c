@@ -87,27 +87,46 @@ by_status by_table_summary(const by_table *table, const by_encoding_options *opt
     return by__text_take(&text, out, error);
 }
 
+/* What is odd about a column of categories. */
+static void add_doubt(by__text *out, const by_table *table, const by_column *c)
+{
+    uint64_t cells = by_table_rows(table) - c->missing;
+    const char *problem = by__cell_problem(c->odd + 1, strlen(c->odd) - 2);
+    by__text_format(out, "%scolumn '%.60s' is one of categories, since %s:%" PRIu64 " has %s",
+                    out->length > 0 ? "\n" : "", c->name, c->odd_path, c->odd_line, c->odd);
+    if (c->odd_cells == cells) {
+        by__text_format(out, "; %" PRIu64 " of %" PRIu64 " cells resemble numbers%s%s",
+                        c->near_cells, cells, problem == NULL ? "" : ": ",
+                        problem == NULL ? "" : problem);
+    } else {
+        by__text_format(out,
+                        "; %" PRIu64 " of %" PRIu64
+                        " cells are numbers (data.number_columns makes it one of numbers)",
+                        cells - c->odd_cells, cells);
+    }
+}
+
 by_status by_table_doubts(const by_table *table, const by_encoding_options *options, char **out,
                           by_error *error)
 {
     by__text text = {0};
+    by__text more = {0};
     size_t count = 0;
     for (size_t i = 0; i < by_table_column_count(table); i++) {
         const by_column *c = by_table_column(table, i);
-        if (c->odd_cells == 0 || is_ignored(options, c->name) || count++ >= MOST_ODD) {
+        if (c->odd_cells == 0 || is_ignored(options, c->name)) {
             continue;
         }
-        uint64_t cells = by_table_rows(table) - c->missing;
-        by__text_format(&text,
-                        "%scolumn '%.60s' is one of categories, since %s:%" PRIu64
-                        " has %s; %" PRIu64 " of %" PRIu64
-                        " cells are numbers (data.number_columns makes it one of "
-                        "numbers)",
-                        text.length > 0 ? "\n" : "", c->name, c->odd_path, c->odd_line, c->odd,
-                        cells - c->odd_cells, cells);
+        if (count++ < MOST_ODD) {
+            add_doubt(&text, table, c);
+        } else if (more.length < MOST_NAMES) {
+            by__text_format(&more, "%s%.60s", more.length > 0 ? ", " : "", c->name);
+        }
     }
     if (count > MOST_ODD) {
-        by__text_format(&text, "\nand %zu more such columns", count - MOST_ODD);
+        by__text_format(&text, "\nand %zu more such columns: %s", count - MOST_ODD,
+                        more.failed ? "" : more.data);
     }
+    by__text_free(&more);
     return by__text_take(&text, out, error);
 }

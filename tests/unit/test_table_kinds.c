@@ -269,6 +269,74 @@ static void test_odd_cells(void **state)
     by__text_free(&text);
 }
 
+/* A column whose cells resemble numbers is named, and its cells say why they are none. */
+static void test_near_numbers(void **state)
+{
+    static const struct {
+        const char *cells;
+        const char *doubt; /* NULL: it is one of categories without a remark */
+    } columns[] = {
+        {"$8.32\n$7\n$1.50\n", "3 of 3 cells resemble numbers: a number has no unit"},
+        {"8.32 \u20ac\n7 \u20ac\nNA\n", "2 of 2 cells resemble numbers"},
+        {"12km\n5km\n7 km\n", "3 of 3 cells resemble numbers"},
+        {"45%\n5%\n7\n", "1 of 3 cells are numbers"},
+        {"\"1,274\"\n\"2,000\"\n\"1,274,000\"\n",
+         "it has a comma: take separators of thousands out"},
+        {"red\nblue\n5km\n", NULL},
+        {"2024-01-05\n2024-01-06\n2024-02-05\n", NULL},
+        {"B12\nB13\nC4\n", NULL},
+    };
+    BY_UNUSED(state);
+    for (size_t i = 0; i < BY_ARRAY_LENGTH(columns); i++) {
+        char *doubts;
+        by_error error = {0};
+        by__text text = {0};
+        by__text_format(&text, "x\n%s", columns[i].cells);
+        by_table *t = parse(text.data, NULL);
+        assert_int_equal(by_table_doubts(t, &(by_encoding_options){0}, &doubts, &error), BY_OK);
+        if (columns[i].doubt == NULL ? doubts[0] != '\0'
+                                     : strstr(doubts, columns[i].doubt) == NULL) {
+            fail_msg("%s: '%s'", columns[i].cells, doubts);
+        }
+        assert_null(strstr(doubts, "data.decimal"));
+        free(doubts);
+        by_table_close(&t);
+        by__text_free(&text);
+    }
+}
+
+/* Damaged rows of JSON lines: no JSON, no object, a list, a text in numbers, no target. */
+static void test_json_rows_left_out(void **state)
+{
+    static const char text[] = "{\"n\": \"A\", \"a\": 1}\n{\"n\": \"B\", \"a\": \n[1]\n"
+                               "{\"n\": [2], \"other\": 1}\n\n{\"n\": \"C\", \"a\": \"old\"}\n"
+                               "{\"n\": \"D\"}\n{\"n\": \"E\", \"a\": 5, \"i\": {}}\n";
+    static const uint64_t lines[] = {2, 3, 4, 6, 7};
+    static const by_column_type types[] = {{"n", BY_COLUMN_CATEGORY}, {"a", BY_COLUMN_NUMBER}};
+    static const char *const ignore[] = {"i"};
+    const by_table_options options = {.types = types,
+                                      .type_count = 2,
+                                      .ignore = ignore,
+                                      .ignore_count = 1,
+                                      .skip = true,
+                                      .required = "a"};
+    size_t count;
+    BY_UNUSED(state);
+    by_table *t = parse_as("t.jsonl", text, strlen(text), &options);
+    assert_int_equal(by_table_rows(t), 2);
+    assert_true(by_table_find(t, "a")->numbers[1] == 5.0);
+    assert_string_equal(by_table_find(t, "n")->values[1], "E");
+    assert_null(by_table_find(t, "other"));
+    const by_damage *damage = by_table_damage(t, &count);
+    assert_int_equal(count, BY_ARRAY_LENGTH(lines));
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(damage[i].place, lines[i]);
+        assert_int_equal(damage[i].begin, i + 1);
+    }
+    assert_string_equal(damage[4].reason, "there is no value in 'a'");
+    by_table_close(&t);
+}
+
 /* No text of a row that is left out is taken for a row. */
 static void test_rows_left_out(void **state)
 {
@@ -536,6 +604,7 @@ int main(void)
         cmocka_unit_test(test_rows_left_out),   cmocka_unit_test(test_spellings),
         cmocka_unit_test(test_same_value),      cmocka_unit_test(test_large_numbers),
         cmocka_unit_test(test_messages),        cmocka_unit_test(test_many_columns),
+        cmocka_unit_test(test_near_numbers),    cmocka_unit_test(test_json_rows_left_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
