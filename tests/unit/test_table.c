@@ -304,8 +304,10 @@ static void test_classification(void **state)
     assert_string_equal(by_encoding_class(e, 0), "c\"at");
     assert_string_equal(by_encoding_class(e, 1), "dog");
     assert_int_equal(by_encoding_apply(e, t, true, &set, &error), BY_EFORMAT);
-    assert_string_equal(error.message, "t.csv:5: 'eel' in 'kind' is none of the 2 classes that "
-                                       "were learned");
+    assert_string_equal(
+        error.message,
+        "t.csv:5: 'eel' in 'kind' is none of the 2 classes that "
+        "were learned; where training data is sorted by it, data.split=random learns from all");
     by_table_close(&t);
     t = parse("a,kind\n1,dog\n2,\"c\"\"at\"\n", NULL);
     assert_int_equal(by_encoding_apply(e, t, true, &set, &error), BY_OK);
