@@ -291,14 +291,14 @@ typedef struct by_deploy_status {
     char path[1024];
     char previous_path[1024];
     char coming_path[1024];
-    size_t workers;    /* its wanted number of workers */
-    size_t needed;     /* number that the load needs; > workers if the server's total is used up */
-    size_t ready;      /* workers that are ready */
-    size_t least;      /* minimum of workers */
-    size_t most;       /* maximum of workers */
-    size_t waiting;    /* number of waiting requests */
-    double p95;        /* 95th percentile of time to first text in the last seconds */
-    char coming[65];   /* version being deployed; "": none */
+    size_t workers;  /* its wanted number of workers */
+    size_t needed;   /* number that the load needs; > workers if the server's total is used up */
+    size_t ready;    /* workers that are ready */
+    size_t least;    /* minimum of workers */
+    size_t most;     /* maximum of workers */
+    size_t waiting;  /* number of waiting requests */
+    double p95;      /* 95th percentile of time to first text in the last seconds */
+    char coming[65]; /* version being deployed; "": none */
     /* "starting", "checking", "shadow", "canary"; from by_deploy_shared_status also "abandoned":
      * its process has ended, and nobody shifts requests. */
     char phase[16];
